@@ -1,0 +1,49 @@
+# What developers and CI run. Not a build system: the package is pure Python.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+JOBS ?= $(shell nproc)
+
+.PHONY: help setup toolchain fmt check test test-all docs truth bench-render clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: ## a virtual environment with the package and the development tools
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable '.[dev]'
+
+toolchain: ## the GPU-less toolchain: compiler and headers (Debian), CK Tile's headers (PyPI)
+	tools/install-toolchain
+	$(BIN)/tilewright toolchain fetch-ck --tools
+	$(BIN)/tilewright doctor
+
+fmt: ## format the code
+	$(BIN)/ruff format src tests tools
+	$(BIN)/ruff check --fix src tests tools
+
+check: ## lint, format, types, layers, spelling, generated documents
+	$(BIN)/ruff check src tests tools
+	$(BIN)/ruff format --check src tests tools
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell src tests tools docs README.md CONTRIBUTING.md CHANGELOG.md
+	$(BIN)/python tools/make_docs.py --check
+
+test: ## the fast tests: no compiler, no GPU
+	$(BIN)/pytest -m 'not compile' -n $(JOBS)
+
+test-all: ## every test, also those that compile kernels
+	$(BIN)/pytest -n $(JOBS) --dist worksteal
+
+docs: ## write the generated documents anew
+	$(BIN)/python tools/make_docs.py
+
+truth: ## compare the rules with the compiler on a large sample (about an hour)
+	$(BIN)/python tools/truth.py --accepted 400 --rejected 80 --jobs $(JOBS) --out docs/truth.md
+
+bench-render: ## our rendering beside CK's tile_engine builder, in one run
+	$(BIN)/python tools/bench_render.py
+
+clean: ## remove what the tools left
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

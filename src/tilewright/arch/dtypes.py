@@ -1,0 +1,76 @@
+"""Data types: their size, their C++ names and which accumulator a pair of them has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.base.errors import InvalidValueError, UnknownValueError
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """One element type. `bits` is the size of one value, also for types that are stored packed."""
+
+    name: str
+    bits: int
+    cpp: str
+    doc: str
+
+    @property
+    def packed(self) -> int:
+        """How many values share one addressable element (2 for 4-bit types)."""
+        return max(1, 8 // self.bits)
+
+    @property
+    def storage_bytes(self) -> int:
+        """Bytes of one addressable element: what `sizeof` says in C++."""
+        return max(1, self.bits // 8)
+
+
+_ALL = (
+    DType("fp64", 64, "double", "IEEE binary64"),
+    DType("fp32", 32, "float", "IEEE binary32"),
+    DType("fp16", 16, "ck_tile::fp16_t", "IEEE binary16"),
+    DType("bf16", 16, "ck_tile::bf16_t", "bfloat16: 8 exponent bits, 7 mantissa bits"),
+    DType("fp8", 8, "ck_tile::fp8_t", "8-bit float, 4 exponent bits (E4M3)"),
+    DType("bf8", 8, "ck_tile::bf8_t", "8-bit float, 5 exponent bits (E5M2)"),
+    DType("int8", 8, "ck_tile::int8_t", "signed 8-bit integer"),
+    DType("int32", 32, "ck_tile::int32_t", "signed 32-bit integer"),
+    DType("int4", 4, "ck_tile::pk_int4_t", "signed 4-bit integer, two per byte"),
+    DType("pk_fp4", 4, "ck_tile::pk_fp4_t", "4-bit float (E2M1), two per byte"),
+)
+
+DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in _ALL}
+
+# What CK Tile's matrix instructions accumulate in, for each pair of inputs (A, B) that they take.
+ACCUMULATORS: dict[tuple[str, str], str] = {
+    ("fp32", "fp32"): "fp32",
+    ("fp16", "fp16"): "fp32",
+    ("bf16", "bf16"): "fp32",
+    ("fp8", "fp8"): "fp32",
+    ("fp8", "bf8"): "fp32",
+    ("bf8", "fp8"): "fp32",
+    ("bf8", "bf8"): "fp32",
+    ("int8", "int8"): "int32",
+    ("pk_fp4", "pk_fp4"): "fp32",
+}
+
+
+def dtype(name: str) -> DType:
+    """The data type of that name; `UnknownValueError` lists them all."""
+    found = DTYPES.get(name)
+    if found is None:
+        raise UnknownValueError("dtype", name, DTYPES)
+    return found
+
+
+def accumulator(a: str, b: str) -> str:
+    """The accumulator of a pair of input types; an error if no matrix instruction takes them."""
+    dtype(a), dtype(b)
+    found = ACCUMULATORS.get((a, b))
+    if found is None:
+        pairs = ", ".join(f"{x}×{y}" for x, y in ACCUMULATORS)
+        raise InvalidValueError(
+            f"no matrix instruction multiplies {a} by {b}. Known pairs: {pairs}."
+        )
+    return found

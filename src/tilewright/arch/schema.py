@@ -1,0 +1,190 @@
+"""What a GPU file looks like: types and ranges of its keys, and which numbers must fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tilewright.arch.dtypes import ACCUMULATORS, DTYPES
+from tilewright.arch.spec import Shape, Triple
+from tilewright.base.errors import FileProblem, UnknownValueError
+
+FAMILIES = ("cdna1", "cdna2", "cdna3", "cdna4", "rdna3", "rdna4")
+# How a triple of types is spelt as a key: "fp16_fp16_fp32".
+TRIPLES = {str(Triple(a, b, acc)): Triple(a, b, acc) for (a, b), acc in ACCUMULATORS.items()}
+
+# Strict: a number in quotes or a boolean is a mistake, not a number.
+Count = Annotated[int, Field(ge=1, strict=True)]
+CountOrNone = Annotated[int, Field(ge=0, strict=True)]
+Positive = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
+ShapeText = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}x[1-9][0-9]{0,3}x[1-9][0-9]{0,3}$")]
+Instruction = Annotated[str, Field(pattern=r"^v_(mfma|wmma)_[a-z0-9_]+$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Compute(_Strict):
+    units: Count
+    simds_per_unit: Count
+    max_waves_per_simd: Count
+    max_blocks_per_unit: Count
+    max_block_threads: Count
+    clock_mhz: Count
+    dies: Count
+
+
+class _Registers(_Strict):
+    vgprs: Count
+    vgpr_granule: Count
+    max_vgprs: Count
+    agprs: Literal["unified", "separate", "none"]
+    sgprs: CountOrNone
+    sgpr_granule: Count
+    max_sgprs: Count
+
+
+class _Lds(_Strict):
+    bytes: Count
+    unit_bytes: Count
+    granule: Count
+    banks: Count
+
+
+class _Memory(_Strict):
+    bandwidth_gbs: Positive
+    capacity_gib: Count
+    l2_bytes: Count
+    mall_bytes: CountOrNone
+
+
+class ArchFile(_Strict):
+    """One GPU file as written; `load.load_file` turns it into an `Arch`."""
+
+    name: Annotated[str, Field(pattern=r"^gfx[0-9a-f]{3,4}$")]
+    family: str
+    product: Annotated[str, Field(min_length=1)]
+    wave_size: Literal[32, 64]
+    matrix: Literal["mfma", "wmma"]
+    waves: Annotated[list[ShapeText], Field(min_length=1)]
+    compute: _Compute
+    registers: _Registers
+    lds: _Lds
+    memory: _Memory
+    peak_tflops: dict[str, Positive]
+    mma: dict[str, dict[ShapeText, Instruction]]
+    op: dict[str, dict[str, Any]] = {}
+
+
+def parse_shape(text: str) -> Shape:
+    """`"128x128x32"` → Shape(128, 128, 32)."""
+    m, n, k = (int(part) for part in text.split("x"))
+    return Shape(m, n, k)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A file as read, with the places that the schema already found broken."""
+
+    raw: Mapping[str, Any]
+    path: Path
+    broken: Collection[str]
+
+    def sound(self, *places: str) -> bool:
+        """Whether these keys, what holds them and what they hold all follow the schema."""
+        return all(
+            self._reachable(p) and not any(_below(b, p) for b in self.broken) for p in places
+        )
+
+    def _reachable(self, place: str) -> bool:
+        return not any(b in ("", place) or _below(place, b) for b in self.broken)
+
+    def table(self, name: str) -> Iterator[tuple[str, Any]]:
+        """The entries of a table that can be read; none when the table itself is broken."""
+        if self._reachable(name):
+            yield from self.raw[name].items()
+
+
+def _below(place: str, other: str) -> bool:
+    return place.startswith(f"{other}.")
+
+
+def contradictions(draft: Draft) -> Iterator[FileProblem]:
+    """What a schema cannot say: names that must be known, numbers that must fit together.
+
+    A check that would read something broken is left out; all others are made, so that one run
+    tells everything that is wrong.
+    """
+    yield from _unknown_names(draft)
+    yield from _foreign_instructions(draft)
+    yield from _large_work_groups(draft)
+    yield from _unfitting_numbers(draft)
+
+
+def _unknown_names(draft: Draft) -> Iterator[FileProblem]:
+    raw, path = draft.raw, draft.path
+    if draft.sound("name") and raw["name"] != path.stem:
+        yield FileProblem("name", f"is {raw['name']!r} but the file is called {path.name}")
+    if draft.sound("family"):
+        yield from _unless_known("family", raw["family"], "family", FAMILIES)
+    for key, _ in draft.table("peak_tflops"):
+        yield from _unless_known(f"peak_tflops.{key}", key, "dtype", DTYPES)
+    for key, _ in draft.table("mma"):
+        yield from _unless_known(f"mma.{key}", key, "triple of types", TRIPLES)
+
+
+def _unless_known(
+    where: str, value: str, what: str, known: Collection[str]
+) -> Iterator[FileProblem]:
+    if value not in known:
+        yield FileProblem(where, str(UnknownValueError(what, value, known)))
+
+
+def _foreign_instructions(draft: Draft) -> Iterator[FileProblem]:
+    if not draft.sound("matrix"):
+        return
+    matrix = draft.raw["matrix"]
+    prefix = f"v_{matrix}_"
+    for key, table in draft.table("mma"):
+        if not draft.sound(f"mma.{key}"):
+            continue
+        for shape, instruction in table.items():
+            if not instruction.startswith(prefix):
+                what = f"{instruction!r} is not a {matrix} instruction (they start with {prefix!r})"
+                yield FileProblem(f"mma.{key}.{shape}", what)
+
+
+def _large_work_groups(draft: Draft) -> Iterator[FileProblem]:
+    if not draft.sound("waves", "wave_size", "compute.max_block_threads"):
+        return
+    limit = draft.raw["compute"]["max_block_threads"]
+    for index, text in enumerate(draft.raw["waves"]):
+        shape = parse_shape(text)
+        threads = shape.m * shape.n * shape.k * draft.raw["wave_size"]
+        if threads > limit:
+            what = f"{text} is {threads} threads, over compute.max_block_threads = {limit}"
+            yield FileProblem(f"waves.{index}", what)
+
+
+def _unfitting_numbers(draft: Draft) -> Iterator[FileProblem]:
+    raw = draft.raw
+    if draft.sound("registers.vgprs", "registers.vgpr_granule"):
+        vgprs, granule = raw["registers"]["vgprs"], raw["registers"]["vgpr_granule"]
+        if vgprs % granule:
+            what = f"{granule} does not divide registers.vgprs = {vgprs}"
+            yield FileProblem("registers.vgpr_granule", what)
+    if draft.sound("registers.vgprs", "registers.max_vgprs"):
+        vgprs, most = raw["registers"]["vgprs"], raw["registers"]["max_vgprs"]
+        if most > vgprs:
+            what = f"a wave cannot address {most} of registers.vgprs = {vgprs}"
+            yield FileProblem("registers.max_vgprs", what)
+    if draft.sound("lds.bytes", "lds.unit_bytes"):
+        block, unit = raw["lds"]["bytes"], raw["lds"]["unit_bytes"]
+        if block > unit:
+            what = f"one work-group cannot have {block} bytes of a unit's {unit}"
+            yield FileProblem("lds.bytes", what)

@@ -1,0 +1,106 @@
+"""What Tilewright knows about a GPU: plain values, read from one TOML file per GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Shape(NamedTuple):
+    """Three whole numbers along m, n and k; written 128x128x32."""
+
+    m: int
+    n: int
+    k: int
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}"
+
+
+class Triple(NamedTuple):
+    """The data types of a matrix instruction: inputs A and B, accumulator."""
+
+    a: str
+    b: str
+    acc: str
+
+    def __str__(self) -> str:
+        return f"{self.a}_{self.b}_{self.acc}"
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """The units that run work-groups, and their clock.
+
+    A unit is what the waves of one work-group share: a compute unit (CU) on CDNA, a work-group
+    processor (WGP, two CUs) on RDNA, where kernels are compiled for WGP mode unless told otherwise.
+    """
+
+    units: int  # units the product has enabled
+    simds_per_unit: int
+    max_waves_per_simd: int
+    max_blocks_per_unit: int  # resident work-groups of more than one wave: each holds a barrier
+    max_block_threads: int  # threads of the largest work-group
+    clock_mhz: int  # peak engine clock
+    dies: int  # dies that run kernels, each with its own L2 (XCDs); 1 for a monolithic GPU
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """Register files of one SIMD, counted per lane for vector registers."""
+
+    vgprs: int  # 32-bit vector registers per lane that the waves of a SIMD share
+    vgpr_granule: int  # vector registers are allocated in multiples of this
+    max_vgprs: int  # most architectural vector registers one wave can address
+    agprs: str  # accumulation registers: "unified" with the VGPRs, "separate" equal file, or "none"
+    sgprs: int  # scalar registers that the waves of a SIMD share; 0 = each wave has a fixed set
+    sgpr_granule: int
+    max_sgprs: int  # most scalar registers one wave can use
+
+
+@dataclass(frozen=True, slots=True)
+class Lds:
+    """Local data share of one unit, as `Compute` defines a unit."""
+
+    bytes: int  # what one work-group can allocate
+    unit_bytes: int  # what the work-groups resident on one unit share
+    granule: int  # allocation granularity in bytes
+    banks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Memory and caches of the whole GPU."""
+
+    bandwidth_gbs: float
+    capacity_gib: int
+    l2_bytes: int  # per die
+    mall_bytes: int  # last-level cache shared by all dies (Infinity Cache); 0 = none
+
+
+@dataclass(frozen=True, slots=True)
+class Arch:
+    """One GPU. `mma` maps data types to CK Tile's matrix tiles and the instruction each becomes."""
+
+    name: str
+    family: str
+    product: str
+    wave_size: int
+    matrix: str  # "mfma" or "wmma"
+    compute: Compute
+    registers: Registers
+    lds: Lds
+    memory: Memory
+    peak_tflops: Mapping[str, float]  # dense matrix rate by input dtype (TOPS for integers)
+    waves: tuple[Shape, ...]
+    mma: Mapping[Triple, Mapping[Shape, str]]
+    op_tables: Mapping[str, Mapping[str, Any]]  # tables that only one op reads; the op checks them
+    source: str  # the file this came from
+
+    def mma_shapes(self, a: str, b: str, acc: str) -> Mapping[Shape, str]:
+        """Matrix tiles for these types, with their instruction; empty when the GPU has none."""
+        return self.mma.get(Triple(a, b, acc), {})
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.source))

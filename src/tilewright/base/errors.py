@@ -1,0 +1,100 @@
+"""Every exception Tilewright raises on purpose.
+
+    TilewrightError
+    ├── UnknownValueError    a name that is not in a closed list (lists the known ones)
+    ├── InvalidValueError    a known field with an impossible value
+    ├── FileFormatError      a file that does not follow its schema (all problems at once)
+    ├── IllegalConfigError   a config that breaks rules of its architecture
+    ├── KnobError            an environment variable that cannot be used
+    ├── ToolchainError       a compiler or header tree that is missing or unusable
+    └── CompileError         the compiler refused a kernel (carries the log)
+
+A message says fact, number, limit and advice. Rejections that are expected (a config that breaks a rule)
+are values, see `tilewright.ops.rule.Violation`; they become exceptions only when a caller insists on legality.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+class TilewrightError(Exception):
+    """Base of all errors that Tilewright raises on purpose."""
+
+
+class InvalidValueError(TilewrightError, ValueError):
+    """A value that its field can never take."""
+
+
+class UnknownValueError(InvalidValueError):
+    """A name outside a closed list. The message names the nearest known value and lists all of them."""
+
+    def __init__(self, what: str, value: object, known: Iterable[object]) -> None:
+        self.what = what
+        self.value = value
+        self.known = tuple(str(k) for k in known)
+        nearest = nearest_name(str(value), self.known)
+        hint = f" Did you mean '{nearest}'?" if nearest else ""
+        listing = ", ".join(self.known) if self.known else "(none)"
+        super().__init__(f"unknown {what} {value!r}.{hint} Known: {listing}.")
+
+
+@dataclass(frozen=True)
+class FileProblem:
+    """One thing wrong in a file: where (dotted path, or a line) and what."""
+
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}" if self.where else self.what
+
+
+class FileFormatError(TilewrightError):
+    """A file that does not follow its schema. Carries every problem found, not only the first."""
+
+    def __init__(self, path: object, problems: Sequence[FileProblem]) -> None:
+        self.path = path
+        self.problems = tuple(problems)
+        count = len(self.problems)
+        lines = "\n".join(f"  {p}" for p in self.problems)
+        super().__init__(f"{path}: {count} problem{'s' if count != 1 else ''}\n{lines}")
+
+
+class IllegalConfigError(TilewrightError):
+    """A config that breaks rules, met where only a legal one can be used."""
+
+
+class KnobError(TilewrightError):
+    """An environment variable whose value cannot be used."""
+
+
+class ToolchainError(TilewrightError):
+    """Something needed for compiling is missing or unusable. The message says how to get it."""
+
+
+class CompileError(TilewrightError):
+    """The compiler refused a source. `log` is its whole output."""
+
+    def __init__(self, message: str, log: str) -> None:
+        self.log = log
+        super().__init__(message)
+
+
+def nearest_name(value: str, known: Iterable[str]) -> str | None:
+    """The known name closest in spelling, ignoring case; None when nothing is near."""
+    by_folded: dict[str, str] = {}
+    for name in known:
+        by_folded.setdefault(name.lower(), name)
+    match = difflib.get_close_matches(value.lower(), by_folded, n=1, cutoff=0.5)
+    return by_folded[match[0]] if match else None
+
+
+def choose(what: str, value: object, known: Iterable[str]) -> str:
+    """`value` if it is one of `known`, else `UnknownValueError`. The one gate of every closed list."""
+    known = tuple(known)
+    if isinstance(value, str) and value in known:
+        return value
+    raise UnknownValueError(what, value, known)

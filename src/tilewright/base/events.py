@@ -1,0 +1,71 @@
+"""What the library tells while it works. The library emits, whoever listens shows; nothing here prints.
+
+A listener is any callable that takes an event. Listeners belong to the current context
+(`contextvars`), so threads and nested calls do not disturb each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened; subclasses say what."""
+
+
+@dataclass(frozen=True)
+class Started(Event):
+    """A piece of work of `total` steps began; `total` is None when it cannot be known."""
+
+    task: str
+    total: int | None = None
+
+
+@dataclass(frozen=True)
+class Advanced(Event):
+    """`done` more steps of a started task are finished; `detail` names the last one."""
+
+    task: str
+    done: int = 1
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Finished(Event):
+    """A started task ended."""
+
+    task: str
+
+
+Listener = Callable[[Event], None]
+_listeners: ContextVar[tuple[Listener, ...]] = ContextVar("tilewright_listeners", default=())
+
+
+def emit(event: Event) -> None:
+    """Hand an event to all listeners of this context. A listener's exception is the caller's to see."""
+    for listener in _listeners.get():
+        listener(event)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Add a listener for the duration of a `with` block."""
+    token = _listeners.set((*_listeners.get(), listener))
+    try:
+        yield
+    finally:
+        _listeners.reset(token)
+
+
+@contextmanager
+def task(name: str, total: int | None = None) -> Iterator[Callable[[str], None]]:
+    """Emit the start and end of a task; the value of the `with` block is called once per finished step."""
+    emit(Started(name, total))
+    try:
+        yield lambda detail="": emit(Advanced(name, 1, detail))
+    finally:
+        emit(Finished(name))

@@ -1,0 +1,98 @@
+"""Every environment variable that Tilewright reads, and the only place that reads the environment.
+
+A knob is read when it is asked for, so tests and users may change it at any time.
+A value that cannot be used is an error that names the variable; there are no fallbacks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from tilewright.base.errors import KnobError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Knob(Generic[T]):
+    """One environment variable: its name, how its text becomes a value, and what it is for."""
+
+    name: str
+    kind: str
+    parse: Callable[[str], T]
+    default: T
+    doc: str
+
+    def get(self) -> T:
+        """The value in force now. Raises `KnobError` for a text that is not of this knob's kind."""
+        text = os.environ.get(self.name)
+        if text is None or text == "":
+            return self.default
+        try:
+            return self.parse(text)
+        except ValueError as error:
+            raise KnobError(f"{self.name}={text!r} cannot be used: {error}") from error
+
+
+def _path(text: str) -> Path | None:
+    return Path(text).expanduser()
+
+
+def _positive_int(text: str) -> int | None:
+    if not text.isdecimal() or int(text) == 0:
+        raise ValueError("expected a whole number of at least 1")
+    return int(text)
+
+
+ROCM_PATH: Knob[Path | None] = Knob(
+    "ROCM_PATH", "folder", _path, None,
+    "A ROCm installation. When set, its compiler and headers are used and nothing else is looked for.",
+)
+CXX: Knob[Path | None] = Knob(
+    "TILEWRIGHT_CXX", "file", _path, None,
+    "The clang++ (or amdclang++) that compiles kernels, instead of the one that would be found.",
+)
+CK_PATH: Knob[Path | None] = Knob(
+    "TILEWRIGHT_CK", "folder", _path, None,
+    "A composable_kernel checkout or install whose `include/ck_tile` is used instead of the fetched headers.",
+)
+CACHE_DIR: Knob[Path | None] = Knob(
+    "TILEWRIGHT_CACHE", "folder", _path, None,
+    "Where fetched headers and built artifacts are kept, instead of the user's cache folder.",
+)
+ARCH_PATH: Knob[Path | None] = Knob(
+    "TILEWRIGHT_ARCH_PATH", "folder", _path, None,
+    "A folder of further GPU files (`gfx*.toml`) that are known beside the shipped ones.",
+)
+JOBS: Knob[int | None] = Knob(
+    "TILEWRIGHT_JOBS", "number", _positive_int, None,
+    "How many processes work at once when a command does not say; by default one per core.",
+)
+
+KNOBS: tuple[Knob[Path | None] | Knob[int | None], ...] = (
+    ROCM_PATH, CXX, CK_PATH, CACHE_DIR, ARCH_PATH, JOBS,
+)
+
+
+def cache_dir() -> Path:
+    """The folder for everything that can be made again: the knob's, else the platform's user cache."""
+    configured = CACHE_DIR.get()
+    if configured is not None:
+        return configured
+    import platformdirs  # noqa: PLC0415  (costs start-up time, needed by few commands)
+
+    return Path(platformdirs.user_cache_dir("tilewright", appauthor=False))
+
+
+def job_count() -> int:
+    """How many processes to use when nothing else was said."""
+    return JOBS.get() or os.cpu_count() or 1
+
+
+def search_path() -> str:
+    """The PATH on which programs are looked up."""
+    return os.environ.get("PATH", os.defpath)

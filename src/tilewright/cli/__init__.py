@@ -1,0 +1,10 @@
+"""The command line: the only layer that prints."""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """Run the command that the arguments of this process name, and exit."""
+    from tilewright.cli.app import root
+
+    root.main(prog_name="tilewright")

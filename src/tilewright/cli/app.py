@@ -1,0 +1,107 @@
+"""The command `tilewright` itself: its sub-commands, and how every failure is shown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from tilewright import __version__
+from tilewright.base.errors import CompileError, TilewrightError
+from tilewright.cli.command import Group
+from tilewright.cli.output import COLUMNS
+
+FAILED = 2
+INTERRUPTED = 130
+LOG_LINES = 20
+
+# Command → the module of this folder whose `command` it is, in the order of --help.
+COMMANDS = {
+    "doctor": "doctor",
+    "arch": "arch",
+    "check": "check",
+    "space": "space",
+    "sets": "sets",
+    "generate": "generate",
+    "inspect": "inspect",
+    "rules": "rules",
+    "toolchain": "toolchain",
+    "knobs": "knobs",
+}
+
+
+class Root(Group):
+    """The outermost group: whatever goes wrong below it becomes one message and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise click.Abort from error
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        extra["standalone_mode"] = False
+        run = super().main
+        sys.exit(_exit_code(lambda: run(*args, **extra)))
+
+
+def _exit_code(run: Callable[[], Any]) -> int:
+    try:
+        code = run()
+    except click.ClickException as error:
+        _show(error.format_message(), _help_hint(error))
+        return error.exit_code
+    except CompileError as error:
+        _show(str(error), _head(error.log))
+        return FAILED
+    except TilewrightError as error:
+        _show(str(error))
+        return FAILED
+    except OSError as error:
+        _show(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return FAILED
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    return code if isinstance(code, int) else 0
+
+
+def _show(message: str, more: str = "") -> None:
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True)
+    if more:
+        click.echo(more, err=True)
+
+
+def _help_hint(error: click.ClickException) -> str:
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        return f"       {error.ctx.command_path} --help shows how it is used."
+    return ""
+
+
+def _head(log: str) -> str:
+    """The beginning of a compiler's log: the first error is the one that matters."""
+    lines = log.rstrip().splitlines()
+    left = len(lines) - LOG_LINES
+    return "\n".join([*lines[:LOG_LINES], *([f"… and {left} more lines"] if left > 0 else [])])
+
+
+@click.group(
+    cls=Root,
+    modules=COMMANDS,
+    context_settings={"max_content_width": COLUMNS},
+    examples=(
+        "tilewright doctor",
+        "tilewright arch show gfx942",
+        "tilewright space gemm --arch gfx942 --set fp16_rcr_essential",
+        "tilewright generate gemm --output-dir kernels --gpu-target gfx942 --datatype fp16",
+    ),
+)
+@click.version_option(__version__, prog_name="tilewright")
+def root() -> None:
+    """Make, check, build and inspect GPU kernels on AMD's CK Tile templates, with or without a GPU.
+
+    Results go to stdout, progress and errors to stderr. Exit codes: 0 yes, 1 no (illegal config,
+    incomplete toolchain, bad file), 2 the command could not be carried out.
+    """

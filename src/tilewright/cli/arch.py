@@ -1,0 +1,200 @@
+"""`tilewright arch`: the GPUs that are known."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.cli.command import Command, Group
+from tilewright.cli.output import (
+    bad,
+    good,
+    heading_line,
+    json_option,
+    plural,
+    print_facts,
+    print_json,
+    print_table,
+)
+
+if TYPE_CHECKING:
+    from tilewright.arch.spec import Arch
+
+
+@click.group(
+    "arch", cls=Group, examples=("tilewright arch list", "tilewright arch show gfx942 --json")
+)
+def command() -> None:
+    """List, show and check the files that describe GPUs."""
+
+
+@command.command("list", cls=Command, examples=("tilewright arch list",))
+@json_option
+def list_archs(as_json: bool) -> None:
+    """List the known GPUs with what decides which kernels they can run."""
+    from tilewright import arch as gpus
+
+    specs = [gpus.load(name) for name in gpus.arch_names()]
+    if as_json:
+        print_json([_summary(spec) for spec in specs])
+        return
+    headings = ("GPU", "product", "family", "matrix", "wave", "units", "LDS KiB", "GB/s", "tiles")
+    rows = [
+        (
+            spec.name,
+            spec.product,
+            spec.family,
+            spec.matrix,
+            str(spec.wave_size),
+            str(spec.compute.units),
+            f"{spec.lds.bytes / 1024:g}",
+            f"{spec.memory.bandwidth_gbs:g}",
+            str(sum(len(shapes) for shapes in spec.mma.values())),
+        )
+        for spec in specs
+    ]
+    print_table(headings, rows, numbers=headings[4:], whole=("GPU",))
+
+
+@command.command("show", cls=Command, examples=("tilewright arch show gfx942",))
+@click.argument("name", metavar="GPU")
+@json_option
+def show_arch(name: str, as_json: bool) -> None:
+    """Show one GPU: hardware facts, wave arrangements and matrix tiles with their instructions."""
+    from tilewright import arch as gpus
+
+    spec = gpus.load(name)
+    if as_json:
+        print_json(_document(spec))
+        return
+    click.echo(f"{click.style(spec.name, bold=True)}  {spec.product} ({spec.family})")
+    print_facts([("file", spec.source), *_hardware(spec)])
+    heading_line("Matrix tiles")
+    rows = [
+        (_types(str(triple)) if first else "", str(shape), instruction)
+        for triple, shapes in spec.mma.items()
+        for first, (shape, instruction) in _marked(shapes)
+    ]
+    print_table(("types", "tile", "instruction"), rows, whole=("types", "tile"))
+    waves = ", ".join(str(shape) for shape in spec.waves)
+    click.echo()
+    print_facts([("waves per work-group", waves)])
+
+
+@command.command("check", cls=Command, examples=("tilewright arch check my_gpus/gfx999.toml",))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@json_option
+@click.pass_context
+def check_file(ctx: click.Context, file: Path, as_json: bool) -> None:
+    """Check a GPU file and name every problem in it. Exit code 1 when there are any."""
+    from tilewright import arch as gpus
+    from tilewright.base.errors import FileFormatError
+
+    problems: list[Any] = []
+    name = None
+    try:
+        name = gpus.load_file(file).name
+    except FileFormatError as error:
+        problems = list(error.problems)
+    if as_json:
+        listed = [dataclasses.asdict(problem) for problem in problems]
+        print_json({"file": str(file), "ok": not problems, "arch": name, "problems": listed})
+    elif problems:
+        click.echo(f"{bad(plural(len(problems), 'problem'))} in {file}")
+        for problem in problems:
+            click.echo(f"  {problem}")
+    else:
+        click.echo(f"{good('good:')} {file} describes {name}")
+    ctx.exit(1 if problems else 0)
+
+
+def _marked(shapes: Any) -> list[tuple[bool, Any]]:
+    return [(index == 0, item) for index, item in enumerate(shapes.items())]
+
+
+def _types(triple: str) -> str:
+    return triple.replace("_", " ")
+
+
+def _summary(spec: Arch) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "product": spec.product,
+        "family": spec.family,
+        "matrix": spec.matrix,
+        "wave_size": spec.wave_size,
+        "units": spec.compute.units,
+        "lds_bytes": spec.lds.bytes,
+        "bandwidth_gbs": spec.memory.bandwidth_gbs,
+        "matrix_tiles": sum(len(shapes) for shapes in spec.mma.values()),
+        "source": spec.source,
+    }
+
+
+def _document(spec: Arch) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "product": spec.product,
+        "family": spec.family,
+        "matrix": spec.matrix,
+        "wave_size": spec.wave_size,
+        "compute": dataclasses.asdict(spec.compute),
+        "registers": dataclasses.asdict(spec.registers),
+        "lds": dataclasses.asdict(spec.lds),
+        "memory": dataclasses.asdict(spec.memory),
+        "peak_tflops": dict(spec.peak_tflops),
+        "waves": [str(shape) for shape in spec.waves],
+        "mma": [
+            {**triple._asdict(), "tile": str(shape), "instruction": instruction}
+            for triple, shapes in spec.mma.items()
+            for shape, instruction in shapes.items()
+        ],
+        "op": {name: dict(table) for name, table in spec.op_tables.items()},
+        "source": spec.source,
+    }
+
+
+def _hardware(spec: Arch) -> list[tuple[str, str]]:
+    compute, registers, lds, memory = spec.compute, spec.registers, spec.lds, spec.memory
+    scalar = f"{registers.sgprs} shared" if registers.sgprs else "a fixed set per wave"
+    peaks = ", ".join(f"{name} {rate:g}" for name, rate in spec.peak_tflops.items())
+    last_level = f", {_bytes(memory.mall_bytes)} last-level" if memory.mall_bytes else ""
+    return [
+        (
+            "compute",
+            f"{compute.units} units of {compute.simds_per_unit} SIMDs on "
+            f"{plural(compute.dies, 'die')}, {compute.clock_mhz:,} MHz, waves of {spec.wave_size}",
+        ),
+        (
+            "residency",
+            f"at most {compute.max_waves_per_simd} waves per SIMD, {compute.max_blocks_per_unit} "
+            f"work-groups per unit, {compute.max_block_threads:,} threads per work-group",
+        ),
+        (
+            "vector registers",
+            f"{registers.vgprs} per lane of a SIMD, at most {registers.max_vgprs} per wave, "
+            f"in steps of {registers.vgpr_granule}; AGPRs: {registers.agprs}",
+        ),
+        ("scalar registers", f"{scalar}, at most {registers.max_sgprs} per wave"),
+        (
+            "LDS",
+            f"{_bytes(lds.bytes)} per work-group, {_bytes(lds.unit_bytes)} per unit, "
+            f"in steps of {lds.granule:,} bytes, {lds.banks} banks",
+        ),
+        (
+            "memory",
+            f"{memory.capacity_gib} GiB, {memory.bandwidth_gbs:,g} GB/s, "
+            f"{_bytes(memory.l2_bytes)} L2 per die{last_level}",
+        ),
+        ("peak TFLOPS", f"{peaks} (dense {spec.matrix})"),
+    ]
+
+
+def _bytes(count: int) -> str:
+    for size, unit in ((2**20, "MiB"), (2**10, "KiB")):
+        if count >= size:
+            return f"{count / size:g} {unit}"
+    return f"{count} bytes"

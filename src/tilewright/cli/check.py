@@ -1,0 +1,157 @@
+"""`tilewright check`: is a config legal, and if not, why and what would be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.cli.command import Command
+from tilewright.cli.output import (
+    bad,
+    good,
+    json_option,
+    plural,
+    print_json,
+    print_table,
+)
+from tilewright.cli.settings import named_kernel, subject_options
+
+if TYPE_CHECKING:
+    from tilewright.ops.kernel import Kernel
+    from tilewright.ops.rule import Verdict
+    from tilewright.ops.suggest import Suggestion
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "tilewright check gemm --arch gfx942 -s variant=standard -s dtype=fp16 -s layout=rcr \\",
+        "    -s block=128x128x32 -s waves=2x2x1 -s mma=32x32x16 -s pipeline=compv3 \\",
+        "    -s scheduler=intrawave -s epilogue=cshuffle",
+        "tilewright check gemm-gfx942-standard-…-9a6900b412ca -s block=96x128x32",
+    ),
+)
+@subject_options
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, subject: str, arch: str | None, settings: tuple[str, ...], as_json: bool
+) -> None:
+    """Explain whether a config is legal, and what would be.
+
+    Every rule answers; legal configs near an illegal one are proposed. Name an op with a GPU and its fields, or a kernel (then -s changes single fields of it).
+    Exit code 1 when the config is illegal.
+    """
+    from tilewright import arch as gpus
+    from tilewright.ops import op_named
+    from tilewright.ops.rule import verdicts
+    from tilewright.ops.suggest import suggest
+
+    kernel = named_kernel(subject, arch, settings)
+    op, spec = op_named(kernel.op), gpus.load(kernel.arch)
+    answers = verdicts(op.rules, kernel.config, spec)
+    proposals = suggest(op, kernel.config, spec)
+    if as_json:
+        print_json(_document(kernel, answers, proposals))
+    else:
+        _print(kernel, answers, proposals)
+    ctx.exit(0 if all(answer.passed for answer in answers) else 1)
+
+
+def _document(
+    kernel: Kernel, answers: Sequence[Verdict], proposals: Sequence[Suggestion]
+) -> dict[str, Any]:
+    from tilewright.ops.fields import config_json
+    from tilewright.ops.kernel import Kernel
+
+    return {
+        "kernel": kernel.slug,
+        "op": kernel.op,
+        "arch": kernel.arch,
+        "config": config_json(kernel.config),
+        "legal": all(answer.passed for answer in answers),
+        "rules": [_answer_json(answer) for answer in answers],
+        "suggestions": [
+            {
+                "kernel": Kernel(kernel.op, proposal.config, kernel.arch).slug,
+                "changes": _changes_json(proposal),
+            }
+            for proposal in proposals
+        ],
+    }
+
+
+def _answer_json(answer: Verdict) -> dict[str, Any]:
+    rule, violation = answer.rule, answer.violation
+    entry: dict[str, Any] = {"code": rule.code, "slug": rule.slug, "passed": answer.passed}
+    if violation is not None:
+        entry |= {
+            "message": violation.message,
+            "field": violation.field,
+            "nearest": violation.nearest,
+            "fix": violation.fix,
+        }
+    return entry
+
+
+def _changes_json(proposal: Suggestion) -> dict[str, Any]:
+    from tilewright.ops.fields import fields_of
+
+    fields = fields_of(type(proposal.config))
+    return {
+        name: {"was": fields[name].kind.json(was), "proposed": fields[name].kind.json(now)}
+        for name, (was, now) in proposal.changes.items()
+    }
+
+
+def _print(kernel: Kernel, answers: Sequence[Verdict], proposals: Sequence[Suggestion]) -> None:
+    click.echo(f"{kernel.slug}\n")
+    print_table(("", "code", "rule", "finding"), [_row(answer) for answer in answers])
+    broken = sum(not answer.passed for answer in answers)
+    if not broken:
+        passed = plural(len(answers), "rule")
+        click.echo(f"\n{good('legal:')} {passed} passed on {kernel.arch}.")
+        return
+    rules = plural(len(answers), "rule")
+    click.echo(f"\n{bad('illegal:')} {broken} of {rules} broken on {kernel.arch}.")
+    _print_suggestions(proposals)
+
+
+def _row(answer: Verdict) -> tuple[Any, ...]:
+    from rich.text import Text
+
+    rule, violation = answer.rule, answer.violation
+    if violation is None:
+        return Text("✓", style="green"), rule.code, rule.slug, Text(rule.what, style="dim")
+    finding = Text(violation.message, style="bold")
+    finding.append(f"\nFix: {violation.fix}", style="not bold")
+    return Text("✗", style="bold red"), rule.code, Text(rule.slug, style="bold red"), finding
+
+
+def _print_suggestions(proposals: Sequence[Suggestion]) -> None:
+    from tilewright.ops.fields import fields_of
+
+    if not proposals:
+        click.echo("No legal config is within three changed fields of this one.")
+        return
+    rows = []
+    for index, proposal in enumerate(proposals, 1):
+        fields = fields_of(type(proposal.config))
+        changes = "\n".join(
+            f"{name}: {fields[name].kind.token(was)} → {fields[name].kind.token(now)}"
+            for name, (was, now) in proposal.changes.items()
+        )
+        options = " ".join(
+            f"-s {name}={_text(fields[name].kind, now)}"
+            for name, (_, now) in proposal.changes.items()
+        )
+        rows.append((str(index), changes, options))
+    title = "Nearest legal configs"
+    print_table(("#", "change", "as options"), rows, title=title)
+
+
+def _text(kind: Any, value: Any) -> str:
+    """A value as -s takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(kind.token(value))

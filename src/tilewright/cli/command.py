@@ -1,0 +1,117 @@
+"""Commands with examples in their help, groups that load a command when it is used, and options
+that take several values."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import click
+
+from tilewright.base.errors import UnknownValueError
+
+
+class Several(click.Option):
+    """An option that takes many values: `--x a,b` and `--x a --x b` are the same, and where it is
+    `spaced` so is `--x a b`."""
+
+    def __init__(self, *args: Any, spaced: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "multiple": True})
+        self.spaced = spaced
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        processed = super().process_value(ctx, value)
+        return tuple(part for text in processed or () for part in str(text).split(",") if part)
+
+
+class Command(click.Command):
+    """A command whose help ends with examples."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = tuple(examples)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        names = {
+            name for p in self.params if isinstance(p, Several) and p.spaced for name in p.opts
+        }
+        return super().parse_args(ctx, spread(args, names))
+
+    def format_epilog(
+        self,
+        ctx: click.Context,  # noqa: ARG002  (click's signature)
+        formatter: click.HelpFormatter,
+    ) -> None:
+        write_examples(formatter, self.examples)
+
+
+class Group(click.Group):
+    """A group of commands. `modules` names those that are imported only when they are used."""
+
+    command_class = Command
+
+    def __init__(
+        self,
+        *args: Any,
+        modules: Mapping[str, str] | None = None,
+        examples: Sequence[str] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **{**kwargs, "no_args_is_help": False})
+        self.modules = dict(modules or {})
+        self.examples = tuple(examples)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
+        return [*self.modules, *self.commands]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.modules:
+            return super().get_command(ctx, cmd_name)
+        module = importlib.import_module(f"tilewright.cli.{self.modules[cmd_name]}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            raise UnknownValueError("command", args[0], known)
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
+
+    def format_epilog(
+        self,
+        ctx: click.Context,  # noqa: ARG002  (click's signature)
+        formatter: click.HelpFormatter,
+    ) -> None:
+        write_examples(formatter, self.examples)
+
+
+def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
+    """The examples as they would be typed, never wrapped."""
+    with formatter.section("Examples"):
+        for example in examples:
+            formatter.write(" " * formatter.current_indent + example + "\n")
+
+
+def spread(args: Sequence[str], names: Collection[str]) -> list[str]:
+    """`--x a b` as `--x a --x b` for the options in `names`; everything else is left as it is."""
+    result: list[str] = []
+    flag: str | None = None
+    has_value = False
+    for arg in args:
+        if arg.startswith("-"):
+            flag, has_value = (arg if arg in names else None), False
+        elif flag is not None:
+            if has_value:
+                result.append(flag)
+            has_value = True
+        result.append(arg)
+    return result

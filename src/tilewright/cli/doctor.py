@@ -1,0 +1,121 @@
+"""`tilewright doctor`: can kernels be compiled here, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.cli.command import Command
+from tilewright.cli.output import (
+    bad,
+    good,
+    heading_line,
+    json_option,
+    print_json,
+    print_table,
+)
+
+if TYPE_CHECKING:
+    from tilewright.build.component import Component
+    from tilewright.build.toolchain import Survey
+
+
+@click.command(
+    cls=Command,
+    examples=("tilewright doctor", "tilewright doctor --json | jq .reason"),
+)
+@json_option
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """Say which toolchain compiles kernels, why, and what is missing.
+
+    Exit code 1 when kernels cannot be compiled.
+    """
+    from tilewright.build.toolchain import survey
+
+    found = survey()
+    complete = found.chosen is not None and not found.ck.blocks
+    if as_json:
+        print_json({"complete": complete, **_document(found)})
+    else:
+        _print(found, complete)
+    ctx.exit(0 if complete else 1)
+
+
+def _listed(found: Survey) -> Iterator[tuple[str, Component]]:
+    """Every part with the toolchain it belongs to, the one in use first."""
+    from tilewright.build.toolchain import GPU_LESS, ROCM
+
+    kinds = {ROCM: found.rocm, GPU_LESS: found.gpu_less}
+    for kind in sorted(kinds, key=lambda kind: kind != found.chosen):
+        for part in kinds[kind]:
+            yield kind, part
+    yield "both", found.ck
+
+
+def _document(found: Survey) -> dict[str, Any]:
+    parts = [
+        {
+            "toolchain": kind,
+            "name": part.name,
+            "what": part.what,
+            "ok": part.ok,
+            "optional": part.optional,
+            "version": part.version,
+            "path": str(part.path) if part.path else None,
+            "problem": part.problem,
+            "fix": part.fix,
+        }
+        for kind, part in _listed(found)
+    ]
+    return {"chosen": found.chosen, "reason": found.reason, "components": parts}
+
+
+def _print(found: Survey, complete: bool) -> None:
+    rows = []
+    kind_before = ""
+    for kind, part in _listed(found):
+        rows.append((kind if kind != kind_before else "", part.name, *_state(part)))
+        kind_before = kind
+    headings = ("toolchain", "component", "state", "version", "path, or what is wrong")
+    print_table(headings, rows, whole=headings[:3])
+    _print_fixes(found)
+    if complete:
+        click.echo(f"\n{good('ready:')} the {found.chosen} toolchain will be used.")
+    else:
+        click.echo(f"\n{bad('not ready:')} kernels cannot be compiled.")
+    click.echo(f"  {found.reason}{'' if found.ck.ok else '; CK Tile headers are missing'}")
+
+
+def _state(part: Component) -> tuple[Any, str, str]:
+    from rich.text import Text
+
+    if part.ok:
+        return Text("found", style="green"), _short_version(part.version), str(part.path)
+    style = "yellow" if part.optional else "red"
+    return Text("optional" if part.optional else "missing", style=style), "", part.problem
+
+
+def _short_version(version: str) -> str:
+    """A version line without the packager's remarks in brackets."""
+    return version.partition(" (")[0]
+
+
+def _print_fixes(found: Survey) -> None:
+    missing = [(kind, part) for kind, part in _listed(found) if not part.ok]
+    if not missing:
+        return
+    heading_line("Commands that install what is missing")
+    width = max(len(part.fix) for _, part in missing)
+    for kind, part in missing:
+        click.echo(f"  {part.fix:<{width}}  # {part.name}{_remark(found, kind, part)}")
+
+
+def _remark(found: Survey, kind: str, part: Component) -> str:
+    if kind not in ("both", found.chosen) and found.chosen is not None:
+        return f", not needed: the {found.chosen} toolchain is used"
+    if part.optional:
+        return ", optional"
+    return "" if kind == "both" else f", {kind} toolchain"

@@ -1,0 +1,151 @@
+"""`tilewright generate`: the sources of kernels, into a folder."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.base.events import task
+from tilewright.cli.command import Command, Several
+from tilewright.cli.output import json_option, plural, print_facts, print_json
+from tilewright.cli.progress import progress
+from tilewright.cli.selection import distinct, field_filter, named_set, set_of_file
+
+if TYPE_CHECKING:
+    from tilewright.codegen.folder import Generated
+    from tilewright.ops.kernel import Kernel
+    from tilewright.ops.kernel_set import KernelSet
+    from tilewright.ops.op import Op
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "tilewright generate gemm --output-dir kernels --gpu-target gfx942 \\",
+        "    --datatype fp16 --layout rcr --variants standard preshuffle multi_d",
+        "tilewright generate gemm --output-dir kernels --gpu-target gfx942 \\",
+        "    --preselected fp16_rcr_essential",
+        "tilewright generate gemm --output-dir kernels --gpu-target gfx950 \\",
+        "    --kernel-set mine.toml --dry-run",
+    ),
+)
+@click.argument("op_name", metavar="OP")
+@click.option("--output-dir", type=FOLDER, required=True, metavar="DIR", help="Made if need be.")
+@click.option("--gpu-target", required=True, metavar="GPU", help="See `tilewright arch list`.")
+@click.option(
+    "--datatype", cls=Several, spaced=True, metavar="D…", help="Only these types: fp16 bf16 …"
+)
+@click.option(
+    "--layout", cls=Several, spaced=True, metavar="L…", help="Only these layouts: rcr rrr …"
+)
+@click.option("--variants", cls=Several, spaced=True, metavar="V…", help="Only these variants.")
+@click.option("--preselected", metavar="NAME", help="A preselected set: see `tilewright sets`.")
+@click.option("--kernel-set", type=FILE, metavar="FILE", help="A kernel-set file (.toml).")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N kernels.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Processes at once.")
+@click.option("--dry-run", is_flag=True, help="Name the kernels and write nothing.")
+@json_option
+def command(
+    *,
+    op_name: str,
+    output_dir: Path,
+    gpu_target: str,
+    datatype: tuple[str, ...],
+    layout: tuple[str, ...],
+    variants: tuple[str, ...],
+    preselected: str | None,
+    kernel_set: Path | None,
+    limit: int | None,
+    jobs: int | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Write the sources of kernels into a folder.
+
+    Only files that change are written; a manifest lists them. Kernels come from --preselected or --kernel-set; with neither, from all preselected sets of the
+    op that are meant for the GPU. --datatype, --layout and --variants each keep only the members
+    that match; after one of these flags several values may follow.
+    """
+    from tilewright import arch as gpus
+    from tilewright.base import knobs
+    from tilewright.codegen.folder import generate
+    from tilewright.ops import op_named
+
+    op = op_named(op_name)
+    gpus.load(gpu_target)
+    wanted = {"dtype": datatype, "layout": layout, "variant": variants}
+    with progress(as_json=as_json):
+        sets = _sets(op, gpu_target, preselected, kernel_set)
+        with task("choosing kernels"):
+            kernels = list(itertools.islice(_matching(op, gpu_target, sets, wanted), limit))
+        if not kernels:
+            raise InvalidValueError(_nothing(gpu_target, sets, wanted))
+        workers = jobs or knobs.job_count()
+        done = None if dry_run else generate(kernels, output_dir, jobs=workers)
+    _print(kernels, sets, output_dir, done, as_json)
+
+
+def _sets(
+    op: Op, arch: str, preselected: str | None, kernel_set: Path | None
+) -> Sequence[KernelSet]:
+    if preselected is not None and kernel_set is not None:
+        raise InvalidValueError("--preselected and --kernel-set both name a set: give one of them")
+    if preselected is not None:
+        return [named_set(op, preselected)]
+    if kernel_set is not None:
+        return [set_of_file(op, kernel_set)]
+    sets = [found for found in op.sets().values() if arch in found.archs]
+    if not sets:
+        raise InvalidValueError(f"no preselected set of {op.name} is meant for {arch}")
+    return sets
+
+
+def _matching(
+    op: Op, arch: str, sets: Sequence[KernelSet], wanted: dict[str, tuple[str, ...]]
+) -> Iterator[Kernel]:
+    filters = [field_filter(op, name, texts) for name, texts in wanted.items()]
+    return (k for k in distinct(sets, arch) if all(matches(k) for matches in filters))
+
+
+def _nothing(arch: str, sets: Sequence[KernelSet], wanted: dict[str, tuple[str, ...]]) -> str:
+    asked = ", ".join(f"{name} {' or '.join(texts)}" for name, texts in wanted.items() if texts)
+    names = ", ".join(kernel_set.name for kernel_set in sets)
+    return f"no kernel of {names} is legal on {arch}" + (f" with {asked}" if asked else "")
+
+
+def _print(
+    kernels: Sequence[Kernel],
+    sets: Sequence[KernelSet],
+    folder: Path,
+    done: Generated | None,
+    as_json: bool,
+) -> None:
+    names = sorted(kernel.slug for kernel in kernels)
+    from_sets = [kernel_set.name for kernel_set in sets]
+    if as_json:
+        counts = {}
+        if done is not None:
+            counts = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
+        print_json({"folder": str(folder), "sets": from_sets, "kernels": names, **counts})
+    elif done is None:
+        click.echo("\n".join(names))
+        click.echo(f"{plural(len(names), 'kernel')}, nothing written (--dry-run)", err=True)
+    else:
+        print_facts(
+            [
+                ("kernels", f"{done.kernels:,}"),
+                ("from", ", ".join(from_sets)),
+                ("written", plural(done.written, "file")),
+                ("unchanged", plural(done.unchanged, "file")),
+                ("removed", plural(done.removed, "file")),
+                ("folder", str(done.folder)),
+            ]
+        )

@@ -1,0 +1,53 @@
+"""`tilewright knobs`: the environment variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tilewright.base.errors import KnobError
+from tilewright.base.knobs import KNOBS
+from tilewright.cli.command import Command
+from tilewright.cli.output import json_option, print_json, print_table
+
+
+@click.command(cls=Command, examples=("tilewright knobs", "tilewright knobs --json"))
+@json_option
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """List the environment variables that are read.
+
+    For each: what it takes, the value in force and its meaning.
+
+    Exit code 1 when one of them has a value that cannot be used.
+    """
+    entries = [_entry(knob) for knob in KNOBS]
+    if as_json:
+        print_json(entries)
+    else:
+        rows = [(e["name"], e["kind"], _shown(e), e["doc"]) for e in entries]
+        print_table(("variable", "takes", "in force", "meaning"), rows, whole=("variable", "takes"))
+    ctx.exit(1 if any(entry["problem"] for entry in entries) else 0)
+
+
+def _entry(knob: Any) -> dict[str, Any]:
+    value, problem = None, ""
+    try:
+        value = knob.get()
+    except KnobError as error:
+        problem = str(error)
+    return {
+        "name": knob.name,
+        "kind": knob.kind,
+        "value": str(value) if isinstance(value, Path) else value,
+        "problem": problem,
+        "doc": knob.doc,
+    }
+
+
+def _shown(entry: dict[str, Any]) -> str:
+    if entry["problem"]:
+        return str(entry["problem"])
+    return "not set" if entry["value"] is None else str(entry["value"])

@@ -1,0 +1,112 @@
+"""What commands print on stdout: one JSON document, or text and tables for people."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+# Output that is not shown on a terminal is laid out for this many columns.
+COLUMNS = 100
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def json_option(command: F) -> F:
+    """The flag --json, which every command has."""
+    text = "Print one JSON document on stdout instead."
+    return click.option("--json", "as_json", is_flag=True, help=text)(command)
+
+
+def print_json(value: Any) -> None:
+    """The one document of a command with --json."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def console() -> Console:
+    """Where tables go. Coloured on terminals only; texts are never taken for markup."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else COLUMNS
+    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+
+
+def _print(renderable: RenderableType) -> None:
+    """Print without the blanks that fill lines up, which only disturb who copies or compares."""
+    target = console()
+    with target.capture() as captured:
+        target.print(renderable)
+    click.echo("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n")))
+
+
+def print_table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[RenderableType]],
+    *,
+    numbers: Sequence[str] = (),
+    whole: Sequence[str] = (),
+    clipped: Sequence[str] = (),
+    title: str = "",
+) -> None:
+    """A table. Columns in `numbers` are right-aligned, those in `whole` are never wrapped, and
+    those in `clipped` are cut at the edge instead of wrapped."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        header_style="bold",
+    )
+    for heading in headings:
+        table.add_column(
+            heading,
+            justify="right" if heading in numbers else "left",
+            no_wrap=heading in whole or heading in numbers or heading in clipped,
+            overflow="ellipsis" if heading in clipped else "fold",
+        )
+    for row in rows:
+        table.add_row(*row)
+    if title:
+        heading_line(title)
+    _print(table)
+
+
+def heading_line(text: str) -> None:
+    """A heading, with a blank line before it."""
+    click.echo(f"\n{click.style(text, bold=True)}")
+
+
+def print_facts(facts: Iterable[tuple[str, str]]) -> None:
+    """Names and values, one pair per line, values aligned."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(name, value)
+    _print(table)
+
+
+def good(text: str) -> str:
+    """A text in the colour of success."""
+    return click.style(text, fg="green")
+
+
+def bad(text: str) -> str:
+    """A text in the colour of failure."""
+    return click.style(text, fg="red", bold=True)
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 kernel`, `2,000 kernels`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

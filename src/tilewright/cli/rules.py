@@ -1,0 +1,143 @@
+"""`tilewright rules`: the catalogue of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.cli.command import Command
+from tilewright.cli.output import json_option, print_facts, print_json, print_table
+
+if TYPE_CHECKING:
+    from tilewright.ops.op import Op
+    from tilewright.ops.rule import Rule
+
+ENFORCERS = {
+    "compiler": "the compiler refuses the source",
+    "supports": "the built kernel refuses the problem",
+    "device": "nobody: results would be wrong",
+    "tilewright": "nobody: a limit of Tilewright",
+}
+
+
+@click.command(
+    cls=Command,
+    examples=("tilewright rules", "tilewright rules R401", "tilewright rules lds-overflow --json"),
+)
+@click.argument("code", metavar="[CODE]", required=False)
+@click.option("--op", "op_name", metavar="OP", help="Only the rules of this op.")
+@json_option
+def command(code: str | None, op_name: str | None, as_json: bool) -> None:
+    """List the rules that configs must follow, or explain one.
+
+    CODE is a rule's code (R401) or its name (lds-overflow).
+    """
+    from tilewright.ops import OPS, op_named
+
+    ops = OPS if op_name is None else (op_named(op_name),)
+    listed = [(op, rule) for op in ops for rule in (*op.rules, *op.fit_rules)]
+    if code is not None:
+        listed = _of_code(listed, code)
+    if as_json:
+        documents = [_document(op, rule) for op, rule in listed]
+        print_json(documents if code is None else documents[0])
+    elif code is not None:
+        _print_one(*listed[0])
+    else:
+        _print_all(listed)
+
+
+def _of_code(listed: list[tuple[Op, Rule]], code: str) -> list[tuple[Op, Rule]]:
+    from tilewright.base.errors import UnknownValueError
+
+    found = [(o, r) for o, r in listed if code.lower() in (r.code.lower(), r.slug.lower())]
+    if not found:
+        known = [rule.code for _, rule in listed]
+        if not any(character.isdigit() for character in code):
+            known = [rule.slug for _, rule in listed]
+        raise UnknownValueError("rule", code, known)
+    return found
+
+
+def _document(op: Op, rule: Rule) -> dict[str, Any]:
+    return {
+        "code": rule.code,
+        "slug": rule.slug,
+        "op": op.name,
+        "what": rule.what,
+        "why": rule.why,
+        "fix": rule.fix,
+        "enforced_by": rule.enforced_by,
+        "reads": list(rule.reads),
+        "about": "config" if rule in op.rules else "config and problem",
+        "examples": {"arch": rule.arch, "good": dict(rule.good), "bad": dict(rule.bad)},
+    }
+
+
+def _print_all(listed: list[tuple[Op, Rule]]) -> None:
+    ops = {op.name for op, _ in listed}
+    headings = ("code", "rule", "noticed by", "what it asks for")
+    rows = [(rule.code, rule.slug, rule.enforced_by, rule.what) for _, rule in listed]
+    if len(ops) > 1:
+        headings = ("op", *headings)  # type: ignore[assignment]
+        rows = [(op.name, *row) for (op, _), row in zip(listed, rows, strict=True)]  # type: ignore[misc]
+    print_table(headings, rows, whole=headings[:-1])
+
+
+def _print_one(op: Op, rule: Rule) -> None:
+    click.echo(f"{click.style(f'{rule.code} {rule.slug}', bold=True)}  ({op.name})")
+    click.echo()
+    print_facts(
+        [
+            ("what", rule.what),
+            ("why", rule.why),
+            ("fix", rule.fix),
+            ("noticed by", f"{rule.enforced_by} ({ENFORCERS[rule.enforced_by]})"),
+            ("reads", ", ".join(rule.reads)),
+            ("passes", _overrides(op, rule.good)),
+            ("fails", _overrides(op, rule.bad)),
+            *_complaint(op, rule),
+            ("with", f"{_others(op, rule)} on {rule.arch}"),
+        ]
+    )
+
+
+def _overrides(op: Op, overrides: Mapping[str, Any]) -> str:
+    """What an example sets."""
+    from tilewright.ops.fields import fields_of
+
+    fields = fields_of(op.config_type)
+    shown = [
+        f"{name}={_token(fields[name].kind, fields[name].kind.read(name, value))}"
+        for name, value in overrides.items()
+        if name in fields
+    ]
+    problem = overrides.get("problem", {})
+    shown += [f"problem {name}={value}" for name, value in problem.items()]
+    return ", ".join(shown) or "the fields below"
+
+
+def _others(op: Op, rule: Rule) -> str:
+    """What the rule reads besides, as both examples have it."""
+    from tilewright.ops.fields import fields_of
+
+    fields, made = fields_of(op.config_type), op.example_config()
+    names = [n for n in fields if n in rule.reads and n not in rule.good and n not in rule.bad]
+    shown = [f"{name}={_token(fields[name].kind, getattr(made, name))}" for name in names]
+    return ", ".join(shown) or "any other fields"
+
+
+def _complaint(op: Op, rule: Rule) -> list[tuple[str, str]]:
+    """What the rule says about its failing example, if it is about configs alone."""
+    from tilewright import arch as gpus
+
+    if rule not in op.rules:
+        return []
+    violation = rule.violation(op.example_config(rule.bad), gpus.load(rule.arch))
+    return [] if violation is None else [("", f"→ {violation.message}")]
+
+
+def _token(kind: Any, value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(kind.token(value))

@@ -1,0 +1,123 @@
+"""Which kernels a command works on: preselected sets, kernel-set files, tile_engine files."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilewright.base.errors import InvalidValueError, choose
+from tilewright.cli.settings import read_settings, read_values
+
+if TYPE_CHECKING:
+    from tilewright.ops.kernel import Kernel
+    from tilewright.ops.kernel_set import KernelSet
+    from tilewright.ops.op import Op
+    from tilewright.ops.space import Space
+
+
+def named_set(op: Op, name_or_file: str) -> KernelSet:
+    """A preselected set by its name, or a kernel-set file by its path."""
+    if name_or_file.endswith(".toml") or "/" in name_or_file:
+        return set_of_file(op, Path(name_or_file))
+    sets = op.sets()
+    found: KernelSet = sets[choose(f"preselected set of {op.name}", name_or_file, sets)]
+    return found
+
+
+def set_of_file(op: Op, path: Path) -> KernelSet:
+    """The set in a file, which must be one of this op."""
+    from tilewright.ops.kernel_set import load_kernel_set
+
+    found = load_kernel_set(path)
+    if found.op != op.name:
+        raise InvalidValueError(f"{path} is a set of {found.op}, not of {op.name}")
+    return found
+
+
+def changed_set(op: Op, kernel_set: KernelSet, texts: Iterable[str]) -> KernelSet:
+    """The set with the fields that settings name bound to other values."""
+    import dataclasses
+
+    from tilewright.ops.space import Space
+
+    changes = read_values(op, texts)
+    if not changes:
+        return kernel_set
+    spaces = tuple(Space(op, {**space.declared, **changes}) for space in kernel_set.spaces)
+    return dataclasses.replace(kernel_set, spaces=spaces)
+
+
+def set_of_space(op: Op, name: str, space: Space) -> KernelSet:
+    """A set of one space, so that commands have one thing to work on."""
+    from tilewright.ops.kernel_set import KernelSet
+
+    return KernelSet(name, "", op.name, (), (space,))
+
+
+def tile_engine_space(op: Op, path: Path, texts: Iterable[str]) -> Space:
+    """The space of a tile_engine file; settings give what such a file does not hold."""
+    read = _tile_engine_reader(op)
+    parameters = inspect.signature(read).parameters.values()
+    keywords = {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+    given: dict[str, Any] = {}
+    for name, text in read_settings(texts).items():
+        choose("setting beside --tile-engine", name, keywords)
+        given[name] = _read(op, name, text)
+    missing = [n for n, p in keywords.items() if p.default is p.empty and n not in given]
+    if missing:
+        needed = " ".join(f"-s {name}=…" for name in missing)
+        raise InvalidValueError(
+            f"a tile_engine file does not say {', '.join(missing)}: add {needed}"
+        )
+    space: Space = read(path, **given)
+    return space
+
+
+def _tile_engine_reader(op: Op) -> Callable[..., Any]:
+    """`read_tile_engine` of the op's folder; not every op has tile_engine files."""
+    name = f"{op.config_type.__module__.rpartition('.')[0]}.tile_engine"
+    if importlib.util.find_spec(name) is None:
+        raise InvalidValueError(f"tile_engine has no files for {op.name}")
+    reader: Callable[..., Any] = importlib.import_module(name).read_tile_engine
+    return reader
+
+
+def _read(op: Op, name: str, text: str) -> Any:
+    from tilewright.ops.fields import fields_of
+
+    fields = fields_of(op.config_type)
+    return fields[name].kind.read(name, text) if name in fields else text
+
+
+def field_filter(op: Op, name: str, texts: Sequence[str]) -> Callable[[Kernel], bool]:
+    """Whether a kernel has one of the values of a field or shorthand; with none, all have."""
+    if not texts:
+        return lambda _: True
+    fields, rows = _rows(op, name, texts)
+
+    def matches(kernel: Kernel) -> bool:
+        return tuple(getattr(kernel.config, field) for field in fields) in rows
+
+    return matches
+
+
+def _rows(op: Op, name: str, texts: Sequence[str]) -> tuple[tuple[str, ...], set[tuple[Any, ...]]]:
+    if name in op.shorthands:
+        ((fields, rows),) = op.shorthands[name](list(texts)).items()
+        return fields, set(rows)
+    choose(f"field of {op.name}", name, (*op.field_names, *op.shorthands))
+    return (name,), {(_read(op, name, text),) for text in texts}
+
+
+def distinct(sets: Iterable[KernelSet], arch: str) -> Iterator[Kernel]:
+    """The kernels of several sets on a GPU, each once."""
+    seen: set[Kernel] = set()
+    for kernel_set in sets:
+        for kernel in kernel_set.kernels(arch):
+            if kernel not in seen:
+                seen.add(kernel)
+                yield kernel

@@ -1,0 +1,78 @@
+"""`tilewright sets`: the preselected kernel sets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.cli.command import Command
+from tilewright.cli.output import heading_line, json_option, plural, print_json, print_table
+from tilewright.cli.progress import progress
+
+if TYPE_CHECKING:
+    from tilewright.ops.kernel_set import KernelSet
+
+
+@click.command(
+    cls=Command, examples=("tilewright sets", "tilewright sets fp16_rcr_essential --op gemm")
+)
+@click.argument("name", metavar="[NAME]", required=False)
+@click.option("--op", "op_name", metavar="OP", help="Only the sets of this op.")
+@json_option
+def command(name: str | None, op_name: str | None, as_json: bool) -> None:
+    """List the preselected kernel sets, or name the kernels of one."""
+    from tilewright.base.errors import choose
+    from tilewright.ops import OPS, op_named
+
+    ops = OPS if op_name is None else (op_named(op_name),)
+    known = [kernel_set for op in ops for kernel_set in op.sets().values()]
+    if name is not None:
+        choose("preselected set", name, (kernel_set.name for kernel_set in known))
+        known = [kernel_set for kernel_set in known if kernel_set.name == name]
+    with progress(as_json=as_json):
+        members = {(s.op, s.name): _members(s) for s in known}
+    if as_json:
+        documents = [_document(s, members[s.op, s.name], name is not None) for s in known]
+        print_json(documents if name is None else documents[0])
+    elif name is not None:
+        _print_one(known[0], members[known[0].op, known[0].name])
+    else:
+        rows = [
+            (s.op, s.name, _counts(members[s.op, s.name]), _first_sentence(s.doc)) for s in known
+        ]
+        print_table(("op", "set", "kernels", "what for"), rows, whole=("op", "set"))
+
+
+def _members(kernel_set: KernelSet) -> dict[str, list[str]]:
+    return {arch: [k.slug for k in kernel_set.kernels(arch)] for arch in kernel_set.archs}
+
+
+def _counts(members: dict[str, list[str]]) -> str:
+    """`84 on gfx90a, gfx942; 90 on gfx950`."""
+    by_count: dict[int, list[str]] = {}
+    for arch, slugs in members.items():
+        by_count.setdefault(len(slugs), []).append(arch)
+    return "; ".join(f"{count} on {', '.join(archs)}" for count, archs in by_count.items())
+
+
+def _first_sentence(doc: str) -> str:
+    return " ".join(doc.split()).partition(". ")[0]
+
+
+def _document(kernel_set: KernelSet, members: dict[str, list[str]], whole: bool) -> dict[str, Any]:
+    counts: dict[str, Any] = {arch: len(slugs) for arch, slugs in members.items()}
+    return {
+        "name": kernel_set.name,
+        "op": kernel_set.op,
+        "doc": kernel_set.doc,
+        "kernels": members if whole else counts,
+    }
+
+
+def _print_one(kernel_set: KernelSet, members: dict[str, list[str]]) -> None:
+    title = click.style(kernel_set.name, bold=True)
+    click.echo(f"{title}  ({kernel_set.op})\n{' '.join(kernel_set.doc.split())}")
+    for arch, slugs in members.items():
+        heading_line(f"{plural(len(slugs), 'kernel')} on {arch}")
+        click.echo("\n".join(slugs))

@@ -1,0 +1,158 @@
+"""`tilewright space`: how many kernels of a space are legal, and what the rules removed."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.base.events import task
+from tilewright.cli.command import Command, Several
+from tilewright.cli.output import heading_line, json_option, plural, print_json, print_table
+from tilewright.cli.progress import progress
+from tilewright.cli.selection import changed_set, named_set, set_of_space, tile_engine_space
+from tilewright.cli.settings import declared_space, setting_option
+
+if TYPE_CHECKING:
+    from tilewright.ops.kernel_set import KernelSet, SetReport
+    from tilewright.ops.op import Op
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "tilewright space gemm --arch gfx942,gfx950 --set fp16_rcr_essential",
+        "tilewright space gemm --arch gfx942 -s variant=standard -s dtype=fp16,bf16 \\",
+        "    -s layout=rcr -s 'block=*' -s waves=2x2x1,4x1x1 -s 'mma=*' -s 'pipeline=*' -s 'scheduler=*' \\",
+        "    -s 'epilogue=*' --sample 5",
+        "tilewright space gemm --arch gfx942 --tile-engine config.json -s dtype=fp16 -s layout=rcr",
+    ),
+)
+@click.argument("op_name", metavar="OP")
+@click.option(
+    "--arch", "archs", cls=Several, required=True, metavar="GPU,…", help="One or more GPUs."
+)
+@setting_option("VALUES", "Values of a field: separated by commas, or '*' for all worth trying.")
+@click.option(
+    "--set",
+    "set_name",
+    metavar="NAME|FILE",
+    help="A preselected set, or a kernel-set file (.toml).",
+)
+@click.option(
+    "--tile-engine",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A configuration file of CK's tile_engine; -s gives types and layout.",
+)
+@click.option(
+    "--list", "listed", type=click.IntRange(1), metavar="N", help="Name the first N kernels."
+)
+@click.option(
+    "--sample", type=click.IntRange(1), metavar="N", help="Name N kernels drawn at random."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of --sample.")
+@json_option
+def command(
+    *,
+    op_name: str,
+    archs: tuple[str, ...],
+    settings: tuple[str, ...],
+    set_name: str | None,
+    tile_engine: Path | None,
+    listed: int | None,
+    sample: int | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Count the legal kernels of a space and what each rule removed.
+
+    A space is declared with -s, or taken from --set (then -s changes fields of it) or
+    --tile-engine. A combination that breaks several rules is counted at the first of them.
+    """
+    from tilewright import arch as gpus
+    from tilewright.ops import op_named
+
+    op = op_named(op_name)
+    for name in archs:
+        gpus.load(name)
+    kernel_set = _kernel_set(op, settings, set_name, tile_engine)
+    started = time.perf_counter()
+    with progress(as_json=as_json):
+        reports = [_report(kernel_set, name) for name in archs]
+        names = {name: _names(kernel_set, name, listed, sample, seed) for name in archs}
+    elapsed = time.perf_counter() - started
+    if as_json:
+        print_json(_document(reports, names, elapsed))
+        return
+    _print(op, reports, elapsed)
+    for name, slugs in names.items():
+        if slugs:
+            heading_line(f"{plural(len(slugs), 'kernel')} on {name}")
+            click.echo("\n".join(slugs))
+
+
+def _kernel_set(
+    op: Op, settings: tuple[str, ...], set_name: str | None, tile_engine: Path | None
+) -> KernelSet:
+    if set_name is not None and tile_engine is not None:
+        raise InvalidValueError("--set and --tile-engine both name a space: give one of them")
+    if set_name is not None:
+        return changed_set(op, named_set(op, set_name), settings)
+    if tile_engine is not None:
+        return set_of_space(op, "tile_engine", tile_engine_space(op, tile_engine, settings))
+    return set_of_space(op, "declared", declared_space(op, settings))
+
+
+def _report(kernel_set: KernelSet, arch: str) -> SetReport:
+    with task(f"counting on {arch}"):
+        return kernel_set.report(arch)
+
+
+def _names(
+    kernel_set: KernelSet, arch: str, listed: int | None, sample: int | None, seed: int
+) -> list[str]:
+    if not listed and not sample:
+        return []
+    with task(f"naming kernels on {arch}"):
+        if sample:
+            return _sampled(kernel_set, arch, sample, seed)
+        return [kernel.slug for kernel in itertools.islice(kernel_set.kernels(arch), listed)]
+
+
+def _sampled(kernel_set: KernelSet, arch: str, count: int, seed: int) -> list[str]:
+    """`count` kernels, every one equally likely, the same for the same seed."""
+    rng = random.Random(seed)
+    drawn = []
+    for index, kernel in enumerate(kernel_set.kernels(arch)):
+        if index < count:
+            drawn.append(kernel)
+        elif (place := rng.randrange(index + 1)) < count:
+            drawn[place] = kernel
+    return [kernel.slug for kernel in drawn]
+
+
+def _document(
+    reports: list[SetReport], names: dict[str, list[str]], elapsed: float
+) -> dict[str, Any]:
+    spaces = [{**report.to_json(), "listed": names[report.arch]} for report in reports]
+    return {"archs": spaces, "elapsed_s": round(elapsed, 3)}
+
+
+def _print(op: Op, reports: list[SetReport], elapsed: float) -> None:
+    columns = [report.arch for report in reports]
+    rows: list[tuple[str, ...]] = [("", "all combinations", *(f"{r.raw:,}" for r in reports))]
+    removed = [report.removed for report in reports]
+    for rule in op.rules:
+        counts = [entry.get(rule.code, 0) for entry in removed]
+        if any(counts):
+            rows.append((rule.code, rule.slug, *(f"−{n:,}" if n else "·" for n in counts)))
+    rows.append(("", "legal", *(f"{r.legal:,}" for r in reports)))
+    if any(report.kernels != report.legal for report in reports):
+        rows.append(("", "distinct kernels", *(f"{r.kernels:,}" for r in reports)))
+    print_table(("code", "rule", *columns), rows, numbers=columns, whole=("code", "rule"))
+    click.echo(f"\ncounted in {elapsed:.2f} s")

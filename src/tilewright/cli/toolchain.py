@@ -1,0 +1,76 @@
+"""`tilewright toolchain`: the compiler in force, and fetching CK Tile's headers."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import click
+
+from tilewright.cli.command import Command, Group
+from tilewright.cli.output import heading_line, json_option, print_facts, print_json
+from tilewright.cli.progress import progress
+
+
+@click.group(
+    cls=Group, examples=("tilewright toolchain fetch-ck", "tilewright toolchain show --arch gfx942")
+)
+def command() -> None:
+    """Show the toolchain that compiles kernels, or fetch what it lacks."""
+
+
+@command.command(
+    "fetch-ck",
+    cls=Command,
+    examples=("tilewright toolchain fetch-ck", "tilewright toolchain fetch-ck --tools"),
+)
+@click.option("--tools", is_flag=True, help="Also fetch CK's tile_engine.")
+@json_option
+def fetch(tools: bool, as_json: bool) -> None:
+    """Fetch CK Tile's headers (about 40 MB) into the cache, once."""
+    from tilewright.build.ck_headers import fetch_ck, read_manifest
+
+    with progress(as_json=as_json):
+        folder = fetch_ck(tools=tools)
+    manifest = read_manifest(folder)
+    if as_json:
+        print_json({"folder": str(folder), **manifest})
+        return
+    files = ", ".join(f"{count:,} files in {part}/" for part, count in manifest["files"].items())
+    print_facts([("folder", str(folder)), ("has", files)])
+
+
+@command.command(
+    "show",
+    cls=Command,
+    examples=("tilewright toolchain show", "tilewright toolchain show --arch gfx942 --json"),
+)
+@click.option("--arch", metavar="GPU", help="Also show the compiler's flags for this GPU.")
+@json_option
+def show(arch: str | None, as_json: bool) -> None:
+    """Show the toolchain in force; `tilewright doctor` says what is missing when there is none."""
+    from tilewright import arch as gpus
+    from tilewright.build.toolchain import find
+
+    spec = gpus.load(arch) if arch else None
+    found = find()
+    flags = found.device_flags(spec) if spec else ()
+    facts: dict[str, Any] = {
+        "kind": found.kind,
+        "compiler": str(found.cxx),
+        "version": found.compiler,
+        "objdump": str(found.objdump),
+        "readelf": str(found.readelf),
+        "bundler": str(found.bundler) if found.bundler else None,
+        "device libraries": str(found.bitcode_dir),
+        "CK headers": str(found.ck_include),
+        "HIP version": found.hip_version,
+    }
+    if as_json:
+        keyed = {name.lower().replace(" ", "_"): value for name, value in facts.items()}
+        print_json({**keyed, "device_flags": list(flags)} if spec else keyed)
+        return
+    print_facts((name, str(value or "missing (optional)")) for name, value in facts.items())
+    if spec:
+        heading_line(f"Device flags for {spec.name}")
+        click.echo(shlex.join(flags))

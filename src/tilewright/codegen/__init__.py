@@ -1,0 +1,1 @@
+"""From kernels to source text, and from source text to folders."""

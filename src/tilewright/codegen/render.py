@@ -1,0 +1,71 @@
+"""Rendering: a kernel in, its source text out. Pure: no files are written, nothing of the machine enters."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+
+from tilewright import arch as archs
+from tilewright.base.errors import IllegalConfigError
+from tilewright.ops import op_named
+from tilewright.ops.kernel import Kernel
+from tilewright.ops.rule import violations
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of one kernel, and the files it includes that are ours."""
+
+    kernel: Kernel
+    text: str
+    files: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """The kernel's slug."""
+        return self.kernel.slug
+
+    @property
+    def file_name(self) -> str:
+        """What the source is called in a folder of generated kernels."""
+        return f"{self.kernel.slug}.hpp"
+
+
+def render(kernel: Kernel) -> Source:
+    """The source of a legal kernel. Raises `IllegalConfigError` that names every broken rule."""
+    op = op_named(kernel.op)
+    spec = archs.load(kernel.arch)
+    broken = violations(op.rules, kernel.config, spec)
+    if broken:
+        lines = "\n".join(f"  {violation}" for violation in broken)
+        raise IllegalConfigError(f"{kernel.slug} breaks {len(broken)} rule(s):\n{lines}")
+    return render_unchecked(kernel)
+
+
+def render_unchecked(kernel: Kernel) -> Source:
+    """The source of any kernel, legal or not: what the comparison of rules and compiler needs."""
+    op = op_named(kernel.op)
+    text = _template(op.template).render(op.context(kernel, archs.load(kernel.arch)))
+    return Source(kernel, text, {op.abi_name: _text(op.abi_header)})
+
+
+@functools.cache
+def _template(path: Path) -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(path.parent),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # the output is C++, not HTML
+    )
+    return environment.get_template(path.name)
+
+
+@functools.cache
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")

@@ -1,0 +1,100 @@
+"""The forms in which a field of a space can be declared, and the one form they are kept in.
+
+A declaration is "*", a value, a list of values or, for tiles, a table of values per dimension.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.base.errors import InvalidValueError, choose
+from tilewright.ops.fields import Field, OptionalTile, Tile, fields_of
+from tilewright.ops.space import STAR, Space
+
+# Tiles given per dimension are multiplied out; beyond this a declaration is a mistake.
+MOST_TILES = 100_000
+
+
+def canonical(space: Space) -> Space:
+    """The same space with its declaration in one form, so that equal meaning is equality.
+
+    Every field has "*" or a tuple of checked values without repeats; what is declared as its
+    default alone is left out; shorthands stay.
+    """
+    fields = fields_of(space.op.config_type)
+    declared: dict[str, Any] = {}
+    for name, value in space.declared.items():
+        if name in space.op.shorthands:
+            declared[name] = tuple(dict.fromkeys(listed(name, value)))
+        elif isinstance(value, str) and value == STAR:
+            declared[name] = STAR
+        else:
+            field = fields[name]
+            read = [field.kind.read(name, v) for v in single_values(field, value)]
+            values = tuple(dict.fromkeys(read))
+            if field.required or values != (field.default,):
+                declared[name] = values
+    return Space(space.op, declared)
+
+
+def single_values(field: Field, declared: Any) -> Sequence[Any]:
+    """The values that a declaration lists, not yet checked one by one."""
+    tile = tile_of(field)
+    if tile is not None and isinstance(declared, Mapping):
+        return _multiplied_table(field.name, tile, declared)
+    if tile is not None and _is_numbers(declared):
+        return [declared]
+    return listed(field.name, declared)
+
+
+def tile_of(field: Field) -> Tile | None:
+    """The tile that a field holds, also where it may hold none."""
+    kind = field.kind.tile if isinstance(field.kind, OptionalTile) else field.kind
+    return kind if isinstance(kind, Tile) else None
+
+
+def listed(name: str, declared: Any) -> Sequence[Any]:
+    """The values of a list, or the one value that is not a list."""
+    if isinstance(declared, (set, frozenset)):
+        return sorted(declared, key=str)  # the order of a set changes from run to run
+    values = declared if isinstance(declared, (list, tuple)) else [declared]
+    if not values:
+        raise InvalidValueError(f"{name} is an empty list: no kernel can be made")
+    return values
+
+
+def _is_numbers(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and bool(value) and all(type(v) is int for v in value)
+
+
+def _multiplied_table(
+    name: str, tile: Tile, declared: Mapping[str, Any]
+) -> Sequence[tuple[Any, ...]]:
+    for label in declared:
+        choose(f"dimension of {name}", label, tile.labels)
+    missing = [label for label in tile.labels if label not in declared]
+    if missing:
+        raise InvalidValueError(f"{name} has no values for {', '.join(missing)}")
+    return multiplied(name, [listed(f"{name} {label}", declared[label]) for label in tile.labels])
+
+
+def multiplied(name: str, columns: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """All combinations of a tile's values per dimension; an error when they are too many."""
+    count = math.prod(len(column) for column in columns)
+    if count > MOST_TILES:
+        raise InvalidValueError(
+            f"{name} has {count:,} combinations, at most {MOST_TILES:,}: list fewer values"
+        )
+    return list(itertools.product(*columns))
+
+
+def grid_columns(tiles: Sequence[Sequence[Any]]) -> list[list[Any]] | None:
+    """Values per dimension whose combinations, in order, are these tiles; None without such."""
+    columns = [list(dict.fromkeys(column)) for column in zip(*tiles, strict=True)]
+    if math.prod(len(column) for column in columns) != len(tiles):
+        return None
+    full = itertools.product(*columns)
+    return columns if all(tuple(x) == y for x, y in zip(tiles, full, strict=True)) else None

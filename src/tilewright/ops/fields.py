@@ -1,0 +1,261 @@
+"""Kinds of config fields: what values a field takes, and how they are written in names and files.
+
+A config class is a frozen dataclass whose fields are made with `config_field`. Everything that must know
+its fields (names, parsing, spaces, files, documentation) reads them from here, so a new field is one line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass
+from typing import Any, Protocol, TypeVar
+
+from tilewright.arch.spec import Shape
+from tilewright.base.errors import InvalidValueError, UnknownValueError, choose
+
+
+C = TypeVar("C", bound="ConfigBase")
+
+
+class Kind(Protocol):
+    """How one sort of value is read, checked and written."""
+
+    def read(self, name: str, value: Any) -> Any:
+        """The value of field `name`, from Python, TOML, JSON or a token. Raises `InvalidValueError`."""
+
+    def token(self, value: Any) -> str:
+        """The value as part of a kernel's name. `read` of it gives the value back."""
+
+    def json(self, value: Any) -> Any:
+        """The value as JSON."""
+
+    def describe(self) -> str:
+        """What the field takes, for people."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a closed list of names."""
+
+    values: tuple[str, ...]
+
+    def read(self, name: str, value: Any) -> str:
+        return choose(name, value, self.values)
+
+    def token(self, value: Any) -> str:
+        return str(value)
+
+    def json(self, value: Any) -> Any:
+        return value
+
+    def describe(self) -> str:
+        return ", ".join(self.values)
+
+
+@dataclass(frozen=True)
+class Flag:
+    """True or false."""
+
+    values: tuple[bool, ...] = (False, True)
+
+    def read(self, name: str, value: Any) -> bool:
+        if value is True or value is False:
+            return value
+        if value in ("true", "false"):
+            return bool(value == "true")
+        raise UnknownValueError(name, value, ("true", "false"))
+
+    def token(self, value: Any) -> str:
+        return "" if value else "false"
+
+    def json(self, value: Any) -> Any:
+        return value
+
+    def describe(self) -> str:
+        return "false, true"
+
+
+@dataclass(frozen=True)
+class Count:
+    """A whole number within bounds."""
+
+    least: int
+    most: int
+
+    def read(self, name: str, value: Any) -> int:
+        if isinstance(value, str) and value.isdecimal():
+            value = int(value)
+        if type(value) is not int:
+            raise InvalidValueError(f"{name} must be a whole number, got {value!r}")
+        if not self.least <= value <= self.most:
+            raise InvalidValueError(f"{name} is {value}, must be {self.least} to {self.most}")
+        return value
+
+    def token(self, value: Any) -> str:
+        return str(value)
+
+    def json(self, value: Any) -> Any:
+        return value
+
+    def describe(self) -> str:
+        return f"{self.least} to {self.most}"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Three positive whole numbers, m x n x k (or one per operand, as `labels` says)."""
+
+    labels: tuple[str, str, str] = ("m", "n", "k")
+    most: int = 65536
+
+    def read(self, name: str, value: Any) -> Shape:
+        parts: Any = value
+        if isinstance(value, str):
+            parts = value.split("x")
+            if not all(part.isdecimal() for part in parts):
+                raise InvalidValueError(f"{name} must look like 128x128x32, got {value!r}")
+            parts = [int(part) for part in parts]
+        if isinstance(parts, Mapping):
+            if set(parts) != set(self.labels):
+                raise InvalidValueError(f"{name} needs exactly {', '.join(self.labels)}, got {value!r}")
+            parts = [parts[label] for label in self.labels]
+        if not isinstance(parts, Sequence) or len(parts) != 3:
+            raise InvalidValueError(f"{name} needs three numbers ({', '.join(self.labels)}), got {value!r}")
+        for part in parts:
+            if type(part) is not int or not 1 <= part <= self.most:
+                raise InvalidValueError(
+                    f"{name} is {value!r}: each number must be whole, 1 to {self.most}"
+                )
+        return Shape(*parts)
+
+    def token(self, value: Any) -> str:
+        return str(value)
+
+    def json(self, value: Any) -> Any:
+        return list(value)
+
+    def describe(self) -> str:
+        return "x".join(self.labels) + f", each 1 to {self.most}"
+
+
+@dataclass(frozen=True)
+class OptionalTile:
+    """Three positive whole numbers, or nothing (written `native`)."""
+
+    tile: Tile
+    nothing: str = "native"
+
+    def read(self, name: str, value: Any) -> Shape | None:
+        return None if value in (None, self.nothing) else self.tile.read(name, value)
+
+    def token(self, value: Any) -> str:
+        return self.nothing if value is None else self.tile.token(value)
+
+    def json(self, value: Any) -> Any:
+        return None if value is None else list(value)
+
+    def describe(self) -> str:
+        return f"{self.nothing}, or {self.tile.describe()}"
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a config class: its kind, its mark in names, and what it means."""
+
+    name: str
+    kind: Kind
+    tag: str
+    doc: str
+    default: Any
+
+    @property
+    def required(self) -> bool:
+        return self.default is MISSING
+
+    def token(self, value: Any) -> str | None:
+        """The field's part of a name; None when the value is the default, which names leave out."""
+        if not self.required and value == self.default:
+            return None
+        return self.tag + self.kind.token(value)
+
+
+def config_field(kind: Kind, doc: str, *, tag: str = "", default: Any = MISSING) -> Any:
+    """Declare a field of a config class. A field with a default needs a tag that marks it in names."""
+    if default is not MISSING and not tag:
+        raise ValueError("a field with a default is left out of names, so it needs a tag")
+    metadata = {"kind": kind, "doc": doc, "tag": tag}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def fields_of(config_type: type) -> Mapping[str, Field]:
+    """The fields of a config class, in declaration order."""
+    cached: Mapping[str, Field] | None = config_type.__dict__.get("_tilewright_fields")
+    if cached is None:
+        cached = {
+            f.name: Field(f.name, f.metadata["kind"], f.metadata["tag"], f.metadata["doc"], f.default)
+            for f in dataclasses.fields(config_type)
+        }
+        config_type._tilewright_fields = cached  # type: ignore[attr-defined]
+    return cached
+
+
+class ConfigBase:
+    """What every config class shares: its values are checked when it is made."""
+
+    def __post_init__(self) -> None:
+        for name, field in fields_of(type(self)).items():
+            object.__setattr__(self, name, field.kind.read(name, getattr(self, name)))
+
+
+def read_config(config_type: type[C], values: Mapping[str, Any]) -> C:
+    """A config from names and values; unknown and missing names are errors."""
+    known = fields_of(config_type)
+    for name in values:
+        choose(f"field of {config_type.__module__.split('.')[-2]}", name, known)
+    missing = [name for name, field in known.items() if field.required and name not in values]
+    if missing:
+        raise InvalidValueError(f"these fields have no default and no value: {', '.join(missing)}")
+    return config_type(**values)
+
+
+def config_json(config: ConfigBase) -> dict[str, Any]:
+    """All fields of a config as JSON, defaults included."""
+    return {n: f.kind.json(getattr(config, n)) for n, f in fields_of(type(config)).items()}
+
+
+def tokens_of(config: ConfigBase) -> list[str]:
+    """The parts of a kernel's name that come from its config: required fields in order, then the others."""
+    fields = fields_of(type(config)).values()
+    ordered = [f for f in fields if f.required] + [f for f in fields if not f.required]
+    tokens = (f.token(getattr(config, f.name)) for f in ordered)
+    return [token for token in tokens if token is not None]
+
+
+def read_tokens(config_type: type, tokens: Iterable[str]) -> dict[str, Any]:
+    """Inverse of `tokens_of`. Raises `InvalidValueError` for parts that no field can have written."""
+    fields = list(fields_of(config_type).values())
+    remaining = list(tokens)
+    values: dict[str, Any] = {}
+    for field in (f for f in fields if f.required):
+        if not remaining:
+            raise InvalidValueError(f"the name ends before its {field.name}")
+        values[field.name] = _read_token(field, remaining.pop(0))
+    optional = [f for f in fields if not f.required]
+    for token in remaining:
+        # A longer tag wins, so that one tag may be the beginning of another.
+        owners = [f for f in optional if token.startswith(f.tag) and f.name not in values]
+        if not owners:
+            raise UnknownValueError("part of a kernel name", token, (f.tag for f in optional))
+        owner = max(owners, key=lambda f: len(f.tag))
+        values[owner.name] = _read_token(owner, token)
+    return values
+
+
+def _read_token(field: Field, token: str) -> Any:
+    if not token.startswith(field.tag):
+        raise InvalidValueError(f"{field.name} must start with {field.tag!r} in a name, got {token!r}")
+    text = token[len(field.tag) :]
+    if isinstance(field.kind, Flag):
+        text = text or "true"
+    return field.kind.read(field.name, text)

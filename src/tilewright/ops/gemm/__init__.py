@@ -1,0 +1,99 @@
+"""GEMM: C = elementwise(A·B, D…)."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+from tilewright.arch.spec import Arch, Shape
+from tilewright.ops.gemm import source
+from tilewright.ops.gemm.config import (
+    EPILOGUES,
+    LAYOUTS,
+    PIPELINES,
+    VARIANTS,
+    Config,
+    dtype_fields,
+)
+from tilewright.ops.gemm.fit import FIT_RULES
+from tilewright.ops.gemm.problem import Problem
+from tilewright.ops.gemm.resources import lds_bytes, matrix_instruction
+from tilewright.ops.gemm.rules import COMPV5_WAVES, RULES
+from tilewright.ops.gemm.sets import preselected
+from tilewright.ops.op import Op
+
+_HERE = Path(__file__).parent
+_BLOCK_EXTENTS = (16, 32, 64, 128, 256)
+_BLOCK_STEPS = (16, 32, 64, 128, 256)
+
+
+def _blocks(_: Arch) -> tuple[Shape, ...]:
+    return tuple(Shape(*s) for s in itertools.product(_BLOCK_EXTENTS, _BLOCK_EXTENTS, _BLOCK_STEPS))
+
+
+def _mma(arch: Arch) -> tuple[Shape, ...]:
+    return tuple(dict.fromkeys(shape for table in arch.mma.values() for shape in table))
+
+
+def _dtype_axis(declared: Any) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
+    """`dtype="fp16"` or a list of such: the four type fields, bound together."""
+    names = declared if isinstance(declared, (list, tuple)) else [declared]
+    rows = [dtype_fields(str(name)) for name in names]
+    return {tuple(rows[0]): [tuple(row.values()) for row in rows]} if rows else {}
+
+
+def _strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
+    types = [dtype_fields(f"{triple.a}*{triple.b}") for triple in arch.mma]
+    return {
+        ("variant",): [(name,) for name in VARIANTS],
+        tuple(types[0]): [tuple(row.values()) for row in types],
+        ("layout",): [(name,) for name in LAYOUTS],
+        ("pipeline",): [(name,) for name in PIPELINES],
+        ("epilogue",): [(name,) for name in EPILOGUES],
+    }
+
+
+OP = Op(
+    name="gemm",
+    doc="matrix product C = elementwise(A·B, D…)",
+    config_type=Config,
+    problem_type=Problem,
+    example={
+        "variant": "standard",
+        **dtype_fields("fp16"),
+        "layout": "rcr",
+        "block": (128, 128, 32),
+        "waves": (2, 2, 1),
+        "mma": (32, 32, 16),
+        "pipeline": "compv3",
+        "scheduler": "intrawave",
+        "epilogue": "cshuffle",
+    },
+    rules=RULES,
+    fit_rules=FIT_RULES,
+    stars={
+        "block": _blocks,
+        "waves": lambda arch: (*arch.waves, COMPV5_WAVES),
+        "mma": _mma,
+        "num_d": lambda _: (0, 1, 2),
+        "vector": lambda _: (None,),
+        "wave_groups": lambda _: (1, 2),
+        "blocks_per_cu": lambda _: (1, 2),
+    },
+    oddities={
+        "block": tuple(Shape(*s) for s in ((96, 128, 32), (192, 64, 32), (128, 48, 64), (128, 128, 96))),
+        "mma": tuple(Shape(*s) for s in ((16, 16, 8), (32, 32, 4), (64, 64, 16), (16, 32, 16))),
+        "waves": tuple(Shape(*s) for s in ((8, 4, 1), (16, 2, 1), (1, 1, 2), (2, 2, 2), (8, 2, 1))),
+        "vector": tuple(Shape(*s) for s in ((16, 8, 8), (8, 16, 8), (4, 4, 4), (3, 8, 8))),
+    },
+    strata=_strata,
+    shorthands={"dtype": _dtype_axis},
+    template=_HERE / "kernel.hip.j2",
+    context=source.context,
+    abi_header=_HERE / "abi.h",
+    abi_name=source.ABI_NAME,
+    lds_bytes=lds_bytes,
+    matrix_instruction=matrix_instruction,
+    sets=preselected,
+)

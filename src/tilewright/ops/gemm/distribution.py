@@ -1,0 +1,27 @@
+"""How CK Tile spreads a tile over the threads of a work-group, and when it cannot.
+
+Mirrors tile_distribution_encoding_pattern_2d (ck_tile/core/algorithm/static_encoding_pattern.hpp): along the
+contiguous dimension x a lane takes one vector and a wave must reach from edge to edge; along y the waves and
+their repeats must come out even.
+"""
+
+from __future__ import annotations
+
+
+def coverage_fault(*, threads: int, wave: int, y: int, x: int, vector: int, groups: int = 1) -> str | None:
+    """Why a y×x tile cannot be spread over the threads, x contiguous; None when it can."""
+    if x % vector:
+        return f"its contiguous extent {x} is not a multiple of the vector width {vector}"
+    share = x * y // threads
+    if share == 0:
+        return f"its {y}×{x} elements are fewer than the {threads} threads"
+    lane_x = min(vector, share)
+    lanes_x = x // lane_x
+    lanes_y = wave // lanes_x
+    if lanes_x * lanes_y != wave:
+        return f"{lanes_x} lanes of {lane_x} elements span its contiguous extent {x}, which does not divide a wave of {wave}"
+    waves = threads // wave // groups
+    rows = lanes_y * waves
+    if rows == 0 or y % rows:
+        return f"its extent {y} is not a multiple of the {rows} rows that {waves} waves of {lanes_y} rows load at once"
+    return None

@@ -1,0 +1,196 @@
+"""Which problems a GEMM kernel can compute: the same tests as the built kernel's `supports`.
+
+Mirrors IsSupportedArgument of CK Tile's kernels and the checks of our own launcher. Codes S5xx.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.gemm import resources
+from tilewright.ops.gemm.problem import Problem
+from tilewright.ops.rule import Fault, Rule, rule
+
+MAX_INDEX = 2**31 - 1  # CK Tile's index_t is a 32-bit integer
+PROBLEM = {"m": 256, "n": 256, "k": 256, "dtype": "fp16", "layout": "rcr"}
+
+
+@rule(
+    "S501",
+    "other-problem",
+    reads=("variant", "dtype_a", "dtype_b", "dtype_c", "layout", "elementwise", "num_d"),
+    enforced_by="tilewright",
+    good={},
+    bad={"problem": {"dtype": "bf16"}},
+)
+def other_problem(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """Types, layouts and element-wise operation of problem and kernel must be the same.
+
+    Why: they are compiled in.
+
+    Fix: choose a kernel of the problem's types and layout.
+    """
+    for name in ("dtype_a", "dtype_b", "dtype_c", "layout", "elementwise", "num_d"):
+        mine, wanted = getattr(config, name), getattr(problem, name)
+        if mine != wanted:
+            return Fault(f"the kernel has {name} {mine}, the problem {wanted}", name)
+    if problem.batch > 1 and config.variant != "batched":
+        return Fault(f"batch is {problem.batch}, a {config.variant} kernel computes one product", "variant")
+    return None
+
+
+@rule(
+    "S502",
+    "m-not-tiled",
+    reads=("layout", "block", "pad_m"),
+    enforced_by="supports",
+    good={"layout": "crr", "problem": {"layout": "crr"}},
+    bad={"layout": "crr", "problem": {"layout": "crr", "m": 200}},
+)
+def m_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """With a column-major A and no padding, M must be a multiple of the block.
+
+    Why: M is then the contiguous dimension, whose edge is not checked without padding.
+
+    Fix: a kernel with pad_m, a smaller block, or a padded problem.
+    """
+    if config.layout[0] == "r" or config.pad_m or problem.m % config.block.m == 0:
+        return None
+    return Fault(f"M = {problem.m} is not a multiple of block m = {config.block.m}", "pad_m", True)
+
+
+@rule(
+    "S503",
+    "n-not-tiled",
+    reads=("block", "pad_n"),
+    enforced_by="supports",
+    good={"pad_n": True, "problem": {"n": 200}},
+    bad={"problem": {"n": 200}},
+)
+def n_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """Without padding, N must be a multiple of the block.
+
+    Why: N is the contiguous dimension of the row-major C, whose edge is not checked without padding.
+
+    Fix: a kernel with pad_n, a smaller block, or a padded problem.
+    """
+    if config.pad_n or problem.n % config.block.n == 0:
+        return None
+    return Fault(f"N = {problem.n} is not a multiple of block n = {config.block.n}", "pad_n", True)
+
+
+@rule(
+    "S504",
+    "k-not-tiled",
+    reads=("layout", "block", "pad_k"),
+    enforced_by="supports",
+    good={"pad_k": True, "problem": {"k": 200}},
+    bad={"problem": {"k": 200}},
+)
+def k_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """Without padding, K must be a multiple of block k × k_batch where K is a contiguous dimension.
+
+    Why: the last step along K would read beyond the matrix. (With crr K is contiguous in neither operand.)
+
+    Fix: a kernel with pad_k, a smaller block k, a smaller k_batch, or a padded problem.
+    """
+    step = config.block.k * problem.k_batch
+    contiguous = config.layout[0] == "r" or config.layout[1] == "c"
+    if not contiguous or config.pad_k or problem.k % step == 0:
+        return None
+    return Fault(
+        f"K = {problem.k} is not a multiple of block k {config.block.k} × k_batch {problem.k_batch} = {step}",
+        "pad_k",
+        True,
+    )
+
+
+@rule(
+    "S505",
+    "not-aligned",
+    reads=("layout", "block", "waves", "mma", "epilogue", "vector", "dtype_a", "dtype_b", "dtype_c", "num_d"),
+    enforced_by="supports",
+    good={"pad_k": True, "problem": {"k": 200}},
+    bad={"pad_k": True, "problem": {"k": 201}},
+)
+def not_aligned(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """The contiguous extent of each matrix must be a multiple of its vector width.
+
+    Why: a lane loads or stores whole vectors; padding guards whole vectors, not parts of one.
+
+    Fix: a kernel with narrower vectors, or a padded problem.
+    """
+    a, b, _ = config.layout
+    extents = {
+        "A": (("K", problem.k) if a == "r" else ("M", problem.m), resources.vector_a(config, arch)),
+        "B": (("N", problem.n) if b == "r" else ("K", problem.k), resources.vector_b(config, arch)),
+        "C": (("N", problem.n), resources.vector_c(config)),
+    }
+    if config.num_d:
+        extents["D"] = (("N", problem.n), resources.vector_d(config))
+    for matrix, ((name, extent), vector) in extents.items():
+        if extent % vector:
+            return Fault(f"{name} = {extent} is not a multiple of {matrix}'s vector width {vector}", "vector")
+    return None
+
+
+@rule(
+    "S506",
+    "split-k-not-built",
+    reads=("split_k", "mma", "block", "pipeline"),
+    enforced_by="supports",
+    good={"split_k": True, "problem": {"k_batch": 2}},
+    bad={"problem": {"k_batch": 2}},
+)
+def split_k_not_built(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """k_batch above 1 needs a kernel with split-K, and parts of K that make the same loops.
+
+    Why: the parts are added atomically by instances that only a split-K kernel contains, and all parts run one
+    compiled loop body, chosen by the first.
+
+    Fix: a kernel with split_k, or a k_batch that divides K into equal parts of whole steps.
+    """
+    if problem.k_batch == 1:
+        return None
+    if not config.split_k:
+        return Fault(f"k_batch is {problem.k_batch}, the kernel was built without split-K", "split_k", True)
+    step = problem.k_batch * config.mma.k
+    whole = -(-problem.k // step) * config.mma.k
+    last = problem.k - whole * (problem.k_batch - 1)
+    if last < 1:
+        return Fault(f"K = {problem.k} leaves nothing for the last of {problem.k_batch} parts", "split_k")
+    if -(-whole // config.block.k) != -(-last // config.block.k):
+        return Fault(
+            f"K = {problem.k} splits into parts of {whole} and a last one of {last}, which take different "
+            f"numbers of steps of {config.block.k}",
+            "split_k",
+        )
+    return None
+
+
+@rule(
+    "S507",
+    "too-large",
+    reads=("layout",),
+    enforced_by="supports",
+    good={},
+    bad={"problem": {"m": 2**31}},
+)
+def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """Sizes and strides must fit 32 bits.
+
+    Why: CK Tile computes with 32-bit indices.
+
+    Fix: split the problem.
+    """
+    for name in ("m", "n", "k", "stride_a", "stride_b", "stride_c"):
+        value = getattr(problem, name)
+        if value > MAX_INDEX:
+            return Fault(f"{name} is {value:,}, CK Tile indexes up to {MAX_INDEX:,}", name)
+    return None
+
+
+FIT_RULES: tuple[Rule, ...] = tuple(
+    sorted((value for value in list(globals().values()) if isinstance(value, Rule)), key=lambda r: r.code)
+)

@@ -1,0 +1,82 @@
+"""A GEMM problem: the run-time facts of one product."""
+
+from __future__ import annotations
+
+from dataclasses import InitVar, dataclass
+from typing import Any
+
+from tilewright.arch.dtypes import dtype as dtype_named
+from tilewright.base.errors import InvalidValueError, choose
+from tilewright.ops.gemm.config import ELEMENTWISE, LAYOUTS, MAX_D, dtype_fields
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """C (m×n) = elementwise(A (m×k) · B (k×n), D…). `dtype` names all types at once: "fp16", "fp8*bf8".
+
+    Strides are in elements, between neighbours of the non-contiguous dimension; 0 = packed.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: InitVar[str | None] = None
+    dtype_a: str = ""
+    dtype_b: str = ""
+    dtype_c: str = ""
+    layout: str
+    batch: int = 1
+    k_batch: int = 1
+    num_d: int = 0
+    elementwise: str = "PassThrough"
+    stride_a: int = 0
+    stride_b: int = 0
+    stride_c: int = 0
+
+    def __post_init__(self, dtype: str | None) -> None:
+        given = dtype_fields(dtype) if isinstance(dtype, str) else {}
+        for name in ("dtype_a", "dtype_b", "dtype_c"):
+            value = getattr(self, name) or given.get(name, "")
+            if not value:
+                raise InvalidValueError(f"problem has no {name}: give dtype, or all of dtype_a, dtype_b, dtype_c")
+            dtype_named(value)
+            object.__setattr__(self, name, value)
+        choose("layout", self.layout, LAYOUTS)
+        choose("elementwise operation", self.elementwise, ELEMENTWISE)
+        for name in ("m", "n", "k", "batch", "k_batch"):
+            _check_count(name, getattr(self, name), 1)
+        _check_count("num_d", self.num_d, 0, MAX_D)
+        for name, packed in self._packed_strides().items():
+            value = getattr(self, name)
+            _check_count(name, value, 0)
+            if value and value < packed:
+                raise InvalidValueError(f"{name} is {value}, but one line of the matrix has {packed} elements")
+            object.__setattr__(self, name, value or packed)
+
+    def _packed_strides(self) -> dict[str, int]:
+        a, b, c = self.layout
+        return {
+            "stride_a": self.k if a == "r" else self.m,
+            "stride_b": self.n if b == "r" else self.k,
+            "stride_c": self.n if c == "r" else self.m,
+        }
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of the product itself."""
+        return 2 * self.batch * self.m * self.n * self.k
+
+    @property
+    def bytes_moved(self) -> int:
+        """Least traffic: every operand read once, C written once."""
+        a = self.m * self.k * dtype_named(self.dtype_a).bits
+        b = self.k * self.n * dtype_named(self.dtype_b).bits
+        c = self.m * self.n * dtype_named(self.dtype_c).bits * (1 + self.num_d)
+        return self.batch * (a + b + c) // 8
+
+
+def _check_count(name: str, value: Any, least: int, most: int = 2**63 - 1) -> None:
+    if type(value) is not int:
+        raise InvalidValueError(f"{name} must be a whole number, got {value!r}")
+    if not least <= value <= most:
+        raise InvalidValueError(f"{name} is {value}, must be at least {least} and at most {most}")

@@ -1,0 +1,124 @@
+"""What a GEMM config costs before it is compiled: threads, vector widths and LDS, as CK Tile computes them.
+
+Every function reads only attributes of the config, so that it also works on a partly bound one in a search.
+File names in comments are below ck_tile/ops/.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.arch.dtypes import dtype
+from tilewright.arch.spec import Arch
+
+# Pipelines that keep two LDS buffers and compute from one while the other is filled. The kernel declares
+# GetSmemSize() twice for them (gemm/kernel/universal_gemm_kernel.hpp, DoubleSmemBuffer).
+DOUBLE_LDS = ("compv4", "comp_async", "preshufflev2")
+MAX_ACCESS_BYTES = 16  # widest load or store of a lane
+
+
+def block_threads(config: Any, arch: Arch) -> int:
+    """Threads of a work-group."""
+    return int(config.waves.m * config.waves.n * config.waves.k * arch.wave_size)
+
+
+def global_vector(name: str, elements_per_thread: int, contiguous: int) -> int:
+    """Elements per global load that CK Tile picks: the widest that divides both the tile's contiguous extent and
+    a thread's share (GetGlobalVectorLoadSize in gemm/pipeline/gemm_universal_pipeline_ag_bg_cr_policy.hpp)."""
+    kind = dtype(name)
+    packed, size = kind.packed, kind.storage_bytes
+    widths = [32, 16, 8] if packed == 2 else [16, 8]
+    widths += [width for width in (4, 2) if size >= packed * width]
+    for width in widths:
+        vector = packed * width // size
+        if contiguous % vector == 0 and elements_per_thread % vector == 0:
+            return vector
+    return packed
+
+
+def vector_a(config: Any, arch: Arch) -> int:
+    """Elements of A that a lane loads at once."""
+    block = config.block
+    share = block.m * block.k // block_threads(config, arch)
+    return global_vector(config.dtype_a, share, block.k if config.layout[0] == "r" else block.m)
+
+
+def vector_b(config: Any, arch: Arch) -> int:
+    """Elements of B that a lane loads at once."""
+    block = config.block
+    share = block.n * block.k // block_threads(config, arch)
+    return global_vector(config.dtype_b, share, block.n if config.layout[1] == "r" else block.k)
+
+
+def vector_c(config: Any) -> int:
+    """Elements of C (and of a D) that a lane stores (or loads) at once."""
+    if config.epilogue == "default":
+        return 1  # without the LDS shuffle a lane holds single elements along n
+    if config.vector is not None:
+        return int(config.vector[2])
+    width = MAX_ACCESS_BYTES // dtype(config.dtype_c).storage_bytes
+    return int(min(config.waves.n * config.mma.n, width))
+
+
+def vector_d(config: Any) -> int:
+    """Elements of a D tensor that a lane loads at once; a fixed vector width does not reach the D tensors."""
+    if config.epilogue == "default":
+        return 1
+    width = MAX_ACCESS_BYTES // dtype(config.dtype_c).storage_bytes
+    return int(min(config.waves.n * config.mma.n, width))
+
+
+def staged_tiles(config: Any, arch: Arch) -> int:
+    """mma tiles along m that the cshuffle epilogue packs into one store, if the wave has that many
+    (NumMXdlPerWavePerShuffle in epilogue/cshuffle_epilogue.hpp)."""
+    per_lane = max(1, config.mma.m * config.mma.n // arch.wave_size)
+    return max(1, vector_c(config) // per_lane)
+
+
+def shuffle_tile(config: Any, arch: Arch) -> tuple[int, int]:
+    """Rows and columns of C that the cshuffle epilogue stages in LDS at a time
+    (MNPerIterationShuffle in epilogue/cshuffle_epilogue.hpp)."""
+    mma, waves, block = config.mma, config.waves, config.block
+    repeats = min(staged_tiles(config, arch), max(1, block.m // (mma.m * waves.m)))
+    rows = mma.m * waves.m * repeats
+    columns = mma.n * waves.n
+    if block.m % rows or block.n % columns:
+        rows = mma.m * waves.m
+    return rows, columns
+
+
+def pipeline_lds_bytes(config: Any) -> int:
+    """One buffer of the pipeline's LDS: the A tile and the B tile, each rounded up to 16 bytes."""
+    block = config.block
+    a = _round_up(dtype(config.dtype_a).storage_bytes * block.m * block.k, 16)
+    b = _round_up(dtype(config.dtype_b).storage_bytes * block.n * block.k, 16)
+    if config.pipeline == "preshufflev2":
+        return a  # B goes from memory to registers
+    if config.pipeline == "compv5":
+        # The wave groups add up their halves of C in LDS (comp_v5_default_policy.hpp, GetSmemSizeC).
+        return max(a + b, dtype(config.dtype_acc).storage_bytes * block.m * block.n)
+    return a + b
+
+
+def epilogue_lds_bytes(config: Any, arch: Arch) -> int:
+    """LDS that the epilogue stages C in."""
+    if config.epilogue == "default":
+        return 0
+    rows, columns = shuffle_tile(config, arch)
+    return rows * columns * dtype(config.dtype_c).storage_bytes
+
+
+def lds_bytes(config: Any, arch: Arch) -> int:
+    """LDS of one work-group. Pipeline and epilogue use the same memory, one after the other."""
+    buffer = max(pipeline_lds_bytes(config), epilogue_lds_bytes(config, arch))
+    return buffer * 2 if config.pipeline in DOUBLE_LDS else buffer
+
+
+def matrix_instruction(config: Any, arch: Arch) -> str:
+    """The matrix instruction that the kernel's code must contain; empty when the GPU has none for it."""
+    shapes = arch.mma_shapes(config.dtype_a, config.dtype_b, config.dtype_acc)
+    return shapes.get(config.mma, "")
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple

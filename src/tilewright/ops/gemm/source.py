@@ -1,0 +1,86 @@
+"""From a GEMM kernel to its template's variables: CK Tile's names for our words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.arch.dtypes import dtype
+from tilewright.arch.layouts import major_name
+from tilewright.arch.spec import Arch
+from tilewright.ops.gemm.config import Config
+from tilewright.ops.gemm.resources import DOUBLE_LDS
+from tilewright.ops.kernel import Kernel
+
+ABI_NAME = "tilewright_gemm.h"
+
+PIPELINE_TYPES = {
+    "mem": "GemmPipelineAgBgCrMem",
+    "compv3": "GemmPipelineAgBgCrCompV3",
+    "compv4": "GemmPipelineAgBgCrCompV4",
+    "compv5": "GemmPipelineAgBgCrCompV5",
+    "compv6": "GemmPipelineAgBgCrCompV6",
+    "comp_async": "GemmPipelineAgBgCrCompAsync",
+    "preshufflev2": "WeightPreshufflePipelineAGmemBGmemCRegV2",
+}
+KERNEL_TYPES = {
+    "standard": "GemmKernel",
+    "preshuffle": "GemmKernel",
+    "multi_d": "GemmKernelMultiD",
+    "batched": "BatchedGemmKernel",
+}
+SCHEDULER_NAMES = {"intrawave": "Intrawave", "interwave": "Interwave", "default": "Default"}
+# Operations that take the D tensors as arguments; CK Tile's others are unary.
+TAKES_D = ("PassThrough", "MultiDAdd", "MultiDMultiply")
+ELEMENTWISE_TYPES = {"Tanh": "TanH"}
+HEADERS = (
+    "ck_tile/core.hpp",
+    "ck_tile/host/kernel_launch.hpp",
+    "ck_tile/ops/gemm.hpp",
+    "ck_tile/ops/epilogue/cshuffle_epilogue.hpp",
+    "ck_tile/ops/epilogue/default_2d_epilogue.hpp",
+)
+
+
+def context(kernel: Kernel, arch: Arch) -> dict[str, Any]:
+    """The variables of kernel.hip.j2."""
+    config = kernel.config
+    assert isinstance(config, Config)
+    a, b, c = config.layout
+    return {
+        "slug": kernel.slug,
+        "symbol": kernel.symbol,
+        "abi_header": ABI_NAME,
+        "headers": HEADERS,
+        "variant": config.variant,
+        "cpp": {
+            "a": dtype(config.dtype_a).cpp,
+            "b": dtype(config.dtype_b).cpp,
+            "acc": dtype(config.dtype_acc).cpp,
+            "c": dtype(config.dtype_c).cpp,
+        },
+        "layout": {"a": major_name(a), "b": major_name(b), "c": major_name(c)},
+        "block": config.block,
+        "waves": config.waves,
+        "mma": config.mma,
+        "pad": {"m": _cpp(config.pad_m), "n": _cpp(config.pad_n), "k": _cpp(config.pad_k)},
+        "double_lds": _cpp(config.pipeline in DOUBLE_LDS),
+        "persistent": config.persistent,
+        "wave_groups": config.wave_groups,
+        "preshuffle": _cpp(config.variant == "preshuffle"),
+        "permute_n": _cpp(config.permute_n),
+        "scheduler": SCHEDULER_NAMES[config.scheduler],
+        "pipeline": PIPELINE_TYPES[config.pipeline],
+        "epilogue": config.epilogue,
+        "vector": config.vector,
+        "kernel_template": KERNEL_TYPES[config.variant],
+        "split_k": config.split_k,
+        "num_d": config.num_d,
+        "elementwise": config.elementwise,
+        "elementwise_cpp": ELEMENTWISE_TYPES.get(config.elementwise, config.elementwise),
+        "sums_d": config.elementwise not in TAKES_D,
+        "blocks_per_cu": config.blocks_per_cu,
+    }
+
+
+def _cpp(value: bool) -> str:
+    return "true" if value else "false"

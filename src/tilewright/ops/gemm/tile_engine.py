@@ -1,0 +1,266 @@
+"""The configuration JSON of CK's tile_engine, read and written.
+
+That JSON speaks of tile_m (block), warp_m (waves) and warp_tile_m (mma), each dimension for itself,
+and of traits. Data types, layout and element-wise operation are arguments of CK's builder scripts,
+so they are arguments here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tilewright.base.errors import (
+    FileFormatError,
+    FileProblem,
+    InvalidValueError,
+    UnknownValueError,
+    choose,
+)
+from tilewright.ops.declaration import canonical, grid_columns, multiplied
+from tilewright.ops.fields import fields_of
+from tilewright.ops.gemm.config import Config, dtype_fields
+from tilewright.ops.op import Op
+from tilewright.ops.space import STAR, Space
+
+SECTIONS = ("tile_config", "trait_config")
+TILES = {"block": "tile", "waves": "warp", "mma": "warp_tile"}
+TILE_KEYS = tuple(f"{prefix}_{x}" for prefix in TILES.values() for x in "mnk")
+TRAIT_KEYS = ("pipeline", "scheduler", "epilogue", "pad_m", "pad_n", "pad_k", "persistent")
+# tile_engine has builders for these variants; its multi_d takes two D tensors.
+VARIANTS = ("standard", "preshuffle", "multi_d")
+# The JSON has no word for these: each must have one value, which the caller names when reading.
+ARGUMENTS = ("variant", "layout", "elementwise", "num_d", "split_k")
+RANGE_KEYS = ("min", "max", "step")
+
+
+def read_tile_engine(
+    source: Mapping[str, Any] | Path | str,
+    *,
+    dtype: str,
+    layout: str,
+    variant: str = "standard",
+    elementwise: str = "PassThrough",
+    num_d: int = 0,
+    split_k: bool = False,
+) -> Space:
+    """The space that a tile_engine configuration describes; `source` is a file or its parsed JSON.
+
+    Raises `FileFormatError` with every problem in it. tile_engine's own kernels can also split K;
+    say `split_k` to have that.
+    """
+    dtype_fields(dtype)
+    choose("variant that tile_engine builds", variant, VARIANTS)
+    if variant == "multi_d" and num_d == 0:
+        raise InvalidValueError(
+            "multi_d needs elementwise and num_d, which the JSON does not hold; "
+            "tile_engine's builder has 2 D tensors"
+        )
+    where, data = (
+        ("tile_engine configuration", source) if isinstance(source, Mapping) else _load(source)
+    )
+    reader = _Reader()
+    declared = reader.read(data, variant)
+    if reader.problems:
+        raise FileFormatError(where, reader.problems)
+    arguments = {
+        "variant": variant,
+        "dtype": dtype,
+        "layout": layout,
+        "elementwise": elementwise,
+        "num_d": num_d,
+        "split_k": split_k,
+    }
+    return canonical(Space(_op(), {**arguments, **declared}))
+
+
+def write_tile_engine(space: Space) -> dict[str, Any]:
+    """The space as tile_engine's JSON; `InvalidValueError` names all that it cannot express."""
+    declared = canonical(space).declared
+    faults = _not_expressible(declared)
+    grids = {name: grid_columns(declared[name]) for name in TILES if _is_listed(declared, name)}
+    faults += [
+        f"{name}: its tiles are not all combinations, in order, of values per dimension"
+        for name, columns in grids.items()
+        if columns is None
+    ]
+    if faults:
+        listing = "\n".join(f"  {fault}" for fault in faults)
+        raise InvalidValueError(f"tile_engine's JSON cannot express this space:\n{listing}")
+    tiles = {
+        f"{TILES[name]}_{x}": {"values": column}
+        for name, columns in grids.items()
+        for x, column in zip("mnk", columns or (), strict=True)
+    }
+    values = {key: list(_values(declared, key)) for key in TRAIT_KEYS}
+    result: dict[str, Any] = {
+        "tile_config": tiles,
+        "trait_config": {key: {"values": listed} for key, listed in values.items()},
+        "k_block_per_cu": _values(declared, "blocks_per_cu")[0],
+    }
+    if declared["variant"] == ("preshuffle",):
+        result["permute_n"] = _values(declared, "permute_n")[0]
+    return result
+
+
+def _op() -> Op:
+    from tilewright.ops.gemm import OP  # noqa: PLC0415  (the package imports this folder's modules)
+
+    return OP
+
+
+def _values(declared: Mapping[str, Any], name: str) -> Sequence[Any]:
+    """The values of a field, with the default where the declaration leaves it out."""
+    values: Sequence[Any] = declared.get(name, (fields_of(Config)[name].default,))
+    return values
+
+
+def _is_listed(declared: Mapping[str, Any], name: str) -> bool:
+    return isinstance(declared.get(name), tuple)
+
+
+def _not_expressible(declared: Mapping[str, Any]) -> list[str]:
+    """What stands against writing a space, but for the shape of its tiles."""
+    fields = fields_of(Config)
+    faults = [
+        f'{name}: "*" means other values on each GPU, the JSON lists them'
+        for name, values in declared.items()
+        if values == STAR
+    ]
+    if len(declared.get("dtype", ())) != 1:
+        faults.append("dtype: needs one value, given by the shorthand dtype; the JSON has none")
+    needed = [n for n in ("variant", "layout", *TILES, *TRAIT_KEYS) if fields[n].required]
+    faults += [f"{name}: has no value" for name in needed if name not in declared]
+    for name in (*ARGUMENTS, "blocks_per_cu", "permute_n"):
+        if _is_listed(declared, name) and len(declared[name]) > 1:
+            faults.append(f"{name}: has {len(declared[name])} values, the JSON has room for 1")
+    variant = declared.get("variant", STAR)
+    if variant != STAR and variant[0] not in VARIANTS:
+        faults.append(f"variant: tile_engine builds {', '.join(VARIANTS)}, not {variant[0]}")
+    if "permute_n" in declared and variant != ("preshuffle",):
+        faults.append("permute_n: only the JSON of preshuffle has it")
+    wordless = [name for name in ("vector", "wave_groups") if name in declared]
+    faults += [f"{name}: the JSON has no word for it, leave it out" for name in wordless]
+    return faults
+
+
+def _load(source: Path | str) -> tuple[Path, Any]:
+    path = Path(source)
+    try:
+        return path, json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_repeats)
+    except OSError as error:
+        raise FileFormatError(
+            path, [FileProblem("", f"cannot be read: {error.strerror}")]
+        ) from error
+    # ValueError covers bad JSON, bad UTF-8, repeated keys and integers too long to convert.
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(path, [FileProblem("", f"not valid JSON: {error}")]) from error
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise ValueError(f"the key {key!r} occurs {keys.count(key)} times in one object")
+    return dict(pairs)
+
+
+class _Reader:
+    """Reads one configuration and gathers what is wrong in it."""
+
+    def __init__(self) -> None:
+        self.problems: list[FileProblem] = []
+
+    def read(self, data: Any, variant: str) -> dict[str, Any]:
+        permutes = variant == "preshuffle"
+        known = (*SECTIONS, "k_block_per_cu", *(["permute_n"] if permutes else []))
+        top = self._table("", data, known, required=SECTIONS)
+        tiles = self._table("tile_config", top.get("tile_config", {}), TILE_KEYS, TILE_KEYS)
+        traits = self._table("trait_config", top.get("trait_config", {}), TRAIT_KEYS, TRAIT_KEYS)
+        declared: dict[str, Any] = {}
+        for field, prefix in TILES.items():
+            keys = [f"{prefix}_{x}" for x in "mnk"]
+            columns = [
+                self._numbers(f"tile_config.{k}", field, tiles[k]) for k in keys if k in tiles
+            ]
+            try:
+                declared[field] = multiplied(field, columns)
+            except InvalidValueError as error:
+                self._add(f"tile_config.{prefix}_m", str(error))
+        for key, value in traits.items():
+            declared[key] = self._values(f"trait_config.{key}", key, value)
+        declared["blocks_per_cu"] = self._value(
+            "k_block_per_cu", "blocks_per_cu", top.get("k_block_per_cu", 1)
+        )
+        if permutes:
+            declared["permute_n"] = self._value(
+                "permute_n", "permute_n", top.get("permute_n", False)
+            )
+        return declared
+
+    def _add(self, where: str, what: str) -> None:
+        self.problems.append(FileProblem(where, what))
+
+    def _table(
+        self, where: str, value: Any, known: Sequence[str], required: Sequence[str]
+    ) -> Mapping[str, Any]:
+        """The known keys of an object; what is unknown or missing in it is noted."""
+        if not isinstance(value, Mapping):
+            self._add(where, f"must be an object, got {value!r}")
+            return {}
+        prefix = f"{where}." if where else ""
+        for key in value:
+            if key not in known:
+                self._add(f"{prefix}{key}", str(UnknownValueError("key", key, known)))
+        for key in required:
+            if key not in value:
+                self._add(f"{prefix}{key}", "missing")
+        return {key: value[key] for key in known if key in value}
+
+    def _value(self, where: str, field: str, value: Any) -> Any:
+        """One value of a field, checked by the field's kind; None when it is wrong."""
+        try:
+            return fields_of(Config)[field].kind.read(field, value)
+        except ValueError as error:
+            self._add(where, str(error))
+            return None
+
+    def _values(self, where: str, field: str, value: Any) -> list[Any]:
+        table = self._table(where, value, ("values",), required=("values",))
+        listed = self._list(f"{where}.values", table["values"]) if "values" in table else []
+        return [self._value(f"{where}.values.{i}", field, v) for i, v in enumerate(listed)]
+
+    def _numbers(self, where: str, field: str, value: Any) -> list[int]:
+        """The extents of one dimension: listed, or from min to max in steps."""
+        is_range = isinstance(value, Mapping) and "values" not in value
+        keys = RANGE_KEYS if is_range else ("values",)
+        table = self._table(where, value, keys, required=keys)
+        if is_range and len(table) == len(RANGE_KEYS):
+            return self._range(where, field, table)
+        listed = self._list(f"{where}.values", table["values"]) if "values" in table else []
+        return [v for i, v in enumerate(listed) if self._is_extent(f"{where}.values.{i}", field, v)]
+
+    def _range(self, where: str, field: str, table: Mapping[str, Any]) -> list[int]:
+        checked = [self._is_extent(f"{where}.{key}", field, table[key]) for key in RANGE_KEYS]
+        if not all(checked):
+            return []
+        least, most, step = (table[key] for key in RANGE_KEYS)
+        if least > most:
+            self._add(where, f"min {least} is above max {most}: there is no value between them")
+        return list(range(least, most + 1, step))
+
+    def _is_extent(self, where: str, field: str, value: Any) -> bool:
+        """Whether a number can be an extent of the tile; noted when not."""
+        most = fields_of(Config)[field].kind.most  # type: ignore[attr-defined]
+        if type(value) is int and 1 <= value <= most:
+            return True
+        self._add(where, f"must be a whole number, 1 to {most}, got {value!r}")
+        return False
+
+    def _list(self, where: str, value: Any) -> list[Any]:
+        if isinstance(value, list) and value:
+            return value
+        self._add(where, f"must be a list of at least 1 value, got {value!r}")
+        return []

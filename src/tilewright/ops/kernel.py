@@ -1,0 +1,47 @@
+"""A kernel's identity: op, config and arch, one readable name and one digest over every field."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+
+from tilewright.base.digest import digest_value
+from tilewright.ops.fields import ConfigBase, config_json, tokens_of
+
+# Changes whenever the meaning of a field changes, so that old digests can never name new kernels.
+IDENTITY_SCHEMA = 1
+DIGEST_LENGTH = 12
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel: what `render`, `build` and `run` work on. Equal kernels have equal slugs and digests."""
+
+    op: str
+    config: ConfigBase
+    arch: str
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """48 bits over schema, op, arch and every field of the config, defaults included."""
+        facts = {
+            "schema": IDENTITY_SCHEMA,
+            "op": self.op,
+            "arch": self.arch,
+            "config": config_json(self.config),
+        }
+        return digest_value(facts)[:DIGEST_LENGTH]
+
+    @functools.cached_property
+    def slug(self) -> str:
+        """The kernel's name: op, arch, every field that is not its default, digest."""
+        return "-".join([self.op, self.arch, *tokens_of(self.config), self.digest])
+
+    @property
+    def symbol(self) -> str:
+        """The prefix of the kernel's C functions."""
+        return f"tw_{re.sub('[^a-z0-9]', '_', self.op)}_{self.digest}"
+
+    def __str__(self) -> str:
+        return self.slug

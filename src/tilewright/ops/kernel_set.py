@@ -1,0 +1,370 @@
+"""Kernel sets: named collections of kernels of one op, kept in TOML files.
+
+A set is one or more spaces and the GPUs it is meant for. Its file names the op; the keys of each
+`[[space]]` table are the fields of the op's config and the op's shorthands:
+
+    op = "…"
+    archs = ["gfx942"]
+
+    [[space]]
+    block = ["128x128x32", [256, 128, 32]]  # or {m = [64, 128], n = 64, k = 32}: all combinations
+    pipeline = "*"
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tilewright import arch as gpus
+from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, choose
+from tilewright.ops.declaration import canonical, grid_columns, listed, single_values, tile_of
+from tilewright.ops.fields import ConfigBase, Field, fields_of
+from tilewright.ops.kernel import Kernel
+from tilewright.ops.op import Op
+from tilewright.ops.rule import Violation, violations
+from tilewright.ops.space import STAR, Report, Space
+
+T = TypeVar("T")
+KEYS = ("op", "name", "doc", "archs", "space")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_LINE = 100  # longer arrays are written one value per line
+_SHORT_LIST = 3  # this many tiles are easier to read one by one than per dimension
+
+
+@dataclass(frozen=True)
+class SetReport:
+    """What the rules left of a set on one GPU, per space, and how many distinct kernels remain."""
+
+    name: str
+    arch: str
+    spaces: tuple[Report, ...]
+    kernels: int
+
+    @property
+    def raw(self) -> int:
+        return sum(report.raw for report in self.spaces)
+
+    @property
+    def legal(self) -> int:
+        return sum(report.legal for report in self.spaces)
+
+    @property
+    def removed(self) -> dict[str, int]:
+        """How many combinations each rule removed, by the rule's code."""
+        counts: dict[str, int] = {}
+        for removal in (r for report in self.spaces for r in report.removed):
+            counts[removal.rule.code] = counts.get(removal.rule.code, 0) + removal.removed
+        return counts
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.name} on {self.arch}: {self.kernels:,} kernels; "
+            f"{self.legal:,} of {self.raw:,} combinations are legal"
+        ]
+        lines += [f"  {code}  removed {count:,}" for code, count in self.removed.items() if count]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain JSON."""
+        return {
+            "set": self.name,
+            "arch": self.arch,
+            "kernels": self.kernels,
+            "raw": self.raw,
+            "legal": self.legal,
+            "removed": self.removed,
+            "spaces": [report.to_json() for report in self.spaces],
+        }
+
+
+@dataclass(frozen=True)
+class KernelSet:
+    """A named collection of kernels of one op.
+
+    `archs` names the GPUs on which every combination is meant to be legal; a space that is there
+    to be searched names none. Spaces are kept in `canonical` form: equal meaning is equality.
+    """
+
+    name: str
+    doc: str
+    op: str
+    archs: tuple[str, ...]
+    spaces: tuple[Space, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "archs", tuple(self.archs))
+        object.__setattr__(self, "spaces", tuple(canonical(space) for space in self.spaces))
+        _check_name(self.name)
+        _check_doc(self.doc)
+        for index in range(len(self.archs)):
+            _check_arch(self.archs, index)
+        if not self.spaces:
+            raise InvalidValueError(f"set {self.name!r} has no spaces, needs at least 1")
+        for space in self.spaces:
+            if space.op.name != self.op:
+                raise InvalidValueError(
+                    f"a set of {self.op} cannot hold a space of {space.op.name}"
+                )
+
+    def kernels(self, arch: str) -> Iterator[Kernel]:
+        """The legal kernels on a GPU, each once, in the order of the spaces."""
+        seen: set[Kernel] = set()
+        for space in self.spaces:
+            for kernel in space.iter(arch):
+                if kernel not in seen:
+                    seen.add(kernel)
+                    yield kernel
+
+    def report(self, arch: str) -> SetReport:
+        """How many kernels the set has on a GPU, and what each rule removed."""
+        reports = tuple(space.report(arch) for space in self.spaces)
+        # The members of one space differ; only several spaces can repeat a kernel.
+        alone = len(reports) == 1
+        distinct = reports[0].legal if alone else sum(1 for _ in self.kernels(arch))
+        return SetReport(self.name, arch, reports, distinct)
+
+
+@dataclass(frozen=True)
+class IllegalMember:
+    """A combination of a set that breaks rules on a GPU the set names."""
+
+    arch: str
+    space: int  # index of the space in the set
+    config: ConfigBase
+    violations: tuple[Violation, ...]
+
+    def __str__(self) -> str:
+        faults = "; ".join(str(violation) for violation in self.violations)
+        return f"space.{self.space} on {self.arch}: {self.config}: {faults}"
+
+
+def illegal_members(kernel_set: KernelSet) -> list[IllegalMember]:
+    """Every combination that is illegal on a GPU of `archs`; empty for a set that keeps its word.
+
+    A field left to "*" counts with all its values.
+    """
+    if not kernel_set.archs:
+        raise InvalidValueError(f"set {kernel_set.name!r} names no GPUs: give it archs")
+    found: list[IllegalMember] = []
+    for arch, (index, space) in itertools.product(kernel_set.archs, enumerate(kernel_set.spaces)):
+        report = space.report(arch)
+        if report.legal == report.raw:
+            continue
+        spec = gpus.load(arch)
+        for config in _combinations(space, spec):
+            faults = violations(space.op.rules, config, spec)
+            if faults:
+                found.append(IllegalMember(arch, index, config, tuple(faults)))
+    return found
+
+
+def _combinations(space: Space, arch: gpus.Arch) -> Iterator[ConfigBase]:
+    """Every combination of a space, legal or not."""
+    axes = space.axes(arch)
+    names = [name for axis in axes for name in axis.fields]
+    for rows in itertools.product(*(axis.values for axis in axes)):
+        values = itertools.chain.from_iterable(rows)
+        yield space.op.config_type(**dict(zip(names, values, strict=True)))
+
+
+def _check_name(name: Any) -> None:
+    if not (isinstance(name, str) and _NAME.fullmatch(name)):
+        raise InvalidValueError(
+            f"a set is named with letters, digits, '_', '-' and '.', got {name!r}: give it a name"
+        )
+
+
+def _check_doc(doc: Any) -> None:
+    if not isinstance(doc, str):
+        raise InvalidValueError(f"must be a text, got {doc!r}")
+
+
+def _check_arch(archs: Sequence[Any], index: int) -> None:
+    choose("arch", archs[index], gpus.arch_names())
+    if archs[index] in archs[:index]:
+        raise InvalidValueError(f"{archs[index]} is listed twice")
+
+
+class _Problems:
+    """Gathers what is wrong in a file, so that all of it can be told at once."""
+
+    def __init__(self) -> None:
+        self.found: list[FileProblem] = []
+
+    def add(self, where: str, what: str) -> None:
+        self.found.append(FileProblem(where, what))
+
+    def trying(self, where: str, function: Callable[..., T], *args: Any) -> T | None:
+        """What the function returns; None, and a problem noted, when it refuses its arguments."""
+        try:
+            return function(*args)
+        except ValueError as error:  # ours are among these, and Python's for overlong numbers
+            self.add(where, str(error))
+            return None
+
+
+def load_kernel_set(path: Path | str) -> KernelSet:
+    """Read a kernel-set file. Raises `FileFormatError` with every problem in it."""
+    path = Path(path)
+    raw = _read_toml(path)
+    problems = _Problems()
+    for key in raw:
+        problems.trying(key, choose, "key", key, KEYS)
+    name, doc, archs = raw.get("name", path.stem), raw.get("doc", ""), raw.get("archs", [])
+    problems.trying("name", _check_name, name)
+    problems.trying("doc", _check_doc, doc)
+    if not isinstance(archs, list):
+        problems.add("archs", f'must be a list such as ["gfx942"], got {archs!r}')
+        archs = []
+    for index in range(len(archs)):
+        problems.trying(f"archs.{index}", _check_arch, archs, index)
+    tables = problems.trying("space", _tables, raw) or []
+    op = problems.trying("op", _op, raw)
+    spaces = [_read_space(op, f"space.{i}", t, problems) for i, t in enumerate(tables) if op]
+    if problems.found or op is None:
+        raise FileFormatError(path, problems.found)
+    return KernelSet(name, doc, op.name, tuple(archs), tuple(s for s in spaces if s is not None))
+
+
+def _read_toml(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}"
+        raise FileFormatError(path, [FileProblem("", what)]) from error
+    # ValueError covers bad TOML, bad UTF-8 and integers too long to convert.
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(path, [FileProblem("", f"not valid TOML: {error}")]) from error
+
+
+def _op(raw: Mapping[str, Any]) -> Op:
+    from tilewright.ops import op_named  # noqa: PLC0415  (the ops there import this module)
+
+    if "op" not in raw:
+        raise InvalidValueError("missing: name the op whose kernels these are")
+    return op_named(raw["op"])
+
+
+def _tables(raw: Mapping[str, Any]) -> list[Any]:
+    tables = raw.get("space", [])
+    if isinstance(tables, list) and tables:
+        return tables
+    raise InvalidValueError("missing: a set has one or more [[space]] tables")
+
+
+def _read_space(op: Op, where: str, table: Any, problems: _Problems) -> Space | None:
+    """One [[space]] table; None, and its problems noted, when it has any."""
+    if not isinstance(table, dict):
+        problems.add(where, f"must be a table, got {table!r}")
+        return None
+    before = len(problems.found)
+    declared = {key: _read_key(op, key, f"{where}.{key}", table[key], problems) for key in table}
+    owners: dict[str, str] = {}  # field → the key that binds it
+    for key, value in declared.items():
+        for name in _bound_fields(op, key, value):
+            if name in owners:
+                problems.add(f"{where}.{key}", f"{name} is already bound by {owners[name]!r}")
+            owners[name] = key
+    # Which fields a shorthand binds cannot be known while its value is wrong.
+    if all(declared[key] for key in op.shorthands if key in declared):
+        for name, field in fields_of(op.config_type).items():
+            if field.required and name not in owners:
+                problems.add(f"{where}.{name}", 'missing: give a value, a list, or "*"')
+    return Space(op, declared) if len(problems.found) == before else None
+
+
+def _read_key(op: Op, key: str, where: str, value: Any, problems: _Problems) -> Any:
+    """What a key of a [[space]] table declares: "*" or the values that are right."""
+    fields = fields_of(op.config_type)
+    before = len(problems.found)
+    problems.trying(where, choose, f"key of a space of {op.name}", key, (*op.shorthands, *fields))
+    if len(problems.found) > before:
+        return ()
+    if key in op.shorthands:
+        single = problems.trying(where, listed, key, value) or ()
+        return tuple(v for v in single if problems.trying(where, _shorthand, op, key, v))
+    field = fields[key]
+    if isinstance(value, str) and value == STAR:
+        if key not in op.stars and not getattr(field.kind, "values", None):
+            problems.add(where, f'{key} cannot be "*": list its values')
+        return STAR
+    single = problems.trying(where, single_values, field, value) or ()
+    # A value may be read as None (nothing), so that a refusal is told by the problem it leaves.
+    return tuple(problems.trying(where, field.kind.read, key, v) for v in single)
+
+
+def _shorthand(op: Op, key: str, value: Any) -> Any:
+    if isinstance(value, (list, dict)):
+        raise InvalidValueError(f"{key} must be a value or a list of values, got {value!r} in it")
+    return op.shorthands[key](value)
+
+
+def _bound_fields(op: Op, key: str, declared: Any) -> tuple[str, ...]:
+    if key not in op.shorthands:
+        return (key,)
+    return tuple(name for names in op.shorthands[key](declared) for name in names)
+
+
+def dump_kernel_set(kernel_set: KernelSet) -> str:
+    """The set as a TOML file that `load_kernel_set` reads back as an equal set."""
+    lines = [
+        f"op = {_text(kernel_set.op)}",
+        f"name = {_text(kernel_set.name)}",
+        f"doc = {_text(kernel_set.doc)}",
+        f"archs = {_array('archs', [_text(arch) for arch in kernel_set.archs])}",
+    ]
+    for space in kernel_set.spaces:
+        fields = fields_of(space.op.config_type)
+        lines += ["", "[[space]]"]
+        for key, declared in space.declared.items():
+            lines.append(f"{key} = {_declaration(key, fields.get(key), declared)}")
+    return "\n".join(lines) + "\n"
+
+
+def _declaration(key: str, field: Field | None, declared: Any) -> str:
+    """The right-hand side of one key: of a field, or of a shorthand (no field)."""
+    if declared == STAR:
+        return _text(STAR)
+    values = list(declared)
+    tile = tile_of(field) if field else None
+    if tile and len(values) > _SHORT_LIST and None not in values:
+        columns = grid_columns(values)
+        if columns:
+            cells = (f"{x} = {c}" for x, c in zip(tile.labels, columns, strict=True))
+            return "{ " + ", ".join(cells) + " }"
+    written = [_value(field, value) for value in values]
+    return written[0] if len(written) == 1 else _array(key, written)
+
+
+def _value(field: Field | None, value: Any) -> str:
+    plain = field.kind.json(value) if field else value
+    if type(plain) is bool:
+        return "true" if plain else "false"
+    if type(plain) is int:
+        return str(plain)
+    # What TOML has no type for (tiles, nothing) is written as in names.
+    return _text(plain if isinstance(plain, str) or field is None else field.kind.token(value))
+
+
+def _array(key: str, written: Sequence[str]) -> str:
+    line = f"[{', '.join(written)}]"
+    if len(key) + len(line) + 3 <= _LINE:
+        return line
+    return "[\n" + "".join(f"    {value},\n" for value in written) + "]"
+
+
+def _text(value: object) -> str:
+    """A TOML basic string. JSON's escapes are among TOML's, but JSON leaves DEL as it is."""
+    try:
+        text = str(value)
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidValueError(f"{value!r} is not valid Unicode, TOML cannot hold it") from error
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

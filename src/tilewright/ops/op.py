@@ -1,0 +1,69 @@
+"""What an op is to the rest of Tilewright: one value that joins its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright.arch.spec import Arch
+from tilewright.base.errors import InvalidValueError
+from tilewright.ops.fields import ConfigBase, fields_of, read_config, read_tokens
+from tilewright.ops.kernel import Kernel
+from tilewright.ops.rule import Rule
+
+
+@dataclass(frozen=True)
+class Op:
+    """An operation and everything Tilewright must know about it.
+
+    `rules` take (config, arch); `fit_rules` take (config, problem, arch). `stars` gives, for a field written
+    as "*", all values worth trying on a GPU; `oddities` adds values that only tests want. `strata` gives the
+    fields that tell kinds of kernels apart, with their values. `context` gives the template's variables.
+    """
+
+    name: str
+    doc: str
+    config_type: type[ConfigBase]
+    problem_type: type
+    example: Mapping[str, Any]
+    rules: tuple[Rule, ...]
+    fit_rules: tuple[Rule, ...]
+    stars: Mapping[str, Callable[[Arch], tuple[Any, ...]]]
+    oddities: Mapping[str, tuple[Any, ...]]
+    strata: Callable[[Arch], Mapping[tuple[str, ...], list[tuple[Any, ...]]]]
+    shorthands: Mapping[str, Callable[[Any], Mapping[tuple[str, ...], list[tuple[Any, ...]]]]]
+    template: Path
+    context: Callable[[Kernel, Arch], Mapping[str, Any]]
+    abi_header: Path
+    abi_name: str
+    lds_bytes: Callable[[Any, Arch], int]
+    matrix_instruction: Callable[[Any, Arch], str]
+    sets: Callable[[], Mapping[str, Any]]
+
+    def config(self, **values: Any) -> ConfigBase:
+        """A config of this op; unknown fields and impossible values are errors."""
+        return read_config(self.config_type, values)
+
+    def kernel(self, config: ConfigBase, arch: str) -> Kernel:
+        """The kernel of a config on a GPU, legal or not."""
+        return Kernel(self.name, config, arch)
+
+    def example_config(self, overrides: Mapping[str, Any] | None = None) -> ConfigBase:
+        """The op's example config with some fields changed: what rule examples are written in."""
+        return read_config(self.config_type, {**self.example, **(overrides or {})})
+
+    def parse_tokens(self, arch: str, tokens: list[str], digest: str) -> Kernel:
+        """The kernel that a name's parts describe; the digest must agree with them."""
+        kernel = Kernel(self.name, read_config(self.config_type, read_tokens(self.config_type, tokens)), arch)
+        if kernel.digest != digest:
+            raise InvalidValueError(
+                f"the name's digest is {digest}, but its fields make {kernel.digest}: "
+                f"the kernel it describes is {kernel.slug}"
+            )
+        return kernel
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        return tuple(fields_of(self.config_type))

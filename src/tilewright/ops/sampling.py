@@ -1,0 +1,89 @@
+"""Drawing configs at random: legal ones for tests and measurements, and ones that break a given rule."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.fields import ConfigBase, fields_of
+from tilewright.ops.op import Op
+from tilewright.ops.rule import violations
+from tilewright.ops.space import Axis, Search
+
+# How often an optional field is drawn at all instead of keeping its default.
+OPTIONAL_SHARE = 0.15
+
+
+def candidates(op: Op, name: str, arch: Arch) -> tuple[Any, ...]:
+    """All values of a field worth trying on a GPU: what "*" stands for."""
+    if name in op.stars:
+        return op.stars[name](arch)
+    return tuple(getattr(fields_of(op.config_type)[name].kind, "values", ()))
+
+
+def strata(op: Op, arch: Arch) -> list[dict[str, Any]]:
+    """The combinations of the op's distinguishing fields that no rule refuses outright."""
+    axes = op.strata(arch)
+    found = []
+    for rows in itertools.product(*axes.values()):
+        bound = {n: v for names, row in zip(axes, rows, strict=True) for n, v in zip(names, row, strict=True)}
+        view = SimpleNamespace(**bound)
+        decidable = (r for r in op.rules if set(r.reads) <= set(bound))
+        if all(r.check(view, arch) is None for r in decidable):
+            found.append(bound)
+    return found
+
+
+def draw_legal(
+    op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any]
+) -> ConfigBase | None:
+    """A legal config with some fields fixed, the others drawn; None when no such config is legal.
+
+    Optional fields mostly keep their defaults, as in the kernels that people build.
+    """
+    fields = fields_of(op.config_type)
+    kept = {n for n, f in fields.items() if not f.required and rng.random() > OPTIONAL_SHARE}
+    for keeping in (kept, set[str]()):
+        axes = [Axis(tuple(fixed), (tuple(fixed.values()),))]
+        for name in (n for n in fields if n not in fixed):
+            values = (fields[name].default,) if name in keeping else candidates(op, name, arch)
+            axes.append(Axis((name,), tuple((value,) for value in values)))
+        member = Search(op, axes, arch).random_member(rng)
+        if member is not None:
+            return op.config_type(**member)
+    return None
+
+
+def draw_breaking(
+    op: Op,
+    arch: Arch,
+    rng: random.Random,
+    code: str,
+    strata_of_arch: Sequence[Mapping[str, Any]],
+    tries: int = 60,
+) -> ConfigBase | None:
+    """A config that breaks exactly the rule of that code, found by changing fields that the rule reads."""
+    rule = next(r for r in op.rules if r.code == code)
+    for _ in range(tries):
+        config = draw_legal(op, arch, rng, rng.choice(strata_of_arch))
+        if config is None:
+            continue
+        for _ in range(40):
+            other = _mutated(op, arch, rng, config, rule.reads)
+            if {v.code for v in violations(op.rules, other, arch)} == {code}:
+                return other
+    return None
+
+
+def _mutated(
+    op: Op, arch: Arch, rng: random.Random, config: ConfigBase, names: Sequence[str]
+) -> ConfigBase:
+    values = {name: getattr(config, name) for name in fields_of(op.config_type)}
+    for name in rng.sample(list(names), k=min(len(names), rng.choice((1, 1, 2)))):
+        pool = (*candidates(op, name, arch), *op.oddities.get(name, ()))
+        values[name] = rng.choice(pool)
+    return op.config_type(**values)

@@ -1,0 +1,240 @@
+"""Spaces: declarative, lazy sets of kernels.
+
+A space binds every field of a config to a list of values. Its members on a GPU are the combinations that no
+rule refuses. They are found by depth-first search: fields are bound one axis after another and a rule is
+applied as soon as all fields it reads are bound, so a refusal cuts off whole subtrees and the number of
+combinations it removes is known without visiting them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from tilewright import arch as archs
+from tilewright.arch.spec import Arch
+from tilewright.base.errors import InvalidValueError, choose
+from tilewright.ops.fields import Field, Tile, fields_of
+from tilewright.ops.kernel import Kernel
+from tilewright.ops.op import Op
+from tilewright.ops.rule import Rule
+
+STAR = "*"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One or more fields that are bound together, and the values they take."""
+
+    fields: tuple[str, ...]
+    values: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True)
+class RuleCount:
+    """How many combinations a rule removed from a space, being the first to refuse them."""
+
+    rule: Rule
+    removed: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the rules left of a space on one GPU. `raw` = `legal` + all that was removed."""
+
+    op: str
+    arch: str
+    raw: int
+    legal: int
+    removed: tuple[RuleCount, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.op} on {self.arch}: {self.legal:,} of {self.raw:,} combinations are legal"]
+        width = max((len(c.rule.slug) for c in self.removed), default=0)
+        lines += [
+            f"  {c.rule.code}  {c.rule.slug:<{width}}  removed {c.removed:,}" for c in self.removed if c.removed
+        ]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain JSON."""
+        return {
+            "op": self.op,
+            "arch": self.arch,
+            "raw": self.raw,
+            "legal": self.legal,
+            "removed": {c.rule.code: c.removed for c in self.removed},
+        }
+
+
+@dataclass(frozen=True)
+class Space:
+    """A declared set of configs of one op. Give each field a value, a list of values, or "*"."""
+
+    op: Op
+    declared: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        self._fixed_axes()  # a misspelt field or value is found when the space is declared
+
+    def axes(self, arch: Arch) -> list[Axis]:
+        """Every field bound to its values on this GPU, in the order they are searched."""
+        axes = self._fixed_axes()
+        bound = {name for axis in axes for name in axis.fields}
+        for name, field in fields_of(self.op.config_type).items():
+            if name not in bound:
+                axes.append(Axis((name,), self._open_values(field, arch)))
+        order = {name: i for i, name in enumerate(self.op.field_names)}
+        return sorted(axes, key=lambda axis: max(order[name] for name in axis.fields))
+
+    def raw_count(self, arch: str) -> int:
+        """All combinations, legal or not."""
+        return math.prod(len(axis.values) for axis in self.axes(archs.load(arch)))
+
+    def count(self, arch: str) -> int:
+        """How many members are legal on a GPU."""
+        return self.report(arch).legal
+
+    def report(self, arch: str) -> Report:
+        """How many members are legal on a GPU, and what each rule removed."""
+        spec = archs.load(arch)
+        search = Search(self.op, self.axes(spec), spec)
+        legal = search.count()
+        removed = tuple(RuleCount(r, search.removed[r.code]) for r in self.op.rules)
+        return Report(self.op.name, arch, search.weights[0], legal, removed)
+
+    def iter(self, arch: str) -> Iterator[Kernel]:
+        """The legal kernels on a GPU, in a fixed order."""
+        spec = archs.load(arch)
+        for values in Search(self.op, self.axes(spec), spec).members():
+            yield Kernel(self.op.name, self.op.config_type(**values), arch)
+
+    def sample(self, arch: str, n: int, seed: int) -> list[Kernel]:
+        """n of the legal kernels (all, if there are fewer), the same for the same seed."""
+        chosen = set(random.Random(seed).sample(range(count), n)) if (count := self.count(arch)) > n else None
+        return [k for i, k in enumerate(self.iter(arch)) if chosen is None or i in chosen]
+
+    def _fixed_axes(self) -> list[Axis]:
+        """Axes of the fields that were given values; `*` and absent fields are left open."""
+        fields = fields_of(self.op.config_type)
+        axes: list[Axis] = []
+        for name, declared in self.declared.items():
+            choose(f"field of {self.op.name}", name, (*fields, *self.op.shorthands))
+            if name in self.op.shorthands:
+                for names, rows in self.op.shorthands[name](declared).items():
+                    axes.append(Axis(names, tuple(rows)))
+            elif declared != STAR:
+                axes.append(Axis((name,), _listed_values(fields[name], declared)))
+        seen: set[str] = set()
+        for axis in axes:
+            for name in axis.fields:
+                if name in seen:
+                    raise InvalidValueError(f"field {name!r} is declared twice (once through a shorthand)")
+                seen.add(name)
+        return axes
+
+    def _open_values(self, field: Field, arch: Arch) -> tuple[tuple[Any, ...], ...]:
+        starred = self.declared.get(field.name) == STAR
+        if not starred and not field.required:
+            return ((field.default,),)
+        if not starred and field.name not in self.declared:
+            raise InvalidValueError(
+                f"space of {self.op.name} says nothing about {field.name!r}: give a value, a list, or \"*\""
+            )
+        if field.name in self.op.stars:
+            values = self.op.stars[field.name](arch)
+        else:
+            values = getattr(field.kind, "values", None) or ()
+        if not values:
+            raise InvalidValueError(f'{field.name} cannot be "*" on {arch.name}: list its values')
+        return tuple((value,) for value in values)
+
+
+def _listed_values(field: Field, declared: Any) -> tuple[tuple[Any, ...], ...]:
+    """The values of one declaration, checked, in the order given and without repeats."""
+    if isinstance(field.kind, Tile) and isinstance(declared, Mapping):
+        declared = _grid(field, declared)
+    is_single_tile = isinstance(field.kind, Tile) and _is_numbers(declared)
+    many = isinstance(declared, (list, tuple, set, frozenset)) and not is_single_tile
+    values = list(declared) if many else [declared]
+    if not values:
+        raise InvalidValueError(f"{field.name} is an empty list: no kernel can be made")
+    read = dict.fromkeys(field.kind.read(field.name, value) for value in values)
+    return tuple((value,) for value in read)
+
+
+def _is_numbers(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) == 3 and all(type(v) is int for v in value)
+
+
+def _grid(field: Field, declared: Mapping[str, Any]) -> list[tuple[int, ...]]:
+    """A tile given dimension by dimension: {m: [64, 128], n: 64, k: 32} is all combinations."""
+    assert isinstance(field.kind, Tile)
+    for label in declared:
+        choose(f"dimension of {field.name}", label, field.kind.labels)
+    missing = [label for label in field.kind.labels if label not in declared]
+    if missing:
+        raise InvalidValueError(f"{field.name} has no values for {', '.join(missing)}")
+    columns = [declared[label] for label in field.kind.labels]
+    return list(itertools.product(*(c if isinstance(c, (list, tuple)) else [c] for c in columns)))
+
+
+class Search:
+    """Depth-first search of a space on one GPU, counting what each rule removes."""
+
+    def __init__(self, op: Op, axes: Sequence[Axis], arch: Arch) -> None:
+        self.axes = axes
+        self.arch = arch
+        self.removed = {rule.code: 0 for rule in op.rules}
+        # weights[i]: combinations below a node at which the first i axes are bound
+        self.weights = [1]
+        for axis in reversed(axes):
+            self.weights.insert(0, self.weights[0] * len(axis.values))
+        level = {name: i for i, axis in enumerate(axes) for name in axis.fields}
+        self.rules_at: list[list[tuple[Rule, dict[tuple[Any, ...], bool]]]] = [[] for _ in axes]
+        for rule in op.rules:
+            self.rules_at[max(level[name] for name in rule.reads)].append((rule, {}))
+        self.bound = SimpleNamespace()
+
+    def count(self) -> int:
+        return sum(self.weights[depth] for depth in self._leaves(0))
+
+    def members(self) -> Iterator[dict[str, Any]]:
+        for _ in self._leaves(0):
+            yield dict(self.bound.__dict__)
+
+    def random_member(self, rng: random.Random) -> dict[str, Any] | None:
+        """A legal combination, found by trying the values of each axis in random order; None if there is none."""
+        leaf = next(self._leaves(0, rng), None)
+        return None if leaf is None else dict(self.bound.__dict__)
+
+    def _leaves(self, depth: int, rng: random.Random | None = None) -> Iterator[int]:
+        if depth == len(self.axes):
+            yield depth
+            return
+        axis = self.axes[depth]
+        values = self.bound.__dict__
+        rows = axis.values if rng is None else rng.sample(axis.values, len(axis.values))
+        for row in rows:
+            values.update(zip(axis.fields, row, strict=True))
+            refused = self._refusing_rule(depth)
+            if refused is not None:
+                self.removed[refused.code] += self.weights[depth + 1]
+            else:
+                yield from self._leaves(depth + 1, rng)
+
+    def _refusing_rule(self, depth: int) -> Rule | None:
+        values = self.bound.__dict__
+        for rule, known in self.rules_at[depth]:
+            key = tuple([values[name] for name in rule.reads])
+            passes = known.get(key)
+            if passes is None:
+                passes = known[key] = rule.check(self.bound, self.arch) is None
+            if not passes:
+                return rule
+        return None

@@ -1,0 +1,85 @@
+"""Near misses: legal configs that differ little from an illegal one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from tilewright.arch.spec import Arch, Shape
+from tilewright.ops.fields import ConfigBase, fields_of
+from tilewright.ops.op import Op
+from tilewright.ops.rule import is_legal, violations
+
+# Beyond three changed fields a proposal is no longer the config that was asked for.
+MOST_CHANGES = 3
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A legal config, which fields differ from the one asked about, and by how much."""
+
+    config: ConfigBase
+    changes: Mapping[str, tuple[Any, Any]]  # field → (was, proposed)
+    distance: float
+
+
+def suggest(op: Op, config: ConfigBase, arch: Arch, limit: int = 5) -> list[Suggestion]:
+    """Up to `limit` legal configs nearest to an illegal one, fewest and smallest changes first.
+
+    Only fields that a broken rule reads are changed. Empty for a legal config, and when no config within
+    three changes is legal. The config itself is never altered.
+    """
+    broken = {v.code for v in violations(op.rules, config, arch)}
+    if not broken:
+        return []
+    fields = [n for n in op.field_names if any(n in r.reads for r in op.rules if r.code in broken)]
+    choices = {name: _alternatives(op, name, getattr(config, name), arch) for name in fields}
+    found: list[Suggestion] = []
+    for count in range(1, min(MOST_CHANGES, len(fields)) + 1):
+        for changed in _changes(choices, count):
+            candidate = SimpleNamespace(**{**_values(config), **changed})
+            if is_legal(op.rules, candidate, arch):
+                found.append(_suggestion(op, config, changed))
+        if len(found) >= limit:
+            break
+    found.sort(key=lambda s: (len(s.changes), s.distance, str(s.changes)))
+    return found[:limit]
+
+
+def _values(config: ConfigBase) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in fields_of(type(config))}
+
+
+def _changes(choices: Mapping[str, list[Any]], count: int) -> Iterator[dict[str, Any]]:
+    for names in itertools.combinations(choices, count):
+        for values in itertools.product(*(choices[name] for name in names)):
+            yield dict(zip(names, values, strict=True))
+
+
+def _alternatives(op: Op, name: str, current: Any, arch: Arch) -> list[Any]:
+    """Other values of a field worth proposing, the nearest ones only when there are many."""
+    kind = fields_of(op.config_type)[name].kind
+    values = op.stars[name](arch) if name in op.stars else (getattr(kind, "values", None) or ())
+    others = [v for v in values if v != current]
+    others.sort(key=lambda v: _distance(current, v))
+    return others[:24]
+
+
+def _suggestion(op: Op, config: ConfigBase, changed: dict[str, Any]) -> Suggestion:
+    values = {**_values(config), **changed}
+    changes = {name: (getattr(config, name), value) for name, value in changed.items()}
+    distance = sum(_distance(was, now) for was, now in changes.values())
+    return Suggestion(op.config_type(**values), changes, distance)
+
+
+def _distance(was: Any, now: Any) -> float:
+    """Octaves between tiles; 1 between names. Small enough to rank, not meant as more."""
+    if isinstance(was, Shape) and isinstance(now, Shape):
+        return sum(abs(math.log2(a / b)) for a, b in zip(was, now, strict=True))
+    if type(was) is int and type(now) is int:
+        return abs(math.log2(max(was, 1) / max(now, 1)))
+    return 1.0

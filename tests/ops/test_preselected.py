@@ -1,0 +1,123 @@
+"""The shipped GEMM sets keep their word: legal members on every GPU they name, and no shape left out."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from pathlib import Path
+
+import pytest
+
+from tilewright import arch as archs
+from tilewright.base.errors import InvalidValueError, UnknownValueError
+from tilewright.ops import op_named
+from tilewright.ops.gemm.problem import Problem
+from tilewright.ops.gemm.sets import (
+    PRESELECTED,
+    named_space,
+    preselected,
+    space_names,
+)
+from tilewright.ops.kernel_set import dump_kernel_set, illegal_members, load_kernel_set
+from tilewright.ops.rule import violations
+
+NAMES = {
+    "fp16_rcr_essential",
+    "fp16_rcr_compute",
+    "fp16_rcr_memory",
+    "fp16_rcr_latency",
+    "fp16_rcr_multi_d",
+    "fp16_rcr_preshuffle",
+    "fp16_rcr_all",
+    "bf16_rcr_essential",
+    "fp8_rcr_essential",
+    "int8_rcr_essential",
+    "mixed_precision",
+    "rdna_fp16_rcr_essential",
+}
+ESSENTIAL = sorted(name for name in NAMES if name.endswith("essential"))
+
+
+def test_the_sets_are_known_by_unique_names() -> None:
+    files = sorted(PRESELECTED.glob("*.toml"))
+    assert set(preselected()) == NAMES
+    assert len(files) == len(NAMES), "two files have the same name in them"
+    assert {path.stem for path in files} == NAMES, "a file is named as its set"
+    assert op_named("gemm").sets() == preselected()
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_every_member_is_legal_on_every_gpu_it_names(name: str) -> None:
+    found = preselected()[name]
+    assert found.archs, f"{name} names no GPU"
+    assert found.doc, f"{name} does not say what it is for"
+    illegal = illegal_members(found)
+    assert not illegal, "\n".join(map(str, illegal))
+    for arch in found.archs:
+        report = found.report(arch)
+        assert report.raw == report.legal == report.kernels, f"{name} repeats kernels: {report}"
+        assert 6 <= report.kernels <= 24, f"{name} has {report.kernels} kernels on {arch}"
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_a_set_survives_writing(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "copy.toml"
+    path.write_text(dump_kernel_set(preselected()[name]), encoding="utf-8")
+    assert load_kernel_set(path) == preselected()[name]
+
+
+def test_all_is_the_union_and_essential_a_part_of_it() -> None:
+    def kernels(name: str) -> set[object]:
+        return set(preselected()[name].kernels("gfx942"))
+
+    union = set().union(*(kernels(f"fp16_rcr_{x}") for x in ("compute", "memory", "latency")))
+    assert kernels("fp16_rcr_all") == union
+    extra = kernels("fp16_rcr_essential") - union
+    assert not extra, f"essential but not in all: {sorted(map(str, extra))}"
+
+
+@pytest.mark.parametrize("name", ESSENTIAL)
+def test_an_essential_set_runs_every_aligned_shape(name: str) -> None:
+    found = preselected()[name]
+    rules = op_named("gemm").fit_rules
+    dtype = name.removeprefix("rdna_").split("_")[0]
+    for arch in found.archs:
+        spec = archs.load(arch)
+        kernels = list(found.kernels(arch))
+        for m, n, k in itertools.product((1, 17, 4096), (16, 48, 4096), (16, 208, 4096)):
+            problem = Problem(m=m, n=n, k=k, dtype=dtype, layout="rcr")
+            fits = any(not violations(rules, kernel.config, problem, spec) for kernel in kernels)
+            assert fits, f"no kernel of {name} on {arch} runs {m}x{n}x{k}"
+
+
+def test_mixed_precision_mixes() -> None:
+    for kernel in preselected()["mixed_precision"].kernels("gfx942"):
+        types = {getattr(kernel.config, f"dtype_{x}") for x in "abc"}
+        assert len(types) > 1, f"{kernel} has one type only"
+
+
+def test_the_default_space_of_tile_engine() -> None:
+    assert space_names() == ("tile_engine_default",)
+    space = named_space("tile_engine_default")
+    start = time.perf_counter()
+    report = space.report("gfx942")
+    assert time.perf_counter() - start < 5
+    assert report.raw == 622_080
+    assert 0 < report.legal < report.raw
+
+
+def test_a_named_space_takes_overrides() -> None:
+    space = named_space("tile_engine_default", dtype="bf16", layout="rrr", pipeline="mem")
+    assert space.raw_count("gfx942") == 622_080 // 3
+    kernel = next(space.iter("gfx942"))
+    assert "bf16-bf16" in kernel.slug
+    assert "-rrr-" in kernel.slug
+
+
+def test_a_named_space_refuses_what_it_does_not_know() -> None:
+    with pytest.raises(UnknownValueError, match="Did you mean 'tile_engine_default'"):
+        named_space("tile_engine_defalt")
+    with pytest.raises(UnknownValueError, match="Did you mean 'layout'"):
+        named_space("tile_engine_default", layuot="rcr")
+    with pytest.raises(InvalidValueError, match="declared twice"):
+        named_space("tile_engine_default", dtype_a="fp16")

@@ -1,0 +1,205 @@
+"""Do the rules tell the truth? Compile what they accept and what they refuse, and look at the code objects.
+
+Accepted configs must compile, every kernel of the code object must contain the matrix instruction that the
+config's mma names and no other, and its LDS must be what was predicted. Configs refused for a reason that CK
+Tile enforces must not compile, or must compile to a kernel that does not compute.
+
+    python tools/truth.py --accepted 60 --rejected 20 --seed 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import json
+import random
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright import arch as archs
+from tilewright.arch.spec import Arch
+from tilewright.base.errors import CompileError
+from tilewright.build.inspect import Inspection, inspect
+from tilewright.build.toolchain import Toolchain, find
+from tilewright.codegen.render import render_unchecked
+from tilewright.ops import OPS, op_named
+from tilewright.ops.fields import fields_of
+from tilewright.ops.kernel import Kernel
+from tilewright.ops.op import Op
+from tilewright.ops.sampling import draw_breaking, draw_legal, strata
+
+ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+# Matrix operations of one wave per step of k. More only makes the compiler unroll longer.
+MOST_OPERATIONS = 192
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel to compile. `expected` is "computes", or the code of the one rule that it breaks."""
+
+    kernel: Kernel
+    expected: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the compiler made of a case. `finding` is empty when rules and compiler agree."""
+
+    slug: str
+    arch: str
+    expected: str
+    verdict: str  # "computes", "refused" by the compiler, or "wrong"
+    finding: str
+    error: str
+    cpu_s: float
+
+
+def accepted(n: int, seed: int) -> list[Case]:
+    """n legal kernels, spread so that every pair of features (GPU, variant, pipeline, epilogue, types, layout)
+    that is legal at all appears as early as possible."""
+    rng = random.Random(seed)
+    pool = [k for op in OPS for arch in ARCHS for k in _pool(op, archs.load(arch), rng)]
+    rng.shuffle(pool)
+    return [Case(kernel, "computes") for kernel in _covering(pool, n)]
+
+
+def _pool(op: Op, arch: Arch, rng: random.Random) -> Iterator[Kernel]:
+    for fixed in strata(op, arch):
+        for _ in range(5):
+            config = draw_legal(op, arch, rng, fixed)
+            if config is None:
+                break
+            if _bounded(config):
+                yield Kernel(op.name, config, arch.name)
+                break
+
+
+def _bounded(config: Any) -> bool:
+    block, waves, mma = config.block, config.waves, config.mma
+    per_wave = (block.m // (waves.m * mma.m)) * (block.n // (waves.n * mma.n)) * (block.k // mma.k)
+    return bool(per_wave <= MOST_OPERATIONS)
+
+
+def _covering(pool: Sequence[Kernel], n: int) -> list[Kernel]:
+    """Greedily the kernels that show most pairs of features not shown yet. Sets of pairs are bit masks."""
+    numbers: dict[tuple[str, str], int] = {}
+    left = {k: sum(1 << numbers.setdefault(p, len(numbers)) for p in _pairs(k)) for k in pool}
+    chosen: list[Kernel] = []
+    seen = 0
+    while left and len(chosen) < n:
+        best = max(left, key=lambda k: (left[k] & ~seen).bit_count())
+        if not left[best] & ~seen:
+            seen = 0
+        seen |= left.pop(best)
+        chosen.append(best)
+    return chosen
+
+
+def _pairs(kernel: Kernel) -> set[tuple[str, str]]:
+    op = op_named(kernel.op)
+    names = [n for group in op.strata(archs.load(kernel.arch)) for n in group]
+    options = [n for n, f in fields_of(op.config_type).items() if not f.required]
+    features = [f"arch={kernel.arch}", *(f"{n}={getattr(kernel.config, n)}" for n in (*names, *options))]
+    return set(itertools.combinations(features, 2))
+
+
+def rejected(n: int, seed: int) -> list[Case]:
+    """n kernels that break exactly one rule that CK Tile or the device enforces, the rules taking turns."""
+    rng = random.Random(seed)
+    spread = {(op.name, arch): strata(op, archs.load(arch)) for op in OPS for arch in ARCHS}
+    codes = [(op, r.code) for op in OPS for r in op.rules if r.enforced_by != "tilewright"]
+    cases: dict[str, Case] = {}
+    for op, code in itertools.islice(itertools.cycle(codes), 4 * n):
+        arch = rng.choice(ARCHS)
+        config = draw_breaking(op, archs.load(arch), rng, code, spread[op.name, arch])
+        if config is not None:
+            case = Case(Kernel(op.name, config, arch), code)
+            cases.setdefault(case.kernel.slug, case)
+        if len(cases) == n:
+            break
+    return list(cases.values())
+
+
+def judge(case: Case, toolchain: Toolchain) -> Outcome:
+    """Compile one case and compare what came out with what the rules said."""
+    kernel = case.kernel
+    op = op_named(kernel.op)
+    spec = archs.load(kernel.arch)
+    base = (kernel.slug, kernel.arch, case.expected)
+    try:
+        seen = inspect(render_unchecked(kernel), spec, toolchain)
+    except CompileError as error:
+        finding = "" if case.expected != "computes" else "the rules accept it, the compiler does not"
+        return Outcome(*base, "refused", finding, first_error(error.log), 0.0)
+    wanted = op.matrix_instruction(kernel.config, spec)
+    problems = differences(seen, wanted, op.lds_bytes(kernel.config, spec))
+    verdict = "wrong" if problems else "computes"
+    if case.expected == "computes":
+        return Outcome(*base, verdict, "; ".join(problems), "", seen.cpu_s)
+    finding = "" if problems else "the rules refuse it, the compiler does not"
+    return Outcome(*base, verdict, finding, "; ".join(problems), seen.cpu_s)
+
+
+def differences(seen: Inspection, wanted: str, lds: int) -> list[str]:
+    """Where the code object is not what the config says."""
+    problems = []
+    for device_kernel in (k for k in seen.kernels if k.is_op):
+        others = set(device_kernel.matrix) - {wanted}
+        if others:
+            problems.append(f"contains {', '.join(sorted(others))} instead of {wanted}")
+        elif wanted not in device_kernel.matrix:
+            problems.append(f"has a kernel without {wanted or 'any matrix instruction'}")
+        elif device_kernel.resources.lds_bytes != lds:
+            problems.append(f"LDS is {device_kernel.resources.lds_bytes}, predicted {lds}")
+    return list(dict.fromkeys(problems))
+
+
+def first_error(log: str) -> str:
+    """The first error of a compiler log, without folders."""
+    for line in log.splitlines():
+        if "error:" in line:
+            return re.sub(r"^\S*/", "", line)[:240]
+    return log.strip().splitlines()[-1][:240] if log.strip() else "no output"
+
+
+def run(cases: Sequence[Case], jobs: int, log: Path | None) -> list[Outcome]:
+    """Judge all cases, writing each outcome to `log` as it comes."""
+    toolchain = find()
+    outcomes = []
+    with ThreadPoolExecutor(jobs) as pool:
+        for outcome in pool.map(lambda case: judge(case, toolchain), cases):
+            outcomes.append(outcome)
+            if log is not None:
+                with log.open("a") as stream:
+                    stream.write(json.dumps(dataclasses.asdict(outcome)) + "\n")
+            mark = "!!" if outcome.finding else "  "
+            print(f"{mark} {outcome.expected:9} {outcome.verdict:9} {outcome.slug} {outcome.finding}", flush=True)
+    return outcomes
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--accepted", type=int, default=60)
+    parser.add_argument("--rejected", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--log", type=Path, help="append outcomes to this JSONL file")
+    parser.add_argument("--out", type=Path, help="write the table to this Markdown file")
+    options = parser.parse_args()
+    cases = [*accepted(options.accepted, options.seed), *rejected(options.rejected, options.seed)]
+    outcomes = run(cases, options.jobs, options.log)
+    if options.out:
+        options.out.write_text(table(outcomes, options.seed))
+    findings = [o for o in outcomes if o.finding]
+    print(f"{len(outcomes)} kernels, {len(findings)} findings")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
