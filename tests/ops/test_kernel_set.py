@@ -81,7 +81,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 )
 def test_forms_of_a_declaration(tmp_path: Path, line: str, expected: Any) -> None:
     found = loaded(tmp_path, GOOD.replace('vector = "native"', line))
-    assert found.spaces[0].declared.get(line.split()[0]) == expected
+    assert found.spaces[0].declared.get(line.split(maxsplit=1)[0]) == expected
 
 
 def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
@@ -91,10 +91,11 @@ def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
         .replace("[2, 2, 1]", "[2, 2]")
     )
     worse = SPACE.replace("fp16", "fp17").replace("m = 32, n", "q = 32, n").replace("true", "1")
-    text = f'op = "gemm"\nnam = "x"\ndoc = 3\narchs = ["gfx942", "gfx94", "gfx942"]\n{SPACE}{worse}{bad}'
+    top = 'op = "gemm"\nnames = "x"\ndoc = 3\narchs = ["gfx942", "gfx94", "gfx942"]\n'
+    text = f"{top}{SPACE}{worse}{bad}"
     found = problems(tmp_path, text)
     assert set(found) == {
-        "nam",
+        "names",
         "doc",
         "archs.1",
         "archs.2",
@@ -106,7 +107,7 @@ def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
         "space.2.pipeline",
         "space.2.waves",
     }
-    assert "Did you mean 'name'?" in found["nam"]
+    assert "Did you mean 'name'?" in found["names"]
     assert "Did you mean 'layout'?" in found["space.2.lay_out"]
     assert "missing" in found["space.2.layout"]
     assert "Did you mean 'compv3'?" in found["space.2.pipeline"]

@@ -40,16 +40,24 @@ def comparison(tool: ModuleType, folder: Path) -> Any:
     return tool.compare(folder)
 
 
+@pytest.fixture(scope="module")
+def document(tool: ModuleType, folder: Path) -> str:
+    """The committed document, if this tile_engine is the one it was made with."""
+    text: str = tool.DOCUMENT.read_text(encoding="utf-8")
+    if f"`{tool.folder_digest(folder)}`" not in text:
+        pytest.skip(f"{tool.DOCUMENT.name} was made with another tile_engine than {folder}")
+    return text
+
+
 def test_every_difference_has_a_reason(tool: ModuleType, comparison: Any) -> None:
     told = tool.plain(comparison)
-    assert comparison.raw == 622_080, told
     assert comparison.unexplained == 0, told
     assert comparison.adds_up(), told
     assert comparison.both > 0, told
 
 
-def test_the_list_is_the_one_that_ck_writes(comparison: Any) -> None:
-    assert comparison.ck == 1_168
+def test_the_list_is_the_one_that_ck_writes(document: str, comparison: Any) -> None:
+    assert (comparison.raw, comparison.ck) == (622_080, 1_168)
 
 
 def test_what_only_ck_lists_is_known(comparison: Any) -> None:
@@ -57,11 +65,8 @@ def test_what_only_ck_lists_is_known(comparison: Any) -> None:
     assert refused <= {"P313"}, f"further rules refuse kernels that CK builds: {refused}"
 
 
-def test_the_document_is_up_to_date(tool: ModuleType, folder: Path, comparison: Any) -> None:
-    text = tool.DOCUMENT.read_text(encoding="utf-8")
-    if f"`{tool.folder_digest(folder)}`" not in text:
-        pytest.skip(f"{tool.DOCUMENT.name} was made with another tile_engine than {folder}")
-    assert tool.markdown(comparison) == text, "run: tools/compare_tile_engine.py --write"
+def test_the_document_is_up_to_date(tool: ModuleType, document: str, comparison: Any) -> None:
+    assert tool.markdown(comparison) == document, "run: tools/compare_tile_engine.py --write"
 
 
 def test_a_folder_that_is_no_tile_engine(tool: ModuleType, tmp_path: Path) -> None:

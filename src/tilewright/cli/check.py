@@ -41,7 +41,8 @@ def command(
 ) -> None:
     """Explain whether a config is legal, and what would be.
 
-    Every rule answers; legal configs near an illegal one are proposed. Name an op with a GPU and its fields, or a kernel (then -s changes single fields of it).
+    Every rule answers, and legal configs near an illegal one are proposed. Name an op with a GPU
+    and its fields, or a kernel (then -s changes single fields of it).
     Exit code 1 when the config is illegal.
     """
     from tilewright import arch as gpus
@@ -108,7 +109,8 @@ def _changes_json(proposal: Suggestion) -> dict[str, Any]:
 
 def _print(kernel: Kernel, answers: Sequence[Verdict], proposals: Sequence[Suggestion]) -> None:
     click.echo(f"{kernel.slug}\n")
-    print_table(("", "code", "rule", "finding"), [_row(answer) for answer in answers])
+    broken_first = sorted(answers, key=lambda answer: answer.passed)
+    print_table(("", "code", "rule", "finding"), [_row(answer) for answer in broken_first])
     broken = sum(not answer.passed for answer in answers)
     if not broken:
         passed = plural(len(answers), "rule")
@@ -124,7 +126,8 @@ def _row(answer: Verdict) -> tuple[Any, ...]:
 
     rule, violation = answer.rule, answer.violation
     if violation is None:
-        return Text("✓", style="green"), rule.code, rule.slug, Text(rule.what, style="dim")
+        what = Text(rule.what, style="dim", no_wrap=True, overflow="ellipsis")
+        return Text("✓", style="green"), rule.code, rule.slug, what
     finding = Text(violation.message, style="bold")
     finding.append(f"\nFix: {violation.fix}", style="not bold")
     return Text("✗", style="bold red"), rule.code, Text(rule.slug, style="bold red"), finding

@@ -36,7 +36,14 @@ class Command(click.Command):
         names = {
             name for p in self.params if isinstance(p, Several) and p.spaced for name in p.opts
         }
-        return super().parse_args(ctx, spread(args, names))
+        try:
+            return super().parse_args(ctx, spread(args, names))
+        except click.MissingParameter as error:
+            if not names.intersection(args):
+                raise
+            # One of the values may have been meant as the argument.
+            hint = f"It comes before {', '.join(sorted(names))}."
+            raise click.MissingParameter(hint, error.ctx, error.param) from error
 
     def format_epilog(
         self,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from tilewright.base.events import task
 from tilewright.cli.command import Command, Several
 from tilewright.cli.output import json_option, plural, print_facts, print_json
 from tilewright.cli.progress import progress
-from tilewright.cli.selection import distinct, field_filter, named_set, set_of_file
+from tilewright.cli.selection import field_filter, named_set, set_of_file
 
 if TYPE_CHECKING:
     from tilewright.codegen.folder import Generated
@@ -70,9 +69,12 @@ def command(
 ) -> None:
     """Write the sources of kernels into a folder.
 
-    Only files that change are written; a manifest lists them. Kernels come from --preselected or --kernel-set; with neither, from all preselected sets of the
+    Kernels come from --preselected or --kernel-set; with neither, from all preselected sets of the
     op that are meant for the GPU. --datatype, --layout and --variants each keep only the members
-    that match; after one of these flags several values may follow.
+    that match; several values may follow one of these flags, so OP comes before them.
+
+    Only files that change are written, and kernels of an earlier run that are no longer asked for
+    are removed. manifest.json lists what is there.
     """
     from tilewright import arch as gpus
     from tilewright.base import knobs
@@ -85,12 +87,13 @@ def command(
     with progress(as_json=as_json):
         sets = _sets(op, gpu_target, preselected, kernel_set)
         with task("choosing kernels"):
-            kernels = list(itertools.islice(_matching(op, gpu_target, sets, wanted), limit))
-        if not kernels:
-            raise InvalidValueError(_nothing(gpu_target, sets, wanted))
+            chosen = _chosen(op, gpu_target, sets, wanted, limit)
+        if not chosen:
+            raise InvalidValueError(_nothing(op, gpu_target, wanted))
+        kernels = list(chosen)
         workers = jobs or knobs.job_count()
         done = None if dry_run else generate(kernels, output_dir, jobs=workers)
-    _print(kernels, sets, output_dir, done, as_json)
+    _print(chosen, output_dir, done, as_json)
 
 
 def _sets(
@@ -108,33 +111,43 @@ def _sets(
     return sets
 
 
-def _matching(
-    op: Op, arch: str, sets: Sequence[KernelSet], wanted: dict[str, tuple[str, ...]]
-) -> Iterator[Kernel]:
+def _chosen(
+    op: Op,
+    arch: str,
+    sets: Sequence[KernelSet],
+    wanted: dict[str, tuple[str, ...]],
+    limit: int | None,
+) -> dict[Kernel, str]:
+    """Matching kernel → the first set that has it."""
     filters = [field_filter(op, name, texts) for name, texts in wanted.items()]
-    return (k for k in distinct(sets, arch) if all(matches(k) for matches in filters))
+    members = ((kernel, found.name) for found in sets for kernel in found.kernels(arch))
+    chosen: dict[Kernel, str] = {}
+    for kernel, name in members:
+        if limit is not None and len(chosen) == limit:
+            break
+        if all(matches(kernel) for matches in filters):
+            chosen.setdefault(kernel, name)
+    return chosen
 
 
-def _nothing(arch: str, sets: Sequence[KernelSet], wanted: dict[str, tuple[str, ...]]) -> str:
+def _nothing(op: Op, arch: str, wanted: dict[str, tuple[str, ...]]) -> str:
     asked = ", ".join(f"{name} {' or '.join(texts)}" for name, texts in wanted.items() if texts)
-    names = ", ".join(kernel_set.name for kernel_set in sets)
-    return f"no kernel of {names} is legal on {arch}" + (f" with {asked}" if asked else "")
+    return (
+        f"none of these {op.name} kernels is legal on {arch}{' with ' if asked else ''}{asked}. "
+        "`tilewright sets` shows what there is; --kernel-set takes kernels of your own."
+    )
 
 
 def _print(
-    kernels: Sequence[Kernel],
-    sets: Sequence[KernelSet],
-    folder: Path,
-    done: Generated | None,
-    as_json: bool,
+    chosen: Mapping[Kernel, str], folder: Path, done: Generated | None, as_json: bool
 ) -> None:
-    names = sorted(kernel.slug for kernel in kernels)
-    from_sets = [kernel_set.name for kernel_set in sets]
+    names = sorted(kernel.slug for kernel in chosen)
+    sets = list(dict.fromkeys(chosen.values()))
     if as_json:
         counts = {}
         if done is not None:
             counts = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
-        print_json({"folder": str(folder), "sets": from_sets, "kernels": names, **counts})
+        print_json({"folder": str(folder), "sets": sets, "kernels": names, **counts})
     elif done is None:
         click.echo("\n".join(names))
         click.echo(f"{plural(len(names), 'kernel')}, nothing written (--dry-run)", err=True)
@@ -142,7 +155,7 @@ def _print(
         print_facts(
             [
                 ("kernels", f"{done.kernels:,}"),
-                ("from", ", ".join(from_sets)),
+                ("from", f"{plural(len(sets), 'set')}: {', '.join(sets)}"),
                 ("written", plural(done.written, "file")),
                 ("unchanged", plural(done.unchanged, "file")),
                 ("removed", plural(done.removed, "file")),

@@ -1,10 +1,117 @@
 """`tilewright inspect`: compile one kernel and show what the compiler made of it."""
 
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import click
 
+from tilewright.base.events import task
 from tilewright.cli.command import Command
+from tilewright.cli.inspection import find_differences, print_inspection
+from tilewright.cli.output import json_option, print_json
+from tilewright.cli.progress import progress
+from tilewright.cli.settings import named_kernel, subject_options
+
+if TYPE_CHECKING:
+    from tilewright.build.inspect import Inspection
+    from tilewright.codegen.render import Source
+
+STDOUT = "-"
 
 
-@click.command(cls=Command, examples=("tilewright inspect",))
-def command() -> None:
-    """To do."""
+@click.command(
+    cls=Command,
+    examples=(
+        "tilewright inspect gemm-gfx942-standard-…-9a6900b412ca",
+        "tilewright inspect gemm --arch gfx942 -s variant=standard -s dtype=fp16 -s layout=rcr \\",
+        "    -s block=128x128x32 -s waves=2x2x1 -s mma=32x32x16 -s pipeline=compv3 \\",
+        "    -s scheduler=intrawave -s epilogue=cshuffle --disassembly kernel.s",
+    ),
+)
+@subject_options
+@click.option(
+    "--disassembly", metavar="FILE", help="Write the instructions to a file, '-' = stdout."
+)
+@click.option("--source", "source_only", is_flag=True, help="Print the source, compile nothing.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    subject: str,
+    arch: str | None,
+    settings: tuple[str, ...],
+    disassembly: str | None,
+    source_only: bool,
+    as_json: bool,
+) -> None:
+    """Compile one kernel and show registers, LDS, occupancy and instructions.
+
+    Name an op with a GPU and its fields, or a kernel (then -s changes single fields of it). One
+    source makes several device kernels: for long and short loops, for each way the loop can end.
+    Exit code 1 when the code's matrix instruction or LDS is not what the config promises.
+    """
+    from tilewright.codegen.render import render
+
+    source = render(named_kernel(subject, arch, settings))
+    if source_only:
+        _print_source(source, as_json)
+        return
+    with progress(as_json=as_json), task(f"compiling for {source.kernel.arch}"):
+        compiled = _compiled(source, wanted=disassembly is not None)
+    findings = find_differences(source.kernel, compiled.inspection)
+    if disassembly not in (None, STDOUT):
+        Path(str(disassembly)).write_text(compiled.code, encoding="utf-8")
+    if as_json:
+        code = {"disassembly": compiled.code} if disassembly == STDOUT else {}
+        print_json({**compiled.inspection.to_json(), "checks": findings.to_json(), **code})
+    elif disassembly == STDOUT:
+        click.echo(compiled.code, nl=False)
+    else:
+        print_inspection(compiled.inspection, findings)
+    ctx.exit(0 if findings.ok else 1)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What was found in a kernel's code, and the code itself if it was wanted."""
+
+    inspection: Inspection
+    code: str
+
+
+def _compiled(source: Source, *, wanted: bool) -> Compiled:
+    from tilewright import arch as gpus
+    from tilewright.build.code_object import disassemble
+    from tilewright.build.inspect import inspect
+    from tilewright.build.toolchain import find
+
+    spec, toolchain = gpus.load(source.kernel.arch), find()
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        path = Path(folder) / "kernel.co"
+        inspection = inspect(source, spec, toolchain, keep=path)
+        functions = disassemble(path, spec, toolchain) if wanted else {}
+    return Compiled(inspection, "\n".join(_listing(n, code) for n, code in functions.items()))
+
+
+def _listing(name: str, code: Any) -> str:
+    lines = "".join(f"  {i.offset:06x}  {i.text}\n" for i in code)
+    return f"{name}:\n{lines}"
+
+
+def _print_source(source: Source, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "name": source.name,
+                "file": source.file_name,
+                "text": source.text,
+                "includes": dict(source.files),
+            }
+        )
+    else:
+        click.echo(source.text, nl=False)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +41,6 @@ def set_of_file(op: Op, path: Path) -> KernelSet:
 
 def changed_set(op: Op, kernel_set: KernelSet, texts: Iterable[str]) -> KernelSet:
     """The set with the fields that settings name bound to other values."""
-    import dataclasses
-
     from tilewright.ops.space import Space
 
     changes = read_values(op, texts)
@@ -111,13 +110,3 @@ def _rows(op: Op, name: str, texts: Sequence[str]) -> tuple[tuple[str, ...], set
         return fields, set(rows)
     choose(f"field of {op.name}", name, (*op.field_names, *op.shorthands))
     return (name,), {(_read(op, name, text),) for text in texts}
-
-
-def distinct(sets: Iterable[KernelSet], arch: str) -> Iterator[Kernel]:
-    """The kernels of several sets on a GPU, each once."""
-    seen: set[Kernel] = set()
-    for kernel_set in sets:
-        for kernel in kernel_set.kernels(arch):
-            if kernel not in seen:
-                seen.add(kernel)
-                yield kernel

@@ -57,7 +57,7 @@ def _counts(members: dict[str, list[str]]) -> str:
 
 
 def _first_sentence(doc: str) -> str:
-    return " ".join(doc.split()).partition(". ")[0]
+    return " ".join(doc.split()).partition(". ")[0].removesuffix(".")
 
 
 def _document(kernel_set: KernelSet, members: dict[str, list[str]], whole: bool) -> dict[str, Any]:

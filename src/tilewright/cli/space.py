@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     examples=(
         "tilewright space gemm --arch gfx942,gfx950 --set fp16_rcr_essential",
         "tilewright space gemm --arch gfx942 -s variant=standard -s dtype=fp16,bf16 \\",
-        "    -s layout=rcr -s 'block=*' -s waves=2x2x1,4x1x1 -s 'mma=*' -s 'pipeline=*' -s 'scheduler=*' \\",
-        "    -s 'epilogue=*' --sample 5",
+        "    -s layout=rcr -s 'block=*' -s waves=2x2x1,4x1x1 -s 'mma=*' -s 'pipeline=*' \\",
+        "    -s 'scheduler=*' -s 'epilogue=*' --sample 5",
         "tilewright space gemm --arch gfx942 --tile-engine config.json -s dtype=fp16 -s layout=rcr",
     ),
 )

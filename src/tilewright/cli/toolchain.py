@@ -16,7 +16,7 @@ from tilewright.cli.progress import progress
     cls=Group, examples=("tilewright toolchain fetch-ck", "tilewright toolchain show --arch gfx942")
 )
 def command() -> None:
-    """Show the toolchain that compiles kernels, or fetch what it lacks."""
+    """Show the compiler in force, or fetch CK Tile's headers."""
 
 
 @command.command(

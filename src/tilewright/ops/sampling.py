@@ -16,6 +16,8 @@ from tilewright.ops.space import Axis, Search
 
 # How often an optional field is drawn at all instead of keeping its default.
 OPTIONAL_SHARE = 0.15
+# Fields with at most this many values are drawn before the tiles.
+SHORT = 9
 
 
 def candidates(op: Op, name: str, arch: Arch) -> tuple[Any, ...]:
@@ -39,23 +41,34 @@ def strata(op: Op, arch: Arch) -> list[dict[str, Any]]:
 
 
 def draw_legal(
-    op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any]
+    op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any], tries: int = 4
 ) -> ConfigBase | None:
-    """A legal config with some fields fixed, the others drawn; None when no such config is legal.
+    """A legal config with some fields fixed, the others drawn; None when none was found.
 
-    Optional fields mostly keep their defaults, as in the kernels that people build.
+    Optional fields mostly keep their defaults, as in the kernels that people build. They and the other short
+    fields are drawn first, so that the long search for tiles runs only where it can succeed.
     """
     fields = fields_of(op.config_type)
-    kept = {n for n, f in fields.items() if not f.required and rng.random() > OPTIONAL_SHARE}
-    for keeping in (kept, set[str]()):
-        axes = [Axis(tuple(fixed), (tuple(fixed.values()),))]
-        for name in (n for n in fields if n not in fixed):
-            values = (fields[name].default,) if name in keeping else candidates(op, name, arch)
-            axes.append(Axis((name,), tuple((value,) for value in values)))
-        member = Search(op, axes, arch).random_member(rng)
-        if member is not None:
+    for attempt in range(tries):
+        keep = 1.0 - OPTIONAL_SHARE if attempt < tries - 1 else 0.0
+        values = {n: candidates(op, n, arch) for n in fields if n not in fixed}
+        for name in values:
+            if not fields[name].required and rng.random() < keep:
+                values[name] = (fields[name].default,)
+        short = {n: v for n, v in values.items() if len(v) <= SHORT}
+        bound = _drawn(op, arch, rng, fixed, short)
+        member = bound and _drawn(op, arch, rng, bound, {n: v for n, v in values.items() if n not in short})
+        if member:
             return op.config_type(**member)
     return None
+
+
+def _drawn(
+    op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any], values: Mapping[str, Sequence[Any]]
+) -> dict[str, Any] | None:
+    axes = [Axis(tuple(fixed), (tuple(fixed.values()),))]
+    axes += [Axis((name,), tuple((v,) for v in values[name])) for name in sorted(values, key=lambda n: len(values[n]))]
+    return Search(op, axes, arch).random_member(rng)
 
 
 def draw_breaking(

@@ -185,7 +185,10 @@ def _grid(field: Field, declared: Mapping[str, Any]) -> list[tuple[int, ...]]:
 
 
 class Search:
-    """Depth-first search of a space on one GPU, counting what each rule removes."""
+    """Depth-first search of a space on one GPU, counting what each rule removes.
+
+    Rules that read fields without an axis are left out, so parts of a config can be searched alone.
+    """
 
     def __init__(self, op: Op, axes: Sequence[Axis], arch: Arch) -> None:
         self.axes = axes
@@ -198,7 +201,8 @@ class Search:
         level = {name: i for i, axis in enumerate(axes) for name in axis.fields}
         self.rules_at: list[list[tuple[Rule, dict[tuple[Any, ...], bool]]]] = [[] for _ in axes]
         for rule in op.rules:
-            self.rules_at[max(level[name] for name in rule.reads)].append((rule, {}))
+            if all(name in level for name in rule.reads):
+                self.rules_at[max(level[name] for name in rule.reads)].append((rule, {}))
         self.bound = SimpleNamespace()
 
     def count(self) -> int:

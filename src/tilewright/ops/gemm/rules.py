@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.arch.dtypes import ACCUMULATORS, dtype
-from tilewright.arch.spec import Arch, Shape
+from tilewright.arch.spec import Arch, Shape, Triple
 from tilewright.ops.gemm import resources
+from tilewright.ops.gemm.arch_table import preshuffle_tiles
 from tilewright.ops.gemm.config import OUTPUTS
 from tilewright.ops.gemm.distribution import coverage_fault
 from tilewright.ops.rule import Fault, Rule, rule
@@ -277,7 +278,7 @@ def preshuffle_layout(config: Any, arch: Arch) -> Fault | None:
 @rule(
     "P304",
     "preshuffle-tile",
-    reads=("variant", "dtype_a", "dtype_b", *TILES),
+    reads=("variant", *TYPES, *TILES),
     enforced_by="compiler",
     good={},
     bad={
@@ -286,17 +287,20 @@ def preshuffle_layout(config: Any, arch: Arch) -> Fault | None:
     },
 )
 def preshuffle_tile(config: Any, arch: Arch) -> Fault | None:
-    """A preshuffled GEMM needs an mma of 16 or 32 columns, and LDS reads of A in whole 16-byte vectors.
+    """A preshuffled GEMM needs an mma that its pipeline has, and LDS reads of A in whole 16-byte vectors.
 
-    Why: the flat load of B is written for those two widths, and the kernel asserts that a wave's share of A per
-    step of k is a multiple of 16 bytes per lane.
+    Why: the flat load of B is written for mma tiles of 16 and 32 columns, and the kernel asserts that a wave's
+    share of A per step of k is a multiple of 16 bytes per lane.
 
-    Fix: use a 16- or 32-wide mma and more rows per wave.
+    Fix: take an mma that the GPU's file lists for preshuffle, and more rows per wave.
     """
     if config.variant != "preshuffle":
         return None
-    if config.mma.n not in (16, 32):
-        return Fault(f"mma n = {config.mma.n}, the preshuffle pipeline has 16 and 32", "mma")
+    types = Triple(config.dtype_a, config.dtype_b, config.dtype_acc)
+    offered = preshuffle_tiles(arch).get(types, frozenset())
+    if config.mma not in offered:
+        listing = ", ".join(sorted(str(tile) for tile in offered)) or "none"
+        return Fault(f"{arch.name} has no preshuffle tile {config.mma} for {types}; it has {listing}", "mma")
     repeat = config.block.m // (config.waves.m * config.mma.m)
     size = dtype(config.dtype_a).storage_bytes
     share = config.mma.m * config.mma.k * size * repeat // arch.wave_size

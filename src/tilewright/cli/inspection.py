@@ -1,0 +1,179 @@
+"""A compiled kernel as tables: resources, instructions, and whether they are as predicted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.cli.output import bad, good, plural, print_facts, print_table
+
+if TYPE_CHECKING:
+    from tilewright.build.inspect import Inspection, KernelInspection
+    from tilewright.ops.kernel import Kernel
+
+# A literal in a mangled template argument list: an enumerator, or a bool.
+LITERAL = re.compile(r"L(?:NS_\d+(?P<enum>[A-Za-z_]+)E|b)(?P<value>\d+)E")
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the config promises and what the code has, over all kernels of the op."""
+
+    expected_matrix: str
+    matrix: tuple[str, ...]
+    predicted_lds: int
+    lds: tuple[int, ...]
+
+    @property
+    def matrix_ok(self) -> bool:
+        """Whether the code has the named matrix instruction and no other."""
+        return self.matrix == (self.expected_matrix,)
+
+    @property
+    def lds_ok(self) -> bool:
+        """Whether every kernel has exactly the predicted LDS."""
+        return self.lds == (self.predicted_lds,)
+
+    @property
+    def ok(self) -> bool:
+        return self.matrix_ok and self.lds_ok
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "matrix_instruction": {
+                "ok": self.matrix_ok,
+                "expected": self.expected_matrix,
+                "found": list(self.matrix),
+            },
+            "lds_bytes": {
+                "ok": self.lds_ok,
+                "expected": self.predicted_lds,
+                "found": list(self.lds),
+            },
+        }
+
+
+def find_differences(kernel: Kernel, inspection: Inspection) -> Findings:
+    """Compare the code with what the op predicts of the config."""
+    from tilewright import arch as gpus
+    from tilewright.ops import op_named
+
+    op, spec = op_named(kernel.op), gpus.load(kernel.arch)
+    own = inspection.op_kernels
+    return Findings(
+        expected_matrix=op.matrix_instruction(kernel.config, spec),
+        matrix=tuple(sorted({name for k in own for name in k.matrix})),
+        predicted_lds=op.lds_bytes(kernel.config, spec),
+        lds=tuple(sorted({k.resources.lds_bytes for k in own})),
+    )
+
+
+def print_inspection(inspection: Inspection, findings: Findings) -> None:
+    """The whole report."""
+    own = inspection.op_kernels
+    others = len(inspection.kernels) - len(own)
+    click.echo(f"{inspection.name}\n")
+    rest = f", and {others} of CK's headers that are not shown" if others else ""
+    print_facts(
+        [
+            ("compiler", inspection.compiler),
+            ("time", f"{inspection.wall_s:.1f} s, {inspection.cpu_s:.1f} s of CPU"),
+            ("code object", f"{inspection.object_bytes:,} bytes"),
+            ("kernels", f"{len(own)}{rest}"),
+        ]
+    )
+    _print_resources(own)
+    _print_mix(own)
+    click.echo()
+    _print_findings(findings, own)
+
+
+def _print_resources(kernels: Sequence[KernelInspection]) -> None:
+    headings = (
+        "#",
+        "variant",
+        "VGPR",
+        "AGPR",
+        "SGPR",
+        "spills",
+        "scratch",
+        "LDS",
+        "waves",
+        "limit",
+    )
+    rows = []
+    for index, (kernel, variant) in enumerate(zip(kernels, _variants(kernels), strict=True), 1):
+        used = kernel.resources
+        rows.append(
+            (
+                str(index),
+                variant,
+                str(used.vgprs),
+                str(used.agprs),
+                str(used.sgprs),
+                _alarm(used.vgpr_spills + used.sgpr_spills),
+                _alarm(used.scratch_bytes),
+                f"{used.lds_bytes:,}",
+                str(kernel.occupancy.waves_per_simd),
+                kernel.occupancy.limited_by,
+            )
+        )
+    title = "Resources, and occupancy in waves per SIMD with what limits it"
+    print_table(headings, rows, numbers=(*headings[2:9], "#"), title=title)
+
+
+def _alarm(count: int) -> Any:
+    from rich.text import Text
+
+    return Text(f"{count:,}", style="bold red" if count else "")
+
+
+def _print_mix(kernels: Sequence[KernelInspection]) -> None:
+    classes = list(kernels[0].mix) if kernels else []
+    rows = [
+        (str(index), *(f"{kernel.mix[name]:,}" for name in classes), f"{kernel.code_bytes:,}")
+        for index, kernel in enumerate(kernels, 1)
+    ]
+    headings = ("#", *classes, "bytes")
+    print_table(headings, rows, numbers=headings, title="Instructions in the code")
+
+
+def _print_findings(findings: Findings, kernels: Sequence[KernelInspection]) -> None:
+    found = ", ".join(findings.matrix) or "none"
+    if findings.matrix_ok:
+        counts = ", ".join(str(kernel.matrix[findings.expected_matrix]) for kernel in kernels)
+        click.echo(f"{good('✓')} matrix instruction {found}, as the config names ({counts})")
+    else:
+        click.echo(
+            f"{bad('✗')} matrix instruction {found}; the config names {findings.expected_matrix}"
+        )
+    lds = ", ".join(f"{count:,}" for count in findings.lds) or "no"
+    if findings.lds_ok:
+        click.echo(f"{good('✓')} {lds} bytes of LDS, as predicted")
+    else:
+        click.echo(f"{bad('✗')} {lds} bytes of LDS; {findings.predicted_lds:,} were predicted")
+    spilling = sum(1 for k in kernels if k.resources.vgpr_spills + k.resources.sgpr_spills > 0)
+    if spilling:
+        click.echo(f"{bad('!')} {plural(spilling, 'kernel')} spill registers to memory")
+
+
+def _variants(kernels: Sequence[KernelInspection]) -> list[str]:
+    """What tells the kernels apart: the template literals in which their symbols differ."""
+    literals = [_literals(kernel.name) for kernel in kernels]
+    if len({len(found) for found in literals}) != 1:
+        return [""] * len(kernels)
+    columns = list(zip(*literals, strict=True))
+    differing = [column for column in columns if len(set(column)) > 1]
+    return [", ".join(column[i] for column in differing) for i in range(len(kernels))]
+
+
+def _literals(symbol: str) -> list[str]:
+    return [
+        f"{m['enum']} {m['value']}" if m["enum"] else ("true" if m["value"] == "1" else "false")
+        for m in LITERAL.finditer(symbol)
+    ]
