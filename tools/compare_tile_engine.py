@@ -244,9 +244,7 @@ CHECKS = (
     Check(
         "spread",
         "A and B must spread evenly over the threads (validate_whole_wg_cover_configuration)",
-        lambda v, k: _said(
-            v.validate_whole_wg_cover_configuration(*k[0], *k[1], LAYOUT, DTYPE, DTYPE)
-        ),
+        lambda v, k: _said(v.validate_whole_wg_cover_configuration(*k[0], *k[1], LAYOUT, DTYPE, DTYPE)),
     ),
     Check(
         "mma",
@@ -319,10 +317,7 @@ def _table(head: tuple[str, str, str], rows: Iterable[Row]) -> list[str]:
 def plain(comparison: Comparison) -> str:
     """The comparison as a table for a terminal."""
     c = comparison
-    lines = [
-        f"{ARCH} {DTYPE} {LAYOUT}: {c.raw:,} combinations; "
-        f"CK lists {c.ck:,}, ours {c.ours:,}, both {c.both:,}"
-    ]
+    lines = [f"{ARCH} {DTYPE} {LAYOUT}: {c.raw:,} combinations; CK lists {c.ck:,}, ours {c.ours:,}, both {c.both:,}"]
     sides = (
         ("only CK, refused by our rule", c.only_ck),
         ("only ours, refused by CK's", c.only_ours),

@@ -211,7 +211,10 @@ def run(cases: Sequence[Case], jobs: int, log: Path | None) -> list[Outcome]:
                 with log.open("a") as stream:
                     stream.write(json.dumps(dataclasses.asdict(outcome)) + "\n")
             mark = "!!" if outcome.finding else "  "
-            print(f"{mark} {outcome.expected:9} {outcome.verdict:9} {outcome.slug} {outcome.finding}", flush=True)
+            print(
+                f"{mark} {outcome.expected:9} {outcome.verdict:9} {outcome.slug} {outcome.finding}",
+                flush=True,
+            )
     return outcomes
 
 

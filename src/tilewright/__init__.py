@@ -1,1 +1,55 @@
+"""Tilewright: make, check, build, choose and run GPU kernels for AMD GPUs on top of CK Tile.
+
+    import tilewright as tw
+    kernels = tw.gemm.space(dtype="fp16", layout="rcr", block=[(128, 128, 32)], pipeline="*")
+    print(kernels.report("gfx942"))
+
+Names are imported when they are first used, so `import tilewright` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilewright.arch import arch_names, load
+    from tilewright.codegen.render import render
+    from tilewright.ops import explain, gemm, parse_kernel, suggest
+    from tilewright.ops.kernel_set import load_kernel_set
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "__version__",
+    "arch_names",
+    "explain",
+    "gemm",
+    "load",
+    "load_kernel_set",
+    "parse_kernel",
+    "render",
+    "suggest",
+]
+
+_HOMES = {
+    "arch_names": "tilewright.arch",
+    "load": "tilewright.arch",
+    "render": "tilewright.codegen.render",
+    "explain": "tilewright.ops",
+    "gemm": "tilewright.ops",
+    "parse_kernel": "tilewright.ops",
+    "suggest": "tilewright.ops",
+    "load_kernel_set": "tilewright.ops.kernel_set",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'tilewright' has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

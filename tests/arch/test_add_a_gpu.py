@@ -42,6 +42,8 @@ bytes = 65536
 unit_bytes = 65536
 granule = 512
 banks = 32
+async_copy_bytes = 0
+transpose_read_bytes = 0
 
 [memory]
 bandwidth_gbs = 100.5

@@ -74,9 +74,7 @@ def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
         ("banks", "Banks", "lds.Banks", "banks"),
     ],
 )
-def test_an_unknown_key_names_the_nearest(
-    tmp_path: Path, line: str, instead: str, where: str, hint: str
-) -> None:
+def test_an_unknown_key_names_the_nearest(tmp_path: Path, line: str, instead: str, where: str, hint: str) -> None:
     found = problems(tmp_path, re.sub(rf"(?m)^{line} =", f"{instead} =", GOOD))
     assert f"unknown key. Did you mean '{hint}'?" in found[where]
     assert "Known:" in found[where]
@@ -111,9 +109,7 @@ def test_an_unknown_key_names_the_nearest(
         ("name =", 'name = "mi300"', "name", "pattern"),
     ],
 )
-def test_a_wrong_value_is_named(
-    tmp_path: Path, pattern: str, replacement: str, where: str, what: str
-) -> None:
+def test_a_wrong_value_is_named(tmp_path: Path, pattern: str, replacement: str, where: str, what: str) -> None:
     found = problems(tmp_path, changed(pattern, replacement))
     assert set(found) == {where}
     assert what in found[where]

@@ -60,9 +60,7 @@ def test_accumulators() -> None:
 
 
 def test_a_pair_without_a_matrix_instruction() -> None:
-    with pytest.raises(
-        InvalidValueError, match=r"multiplies fp16 by bf16\. Known pairs: .*fp8×bf8"
-    ):
+    with pytest.raises(InvalidValueError, match=r"multiplies fp16 by bf16\. Known pairs: .*fp8×bf8"):
         accumulator("fp16", "bf16")
 
 

@@ -87,9 +87,7 @@ LLVM_LDS = [
 
 
 @pytest.mark.parametrize(("name", "threads", "by_lds"), LLVM_LDS)
-def test_lds_and_block_size_agree_with_llvm(
-    name: str, threads: int, by_lds: dict[int, int]
-) -> None:
+def test_lds_and_block_size_agree_with_llvm(name: str, threads: int, by_lds: dict[int, int]) -> None:
     got = {lds: of(name, lds_bytes=lds, block_threads=threads).waves_per_simd for lds in by_lds}
     assert got == by_lds
 
@@ -193,9 +191,7 @@ def kernels(draw: st.DrawFn) -> tuple[Arch, dict[str, int]]:
 
 
 @given(kernels(), st.sampled_from(["vgprs", "agprs", "sgprs", "lds_bytes"]), st.integers(0, 64))
-def test_using_more_never_gives_more(
-    kernel: tuple[Arch, dict[str, int]], resource: str, extra: int
-) -> None:
+def test_using_more_never_gives_more(kernel: tuple[Arch, dict[str, int]], resource: str, extra: int) -> None:
     arch, use = kernel
     most = {"vgprs": 256, "sgprs": 106, "lds_bytes": arch.lds.bytes}
     most["agprs"] = 0 if arch.registers.agprs == "none" else 256

@@ -21,7 +21,6 @@ from tilewright.base.errors import (
 )
 from tilewright.build.ck_headers import ck_tools
 from tilewright.ops import op_named
-from tilewright.ops.declaration import canonical
 from tilewright.ops.gemm.config import EPILOGUES, LAYOUTS, PIPELINES, SCHEDULERS
 from tilewright.ops.gemm.sets import named_space
 from tilewright.ops.gemm.tile_engine import read_tile_engine, write_tile_engine
@@ -146,9 +145,7 @@ def test_permute_n_belongs_to_preshuffle() -> None:
     data = changed("permute_n", True)
     space = read_tile_engine(data, dtype="fp16", layout="rcr", variant="preshuffle")
     assert space.declared["permute_n"] == (True,)
-    assert (
-        "unknown permute_n" in problems(changed("permute_n", 1), variant="preshuffle")["permute_n"]
-    )
+    assert "unknown permute_n" in problems(changed("permute_n", 1), variant="preshuffle")["permute_n"]
 
 
 @pytest.mark.parametrize(
@@ -263,7 +260,7 @@ def test_a_written_grid_is_read_back_equal(declared: dict[str, Any]) -> None:
         del declared["permute_n"]
     if declared["variant"] == "multi_d":
         arguments |= {"elementwise": "MultiDAdd", "num_d": 2}
-    space = canonical(Space(GEMM, {**declared, **arguments}))
+    space = Space(GEMM, {**declared, **arguments})
     written = json.loads(json.dumps(write_tile_engine(space)))
     assert read_tile_engine(written, **arguments) == space
 
@@ -296,8 +293,7 @@ def test_every_configuration_of_ck_is_read() -> None:
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda v: (
-        st.lists(v, max_size=3)
-        | st.dictionaries(st.sampled_from(["values", "min", "max", "step", "tile_m", ""]), v)
+        st.lists(v, max_size=3) | st.dictionaries(st.sampled_from(["values", "min", "max", "step", "tile_m", ""]), v)
     ),
     max_leaves=8,
 )

@@ -70,7 +70,5 @@ def accumulator(a: str, b: str) -> str:
     found = ACCUMULATORS.get((a, b))
     if found is None:
         pairs = ", ".join(f"{x}×{y}" for x, y in ACCUMULATORS)
-        raise InvalidValueError(
-            f"no matrix instruction multiplies {a} by {b}. Known pairs: {pairs}."
-        )
+        raise InvalidValueError(f"no matrix instruction multiplies {a} by {b}. Known pairs: {pairs}.")
     return found

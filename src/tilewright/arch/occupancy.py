@@ -28,9 +28,7 @@ class Occupancy:
     limits: Mapping[str, int]  # waves per SIMD that each resource alone leaves room for
 
 
-def occupancy(
-    arch: Arch, *, vgprs: int, agprs: int, sgprs: int, lds_bytes: int, block_threads: int
-) -> Occupancy:
+def occupancy(arch: Arch, *, vgprs: int, agprs: int, sgprs: int, lds_bytes: int, block_threads: int) -> Occupancy:
     """Occupancy of a kernel that uses this much per wave (registers) and per work-group (the rest).
 
     `vgprs` are architectural registers only. The `.vgpr_count` of a code object is their sum with
@@ -136,9 +134,7 @@ def _check_block(arch: Arch, *, lds_bytes: int, block_threads: int) -> None:
 def _check_range(arch: Arch, name: str, value: int, limits: tuple[int, int], advice: str) -> None:
     least, most = limits
     if not least <= value <= most:
-        raise InvalidValueError(
-            f"{name} is {value}; {arch.name} allows {least} to {most}. {advice}"
-        )
+        raise InvalidValueError(f"{name} is {value}; {arch.name} allows {least} to {most}. {advice}")
 
 
 def _most_sgprs(arch: Arch) -> int:

@@ -54,6 +54,8 @@ class _Lds(_Strict):
     unit_bytes: Count
     granule: Count
     banks: Count
+    async_copy_bytes: CountOrNone
+    transpose_read_bytes: CountOrNone
 
 
 class _Memory(_Strict):
@@ -97,9 +99,7 @@ class Draft:
 
     def sound(self, *places: str) -> bool:
         """Whether these keys, what holds them and what they hold all follow the schema."""
-        return all(
-            self._reachable(p) and not any(_below(b, p) for b in self.broken) for p in places
-        )
+        return all(self._reachable(p) and not any(_below(b, p) for b in self.broken) for p in places)
 
     def _reachable(self, place: str) -> bool:
         return not any(b in ("", place) or _below(place, b) for b in self.broken)
@@ -138,9 +138,7 @@ def _unknown_names(draft: Draft) -> Iterator[FileProblem]:
         yield from _unless_known(f"mma.{key}", key, "triple of types", TRIPLES)
 
 
-def _unless_known(
-    where: str, value: str, what: str, known: Collection[str]
-) -> Iterator[FileProblem]:
+def _unless_known(where: str, value: str, what: str, known: Collection[str]) -> Iterator[FileProblem]:
     if value not in known:
         yield FileProblem(where, str(UnknownValueError(what, value, known)))
 

@@ -67,6 +67,8 @@ class Lds:
     unit_bytes: int  # what the work-groups resident on one unit share
     granule: int  # allocation granularity in bytes
     banks: int
+    async_copy_bytes: int  # most bytes a lane copies from memory to LDS without registers; 0 = no such copy
+    transpose_read_bytes: int  # bytes a lane gets from a transposing LDS read; 0 = no such read
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,32 +49,55 @@ def _positive_int(text: str) -> int | None:
 
 
 ROCM_PATH: Knob[Path | None] = Knob(
-    "ROCM_PATH", "folder", _path, None,
+    "ROCM_PATH",
+    "folder",
+    _path,
+    None,
     "A ROCm installation. When set, its compiler and headers are used and nothing else is looked for.",
 )
 CXX: Knob[Path | None] = Knob(
-    "TILEWRIGHT_CXX", "file", _path, None,
+    "TILEWRIGHT_CXX",
+    "file",
+    _path,
+    None,
     "The clang++ (or amdclang++) that compiles kernels, instead of the one that would be found.",
 )
 CK_PATH: Knob[Path | None] = Knob(
-    "TILEWRIGHT_CK", "folder", _path, None,
+    "TILEWRIGHT_CK",
+    "folder",
+    _path,
+    None,
     "A composable_kernel checkout or install whose `include/ck_tile` is used instead of the fetched headers.",
 )
 CACHE_DIR: Knob[Path | None] = Knob(
-    "TILEWRIGHT_CACHE", "folder", _path, None,
+    "TILEWRIGHT_CACHE",
+    "folder",
+    _path,
+    None,
     "Where fetched headers and built artifacts are kept, instead of the user's cache folder.",
 )
 ARCH_PATH: Knob[Path | None] = Knob(
-    "TILEWRIGHT_ARCH_PATH", "folder", _path, None,
+    "TILEWRIGHT_ARCH_PATH",
+    "folder",
+    _path,
+    None,
     "A folder of further GPU files (`gfx*.toml`) that are known beside the shipped ones.",
 )
 JOBS: Knob[int | None] = Knob(
-    "TILEWRIGHT_JOBS", "number", _positive_int, None,
+    "TILEWRIGHT_JOBS",
+    "number",
+    _positive_int,
+    None,
     "How many processes work at once when a command does not say; by default one per core.",
 )
 
 KNOBS: tuple[Knob[Path | None] | Knob[int | None], ...] = (
-    ROCM_PATH, CXX, CK_PATH, CACHE_DIR, ARCH_PATH, JOBS,
+    ROCM_PATH,
+    CXX,
+    CK_PATH,
+    CACHE_DIR,
+    ARCH_PATH,
+    JOBS,
 )
 
 

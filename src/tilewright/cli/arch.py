@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from tilewright.arch.spec import Arch
 
 
-@click.group(
-    "arch", cls=Group, examples=("tilewright arch list", "tilewright arch show gfx942 --json")
-)
+@click.group("arch", cls=Group, examples=("tilewright arch list", "tilewright arch show gfx942 --json"))
 def command() -> None:
     """List, show and check the files that describe GPUs."""
 

@@ -20,8 +20,8 @@ from tilewright.cli.settings import named_kernel, subject_options
 
 if TYPE_CHECKING:
     from tilewright.ops.kernel import Kernel
+    from tilewright.ops.near_miss import Suggestion
     from tilewright.ops.rule import Verdict
-    from tilewright.ops.suggest import Suggestion
 
 
 @click.command(
@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 @subject_options
 @json_option
 @click.pass_context
-def command(
-    ctx: click.Context, subject: str, arch: str | None, settings: tuple[str, ...], as_json: bool
-) -> None:
+def command(ctx: click.Context, subject: str, arch: str | None, settings: tuple[str, ...], as_json: bool) -> None:
     """Explain whether a config is legal, and what would be.
 
     Every rule answers, and legal configs near an illegal one are proposed. Name an op with a GPU
@@ -47,8 +45,8 @@ def command(
     """
     from tilewright import arch as gpus
     from tilewright.ops import op_named
+    from tilewright.ops.near_miss import suggest
     from tilewright.ops.rule import verdicts
-    from tilewright.ops.suggest import suggest
 
     kernel = named_kernel(subject, arch, settings)
     op, spec = op_named(kernel.op), gpus.load(kernel.arch)
@@ -61,9 +59,7 @@ def command(
     ctx.exit(0 if all(answer.passed for answer in answers) else 1)
 
 
-def _document(
-    kernel: Kernel, answers: Sequence[Verdict], proposals: Sequence[Suggestion]
-) -> dict[str, Any]:
+def _document(kernel: Kernel, answers: Sequence[Verdict], proposals: Sequence[Suggestion]) -> dict[str, Any]:
     from tilewright.ops.fields import config_json
     from tilewright.ops.kernel import Kernel
 
@@ -146,10 +142,7 @@ def _print_suggestions(proposals: Sequence[Suggestion]) -> None:
             f"{name}: {fields[name].kind.token(was)} → {fields[name].kind.token(now)}"
             for name, (was, now) in proposal.changes.items()
         )
-        options = " ".join(
-            f"-s {name}={_text(fields[name].kind, now)}"
-            for name, (_, now) in proposal.changes.items()
-        )
+        options = " ".join(f"-s {name}={_text(fields[name].kind, now)}" for name, (_, now) in proposal.changes.items())
         rows.append((str(index), changes, options))
     title = "Nearest legal configs"
     print_table(("#", "change", "as options"), rows, title=title)

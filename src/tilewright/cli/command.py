@@ -33,9 +33,7 @@ class Command(click.Command):
         self.examples = tuple(examples)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        names = {
-            name for p in self.params if isinstance(p, Several) and p.spaced for name in p.opts
-        }
+        names = {name for p in self.params if isinstance(p, Several) and p.spaced for name in p.opts}
         try:
             return super().parse_args(ctx, spread(args, names))
         except click.MissingParameter as error:

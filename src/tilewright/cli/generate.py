@@ -39,12 +39,8 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.argument("op_name", metavar="OP")
 @click.option("--output-dir", type=FOLDER, required=True, metavar="DIR", help="Made if need be.")
 @click.option("--gpu-target", required=True, metavar="GPU", help="See `tilewright arch list`.")
-@click.option(
-    "--datatype", cls=Several, spaced=True, metavar="D…", help="Only these types: fp16 bf16 …"
-)
-@click.option(
-    "--layout", cls=Several, spaced=True, metavar="L…", help="Only these layouts: rcr rrr …"
-)
+@click.option("--datatype", cls=Several, spaced=True, metavar="D…", help="Only these types: fp16 bf16 …")
+@click.option("--layout", cls=Several, spaced=True, metavar="L…", help="Only these layouts: rcr rrr …")
 @click.option("--variants", cls=Several, spaced=True, metavar="V…", help="Only these variants.")
 @click.option("--preselected", metavar="NAME", help="A preselected set: see `tilewright sets`.")
 @click.option("--kernel-set", type=FILE, metavar="FILE", help="A kernel-set file (.toml).")
@@ -96,9 +92,7 @@ def command(
     _print(chosen, output_dir, done, as_json)
 
 
-def _sets(
-    op: Op, arch: str, preselected: str | None, kernel_set: Path | None
-) -> Sequence[KernelSet]:
+def _sets(op: Op, arch: str, preselected: str | None, kernel_set: Path | None) -> Sequence[KernelSet]:
     if preselected is not None and kernel_set is not None:
         raise InvalidValueError("--preselected and --kernel-set both name a set: give one of them")
     if preselected is not None:
@@ -138,9 +132,7 @@ def _nothing(op: Op, arch: str, wanted: dict[str, tuple[str, ...]]) -> str:
     )
 
 
-def _print(
-    chosen: Mapping[Kernel, str], folder: Path, done: Generated | None, as_json: bool
-) -> None:
+def _print(chosen: Mapping[Kernel, str], folder: Path, done: Generated | None, as_json: bool) -> None:
     names = sorted(kernel.slug for kernel in chosen)
     sets = list(dict.fromkeys(chosen.values()))
     if as_json:

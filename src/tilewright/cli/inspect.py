@@ -33,9 +33,7 @@ STDOUT = "-"
     ),
 )
 @subject_options
-@click.option(
-    "--disassembly", metavar="FILE", help="Write the instructions to a file, '-' = stdout."
-)
+@click.option("--disassembly", metavar="FILE", help="Write the instructions to a file, '-' = stdout.")
 @click.option("--source", "source_only", is_flag=True, help="Print the source, compile nothing.")
 @json_option
 @click.pass_context
@@ -49,10 +47,12 @@ def command(
     source_only: bool,
     as_json: bool,
 ) -> None:
-    """Compile one kernel and show registers, LDS, occupancy and instructions.
+    """Compile one kernel and show what the compiler made of it.
 
-    Name an op with a GPU and its fields, or a kernel (then -s changes single fields of it). One
-    source makes several device kernels: for long and short loops, for each way the loop can end.
+    Shows registers, LDS, occupancy and instructions. Name an op with a GPU and its fields, or a
+    kernel (then -s changes single fields of it). One source makes several device kernels: for long
+    and short loops, and for each way the loop can end.
+
     Exit code 1 when the code's matrix instruction or LDS is not what the config promises.
     """
     from tilewright.codegen.render import render

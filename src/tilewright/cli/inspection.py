@@ -149,9 +149,7 @@ def _print_findings(findings: Findings, kernels: Sequence[KernelInspection]) -> 
         counts = ", ".join(str(kernel.matrix[findings.expected_matrix]) for kernel in kernels)
         click.echo(f"{good('✓')} matrix instruction {found}, as the config names ({counts})")
     else:
-        click.echo(
-            f"{bad('✗')} matrix instruction {found}; the config names {findings.expected_matrix}"
-        )
+        click.echo(f"{bad('✗')} matrix instruction {found}; the config names {findings.expected_matrix}")
     lds = ", ".join(f"{count:,}" for count in findings.lds) or "no"
     if findings.lds_ok:
         click.echo(f"{good('✓')} {lds} bytes of LDS, as predicted")

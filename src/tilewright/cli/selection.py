@@ -69,9 +69,7 @@ def tile_engine_space(op: Op, path: Path, texts: Iterable[str]) -> Space:
     missing = [n for n, p in keywords.items() if p.default is p.empty and n not in given]
     if missing:
         needed = " ".join(f"-s {name}=…" for name in missing)
-        raise InvalidValueError(
-            f"a tile_engine file does not say {', '.join(missing)}: add {needed}"
-        )
+        raise InvalidValueError(f"a tile_engine file does not say {', '.join(missing)}: add {needed}")
     space: Space = read(path, **given)
     return space
 
@@ -106,7 +104,7 @@ def field_filter(op: Op, name: str, texts: Sequence[str]) -> Callable[[Kernel], 
 
 def _rows(op: Op, name: str, texts: Sequence[str]) -> tuple[tuple[str, ...], set[tuple[Any, ...]]]:
     if name in op.shorthands:
-        ((fields, rows),) = op.shorthands[name](list(texts)).items()
+        ((fields, rows),) = op.shorthands[name](tuple(texts)).items()
         return fields, set(rows)
     choose(f"field of {op.name}", name, (*op.field_names, *op.shorthands))
     return (name,), {(_read(op, name, text),) for text in texts}

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from tilewright.ops.kernel_set import KernelSet
 
 
-@click.command(
-    cls=Command, examples=("tilewright sets", "tilewright sets fp16_rcr_essential --op gemm")
-)
+@click.command(cls=Command, examples=("tilewright sets", "tilewright sets fp16_rcr_essential --op gemm"))
 @click.argument("name", metavar="[NAME]", required=False)
 @click.option("--op", "op_name", metavar="OP", help="Only the sets of this op.")
 @json_option
@@ -38,9 +36,7 @@ def command(name: str | None, op_name: str | None, as_json: bool) -> None:
     elif name is not None:
         _print_one(known[0], members[known[0].op, known[0].name])
     else:
-        rows = [
-            (s.op, s.name, _counts(members[s.op, s.name]), _first_sentence(s.doc)) for s in known
-        ]
+        rows = [(s.op, s.name, _counts(members[s.op, s.name]), _first_sentence(s.doc)) for s in known]
         print_table(("op", "set", "kernels", "what for"), rows, whole=("op", "set"))
 
 

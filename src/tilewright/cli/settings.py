@@ -32,9 +32,7 @@ def subject_options(command: F) -> F:
 
 def setting_option(values: str, text: str) -> Callable[[F], F]:
     """The option -s."""
-    return click.option(
-        "-s", "--setting", "settings", multiple=True, metavar=f"FIELD={values}", help=text
-    )
+    return click.option("-s", "--setting", "settings", multiple=True, metavar=f"FIELD={values}", help=text)
 
 
 def read_settings(texts: Iterable[str]) -> dict[str, str]:
@@ -84,14 +82,14 @@ def declared_space(op: Op, texts: Iterable[str]) -> Space:
     fields = fields_of(op.config_type)
     bound = {name for name in declared if name in fields}
     for name in declared.keys() & op.shorthands.keys():
-        bound |= {field for names in op.shorthands[name](declared[name]) for field in names}
+        bound |= {field for names in op.shorthands[name](tuple(declared[name])) for field in names}
     _require_all(op, bound)
     return Space(op, declared)
 
 
 def read_values(op: Op, texts: Iterable[str]) -> dict[str, Any]:
     """FIELD=VALUES as a space takes them: "*" or a list; nothing but the names is checked."""
-    from tilewright.ops.space import STAR
+    from tilewright.ops.declaration import STAR
 
     declared: dict[str, Any] = {}
     for name, text in read_settings(texts).items():
@@ -118,7 +116,7 @@ def _written_out(op: Op, name: str, text: str) -> dict[str, Any]:
     if name not in op.shorthands:
         return {name: text}
     written: dict[str, Any] = {}
-    for fields, rows in op.shorthands[name](text).items():
+    for fields, rows in op.shorthands[name]((text,)).items():
         written |= zip(fields, rows[0], strict=True)
     return written
 

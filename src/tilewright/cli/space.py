@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("op_name", metavar="OP")
-@click.option(
-    "--arch", "archs", cls=Several, required=True, metavar="GPU,…", help="One or more GPUs."
-)
+@click.option("--arch", "archs", cls=Several, required=True, metavar="GPU,…", help="One or more GPUs.")
 @setting_option("VALUES", "Values of a field: separated by commas, or '*' for all worth trying.")
 @click.option(
     "--set",
@@ -49,12 +47,8 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A configuration file of CK's tile_engine; -s gives types and layout.",
 )
-@click.option(
-    "--list", "listed", type=click.IntRange(1), metavar="N", help="Name the first N kernels."
-)
-@click.option(
-    "--sample", type=click.IntRange(1), metavar="N", help="Name N kernels drawn at random."
-)
+@click.option("--list", "listed", type=click.IntRange(1), metavar="N", help="Name the first N kernels.")
+@click.option("--sample", type=click.IntRange(1), metavar="N", help="Name N kernels drawn at random.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of --sample.")
 @json_option
 def command(
@@ -96,9 +90,7 @@ def command(
             click.echo("\n".join(slugs))
 
 
-def _kernel_set(
-    op: Op, settings: tuple[str, ...], set_name: str | None, tile_engine: Path | None
-) -> KernelSet:
+def _kernel_set(op: Op, settings: tuple[str, ...], set_name: str | None, tile_engine: Path | None) -> KernelSet:
     if set_name is not None and tile_engine is not None:
         raise InvalidValueError("--set and --tile-engine both name a space: give one of them")
     if set_name is not None:
@@ -113,9 +105,7 @@ def _report(kernel_set: KernelSet, arch: str) -> SetReport:
         return kernel_set.report(arch)
 
 
-def _names(
-    kernel_set: KernelSet, arch: str, listed: int | None, sample: int | None, seed: int
-) -> list[str]:
+def _names(kernel_set: KernelSet, arch: str, listed: int | None, sample: int | None, seed: int) -> list[str]:
     if not listed and not sample:
         return []
     with task(f"naming kernels on {arch}"):
@@ -136,9 +126,7 @@ def _sampled(kernel_set: KernelSet, arch: str, count: int, seed: int) -> list[st
     return [kernel.slug for kernel in drawn]
 
 
-def _document(
-    reports: list[SetReport], names: dict[str, list[str]], elapsed: float
-) -> dict[str, Any]:
+def _document(reports: list[SetReport], names: dict[str, list[str]], elapsed: float) -> dict[str, Any]:
     spaces = [{**report.to_json(), "listed": names[report.arch]} for report in reports]
     return {"archs": spaces, "elapsed_s": round(elapsed, 3)}
 

@@ -12,9 +12,7 @@ from tilewright.cli.output import heading_line, json_option, print_facts, print_
 from tilewright.cli.progress import progress
 
 
-@click.group(
-    cls=Group, examples=("tilewright toolchain fetch-ck", "tilewright toolchain show --arch gfx942")
-)
+@click.group(cls=Group, examples=("tilewright toolchain fetch-ck", "tilewright toolchain show --arch gfx942"))
 def command() -> None:
     """Show the compiler in force, or fetch CK Tile's headers."""
 

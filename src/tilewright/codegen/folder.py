@@ -97,9 +97,7 @@ def _written(
             yield from results
 
 
-def _write_chunk(
-    kernels: Sequence[Kernel], folder: Path
-) -> list[tuple[bool, dict[str, Any], dict[str, str]]]:
+def _write_chunk(kernels: Sequence[Kernel], folder: Path) -> list[tuple[bool, dict[str, Any], dict[str, str]]]:
     return [_write_one(kernel, folder) for kernel in kernels]
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.ops import gemm
+from tilewright.ops.fields import ConfigBase
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.near_miss import Suggestion
+from tilewright.ops.near_miss import suggest as _suggest
 from tilewright.ops.op import Op
+from tilewright.ops.rule import Verdict, verdicts
 
 OPS: tuple[Op, ...] = (gemm.OP,)
 
@@ -16,9 +21,28 @@ def op_named(name: str) -> Op:
     return known[choose("op", name, known)]
 
 
+def op_of(config: ConfigBase) -> Op:
+    """The op that a config belongs to."""
+    for op in OPS:
+        if type(config) is op.config_type:
+            return op
+    raise InvalidValueError(f"{type(config).__name__} is not a config of {', '.join(o.name for o in OPS)}")
+
+
 def parse_kernel(slug: str) -> Kernel:
     """The kernel that a slug names: the inverse of `Kernel.slug`."""
     parts = slug.split("-")
     if len(parts) < 4:
         raise InvalidValueError(f"{slug!r} is not a kernel name: it must have op, arch, fields and digest")
+    choose("arch", parts[1], archs.arch_names())
     return op_named(parts[0]).parse_tokens(parts[1], parts[2:-1], parts[-1])
+
+
+def explain(config: ConfigBase, arch: str) -> list[Verdict]:
+    """What every rule says about a config on a GPU: passes as well as failures."""
+    return verdicts(op_of(config).rules, config, archs.load(arch))
+
+
+def suggest(config: ConfigBase, arch: str, limit: int = 5) -> list[Suggestion]:
+    """Legal configs nearest to an illegal one, fewest and smallest changes first; never changes the config."""
+    return _suggest(op_of(config), config, archs.load(arch), limit)

@@ -12,32 +12,33 @@ from typing import Any
 
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.ops.fields import Field, OptionalTile, Tile, fields_of
-from tilewright.ops.space import STAR, Space
+from tilewright.ops.op import Op
 
+STAR = "*"
 # Tiles given per dimension are multiplied out; beyond this a declaration is a mistake.
 MOST_TILES = 100_000
 
 
-def canonical(space: Space) -> Space:
-    """The same space with its declaration in one form, so that equal meaning is equality.
+def canonical(op: Op, declared: Mapping[str, Any]) -> dict[str, Any]:
+    """A declaration in one form, so that equal meaning is equality.
 
     Every field has "*" or a tuple of checked values without repeats; what is declared as its
-    default alone is left out; shorthands stay.
+    default alone is left out; shorthands stay. A misspelt field or value is an error.
     """
-    fields = fields_of(space.op.config_type)
-    declared: dict[str, Any] = {}
-    for name, value in space.declared.items():
-        if name in space.op.shorthands:
-            declared[name] = tuple(dict.fromkeys(listed(name, value)))
+    fields = fields_of(op.config_type)
+    kept: dict[str, Any] = {}
+    for name, value in declared.items():
+        choose(f"field of {op.name}", name, (*fields, *op.shorthands))
+        if name in op.shorthands:
+            kept[name] = tuple(dict.fromkeys(listed(name, value)))
         elif isinstance(value, str) and value == STAR:
-            declared[name] = STAR
+            kept[name] = STAR
         else:
             field = fields[name]
-            read = [field.kind.read(name, v) for v in single_values(field, value)]
-            values = tuple(dict.fromkeys(read))
+            values = tuple(dict.fromkeys(field.kind.read(name, v) for v in single_values(field, value)))
             if field.required or values != (field.default,):
-                declared[name] = values
-    return Space(space.op, declared)
+                kept[name] = values
+    return kept
 
 
 def single_values(field: Field, declared: Any) -> Sequence[Any]:
@@ -70,9 +71,7 @@ def _is_numbers(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and bool(value) and all(type(v) is int for v in value)
 
 
-def _multiplied_table(
-    name: str, tile: Tile, declared: Mapping[str, Any]
-) -> Sequence[tuple[Any, ...]]:
+def _multiplied_table(name: str, tile: Tile, declared: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
     for label in declared:
         choose(f"dimension of {name}", label, tile.labels)
     missing = [label for label in tile.labels if label not in declared]
@@ -85,9 +84,7 @@ def multiplied(name: str, columns: Sequence[Sequence[Any]]) -> list[tuple[Any, .
     """All combinations of a tile's values per dimension; an error when they are too many."""
     count = math.prod(len(column) for column in columns)
     if count > MOST_TILES:
-        raise InvalidValueError(
-            f"{name} has {count:,} combinations, at most {MOST_TILES:,}: list fewer values"
-        )
+        raise InvalidValueError(f"{name} has {count:,} combinations, at most {MOST_TILES:,}: list fewer values")
     return list(itertools.product(*columns))
 
 

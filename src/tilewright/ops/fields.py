@@ -14,7 +14,6 @@ from typing import Any, Protocol, TypeVar
 from tilewright.arch.spec import Shape
 from tilewright.base.errors import InvalidValueError, UnknownValueError, choose
 
-
 C = TypeVar("C", bound="ConfigBase")
 
 
@@ -124,9 +123,7 @@ class Tile:
             raise InvalidValueError(f"{name} needs three numbers ({', '.join(self.labels)}), got {value!r}")
         for part in parts:
             if type(part) is not int or not 1 <= part <= self.most:
-                raise InvalidValueError(
-                    f"{name} is {value!r}: each number must be whole, 1 to {self.most}"
-                )
+                raise InvalidValueError(f"{name} is {value!r}: each number must be whole, 1 to {self.most}")
         return Shape(*parts)
 
     def token(self, value: Any) -> str:

@@ -24,12 +24,12 @@ from typing import Any, TypeVar
 
 from tilewright import arch as gpus
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, choose
-from tilewright.ops.declaration import canonical, grid_columns, listed, single_values, tile_of
+from tilewright.ops.declaration import STAR, grid_columns, listed, single_values, tile_of
 from tilewright.ops.fields import ConfigBase, Field, fields_of
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
 from tilewright.ops.rule import Violation, violations
-from tilewright.ops.space import STAR, Report, Space
+from tilewright.ops.space import Report, Space
 
 T = TypeVar("T")
 KEYS = ("op", "name", "doc", "archs", "space")
@@ -89,7 +89,7 @@ class KernelSet:
     """A named collection of kernels of one op.
 
     `archs` names the GPUs on which every combination is meant to be legal; a space that is there
-    to be searched names none. Spaces are kept in `canonical` form: equal meaning is equality.
+    to be searched names none.
     """
 
     name: str
@@ -100,7 +100,7 @@ class KernelSet:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "archs", tuple(self.archs))
-        object.__setattr__(self, "spaces", tuple(canonical(space) for space in self.spaces))
+        object.__setattr__(self, "spaces", tuple(self.spaces))
         _check_name(self.name)
         _check_doc(self.doc)
         for index in range(len(self.archs)):
@@ -109,9 +109,7 @@ class KernelSet:
             raise InvalidValueError(f"set {self.name!r} has no spaces, needs at least 1")
         for space in self.spaces:
             if space.op.name != self.op:
-                raise InvalidValueError(
-                    f"a set of {self.op} cannot hold a space of {space.op.name}"
-                )
+                raise InvalidValueError(f"a set of {self.op} cannot hold a space of {space.op.name}")
 
     def kernels(self, arch: str) -> Iterator[Kernel]:
         """The legal kernels on a GPU, each once, in the order of the spaces."""
@@ -176,9 +174,7 @@ def _combinations(space: Space, arch: gpus.Arch) -> Iterator[ConfigBase]:
 
 def _check_name(name: Any) -> None:
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
-        raise InvalidValueError(
-            f"a set is named with letters, digits, '_', '-' and '.', got {name!r}: give it a name"
-        )
+        raise InvalidValueError(f"a set is named with letters, digits, '_', '-' and '.', got {name!r}: give it a name")
 
 
 def _check_doc(doc: Any) -> None:

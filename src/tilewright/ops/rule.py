@@ -11,6 +11,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Literal
 
 from tilewright.arch.spec import Arch
@@ -121,3 +122,12 @@ def violations(rules: Sequence[Rule], *subjects: Any) -> list[Violation]:
 def is_legal(rules: Sequence[Rule], config: Any, arch: Arch) -> bool:
     """Whether no rule refuses."""
     return all(rule.check(config, arch) is None for rule in rules)
+
+
+def rules_in(*modules: ModuleType) -> tuple[Rule, ...]:
+    """All rules that modules define, in the order of their codes; a code may be used once."""
+    found = [value for module in modules for value in vars(module).values() if isinstance(value, Rule)]
+    codes = [rule.code for rule in found]
+    if len(set(codes)) != len(codes):
+        raise ValueError(f"rule codes used twice: {sorted({c for c in codes if codes.count(c) > 1})}")
+    return tuple(sorted(found, key=lambda rule: rule.code))

@@ -40,9 +40,7 @@ def strata(op: Op, arch: Arch) -> list[dict[str, Any]]:
     return found
 
 
-def draw_legal(
-    op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any], tries: int = 4
-) -> ConfigBase | None:
+def draw_legal(op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any], tries: int = 4) -> ConfigBase | None:
     """A legal config with some fields fixed, the others drawn; None when none was found.
 
     Optional fields mostly keep their defaults, as in the kernels that people build. They and the other short
@@ -92,9 +90,7 @@ def draw_breaking(
     return None
 
 
-def _mutated(
-    op: Op, arch: Arch, rng: random.Random, config: ConfigBase, names: Sequence[str]
-) -> ConfigBase:
+def _mutated(op: Op, arch: Arch, rng: random.Random, config: ConfigBase, names: Sequence[str]) -> ConfigBase:
     values = {name: getattr(config, name) for name in fields_of(op.config_type)}
     for name in rng.sample(list(names), k=min(len(names), rng.choice((1, 1, 2)))):
         pool = (*candidates(op, name, arch), *op.oddities.get(name, ()))

@@ -8,7 +8,6 @@ combinations it removes is known without visiting them.
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,13 +17,12 @@ from typing import Any
 
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
-from tilewright.base.errors import InvalidValueError, choose
-from tilewright.ops.fields import Field, Tile, fields_of
+from tilewright.base.errors import InvalidValueError
+from tilewright.ops.declaration import STAR, canonical
+from tilewright.ops.fields import Field, fields_of
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
 from tilewright.ops.rule import Rule
-
-STAR = "*"
 
 
 @dataclass(frozen=True)
@@ -56,9 +54,7 @@ class Report:
     def __str__(self) -> str:
         lines = [f"{self.op} on {self.arch}: {self.legal:,} of {self.raw:,} combinations are legal"]
         width = max((len(c.rule.slug) for c in self.removed), default=0)
-        lines += [
-            f"  {c.rule.code}  {c.rule.slug:<{width}}  removed {c.removed:,}" for c in self.removed if c.removed
-        ]
+        lines += [f"  {c.rule.code}  {c.rule.slug:<{width}}  removed {c.removed:,}" for c in self.removed if c.removed]
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
@@ -74,13 +70,17 @@ class Report:
 
 @dataclass(frozen=True)
 class Space:
-    """A declared set of configs of one op. Give each field a value, a list of values, or "*"."""
+    """A declared set of configs of one op: each field a value, a list of values, or "*".
+
+    A required field that is not named is "*"; an optional one keeps its default.
+    """
 
     op: Op
     declared: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        self._fixed_axes()  # a misspelt field or value is found when the space is declared
+        object.__setattr__(self, "declared", canonical(self.op, self.declared))
+        self._fixed_axes()  # a shorthand that clashes is found when the space is declared
 
     def axes(self, arch: Arch) -> list[Axis]:
         """Every field bound to its values on this GPU, in the order they are searched."""
@@ -121,31 +121,22 @@ class Space:
 
     def _fixed_axes(self) -> list[Axis]:
         """Axes of the fields that were given values; `*` and absent fields are left open."""
-        fields = fields_of(self.op.config_type)
         axes: list[Axis] = []
-        for name, declared in self.declared.items():
-            choose(f"field of {self.op.name}", name, (*fields, *self.op.shorthands))
+        for name, values in self.declared.items():
             if name in self.op.shorthands:
-                for names, rows in self.op.shorthands[name](declared).items():
-                    axes.append(Axis(names, tuple(rows)))
-            elif declared != STAR:
-                axes.append(Axis((name,), _listed_values(fields[name], declared)))
-        seen: set[str] = set()
-        for axis in axes:
-            for name in axis.fields:
-                if name in seen:
-                    raise InvalidValueError(f"field {name!r} is declared twice (once through a shorthand)")
-                seen.add(name)
+                axes += [Axis(names, tuple(rows)) for names, rows in self.op.shorthands[name](values).items()]
+            elif values != STAR:
+                axes.append(Axis((name,), tuple((value,) for value in values)))
+        names = [name for axis in axes for name in axis.fields]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise InvalidValueError(f"declared twice, once through a shorthand: {', '.join(twice)}")
         return axes
 
     def _open_values(self, field: Field, arch: Arch) -> tuple[tuple[Any, ...], ...]:
-        starred = self.declared.get(field.name) == STAR
-        if not starred and not field.required:
+        """Values of a field that was not given any: all of them, or the default of an optional field."""
+        if not field.required and self.declared.get(field.name) != STAR:
             return ((field.default,),)
-        if not starred and field.name not in self.declared:
-            raise InvalidValueError(
-                f"space of {self.op.name} says nothing about {field.name!r}: give a value, a list, or \"*\""
-            )
         if field.name in self.op.stars:
             values = self.op.stars[field.name](arch)
         else:
@@ -153,35 +144,6 @@ class Space:
         if not values:
             raise InvalidValueError(f'{field.name} cannot be "*" on {arch.name}: list its values')
         return tuple((value,) for value in values)
-
-
-def _listed_values(field: Field, declared: Any) -> tuple[tuple[Any, ...], ...]:
-    """The values of one declaration, checked, in the order given and without repeats."""
-    if isinstance(field.kind, Tile) and isinstance(declared, Mapping):
-        declared = _grid(field, declared)
-    is_single_tile = isinstance(field.kind, Tile) and _is_numbers(declared)
-    many = isinstance(declared, (list, tuple, set, frozenset)) and not is_single_tile
-    values = list(declared) if many else [declared]
-    if not values:
-        raise InvalidValueError(f"{field.name} is an empty list: no kernel can be made")
-    read = dict.fromkeys(field.kind.read(field.name, value) for value in values)
-    return tuple((value,) for value in read)
-
-
-def _is_numbers(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and len(value) == 3 and all(type(v) is int for v in value)
-
-
-def _grid(field: Field, declared: Mapping[str, Any]) -> list[tuple[int, ...]]:
-    """A tile given dimension by dimension: {m: [64, 128], n: 64, k: 32} is all combinations."""
-    assert isinstance(field.kind, Tile)
-    for label in declared:
-        choose(f"dimension of {field.name}", label, field.kind.labels)
-    missing = [label for label in field.kind.labels if label not in declared]
-    if missing:
-        raise InvalidValueError(f"{field.name} has no values for {', '.join(missing)}")
-    columns = [declared[label] for label in field.kind.labels]
-    return list(itertools.product(*(c if isinstance(c, (list, tuple)) else [c] for c in columns)))
 
 
 class Search:

@@ -19,9 +19,11 @@ from tilewright.ops.gemm.config import (
 from tilewright.ops.gemm.fit import FIT_RULES
 from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.resources import lds_bytes, matrix_instruction
-from tilewright.ops.gemm.rules import COMPV5_WAVES, RULES
+from tilewright.ops.gemm.rules import RULES
+from tilewright.ops.gemm.rules.examples import COMPV5_WAVES
 from tilewright.ops.gemm.sets import preselected
 from tilewright.ops.op import Op
+from tilewright.ops.space import Space
 
 _HERE = Path(__file__).parent
 _BLOCK_EXTENTS = (16, 32, 64, 128, 256)
@@ -97,3 +99,23 @@ OP = Op(
     matrix_instruction=matrix_instruction,
     sets=preselected,
 )
+
+
+def space(**declared: Any) -> Space:
+    """A lazy set of GEMM kernels: each field a value, a list of values or "*".
+
+    Required fields that are not named take every value; optional ones keep their defaults.
+    `dtype="fp16"` stands for the four type fields.
+    """
+    return Space(OP, declared)
+
+
+def config(*, dtype: str | None = None, **values: Any) -> Config:
+    """One GEMM config; `dtype="fp16"` stands for the four type fields."""
+    given = {**(dtype_fields(dtype) if dtype else {}), **values}
+    made = OP.config(**given)
+    assert isinstance(made, Config)
+    return made
+
+
+__all__ = ["OP", "Config", "Problem", "config", "space"]

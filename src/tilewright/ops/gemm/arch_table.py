@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from tilewright.arch.load import TRIPLES, parse_shape
+from tilewright.arch.schema import TRIPLES, parse_shape
 from tilewright.arch.spec import Arch, Shape, Triple
 from tilewright.base.errors import FileFormatError, FileProblem, UnknownValueError
 

@@ -45,9 +45,7 @@ class Config(ConfigBase):
     dtype_b: str = config_field(Choice(tuple(DTYPES)), "element type of B")
     dtype_acc: str = config_field(Choice(tuple(DTYPES)), "type that products are summed in")
     dtype_c: str = config_field(Choice(tuple(DTYPES)), "element type of C and of every D")
-    layout: str = config_field(
-        Choice(LAYOUTS), "layouts of A, B and C: r = row-major, c = column-major"
-    )
+    layout: str = config_field(Choice(LAYOUTS), "layouts of A, B and C: r = row-major, c = column-major")
     block: Shape = config_field(Tile(), "tile of C (m, n) and step along k of one work-group", tag="b")
     waves: Shape = config_field(Tile(most=64), "waves of a work-group along m, n, k", tag="w")
     mma: Shape = config_field(Tile(most=256), "tile of one wave-level matrix operation", tag="i")
@@ -62,26 +60,35 @@ class Config(ConfigBase):
     pad_n: bool = config_field(Flag(), "N need not be a multiple of the block", tag="padn", default=False)
     pad_k: bool = config_field(Flag(), "K need not be a multiple of the block", tag="padk", default=False)
     persistent: bool = config_field(
-        Flag(), "as many work-groups as fit the GPU, each taking tiles until none is left",
-        tag="persistent", default=False,
+        Flag(),
+        "as many work-groups as fit the GPU, each taking tiles until none is left",
+        tag="persistent",
+        default=False,
     )
     split_k: bool = config_field(
-        Flag(), "also built with atomic adds, so that K can be split over work-groups",
-        tag="splitk", default=False,
+        Flag(),
+        "also built with atomic adds, so that K can be split over work-groups",
+        tag="splitk",
+        default=False,
     )
     elementwise: str = config_field(
-        Choice(ELEMENTWISE), "operation applied to the product and the D tensors",
-        tag="op", default="PassThrough",
+        Choice(ELEMENTWISE),
+        "operation applied to the product and the D tensors",
+        tag="op",
+        default="PassThrough",
     )
     num_d: int = config_field(Count(0, MAX_D), "number of D tensors", tag="d", default=0)
     vector: Shape | None = config_field(
         OptionalTile(Tile(labels=("a", "b", "c"), most=32)),
         "elements per global access of A, B and C; native = as wide as the tile allows",
-        tag="v", default=None,
+        tag="v",
+        default=None,
     )
     permute_n: bool = config_field(
-        Flag(), "preshuffle only: B is also permuted along n, so that C is stored from registers",
-        tag="permn", default=False,
+        Flag(),
+        "preshuffle only: B is also permuted along n, so that C is stored from registers",
+        tag="permn",
+        default=False,
     )
     wave_groups: int = config_field(
         Count(1, 2), "groups of waves that take turns in loading and computing", tag="wg", default=1

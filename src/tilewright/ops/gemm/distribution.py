@@ -19,7 +19,7 @@ def coverage_fault(*, threads: int, wave: int, y: int, x: int, vector: int, grou
     lanes_x = x // lane_x
     lanes_y = wave // lanes_x
     if lanes_x * lanes_y != wave:
-        return f"{lanes_x} lanes of {lane_x} elements span its contiguous extent {x}, which does not divide a wave of {wave}"
+        return f"the {lanes_x} lanes of {lane_x} elements along its extent {x} do not divide a wave of {wave}"
     waves = threads // wave // groups
     rows = lanes_y * waves
     if rows == 0 or y % rows:

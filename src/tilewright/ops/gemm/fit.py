@@ -5,12 +5,13 @@ Mirrors IsSupportedArgument of CK Tile's kernels and the checks of our own launc
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.gemm import resources
 from tilewright.ops.gemm.problem import Problem
-from tilewright.ops.rule import Fault, Rule, rule
+from tilewright.ops.rule import Fault, Rule, rule, rules_in
 
 MAX_INDEX = 2**31 - 1  # CK Tile's index_t is a 32-bit integer
 PROBLEM = {"m": 256, "n": 256, "k": 256, "dtype": "fp16", "layout": "rcr"}
@@ -191,6 +192,4 @@ def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     return None
 
 
-FIT_RULES: tuple[Rule, ...] = tuple(
-    sorted((value for value in list(globals().values()) if isinstance(value, Rule)), key=lambda r: r.code)
-)
+FIT_RULES: tuple[Rule, ...] = rules_in(sys.modules[__name__])

@@ -54,11 +54,10 @@ class Problem:
             object.__setattr__(self, name, value or packed)
 
     def _packed_strides(self) -> dict[str, int]:
-        a, b, c = self.layout
         return {
-            "stride_a": self.k if a == "r" else self.m,
-            "stride_b": self.n if b == "r" else self.k,
-            "stride_c": self.n if c == "r" else self.m,
+            "stride_a": self.k if self.layout[0] == "r" else self.m,
+            "stride_b": self.n if self.layout[1] == "r" else self.k,
+            "stride_c": self.n if self.layout[2] == "r" else self.m,
         }
 
     @property

@@ -72,7 +72,7 @@ def staged_tiles(config: Any, arch: Arch) -> int:
     """mma tiles along m that the cshuffle epilogue packs into one store, if the wave has that many
     (NumMXdlPerWavePerShuffle in epilogue/cshuffle_epilogue.hpp)."""
     per_lane = max(1, config.mma.m * config.mma.n // arch.wave_size)
-    return max(1, vector_c(config) // per_lane)
+    return int(max(1, vector_c(config) // per_lane))
 
 
 def shuffle_tile(config: Any, arch: Arch) -> tuple[int, int]:
@@ -96,7 +96,7 @@ def pipeline_lds_bytes(config: Any) -> int:
         return a  # B goes from memory to registers
     if config.pipeline == "compv5":
         # The wave groups add up their halves of C in LDS (comp_v5_default_policy.hpp, GetSmemSizeC).
-        return max(a + b, dtype(config.dtype_acc).storage_bytes * block.m * block.n)
+        return int(max(a + b, dtype(config.dtype_acc).storage_bytes * block.m * block.n))
     return a + b
 
 

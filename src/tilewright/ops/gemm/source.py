@@ -45,7 +45,6 @@ def context(kernel: Kernel, arch: Arch) -> dict[str, Any]:
     """The variables of kernel.hip.j2."""
     config = kernel.config
     assert isinstance(config, Config)
-    a, b, c = config.layout
     return {
         "slug": kernel.slug,
         "symbol": kernel.symbol,
@@ -58,7 +57,7 @@ def context(kernel: Kernel, arch: Arch) -> dict[str, Any]:
             "acc": dtype(config.dtype_acc).cpp,
             "c": dtype(config.dtype_c).cpp,
         },
-        "layout": {"a": major_name(a), "b": major_name(b), "c": major_name(c)},
+        "layout": {matrix: major_name(letter) for matrix, letter in zip("abc", config.layout, strict=True)},
         "block": config.block,
         "waves": config.waves,
         "mma": config.mma,

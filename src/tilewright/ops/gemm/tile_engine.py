@@ -19,11 +19,11 @@ from tilewright.base.errors import (
     UnknownValueError,
     choose,
 )
-from tilewright.ops.declaration import canonical, grid_columns, multiplied
+from tilewright.ops.declaration import STAR, grid_columns, multiplied
 from tilewright.ops.fields import fields_of
 from tilewright.ops.gemm.config import Config, dtype_fields
 from tilewright.ops.op import Op
-from tilewright.ops.space import STAR, Space
+from tilewright.ops.space import Space
 
 SECTIONS = ("tile_config", "trait_config")
 TILES = {"block": "tile", "waves": "warp", "mma": "warp_tile"}
@@ -55,12 +55,9 @@ def read_tile_engine(
     choose("variant that tile_engine builds", variant, VARIANTS)
     if variant == "multi_d" and num_d == 0:
         raise InvalidValueError(
-            "multi_d needs elementwise and num_d, which the JSON does not hold; "
-            "tile_engine's builder has 2 D tensors"
+            "multi_d needs elementwise and num_d, which the JSON does not hold; tile_engine's builder has 2 D tensors"
         )
-    where, data = (
-        ("tile_engine configuration", source) if isinstance(source, Mapping) else _load(source)
-    )
+    where, data = ("tile_engine configuration", source) if isinstance(source, Mapping) else _load(source)
     reader = _Reader()
     declared = reader.read(data, variant)
     if reader.problems:
@@ -73,12 +70,12 @@ def read_tile_engine(
         "num_d": num_d,
         "split_k": split_k,
     }
-    return canonical(Space(_op(), {**arguments, **declared}))
+    return Space(_op(), {**arguments, **declared})
 
 
 def write_tile_engine(space: Space) -> dict[str, Any]:
     """The space as tile_engine's JSON; `InvalidValueError` names all that it cannot express."""
-    declared = canonical(space).declared
+    declared = space.declared
     faults = _not_expressible(declared)
     grids = {name: grid_columns(declared[name]) for name in TILES if _is_listed(declared, name)}
     faults += [
@@ -151,9 +148,7 @@ def _load(source: Path | str) -> tuple[Path, Any]:
     try:
         return path, json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_repeats)
     except OSError as error:
-        raise FileFormatError(
-            path, [FileProblem("", f"cannot be read: {error.strerror}")]
-        ) from error
+        raise FileFormatError(path, [FileProblem("", f"cannot be read: {error.strerror}")]) from error
     # ValueError covers bad JSON, bad UTF-8, repeated keys and integers too long to convert.
     except (ValueError, RecursionError) as error:
         raise FileFormatError(path, [FileProblem("", f"not valid JSON: {error}")]) from error
@@ -182,30 +177,22 @@ class _Reader:
         declared: dict[str, Any] = {}
         for field, prefix in TILES.items():
             keys = [f"{prefix}_{x}" for x in "mnk"]
-            columns = [
-                self._numbers(f"tile_config.{k}", field, tiles[k]) for k in keys if k in tiles
-            ]
+            columns = [self._numbers(f"tile_config.{k}", field, tiles[k]) for k in keys if k in tiles]
             try:
                 declared[field] = multiplied(field, columns)
             except InvalidValueError as error:
                 self._add(f"tile_config.{prefix}_m", str(error))
         for key, value in traits.items():
             declared[key] = self._values(f"trait_config.{key}", key, value)
-        declared["blocks_per_cu"] = self._value(
-            "k_block_per_cu", "blocks_per_cu", top.get("k_block_per_cu", 1)
-        )
+        declared["blocks_per_cu"] = self._value("k_block_per_cu", "blocks_per_cu", top.get("k_block_per_cu", 1))
         if permutes:
-            declared["permute_n"] = self._value(
-                "permute_n", "permute_n", top.get("permute_n", False)
-            )
+            declared["permute_n"] = self._value("permute_n", "permute_n", top.get("permute_n", False))
         return declared
 
     def _add(self, where: str, what: str) -> None:
         self.problems.append(FileProblem(where, what))
 
-    def _table(
-        self, where: str, value: Any, known: Sequence[str], required: Sequence[str]
-    ) -> Mapping[str, Any]:
+    def _table(self, where: str, value: Any, known: Sequence[str], required: Sequence[str]) -> Mapping[str, Any]:
         """The known keys of an object; what is unknown or missing in it is noted."""
         if not isinstance(value, Mapping):
             self._add(where, f"must be an object, got {value!r}")

@@ -1,0 +1,216 @@
+"""What can be stored and how: P307 to P313, R401."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.arch.dtypes import ACCUMULATORS, dtype
+from tilewright.arch.spec import Arch
+from tilewright.ops.gemm import resources
+from tilewright.ops.gemm.config import OUTPUTS
+from tilewright.ops.gemm.distribution import coverage_fault
+from tilewright.ops.gemm.rules.examples import TILES
+from tilewright.ops.rule import Fault, rule
+
+
+@rule(
+    "P307",
+    "elementwise-without-d",
+    reads=("variant", "elementwise", "num_d"),
+    enforced_by="tilewright",
+    good={"variant": "multi_d", "elementwise": "MultiDAdd", "num_d": 1},
+    bad={"elementwise": "Relu"},
+)
+def elementwise_without_d(config: Any, arch: Arch) -> Fault | None:
+    """multi_d has at least one D tensor; the other variants have none and no element-wise operation.
+
+    Why: CK Tile's multi-D kernel refuses an empty list of D tensors, and the other kernels have no argument to
+    pass them in.
+
+    Fix: use multi_d with num_d of 1 or more, or PassThrough without D tensors.
+    """
+    if config.variant == "multi_d":
+        return None if config.num_d else Fault("multi_d with num_d = 0, needs at least 1", "num_d", 1)
+    if config.num_d:
+        return Fault(f"{config.variant} takes no D tensors, num_d is {config.num_d}", "num_d", 0)
+    if config.elementwise != "PassThrough":
+        return Fault(f"{config.variant} cannot apply {config.elementwise}", "elementwise", "PassThrough")
+    return None
+
+
+@rule(
+    "P308",
+    "split-k-not-possible",
+    reads=("split_k", "variant", "epilogue", "dtype_c", "pipeline"),
+    enforced_by="supports",
+    good={"split_k": True},
+    bad={"split_k": True, "epilogue": "default"},
+)
+def split_k_not_possible(config: Any, arch: Arch) -> Fault | None:
+    """Split-K needs an atomic store of C that CK Tile has.
+
+    Why: 16-bit values are added in pairs, but the default epilogue stores single elements: CK Tile then compiles
+    an empty kernel and refuses every k_batch above 1. Its multi-D kernel refuses split-K always, since the
+    element-wise operation would be applied to each part.
+
+    Fix: use the cshuffle epilogue, a 32-bit C, or no split-K.
+    """
+    if not config.split_k:
+        return None
+    if config.variant == "multi_d":
+        return Fault("multi_d cannot split K", "split_k", False)
+    if config.epilogue == "default" and dtype(config.dtype_c).bits == 16:
+        return Fault(f"the default epilogue cannot add {config.dtype_c} atomically", "epilogue", "cshuffle")
+    if config.pipeline == "compv5":
+        return Fault("compv5 counts its own loops and cannot split K", "split_k", False)
+    return None
+
+
+@rule(
+    "P310",
+    "output-type",
+    reads=("dtype_a", "dtype_b", "dtype_acc", "dtype_c"),
+    enforced_by="tilewright",
+    good={"dtype_c": "fp32"},
+    bad={"dtype_c": "int8"},
+)
+def output_type(config: Any, arch: Arch) -> Fault | None:
+    """C has the type of A, or that of the accumulator, or the usual output of the inputs.
+
+    Why: these conversions are the ones CK Tile's epilogues are used with; others round or overflow in ways that
+    nothing checks.
+
+    Fix: take one of the listed types.
+    """
+    known = ACCUMULATORS.get((config.dtype_a, config.dtype_b))
+    if known is None or config.dtype_acc != known:
+        pair = f"{config.dtype_a}×{config.dtype_b}"
+        return Fault(f"{pair} accumulates in {known or 'nothing'}, not {config.dtype_acc}", "dtype_acc", known)
+    usual = OUTPUTS.get(config.dtype_a, config.dtype_a)
+    allowed = dict.fromkeys([usual, known])
+    if usual == "fp16" and config.dtype_a != "fp16":
+        allowed["bf16"] = None
+    if config.dtype_c in allowed:
+        return None
+    listing = ", ".join(allowed)
+    return Fault(f"C of {config.dtype_a} inputs is one of {listing}, not {config.dtype_c}", "dtype_c", usual)
+
+
+@rule(
+    "P311",
+    "vector-width",
+    reads=("vector", "variant", "pipeline", "epilogue", "dtype_a", "dtype_b", "dtype_c", *TILES),
+    enforced_by="compiler",
+    good={"vector": (8, 8, 8)},
+    bad={"vector": (3, 8, 8)},
+)
+def vector_width(config: Any, arch: Arch) -> Fault | None:
+    """Fixed vector widths are powers of two of at most 16 bytes.
+
+    Why: a lane's load or store moves 1 to 16 bytes in powers of two. The widths reach the pipelines that share
+    CK Tile's common load policy, and C's width the cshuffle epilogue.
+
+    Fix: use powers of two, or leave the widths native.
+    """
+    if config.vector is None:
+        return None
+    if config.pipeline not in ("mem", "compv3", "compv4", "compv6") or config.epilogue != "cshuffle":
+        return Fault(f"{config.pipeline} with the {config.epilogue} epilogue takes no fixed vector widths", "vector")
+    for name, width in zip("abc", config.vector, strict=True):
+        size = dtype(getattr(config, f"dtype_{name}")).storage_bytes
+        if width & (width - 1) or width * size > resources.MAX_ACCESS_BYTES:
+            return Fault(
+                f"vector {name} = {width} elements of {size} bytes, must be a power of two of at most "
+                f"{resources.MAX_ACCESS_BYTES} bytes",
+                "vector",
+            )
+    return None
+
+
+@rule(
+    "P312",
+    "permute-n",
+    reads=("permute_n", "variant", "epilogue", "block", "waves", "mma"),
+    enforced_by="device",
+    good={"permute_n": False},
+    bad={"permute_n": True},
+)
+def permute_n(config: Any, arch: Arch) -> Fault | None:
+    """permute_n belongs to preshuffle with cshuffle and an even number of mma tiles per wave along n.
+
+    Why: it changes the order in which B must be reordered and how C is stored from registers; the other variants
+    do not know it, and the order is defined for pairs of tiles.
+
+    Fix: turn it off, or use preshuffle with an even block n / (waves n × mma n).
+    """
+    if not config.permute_n:
+        return None
+    if config.variant != "preshuffle" or config.epilogue != "cshuffle":
+        return Fault(f"permute_n with {config.variant} and the {config.epilogue} epilogue", "permute_n", False)
+    repeat = config.block.n // (config.waves.n * config.mma.n)
+    if repeat % 2:
+        return Fault(f"permute_n with {repeat} mma tiles per wave along n, needs an even number", "permute_n", False)
+    return None
+
+
+@rule(
+    "P313",
+    "shuffle-not-whole",
+    reads=("epilogue", "dtype_c", "vector", "variant", "permute_n", "wave_groups", *TILES),
+    enforced_by="compiler",
+    good={"block": (128, 128, 32)},
+    bad={"block": (192, 128, 32), "waves": (4, 1, 1), "mma": (16, 16, 32)},
+)
+def shuffle_not_whole(config: Any, arch: Arch) -> Fault | None:
+    """The cshuffle epilogue must stage whole rows of mma tiles, spread evenly over the threads.
+
+    Why: it packs several small mma tiles into one wide store. When the tiles of a wave along m are not a
+    multiple of that number, CK Tile sizes its LDS tile for one but still writes several, and the store cannot be
+    spread over the threads when the staged tile is too narrow.
+
+    Fix: make block m / (waves m × mma m) even, use a 32-wide mma, or the default epilogue.
+    """
+    if config.epilogue != "cshuffle" or config.permute_n:
+        return None
+    repeat = config.block.m // (config.waves.m * config.mma.m)
+    taken = min(resources.staged_tiles(config, arch), repeat)
+    if taken and repeat % taken:
+        return Fault(f"a wave has {repeat} mma tiles along m but the epilogue stages {taken} at a time", "block")
+    rows, columns = resources.shuffle_tile(config, arch)
+    fault = coverage_fault(
+        threads=config.waves.m * config.waves.n * arch.wave_size,
+        wave=arch.wave_size,
+        y=rows,
+        x=columns,
+        vector=resources.vector_c(config),
+        groups=config.wave_groups,
+    )
+    return None if fault is None else Fault(f"the staged C tile of {rows}×{columns}: {fault}", "block")
+
+
+@rule(
+    "R401",
+    "lds-overflow",
+    reads=("pipeline", "epilogue", "dtype_a", "dtype_b", "dtype_acc", "dtype_c", "vector", *TILES),
+    enforced_by="compiler",
+    good={"block": (256, 256, 64)},
+    bad={"block": (256, 256, 128)},
+)
+def lds_overflow(config: Any, arch: Arch) -> Fault | None:
+    """The tiles of A and B, or the staged tile of C, must fit the LDS.
+
+    Why: a work-group cannot have more LDS than the GPU has. Pipelines with two buffers need twice the room.
+
+    Fix: make block k smaller first, then m and n; or take a pipeline with one buffer.
+    """
+    needed = resources.lds_bytes(config, arch)
+    if needed <= arch.lds.bytes:
+        return None
+    buffers = 2 if config.pipeline in resources.DOUBLE_LDS else 1
+    tiles = resources.pipeline_lds_bytes(config)
+    staged = resources.epilogue_lds_bytes(config, arch)
+    return Fault(
+        f"needs {needed:,} bytes of LDS ({buffers} × the larger of {tiles:,} for A and B and {staged:,} for C), "
+        f"{arch.name} has {arch.lds.bytes:,}",
+        "block",
+    )

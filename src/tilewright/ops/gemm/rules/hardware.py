@@ -1,0 +1,96 @@
+"""What the GPU has: A1xx."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.arch.dtypes import dtype
+from tilewright.arch.spec import Arch
+from tilewright.ops.gemm import resources
+from tilewright.ops.gemm.rules.examples import FP8, TYPES
+from tilewright.ops.rule import Fault, rule
+
+
+@rule(
+    "A101",
+    "no-matrix-instruction",
+    reads=(*TYPES, "mma"),
+    enforced_by="compiler",
+    good={"mma": (32, 32, 8)},
+    bad={"mma": (32, 32, 4)},
+)
+def no_matrix_instruction(config: Any, arch: Arch) -> Fault | None:
+    """The GPU must have the matrix tile for these types.
+
+    Why: CK Tile selects a wave-level matrix operation by types and tile; where it has none for the GPU the
+    source does not compile, or compiles to another instruction than the one named.
+
+    Fix: take one of the tiles that `tilewright arch show` lists for these types.
+    """
+    shapes = arch.mma_shapes(config.dtype_a, config.dtype_b, config.dtype_acc)
+    types = f"{config.dtype_a}×{config.dtype_b}→{config.dtype_acc}"
+    if not shapes:
+        known = ", ".join(str(t) for t in arch.mma)
+        return Fault(f"{arch.name} multiplies no {types}; it has {known}", "dtype_a")
+    if config.mma in shapes:
+        return None
+    nearest = min(shapes, key=lambda s: sum(abs(x - y) for x, y in zip(s, config.mma, strict=True)))
+    listing = ", ".join(str(s) for s in shapes)
+    return Fault(f"{arch.name} has no {config.mma} for {types}; it has {listing}", "mma", nearest)
+
+
+@rule(
+    "A102",
+    "block-too-large",
+    reads=("waves",),
+    enforced_by="compiler",
+    good={"waves": (2, 2, 1)},
+    bad={"waves": (8, 4, 1), "block": (256, 128, 32)},
+)
+def block_too_large(config: Any, arch: Arch) -> Fault | None:
+    """A work-group has at most as many threads as the GPU allows.
+
+    Why: the hardware cannot start a larger one.
+
+    Fix: use fewer waves.
+    """
+    threads = resources.block_threads(config, arch)
+    limit = arch.compute.max_block_threads
+    if threads <= limit:
+        return None
+    return Fault(f"{config.waves} waves of {arch.wave_size} are {threads} threads, {arch.name} allows {limit}", "waves")
+
+
+@rule(
+    "A103",
+    "transposed-read",
+    reads=(*TYPES, "layout", "mma", "pipeline"),
+    enforced_by="compiler",
+    good={"layout": "rrr", "mma": (32, 32, 16)},
+    bad={**FP8, "layout": "rrr", "mma": (32, 32, 32)},
+    arch="gfx950",
+)
+def transposed_read(config: Any, arch: Arch) -> Fault | None:
+    """With a column-major A or a row-major B, a GPU that transposes on LDS reads needs a fitting mma.
+
+    Why: CK Tile uses those reads wherever the GPU has them. One read gives a lane 8 bytes, and the mma must take
+    one, two or four of them per lane in the form that CK Tile has for these types: one for any type, two for
+    16-bit types, four for 8-bit floats.
+
+    Fix: take another mma, or layout rcr.
+    """
+    read = arch.lds.transpose_read_bytes
+    if not read or config.layout == "rcr" or config.pipeline == "preshufflev2":
+        return None
+    size = dtype(config.dtype_a).storage_bytes
+    per_read = read // size
+    per_lane = config.mma.n * config.mma.k // arch.wave_size
+    reads = per_lane // per_read if per_lane % per_read == 0 else 0
+    offered = {1} | ({2} if size == 2 else set()) | ({4} if config.dtype_a in ("fp8", "bf8") else set())
+    if reads in offered:
+        return None
+    return Fault(
+        f"mma {config.mma} takes {per_lane} elements of {size} bytes per lane, which are not "
+        f"{' or '.join(str(n) for n in sorted(offered))} transposed read(s) of {read} bytes",
+        "mma",
+    )

@@ -1,0 +1,93 @@
+"""`arch`, `knobs`, `rules` and `sets`: what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from tilewright import arch as gpus
+from tilewright.arch.load import DATA
+from tilewright.ops import OPS
+
+
+def test_list_has_every_gpu(run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
+    assert [entry["name"] for entry in run_json("arch", "list")] == list(gpus.arch_names())
+    shown = run("arch", "list").stdout
+    assert all(name in shown for name in gpus.arch_names())
+
+
+def test_show_has_tiles_with_their_instructions(run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
+    document = run_json("arch", "show", "gfx942")
+    spec = gpus.load("gfx942")
+    assert document["lds"]["bytes"] == spec.lds.bytes
+    assert len(document["mma"]) == sum(len(shapes) for shapes in spec.mma.values())
+    shown = run("arch", "show", "gfx942").stdout
+    for entry in document["mma"]:
+        assert entry["instruction"] in shown
+    assert max(len(line) for line in shown.splitlines()) <= 100
+
+
+def test_a_good_gpu_file(run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
+    file = str(DATA / "gfx942.toml")
+    assert run_json("arch", "check", file)["problems"] == []
+    assert run("arch", "check", file).stdout == f"good: {file} describes gfx942\n"
+
+
+def test_all_problems_of_a_gpu_file(run: Callable[..., Result], run_json: Callable[..., Any], tmp_path: Path) -> None:
+    text = (DATA / "gfx942.toml").read_text()
+    file = tmp_path / "gfx942.toml"
+    file.write_text(text.replace("wave_size =", "wave_sizes =").replace("banks =", "bank ="))
+    document = run_json("arch", "check", str(file), code=1)
+    places = {problem["where"] for problem in document["problems"]}
+    assert {"wave_size", "wave_sizes", "lds.bank", "lds.banks"} <= places
+    result = run("arch", "check", str(file))
+    assert result.exit_code == 1
+    assert all(place in result.stdout for place in places)
+
+
+def test_knobs(run: Callable[..., Result], run_json: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all(entry["value"] is None for entry in run_json("knobs"))
+    monkeypatch.setenv("TILEWRIGHT_JOBS", "3")
+    monkeypatch.setenv("TILEWRIGHT_CACHE", "/somewhere")
+    values = {entry["name"]: entry["value"] for entry in run_json("knobs")}
+    assert (values["TILEWRIGHT_JOBS"], values["TILEWRIGHT_CACHE"]) == (3, "/somewhere")
+    assert "/somewhere" in run("knobs").stdout
+
+
+def test_a_knob_that_cannot_be_used_is_named(run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_JOBS", "many")
+    result = run("knobs")
+    assert result.exit_code == 1
+    assert "TILEWRIGHT_JOBS='many' cannot be" in result.stdout
+
+
+def test_rules_list_every_rule(run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
+    codes = [rule.code for op in OPS for rule in (*op.rules, *op.fit_rules)]
+    assert [entry["code"] for entry in run_json("rules")] == codes
+    shown = run("rules").stdout
+    assert all(code in shown for code in codes)
+    assert max(len(line) for line in shown.splitlines()) <= 100
+
+
+@pytest.mark.parametrize("rule", [r for op in OPS for r in (*op.rules, *op.fit_rules)], ids=lambda r: r.code)
+def test_a_rule_in_full(rule: Any, run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
+    shown = " ".join(run("rules", rule.code.lower()).stdout.split())
+    for text in (rule.what, rule.why, rule.fix, rule.enforced_by):
+        assert text in shown
+    document = run_json("rules", rule.slug)
+    assert (document["code"], document["why"]) == (rule.code, rule.why)
+
+
+def test_sets(run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
+    listed = {entry["name"]: entry for entry in run_json("sets", "--op", "gemm")}
+    assert set(listed) == {name for op in OPS for name in op.sets()}
+    name = "fp16_rcr_essential"
+    document = run_json("sets", name)
+    assert {arch: len(slugs) for arch, slugs in document["kernels"].items()} == listed[name]["kernels"]
+    shown = run("sets", name).stdout
+    assert all(slug in shown for slugs in document["kernels"].values() for slug in slugs)
+    assert name in run("sets").stdout

@@ -1,0 +1,74 @@
+"""Progress: on terminals only, and only for what takes time."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tilewright.base.events import task
+from tilewright.cli import progress as module
+from tilewright.cli.progress import progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@contextlib.contextmanager
+def watched(patience: float) -> Iterator[Terminal]:
+    """A terminal in the place of stderr, and a display that waits this long."""
+    shown = Terminal()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(shown):
+        patch.setenv("TERM", "xterm")
+        patch.setattr(module, "PATIENCE_S", patience)
+        yield shown
+
+
+def _work(seconds: float, *, as_json: bool = False) -> None:
+    with progress(as_json=as_json), task("weaving", 2) as advance:
+        advance("one")
+        time.sleep(seconds)
+
+
+def test_long_work_is_shown() -> None:
+    with watched(0.01) as terminal:
+        _work(0.3)
+    assert "weaving" in terminal.getvalue()
+    assert "50%" in terminal.getvalue()
+
+
+def test_short_work_is_not() -> None:
+    with watched(60) as terminal:
+        _work(0)
+    assert terminal.getvalue() == ""
+
+
+def test_nothing_is_shown_with_json() -> None:
+    with watched(0) as terminal:
+        _work(0.1, as_json=True)
+    assert terminal.getvalue() == ""
+
+
+def test_nothing_is_shown_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    _work(module.PATIENCE_S + 0.2)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_failure_takes_the_display_away() -> None:
+    with (
+        watched(0.01) as terminal,
+        pytest.raises(ValueError, match="torn"),
+        progress(),
+        task("weaving"),
+    ):
+        time.sleep(0.2)
+        raise ValueError("torn")
+    shown = terminal.getvalue()
+    assert "weaving" in shown
+    time.sleep(0.2)
+    assert terminal.getvalue() == shown

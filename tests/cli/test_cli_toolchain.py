@@ -1,0 +1,131 @@
+"""`doctor`, `toolchain` and `inspect`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from tilewright.arch.occupancy import Occupancy
+from tilewright.build import ck_headers, toolchain
+from tilewright.build.code_object import KernelResources
+from tilewright.build.component import Component
+from tilewright.build.inspect import Inspection, KernelInspection
+from tilewright.build.toolchain import Survey
+from tilewright.cli.inspection import Findings, print_inspection
+
+CXX = Component("compiler", "clang++", Path("/bin/clang++"), "clang version 22.1 (a)", "", "apt a")
+NO_LLD = Component("linker", "linker", None, "", "no lld", "apt-get install lld-22")
+NO_ROCM = Component("rocm", "ROCm", None, "", "/opt/rocm does not exist", "apt-get install rocm")
+NO_BUNDLER = Component("bundler", "bundler", None, "", "none", "apt-get install tools", optional=True)
+CK = Component("ck", "CK", Path("/ck/include"), "1.2", "", "tilewright toolchain fetch-ck")
+NO_CK = Component("ck", "CK", None, "", "not fetched", "tilewright toolchain fetch-ck")
+
+
+@pytest.mark.parametrize(
+    ("found", "code", "texts"),
+    [
+        (
+            Survey((NO_ROCM,), (CXX, NO_BUNDLER), CK, "gpu-less", "no ROCm"),
+            0,
+            ["ready: the gpu-less toolchain will be used.", "apt-get install tools", "no ROCm"],
+        ),
+        (
+            Survey((NO_ROCM,), (CXX, NO_LLD), CK, None, "nothing is complete"),
+            1,
+            ["not ready:", "apt-get install lld-22", "apt-get install rocm", "nothing is complete"],
+        ),
+        (
+            Survey((NO_ROCM,), (CXX,), NO_CK, "gpu-less", "no ROCm"),
+            1,
+            ["not ready:", "tilewright toolchain fetch-ck", "CK Tile headers are missing"],
+        ),
+    ],
+)
+def test_doctor_says_what_is_used_and_how_to_get_the_rest(
+    *,
+    found: Survey,
+    code: int,
+    texts: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    run: Callable[..., Result],
+    run_json: Callable[..., Any],
+) -> None:
+    monkeypatch.setattr(toolchain, "survey", lambda: found)
+    result = run("doctor")
+    assert result.exit_code == code
+    assert all(text in result.stdout for text in texts)
+    document = run_json("doctor", code=code)
+    assert (document["complete"], document["chosen"]) == (code == 0, found.chosen)
+    assert {entry["name"]: entry["ok"] for entry in document["components"]} == {
+        part.name: part.ok for part in found.components
+    }
+
+
+def test_fetch_ck(monkeypatch: pytest.MonkeyPatch, run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
+    monkeypatch.setattr(ck_headers, "fetch_ck", lambda *, tools: Path(f"/ck/{tools}"))
+    monkeypatch.setattr(ck_headers, "read_manifest", lambda _: {"files": {"include": 1200}})
+    document = run_json("toolchain", "fetch-ck", "--tools")
+    assert document == {"folder": "/ck/True", "files": {"include": 1200}}
+    assert "1,200 files in include/" in run("toolchain", "fetch-ck").stdout
+
+
+def test_source_needs_no_compiler(
+    run: Callable[..., Result], run_json: Callable[..., Any], settings: Callable[..., list[str]]
+) -> None:
+    args = ["inspect", "gemm", "--arch", "gfx942", *settings(), "--source"]
+    document = run_json(*args)
+    assert run(*args).stdout == document["text"]
+    assert document["name"] in document["text"]
+
+
+def test_an_illegal_kernel_is_not_compiled(run: Callable[..., Result], settings: Callable[..., list[str]]) -> None:
+    result = run("inspect", "gemm", "--arch", "gfx942", *settings(block="96x128x32"))
+    assert result.exit_code == 2
+    assert "T201 block-not-covered" in result.stderr
+
+
+def _kernel(name: str, spills: int) -> KernelInspection:
+    resources = KernelResources(name, 136, 0, 28, spills, 0, 0, 16384, 64, 64, 256)
+    occupancy = Occupancy(3, 3, "vgprs", {"vgprs": 3})
+    mix = {"matrix": 32, "valu": 295, "other": 5}
+    return KernelInspection(resources, occupancy, mix, {"v_mfma_x": 32}, 3556, True)
+
+
+def test_the_report_of_an_inspection(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ("_ZN1fILb1ELNS_4TailE2EEE", "_ZN1fILb0ELNS_4TailE0EEE")
+    kernels = tuple(_kernel(name, spills) for spills, name in enumerate(names))
+    inspection = Inspection("k", "gfx942", "clang 22", 1.0, 2.0, 48824, kernels)
+    print_inspection(inspection, Findings("v_mfma_x", ("v_mfma_x",), 16384, (16384,)))
+    shown = capsys.readouterr().out
+    assert "true, Tail 2" in shown
+    assert "false, Tail 0" in shown
+    assert "✓ matrix instruction v_mfma_x, as the config names (32, 32)" in shown
+    assert "✓ 16,384 bytes of LDS, as predicted" in shown
+    assert "! 1 kernel spill registers to memory" in shown
+    print_inspection(inspection, Findings("v_mfma_y", ("v_mfma_x",), 8192, (16384,)))
+    shown = capsys.readouterr().out
+    assert "✗ matrix instruction v_mfma_x; the config names v_mfma_y" in shown
+    assert "✗ 16,384 bytes of LDS; 8,192 were predicted" in shown
+
+
+@pytest.mark.compile
+def test_doctor_and_inspect_for_real(settings: Callable[..., list[str]], tmp_path: Path) -> None:
+    """In a process of its own, as a user runs it."""
+    program = [sys.executable, "-m", "tilewright"]
+    subprocess.run([*program, "doctor"], check=True, capture_output=True)
+    subprocess.run([*program, "toolchain", "show", "--arch", "gfx942"], check=True, capture_output=True)
+    code = tmp_path / "kernel.s"
+    args = ["inspect", "gemm", "--arch", "gfx942", *settings(), "--json", "--disassembly", str(code)]
+    done = subprocess.run([*program, *args], check=True, capture_output=True, text=True)
+    document = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert document["checks"]["matrix_instruction"]["ok"]
+    assert document["checks"]["lds_bytes"]["ok"]
+    assert document["checks"]["matrix_instruction"]["expected"] in code.read_text()
