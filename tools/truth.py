@@ -161,7 +161,7 @@ def _warm_header(op_name: str, arch: str, toolchain: Toolchain) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="truth-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     op = op_named(op_name)
-    headers = op.context(Kernel(op_name, op.example_config(), arch), spec)["headers"]
+    headers = op.context(Kernel(op_name, op.example_config(), arch))["headers"]
     (folder / "warm.h").write_text("".join(f'#include "{header}"\n' for header in headers))
     command = [str(toolchain.cxx), *toolchain.device_flags(spec), "-fsyntax-only", str(folder / "warm.h")]
     command += ["-Xclang", "-emit-pch", "-Xclang", "-o", "-Xclang", str(folder / "warm.pch")]
@@ -216,6 +216,47 @@ def run(cases: Sequence[Case], jobs: int, log: Path | None) -> list[Outcome]:
                 flush=True,
             )
     return outcomes
+
+
+def table(outcomes: Sequence[Outcome], seed: int) -> str:
+    """The outcomes as a Markdown document."""
+    accepted_ones = [o for o in outcomes if o.expected == "computes"]
+    refused_ones = [o for o in outcomes if o.expected != "computes"]
+    right = sum(o.verdict == "computes" and not o.finding for o in accepted_ones)
+    lines = [
+        "# Rules and compiler compared",
+        "",
+        f"Written by `make truth` (seed {seed}). Every accepted kernel was compiled; each of its device kernels must",
+        "contain the matrix instruction that its mma names, no other, and the predicted amount of LDS. Every",
+        "rejected kernel breaks exactly one rule; it must not compile, or not compute.",
+        "",
+        f"- accepted by the rules: {len(accepted_ones)}, of these right: {right}",
+        f"- rejected by the rules: {len(refused_ones)}, of these refused by the compiler: "
+        f"{sum(o.verdict == 'refused' for o in refused_ones)}, compiled to a kernel that does not compute: "
+        f"{sum(o.verdict == 'wrong' for o in refused_ones)}, compiled without a sign: "
+        f"{sum(o.verdict == 'computes' for o in refused_ones)}",
+        "",
+        "## Accepted",
+        "",
+        "| GPU | kernel | verdict |",
+        "|---|---|---|",
+        *(f"| {o.arch} | `{_short(o)}` | {o.finding or o.verdict} |" for o in accepted_ones),
+        "",
+        "## Rejected",
+        "",
+        "| rule | GPU | kernel | verdict | what the compiler said, or what came out |",
+        "|---|---|---|---|---|",
+        *(f"| {o.expected} | {o.arch} | `{_short(o)}` | {o.verdict} | {_cell(o.error)} |" for o in refused_ones),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _short(outcome: Outcome) -> str:
+    return "-".join(outcome.slug.split("-")[2:-1])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")[:160]
 
 
 def main() -> int:

@@ -101,9 +101,9 @@ def test_mixed_precision_mixes() -> None:
 def test_the_default_space_of_tile_engine() -> None:
     assert space_names() == ("tile_engine_default",)
     space = named_space("tile_engine_default")
-    start = time.perf_counter()
+    start = time.process_time()
     report = space.report("gfx942")
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert report.raw == 622_080
     assert 0 < report.legal < report.raw
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,21 @@ def listening(listener: Listener) -> Iterator[None]:
         _listeners.reset(token)
 
 
+class Advance(Protocol):
+    """What a task hands to its worker: called once per finished step."""
+
+    def __call__(self, detail: str = "") -> None: ...
+
+
 @contextmanager
-def task(name: str, total: int | None = None) -> Iterator[Callable[[str], None]]:
-    """Emit the start and end of a task; the value of the `with` block is called once per finished step."""
+def task(name: str, total: int | None = None) -> Iterator[Advance]:
+    """Emit the start and end of a task; the value of the `with` block reports its steps."""
+
+    def advance(detail: str = "") -> None:
+        emit(Advanced(name, 1, detail))
+
     emit(Started(name, total))
     try:
-        yield lambda detail="": emit(Advanced(name, 1, detail))
+        yield advance
     finally:
         emit(Finished(name))

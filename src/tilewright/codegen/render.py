@@ -49,7 +49,7 @@ def render(kernel: Kernel) -> Source:
 def render_unchecked(kernel: Kernel) -> Source:
     """The source of any kernel, legal or not: what the comparison of rules and compiler needs."""
     op = op_named(kernel.op)
-    text = _template(op.template).render(op.context(kernel, archs.load(kernel.arch)))
+    text = _template(op.template).render(op.context(kernel))
     return Source(kernel, text, {op.abi_name: _text(op.abi_header)})
 
 

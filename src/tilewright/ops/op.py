@@ -19,8 +19,8 @@ class Op:
     """An operation and everything Tilewright must know about it.
 
     `rules` take (config, arch); `fit_rules` take (config, problem, arch). `stars` gives, for a field written
-    as "*", all values worth trying on a GPU; `oddities` adds values that only tests want. `strata` gives the
-    fields that tell kinds of kernels apart, with their values. `context` gives the template's variables.
+    as "*", all values worth trying on a GPU; `oddities` adds values that only tests want. `kinds` names
+    the fields that change a kernel's structure; `strata` gives all fields that tell kernels apart, with their values. `context` gives the template's variables.
     """
 
     name: str
@@ -28,14 +28,16 @@ class Op:
     config_type: type[ConfigBase]
     problem_type: type
     example: Mapping[str, Any]
+    example_problem: Mapping[str, Any]
     rules: tuple[Rule, ...]
     fit_rules: tuple[Rule, ...]
     stars: Mapping[str, Callable[[Arch], tuple[Any, ...]]]
     oddities: Mapping[str, tuple[Any, ...]]
+    kinds: tuple[str, ...]
     strata: Callable[[Arch], Mapping[tuple[str, ...], list[tuple[Any, ...]]]]
     shorthands: Mapping[str, Callable[[Any], Mapping[tuple[str, ...], list[tuple[Any, ...]]]]]
     template: Path
-    context: Callable[[Kernel, Arch], Mapping[str, Any]]
+    context: Callable[[Kernel], Mapping[str, Any]]
     abi_header: Path
     abi_name: str
     lds_bytes: Callable[[Any, Arch], int]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.fields import ConfigBase, fields_of
+from tilewright.ops.fields import ConfigBase, Field, fields_of
 from tilewright.ops.op import Op
 from tilewright.ops.rule import violations
 from tilewright.ops.space import Axis, Search
@@ -46,27 +46,33 @@ def draw_legal(op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any],
     Optional fields mostly keep their defaults, as in the kernels that people build. They and the other short
     fields are drawn first, so that the long search for tiles runs only where it can succeed.
     """
-    fields = fields_of(op.config_type)
-    for attempt in range(tries):
-        keep = 1.0 - OPTIONAL_SHARE if attempt < tries - 1 else 0.0
-        values = {n: candidates(op, n, arch) for n in fields if n not in fixed}
-        for name in values:
-            if not fields[name].required and rng.random() < keep:
-                values[name] = (fields[name].default,)
-        short = {n: v for n, v in values.items() if len(v) <= SHORT}
-        bound = _drawn(op, arch, rng, fixed, short)
-        member = bound and _drawn(op, arch, rng, bound, {n: v for n, v in values.items() if n not in short})
-        if member:
+    open_fields = {n: f for n, f in fields_of(op.config_type).items() if n not in fixed}
+    for _ in range(tries):
+        axes = [_axis(op, field, arch, rng) for field in open_fields.values()]
+        axes.sort(key=lambda axis: len(axis.values))
+        short = [axis for axis in axes if len(axis.values) <= SHORT]
+        bound = _member(op, arch, rng, fixed, short)
+        if bound is None:
+            return None
+        member = _member(op, arch, rng, bound, [axis for axis in axes if axis not in short])
+        if member is not None:
             return op.config_type(**member)
     return None
 
 
-def _drawn(
-    op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any], values: Mapping[str, Sequence[Any]]
+def _axis(op: Op, field: Field, arch: Arch, rng: random.Random) -> Axis:
+    values = candidates(op, field.name, arch)
+    if field.required or rng.random() < OPTIONAL_SHARE:
+        return Axis((field.name,), tuple((value,) for value in values))
+    others = rng.sample(values, len(values))
+    ordered = (field.default, *(value for value in others if value != field.default))
+    return Axis((field.name,), tuple((value,) for value in ordered), ordered=True)
+
+
+def _member(
+    op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any], axes: Sequence[Axis]
 ) -> dict[str, Any] | None:
-    axes = [Axis(tuple(fixed), (tuple(fixed.values()),))]
-    axes += [Axis((name,), tuple((v,) for v in values[name])) for name in sorted(values, key=lambda n: len(values[n]))]
-    return Search(op, axes, arch).random_member(rng)
+    return Search(op, [Axis(tuple(fixed), (tuple(fixed.values()),)), *axes], arch).random_member(rng)
 
 
 def draw_breaking(

@@ -27,10 +27,12 @@ from tilewright.ops.rule import Rule
 
 @dataclass(frozen=True)
 class Axis:
-    """One or more fields that are bound together, and the values they take."""
+    """One or more fields that are bound together, and the values they take. A random search tries the values
+    in random order unless the axis is `ordered`."""
 
     fields: tuple[str, ...]
     values: tuple[tuple[Any, ...], ...]
+    ordered: bool = False
 
 
 @dataclass(frozen=True)
@@ -165,34 +167,37 @@ class Search:
         for rule in op.rules:
             if all(name in level for name in rule.reads):
                 self.rules_at[max(level[name] for name in rule.reads)].append((rule, {}))
+        # Below this depth no rule can refuse any more.
+        self.decided = max((i + 1 for i, rules in enumerate(self.rules_at) if rules), default=0)
         self.bound = SimpleNamespace()
 
     def count(self) -> int:
-        return sum(self.weights[depth] for depth in self._leaves(0))
+        return sum(self.weights[depth] for depth in self._leaves(0, end=self.decided))
 
     def members(self) -> Iterator[dict[str, Any]]:
-        for _ in self._leaves(0):
+        for _ in self._leaves(0, end=len(self.axes)):
             yield dict(self.bound.__dict__)
 
     def random_member(self, rng: random.Random) -> dict[str, Any] | None:
         """A legal combination, found by trying the values of each axis in random order; None if there is none."""
-        leaf = next(self._leaves(0, rng), None)
+        leaf = next(self._leaves(0, end=len(self.axes), rng=rng), None)
         return None if leaf is None else dict(self.bound.__dict__)
 
-    def _leaves(self, depth: int, rng: random.Random | None = None) -> Iterator[int]:
-        if depth == len(self.axes):
+    def _leaves(self, depth: int, *, end: int, rng: random.Random | None = None) -> Iterator[int]:
+        """Bind the axes from `depth` to `end` in every way that no rule refuses; the yielded value is `end`."""
+        if depth == end:
             yield depth
             return
         axis = self.axes[depth]
         values = self.bound.__dict__
-        rows = axis.values if rng is None else rng.sample(axis.values, len(axis.values))
+        rows = axis.values if rng is None or axis.ordered else rng.sample(axis.values, len(axis.values))
         for row in rows:
             values.update(zip(axis.fields, row, strict=True))
             refused = self._refusing_rule(depth)
             if refused is not None:
                 self.removed[refused.code] += self.weights[depth + 1]
             else:
-                yield from self._leaves(depth + 1, rng)
+                yield from self._leaves(depth + 1, end=end, rng=rng)
 
     def _refusing_rule(self, depth: int) -> Rule | None:
         values = self.bound.__dict__

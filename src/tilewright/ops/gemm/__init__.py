@@ -72,6 +72,7 @@ OP = Op(
         "scheduler": "intrawave",
         "epilogue": "cshuffle",
     },
+    example_problem={"m": 256, "n": 256, "k": 256, "dtype": "fp16", "layout": "rcr"},
     rules=RULES,
     fit_rules=FIT_RULES,
     stars={
@@ -89,6 +90,7 @@ OP = Op(
         "waves": tuple(Shape(*s) for s in ((8, 4, 1), (16, 2, 1), (1, 1, 2), (2, 2, 2), (8, 2, 1))),
         "vector": tuple(Shape(*s) for s in ((16, 8, 8), (8, 16, 8), (4, 4, 4), (3, 8, 8))),
     },
+    kinds=("variant", "pipeline", "epilogue"),
     strata=_strata,
     shorthands={"dtype": _dtype_axis},
     template=_HERE / "kernel.hip.j2",

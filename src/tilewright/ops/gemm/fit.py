@@ -14,7 +14,6 @@ from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.rule import Fault, Rule, rule, rules_in
 
 MAX_INDEX = 2**31 - 1  # CK Tile's index_t is a 32-bit integer
-PROBLEM = {"m": 256, "n": 256, "k": 256, "dtype": "fp16", "layout": "rcr"}
 
 
 @rule(

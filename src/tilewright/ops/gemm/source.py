@@ -6,7 +6,6 @@ from typing import Any
 
 from tilewright.arch.dtypes import dtype
 from tilewright.arch.layouts import major_name
-from tilewright.arch.spec import Arch
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.resources import DOUBLE_LDS
 from tilewright.ops.kernel import Kernel
@@ -41,7 +40,7 @@ HEADERS = (
 )
 
 
-def context(kernel: Kernel, arch: Arch) -> dict[str, Any]:
+def context(kernel: Kernel) -> dict[str, Any]:
     """The variables of kernel.hip.j2."""
     config = kernel.config
     assert isinstance(config, Config)

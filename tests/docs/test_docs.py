@@ -1,0 +1,117 @@
+"""The documents: links lead somewhere, examples run, lines fit, and what is generated is not stale."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import make_docs
+import pytest
+from fences import PAGES, ROOT, Block, blocks, check_output
+
+from tilewright.base import knobs
+
+WIDTH = 120
+_LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+_RUNNABLE = [
+    page for page in PAGES if page.name != "README.md" and any(b.language == "python" and b.run for b in blocks(page))
+]
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.fixture(autouse=True)
+def _clean_knobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents describe what is shipped, whatever the machine has set."""
+    for knob in knobs.KNOBS:
+        monkeypatch.delenv(knob.name, raising=False)
+
+
+def anchors(path: Path) -> set[str]:
+    """The names of a page's headings, as links write them."""
+    titles = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines outside of fenced blocks."""
+    fenced = False
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("```"):
+            fenced = not fenced
+        elif not fenced:
+            yield number, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_between_documents_lead_somewhere(page: Path) -> None:
+    for number, line in prose(page):
+        for target in _LINK.findall(line):
+            if target.startswith(("http://", "https://")):
+                continue
+            file, _, anchor = target.partition("#")
+            path = (page.parent / file).resolve() if file else page
+
+            assert path.exists(), f"{page}:{number}: {target}"
+            assert not anchor or anchor in anchors(path), f"{page}:{number}: {target} names no heading"
+
+
+def test_every_document_is_linked_from_the_index() -> None:
+    index = ROOT / "docs" / "index.md"
+    linked = {(index.parent / target.partition("#")[0]).resolve() for target in _LINK.findall(index.read_text("utf-8"))}
+
+    assert {page for page in PAGES if page.is_relative_to(index.parent)} - linked - {index} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_lines_fit_an_editor(page: Path) -> None:
+    long = [number for number, line in prose(page) if len(line) > WIDTH and not line.startswith("|")]
+
+    assert long == [], f"{page}: lines over {WIDTH} characters"
+
+
+@pytest.mark.parametrize("page", _RUNNABLE, ids=name_of)
+def test_python_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "example"}
+    for block in blocks(page):
+        if block.language == "python" and block.run and not block.compiles:
+            run_python(page, block, names)
+
+
+def run_python(page: Path, block: Block, names: dict[str, Any]) -> None:
+    code = compile("\n" * block.line + block.text, str(page), "exec")  # errors name the line of the page
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(code, names)
+    if block.shown:
+        check_output(block.shown, printed.getvalue())
+
+
+def test_the_reference_is_what_the_code_says(capsys: pytest.CaptureFixture[str]) -> None:
+    code = make_docs.main(["--check"])
+
+    assert code == 0, capsys.readouterr().out
+
+
+def test_a_stale_document_is_named_and_then_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_docs.main(["--folder", str(tmp_path)])
+    (tmp_path / "knobs.md").write_text("something else")
+    capsys.readouterr()
+
+    assert make_docs.main(["--folder", str(tmp_path), "--check"]) == 1
+    assert capsys.readouterr().out == f"{tmp_path / 'knobs.md'} is stale: run `make docs`\n"
+    assert make_docs.main(["--folder", str(tmp_path)]) == 0
+    assert make_docs.main(["--folder", str(tmp_path), "--check"]) == 0
+
+
+def test_the_documents_are_not_made_from_gpus_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(knobs.ARCH_PATH.name, str(tmp_path))
+
+    with pytest.raises(SystemExit, match="unset it"):
+        make_docs.main(["--check"])

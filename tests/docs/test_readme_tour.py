@@ -1,0 +1,66 @@
+"""The tour in README.md, executed from top to bottom in an empty folder."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fences import ROOT, Block, blocks, check_output
+
+from tilewright.base import knobs
+
+README = ROOT / "README.md"
+TOUR = [
+    block
+    for block in blocks(README)
+    if block.section == "A tour of five minutes" and block.language in ("python", "bash") and block.run
+]
+
+
+def follow(tour: list[Block], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run blocks in order: those of Python in one namespace, those of bash each in a shell of its own."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    names: dict[str, Any] = {"__name__": "tour"}
+    for block in tour:
+        printed = in_python(block, names) if block.language == "python" else in_bash(block)
+        if block.shown:
+            check_output(block.shown, printed, exact=not block.compiles)
+
+
+def in_python(block: Block, names: dict[str, Any]) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile("\n" * block.line + block.text, str(README), "exec"), names)
+    return printed.getvalue()
+
+
+def in_bash(block: Block) -> str:
+    command = ["bash", "-euo", "pipefail", "-c", block.text]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+
+    assert done.returncode == block.exit_code, f"README.md:{block.line}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_the_tour_has_both_languages_and_shows_what_they_print() -> None:
+    assert {block.language for block in TOUR} == {"python", "bash"}
+    assert all(block.shown for block in TOUR if block.compiles)
+    assert len([block for block in TOUR if block.shown]) >= 5
+
+
+def test_the_tour_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for knob in knobs.KNOBS:
+        monkeypatch.delenv(knob.name, raising=False)
+
+    follow([block for block in TOUR if not block.compiles], tmp_path, monkeypatch)
+
+
+@pytest.mark.compile
+def test_the_tour_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    follow(TOUR, tmp_path, monkeypatch)

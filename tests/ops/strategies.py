@@ -1,0 +1,35 @@
+"""Hypothesis strategies for configs: any values that fields accept, legal or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tilewright.arch.spec import Shape
+from tilewright.ops.fields import Choice, ConfigBase, Count, Flag, Kind, OptionalTile, Tile, fields_of
+from tilewright.ops.op import Op
+
+# Numbers that tiles are made of, and some that no tile should be.
+EXTENTS = st.sampled_from([1, 2, 3, 4, 7, 8, 16, 17, 32, 48, 64, 96, 128, 192, 256, 512])
+
+
+def values_of(kind: Kind) -> st.SearchStrategy[Any]:
+    """Any value that a field of this kind accepts."""
+    if isinstance(kind, (Choice, Flag)):
+        return st.sampled_from(kind.values)
+    if isinstance(kind, Count):
+        return st.integers(kind.least, kind.most)
+    if isinstance(kind, Tile):
+        extent = EXTENTS.filter(lambda n: n <= kind.most)
+        return st.builds(Shape, extent, extent, extent)
+    assert isinstance(kind, OptionalTile)
+    return st.none() | values_of(kind.tile)
+
+
+def configs(op: Op) -> st.SearchStrategy[ConfigBase]:
+    """Any config of an op."""
+    fields = fields_of(op.config_type)
+    return st.fixed_dictionaries({n: values_of(f.kind) for n, f in fields.items()}).map(
+        lambda values: op.config_type(**values)
+    )

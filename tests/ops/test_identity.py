@@ -1,0 +1,99 @@
+"""A kernel has one name and one digest, and its name can be read back."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import configs, values_of
+
+from tilewright import arch as archs
+from tilewright.base.errors import InvalidValueError, TilewrightError, UnknownValueError
+from tilewright.ops import OPS, op_named, parse_kernel
+from tilewright.ops.fields import fields_of
+from tilewright.ops.kernel import Kernel
+
+GEMM = op_named("gemm")
+KERNELS = st.one_of(
+    [st.builds(Kernel, st.just(op.name), configs(op), st.sampled_from(archs.arch_names())) for op in OPS]
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(KERNELS)
+def test_a_name_reads_back_as_its_kernel(kernel: Kernel) -> None:
+    assert parse_kernel(kernel.slug) == kernel
+
+
+@settings(max_examples=200, deadline=None)
+@given(KERNELS)
+def test_a_name_can_be_a_file_and_a_symbol_an_identifier(kernel: Kernel) -> None:
+    assert re.fullmatch(r"[A-Za-z0-9_.-]{1,200}", kernel.slug)
+    assert kernel.symbol.isidentifier()
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data(), kernel=KERNELS)
+def test_every_field_is_in_the_digest(data: st.DataObject, kernel: Kernel) -> None:
+    fields = fields_of(type(kernel.config))
+    name = data.draw(st.sampled_from(sorted(fields)))
+    value = data.draw(values_of(fields[name].kind))
+    other: Any = dataclasses.replace(kernel.config, **{name: value})  # type: ignore[type-var]
+    same = getattr(kernel.config, name) == value
+
+    assert (Kernel(kernel.op, other, kernel.arch).digest == kernel.digest) == same
+    assert (Kernel(kernel.op, other, kernel.arch).slug == kernel.slug) == same
+
+
+def test_the_arch_is_in_the_digest() -> None:
+    config = GEMM.example_config()
+    assert GEMM.kernel(config, "gfx942").digest != GEMM.kernel(config, "gfx950").digest
+
+
+def test_names_do_not_change_between_runs() -> None:
+    program = (
+        "from tilewright.ops import op_named as o; g = o('gemm'); print(g.kernel(g.example_config(), 'gfx942').slug)"
+    )
+    slugs = {
+        subprocess.run(
+            [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in ("0", "1", "4242")
+    }
+    # The digest is part of stored artifacts: if it changes, so must IDENTITY_SCHEMA.
+    assert slugs == {
+        "gemm-gfx942-standard-fp16-fp16-fp32-fp16-rcr-b128x128x32-w2x2x1-i32x32x16-compv3-intrawave-cshuffle-9a6900b412ca\n"
+    }
+
+
+@pytest.mark.parametrize(
+    ("slug", "nearest"),
+    [
+        ("gem-gfx942-x-y", "gemm"),
+        ("gemm-gfx943-standard-fp16", "gfx942"),
+        ("gemm-gfx942-standart-fp16-fp16-fp32-fp16-rcr-b1x1x1-w1x1x1-i1x1x1-mem-intrawave-default-0", "standard"),
+        ("gemm-gfx942-standard-fp61-fp16-fp32-fp16-rcr-b1x1x1-w1x1x1-i1x1x1-mem-intrawave-default-0", "fp16"),
+    ],
+)
+def test_a_misspelt_name_tells_the_nearest(slug: str, nearest: str) -> None:
+    with pytest.raises(UnknownValueError, match=nearest):
+        parse_kernel(slug)
+
+
+def test_a_changed_name_is_told_by_its_digest() -> None:
+    slug = GEMM.kernel(GEMM.example_config(), "gfx942").slug
+    with pytest.raises(InvalidValueError, match="its fields make"):
+        parse_kernel(slug.replace("b128x128x32", "b128x128x64"))
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.text(max_size=60) | st.from_regex(r"gemm-gfx9[0-9a-z]{2}(-[a-z0-9]{1,12}){0,16}", fullmatch=True))
+def test_rubbish_raises_only_our_errors(text: str) -> None:
+    with pytest.raises(TilewrightError):
+        parse_kernel(text)

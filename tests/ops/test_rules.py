@@ -1,0 +1,103 @@
+"""Every rule: its examples, its documentation, what it reads, and that it never fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from strategies import configs
+
+from tilewright import arch as archs
+from tilewright.ops import OPS
+from tilewright.ops.op import Op
+from tilewright.ops.rule import Rule, rule, violations
+
+RULES = [pytest.param(op, r, id=r.code) for op in OPS for r in op.rules]
+FIT_RULES = [pytest.param(op, r, id=r.code) for op in OPS for r in op.fit_rules]
+
+
+def fit_example(op: Op, overrides: Any) -> tuple[Any, Any]:
+    values = dict(overrides)
+    sizes = values.pop("problem", {})
+    return op.example_config(values), op.problem_type(**{**op.example_problem, **sizes})
+
+
+@pytest.mark.parametrize(("op", "r"), RULES)
+def test_a_rule_passes_its_good_example_and_fails_its_bad_one(op: Op, r: Rule) -> None:
+    arch = archs.load(r.arch)
+
+    assert r.violation(op.example_config(r.good), arch) is None
+    violation = r.violation(op.example_config(r.bad), arch)
+    assert violation is not None
+    assert violation.code == r.code
+
+
+@pytest.mark.parametrize(("op", "r"), FIT_RULES)
+def test_a_fit_rule_passes_its_good_example_and_fails_its_bad_one(op: Op, r: Rule) -> None:
+    arch = archs.load(r.arch)
+
+    assert r.violation(*fit_example(op, r.good), arch) is None
+    assert r.violation(*fit_example(op, r.bad), arch) is not None
+
+
+@pytest.mark.parametrize(("op", "r"), [*RULES, *FIT_RULES])
+def test_a_rule_is_documented_and_its_message_carries_facts(op: Op, r: Rule) -> None:
+    arch = archs.load(r.arch)
+    subjects = (*fit_example(op, r.bad), arch) if r in op.fit_rules else (op.example_config(r.bad), arch)
+    violation = r.violation(*subjects)
+
+    assert violation is not None
+    assert all(len(text) > 15 for text in (r.what, r.why, r.fix))
+    # A message says what is there: a number of the config or one of its values.
+    values = {str(getattr(subjects[0], name)) for name in r.reads}
+    assert any(ch.isdigit() for ch in violation.message) or any(v in violation.message for v in values)
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_the_example_of_an_op_is_legal(op: Op) -> None:
+    assert violations(op.rules, op.example_config(), archs.load("gfx942")) == []
+
+
+def test_codes_and_slugs_are_unique() -> None:
+    for op in OPS:
+        rules = [*op.rules, *op.fit_rules]
+        assert len({r.code for r in rules}) == len(rules)
+        assert len({r.slug for r in rules}) == len(rules)
+
+
+class _Recorder:
+    """A config that notes which of its fields are read."""
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+        self.read: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.read.add(name)
+        return getattr(self.config, name)
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_rules_read_only_what_they_declare_and_never_fail(op: Op) -> None:
+    """Any config at all gets an answer from every rule on every GPU, and no rule looks further than it says."""
+    specs = [archs.load(name) for name in archs.arch_names()]
+
+    @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(configs(op))
+    def check(config: Any) -> None:
+        for spec in specs:
+            for r in op.rules:
+                recorder = _Recorder(config)
+                r.check(recorder, spec)
+                assert recorder.read <= set(r.reads), f"{r.code} also reads {recorder.read - set(r.reads)}"
+
+    check()
+
+
+def test_an_undocumented_rule_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be documented"):
+
+        @rule("X1", "x", reads=(), enforced_by="tilewright", good={}, bad={})
+        def undocumented(config: Any, arch: Any) -> None:
+            """Says what, but neither why nor how to mend it."""

@@ -1,0 +1,115 @@
+"""Spaces: what is declared, what is legal, what each rule removed."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from types import SimpleNamespace
+
+import pytest
+
+import tilewright as tw
+from tilewright import arch as archs
+from tilewright.base.errors import InvalidValueError, UnknownValueError
+from tilewright.ops import op_named
+from tilewright.ops.gemm.sets import named_space
+from tilewright.ops.rule import is_legal
+from tilewright.ops.space import Space
+
+GEMM = op_named("gemm")
+SMALL = {
+    "variant": "standard",
+    "dtype": "fp16",
+    "layout": "rcr",
+    "block": {"m": [64, 96, 128], "n": [64, 128], "k": [16, 64]},
+    "waves": [(2, 2, 1), (4, 1, 1), (1, 1, 2)],
+    "mma": [(32, 32, 8), (16, 16, 16), (32, 32, 4)],
+    "pipeline": "*",
+    "scheduler": "*",
+    "epilogue": "*",
+    "persistent": "*",
+}
+
+
+def test_a_search_finds_what_trying_everything_finds() -> None:
+    """The depth-first search prunes and remembers; its members, counts and removals must not depend on that."""
+    arch = archs.load("gfx942")
+    space = Space(GEMM, SMALL)
+    axes = space.axes(arch)
+    names = [name for axis in axes for name in axis.fields]
+    legal = []
+    for rows in itertools.product(*(axis.values for axis in axes)):
+        config = SimpleNamespace(**dict(zip(names, itertools.chain(*rows), strict=True)))
+        if is_legal(GEMM.rules, config, arch):
+            legal.append(GEMM.config_type(**config.__dict__))
+
+    assert {k.config for k in space.iter("gfx942")} == set(legal)
+    report = space.report("gfx942")
+    assert report.legal == len(legal) > 0
+    assert report.raw == space.raw_count("gfx942") == report.legal + sum(c.removed for c in report.removed)
+
+
+def test_the_default_space_of_tile_engine_is_counted_in_under_five_seconds() -> None:
+    start = time.process_time()
+    report = named_space("tile_engine_default").report("gfx942")
+
+    assert time.process_time() - start < 5
+    assert report.raw == 622_080
+    assert report.legal + sum(c.removed for c in report.removed) == 622_080
+
+
+def test_a_sample_is_fixed_by_its_seed() -> None:
+    space = Space(GEMM, SMALL)
+    first = space.sample("gfx942", 10, seed=1)
+
+    assert first == space.sample("gfx942", 10, seed=1)
+    assert first != space.sample("gfx942", 10, seed=2)
+    assert len(set(first)) == 10
+    assert set(first) <= set(space.iter("gfx942"))
+    assert len(space.sample("gfx942", 10**6, seed=1)) == space.count("gfx942")
+
+
+def test_the_public_face() -> None:
+    kernels = tw.gemm.space(dtype="fp16", layout="rcr", block=[(128, 128, 32), (256, 128, 64)], pipeline="*")
+
+    assert kernels.count("gfx942") > 100
+    text = str(kernels.report("gfx942"))
+    assert "combinations are legal" in text
+    assert "R401  lds-overflow" in text
+
+
+@pytest.mark.parametrize(
+    ("declared", "error", "what"),
+    [
+        ({"pipelin": "mem"}, UnknownValueError, "pipeline"),
+        ({"pipeline": "compv33"}, UnknownValueError, "compv3"),
+        ({"dtype": "fp61"}, UnknownValueError, "fp16"),
+        ({"dtype": "fp16*int8"}, InvalidValueError, "no matrix instruction multiplies fp16 by int8"),
+        ({"block": "128x128"}, InvalidValueError, "three numbers"),
+        ({"block": (128, 128, 0)}, InvalidValueError, "1 to 65536"),
+        ({"block": {"m": 64, "n": 64}}, InvalidValueError, "no values for k"),
+        ({"block": {"m": 64, "n": 64, "q": 1}}, UnknownValueError, "dimension of block"),
+        ({"pipeline": []}, InvalidValueError, "empty list"),
+        ({"pad_m": "yes"}, UnknownValueError, "true, false"),
+        ({"num_d": 99}, InvalidValueError, "0 to 8"),
+        ({"dtype": "fp16", "dtype_a": "fp16"}, InvalidValueError, "declared twice"),
+    ],
+)
+def test_a_wrong_declaration_is_found_when_it_is_made(declared: dict, error: type, what: str) -> None:
+    with pytest.raises(error, match=what):
+        tw.gemm.space(**declared)
+
+
+def test_an_unknown_gpu_names_the_nearest() -> None:
+    with pytest.raises(UnknownValueError, match="gfx942"):
+        tw.gemm.space(dtype="fp16", layout="rcr").count("gfx492")
+
+
+def test_a_space_of_a_hundred_thousand_kernels_is_walked() -> None:
+    space = tw.gemm.space(
+        variant="standard", dtype=["fp16", "bf16"], layout="*", pad_m="*", pad_n="*", pad_k="*", split_k="*",
+        pipeline=["mem", "compv3", "compv4"], mma=[(32, 32, 16), (16, 16, 32)], waves=[(2, 2, 1), (1, 4, 1), (4, 1, 1)],
+    )  # fmt: skip
+    kernels = list(space.iter("gfx942"))
+
+    assert len(kernels) == len(set(kernels)) == space.count("gfx942") > 20_000

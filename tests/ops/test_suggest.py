@@ -1,0 +1,63 @@
+"""Suggestions: legal, near, and never applied by themselves."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import tilewright as tw
+from tilewright import arch as archs
+from tilewright.ops import OPS
+from tilewright.ops.op import Op
+from tilewright.ops.rule import violations
+from tilewright.ops.sampling import draw_breaking, strata
+
+BASE = dict(
+    variant="standard", dtype="fp16", layout="rcr", block=(128, 128, 32), waves=(2, 2, 1), mma=(32, 32, 16),
+    pipeline="compv3", scheduler="intrawave", epilogue="cshuffle",
+)  # fmt: skip
+
+
+def test_explain_lists_passes_and_failures() -> None:
+    config = tw.gemm.config(**{**BASE, "block": (256, 256, 128)})
+    verdicts = tw.explain(config, "gfx942")
+
+    failed = [v.violation for v in verdicts if v.violation]
+    assert [str(v) for v in failed] == [
+        "R401 lds-overflow: needs 131,072 bytes of LDS (1 × the larger of 131,072 for A and B and 8,192 for C), "
+        "gfx942 has 65,536"
+    ]
+    assert len(verdicts) == len(tw.gemm.OP.rules)
+
+
+def test_a_legal_config_gets_no_suggestions() -> None:
+    assert tw.suggest(tw.gemm.config(**BASE), "gfx942") == []
+
+
+def test_the_nearest_config_comes_first() -> None:
+    config = tw.gemm.config(**{**BASE, "scheduler": "interwave"})
+    best = tw.suggest(config, "gfx942")[0]
+
+    assert dict(best.changes) in ({"scheduler": ("interwave", "intrawave")}, {"pipeline": ("compv3", "mem")})
+    assert config.scheduler == "interwave"
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_every_suggestion_is_legal_and_ranked(op: Op) -> None:
+    rng = random.Random(7)
+    answered = 0
+    for name in ("gfx942", "gfx950", "gfx1201"):
+        arch = archs.load(name)
+        spread = strata(op, arch)
+        for rule in op.rules:
+            config = draw_breaking(op, arch, rng, rule.code, spread, tries=5)
+            if config is None:
+                continue
+            found = tw.suggest(config, name)
+            answered += bool(found)
+            for suggestion in found:
+                assert violations(op.rules, suggestion.config, arch) == []
+                assert suggestion.changes
+            assert [(len(s.changes), s.distance) for s in found] == sorted((len(s.changes), s.distance) for s in found)
+    assert answered > 20

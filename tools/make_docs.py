@@ -1,0 +1,384 @@
+"""Writes docs/reference/: what the code already knows, as Markdown.
+
+    python tools/make_docs.py            write the files that changed
+    python tools/make_docs.py --check    write nothing, fail if a file is stale
+
+The documents describe what is shipped: the same text on every machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tilewright import arch as archs
+from tilewright.arch.dtypes import ACCUMULATORS
+from tilewright.arch.spec import Arch
+from tilewright.base.knobs import ARCH_PATH, KNOBS
+from tilewright.cli.app import root
+from tilewright.ops import OPS
+from tilewright.ops.fields import ConfigBase, Field, fields_of, tokens_of
+from tilewright.ops.kernel_set import KernelSet
+from tilewright.ops.op import Op
+from tilewright.ops.rule import Rule
+from tilewright.ops.sampling import candidates, draw_legal, strata
+
+FOLDER = Path(__file__).parent.parent / "docs" / "reference"
+NOTE = "Written by `make docs` from the code. Do not edit it here."
+COLUMNS = 100  # of the help texts
+WIDTH = 110  # of paragraphs
+MOST_LISTED = 16  # longer lists of values are counted instead
+NOTICED = {
+    "compiler": "the compiler refuses the source",
+    "supports": "the built kernel refuses the problem",
+    "device": "nobody; results would be wrong",
+    "tilewright": "nobody; the limit is Tilewright's own",
+}
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> str:
+    """A Markdown table; the columns in `right` are right-aligned."""
+    lines = [headings, ["---:" if heading in right else "---" for heading in headings], *rows]
+    return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
+
+
+def _cell(value: object) -> str:
+    return " ".join(str(value).split()).replace("|", "\\|")
+
+
+def code(value: object) -> str:
+    """A value as code, or nothing for nothing."""
+    return f"`{value}`" if str(value) else ""
+
+
+def page(title: str, *parts: str) -> str:
+    """A document: title, note, parts."""
+    return "\n\n".join([f"# {title}", NOTE, *(part for part in parts if part)]) + "\n"
+
+
+def wrapped(text: str) -> str:
+    """A paragraph in lines that fit an editor."""
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def token(field: Field, value: Any) -> str:
+    """A field's value as `-s` takes it."""
+    read = field.kind.read(field.name, value)
+    return str(read).lower() if isinstance(read, bool) else field.kind.token(read)
+
+
+# Rules
+
+
+def rules_page() -> str:
+    """Every rule of every op."""
+    legend = table(("noticed by", "who would notice without the rule"), NOTICED.items())
+    intro = (
+        "A rule has a code and a name. `tilewright rules CODE` prints one of them, `tilewright check` puts a config\n"
+        "to all of them. How a rule is written: [add a rule](../add-a-rule.md)."
+    )
+    return page("Rules", intro, legend, *(part for op in OPS for part in _op_rules(op)))
+
+
+def _op_rules(op: Op) -> Iterator[str]:
+    example = ", ".join(f"`{n}={token(fields_of(op.config_type)[n], v)}`" for n, v in op.example.items())
+    yield f"## {op.name}"
+    yield wrapped(f"Examples change this config: {example}.")
+    if op.fit_rules:
+        sizes = ", ".join(f"`{name}={value}`" for name, value in op.example_problem.items())
+        yield wrapped(f"Where a problem takes part, it is {sizes}, with the changes that are named.")
+    for title, rules in (("Configs", op.rules), ("Whether a kernel fits a problem", op.fit_rules)):
+        if rules:
+            yield f"### {title}"
+            listed = ((f"[{r.code}](#{_anchor(r)})", r.slug, r.enforced_by, r.what) for r in rules)
+            yield table(("code", "name", "noticed by", "what it asks for"), listed)
+            yield from (_rule(op, rule) for rule in rules)
+
+
+def _anchor(rule: Rule) -> str:
+    return f"{rule.code}-{rule.slug}".lower()
+
+
+def _rule(op: Op, rule: Rule) -> str:
+    facts = [
+        ("why", rule.why),
+        ("fix", rule.fix),
+        ("noticed by", f"{rule.enforced_by}: {NOTICED[rule.enforced_by]}"),
+        ("reads", ", ".join(code(name) for name in rule.reads)),
+        ("passes", f"{_overrides(op, rule.good)} on {rule.arch}"),
+        ("fails", f"{_overrides(op, rule.bad)} on {rule.arch}"),
+        ("it says", _complaint(op, rule)),
+    ]
+    return f"#### {rule.code} {rule.slug}\n\n{rule.what}\n\n{table(('', ''), facts)}"
+
+
+def _overrides(op: Op, overrides: Mapping[str, Any]) -> str:
+    fields = fields_of(op.config_type)
+    shown = [f"`{name}={token(fields[name], value)}`" for name, value in overrides.items() if name in fields]
+    shown += [f"problem `{name}={value}`" for name, value in overrides.get("problem", {}).items()]
+    return ", ".join(shown) or "the example as it is"
+
+
+def _complaint(op: Op, rule: Rule) -> str:
+    arch = archs.load(rule.arch)
+    values = dict(rule.bad)
+    problem = op.problem_type(**{**op.example_problem, **values.pop("problem", {})})
+    config = op.example_config(values)
+    found = rule.violation(config, arch) if rule in op.rules else rule.violation(config, problem, arch)
+    if found is None:
+        raise SystemExit(f"{rule.code}: its failing example passes")
+    return found.message
+
+
+# Fields
+
+
+def fields_page() -> str:
+    """The fields of every op's config."""
+    intro = (
+        "The fields of a config are all that tells two kernels of an op apart. A field without a default must be\n"
+        "given. A name shows the fields without a default in this order, then the others where they differ from\n"
+        'their default. `"*"` in a space stands for the values worth trying on the GPU.'
+    )
+    return page("Config fields", intro, *(part for op in OPS for part in _op_fields(op)))
+
+
+def _op_fields(op: Op) -> Iterator[str]:
+    fields = fields_of(op.config_type).values()
+    yield f"## {op.name}\n\nThe {op.doc}."
+    rows = [(code(f.name), f.kind.describe(), _default(f), code(_in_name(op, f)), f.doc) for f in fields]
+    yield table(("field", "takes", "default", "in names", "meaning"), rows)
+    if op.shorthands:
+        names = ", ".join(code(name) for name in op.shorthands)
+        yield f"Shorthands that stand for several fields: {names}."
+    yield '### What `"*"` tries\n\nFields that are not listed here are tried with every value that they take.'
+    starred = ((code(f.name), values) for f in fields if f.name in op.stars for values in _starred(op, f.name))
+    yield table(("field", "values"), starred)
+
+
+def _default(field: Field) -> str:
+    return "" if field.required else code(token(field, field.default))
+
+
+def _in_name(op: Op, field: Field) -> str:
+    """The field's part of a name: the example's where it has one."""
+    if field.required:
+        return field.token(field.kind.read(field.name, op.example[field.name])) or ""
+    return field.tag if isinstance(field.default, bool) else f"{field.tag}…"
+
+
+def _starred(op: Op, name: str) -> list[str]:
+    """What a field is searched over, once for each group of GPUs that agree."""
+    field = fields_of(op.config_type)[name]
+    groups: dict[str, list[str]] = {}
+    for arch in archs.arch_names():
+        values = candidates(op, name, archs.load(arch))
+        shown = ", ".join(token(field, value) for value in values)
+        if len(values) > MOST_LISTED:
+            shown = f"{len(values)} values from {token(field, values[0])} to {token(field, values[-1])}"
+        groups.setdefault(shown or "nothing: its values must be listed", []).append(arch)
+    if len(groups) == 1:
+        return list(groups)
+    return [f"{', '.join(names)}: {shown}" for shown, names in groups.items()]
+
+
+# Knobs and commands
+
+
+def knobs_page() -> str:
+    """Every environment variable."""
+    intro = (
+        "Tilewright reads these variables and no others. An empty value counts as not set. A value that cannot be\n"
+        "used is an error. `tilewright knobs` shows what is in force."
+    )
+    rows = [(code(knob.name), knob.kind, knob.doc) for knob in KNOBS]
+    return page("Environment variables", intro, table(("variable", "takes", "meaning"), rows))
+
+
+def cli_page() -> str:
+    """The help text of every command."""
+    parts = []
+    for name, text in _helps(root, click.Context(root, info_name="tilewright", terminal_width=COLUMNS)):
+        lines = "\n".join(line.rstrip() for line in text.splitlines())
+        parts.append(f"## {name}\n\n```text\n{lines}\n```")
+    return page("Commands", "What `--help` prints, at 100 columns.", *parts)
+
+
+def _helps(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
+    yield context.command_path, command.get_help(context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            if inner is not None:
+                yield from _helps(inner, click.Context(inner, info_name=name, parent=context))
+
+
+# GPUs
+
+
+def gpus_page() -> str:
+    """What is supported where, and the facts about each GPU."""
+    specs = [archs.load(name) for name in archs.arch_names()]
+    names = [spec.name for spec in specs]
+    intro = (
+        "A GPU is a file in `src/tilewright/arch/data/`, where every number has its source. How to write one:\n"
+        "[add a GPU](../add-a-gpu.md)."
+    )
+    types = [
+        (f"{a} × {b} → {acc}", *(str(len(spec.mma_shapes(a, b, acc)) or "") for spec in specs))
+        for (a, b), acc in ACCUMULATORS.items()
+    ]
+    return page(
+        "GPUs",
+        intro,
+        "## Kinds of kernels",
+        "✓: the rules leave at least one kernel of this kind.",
+        *(_kinds(op, specs) for op in OPS),
+        "## Matrix tiles by types",
+        "How many matrix tiles CK Tile has on a GPU for inputs A × B and their accumulator.",
+        table(("types", *names), types, names),
+        "## Hardware",
+        "A unit is what the waves of one work-group share: a compute unit on CDNA, a work-group processor on RDNA.",
+        table(("", *names), _facts(specs), names),
+        *(_tiles(spec) for spec in specs),
+    )
+
+
+def _kinds(op: Op, specs: Sequence[Arch]) -> str:
+    found = {spec.name: _kinds_on(op, spec) for spec in specs}
+    every = dict.fromkeys(kind for kinds in found.values() for kind in kinds)
+    positions = {name: list(candidates(op, name, specs[0])) for name in op.kinds}
+    order = sorted(every, key=lambda kind: [positions[n].index(v) for n, v in zip(op.kinds, kind, strict=True)])
+    rows = [(*kind, *("✓" if kind in found[spec.name] else "" for spec in specs)) for kind in order]
+    return f"### {op.name}\n\n{table((*op.kinds, *found), rows)}"
+
+
+def _kinds_on(op: Op, arch: Arch) -> dict[tuple[Any, ...], ConfigBase]:
+    """The kinds that have a legal kernel on a GPU, with one such kernel."""
+    found: dict[tuple[Any, ...], ConfigBase] = {}
+    for fixed in strata(op, arch):
+        kind = tuple(fixed[name] for name in op.kinds)
+        if kind not in found:
+            config = draw_legal(op, arch, random.Random(0), fixed)
+            if config is not None:
+                found[kind] = config
+    return found
+
+
+def _facts(specs: Sequence[Arch]) -> Iterator[tuple[str, ...]]:
+    facts: tuple[tuple[str, Callable[[Arch], object]], ...] = (
+        ("product", lambda s: s.product),
+        ("family", lambda s: s.family),
+        ("matrix instructions", lambda s: s.matrix),
+        ("lanes of a wave", lambda s: s.wave_size),
+        ("units", lambda s: s.compute.units),
+        ("SIMDs per unit", lambda s: s.compute.simds_per_unit),
+        ("waves per SIMD", lambda s: s.compute.max_waves_per_simd),
+        ("threads per work-group", lambda s: s.compute.max_block_threads),
+        ("clock, MHz", lambda s: s.compute.clock_mhz),
+        ("dies", lambda s: s.compute.dies),
+        ("vector registers per SIMD lane", lambda s: s.registers.vgprs),
+        ("… of one wave at most", lambda s: s.registers.max_vgprs),
+        ("accumulation registers", lambda s: s.registers.agprs),
+        ("LDS per work-group, KiB", lambda s: f"{s.lds.bytes / 1024:g}"),
+        ("LDS per unit, KiB", lambda s: f"{s.lds.unit_bytes / 1024:g}"),
+        ("memory, GiB", lambda s: s.memory.capacity_gib),
+        ("memory, GB/s", lambda s: f"{s.memory.bandwidth_gbs:g}"),
+        ("L2 per die, MiB", lambda s: f"{s.memory.l2_bytes / 2**20:g}"),
+        ("last-level cache, MiB", lambda s: f"{s.memory.mall_bytes / 2**20:g}"),
+    )
+    for name, read in facts:
+        yield name, *(str(read(spec)) for spec in specs)
+    for dtype in dict.fromkeys(name for spec in specs for name in spec.peak_tflops):
+        rates = (spec.peak_tflops.get(dtype) for spec in specs)
+        yield f"peak {dtype}, 10¹² operations/s", *("" if rate is None else f"{rate:g}" for rate in rates)
+
+
+def _tiles(arch: Arch) -> str:
+    rows = []
+    for types, shapes in arch.mma.items():
+        by_instruction: dict[str, list[str]] = {}
+        for shape, instruction in shapes.items():
+            by_instruction.setdefault(instruction, []).append(str(shape))
+        for name, tiles in by_instruction.items():
+            rows.append((f"{types.a} × {types.b} → {types.acc}", ", ".join(tiles), code(name)))
+    waves = ", ".join(str(shape) for shape in arch.waves)
+    title = f"## {arch.name}: {arch.product}"
+    return f'{title}\n\nWaves that `"*"` tries: {waves}.\n\n{table(("types", "tiles", "instruction"), rows)}'
+
+
+# Kernel sets
+
+
+def sets_page() -> str:
+    """The preselected sets and their members."""
+    intro = (
+        "A preselected set is a short list of kernels for a purpose. All its members are legal on every GPU it\n"
+        "names. `tilewright generate --preselected NAME` writes their sources."
+    )
+    known = [kernel_set for op in OPS for kernel_set in op.sets().values()]
+    rows = [(f"[{s.name}](#{s.name})", s.op, _counts(s), s.doc) for s in known]
+    parts = (f"## {s.name}\n\n{_members(s)}" for s in known)
+    return page("Preselected kernel sets", intro, table(("set", "op", "kernels", "what for"), rows), *parts)
+
+
+def _counts(kernel_set: KernelSet) -> str:
+    return ", ".join(f"{arch} {len(list(kernel_set.kernels(arch)))}" for arch in kernel_set.archs)
+
+
+def _members(kernel_set: KernelSet) -> str:
+    """The configs as they are in names, once for each group of GPUs that have them."""
+    where: dict[str, list[str]] = {}
+    for arch in kernel_set.archs:
+        for kernel in kernel_set.kernels(arch):
+            where.setdefault("-".join(tokens_of(kernel.config)), []).append(arch)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for config, names in where.items():
+        groups.setdefault(tuple(names), []).append(config)
+    listings = ("\n".join(["```text", *configs, "```"]) for configs in groups.values())
+    return "\n\n".join(f"On {', '.join(names)}:\n\n{text}" for names, text in zip(groups, listings, strict=True))
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "rules.md": rules_page,
+    "fields.md": fields_page,
+    "knobs.md": knobs_page,
+    "cli.md": cli_page,
+    "gpus.md": gpus_page,
+    "sets.md": sets_page,
+}
+
+
+def stale(folder: Path) -> dict[Path, str]:
+    """The files of `folder` that are not what the code says, with the text they should have."""
+    if ARCH_PATH.get() is not None:
+        raise SystemExit(f"{ARCH_PATH.name} is set; unset it: the documents describe the GPUs that are shipped")
+    wanted = {folder / name: make() for name, make in PAGES.items()}
+    return {path: text for path, text in wanted.items() if not path.is_file() or path.read_text("utf-8") != text}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a file is stale")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="instead of docs/reference")
+    options = parser.parse_args(arguments)
+    found = stale(options.folder)
+    for path, text in found.items():
+        if options.check:
+            print(f"{path} is stale: run `make docs`")
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            print(f"{path} written")
+    return 1 if options.check and found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
