@@ -7,9 +7,12 @@ any lines, and times may differ.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -75,6 +78,14 @@ def blocks(path: Path) -> list[Block]:
                 section = heading["title"]
     assert inside is None, f"{path}:{start}: a block without an end"
     return found
+
+
+def run_python(path: Path, block: Block, names: dict[str, Any]) -> str:
+    """What a block of Python prints; its errors name the line of the file."""
+    code = compile("\n" * block.line + block.text, str(path), "exec", dont_inherit=True)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(code, names)
+    return printed.getvalue()
 
 
 def check_output(shown: str, printed: str, *, exact: bool = True) -> None:

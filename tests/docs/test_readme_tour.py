@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import subprocess
 import sys
@@ -11,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fences import ROOT, Block, blocks, check_output
+from fences import ROOT, Block, blocks, check_output, run_python
 
+from tilewright.arch.load import DATA
 from tilewright.base import knobs
+from tilewright.ops import OPS
 
 README = ROOT / "README.md"
 TOUR = [
@@ -29,15 +29,9 @@ def follow(tour: list[Block], folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     names: dict[str, Any] = {"__name__": "tour"}
     for block in tour:
-        printed = in_python(block, names) if block.language == "python" else in_bash(block)
+        printed = run_python(README, block, names) if block.language == "python" else in_bash(block)
         if block.shown:
             check_output(block.shown, printed, exact=not block.compiles)
-
-
-def in_python(block: Block, names: dict[str, Any]) -> str:
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(compile("\n" * block.line + block.text, str(README), "exec"), names)
-    return printed.getvalue()
 
 
 def in_bash(block: Block) -> str:
@@ -52,6 +46,13 @@ def test_the_tour_has_both_languages_and_shows_what_they_print() -> None:
     assert {block.language for block in TOUR} == {"python", "bash"}
     assert all(block.shown for block in TOUR if block.compiles)
     assert len([block for block in TOUR if block.shown]) >= 5
+
+
+def test_the_readme_names_every_op_and_gpu() -> None:
+    rows = [line for line in README.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+
+    assert [op.name for op in OPS if not any(op.name in row.lower() for row in rows)] == []
+    assert [path.stem for path in DATA.glob("*.toml") if not any(path.stem in row for row in rows)] == []
 
 
 def test_the_tour_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,12 +127,18 @@ def arch_names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Arch:
-    """The GPU of that name. Accepts exactly the bare name: `gfx942`, not `gfx942:sramecc+`."""
-    files = arch_files()
-    path = files.get(name)
-    if path is None:
-        raise UnknownValueError("arch", name, arch_names())
-    return _load_cached(path, path.stat().st_mtime_ns)
+    """The GPU of that name. Accepts exactly the bare name: `gfx942`, not `gfx942:sramecc+`.
+
+    Called for every kernel, so it looks at the one file only: that of TILEWRIGHT_ARCH_PATH, else the shipped one.
+    """
+    extra = knobs.ARCH_PATH.get()
+    for folder in (DATA,) if extra is None else (extra, DATA):
+        path = folder / f"{name}.toml"
+        try:
+            return _load_cached(path, path.stat().st_mtime_ns)
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            continue
+    raise UnknownValueError("arch", name, arch_names())
 
 
 @functools.cache

@@ -104,11 +104,13 @@ def _listing(name: str, code: Any) -> str:
 
 
 def _print_source(source: Source, as_json: bool) -> None:
+    from tilewright.codegen.render import file_name
+
     if as_json:
         print_json(
             {
                 "name": source.name,
-                "file": source.file_name,
+                "file": file_name(source.kernel),
                 "text": source.text,
                 "includes": dict(source.files),
             }

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
-import tempfile
+import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from tilewright import arch as archs
+from tilewright.arch.spec import Arch
 from tilewright.base import events
-from tilewright.base.digest import digest_text
+from tilewright.base.digest import canonical_json, digest_text
 from tilewright.base.errors import FileFormatError, FileProblem
-from tilewright.codegen.render import Source, render
-from tilewright.ops.fields import config_json
+from tilewright.codegen.render import Source, file_name, render, render_unchecked, support_files
+from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.rule import Legality
 
 MANIFEST_NAME = "manifest.json"
 MANIFEST_SCHEMA = 1
@@ -41,83 +44,93 @@ def generate(kernels: Iterable[Kernel], folder: Path, *, jobs: int = 1) -> Gener
     """Render kernels into `folder`. A file whose text is right already is not touched, so build tools see no
     change. Kernels that an earlier manifest lists and this one does not are removed; other files are left alone.
     """
-    listed = sorted(set(kernels), key=lambda k: k.slug)
+    listed = list(dict.fromkeys(kernels))
     folder.mkdir(parents=True, exist_ok=True)
     earlier = _earlier_files(folder)
-    entries: list[dict[str, Any]] = []
-    support: dict[str, str] = {}
+    entries: dict[str, str] = {}
     written = 0
     with events.task("generate", len(listed)) as advance:
-        for changed, entry, files in _written(listed, folder, jobs):
+        for name, changed, entry in _written(listed, folder, jobs):
             written += changed
-            entries.append(entry)
-            support.update(files)
-            advance(entry["slug"])
+            entries[name] = entry
+            advance(name)
+    support = {name: text for op in sorted({k.op for k in listed}) for name, text in support_files(op).items()}
     for name, text in support.items():
         written += write_if_changed(folder / name, text)
-    manifest = {"schema": MANIFEST_SCHEMA, "support": sorted(support), "kernels": entries}
-    write_if_changed(folder / MANIFEST_NAME, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
-    stale = earlier - {entry["file"] for entry in entries} - set(support)
+    write_if_changed(folder / MANIFEST_NAME, _manifest(sorted(support), [entries[name] for name in sorted(entries)]))
+    stale = earlier - set(entries) - set(support)
     for name in stale:
         (folder / name).unlink(missing_ok=True)
     total = len(entries) + len(support)
     return Generated(folder, len(entries), written, total - written, len(stale))
 
 
-def write_if_changed(path: Path, text: str) -> bool:
-    """Write a file unless it already holds this text; readers see the old or the new text, never a part."""
+def write_if_changed(path: Path, text: str, *, exists: bool = True) -> bool:
+    """Write a file unless it already holds this text; readers see the old or the new text, never a part.
+    `exists` False: the caller knows that there is no such file, which saves a look at it."""
     content = text.encode()
+    if exists and path.exists() and path.read_bytes() == content:
+        return False
+    # Called for every kernel: plain system calls and one short temporary name per process and thread are several
+    # times cheaper than `Path` and a name for each file.
+    temporary = os.path.join(path.parent, f".{os.getpid()}-{threading.get_ident()}.tmp")  # noqa: PTH118
     try:
-        if path.read_bytes() == content:
-            return False
-    except FileNotFoundError:
-        pass
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        with open(descriptor, "wb", buffering=0) as stream:
             stream.write(content)
-        os.chmod(temporary, 0o644)  # noqa: PTH101  (mkstemp makes it private to the user)
-        Path(temporary).replace(path)
+        os.replace(temporary, path)  # noqa: PTH105
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
     return True
 
 
-def _written(
-    kernels: Sequence[Kernel], folder: Path, jobs: int
-) -> Iterable[tuple[bool, dict[str, Any], dict[str, str]]]:
+def _written(kernels: Sequence[Kernel], folder: Path, jobs: int) -> Iterable[tuple[str, bool, str]]:
+    """File name, whether it was written, and manifest entry of each kernel."""
+    empty = next(folder.iterdir(), None) is None
+    chunks = [kernels[i : i + CHUNK] for i in range(0, len(kernels), CHUNK)]
     if jobs == 1 or len(kernels) < PARALLEL_FROM:
-        for kernel in kernels:
-            yield _write_one(kernel, folder)
+        for chunk in chunks:
+            yield from _write_chunk(chunk, folder, empty)
         return
     with ProcessPoolExecutor(max_workers=jobs) as pool:
-        chunks = [kernels[i : i + CHUNK] for i in range(0, len(kernels), CHUNK)]
-        for results in pool.map(_write_chunk, chunks, [folder] * len(chunks)):
+        for results in pool.map(_write_chunk, chunks, [folder] * len(chunks), [empty] * len(chunks)):
             yield from results
 
 
-def _write_chunk(kernels: Sequence[Kernel], folder: Path) -> list[tuple[bool, dict[str, Any], dict[str, str]]]:
-    return [_write_one(kernel, folder) for kernel in kernels]
+def _write_chunk(kernels: Sequence[Kernel], folder: Path, empty: bool) -> list[tuple[str, bool, str]]:
+    results = []
+    for kernel in kernels:
+        legal = _legality(kernel.op, archs.load(kernel.arch))(kernel.config)
+        source = render_unchecked(kernel) if legal else render(kernel)
+        name = file_name(kernel)
+        changed = write_if_changed(folder / name, source.text, exists=not empty)
+        results.append((name, changed, _entry(source)))
+    return results
 
 
-def _write_one(kernel: Kernel, folder: Path) -> tuple[bool, dict[str, Any], dict[str, str]]:
-    source = render(kernel)
-    changed = write_if_changed(folder / source.file_name, source.text)
-    return changed, _entry(source), dict(source.files)
+@functools.lru_cache(maxsize=8)
+def _legality(op_name: str, arch: Arch) -> Legality:
+    return Legality(op_named(op_name).rules, arch)
 
 
-def _entry(source: Source) -> dict[str, Any]:
+def _entry(source: Source) -> str:
     kernel = source.kernel
-    return {
-        "slug": kernel.slug,
-        "file": source.file_name,
-        "symbol": kernel.symbol,
-        "op": kernel.op,
-        "arch": kernel.arch,
-        "config": config_json(kernel.config),
-        "text_digest": digest_text(source.text),
-    }
+    return canonical_json(
+        {
+            **kernel.facts,
+            "slug": kernel.slug,
+            "file": file_name(kernel),
+            "symbol": kernel.symbol,
+            "text_digest": digest_text(source.text),
+        }
+    )
+
+
+def _manifest(support: Sequence[str], entries: Sequence[str]) -> str:
+    """JSON with one kernel a line, so that a difference between two manifests can be read."""
+    head = f'"schema":{MANIFEST_SCHEMA},"support":{canonical_json(support)}'
+    return f'{{{head},"kernels":[\n' + ",\n".join(entries) + "\n]}\n"
 
 
 def _earlier_files(folder: Path) -> set[str]:

@@ -29,10 +29,10 @@ class Source:
         """The kernel's slug."""
         return self.kernel.slug
 
-    @property
-    def file_name(self) -> str:
-        """What the source is called in a folder of generated kernels."""
-        return f"{self.kernel.slug}.hpp"
+
+def file_name(kernel: Kernel) -> str:
+    """What a kernel's source is called in a folder of generated kernels."""
+    return f"{kernel.slug}.hpp"
 
 
 def render(kernel: Kernel) -> Source:
@@ -50,7 +50,13 @@ def render_unchecked(kernel: Kernel) -> Source:
     """The source of any kernel, legal or not: what the comparison of rules and compiler needs."""
     op = op_named(kernel.op)
     text = _template(op.template).render(op.context(kernel))
-    return Source(kernel, text, {op.abi_name: _text(op.abi_header)})
+    return Source(kernel, text, support_files(kernel.op))
+
+
+def support_files(op_name: str) -> Mapping[str, str]:
+    """Our own files that the sources of an op include: its C interface."""
+    op = op_named(op_name)
+    return {op.abi_name: _text(op.abi_header)}
 
 
 @functools.cache

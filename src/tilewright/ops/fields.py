@@ -185,16 +185,18 @@ def config_field(kind: Kind, doc: str, *, tag: str = "", default: Any = MISSING)
     return dataclasses.field(default=default, metadata=metadata)
 
 
+_FIELDS: dict[type, Mapping[str, Field]] = {}
+
+
 def fields_of(config_type: type) -> Mapping[str, Field]:
     """The fields of a config class, in declaration order."""
-    cached: Mapping[str, Field] | None = config_type.__dict__.get("_tilewright_fields")
-    if cached is None:
-        cached = {
+    found = _FIELDS.get(config_type)
+    if found is None:
+        found = _FIELDS[config_type] = {
             f.name: Field(f.name, f.metadata["kind"], f.metadata["tag"], f.metadata["doc"], f.default)
             for f in dataclasses.fields(config_type)
         }
-        config_type._tilewright_fields = cached  # type: ignore[attr-defined]
-    return cached
+    return found
 
 
 class ConfigBase:
@@ -223,15 +225,17 @@ def config_json(config: ConfigBase) -> dict[str, Any]:
 
 def tokens_of(config: ConfigBase) -> list[str]:
     """The parts of a kernel's name that come from its config: required fields in order, then the others."""
-    fields = fields_of(type(config)).values()
-    ordered = [f for f in fields if f.required] + [f for f in fields if not f.required]
-    tokens = (f.token(getattr(config, f.name)) for f in ordered)
+    tokens = (f.token(getattr(config, f.name)) for f in _name_order(type(config)))
     return [token for token in tokens if token is not None]
+
+
+def _name_order(config_type: type) -> list[Field]:
+    return sorted(fields_of(config_type).values(), key=lambda field: not field.required)
 
 
 def read_tokens(config_type: type, tokens: Iterable[str]) -> dict[str, Any]:
     """Inverse of `tokens_of`. Raises `InvalidValueError` for parts that no field can have written."""
-    fields = list(fields_of(config_type).values())
+    fields = _name_order(config_type)
     remaining = list(tokens)
     values: dict[str, Any] = {}
     for field in (f for f in fields if f.required):

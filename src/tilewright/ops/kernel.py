@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from tilewright.base.digest import digest_value
 from tilewright.ops.fields import ConfigBase, config_json, tokens_of
@@ -23,15 +24,14 @@ class Kernel:
     arch: str
 
     @functools.cached_property
+    def facts(self) -> dict[str, Any]:
+        """All that the kernel is, as JSON: op, arch and every field of the config, defaults included."""
+        return {"op": self.op, "arch": self.arch, "config": config_json(self.config)}
+
+    @functools.cached_property
     def digest(self) -> str:
-        """48 bits over schema, op, arch and every field of the config, defaults included."""
-        facts = {
-            "schema": IDENTITY_SCHEMA,
-            "op": self.op,
-            "arch": self.arch,
-            "config": config_json(self.config),
-        }
-        return digest_value(facts)[:DIGEST_LENGTH]
+        """48 bits over the schema and all facts."""
+        return digest_value({"schema": IDENTITY_SCHEMA, **self.facts})[:DIGEST_LENGTH]
 
     @functools.cached_property
     def slug(self) -> str:

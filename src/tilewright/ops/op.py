@@ -19,8 +19,9 @@ class Op:
     """An operation and everything Tilewright must know about it.
 
     `rules` take (config, arch); `fit_rules` take (config, problem, arch). `stars` gives, for a field written
-    as "*", all values worth trying on a GPU; `oddities` adds values that only tests want. `kinds` names
-    the fields that change a kernel's structure; `strata` gives all fields that tell kernels apart, with their values. `context` gives the template's variables.
+    as "*", all values worth trying on a GPU; `oddities` adds values that only tests want. `kinds` names the
+    fields that change a kernel's structure; `strata` gives all fields that tell kernels apart, with their
+    values. `context` gives the template's variables.
     """
 
     name: str

@@ -8,6 +8,7 @@ documentation: the first paragraph says what, then `Why:` and `Fix:`.
 from __future__ import annotations
 
 import inspect
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -122,6 +123,24 @@ def violations(rules: Sequence[Rule], *subjects: Any) -> list[Violation]:
 def is_legal(rules: Sequence[Rule], config: Any, arch: Arch) -> bool:
     """Whether no rule refuses."""
     return all(rule.check(config, arch) is None for rule in rules)
+
+
+class Legality:
+    """`is_legal` for many configs on one GPU: a rule's answer is remembered for the values it reads."""
+
+    def __init__(self, rules: Sequence[Rule], arch: Arch) -> None:
+        self.arch = arch
+        self.known = [(rule, operator.attrgetter(*rule.reads), dict[Any, bool]()) for rule in rules]
+
+    def __call__(self, config: Any) -> bool:
+        for rule, read, answers in self.known:
+            key = read(config)
+            passes = answers.get(key)
+            if passes is None:
+                passes = answers[key] = rule.check(config, self.arch) is None
+            if not passes:
+                return False
+        return True
 
 
 def rules_in(*modules: ModuleType) -> tuple[Rule, ...]:
