@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilewright.arch import arch_names, load
+    from tilewright.build.inspect import inspect_kernel
     from tilewright.codegen.render import render
-    from tilewright.ops import explain, gemm, parse_kernel, suggest
+    from tilewright.ops import explain, fits, gemm, kernel_of, parse_kernel, suggest
     from tilewright.ops.kernel_set import load_kernel_set
 
 __version__ = "0.1.0"
@@ -24,7 +25,10 @@ __all__ = [
     "__version__",
     "arch_names",
     "explain",
+    "fits",
     "gemm",
+    "inspect_kernel",
+    "kernel_of",
     "load",
     "load_kernel_set",
     "parse_kernel",
@@ -35,9 +39,12 @@ __all__ = [
 _HOMES = {
     "arch_names": "tilewright.arch",
     "load": "tilewright.arch",
+    "inspect_kernel": "tilewright.build.inspect",
     "render": "tilewright.codegen.render",
     "explain": "tilewright.ops",
+    "fits": "tilewright.ops",
     "gemm": "tilewright.ops",
+    "kernel_of": "tilewright.ops",
     "parse_kernel": "tilewright.ops",
     "suggest": "tilewright.ops",
     "load_kernel_set": "tilewright.ops.kernel_set",

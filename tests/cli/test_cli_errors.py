@@ -65,12 +65,12 @@ def test_missing_fields_are_all_listed_with_what_they_take(
     run: Callable[..., Result], settings: Callable[..., list[str]]
 ) -> None:
     options = settings(layout=None, epilogue=None, dtype=None)
-    for command in ("check", "space", "inspect"):
+    for command in ("check", "inspect"):
         result = run(command, "gemm", "--arch", "gfx942", *options)
         assert result.exit_code == 2
         assert "gemm needs 6 more fields" in result.stderr
         assert "  layout     rcr, rrr, crr, ccr\n" in result.stderr
-        assert "dtype=… gives all of dtype_a, dtype_acc, dtype_b, dtype_c at once." in result.stderr
+        assert "dtype=… gives all of dtype_a, dtype_b, dtype_acc, dtype_c at once." in result.stderr
 
 
 def test_a_refused_source_shows_the_head_of_the_log(

@@ -73,7 +73,7 @@ def test_golden(kernel: Kernel, request: pytest.FixtureRequest) -> None:
 
 
 def test_no_golden_file_is_left_over() -> None:
-    assert {p for p in FOLDER.glob("*/*.golden.hpp")} == {golden_path(k) for k in KERNELS}
+    assert set(FOLDER.glob("*/*.golden.hpp")) == {golden_path(k) for k in KERNELS}
 
 
 def test_rendering_depends_on_nothing_but_the_kernel(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from tilewright.ops.op import Op
 from tilewright.ops.rule import violations
 from tilewright.ops.sampling import draw_breaking, strata
 
-BASE = dict(
-    variant="standard", dtype="fp16", layout="rcr", block=(128, 128, 32), waves=(2, 2, 1), mma=(32, 32, 16),
-    pipeline="compv3", scheduler="intrawave", epilogue="cshuffle",
-)  # fmt: skip
+BASE = {
+    "variant": "standard", "dtype": "fp16", "layout": "rcr", "block": (128, 128, 32), "waves": (2, 2, 1), "mma": (32, 32, 16),
+    "pipeline": "compv3", "scheduler": "intrawave", "epilogue": "cshuffle",
+}  # fmt: skip
 
 
 def test_explain_lists_passes_and_failures() -> None:

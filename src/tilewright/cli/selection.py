@@ -104,7 +104,7 @@ def field_filter(op: Op, name: str, texts: Sequence[str]) -> Callable[[Kernel], 
 
 def _rows(op: Op, name: str, texts: Sequence[str]) -> tuple[tuple[str, ...], set[tuple[Any, ...]]]:
     if name in op.shorthands:
-        ((fields, rows),) = op.shorthands[name](tuple(texts)).items()
-        return fields, set(rows)
+        short = op.shorthands[name]
+        return short.fields, {short.row(text) for text in texts}
     choose(f"field of {op.name}", name, (*op.field_names, *op.shorthands))
     return (name,), {(_read(op, name, text),) for text in texts}

@@ -74,17 +74,10 @@ def named_kernel(subject: str, arch: str | None, texts: Iterable[str]) -> Kernel
 
 
 def declared_space(op: Op, texts: Iterable[str]) -> Space:
-    """The space of an op that settings declare: values separated by commas, or `*`."""
-    from tilewright.ops.fields import fields_of
+    """The space of an op that settings declare: values separated by commas, or `*`; what is not named is `*`."""
     from tilewright.ops.space import Space
 
-    declared = read_values(op, texts)
-    fields = fields_of(op.config_type)
-    bound = {name for name in declared if name in fields}
-    for name in declared.keys() & op.shorthands.keys():
-        bound |= {field for names in op.shorthands[name](tuple(declared[name])) for field in names}
-    _require_all(op, bound)
-    return Space(op, declared)
+    return Space(op, read_values(op, texts))
 
 
 def read_values(op: Op, texts: Iterable[str]) -> dict[str, Any]:
@@ -115,10 +108,8 @@ def _values(op: Op, settings: Mapping[str, str]) -> dict[str, Any]:
 def _written_out(op: Op, name: str, text: str) -> dict[str, Any]:
     if name not in op.shorthands:
         return {name: text}
-    written: dict[str, Any] = {}
-    for fields, rows in op.shorthands[name]((text,)).items():
-        written |= zip(fields, rows[0], strict=True)
-    return written
+    short = op.shorthands[name]
+    return dict(zip(short.fields, short.row(text), strict=True))
 
 
 def _check_name(op: Op, name: str) -> None:
@@ -144,11 +135,8 @@ def _require_all(op: Op, given: Iterable[str]) -> None:
 
 def _shorthand_hint(op: Op, missing: set[str]) -> str:
     """Names the shorthands that would fill in only fields that are missing."""
-    from tilewright.ops.fields import fields_of
-
-    hints = []
-    for name in op.shorthands:
-        covered = {field for field in fields_of(op.config_type) if field.startswith(f"{name}_")}
-        if covered and covered <= missing:
-            hints.append(f"\n  {name}=… gives all of {', '.join(sorted(covered))} at once.")
-    return "".join(hints)
+    return "".join(
+        f"\n  {name}=… gives all of {', '.join(short.fields)} at once."
+        for name, short in op.shorthands.items()
+        if missing.issuperset(short.fields)
+    )

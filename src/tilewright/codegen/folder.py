@@ -76,7 +76,7 @@ def write_if_changed(path: Path, text: str, *, exists: bool = True) -> bool:
     temporary = os.path.join(path.parent, f".{os.getpid()}-{threading.get_ident()}.tmp")  # noqa: PTH118
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        with open(descriptor, "wb", buffering=0) as stream:
+        with os.fdopen(descriptor, "wb", buffering=0) as stream:
             stream.write(content)
         os.replace(temporary, path)  # noqa: PTH105
     except BaseException:

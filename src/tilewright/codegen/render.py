@@ -54,9 +54,8 @@ def render_unchecked(kernel: Kernel) -> Source:
 
 
 def support_files(op_name: str) -> Mapping[str, str]:
-    """Our own files that the sources of an op include: its C interface."""
-    op = op_named(op_name)
-    return {op.abi_name: _text(op.abi_header)}
+    """Our own files that the sources of an op include: its C interface and its launcher."""
+    return {name: _text(path) for name, path in op_named(op_name).support.items()}
 
 
 @functools.cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.ops import gemm
@@ -10,7 +12,7 @@ from tilewright.ops.kernel import Kernel
 from tilewright.ops.near_miss import Suggestion
 from tilewright.ops.near_miss import suggest as _suggest
 from tilewright.ops.op import Op
-from tilewright.ops.rule import Verdict, verdicts
+from tilewright.ops.rule import Verdict, Violation, verdicts, violations
 
 OPS: tuple[Op, ...] = (gemm.OP,)
 
@@ -46,3 +48,14 @@ def explain(config: ConfigBase, arch: str) -> list[Verdict]:
 def suggest(config: ConfigBase, arch: str, limit: int = 5) -> list[Suggestion]:
     """Legal configs nearest to an illegal one, fewest and smallest changes first; never changes the config."""
     return _suggest(op_of(config), config, archs.load(arch), limit)
+
+
+def kernel_of(config: ConfigBase, arch: str) -> Kernel:
+    """The kernel of a config on a GPU."""
+    archs.load(arch)
+    return op_of(config).kernel(config, arch)
+
+
+def fits(config: ConfigBase, problem: Any, arch: str) -> list[Violation]:
+    """Why a kernel cannot compute a problem; empty when it can."""
+    return violations(op_of(config).fit_rules, config, problem, archs.load(arch))

@@ -30,7 +30,7 @@ def canonical(op: Op, declared: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in declared.items():
         choose(f"field of {op.name}", name, (*fields, *op.shorthands))
         if name in op.shorthands:
-            kept[name] = tuple(dict.fromkeys(listed(name, value)))
+            kept[name] = tuple(dict.fromkeys(str(v) for v in listed(name, value)))
         elif isinstance(value, str) and value == STAR:
             kept[name] = STAR
         else:

@@ -133,7 +133,7 @@ class Tile:
         return list(value)
 
     def describe(self) -> str:
-        return "x".join(self.labels) + f", each 1 to {self.most}"
+        return " x ".join(self.labels) + f", each 1 to {self.most}"
 
 
 @dataclass(frozen=True)

@@ -263,16 +263,14 @@ def _read_space(op: Op, where: str, table: Any, problems: _Problems) -> Space | 
     before = len(problems.found)
     declared = {key: _read_key(op, key, f"{where}.{key}", table[key], problems) for key in table}
     owners: dict[str, str] = {}  # field → the key that binds it
-    for key, value in declared.items():
-        for name in _bound_fields(op, key, value):
+    for key in declared:
+        for name in op.shorthands[key].fields if key in op.shorthands else (key,):
             if name in owners:
                 problems.add(f"{where}.{key}", f"{name} is already bound by {owners[name]!r}")
             owners[name] = key
-    # Which fields a shorthand binds cannot be known while its value is wrong.
-    if all(declared[key] for key in op.shorthands if key in declared):
-        for name, field in fields_of(op.config_type).items():
-            if field.required and name not in owners:
-                problems.add(f"{where}.{name}", 'missing: give a value, a list, or "*"')
+    for name, field in fields_of(op.config_type).items():
+        if field.required and name not in owners:
+            problems.add(f"{where}.{name}", 'missing: give a value, a list, or "*"')
     return Space(op, declared) if len(problems.found) == before else None
 
 
@@ -299,13 +297,7 @@ def _read_key(op: Op, key: str, where: str, value: Any, problems: _Problems) -> 
 def _shorthand(op: Op, key: str, value: Any) -> Any:
     if isinstance(value, (list, dict)):
         raise InvalidValueError(f"{key} must be a value or a list of values, got {value!r} in it")
-    return op.shorthands[key](value)
-
-
-def _bound_fields(op: Op, key: str, declared: Any) -> tuple[str, ...]:
-    if key not in op.shorthands:
-        return (key,)
-    return tuple(name for names in op.shorthands[key](declared) for name in names)
+    return op.shorthands[key].row(str(value))
 
 
 def dump_kernel_set(kernel_set: KernelSet) -> str:

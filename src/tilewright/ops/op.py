@@ -15,13 +15,22 @@ from tilewright.ops.rule import Rule
 
 
 @dataclass(frozen=True)
+class Shorthand:
+    """One word for several fields: `row` turns a value of it into the values of `fields`, or raises."""
+
+    fields: tuple[str, ...]
+    row: Callable[[str], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
 class Op:
     """An operation and everything Tilewright must know about it.
 
     `rules` take (config, arch); `fit_rules` take (config, problem, arch). `stars` gives, for a field written
     as "*", all values worth trying on a GPU; `oddities` adds values that only tests want. `kinds` names the
     fields that change a kernel's structure; `strata` gives all fields that tell kernels apart, with their
-    values. `context` gives the template's variables.
+    values. `context` gives the template's variables, `support` our
+    own files that rendered sources include.
     """
 
     name: str
@@ -36,11 +45,10 @@ class Op:
     oddities: Mapping[str, tuple[Any, ...]]
     kinds: tuple[str, ...]
     strata: Callable[[Arch], Mapping[tuple[str, ...], list[tuple[Any, ...]]]]
-    shorthands: Mapping[str, Callable[[Any], Mapping[tuple[str, ...], list[tuple[Any, ...]]]]]
+    shorthands: Mapping[str, Shorthand]
     template: Path
     context: Callable[[Kernel], Mapping[str, Any]]
-    abi_header: Path
-    abi_name: str
+    support: Mapping[str, Path]
     lds_bytes: Callable[[Any, Arch], int]
     matrix_instruction: Callable[[Any, Arch], str]
     sets: Callable[[], Mapping[str, Any]]

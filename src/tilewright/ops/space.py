@@ -55,7 +55,7 @@ class Report:
 
     def __str__(self) -> str:
         lines = [f"{self.op} on {self.arch}: {self.legal:,} of {self.raw:,} combinations are legal"]
-        width = max((len(c.rule.slug) for c in self.removed), default=0)
+        width = max((len(c.rule.slug) for c in self.removed if c.removed), default=0)
         lines += [f"  {c.rule.code}  {c.rule.slug:<{width}}  removed {c.removed:,}" for c in self.removed if c.removed]
         return "\n".join(lines)
 
@@ -126,7 +126,8 @@ class Space:
         axes: list[Axis] = []
         for name, values in self.declared.items():
             if name in self.op.shorthands:
-                axes += [Axis(names, tuple(rows)) for names, rows in self.op.shorthands[name](values).items()]
+                short = self.op.shorthands[name]
+                axes.append(Axis(short.fields, tuple(short.row(value) for value in values)))
             elif values != STAR:
                 axes.append(Axis((name,), tuple((value,) for value in values)))
         names = [name for axis in axes for name in axis.fields]

@@ -9,6 +9,7 @@ from typing import Any
 from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.gemm import source
 from tilewright.ops.gemm.config import (
+    DTYPE_FIELDS,
     EPILOGUES,
     LAYOUTS,
     PIPELINES,
@@ -22,7 +23,7 @@ from tilewright.ops.gemm.resources import lds_bytes, matrix_instruction
 from tilewright.ops.gemm.rules import RULES
 from tilewright.ops.gemm.rules.examples import COMPV5_WAVES
 from tilewright.ops.gemm.sets import preselected
-from tilewright.ops.op import Op
+from tilewright.ops.op import Op, Shorthand
 from tilewright.ops.space import Space
 
 _HERE = Path(__file__).parent
@@ -38,18 +39,11 @@ def _mma(arch: Arch) -> tuple[Shape, ...]:
     return tuple(dict.fromkeys(shape for table in arch.mma.values() for shape in table))
 
 
-def _dtype_axis(declared: Any) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
-    """`dtype="fp16"` or a list of such: the four type fields, bound together."""
-    names = declared if isinstance(declared, (list, tuple)) else [declared]
-    rows = [dtype_fields(str(name)) for name in names]
-    return {tuple(rows[0]): [tuple(row.values()) for row in rows]} if rows else {}
-
-
 def _strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
-    types = [dtype_fields(f"{triple.a}*{triple.b}") for triple in arch.mma]
+    types = [tuple(dtype_fields(f"{triple.a}*{triple.b}").values()) for triple in arch.mma]
     return {
         ("variant",): [(name,) for name in VARIANTS],
-        tuple(types[0]): [tuple(row.values()) for row in types],
+        DTYPE_FIELDS: types,
         ("layout",): [(name,) for name in LAYOUTS],
         ("pipeline",): [(name,) for name in PIPELINES],
         ("epilogue",): [(name,) for name in EPILOGUES],
@@ -92,11 +86,10 @@ OP = Op(
     },
     kinds=("variant", "pipeline", "epilogue"),
     strata=_strata,
-    shorthands={"dtype": _dtype_axis},
+    shorthands={"dtype": Shorthand(DTYPE_FIELDS, lambda name: tuple(dtype_fields(name).values()))},
     template=_HERE / "kernel.hip.j2",
     context=source.context,
-    abi_header=_HERE / "abi.h",
-    abi_name=source.ABI_NAME,
+    support=source.SUPPORT,
     lds_bytes=lds_bytes,
     matrix_instruction=matrix_instruction,
     sets=preselected,

@@ -98,13 +98,11 @@ class Config(ConfigBase):
     )
 
 
+DTYPE_FIELDS = ("dtype_a", "dtype_b", "dtype_acc", "dtype_c")
+
+
 def dtype_fields(dtype: str) -> dict[str, str]:
     """`fp16` or `fp8*bf8` → the four type fields, with the usual accumulator and output."""
     a, _, b = dtype.partition("*")
     b = b or a
-    return {
-        "dtype_a": a,
-        "dtype_b": b,
-        "dtype_acc": accumulator(a, b),
-        "dtype_c": OUTPUTS.get(a, a),
-    }
+    return dict(zip(DTYPE_FIELDS, (a, b, accumulator(a, b), OUTPUTS.get(a, a)), strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from tilewright.arch.dtypes import dtype
@@ -10,7 +11,11 @@ from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.resources import DOUBLE_LDS
 from tilewright.ops.kernel import Kernel
 
-ABI_NAME = "tilewright_gemm.h"
+# Our own files that a rendered source includes, by the name it includes them under.
+SUPPORT = {
+    "tilewright_gemm.h": Path(__file__).parent / "abi.h",
+    "tilewright_gemm_launch.hpp": Path(__file__).parent / "launch.hpp",
+}
 
 PIPELINE_TYPES = {
     "mem": "GemmPipelineAgBgCrMem",
@@ -37,6 +42,7 @@ HEADERS = (
     "ck_tile/ops/gemm.hpp",
     "ck_tile/ops/epilogue/cshuffle_epilogue.hpp",
     "ck_tile/ops/epilogue/default_2d_epilogue.hpp",
+    "tilewright_gemm_launch.hpp",
 )
 
 
@@ -47,9 +53,8 @@ def context(kernel: Kernel) -> dict[str, Any]:
     return {
         "slug": kernel.slug,
         "symbol": kernel.symbol,
-        "abi_header": ABI_NAME,
         "headers": HEADERS,
-        "variant": config.variant,
+        "batched": _cpp(config.variant == "batched"),
         "cpp": {
             "a": dtype(config.dtype_a).cpp,
             "b": dtype(config.dtype_b).cpp,
@@ -62,7 +67,7 @@ def context(kernel: Kernel) -> dict[str, Any]:
         "mma": config.mma,
         "pad": {"m": _cpp(config.pad_m), "n": _cpp(config.pad_n), "k": _cpp(config.pad_k)},
         "double_lds": _cpp(config.pipeline in DOUBLE_LDS),
-        "persistent": config.persistent,
+        "persistent": _cpp(config.persistent),
         "wave_groups": config.wave_groups,
         "preshuffle": _cpp(config.variant == "preshuffle"),
         "permute_n": _cpp(config.permute_n),
@@ -71,7 +76,7 @@ def context(kernel: Kernel) -> dict[str, Any]:
         "epilogue": config.epilogue,
         "vector": config.vector,
         "kernel_template": KERNEL_TYPES[config.variant],
-        "split_k": config.split_k,
+        "split_k": _cpp(config.split_k),
         "num_d": config.num_d,
         "elementwise": config.elementwise,
         "elementwise_cpp": ELEMENTWISE_TYPES.get(config.elementwise, config.elementwise),

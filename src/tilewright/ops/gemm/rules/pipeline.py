@@ -246,3 +246,35 @@ def compv5_layout(config: Any, arch: Arch) -> Fault | None:
     if config.pipeline != "compv5" or config.layout == "rcr":
         return None
     return Fault(f"compv5 takes rcr, not {config.layout}", "layout", "rcr")
+
+
+@rule(
+    "P316",
+    "async-vector",
+    reads=("pipeline", "dtype_a", "dtype_b", "layout", "block", "waves"),
+    enforced_by="compiler",
+    good={"pipeline": "comp_async", "block": (128, 128, 64)},
+    bad={"pipeline": "comp_async", "block": (32, 128, 32), "mma": (16, 16, 32)},
+    arch="gfx950",
+)
+def async_vector(config: Any, arch: Arch) -> Fault | None:
+    """comp_async needs tiles of A and B that a lane copies in vectors of 16 or 4 bytes.
+
+    Why: the copies from memory to LDS exist for 4, 12 and 16 bytes, and CK Tile takes the widest vector of 16 or
+    8 bytes that divides a thread's share of the tile.
+
+    Fix: use a larger block or fewer waves, so that a thread's share is a multiple of 16 bytes.
+    """
+    if config.pipeline != "comp_async":
+        return None
+    for name, vector, kind in (
+        ("A", resources.vector_a(config, arch), config.dtype_a),
+        ("B", resources.vector_b(config, arch), config.dtype_b),
+    ):
+        size = vector * dtype(kind).storage_bytes
+        if size not in ASYNC_VECTOR_BYTES:
+            return Fault(f"a lane would copy {name} in vectors of {size} bytes, the GPU has 4 and 16", "block")
+    return None
+
+
+ASYNC_VECTOR_BYTES = (4, 16)

@@ -1,0 +1,211 @@
+// The host side of every GEMM kernel that Tilewright renders: checks, launch and the C functions of abi.h.
+//
+// A rendered kernel describes itself in a struct D:
+//   name                        the kernel's slug
+//   CDataType, CLayout          type and layout of C
+//   Partitioner, BasePipeline   CK Tile's mapping of work-groups to tiles, and its loop arithmetic
+//   Instance<hot, tail, store>  CK Tile's kernel for one form of the loop over K and one way to store C
+//   mma_k, num_d, blocks_per_cu, batched, split_k, persistent
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <type_traits>
+#include <utility>
+
+#include "tilewright_gemm.h"
+
+namespace tilewright_gemm {
+
+inline thread_local char last_message[256] = "";
+
+inline int fail(int status, const char* format, long long x = 0, long long y = 0)
+{
+    std::snprintf(last_message, sizeof(last_message), format, x, y);
+    return status;
+}
+
+template <typename D>
+struct Launcher
+{
+    // The part of K that one split works on, and the form of its loop.
+    struct Split
+    {
+        int64_t size;
+        bool hot_loop;
+        ck_tile::TailNumber tail;
+    };
+
+    static Split split_of(const tw_gemm_args& args, int64_t i)
+    {
+        const int64_t step  = args.k_batch * D::mma_k;
+        const int64_t whole = (args.k + step - 1) / step * D::mma_k;
+        const int64_t size  = i + 1 < args.k_batch ? whole : args.k - whole * (args.k_batch - 1);
+        const auto loops    = D::Partitioner::GetLoopNum(static_cast<ck_tile::index_t>(size));
+        return {size, D::BasePipeline::BlockHasHotloop(loops), D::BasePipeline::GetBlockLoopTailNum(loops)};
+    }
+
+    static int check(const tw_gemm_args* args)
+    {
+        if(args == nullptr || args->size < sizeof(tw_gemm_args))
+            return fail(TW_BAD_ARGS, "args is null or of an older ABI: %lld bytes, need %lld",
+                        args == nullptr ? 0 : static_cast<long long>(args->size), sizeof(tw_gemm_args));
+        if(args->m < 1 || args->n < 1 || args->k < 1 || args->k_batch < 1 || args->batch < 1)
+            return fail(TW_BAD_ARGS, "m, n, k, k_batch and batch must be at least 1");
+        // CK Tile keeps sizes, strides and element offsets in 32 bits.
+        constexpr int64_t limit = INT32_MAX;
+        for(const int64_t value : {args->m, args->n, args->k, args->stride_a, args->stride_b, args->stride_c,
+                                   args->batch_stride_a, args->batch_stride_b, args->batch_stride_c})
+            if(value > limit)
+                return fail(TW_UNSUPPORTED, "a size or stride is %lld, CK Tile indexes up to %lld", value, limit);
+        if(!D::split_k && args->k_batch > 1)
+            return fail(TW_UNSUPPORTED, "k_batch is %lld but this kernel was built without split-K", args->k_batch);
+        if(!D::batched && args->batch > 1)
+            return fail(TW_UNSUPPORTED, "batch is %lld but this kernel is not batched", args->batch);
+        // All splits run one compiled loop body, so they must agree in its form.
+        const Split first = split_of(*args, 0);
+        const Split last  = split_of(*args, args->k_batch - 1);
+        if(last.size < 1)
+            return fail(TW_UNSUPPORTED, "K = %lld leaves nothing for the last of %lld splits", args->k, args->k_batch);
+        if(first.hot_loop != last.hot_loop || first.tail != last.tail)
+            return fail(TW_UNSUPPORTED, "K = %lld splits unevenly into %lld parts", args->k, args->k_batch);
+        return TW_OK;
+    }
+
+    template <std::size_t... I>
+    static auto host_args(const tw_gemm_args& args, std::index_sequence<I...>)
+    {
+        const auto i = [](int64_t value) { return static_cast<ck_tile::index_t>(value); };
+        if constexpr(D::batched)
+            return ck_tile::BatchedGemmHostArgs{
+                args.a, args.b, args.c, i(args.k_batch), i(args.m), i(args.n), i(args.k), i(args.stride_a),
+                i(args.stride_b), i(args.stride_c), i(args.batch_stride_a), i(args.batch_stride_b),
+                i(args.batch_stride_c), i(args.batch)};
+        else if constexpr(D::num_d > 0)
+            return ck_tile::GemmMultiDHostArgs<D::num_d>{
+                args.a, args.b, {args.d[I]...}, args.c, i(args.k_batch), i(args.m), i(args.n), i(args.k),
+                i(args.stride_a), i(args.stride_b), {i(args.stride_d[I])...}, i(args.stride_c)};
+        else
+            return ck_tile::GemmHostArgs{args.a, args.b, args.c, i(args.k_batch), i(args.m), i(args.n), i(args.k),
+                                         i(args.stride_a), i(args.stride_b), i(args.stride_c)};
+    }
+
+    static auto host_args(const tw_gemm_args& args) { return host_args(args, std::make_index_sequence<D::num_d>{}); }
+
+    // Calls `act` with the one instance that computes this problem.
+    template <typename Act>
+    static int with_instance(const tw_gemm_args& args, const Act& act)
+    {
+        using Store      = ck_tile::memory_operation_enum;
+        int status       = TW_OK;
+        const Split part = split_of(args, 0);
+        D::BasePipeline::TailHandler(
+            [&](auto hot_loop, auto tail) {
+                if constexpr(D::split_k)
+                    if(args.k_batch > 1)
+                    {
+                        status = act(typename D::template Instance<hot_loop.value, tail.value, Store::atomic_add>{});
+                        return;
+                    }
+                status = act(typename D::template Instance<hot_loop.value, tail.value, Store::set>{});
+            },
+            part.hot_loop, part.tail);
+        return status;
+    }
+
+    static int supports(const tw_gemm_args* args)
+    {
+        if(const int status = check(args); status != TW_OK)
+            return status;
+        return with_instance(*args, [&](auto instance) -> int {
+            using K = decltype(instance);
+            if(!K::IsSupportedArgument(K::MakeKernelArgs(host_args(*args))))
+                return fail(TW_UNSUPPORTED, "CK Tile's IsSupportedArgument refuses m x n = %lld x %lld "
+                            "(CK_TILE_LOGGING=1 tells why)", args->m, args->n);
+            return TW_OK;
+        });
+    }
+
+    static int run(const tw_gemm_args* args, hipStream_t stream)
+    {
+        if(const int status = supports(args); status != TW_OK)
+            return status;
+        if(args->a == nullptr || args->b == nullptr || args->c == nullptr)
+            return fail(TW_BAD_ARGS, "a, b and c must not be null");
+        for(int i = 0; i < D::num_d; ++i)
+            if(args->d[i] == nullptr)
+                return fail(TW_BAD_ARGS, "d[%lld] is null, this kernel reads %lld D tensors", i, D::num_d);
+        if(args->k_batch > 1)
+            if(const int status = clear(*args, stream); status != TW_OK)
+                return status;
+        return with_instance(*args, [&](auto instance) { return launch<decltype(instance)>(*args, stream); });
+    }
+
+    // Splits are added atomically, so the sum must start from zero.
+    static int clear(const tw_gemm_args& args, hipStream_t stream)
+    {
+        using T             = typename D::CDataType;
+        constexpr bool rows = std::is_same_v<typename D::CLayout, ck_tile::tensor_layout::gemm::RowMajor>;
+        const size_t lines  = rows ? args.m : args.n;
+        const size_t width  = (rows ? args.n : args.m) * sizeof(T);
+        for(int64_t i = 0; i < args.batch; ++i)
+        {
+            auto* c          = static_cast<T*>(args.c) + i * args.batch_stride_c;
+            const auto error = hipMemset2DAsync(c, args.stride_c * sizeof(T), 0, width, lines, stream);
+            if(error != hipSuccess)
+                return fail(TW_HIP_ERROR, "hipMemset2DAsync failed with HIP error %lld", error);
+        }
+        return TW_OK;
+    }
+
+    template <typename K>
+    static int launch(const tw_gemm_args& args, hipStream_t stream)
+    {
+        const ck_tile::stream_config config{stream};
+        auto arguments = K::MakeKernelArgs(host_args(args));
+        dim3 grid;
+        if constexpr(D::persistent)
+        {
+            // As many work-groups as the device holds at once, for this very kernel and its launch bounds.
+            int resident     = 0;
+            const auto entry = ck_tile::kentry<D::blocks_per_cu, K, decltype(arguments)>;
+            const auto error = hipOccupancyMaxActiveBlocksPerMultiprocessor(&resident, entry, K::BlockSize().x, 0);
+            if(error != hipSuccess)
+                return fail(TW_HIP_ERROR, "asking for the occupancy failed with HIP error %lld", error);
+            grid = dim3(ck_tile::get_available_compute_units(config) * resident, 1, 1);
+        }
+        else if constexpr(D::batched)
+            grid = K::GridSize(args.m, args.n, args.k_batch, args.batch);
+        else
+            grid = K::GridSize(args.m, args.n, args.k_batch);
+        ck_tile::make_kernel<D::blocks_per_cu>(K{}, grid, K::BlockSize(), 0, arguments)(config);
+        if(const auto error = hipGetLastError(); error != hipSuccess)
+            return fail(TW_HIP_ERROR, "the launch failed with HIP error %lld", error);
+        return TW_OK;
+    }
+};
+
+} // namespace tilewright_gemm
+
+// The C functions of one kernel. None of these kernels needs a workspace.
+#define TILEWRIGHT_GEMM_EXPORT(symbol)                                                                          \
+    extern "C" {                                                                                                \
+    __attribute__((visibility("default"))) int symbol##_supports(const tw_gemm_args* args)                      \
+    {                                                                                                           \
+        return tilewright_gemm::Launcher<symbol::Description>::supports(args);                                  \
+    }                                                                                                           \
+    __attribute__((visibility("default"))) int symbol##_workspace_size(const tw_gemm_args* args, uint64_t* n)   \
+    {                                                                                                           \
+        *n = 0;                                                                                                 \
+        return tilewright_gemm::Launcher<symbol::Description>::check(args);                                     \
+    }                                                                                                           \
+    __attribute__((visibility("default"))) int symbol##_run(const tw_gemm_args* args, void* stream)             \
+    {                                                                                                           \
+        return tilewright_gemm::Launcher<symbol::Description>::run(args, static_cast<hipStream_t>(stream));     \
+    }                                                                                                           \
+    __attribute__((visibility("default"))) const char* symbol##_message(void)                                   \
+    {                                                                                                           \
+        return tilewright_gemm::last_message;                                                                   \
+    }                                                                                                           \
+    __attribute__((visibility("default"))) const char* symbol##_name(void) { return symbol::Description::name; } \
+    }
