@@ -1,4 +1,4 @@
-"""What the rules accept compiles to the kernel it says; what they refuse does not. `make truth` takes a larger sample."""
+"""What the rules accept compiles to the kernel it says; what they refuse does not. `make truth` takes more."""
 
 from __future__ import annotations
 

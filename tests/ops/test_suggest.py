@@ -14,7 +14,8 @@ from tilewright.ops.rule import violations
 from tilewright.ops.sampling import draw_breaking, strata
 
 BASE = {
-    "variant": "standard", "dtype": "fp16", "layout": "rcr", "block": (128, 128, 32), "waves": (2, 2, 1), "mma": (32, 32, 16),
+    "variant": "standard", "dtype": "fp16", "layout": "rcr", "block": (128, 128, 32), "waves": (2, 2, 1),
+    "mma": (32, 32, 16),
     "pipeline": "compv3", "scheduler": "intrawave", "epilogue": "cshuffle",
 }  # fmt: skip
 
