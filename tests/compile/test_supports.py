@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from tilewright import arch as archs
 from tilewright.build.toolchain import Toolchain, find
 from tilewright.ops.kernel import Kernel
 
@@ -40,8 +39,18 @@ KERNELS: list[dict[str, Any]] = [
     {"layout": "ccr", "pad_m": True, "pad_k": True, "pipeline": "compv4"},
     {"variant": "multi_d", "num_d": 2, "elementwise": "MultiDAdd", "pad_k": True},
     {"variant": "batched", "layout": "rrr", "epilogue": "default", "pad_n": True},
+    {"pipeline": "compv6", "dtype": "bf16", "pad_m": True, "pad_k": True, "split_k": True},
+    {
+        "variant": "preshuffle",
+        "pipeline": "preshufflev2",
+        "scheduler": "default",
+        "waves": (1, 4, 1),
+        "mma": (16, 16, 16),
+        "pad_k": True,
+        "pad_n": True,
+    },
 ]
-SIZES = [64, 72, 100, 127, 128, 192, 256]
+SIZES = [32, 64, 72, 100, 127, 128, 192]
 
 
 class Args(ctypes.Structure):
@@ -101,7 +110,7 @@ def test_python_and_the_built_kernel_agree(overrides: dict[str, Any], tmp_path: 
     batches = (1, 3) if config.variant == "batched" else (1, 2)
     for m, n, k, k_batch, batch in itertools.product(SIZES, SIZES, SIZES, (1, 2, 3), batches):
         problem = tw.gemm.Problem(
-            m=m, n=n, k=k, k_batch=k_batch, batch=batch, layout=config.layout, dtype="fp16",
+            m=m, n=n, k=k, k_batch=k_batch, batch=batch, layout=config.layout, dtype=config.dtype_a,
             num_d=config.num_d, elementwise=config.elementwise,
         )  # fmt: skip
         violations = tw.fits(config, problem, "gfx942")
@@ -116,4 +125,3 @@ def test_python_and_the_built_kernel_agree(overrides: dict[str, Any], tmp_path: 
     assert name().decode() == kernel.slug
     assert supports(ctypes.byref(Args(size=8))) == TW_BAD_ARGS
     assert b"older ABI" in message()
-    assert archs.load(kernel.arch)

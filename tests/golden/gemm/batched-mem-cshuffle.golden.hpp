@@ -20,13 +20,19 @@ using Elementwise = ck_tile::element_wise::PassThrough;
 
 struct Description
 {
-    static constexpr const char* name  = "gemm-gfx942-batched-fp32-fp32-fp32-fp32-rcr-b16x256x32-w1x2x1-i16x16x16-mem-interwave-cshuffle-50765e41c957";
-    static constexpr int mma_k         = 16;
-    static constexpr int num_d         = 0;
-    static constexpr int blocks_per_cu = 1;
-    static constexpr bool batched      = true;
-    static constexpr bool split_k      = false;
-    static constexpr bool persistent   = false;
+    static constexpr const char* name   = "gemm-gfx942-batched-fp32-fp32-fp32-fp32-rcr-b16x256x32-w1x2x1-i16x16x16-mem-interwave-cshuffle-50765e41c957";
+    static constexpr int block_m        = 16;
+    static constexpr int mma_n          = 16;
+    static constexpr int mma_k          = 16;
+    static constexpr int num_d          = 0;
+    static constexpr int blocks_per_cu  = 1;
+    static constexpr int unlooped       = 0;
+    static constexpr int least_steps    = 1;
+    static constexpr bool batched       = true;
+    static constexpr bool preshuffle    = false;
+    static constexpr bool split_k       = false;
+    static constexpr bool persistent    = false;
+    static constexpr bool unbounded_add = false;
 
     using CDataType  = float;
     using CLayout    = ck_tile::tensor_layout::gemm::RowMajor;
@@ -46,7 +52,7 @@ struct Description
         false, // structured sparsity
         persistent,
         1, // wave groups
-        false>; // preshuffled B
+        preshuffle>;
 
     template <bool HasHotLoop, ck_tile::TailNumber Tail>
     using PipelineProblem = ck_tile::UniversalGemmPipelineProblem<

@@ -20,13 +20,19 @@ using Elementwise = ck_tile::element_wise::PassThrough;
 
 struct Description
 {
-    static constexpr const char* name  = "gemm-gfx942-multi_d-fp32-fp32-fp32-fp32-rcr-b64x128x32-w1x4x1-i16x16x16-compv4-intrawave-default-d1-1a9f65c58d68";
-    static constexpr int mma_k         = 16;
-    static constexpr int num_d         = 1;
-    static constexpr int blocks_per_cu = 1;
-    static constexpr bool batched      = false;
-    static constexpr bool split_k      = false;
-    static constexpr bool persistent   = false;
+    static constexpr const char* name   = "gemm-gfx942-multi_d-fp32-fp32-fp32-fp32-rcr-b64x128x32-w1x4x1-i16x16x16-compv4-intrawave-default-d1-1a9f65c58d68";
+    static constexpr int block_m        = 64;
+    static constexpr int mma_n          = 16;
+    static constexpr int mma_k          = 16;
+    static constexpr int num_d          = 1;
+    static constexpr int blocks_per_cu  = 1;
+    static constexpr int unlooped       = 3;
+    static constexpr int least_steps    = 1;
+    static constexpr bool batched       = false;
+    static constexpr bool preshuffle    = false;
+    static constexpr bool split_k       = false;
+    static constexpr bool persistent    = false;
+    static constexpr bool unbounded_add = false;
 
     using CDataType  = float;
     using CLayout    = ck_tile::tensor_layout::gemm::RowMajor;
@@ -46,7 +52,7 @@ struct Description
         false, // structured sparsity
         persistent,
         1, // wave groups
-        false>; // preshuffled B
+        preshuffle>;
 
     template <bool HasHotLoop, ck_tile::TailNumber Tail>
     using PipelineProblem = ck_tile::UniversalGemmPipelineProblem<

@@ -20,13 +20,19 @@ using Elementwise = ck_tile::element_wise::PassThrough;
 
 struct Description
 {
-    static constexpr const char* name  = "gemm-gfx942-preshuffle-fp16-fp16-fp32-fp16-rcr-b256x16x64-w2x1x1-i16x16x32-preshufflev2-default-default-4eef3e0f24a6";
-    static constexpr int mma_k         = 32;
-    static constexpr int num_d         = 0;
-    static constexpr int blocks_per_cu = 1;
-    static constexpr bool batched      = false;
-    static constexpr bool split_k      = false;
-    static constexpr bool persistent   = false;
+    static constexpr const char* name   = "gemm-gfx942-preshuffle-fp16-fp16-fp32-fp16-rcr-b256x16x64-w2x1x1-i16x16x32-preshufflev2-default-default-4eef3e0f24a6";
+    static constexpr int block_m        = 256;
+    static constexpr int mma_n          = 16;
+    static constexpr int mma_k          = 32;
+    static constexpr int num_d          = 0;
+    static constexpr int blocks_per_cu  = 1;
+    static constexpr int unlooped       = 0;
+    static constexpr int least_steps    = 1;
+    static constexpr bool batched       = false;
+    static constexpr bool preshuffle    = true;
+    static constexpr bool split_k       = false;
+    static constexpr bool persistent    = false;
+    static constexpr bool unbounded_add = false;
 
     using CDataType  = ck_tile::fp16_t;
     using CLayout    = ck_tile::tensor_layout::gemm::RowMajor;
@@ -46,7 +52,7 @@ struct Description
         false, // structured sparsity
         persistent,
         1, // wave groups
-        true>; // preshuffled B
+        preshuffle>;
 
     template <bool HasHotLoop, ck_tile::TailNumber Tail>
     using PipelineProblem = ck_tile::UniversalGemmPipelineProblem<

@@ -9,7 +9,7 @@ from tilewright.arch.schema import TRIPLES, parse_shape
 from tilewright.arch.spec import Arch, Shape, Triple
 from tilewright.base.errors import FileFormatError, FileProblem, UnknownValueError
 
-KEYS = ("preshuffle",)
+KEYS = ("preshuffle", "bounded_bf16_add")
 
 
 @functools.cache
@@ -33,3 +33,8 @@ def preshuffle_tiles(arch: Arch) -> Mapping[Triple, frozenset[Shape]]:
     if problems:
         raise FileFormatError(arch.source, problems)
     return tiles
+
+
+def bounded_bf16_add(arch: Arch) -> bool:
+    """Whether CK Tile's atomic add of bf16 is a buffer instruction, which stops at the edge of C, on this GPU."""
+    return bool(arch.op_tables.get("gemm", {}).get("bounded_bf16_add", False))

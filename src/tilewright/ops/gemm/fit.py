@@ -155,9 +155,7 @@ def split_k_not_built(config: Any, problem: Problem, arch: Arch) -> Fault | None
         return None
     if not config.split_k:
         return Fault(f"k_batch is {problem.k_batch}, the kernel was built without split-K", "split_k", True)
-    step = problem.k_batch * config.mma.k
-    whole = -(-problem.k // step) * config.mma.k
-    last = problem.k - whole * (problem.k_batch - 1)
+    whole, last = _parts(config, problem)
     if last < 1:
         return Fault(f"K = {problem.k} leaves nothing for the last of {problem.k_batch} parts", "split_k")
     if -(-whole // config.block.k) != -(-last // config.block.k):
@@ -189,6 +187,79 @@ def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
         if value > MAX_INDEX:
             return Fault(f"{name} is {value:,}, CK Tile indexes up to {MAX_INDEX:,}", name)
     return None
+
+
+@rule(
+    "S508",
+    "too-few-steps",
+    reads=("pipeline", "block", "mma"),
+    enforced_by="device",
+    good={"pipeline": "compv6", "problem": {"k": 64}},
+    bad={"pipeline": "compv6", "problem": {"k": 32}},
+)
+def too_few_steps(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """compv6 needs at least two steps along K.
+
+    Why: with a single one its tail sums blocks that lie beyond K, and C is wrong.
+
+    Fix: a kernel with a smaller block k, or another pipeline.
+    """
+    needed = resources.least_steps(config)
+    fewest = min(-(-part // config.block.k) for part in _parts(config, problem))
+    if fewest >= needed:
+        return None
+    return Fault(f"K = {problem.k} takes {fewest} step(s) of {config.block.k}, the kernel needs {needed}", "block")
+
+
+@rule(
+    "S509",
+    "preshuffle-not-whole",
+    reads=("variant", "mma"),
+    enforced_by="device",
+    good={"variant": "preshuffle", "pad_k": True, "problem": {"k": 272}},
+    bad={"variant": "preshuffle", "pad_k": True, "problem": {"k": 264}},
+)
+def preshuffle_not_whole(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """With preshuffle, N and K must be multiples of the mma tile, also where they are padded.
+
+    Why: B is reordered by whole mma tiles; there is no order for a part of one.
+
+    Fix: pad B itself, or use another variant.
+    """
+    if config.variant != "preshuffle":
+        return None
+    for name, size, step in (("N", problem.n, config.mma.n), ("K", problem.k, config.mma.k)):
+        if size % step:
+            return Fault(f"{name} = {size} is not a multiple of mma {name.lower()} = {step}", "mma")
+    return None
+
+
+@rule(
+    "S510",
+    "unbounded-add",
+    reads=("split_k", "dtype_c", "block"),
+    enforced_by="device",
+    good={"dtype_c": "bf16", "split_k": True, "problem": {"dtype_c": "bf16", "k_batch": 2}},
+    bad={"dtype_c": "bf16", "split_k": True, "problem": {"dtype_c": "bf16", "k_batch": 2, "m": 200}},
+)
+def unbounded_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """A split K with a bf16 C needs an M that is a multiple of the block, except on GPUs with a bounded add.
+
+    Why: CK Tile adds bf16 by compare-and-swap where it does not use a buffer instruction, and that loop does not
+    stop at the last row of C.
+
+    Fix: k_batch 1, an fp32 C, or a padded M.
+    """
+    if problem.k_batch == 1 or not resources.unbounded_add(config, arch) or problem.m % config.block.m == 0:
+        return None
+    return Fault(f"M = {problem.m} is not a multiple of block m = {config.block.m}", "block")
+
+
+def _parts(config: Any, problem: Problem) -> tuple[int, int]:
+    """Sizes of the first and the last part that K is split into."""
+    step = problem.k_batch * config.mma.k
+    whole = -(-problem.k // step) * config.mma.k
+    return whole, problem.k - whole * (problem.k_batch - 1)
 
 
 FIT_RULES: tuple[Rule, ...] = rules_in(sys.modules[__name__])

@@ -5,7 +5,12 @@
 //   CDataType, CLayout          type and layout of C
 //   Partitioner, BasePipeline   CK Tile's mapping of work-groups to tiles, and its loop arithmetic
 //   Instance<hot, tail, store>  CK Tile's kernel for one form of the loop over K and one way to store C
-//   mma_k, num_d, blocks_per_cu, batched, split_k, persistent
+//   num_d, blocks_per_cu, batched, split_k, persistent
+//   mma_n, mma_k                the matrix tile; a preshuffled B consists of whole ones
+//   block_m, preshuffle         (the other parts of that)
+//   unlooped                    a number of steps that has no hot loop although CK Tile says so; 0 = none
+//   least_steps                 fewer steps along K than this are computed wrongly
+//   unbounded_add               atomic adds are not checked against the edge of C
 #pragma once
 
 #include <cstdint>
@@ -32,6 +37,7 @@ struct Launcher
     struct Split
     {
         int64_t size;
+        int64_t steps;
         bool hot_loop;
         ck_tile::TailNumber tail;
     };
@@ -41,8 +47,9 @@ struct Launcher
         const int64_t step  = args.k_batch * D::mma_k;
         const int64_t whole = (args.k + step - 1) / step * D::mma_k;
         const int64_t size  = i + 1 < args.k_batch ? whole : args.k - whole * (args.k_batch - 1);
-        const auto loops    = D::Partitioner::GetLoopNum(static_cast<ck_tile::index_t>(size));
-        return {size, D::BasePipeline::BlockHasHotloop(loops), D::BasePipeline::GetBlockLoopTailNum(loops)};
+        const auto steps    = D::Partitioner::GetLoopNum(static_cast<ck_tile::index_t>(size));
+        const bool hot_loop = steps != D::unlooped && D::BasePipeline::BlockHasHotloop(steps);
+        return {size, steps, hot_loop, D::BasePipeline::GetBlockLoopTailNum(steps)};
     }
 
     static int check(const tw_gemm_args* args)
@@ -69,6 +76,13 @@ struct Launcher
             return fail(TW_UNSUPPORTED, "K = %lld leaves nothing for the last of %lld splits", args->k, args->k_batch);
         if(first.hot_loop != last.hot_loop || first.tail != last.tail)
             return fail(TW_UNSUPPORTED, "K = %lld splits unevenly into %lld parts", args->k, args->k_batch);
+        if(first.steps < D::least_steps || last.steps < D::least_steps)
+            return fail(TW_UNSUPPORTED, "K = %lld takes fewer than %lld steps", args->k, D::least_steps);
+        if(D::preshuffle && (args->n % D::mma_n != 0 || args->k % D::mma_k != 0))
+            return fail(TW_UNSUPPORTED, "a preshuffled B has whole matrix tiles, not n x k = %lld x %lld", args->n, args->k);
+        if(D::unbounded_add && args->k_batch > 1 && args->m % D::block_m != 0)
+            return fail(TW_UNSUPPORTED, "M = %lld is not a multiple of block m %lld, and this kernel's atomic adds "
+                        "do not stop at the edge of C", args->m, D::block_m);
         return TW_OK;
     }
 
@@ -120,8 +134,8 @@ struct Launcher
         return with_instance(*args, [&](auto instance) -> int {
             using K = decltype(instance);
             if(!K::IsSupportedArgument(K::MakeKernelArgs(host_args(*args))))
-                return fail(TW_UNSUPPORTED, "CK Tile's IsSupportedArgument refuses m x n = %lld x %lld "
-                            "(CK_TILE_LOGGING=1 tells why)", args->m, args->n);
+                return fail(TW_UNSUPPORTED, "CK Tile's IsSupportedArgument refuses these sizes "
+                            "(CK_TILE_LOGGING=1 tells why)");
             return TW_OK;
         });
     }

@@ -10,6 +10,7 @@ from typing import Any
 
 from tilewright.arch.dtypes import dtype
 from tilewright.arch.spec import Arch
+from tilewright.ops.gemm.arch_table import bounded_bf16_add
 
 # Pipelines that keep two LDS buffers and compute from one while the other is filled. The kernel declares
 # GetSmemSize() twice for them (gemm/kernel/universal_gemm_kernel.hpp, DoubleSmemBuffer).
@@ -118,6 +119,18 @@ def matrix_instruction(config: Any, arch: Arch) -> str:
     """The matrix instruction that the kernel's code must contain; empty when the GPU has none for it."""
     shapes = arch.mma_shapes(config.dtype_a, config.dtype_b, config.dtype_acc)
     return shapes.get(config.mma, "")
+
+
+def least_steps(config: Any) -> int:
+    """Fewest steps along K that a kernel computes rightly: compv6 prefetches three and its tail for an odd number
+    sums what it prefetched, so that a single step comes out wrong."""
+    return 2 if config.pipeline == "compv6" else 1
+
+
+def unbounded_add(config: Any, arch: Arch) -> bool:
+    """Whether CK Tile adds to C without looking at its edge: bf16 by compare-and-swap, on GPUs where it does not use
+    the buffer instruction."""
+    return bool(config.split_k and config.dtype_c == "bf16" and not bounded_bf16_add(arch))
 
 
 def _round_up(value: int, multiple: int) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tilewright import arch as archs
 from tilewright.arch.dtypes import dtype
 from tilewright.arch.layouts import major_name
 from tilewright.ops.gemm.config import Config
-from tilewright.ops.gemm.resources import DOUBLE_LDS
+from tilewright.ops.gemm.resources import DOUBLE_LDS, least_steps, unbounded_add
 from tilewright.ops.kernel import Kernel
 
 # Our own files that a rendered source includes, by the name it includes them under.
@@ -36,6 +37,9 @@ SCHEDULER_NAMES = {"intrawave": "Intrawave", "interwave": "Interwave", "default"
 # Operations that take the D tensors as arguments; CK Tile's others are unary.
 TAKES_D = ("PassThrough", "MultiDAdd", "MultiDMultiply")
 ELEMENTWISE_TYPES = {"Tanh": "TanH"}
+# BlockHasHotloop says that 3 steps have a hot loop, but then the loop takes 2 and the tail 3 of them: 5 steps are
+# summed (gemm/pipeline/gemm_pipeline_ag_bg_cr_comp_v4.hpp and …comp_async.hpp). Without the loop they are right.
+UNLOOPED = {"compv4": 3, "comp_async": 3}
 HEADERS = (
     "ck_tile/core.hpp",
     "ck_tile/host/kernel_launch.hpp",
@@ -82,6 +86,9 @@ def context(kernel: Kernel) -> dict[str, Any]:
         "elementwise_cpp": ELEMENTWISE_TYPES.get(config.elementwise, config.elementwise),
         "sums_d": config.elementwise not in TAKES_D,
         "blocks_per_cu": config.blocks_per_cu,
+        "unlooped": UNLOOPED.get(config.pipeline, 0),
+        "least_steps": least_steps(config),
+        "unbounded_add": _cpp(unbounded_add(config, archs.load(kernel.arch))),
     }
 
 

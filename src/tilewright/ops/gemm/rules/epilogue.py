@@ -41,7 +41,7 @@ def elementwise_without_d(config: Any, arch: Arch) -> Fault | None:
 @rule(
     "P308",
     "split-k-not-possible",
-    reads=("split_k", "variant", "epilogue", "dtype_c", "pipeline"),
+    reads=("split_k", "variant", "epilogue", "dtype_c"),
     enforced_by="supports",
     good={"split_k": True},
     bad={"split_k": True, "epilogue": "default"},
@@ -51,7 +51,8 @@ def split_k_not_possible(config: Any, arch: Arch) -> Fault | None:
 
     Why: 16-bit values are added in pairs, but the default epilogue stores single elements: CK Tile then compiles
     an empty kernel and refuses every k_batch above 1. Its multi-D kernel refuses split-K always, since the
-    element-wise operation would be applied to each part.
+    element-wise operation would be applied to each part, and its preshuffle kernel finds the parts of B in the
+    wrong place.
 
     Fix: use the cshuffle epilogue, a 32-bit C, or no split-K.
     """
@@ -61,8 +62,8 @@ def split_k_not_possible(config: Any, arch: Arch) -> Fault | None:
         return Fault("multi_d cannot split K", "split_k", False)
     if config.epilogue == "default" and dtype(config.dtype_c).bits == 16:
         return Fault(f"the default epilogue cannot add {config.dtype_c} atomically", "epilogue", "cshuffle")
-    if config.pipeline == "compv5":
-        return Fault("compv5 counts its own loops and cannot split K", "split_k", False)
+    if config.variant == "preshuffle":
+        return Fault("preshuffle cannot split K", "split_k", False)
     return None
 
 
@@ -156,17 +157,16 @@ def permute_n(config: Any, arch: Arch) -> Fault | None:
 @rule(
     "P313",
     "shuffle-not-whole",
-    reads=("epilogue", "dtype_c", "vector", "variant", "permute_n", "wave_groups", *TILES),
-    enforced_by="compiler",
+    reads=("epilogue", "dtype_c", "vector", "permute_n", *TILES),
+    enforced_by="device",
     good={"block": (128, 128, 32)},
     bad={"block": (192, 128, 32), "waves": (4, 1, 1), "mma": (16, 16, 32)},
 )
 def shuffle_not_whole(config: Any, arch: Arch) -> Fault | None:
-    """The cshuffle epilogue must stage whole rows of mma tiles, spread evenly over the threads.
+    """The cshuffle epilogue must stage a whole number of times.
 
     Why: it packs several small mma tiles into one wide store. When the tiles of a wave along m are not a
-    multiple of that number, CK Tile sizes its LDS tile for one but still writes several, and the store cannot be
-    spread over the threads when the staged tile is too narrow.
+    multiple of that number, CK Tile sizes its LDS tile for one but still writes several: about half of C is wrong.
 
     Fix: make block m / (waves m × mma m) even, use a 32-wide mma, or the default epilogue.
     """
@@ -176,6 +176,26 @@ def shuffle_not_whole(config: Any, arch: Arch) -> Fault | None:
     taken = min(resources.staged_tiles(config, arch), repeat)
     if taken and repeat % taken:
         return Fault(f"a wave has {repeat} mma tiles along m but the epilogue stages {taken} at a time", "block")
+    return None
+
+
+@rule(
+    "P317",
+    "shuffle-not-spread",
+    reads=("epilogue", "dtype_c", "vector", "permute_n", "wave_groups", *TILES),
+    enforced_by="compiler",
+    good={"block": (128, 128, 32)},
+    bad={"block": (64, 48, 32), "waves": (1, 3, 1), "mma": (16, 16, 32)},
+)
+def shuffle_not_spread(config: Any, arch: Arch) -> Fault | None:
+    """The threads of a work-group must share the staged tile of C evenly.
+
+    Why: as for the tiles of A and B, each wave stores whole lines of it with one vector per lane.
+
+    Fix: use waves and mma whose product along n is a power of two, or the default epilogue.
+    """
+    if config.epilogue != "cshuffle" or config.permute_n:
+        return None
     rows, columns = resources.shuffle_tile(config, arch)
     fault = coverage_fault(
         threads=config.waves.m * config.waves.n * arch.wave_size,

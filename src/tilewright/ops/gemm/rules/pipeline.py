@@ -185,7 +185,7 @@ def async_copy(config: Any, arch: Arch) -> Fault | None:
     "P309",
     "persistent-not-offered",
     reads=("persistent", "variant", "pipeline"),
-    enforced_by="compiler",
+    enforced_by="device",
     good={"persistent": True},
     bad={"persistent": True, "variant": "batched"},
 )
@@ -253,8 +253,8 @@ def compv5_layout(config: Any, arch: Arch) -> Fault | None:
     "async-vector",
     reads=("pipeline", "dtype_a", "dtype_b", "layout", "block", "waves"),
     enforced_by="compiler",
-    good={"pipeline": "comp_async", "block": (128, 128, 64)},
-    bad={"pipeline": "comp_async", "block": (32, 128, 32), "mma": (16, 16, 32)},
+    good={"pipeline": "comp_async", "epilogue": "default", "block": (128, 128, 64)},
+    bad={"pipeline": "comp_async", "epilogue": "default", "block": (32, 128, 32), "mma": (16, 16, 32)},
     arch="gfx950",
 )
 def async_vector(config: Any, arch: Arch) -> Fault | None:
@@ -278,3 +278,26 @@ def async_vector(config: Any, arch: Arch) -> Fault | None:
 
 
 ASYNC_VECTOR_BYTES = (4, 16)
+
+
+@rule(
+    "P318",
+    "async-shuffle",
+    reads=("pipeline", "epilogue"),
+    enforced_by="device",
+    good={"pipeline": "comp_async", "epilogue": "default", "block": (128, 128, 64)},
+    bad={"pipeline": "comp_async", "block": (128, 128, 64)},
+    arch="gfx950",
+)
+def async_shuffle(config: Any, arch: Arch) -> Fault | None:
+    """comp_async stores with the default epilogue.
+
+    Why: after its last step it leaves a copy from memory to LDS under way that nothing waits for, and cshuffle
+    stages C in the same LDS: the copy can overwrite parts of C. Emulation with late loads shows it for one and for
+    even numbers of steps.
+
+    Fix: use the default epilogue, or compv4.
+    """
+    if config.pipeline != "comp_async" or config.epilogue == "default":
+        return None
+    return Fault(f"comp_async stores with the default epilogue, not {config.epilogue}", "epilogue", "default")

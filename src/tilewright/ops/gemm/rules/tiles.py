@@ -128,8 +128,8 @@ def _preshuffle_a_fault(config: Any, arch: Arch) -> Fault | None:
 def waves_along_k(config: Any, arch: Arch) -> Fault | None:
     """Only compv5 spreads waves along k, and it takes exactly two.
 
-    Why: the other pipelines number their waves along m and n only, so that further waves repeat the work and
-    store over each other. compv5 pairs one wave that loads with one that computes.
+    Why: the other pipelines number their waves along m and n only, so that further waves compute and store in
+    places that are not theirs. compv5 pairs one wave that loads with one that computes.
 
     Fix: use 1 wave along k, or compv5 with waves 1x1x2.
     """
