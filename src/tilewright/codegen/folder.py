@@ -67,22 +67,30 @@ def generate(kernels: Iterable[Kernel], folder: Path, *, jobs: int = 1) -> Gener
 
 def write_if_changed(path: Path, text: str, *, exists: bool = True) -> bool:
     """Write a file unless it already holds this text; readers see the old or the new text, never a part.
-    `exists` False: the caller knows that there is no such file, which saves a look at it."""
+
+    `exists` False: the caller knows that there is no such file. Nobody can be reading it, so it is written in
+    place, which halves the work on the folder; a part left by a crash is found different the next time.
+    """
     content = text.encode()
-    if exists and path.exists() and path.read_bytes() == content:
+    if not exists:
+        _write_bytes(os.fspath(path), content)
+        return True
+    if path.exists() and path.read_bytes() == content:
         return False
-    # Called for every kernel: plain system calls and one short temporary name per process and thread are several
-    # times cheaper than `Path` and a name for each file.
-    temporary = os.path.join(path.parent, f".{os.getpid()}-{threading.get_ident()}.tmp")  # noqa: PTH118
+    temporary = path.with_name(f".{os.getpid()}-{threading.get_ident()}.tmp")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        with os.fdopen(descriptor, "wb", buffering=0) as stream:
-            stream.write(content)
-        os.replace(temporary, path)  # noqa: PTH105
+        _write_bytes(os.fspath(temporary), content)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     return True
+
+
+def _write_bytes(path: str, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    with os.fdopen(descriptor, "wb", buffering=0) as stream:
+        stream.write(content)
 
 
 def _written(kernels: Sequence[Kernel], folder: Path, jobs: int) -> Iterable[tuple[str, bool, str]]:
