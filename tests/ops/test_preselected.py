@@ -17,7 +17,7 @@ from tilewright.ops.gemm.sets import (
     PRESELECTED,
     named_space,
     preselected,
-    space_names,
+    spaces,
 )
 from tilewright.ops.kernel_set import dump_kernel_set, illegal_members, load_kernel_set
 from tilewright.ops.rule import violations
@@ -99,7 +99,7 @@ def test_mixed_precision_mixes() -> None:
 
 
 def test_the_default_space_of_tile_engine() -> None:
-    assert space_names() == ("tile_engine_default",)
+    assert set(spaces()) == {"tile_engine_default"}
     space = named_space("tile_engine_default")
     start = time.process_time()
     report = space.report("gfx942")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import importlib.util
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -21,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def named_set(op: Op, name_or_file: str) -> KernelSet:
-    """A preselected set by its name, or a kernel-set file by its path."""
+    """A preselected set or a shipped space by its name, or a kernel-set file by its path."""
     if name_or_file.endswith(".toml") or "/" in name_or_file:
         return set_of_file(op, Path(name_or_file))
-    sets = op.sets()
-    found: KernelSet = sets[choose(f"preselected set of {op.name}", name_or_file, sets)]
+    known = {**op.sets(), **op.spaces()}
+    found: KernelSet = known[choose(f"set or space of {op.name}", name_or_file, known)]
     return found
 
 
@@ -59,7 +57,9 @@ def set_of_space(op: Op, name: str, space: Space) -> KernelSet:
 
 def tile_engine_space(op: Op, path: Path, texts: Iterable[str]) -> Space:
     """The space of a tile_engine file; settings give what such a file does not hold."""
-    read = _tile_engine_reader(op)
+    if "tile_engine" not in op.importers:
+        raise InvalidValueError(f"tile_engine has no files for {op.name}")
+    read = op.importers["tile_engine"]
     parameters = inspect.signature(read).parameters.values()
     keywords = {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
     given: dict[str, Any] = {}
@@ -72,15 +72,6 @@ def tile_engine_space(op: Op, path: Path, texts: Iterable[str]) -> Space:
         raise InvalidValueError(f"a tile_engine file does not say {', '.join(missing)}: add {needed}")
     space: Space = read(path, **given)
     return space
-
-
-def _tile_engine_reader(op: Op) -> Callable[..., Any]:
-    """`read_tile_engine` of the op's folder; not every op has tile_engine files."""
-    name = f"{op.config_type.__module__.rpartition('.')[0]}.tile_engine"
-    if importlib.util.find_spec(name) is None:
-        raise InvalidValueError(f"tile_engine has no files for {op.name}")
-    reader: Callable[..., Any] = importlib.import_module(name).read_tile_engine
-    return reader
 
 
 def _read(op: Op, name: str, text: str) -> Any:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     "--set",
     "set_name",
     metavar="NAME|FILE",
-    help="A preselected set, or a kernel-set file (.toml).",
+    help="A preselected set, a shipped space (tile_engine_default), or a kernel-set file (.toml).",
 )
 @click.option(
     "--tile-engine",

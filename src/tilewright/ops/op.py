@@ -30,7 +30,8 @@ class Op:
     as "*", all values worth trying on a GPU; `oddities` adds values that only tests want. `kinds` names the
     fields that change a kernel's structure; `strata` gives all fields that tell kernels apart, with their
     values. `context` gives the template's variables, `support` our
-    own files that rendered sources include.
+    own files that rendered sources include. `sets` and `spaces` are the kernel sets and the spaces that come with
+    the op, by name; `importers` read files of other tools as spaces.
     """
 
     name: str
@@ -52,6 +53,8 @@ class Op:
     lds_bytes: Callable[[Any, Arch], int]
     matrix_instruction: Callable[[Any, Arch], str]
     sets: Callable[[], Mapping[str, Any]]
+    spaces: Callable[[], Mapping[str, Any]]
+    importers: Mapping[str, Callable[..., Any]]
 
     def config(self, **values: Any) -> ConfigBase:
         """A config of this op; unknown fields and impossible values are errors."""

@@ -22,7 +22,8 @@ from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.resources import lds_bytes, matrix_instruction
 from tilewright.ops.gemm.rules import RULES
 from tilewright.ops.gemm.rules.examples import COMPV5_WAVES
-from tilewright.ops.gemm.sets import preselected
+from tilewright.ops.gemm.sets import preselected, spaces
+from tilewright.ops.gemm.tile_engine import read_tile_engine
 from tilewright.ops.op import Op, Shorthand
 from tilewright.ops.space import Space
 
@@ -93,6 +94,8 @@ OP = Op(
     lds_bytes=lds_bytes,
     matrix_instruction=matrix_instruction,
     sets=preselected,
+    spaces=spaces,
+    importers={"tile_engine": read_tile_engine},
 )
 
 

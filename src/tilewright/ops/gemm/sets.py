@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tilewright.base.errors import InvalidValueError, choose
+from tilewright.base.errors import choose
 from tilewright.ops.kernel_set import KernelSet, load_kernel_set
 from tilewright.ops.space import Space
 
@@ -27,9 +27,10 @@ def preselected() -> Mapping[str, KernelSet]:
     return MappingProxyType({s.name: s for s in map(load_kernel_set, _files(PRESELECTED))})
 
 
-def space_names() -> tuple[str, ...]:
-    """Names that `named_space` knows."""
-    return tuple(path.stem for path in _files(SPACES))
+@functools.cache
+def spaces() -> Mapping[str, KernelSet]:
+    """Name → space to search, for every file in `spaces/`."""
+    return MappingProxyType({path.stem: load_kernel_set(path) for path in _files(SPACES)})
 
 
 def named_space(name: str, **overrides: Any) -> Space:
@@ -38,11 +39,8 @@ def named_space(name: str, **overrides: Any) -> Space:
     A file must bind every required field, so that it can be searched as it is; what its name does
     not promise (types and layout) is there to be overridden.
     """
-    path = SPACES / f"{choose('named space of gemm', name, space_names())}.toml"
-    spaces = load_kernel_set(path).spaces
-    if len(spaces) != 1:
-        raise InvalidValueError(f"{path} has {len(spaces)} spaces, a named space has 1")
-    return Space(spaces[0].op, {**spaces[0].declared, **overrides})
+    (space,) = spaces()[choose("named space of gemm", name, spaces())].spaces
+    return Space(space.op, {**space.declared, **overrides})
 
 
 def _files(folder: Path) -> list[Path]:
