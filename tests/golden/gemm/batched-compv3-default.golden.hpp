@@ -64,7 +64,8 @@ struct Description
     using Epilogue = ck_tile::DefaultGemm2DEpilogue<ck_tile::DefaultGemm2DEpilogueProblem<
         ADataType, BDataType, DsDataType, AccDataType, CDataType, DsLayout, CLayout, Elementwise,
         16, 256, false, false, 16, 16, 16,
-        false, true, Store>>;
+        false, Store == ck_tile::memory_operation_enum::set, // raw stores; CK Tile has no raw atomic add
+        Store>>;
 
     template <bool HasHotLoop, ck_tile::TailNumber Tail, ck_tile::memory_operation_enum Store>
     using Instance = ck_tile::BatchedGemmKernel<
