@@ -43,7 +43,7 @@ def representatives(op: Op) -> list[Kernel]:
 
 def golden_path(kernel: Kernel) -> Path:
     kinds = op_named(kernel.op).kinds
-    return FOLDER / kernel.op / ("-".join(str(getattr(kernel.config, k)) for k in kinds) + ".golden.hpp")
+    return FOLDER / kernel.op / ("-".join(str(getattr(kernel.config, k)) for k in kinds) + ".golden")
 
 
 KERNELS = [k for op in OPS for k in representatives(op)]
@@ -74,7 +74,7 @@ def test_golden(kernel: Kernel, request: pytest.FixtureRequest) -> None:
 
 
 def test_no_golden_file_is_left_over() -> None:
-    assert set(FOLDER.glob("*/*.golden.hpp")) == {golden_path(k) for k in KERNELS}
+    assert set(FOLDER.glob("*/*.golden")) == {golden_path(k) for k in KERNELS}
 
 
 def test_rendering_depends_on_nothing_but_the_kernel(tmp_path: Path) -> None:
