@@ -1,0 +1,1 @@
+"""Toolchain, CK headers, device compilation and what a code object holds."""
