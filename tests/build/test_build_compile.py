@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -61,12 +62,21 @@ def test_a_crash_is_a_value(fake: Toolchain, cdna3: SimpleNamespace, tmp_path: P
 
 def test_a_timeout_is_a_value_and_ends_the_children(fake: Toolchain, cdna3: SimpleNamespace, tmp_path: Path) -> None:
     becomes(fake, f"sleep 60 & echo $! > {tmp_path}/child; wait")
-    outcome = compile_device("", cdna3, fake, tmp_path / "k.co", timeout_s=0.5)
-    assert outcome.errors == ("the compiler was stopped after 0.5 s, its time limit",)
-    assert 0.5 <= outcome.wall_s < 20
+    outcome = compile_device("", cdna3, fake, tmp_path / "k.co", timeout_s=3)
+    assert outcome.errors == ("the compiler was stopped after 3 s, its time limit",)
+    assert 3 <= outcome.wall_s < 30
     child = int((tmp_path / "child").read_text())
-    state = Path(f"/proc/{child}/stat")
-    assert not state.exists() or state.read_text().split()[2] in "ZX"
+    give_up = time.monotonic() + 10
+    while _runs(child) and time.monotonic() < give_up:  # the signal is sent; a busy machine delivers it later
+        time.sleep(0.05)
+    assert not _runs(child)
+
+
+def _runs(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().split()[2] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def test_silence_and_a_missing_result_are_named(fake: Toolchain, cdna3: SimpleNamespace, tmp_path: Path) -> None:
