@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from host_library import TW_OK, TW_UNSUPPORTED, args_of, host_library, supports
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import CompileError
@@ -159,8 +160,24 @@ def judge(case: Case, toolchain: Toolchain) -> Outcome:
     verdict = "wrong" if problems else "computes"
     if case.expected == "computes":
         return Outcome(*base, verdict, "; ".join(problems), note, seen.cpu_s)
+    rule = next(r for r in op.rules if r.code == case.expected)
+    if not problems and rule.enforced_by == "supports" and refuses(kernel, toolchain):
+        return Outcome(*base, "refused", "", "its `supports` refuses what the rule is about", seen.cpu_s)
     finding = "" if problems else "the rules refuse it, the compiler does not"
     return Outcome(*base, verdict, finding, "; ".join(problems), seen.cpu_s)
+
+
+def refuses(kernel: Kernel, toolchain: Toolchain) -> bool:
+    """Whether the built kernel refuses to split K, which is what rules that `supports` enforces are about."""
+    op = op_named(kernel.op)
+    config: Any = kernel.config
+    sizes = {"m": config.block.m * 4, "n": config.block.n * 4, "k": config.block.k * 8, "k_batch": 2}
+    types = {name: getattr(config, name) for name in ("dtype_a", "dtype_b", "dtype_c", "layout", "num_d")}
+    problem = op.problem_type(**sizes, **types)
+    with tempfile.TemporaryDirectory(prefix="truth-") as folder:
+        library = host_library(kernel, toolchain, Path(folder))
+        whole = supports(library, kernel, args_of(dataclasses.replace(problem, k_batch=1)))
+        return (whole, supports(library, kernel, args_of(problem))) == (TW_OK, TW_UNSUPPORTED)
 
 
 # LLVM may move an array that it could not keep in registers from scratch into LDS that is left over.

@@ -9,7 +9,7 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.gemm import resources
 from tilewright.ops.gemm.config import OUTPUTS
 from tilewright.ops.gemm.distribution import coverage_fault
-from tilewright.ops.gemm.rules.examples import TILES
+from tilewright.ops.gemm.rules.examples import PRESHUFFLE, TILES
 from tilewright.ops.rule import Fault, rule
 
 
@@ -51,8 +51,7 @@ def split_k_not_possible(config: Any, arch: Arch) -> Fault | None:
 
     Why: 16-bit values are added in pairs, but the default epilogue stores single elements: CK Tile then compiles
     an empty kernel and refuses every k_batch above 1. Its multi-D kernel refuses split-K always, since the
-    element-wise operation would be applied to each part, and its preshuffle kernel finds the parts of B in the
-    wrong place.
+    element-wise operation would be applied to each part.
 
     Fix: use the cshuffle epilogue, a 32-bit C, or no split-K.
     """
@@ -62,9 +61,28 @@ def split_k_not_possible(config: Any, arch: Arch) -> Fault | None:
         return Fault("multi_d cannot split K", "split_k", False)
     if config.epilogue == "default" and dtype(config.dtype_c).bits == 16:
         return Fault(f"the default epilogue cannot add {config.dtype_c} atomically", "epilogue", "cshuffle")
-    if config.variant == "preshuffle":
-        return Fault("preshuffle cannot split K", "split_k", False)
     return None
+
+
+@rule(
+    "P319",
+    "split-k-preshuffled",
+    reads=("split_k", "variant"),
+    enforced_by="device",
+    good={"split_k": True},
+    bad={**PRESHUFFLE, "split_k": True},
+)
+def split_k_preshuffled(config: Any, arch: Arch) -> Fault | None:
+    """preshuffle cannot split K.
+
+    Why: CK Tile finds the parts of A, but looks for those of the reordered B in the wrong place: every k_batch above
+    1 gives wrong results.
+
+    Fix: turn split_k off, or use another variant.
+    """
+    if not (config.split_k and config.variant == "preshuffle"):
+        return None
+    return Fault("preshuffle cannot split K", "split_k", False)
 
 
 @rule(
@@ -100,7 +118,7 @@ def output_type(config: Any, arch: Arch) -> Fault | None:
 @rule(
     "P311",
     "vector-width",
-    reads=("vector", "variant", "pipeline", "epilogue", "dtype_a", "dtype_b", "dtype_c", *TILES),
+    reads=("vector", "dtype_a", "dtype_b", "dtype_c"),
     enforced_by="compiler",
     good={"vector": (8, 8, 8)},
     bad={"vector": (3, 8, 8)},
@@ -108,15 +126,12 @@ def output_type(config: Any, arch: Arch) -> Fault | None:
 def vector_width(config: Any, arch: Arch) -> Fault | None:
     """Fixed vector widths are powers of two of at most 16 bytes.
 
-    Why: a lane's load or store moves 1 to 16 bytes in powers of two. The widths reach the pipelines that share
-    CK Tile's common load policy, and C's width the cshuffle epilogue.
+    Why: a lane's load or store moves 1 to 16 bytes in powers of two.
 
     Fix: use powers of two, or leave the widths native.
     """
     if config.vector is None:
         return None
-    if config.pipeline not in ("mem", "compv3", "compv4", "compv6") or config.epilogue != "cshuffle":
-        return Fault(f"{config.pipeline} with the {config.epilogue} epilogue takes no fixed vector widths", "vector")
     for name, width in zip("abc", config.vector, strict=True):
         size = dtype(getattr(config, f"dtype_{name}")).storage_bytes
         if width & (width - 1) or width * size > resources.MAX_ACCESS_BYTES:
@@ -125,6 +140,31 @@ def vector_width(config: Any, arch: Arch) -> Fault | None:
                 f"{resources.MAX_ACCESS_BYTES} bytes",
                 "vector",
             )
+    return None
+
+
+@rule(
+    "P320",
+    "vector-unused",
+    reads=("vector", "pipeline", "epilogue"),
+    enforced_by="tilewright",
+    good={"vector": (8, 8, 1), "epilogue": "default"},
+    bad={"vector": (8, 8, 8), "epilogue": "default"},
+)
+def vector_unused(config: Any, arch: Arch) -> Fault | None:
+    """A fixed vector width must have an effect.
+
+    Why: the default epilogue stores single elements whatever C's width is, and preshufflev2 has its own way of
+    loading; a width there would make two names for one kernel.
+
+    Fix: give C the width 1 with the default epilogue; leave the widths native with preshufflev2.
+    """
+    if config.vector is None:
+        return None
+    if config.pipeline == "preshufflev2":
+        return Fault("preshufflev2 takes no fixed vector widths", "vector")
+    if config.epilogue == "default" and config.vector[2] != 1:
+        return Fault(f"the default epilogue stores 1 element, vector c is {config.vector[2]}", "vector")
     return None
 
 

@@ -16,4 +16,12 @@ COMPV5: dict[str, Any] = {
     "wave_groups": 2,
     "epilogue": "default",
 }
+PRESHUFFLE: dict[str, Any] = {
+    "variant": "preshuffle",
+    "pipeline": "preshufflev2",
+    "scheduler": "default",
+    "waves": Shape(1, 4, 1),
+    "mma": Shape(16, 16, 32),
+    "block": Shape(128, 128, 64),
+}
 FP8 = {"dtype_a": "fp8", "dtype_b": "fp8", "dtype_c": "fp16"}

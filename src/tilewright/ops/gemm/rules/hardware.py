@@ -43,14 +43,14 @@ def no_matrix_instruction(config: Any, arch: Arch) -> Fault | None:
     "A102",
     "block-too-large",
     reads=("waves",),
-    enforced_by="compiler",
+    enforced_by="device",
     good={"waves": (2, 2, 1)},
     bad={"waves": (8, 4, 1), "block": (256, 128, 32)},
 )
 def block_too_large(config: Any, arch: Arch) -> Fault | None:
     """A work-group has at most as many threads as the GPU allows.
 
-    Why: the hardware cannot start a larger one.
+    Why: the hardware cannot start a larger one. The compiler does not mind.
 
     Fix: use fewer waves.
     """
