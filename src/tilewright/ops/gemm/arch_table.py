@@ -9,7 +9,7 @@ from tilewright.arch.schema import TRIPLES, parse_shape
 from tilewright.arch.spec import Arch, Shape, Triple
 from tilewright.base.errors import FileFormatError, FileProblem, UnknownValueError
 
-KEYS = ("preshuffle", "bounded_bf16_add")
+KEYS = ("preshuffle", "bf16_add")
 
 
 @functools.cache
@@ -35,6 +35,6 @@ def preshuffle_tiles(arch: Arch) -> Mapping[Triple, frozenset[Shape]]:
     return tiles
 
 
-def bounded_bf16_add(arch: Arch) -> bool:
-    """Whether CK Tile's atomic add of bf16 is a buffer instruction, which stops at the edge of C, on this GPU."""
-    return bool(arch.op_tables.get("gemm", {}).get("bounded_bf16_add", False))
+def has_bf16_add(arch: Arch) -> bool:
+    """Whether CK Tile's atomic add of bf16 compiles for this GPU; a file that does not say otherwise has it."""
+    return bool(arch.op_tables.get("gemm", {}).get("bf16_add", True))

@@ -243,14 +243,13 @@ def preshuffle_not_whole(config: Any, problem: Problem, arch: Arch) -> Fault | N
     bad={"dtype_c": "bf16", "split_k": True, "problem": {"dtype_c": "bf16", "k_batch": 2, "m": 200}},
 )
 def unbounded_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """A split K with a bf16 C needs an M that is a multiple of the block, except on GPUs with a bounded add.
+    """A split K with a bf16 C needs an M that is a multiple of the block.
 
-    Why: CK Tile adds bf16 by compare-and-swap where it does not use a buffer instruction, and that loop does not
-    stop at the last row of C.
+    Why: CK Tile adds bf16 by a compare-and-swap loop that does not stop at the last row of C.
 
     Fix: k_batch 1, an fp32 C, or a padded M.
     """
-    if problem.k_batch == 1 or not resources.unbounded_add(config, arch) or problem.m % config.block.m == 0:
+    if problem.k_batch == 1 or not resources.unbounded_add(config) or problem.m % config.block.m == 0:
         return None
     return Fault(f"M = {problem.m} is not a multiple of block m = {config.block.m}", "block")
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from tilewright.arch.dtypes import dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.gemm.arch_table import bounded_bf16_add
 
 # Pipelines that keep two LDS buffers and compute from one while the other is filled. The kernel declares
 # GetSmemSize() twice for them (gemm/kernel/universal_gemm_kernel.hpp, DoubleSmemBuffer).
@@ -127,10 +126,9 @@ def least_steps(config: Any) -> int:
     return 2 if config.pipeline == "compv6" else 1
 
 
-def unbounded_add(config: Any, arch: Arch) -> bool:
-    """Whether CK Tile adds to C without looking at its edge: bf16 by compare-and-swap, on GPUs where it does not use
-    the buffer instruction."""
-    return bool(config.split_k and config.dtype_c == "bf16" and not bounded_bf16_add(arch))
+def unbounded_add(config: Any) -> bool:
+    """Whether CK Tile adds to C without looking at its edge: bf16 is added by a compare-and-swap loop."""
+    return bool(config.split_k and config.dtype_c == "bf16")
 
 
 def _round_up(value: int, multiple: int) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tilewright import arch as archs
 from tilewright.arch.dtypes import dtype
 from tilewright.arch.layouts import major_name
 from tilewright.ops.gemm.config import Config
@@ -88,7 +87,7 @@ def context(kernel: Kernel) -> dict[str, Any]:
         "blocks_per_cu": config.blocks_per_cu,
         "unlooped": UNLOOPED.get(config.pipeline, 0),
         "least_steps": least_steps(config),
-        "unbounded_add": _cpp(unbounded_add(config, archs.load(kernel.arch))),
+        "unbounded_add": _cpp(unbounded_add(config)),
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from tilewright.arch.dtypes import ACCUMULATORS, dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.gemm import resources
+from tilewright.ops.gemm.arch_table import has_bf16_add
 from tilewright.ops.gemm.config import OUTPUTS
 from tilewright.ops.gemm.distribution import coverage_fault
 from tilewright.ops.gemm.rules.examples import PRESHUFFLE, TILES
@@ -83,6 +84,28 @@ def split_k_preshuffled(config: Any, arch: Arch) -> Fault | None:
     if not (config.split_k and config.variant == "preshuffle"):
         return None
     return Fault("preshuffle cannot split K", "split_k", False)
+
+
+@rule(
+    "P321",
+    "no-bf16-add",
+    reads=("split_k", "dtype_c"),
+    enforced_by="compiler",
+    good={"split_k": True},
+    bad={"dtype_a": "bf16", "dtype_b": "bf16", "dtype_c": "bf16", "split_k": True},
+    arch="gfx950",
+)
+def no_bf16_add(config: Any, arch: Arch) -> Fault | None:
+    """Split-K with a bf16 C needs a GPU for which CK Tile's atomic add of bf16 compiles.
+
+    Why: where CK Tile uses the buffer instruction, it hands integer vectors to it, and the compiler has no
+    instruction for those.
+
+    Fix: use an fp32 C, or no split-K.
+    """
+    if not config.split_k or config.dtype_c != "bf16" or has_bf16_add(arch):
+        return None
+    return Fault(f"CK Tile's atomic add of bf16 does not compile for {arch.name}", "dtype_c", "fp32")
 
 
 @rule(
