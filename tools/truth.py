@@ -90,7 +90,7 @@ def _pool(op: Op, arch: Arch, seed: int) -> Iterator[Kernel]:
 
 def _bounded(config: Any) -> bool:
     block, waves, mma = config.block, config.waves, config.mma
-    per_wave = (block.m // (waves.m * mma.m)) * (block.n // (waves.n * mma.n)) * (block.k // mma.k)
+    per_wave = -(-block.m // (waves.m * mma.m)) * -(-block.n // (waves.n * mma.n)) * -(-block.k // mma.k)
     return bool(per_wave <= MOST_OPERATIONS)
 
 
@@ -121,14 +121,14 @@ def _pairs(kernel: Kernel) -> set[tuple[str, str]]:
 
 def rejected(n: int, seed: int) -> list[Case]:
     """n kernels that break exactly one rule that the compiler or `supports` enforces, the rules taking turns."""
-    rng = random.Random(seed)
     spread = {(op.name, arch): strata(op, archs.load(arch)) for op in OPS for arch in ARCHS}
     codes = [(op, r.code) for op in OPS for r in op.rules if r.enforced_by in ("compiler", "supports")]
     cases: dict[str, Case] = {}
-    for op, code in itertools.islice(itertools.cycle(codes), 4 * n):
+    for turn, (op, code) in itertools.product(range(n), codes):
+        rng = random.Random(f"{seed} {code} {turn}")
         arch = rng.choice(ARCHS)
         config = draw_breaking(op, archs.load(arch), rng, code, spread[op.name, arch])
-        if config is not None:
+        if config is not None and _bounded(config):
             case = Case(Kernel(op.name, config, arch), code)
             cases.setdefault(case.kernel.slug, case)
         if len(cases) == n:

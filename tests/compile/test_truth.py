@@ -29,7 +29,7 @@ def test_the_sample_covers_what_there_is() -> None:
     assert {case.kernel.arch for case in ACCEPTED} == set(ARCHS)
     assert {c.dtype_a for c in configs} >= {"fp16", "bf16", "fp32", "fp8", "bf8", "int8"}  # type: ignore[attr-defined]
     assert len({case.kernel.slug for case in ACCEPTED}) == 64
-    assert len({case.expected for case in REJECTED}) >= 15
+    assert len({case.expected for case in REJECTED}) >= 12
 
 
 @pytest.mark.parametrize("case", ACCEPTED, ids=name)

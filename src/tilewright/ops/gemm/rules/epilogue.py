@@ -142,14 +142,15 @@ def output_type(config: Any, arch: Arch) -> Fault | None:
     "P311",
     "vector-width",
     reads=("vector", "dtype_a", "dtype_b", "dtype_c"),
-    enforced_by="compiler",
+    enforced_by="tilewright",
     good={"vector": (8, 8, 8)},
     bad={"vector": (3, 8, 8)},
 )
 def vector_width(config: Any, arch: Arch) -> Fault | None:
     """Fixed vector widths are powers of two of at most 16 bytes.
 
-    Why: a lane's load or store moves 1 to 16 bytes in powers of two.
+    Why: a lane's load or store moves 1 to 16 bytes in powers of two. A wider vector is several accesses, and CK Tile
+    compiles it for some tiles and types only; one that is no power of two is refused by the compiler.
 
     Fix: use powers of two, or leave the widths native.
     """

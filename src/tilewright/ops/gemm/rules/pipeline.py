@@ -40,27 +40,44 @@ SCHEDULERS_OF = {"mem": ("intrawave", "interwave"), "preshufflev2": ("default",)
 
 @rule(
     "P302",
-    "variant-needs-pipeline",
+    "preshuffle-pipeline",
     reads=("variant", "pipeline"),
-    enforced_by="compiler",
+    enforced_by="device",
     good={"variant": "standard"},
     bad={"variant": "preshuffle"},
 )
-def variant_needs_pipeline(config: Any, arch: Arch) -> Fault | None:
-    """preshuffle and preshufflev2 go together; batched kernels have one LDS buffer.
+def preshuffle_pipeline(config: Any, arch: Arch) -> Fault | None:
+    """preshuffle and preshufflev2 go together.
 
-    Why: preshufflev2 reads B in the reordered form that only the preshuffle variant hands it. CK Tile's batched
-    kernel passes a single LDS buffer, which the double-buffered pipelines do not accept.
+    Why: preshufflev2 reads B in the reordered form that only the preshuffle variant hands it; the other pipelines
+    know nothing of that order.
 
-    Fix: use preshufflev2 with preshuffle, a single-buffered pipeline with batched, any other otherwise.
+    Fix: use preshufflev2 with preshuffle, any other pipeline otherwise.
     """
-    preshuffled = config.pipeline == "preshufflev2"
-    if preshuffled != (config.variant == "preshuffle"):
-        nearest = "preshufflev2" if config.variant == "preshuffle" else "compv3"
-        return Fault(f"variant {config.variant} does not go with {config.pipeline}", "pipeline", nearest)
-    if config.variant == "batched" and config.pipeline in resources.DOUBLE_LDS:
-        return Fault(f"{config.pipeline} needs two LDS buffers, a batched kernel has one", "pipeline", "compv3")
-    return None
+    if (config.pipeline == "preshufflev2") == (config.variant == "preshuffle"):
+        return None
+    nearest = "preshufflev2" if config.variant == "preshuffle" else "compv3"
+    return Fault(f"variant {config.variant} does not go with {config.pipeline}", "pipeline", nearest)
+
+
+@rule(
+    "P322",
+    "batched-buffers",
+    reads=("variant", "pipeline"),
+    enforced_by="compiler",
+    good={"variant": "batched"},
+    bad={"variant": "batched", "pipeline": "compv4"},
+)
+def batched_buffers(config: Any, arch: Arch) -> Fault | None:
+    """A batched kernel has one LDS buffer.
+
+    Why: CK Tile's batched kernel passes a single buffer, which the pipelines with two do not accept.
+
+    Fix: use mem, compv3, compv5 or compv6.
+    """
+    if config.variant != "batched" or config.pipeline not in resources.DOUBLE_LDS:
+        return None
+    return Fault(f"{config.pipeline} needs two LDS buffers, a batched kernel has one", "pipeline", "compv3")
 
 
 @rule(
