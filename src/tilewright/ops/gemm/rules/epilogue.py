@@ -277,8 +277,8 @@ def shuffle_not_spread(config: Any, arch: Arch) -> Fault | None:
     "lds-overflow",
     reads=("pipeline", "epilogue", "dtype_a", "dtype_b", "dtype_acc", "dtype_c", "vector", *TILES),
     enforced_by="compiler",
-    good={"block": (256, 256, 64)},
-    bad={"block": (256, 256, 128)},
+    good={"block": (64, 64, 256)},
+    bad={"block": (64, 64, 512)},
 )
 def lds_overflow(config: Any, arch: Arch) -> Fault | None:
     """The tiles of A and B, or the staged tile of C, must fit the LDS.
