@@ -142,3 +142,11 @@ def test_the_public_names_are_all_there() -> None:
     assert all(getattr(tw, name) is not None for name in tw.__all__)
     with pytest.raises(AttributeError, match="gemm"):
         tw.gem  # noqa: B018
+
+
+def test_every_test_file_is_collected(pytestconfig: pytest.Config) -> None:
+    """pytest passes over folders by name (`build` among them) unless it is told not to."""
+    skipped = set(pytestconfig.getini("norecursedirs"))
+    folders = {path.parent.name for path in Path(__file__).parents[1].rglob("test_*.py")}
+    assert "build" in folders
+    assert not folders & skipped
