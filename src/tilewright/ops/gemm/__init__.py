@@ -29,11 +29,10 @@ from tilewright.ops.space import Space
 
 _HERE = Path(__file__).parent
 _BLOCK_EXTENTS = (16, 32, 64, 128, 256)
-_BLOCK_STEPS = (16, 32, 64, 128, 256)
 
 
 def _blocks(_: Arch) -> tuple[Shape, ...]:
-    return tuple(Shape(*s) for s in itertools.product(_BLOCK_EXTENTS, _BLOCK_EXTENTS, _BLOCK_STEPS))
+    return tuple(Shape(*s) for s in itertools.product(_BLOCK_EXTENTS, repeat=3))
 
 
 def _mma(arch: Arch) -> tuple[Shape, ...]:

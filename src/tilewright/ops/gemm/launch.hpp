@@ -5,9 +5,8 @@
 //   CDataType, CLayout          type and layout of C
 //   Partitioner, BasePipeline   CK Tile's mapping of work-groups to tiles, and its loop arithmetic
 //   Instance<hot, tail, store>  CK Tile's kernel for one form of the loop over K and one way to store C
-//   num_d, blocks_per_cu, batched, split_k, persistent
-//   mma_n, mma_k                the matrix tile; a preshuffled B consists of whole ones
-//   block_m, preshuffle         (the other parts of that)
+//   num_d, blocks_per_cu, batched, preshuffle, split_k, persistent, block_m, mma_n, mma_k
+//                               fields of its config
 //   unlooped                    a number of steps that has no hot loop although CK Tile says so; 0 = none
 //   least_steps                 fewer steps along K than this are computed wrongly
 //   unbounded_add               atomic adds are not checked against the edge of C
