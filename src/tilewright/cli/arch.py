@@ -117,13 +117,13 @@ def _types(triple: str) -> str:
     return triple.replace("_", " ")
 
 
+def _identity(spec: Arch) -> dict[str, Any]:
+    return {name: getattr(spec, name) for name in ("name", "product", "family", "matrix", "wave_size")}
+
+
 def _summary(spec: Arch) -> dict[str, Any]:
     return {
-        "name": spec.name,
-        "product": spec.product,
-        "family": spec.family,
-        "matrix": spec.matrix,
-        "wave_size": spec.wave_size,
+        **_identity(spec),
         "units": spec.compute.units,
         "lds_bytes": spec.lds.bytes,
         "bandwidth_gbs": spec.memory.bandwidth_gbs,
@@ -134,11 +134,7 @@ def _summary(spec: Arch) -> dict[str, Any]:
 
 def _document(spec: Arch) -> dict[str, Any]:
     return {
-        "name": spec.name,
-        "product": spec.product,
-        "family": spec.family,
-        "matrix": spec.matrix,
-        "wave_size": spec.wave_size,
+        **_identity(spec),
         "compute": dataclasses.asdict(spec.compute),
         "registers": dataclasses.asdict(spec.registers),
         "lds": dataclasses.asdict(spec.lds),
