@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -270,6 +271,7 @@ def table(outcomes: Sequence[Outcome], seed: int) -> str:
     accepted_ones = [o for o in outcomes if o.expected == "computes"]
     refused_ones = [o for o in outcomes if o.expected != "computes"]
     right = sum(o.verdict == "computes" and not o.finding for o in accepted_ones)
+    verdicts = Counter(o.verdict for o in refused_ones)
     lines = [
         "# Rules and compiler compared",
         "",
@@ -278,16 +280,16 @@ def table(outcomes: Sequence[Outcome], seed: int) -> str:
         "rejected kernel breaks exactly one rule; it must not compile, or not compute.",
         "",
         f"- accepted by the rules: {len(accepted_ones)}, of these right: {right}",
-        f"- rejected by the rules: {len(refused_ones)}, of these refused by the compiler: "
-        f"{sum(o.verdict == 'refused' for o in refused_ones)}, compiled to a kernel that does not compute: "
-        f"{sum(o.verdict == 'wrong' for o in refused_ones)}, compiled without a sign: "
-        f"{sum(o.verdict == 'computes' for o in refused_ones)}",
+        f"- rejected by the rules: {len(refused_ones)}",
+        f"  - refused by the compiler or by `supports`: {verdicts['refused']}",
+        f"  - compiled to a kernel that does not compute: {verdicts['wrong']}",
+        f"  - compiled without a sign: {verdicts['computes']}",
         "",
         "## Accepted",
         "",
         "| GPU | kernel | verdict |",
         "|---|---|---|",
-        *(f"| {o.arch} | `{_short(o)}` | {o.finding or o.verdict} |" for o in accepted_ones),
+        *(f"| {o.arch} | `{_short(o)}` | {_cell(o.finding or o.error or o.verdict)} |" for o in accepted_ones),
         "",
         "## Rejected",
         "",
