@@ -21,6 +21,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -305,7 +306,7 @@ def _short(outcome: Outcome) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")[:160]
+    return textwrap.shorten(text, 160, placeholder=" …").replace("|", "\\|")
 
 
 def main() -> int:
