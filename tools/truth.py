@@ -267,7 +267,7 @@ def _known(log: Path | None) -> dict[tuple[str, str], Outcome]:
     return {(outcome.slug, outcome.expected): outcome for outcome in outcomes if not outcome.finding}
 
 
-def table(outcomes: Sequence[Outcome], seed: int) -> str:
+def table(outcomes: Sequence[Outcome], seeds: str) -> str:
     """The outcomes as a Markdown document."""
     accepted_ones = [o for o in outcomes if o.expected == "computes"]
     refused_ones = [o for o in outcomes if o.expected != "computes"]
@@ -276,7 +276,7 @@ def table(outcomes: Sequence[Outcome], seed: int) -> str:
     lines = [
         "# Rules and compiler compared",
         "",
-        f"Written by `make truth` (seed {seed}). Every accepted kernel was compiled; each of its device kernels must",
+        f"Written by `tools/truth.py` (seeds: {seeds}). Every accepted kernel was compiled; each of its device kernels must",
         "contain the matrix instruction that its mma names, no other, and the predicted amount of LDS. Every",
         "rejected kernel breaks exactly one rule; it must not compile, or not compute.",
         "",
@@ -321,7 +321,7 @@ def main() -> int:
     cases = [*accepted(options.accepted, options.seed), *rejected(options.rejected, options.seed)]
     outcomes = run(cases, options.jobs, options.log)
     if options.out:
-        options.out.write_text(table(outcomes, options.seed))
+        options.out.write_text(table(outcomes, str(options.seed)))
     findings = [o for o in outcomes if o.finding]
     print(f"{len(outcomes)} kernels, {len(findings)} findings")
     return 1 if findings else 0
