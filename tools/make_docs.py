@@ -28,7 +28,7 @@ from tilewright.ops.fields import ConfigBase, Field, fields_of, tokens_of
 from tilewright.ops.kernel_set import KernelSet
 from tilewright.ops.op import Op
 from tilewright.ops.rule import Rule
-from tilewright.ops.sampling import candidates, draw_legal, strata
+from tilewright.ops.sampling import draw_legal, strata
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 NOTE = "Written by `make docs` from the code. Do not edit it here."
@@ -179,7 +179,7 @@ def _starred(op: Op, name: str) -> list[str]:
     field = fields_of(op.config_type)[name]
     groups: dict[str, list[str]] = {}
     for arch in archs.arch_names():
-        values = candidates(op, name, archs.load(arch))
+        values = op.candidates(name, archs.load(arch))
         shown = ", ".join(token(field, value) for value in values)
         if len(values) > MOST_LISTED:
             shown = f"{len(values)} values from {token(field, values[0])} to {token(field, values[-1])}"
@@ -254,7 +254,7 @@ def gpus_page() -> str:
 def _kinds(op: Op, specs: Sequence[Arch]) -> str:
     found = {spec.name: _kinds_on(op, spec) for spec in specs}
     every = dict.fromkeys(kind for kinds in found.values() for kind in kinds)
-    positions = {name: list(candidates(op, name, specs[0])) for name in op.kinds}
+    positions = {name: list(op.candidates(name, specs[0])) for name in op.kinds}
     order = sorted(every, key=lambda kind: [positions[n].index(v) for n, v in zip(op.kinds, kind, strict=True)])
     rows = [(*kind, *("✓" if kind in found[spec.name] else "" for spec in specs)) for kind in order]
     return f"### {op.name}\n\n{table((*op.kinds, *found), rows)}"

@@ -62,9 +62,7 @@ def _changes(choices: Mapping[str, list[Any]], count: int) -> Iterator[dict[str,
 
 def _alternatives(op: Op, name: str, current: Any, arch: Arch) -> list[Any]:
     """Other values of a field worth proposing, the nearest ones only when there are many."""
-    kind = fields_of(op.config_type)[name].kind
-    values = op.stars[name](arch) if name in op.stars else (getattr(kind, "values", None) or ())
-    others = [v for v in values if v != current]
+    others = [v for v in op.candidates(name, arch) if v != current]
     others.sort(key=lambda v: _distance(current, v))
     return others[:24]
 

@@ -78,6 +78,12 @@ class Op:
             )
         return kernel
 
+    def candidates(self, name: str, arch: Arch) -> tuple[Any, ...]:
+        """All values of a field worth trying on a GPU: what "*" stands for. Empty where they must be listed."""
+        if name in self.stars:
+            return self.stars[name](arch)
+        return tuple(getattr(fields_of(self.config_type)[name].kind, "values", ()))
+
     @property
     def field_names(self) -> tuple[str, ...]:
         return tuple(fields_of(self.config_type))

@@ -20,13 +20,6 @@ OPTIONAL_SHARE = 0.15
 SHORT = 9
 
 
-def candidates(op: Op, name: str, arch: Arch) -> tuple[Any, ...]:
-    """All values of a field worth trying on a GPU: what "*" stands for."""
-    if name in op.stars:
-        return op.stars[name](arch)
-    return tuple(getattr(fields_of(op.config_type)[name].kind, "values", ()))
-
-
 def strata(op: Op, arch: Arch) -> list[dict[str, Any]]:
     """The combinations of the op's distinguishing fields that no rule refuses outright."""
     axes = op.strata(arch)
@@ -61,7 +54,7 @@ def draw_legal(op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any],
 
 
 def _axis(op: Op, field: Field, arch: Arch, rng: random.Random) -> Axis:
-    values = candidates(op, field.name, arch)
+    values = op.candidates(field.name, arch)
     if field.required or rng.random() < OPTIONAL_SHARE:
         return Axis((field.name,), tuple((value,) for value in values))
     others = rng.sample(values, len(values))
@@ -99,6 +92,6 @@ def draw_breaking(
 def _mutated(op: Op, arch: Arch, rng: random.Random, config: ConfigBase, names: Sequence[str]) -> ConfigBase:
     values = {name: getattr(config, name) for name in fields_of(op.config_type)}
     for name in rng.sample(list(names), k=min(len(names), rng.choice((1, 1, 2)))):
-        pool = (*candidates(op, name, arch), *op.oddities.get(name, ()))
+        pool = (*op.candidates(name, arch), *op.oddities.get(name, ()))
         values[name] = rng.choice(pool)
     return op.config_type(**values)

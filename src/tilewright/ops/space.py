@@ -140,10 +140,7 @@ class Space:
         """Values of a field that was not given any: all of them, or the default of an optional field."""
         if not field.required and self.declared.get(field.name) != STAR:
             return ((field.default,),)
-        if field.name in self.op.stars:
-            values = self.op.stars[field.name](arch)
-        else:
-            values = getattr(field.kind, "values", None) or ()
+        values = self.op.candidates(field.name, arch)
         if not values:
             raise InvalidValueError(f'{field.name} cannot be "*" on {arch.name}: list its values')
         return tuple((value,) for value in values)

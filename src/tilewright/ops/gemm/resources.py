@@ -54,10 +54,7 @@ def vector_c(config: Any) -> int:
     """Elements of C (and of a D) that a lane stores (or loads) at once."""
     if config.epilogue == "default":
         return 1  # without the LDS shuffle a lane holds single elements along n
-    if config.vector is not None:
-        return int(config.vector[2])
-    width = MAX_ACCESS_BYTES // dtype(config.dtype_c).storage_bytes
-    return int(min(config.waves.n * config.mma.n, width))
+    return vector_d(config) if config.vector is None else int(config.vector[2])
 
 
 def vector_d(config: Any) -> int:
