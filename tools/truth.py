@@ -36,7 +36,7 @@ from tilewright.arch.spec import Arch
 from tilewright.base.errors import CompileError
 from tilewright.build.inspect import Inspection, inspect
 from tilewright.build.toolchain import Toolchain, find
-from tilewright.codegen.render import render_unchecked
+from tilewright.codegen.render import headers, render_unchecked, support_files
 from tilewright.ops import OPS, op_named
 from tilewright.ops.fields import fields_of
 from tilewright.ops.kernel import Kernel
@@ -197,10 +197,9 @@ def _warm_header(op_name: str, arch: str, toolchain: Toolchain) -> Path:
     spec = archs.load(arch)
     folder = Path(tempfile.mkdtemp(prefix="truth-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    op = op_named(op_name)
-    context = op.context(Kernel(op_name, op.example_config(), arch))
-    headers = [header for header in context["headers"] if header not in op.support]
-    (folder / "warm.h").write_text("".join(f'#include "{header}"\n' for header in headers))
+    for name, text in support_files(op_name).items():
+        (folder / name).write_text(text)
+    (folder / "warm.h").write_text("".join(f'#include "{header}"\n' for header in headers(op_name)))
     command = [str(toolchain.cxx), *toolchain.device_flags(spec), "-fsyntax-only", str(folder / "warm.h")]
     command += ["-Xclang", "-emit-pch", "-Xclang", "-o", "-Xclang", str(folder / "warm.pch")]
     subprocess.run(command, check=True, capture_output=True, timeout=300)

@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from tilewright.codegen.render import render
     from tilewright.ops import explain, fits, gemm, kernel_of, parse_kernel, suggest
     from tilewright.ops.kernel_set import load_kernel_set
+    from tilewright.registry.registry import Registry, build
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Registry",
     "__version__",
     "arch_names",
+    "build",
     "explain",
     "fits",
     "gemm",
@@ -48,6 +51,8 @@ _HOMES = {
     "parse_kernel": "tilewright.ops",
     "suggest": "tilewright.ops",
     "load_kernel_set": "tilewright.ops.kernel_set",
+    "Registry": "tilewright.registry.registry",
+    "build": "tilewright.registry.registry",
 }
 
 

@@ -170,7 +170,7 @@ def gpu_less(libraries: Path, ck: Path, compiler: str = "clang version 22.1.8") 
     return toolchain.Toolchain(
         kind="gpu-less", cxx=Path("/b/clang++-22"), compiler=compiler, objdump=Path("/b/objdump"),
         readelf=Path("/b/readelf"), bundler=None, rocm_path=Path("/usr"), bitcode_dir=libraries,
-        bitcode_digest="d", ck_include=ck, hip_version="5.2.21153",
+        bitcode_digest="d", compiler_digest="e", ck_include=ck, ck_digest="f", hip_version="5.2.21153",
     )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def test_long_work_is_shown() -> None:
     with watched(0.01) as terminal:
         _work(0.3)
     assert "weaving" in terminal.getvalue()
-    assert "50%" in terminal.getvalue()
+    assert "1/2" in terminal.getvalue()
 
 
 def test_short_work_is_not() -> None:

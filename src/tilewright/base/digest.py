@@ -23,6 +23,12 @@ def digest_value(value: Any) -> str:
     return digest_text(canonical_json(value))
 
 
+def digest_file(path: Path) -> str:
+    """Digest of a file's bytes, read piece by piece."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
 def digest_tree(root: Path) -> str:
     """Digest of a folder: names and contents of all files below it, never their times or the folder's own place."""
     hasher = hashlib.blake2b(digest_size=16)

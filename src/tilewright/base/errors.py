@@ -7,7 +7,12 @@
     ├── IllegalConfigError   a config that breaks rules of its architecture
     ├── KnobError            an environment variable that cannot be used
     ├── ToolchainError       a compiler or header tree that is missing or unusable
-    └── CompileError         the compiler refused a kernel (carries the log)
+    ├── CompileError         the compiler refused a kernel (carries the log)
+    ├── PackError            a pack that cannot be written or read (says path, cause, advice)
+    └── StoreError           the artifact store cannot do what was asked (says path, cause, advice)
+        ├── CorruptError     an entry that is damaged or gone; it is built again
+        ├── RemoteError      a remote tier that is slow, gone or refuses
+        └── RubbishError     bytes of a remote tier that are not the entry they should be
 
 A message says fact, number, limit and advice. Rejections that are expected (a config that breaks a rule)
 are values, see `tilewright.ops.rule.Violation`; they become exceptions only when a caller insists on legality.
@@ -81,6 +86,26 @@ class CompileError(TilewrightError):
     def __init__(self, message: str, log: str) -> None:
         self.log = log
         super().__init__(message)
+
+
+class PackError(TilewrightError):
+    """A pack cannot be written or read. The message has the path or the kernel, the cause and what to do."""
+
+
+class StoreError(TilewrightError):
+    """The artifact store cannot be read or written. The message has the path, the cause and what to do."""
+
+
+class CorruptError(StoreError):
+    """An entry of the store whose files are not what its manifest says, or are gone."""
+
+
+class RemoteError(StoreError):
+    """A remote tier that did not answer in time, is gone, or refused."""
+
+
+class RubbishError(StoreError):
+    """Bytes that are not the entry they should be: format, digest or signature is wrong."""
 
 
 def nearest_name(value: str, known: Iterable[str]) -> str | None:

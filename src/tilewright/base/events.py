@@ -36,10 +36,26 @@ class Advanced(Event):
 
 
 @dataclass(frozen=True)
+class Working(Event):
+    """What a started task works on now, and the seconds it will still take; None when that is unknown."""
+
+    task: str
+    on: tuple[str, ...]
+    left_s: float | None
+
+
+@dataclass(frozen=True)
 class Finished(Event):
     """A started task ended."""
 
     task: str
+
+
+@dataclass(frozen=True)
+class Noticed(Event):
+    """Something the user should know that is no error: the work goes on."""
+
+    message: str
 
 
 Listener = Callable[[Event], None]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from tilewright.base.errors import KnobError
+from tilewright.base.errors import KnobError, choose
 
 T = TypeVar("T")
 
@@ -47,6 +47,17 @@ def _positive_int(text: str) -> int | None:
         raise ValueError("expected a whole number of at least 1")
     return int(text)
 
+
+def _text(text: str) -> str | None:
+    return text
+
+
+def _remote_mode(text: str) -> str | None:
+    return choose("mode", text, REMOTE_MODES)
+
+
+READ, READ_WRITE = "read", "read-write"
+REMOTE_MODES = (READ, READ_WRITE)
 
 ROCM_PATH: Knob[Path | None] = Knob(
     "ROCM_PATH",
@@ -83,6 +94,13 @@ ARCH_PATH: Knob[Path | None] = Knob(
     None,
     "A folder of further GPU files (`gfx*.toml`) that are known beside the shipped ones.",
 )
+ALLOCATOR: Knob[Path | None] = Knob(
+    "TILEWRIGHT_ALLOCATOR",
+    "file",
+    _path,
+    None,
+    "A memory allocator to preload into compilers (tcmalloc, jemalloc), instead of the one that would be found.",
+)
 JOBS: Knob[int | None] = Knob(
     "TILEWRIGHT_JOBS",
     "number",
@@ -90,14 +108,47 @@ JOBS: Knob[int | None] = Knob(
     None,
     "How many processes work at once when a command does not say; by default one per core.",
 )
+STORE: Knob[Path | None] = Knob(
+    "TILEWRIGHT_STORE",
+    "folder",
+    _path,
+    None,
+    "Where built artifacts are kept, instead of `store` in the cache folder.",
+)
+REMOTE: Knob[str | None] = Knob(
+    "TILEWRIGHT_REMOTE",
+    "url",
+    _text,
+    None,
+    "A store that machines share: `folder:/path`, an absolute path, or `redis://host:port/db`.",
+)
+REMOTE_SECRET_FILE: Knob[Path | None] = Knob(
+    "TILEWRIGHT_REMOTE_SECRET_FILE",
+    "file",
+    _path,
+    None,
+    "A file whose bytes sign what goes to the shared store. With it, only what it signed is taken from there.",
+)
+REMOTE_MODE: Knob[str | None] = Knob(
+    "TILEWRIGHT_REMOTE_MODE",
+    "read or read-write",
+    _remote_mode,
+    None,
+    "Whether this machine only takes from the shared store, or also gives to it; by default read-write.",
+)
 
-KNOBS: tuple[Knob[Path | None] | Knob[int | None], ...] = (
+KNOBS: tuple[Knob[Path | None] | Knob[int | None] | Knob[str | None], ...] = (
     ROCM_PATH,
     CXX,
     CK_PATH,
     CACHE_DIR,
     ARCH_PATH,
+    ALLOCATOR,
     JOBS,
+    STORE,
+    REMOTE,
+    REMOTE_SECRET_FILE,
+    REMOTE_MODE,
 )
 
 
@@ -109,6 +160,16 @@ def cache_dir() -> Path:
     import platformdirs  # noqa: PLC0415  (costs start-up time, needed by few commands)
 
     return Path(platformdirs.user_cache_dir("tilewright", appauthor=False))
+
+
+def store_dir() -> Path:
+    """The folder of the artifact store: the knob's, else one in the cache folder."""
+    return STORE.get() or cache_dir() / "store"
+
+
+def remote_writes() -> bool:
+    """Whether the shared store is written, not only read."""
+    return (REMOTE_MODE.get() or READ_WRITE) == READ_WRITE
 
 
 def job_count() -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tilewright.base.errors import ToolchainError
 from tilewright.build.process import tool_output
+from tilewright.build.tree_digest import remembered_text
 
 _HIP_DEFINE = re.compile(r"^#define HIP_VERSION_(MAJOR|MINOR|PATCH)\s+(\d+)\s*$", re.MULTILINE)
 
@@ -53,9 +54,10 @@ def program(
     """A program at `path`, asked for its version; `missing` says where it was looked for."""
     if path is None:
         return Component(name, what, None, "", missing, fix, optional)
+    command = [str(path), *ask]
     try:
-        version = version_line(tool_output([str(path), *ask]))
-    except ToolchainError as error:
+        version = remembered_text(" ".join(command), [path.resolve()], lambda: version_line(tool_output(command)))
+    except (ToolchainError, OSError) as error:
         return Component(name, what, path, "", str(error), fix, optional)
     return Component(name, what, path, version, "", fix, optional)
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.arch.spec import Arch
-from tilewright.base.digest import canonical_json, digest_text, digest_tree
+from tilewright.base.digest import canonical_json, digest_text
 from tilewright.base.errors import ToolchainError
 from tilewright.build import ck_headers, flags
 from tilewright.build.component import Component
 from tilewright.build.discover import DISTRIBUTION, GPU_LESS, ROCM, Found, discover
+from tilewright.build.tree_digest import files_digest, tree_digest
 
 __all__ = ["GPU_LESS", "ROCM", "Component", "Survey", "Toolchain", "find", "survey"]
 
@@ -39,6 +40,7 @@ class Toolchain:
     kind: str
     cxx: Path
     compiler: str  # the compiler's own version text
+    compiler_digest: str  # of the compiler, its linker and the libraries that they are made of
     objdump: Path
     readelf: Path
     bundler: Path | None  # only for putting code objects into a shared library, see `need_bundler`
@@ -46,6 +48,7 @@ class Toolchain:
     bitcode_dir: Path
     bitcode_digest: str
     ck_include: Path
+    ck_digest: str
     hip_version: str
 
     def device_flags(self, arch: Arch) -> tuple[str, ...]:
@@ -60,12 +63,17 @@ class Toolchain:
         """The device flags with stand-ins for this machine's folders: equal on every machine."""
         return flags.device_flags(arch, flags.NOWHERE, self._libraries(arch))
 
+    def host_key_flags(self) -> tuple[str, ...]:
+        """The host flags with stand-ins for this machine's folders."""
+        return flags.host_flags(flags.NOWHERE)
+
     def identity(self) -> str:
         """What decides the code besides source, flags and CK headers; says nothing of folders."""
         compat = digest_text(flags.COMPAT.read_text("utf-8")) if self.kind == GPU_LESS else ""
         facts = {
             "kind": self.kind,
             "compiler": self.compiler,
+            "compiler_digest": self.compiler_digest,
             "hip": self.hip_version,
             "device_libraries": self.bitcode_digest,
             "compat": compat,
@@ -103,19 +111,37 @@ def find() -> Toolchain:
         raise ToolchainError(_missing_text(found, missing))
     parts = {part.name: part for part in found.parts}
     bitcode = _path(parts["device-libraries"])
+    ck_include = _path(ck)
     return Toolchain(
         kind=found.chosen,
         cxx=_path(parts["compiler"]),
         compiler=parts["compiler"].version,
+        compiler_digest=files_digest(compiler_files(_path(parts["compiler"]))),
         objdump=_path(parts["objdump"]),
         readelf=_path(parts["readelf"]),
         bundler=parts["bundler"].path if parts["bundler"].ok else None,
         rocm_path=found.rocm_root if found.chosen == ROCM else DISTRIBUTION,
         bitcode_dir=bitcode,
-        bitcode_digest=digest_tree(bitcode),
-        ck_include=_path(ck),
+        bitcode_digest=tree_digest(bitcode),
+        ck_include=ck_include,
+        ck_digest=tree_digest(ck_include),
         hip_version=parts["hip-headers"].version,
     )
+
+
+def compiler_files(cxx: Path) -> tuple[Path, ...]:
+    """The files that make up a compiler: its program, the linker beside it and the LLVM libraries both load.
+
+    Distributions link clang against shared libraries, so the program alone says little.
+    """
+    program = cxx.resolve()
+    root = program.parent.parent
+    front = [path.resolve() for path in root.glob("lib/libclang-cpp.so*")]
+    # The library of the same version, which lies beside it.
+    back = [path.with_name(path.name.replace("libclang-cpp", "libLLVM")) for path in front]
+    shared = [path for path in (*front, *back) if path.exists()]
+    linker = [path for path in (program.parent / "ld.lld", program.parent / "lld") if path.exists()]
+    return tuple(sorted({path.resolve() for path in (program, *linker, *shared)}))
 
 
 def _ck(found: Found) -> Component:

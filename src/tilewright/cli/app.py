@@ -25,8 +25,11 @@ COMMANDS = {
     "space": "space",
     "sets": "sets",
     "generate": "generate",
+    "build": "build",
+    "wrap": "wrap",
     "inspect": "inspect",
     "rules": "rules",
+    "cache": "cache",
     "toolchain": "toolchain",
     "knobs": "knobs",
 }

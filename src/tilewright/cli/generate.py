@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +13,11 @@ from tilewright.base.events import task
 from tilewright.cli.command import Command, Several
 from tilewright.cli.output import json_option, plural, print_facts, print_json
 from tilewright.cli.progress import progress
-from tilewright.cli.selection import field_filter, named_set, set_of_file
+from tilewright.cli.selection import chosen_kernels, chosen_sets, nothing_chosen
 
 if TYPE_CHECKING:
     from tilewright.codegen.folder import Generated
     from tilewright.ops.kernel import Kernel
-    from tilewright.ops.kernel_set import KernelSet
-    from tilewright.ops.op import Op
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -81,55 +79,15 @@ def command(
     gpus.load(gpu_target)
     wanted = {"dtype": datatype, "layout": layout, "variant": variants}
     with progress(as_json=as_json):
-        sets = _sets(op, gpu_target, preselected, kernel_set)
+        sets = chosen_sets(op, gpu_target, preselected, kernel_set)
         with task("choosing kernels"):
-            chosen = _chosen(op, gpu_target, sets, wanted, limit)
+            chosen = chosen_kernels(op, gpu_target, sets, wanted, limit)
         if not chosen:
-            raise InvalidValueError(_nothing(op, gpu_target, wanted))
+            raise InvalidValueError(nothing_chosen(op, gpu_target, wanted))
         kernels = list(chosen)
         workers = jobs or knobs.job_count()
         done = None if dry_run else generate(kernels, output_dir, jobs=workers)
     _print(chosen, output_dir, done, as_json)
-
-
-def _sets(op: Op, arch: str, preselected: str | None, kernel_set: Path | None) -> Sequence[KernelSet]:
-    if preselected is not None and kernel_set is not None:
-        raise InvalidValueError("--preselected and --kernel-set both name a set: give one of them")
-    if preselected is not None:
-        return [named_set(op, preselected)]
-    if kernel_set is not None:
-        return [set_of_file(op, kernel_set)]
-    sets = [found for found in op.sets().values() if arch in found.archs]
-    if not sets:
-        raise InvalidValueError(f"no preselected set of {op.name} is meant for {arch}")
-    return sets
-
-
-def _chosen(
-    op: Op,
-    arch: str,
-    sets: Sequence[KernelSet],
-    wanted: dict[str, tuple[str, ...]],
-    limit: int | None,
-) -> dict[Kernel, str]:
-    """Matching kernel → the first set that has it."""
-    filters = [field_filter(op, name, texts) for name, texts in wanted.items()]
-    members = ((kernel, found.name) for found in sets for kernel in found.kernels(arch))
-    chosen: dict[Kernel, str] = {}
-    for kernel, name in members:
-        if limit is not None and len(chosen) == limit:
-            break
-        if all(matches(kernel) for matches in filters):
-            chosen.setdefault(kernel, name)
-    return chosen
-
-
-def _nothing(op: Op, arch: str, wanted: dict[str, tuple[str, ...]]) -> str:
-    asked = ", ".join(f"{name} {' or '.join(texts)}" for name, texts in wanted.items() if texts)
-    return (
-        f"none of these {op.name} kernels is legal on {arch}{' with ' if asked else ''}{asked}. "
-        "`tilewright sets` shows what there is; --kernel-set takes kernels of your own."
-    )
 
 
 def _print(chosen: Mapping[Kernel, str], folder: Path, done: Generated | None, as_json: bool) -> None:

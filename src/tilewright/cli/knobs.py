@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from tilewright.base.errors import KnobError
 from tilewright.base.knobs import KNOBS
 from tilewright.cli.command import Command
 from tilewright.cli.output import json_option, print_json, print_table
+
+# The password in the address of a server.
+_PASSWORD = re.compile(r"(?<=://)([^:@/]*):[^@/]*@")
 
 
 @click.command(cls=Command, examples=("tilewright knobs", "tilewright knobs --json"))
@@ -27,8 +31,8 @@ def command(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         print_json(entries)
     else:
-        rows = [(e["name"], e["kind"], _shown(e), e["doc"]) for e in entries]
-        print_table(("variable", "takes", "in force", "meaning"), rows, whole=("variable", "takes"))
+        rows = [(e["name"], _shown(e), f"({e['kind']}) {e['doc']}") for e in entries]
+        print_table(("variable", "in force", "takes, and what for"), rows, whole=("variable",))
     ctx.exit(1 if any(entry["problem"] for entry in entries) else 0)
 
 
@@ -41,7 +45,7 @@ def _entry(knob: Any) -> dict[str, Any]:
     return {
         "name": knob.name,
         "kind": knob.kind,
-        "value": str(value) if isinstance(value, Path) else value,
+        "value": _PASSWORD.sub(r"\1:***@", str(value)) if isinstance(value, Path | str) else value,
         "problem": problem,
         "doc": knob.doc,
     }

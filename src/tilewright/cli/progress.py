@@ -1,4 +1,4 @@
-"""Progress on stderr: one listener of the library's events."""
+"""Progress and notices on stderr: listeners of the library's events."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+import click
 
 from tilewright.base import events
 
@@ -27,11 +29,21 @@ class ProgressDisplay:
 
     def __call__(self, event: events.Event) -> None:
         if isinstance(event, events.Started):
-            self._tasks[event.task] = self._shown().add_task(event.task, total=event.total)
+            self._tasks[event.task] = self._shown().add_task(event.task, total=event.total, now="")
         elif isinstance(event, events.Advanced) and event.task in self._tasks:
             self._shown().advance(self._tasks[event.task], event.done)
+        elif isinstance(event, events.Working) and event.task in self._tasks:
+            self._shown().update(self._tasks[event.task], now=working_text(event))
         elif isinstance(event, events.Finished) and event.task in self._tasks:
             self._shown().remove_task(self._tasks.pop(event.task))
+        elif isinstance(event, events.Noticed):
+            self._above_the_bars(event)
+
+    def _above_the_bars(self, event: events.Noticed) -> None:
+        if self._progress is not None and self._progress.live.is_started:
+            self._progress.console.print(f"note: {event.message}", markup=False, highlight=False, soft_wrap=True)
+        else:
+            show_notice(event)
 
     def close(self) -> None:
         """Take everything off the screen."""
@@ -54,29 +66,48 @@ def _progress() -> Progress:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
+        MofNCompleteColumn,
         Progress,
         SpinnerColumn,
-        TaskProgressColumn,
         TextColumn,
         TimeElapsedColumn,
     )
+    from rich.table import Column
 
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
-        TaskProgressColumn(text_format_no_percentage=""),
+        MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TextColumn("{task.fields[now]}", markup=False, style="dim", table_column=Column(no_wrap=True)),
         console=Console(file=sys.stderr),
         transient=True,
     )
 
 
+def working_text(event: events.Working) -> str:
+    """How long it will still take, what runs now, and how many more."""
+    parts = [] if event.left_s is None else [f"about {duration(event.left_s)} left"]
+    if event.on:
+        more = f" and {len(event.on) - 1} more" if len(event.on) > 1 else ""
+        parts.append(f"{event.on[0]}{more}")
+    return " · ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """`8 s`, `3 min`, `2.5 h`: as exact as an estimate is."""
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 @contextmanager
 def progress(*, as_json: bool = False) -> Iterator[None]:
-    """Show the progress of everything in the `with` block, if stderr is a terminal."""
+    """Show the progress of everything in the `with` block, if stderr is a terminal, and always what is noticed."""
     if as_json or not sys.stderr.isatty():
-        yield
+        with events.listening(show_notice):
+            yield
         return
     display = ProgressDisplay()
     try:
@@ -84,3 +115,9 @@ def progress(*, as_json: bool = False) -> Iterator[None]:
             yield
     finally:
         display.close()
+
+
+def show_notice(event: events.Event) -> None:
+    """Print what was noticed; other events are passed over."""
+    if isinstance(event, events.Noticed):
+        click.echo(f"{click.style('note:', fg='yellow')} {event.message}", err=True)

@@ -34,9 +34,9 @@ def command(code: str | None, op_name: str | None, as_json: bool) -> None:
 
     CODE is a rule's code (R401) or its name (lds-overflow).
     """
-    from tilewright.ops import OPS, op_named
+    from tilewright.ops import all_ops, op_named
 
-    ops = OPS if op_name is None else (op_named(op_name),)
+    ops = all_ops() if op_name is None else (op_named(op_name),)
     listed = [(op, rule) for op in ops for rule in (*op.rules, *op.fit_rules)]
     if code is not None:
         listed = _of_code(listed, code)

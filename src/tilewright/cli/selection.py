@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,3 +99,45 @@ def _rows(op: Op, name: str, texts: Sequence[str]) -> tuple[tuple[str, ...], set
         return short.fields, {short.row(text) for text in texts}
     choose(f"field of {op.name}", name, (*op.field_names, *op.shorthands))
     return (name,), {(_read(op, name, text),) for text in texts}
+
+
+def chosen_sets(op: Op, arch: str, preselected: str | None, kernel_set: Path | None) -> Sequence[KernelSet]:
+    """The set that is named, or all preselected sets of the op that are meant for the GPU."""
+    if preselected is not None and kernel_set is not None:
+        raise InvalidValueError("--preselected and --kernel-set both name a set: give one of them")
+    if preselected is not None:
+        return [named_set(op, preselected)]
+    if kernel_set is not None:
+        return [set_of_file(op, kernel_set)]
+    sets = [found for found in op.sets().values() if arch in found.archs]
+    if not sets:
+        raise InvalidValueError(f"no preselected set of {op.name} is meant for {arch}")
+    return sets
+
+
+def chosen_kernels(
+    op: Op,
+    arch: str,
+    sets: Sequence[KernelSet],
+    wanted: Mapping[str, tuple[str, ...]],
+    limit: int | None,
+) -> dict[Kernel, str]:
+    """Matching kernel → the first set that has it."""
+    filters = [field_filter(op, name, texts) for name, texts in wanted.items()]
+    members = ((kernel, found.name) for found in sets for kernel in found.kernels(arch))
+    chosen: dict[Kernel, str] = {}
+    for kernel, name in members:
+        if limit is not None and len(chosen) == limit:
+            break
+        if all(matches(kernel) for matches in filters):
+            chosen.setdefault(kernel, name)
+    return chosen
+
+
+def nothing_chosen(op: Op, arch: str, wanted: Mapping[str, tuple[str, ...]]) -> str:
+    """What to say when no kernel is left."""
+    asked = ", ".join(f"{name} {' or '.join(texts)}" for name, texts in wanted.items() if texts)
+    return (
+        f"none of these {op.name} kernels is legal on {arch}{' with ' if asked else ''}{asked}. "
+        "`tilewright sets` shows what there is; --kernel-set takes kernels of your own."
+    )

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def command(name: str | None, op_name: str | None, as_json: bool) -> None:
     """List the preselected kernel sets, or name the kernels of one."""
     from tilewright.base.errors import choose
-    from tilewright.ops import OPS, op_named
+    from tilewright.ops import all_ops, op_named
 
-    ops = OPS if op_name is None else (op_named(op_name),)
+    ops = all_ops() if op_name is None else (op_named(op_name),)
     known = [kernel_set for op in ops for kernel_set in op.sets().values()]
     if name is not None:
         choose("preselected set", name, (kernel_set.name for kernel_set in known))

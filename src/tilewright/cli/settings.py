@@ -51,10 +51,10 @@ def read_settings(texts: Iterable[str]) -> dict[str, str]:
 def named_kernel(subject: str, arch: str | None, texts: Iterable[str]) -> Kernel:
     """The kernel that a name or an op with settings describes; settings change a name's fields."""
     from tilewright import arch as gpus
-    from tilewright.ops import OPS, op_named, parse_kernel
+    from tilewright.ops import all_ops, op_named, parse_kernel
 
     settings = read_settings(texts)
-    names = [op.name for op in OPS]
+    names = [op.name for op in all_ops()]
     if subject in names:
         op = op_named(subject)
         if arch is None:

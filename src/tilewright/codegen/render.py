@@ -49,8 +49,13 @@ def render(kernel: Kernel) -> Source:
 def render_unchecked(kernel: Kernel) -> Source:
     """The source of any kernel, legal or not: what the comparison of rules and compiler needs."""
     op = op_named(kernel.op)
-    text = _template(op.template).render(op.context(kernel))
+    text = _template(op.template).render(op.context(kernel), headers=headers(kernel.op))
     return Source(kernel, text, support_files(kernel.op))
+
+
+def headers(op_name: str) -> tuple[str, ...]:
+    """What every source of an op includes, in order. The same for all of them, so it can be precompiled."""
+    return op_named(op_name).headers
 
 
 def support_files(op_name: str) -> Mapping[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from tilewright import arch as archs
@@ -15,20 +16,47 @@ from tilewright.ops.op import Op
 from tilewright.ops.rule import Verdict, Violation, verdicts, violations
 
 OPS: tuple[Op, ...] = (gemm.OP,)
+# Other packages add an op with an entry point of this group whose object is an `Op`.
+ENTRY_POINTS = "tilewright.ops"
 
 
+@functools.cache
+def all_ops() -> tuple[Op, ...]:
+    """The ops that come with Tilewright, and those that installed packages add."""
+    from importlib.metadata import entry_points  # noqa: PLC0415  (looks through all installed packages)
+
+    ops = list(OPS)
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
+        op = point.load()
+        if not isinstance(op, Op):
+            raise InvalidValueError(
+                f"the entry point {point.name} = {point.value} gives a {type(op).__name__}, not an Op"
+            )
+        if op.name in {other.name for other in ops}:
+            raise InvalidValueError(f"the entry point {point.name} = {point.value} adds a second op named {op.name}")
+        ops.append(op)
+    return tuple(ops)
+
+
+@functools.cache
 def op_named(name: str) -> Op:
     """The op of that name; `UnknownValueError` lists them all."""
-    known = {op.name: op for op in OPS}
+    own = {op.name: op for op in OPS}
+    if name in own:
+        return own[name]
+    known = {op.name: op for op in all_ops()}
     return known[choose("op", name, known)]
 
 
 def op_of(config: ConfigBase) -> Op:
     """The op that a config belongs to."""
-    for op in OPS:
+    own = {op.config_type: op for op in OPS}
+    if type(config) in own:
+        return own[type(config)]
+    for op in all_ops():
         if type(config) is op.config_type:
             return op
-    raise InvalidValueError(f"{type(config).__name__} is not a config of {', '.join(o.name for o in OPS)}")
+    raise InvalidValueError(f"{type(config).__name__} is not a config of {', '.join(o.name for o in all_ops())}")
 
 
 def parse_kernel(slug: str) -> Kernel:

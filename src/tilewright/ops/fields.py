@@ -211,7 +211,7 @@ def read_config(config_type: type[C], values: Mapping[str, Any]) -> C:
     """A config from names and values; unknown and missing names are errors."""
     known = fields_of(config_type)
     for name in values:
-        choose(f"field of {config_type.__module__.split('.')[-2]}", name, known)
+        choose(f"field of {config_type.__module__.removesuffix('.config').rpartition('.')[2]}", name, known)
     missing = [name for name, field in known.items() if field.required and name not in values]
     if missing:
         raise InvalidValueError(f"these fields have no default and no value: {', '.join(missing)}")

@@ -29,8 +29,8 @@ class Op:
     `rules` take (config, arch); `fit_rules` take (config, problem, arch). `stars` gives, for a field written
     as "*", all values worth trying on a GPU; `oddities` adds values that only tests want. `kinds` names the
     fields that change a kernel's structure; `strata` gives all fields that tell kernels apart, with their
-    values. `context` gives the template's variables, `support` our
-    own files that rendered sources include. `sets` and `spaces` are the kernel sets and the spaces that come with
+    values. `context` gives the template's variables, `headers` what all rendered sources include, `support`
+    those of them that are our own files. `sets` and `spaces` are the kernel sets and the spaces that come with
     the op, by name; `importers` read files of other tools as spaces.
     """
 
@@ -49,6 +49,7 @@ class Op:
     shorthands: Mapping[str, Shorthand]
     template: Path
     context: Callable[[Kernel], Mapping[str, Any]]
+    headers: tuple[str, ...]
     support: Mapping[str, Path]
     lds_bytes: Callable[[Any, Arch], int]
     matrix_instruction: Callable[[Any, Arch], str]

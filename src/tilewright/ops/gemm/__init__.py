@@ -89,6 +89,7 @@ OP = Op(
     shorthands={"dtype": Shorthand(DTYPE_FIELDS, lambda name: tuple(dtype_fields(name).values()))},
     template=_HERE / "kernel.hip.j2",
     context=source.context,
+    headers=source.HEADERS,
     support=source.SUPPORT,
     lds_bytes=lds_bytes,
     matrix_instruction=matrix_instruction,

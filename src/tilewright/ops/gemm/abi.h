@@ -19,6 +19,9 @@ extern "C" {
 #define TW_GEMM_ABI_VERSION 1
 #define TW_GEMM_MAX_D 8
 
+/* Every op returns these, and the header of every op has this very text, for programs that use several. */
+#ifndef TILEWRIGHT_STATUS
+#define TILEWRIGHT_STATUS
 enum tw_status {
     TW_OK = 0,
     TW_BAD_ARGS = 1,    /* the struct itself is unusable: wrong size, null pointer, size below 1 */
@@ -26,6 +29,7 @@ enum tw_status {
     TW_WORKSPACE = 3,   /* the workspace is missing or too small */
     TW_HIP_ERROR = 4    /* the HIP runtime reported an error */
 };
+#endif
 
 typedef struct tw_gemm_args {
     uint64_t size; /* sizeof(tw_gemm_args) of the caller; the struct only ever grows at its end */
@@ -49,5 +53,17 @@ typedef int (*tw_gemm_run_fn)(const tw_gemm_args* args, void* stream);
 
 #ifdef __cplusplus
 }
+
+/* tilewright.hpp asks this which op a struct of arguments belongs to. */
+namespace tilewright {
+template <typename Args>
+struct Op;
+template <>
+struct Op<tw_gemm_args>
+{
+    static constexpr const char* name     = "gemm";
+    static constexpr uint32_t abi_version = TW_GEMM_ABI_VERSION;
+};
+} /* namespace tilewright */
 #endif
 #endif

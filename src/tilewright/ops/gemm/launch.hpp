@@ -10,7 +10,8 @@
 //   unlooped                    a number of steps that has no hot loop although CK Tile says so; 0 = none
 //   least_steps                 fewer steps along K than this are computed wrongly
 //   unbounded_add               atomic adds are not checked against the edge of C
-#pragma once
+#ifndef TILEWRIGHT_GEMM_LAUNCH_HPP
+#define TILEWRIGHT_GEMM_LAUNCH_HPP
 
 #include <cstdint>
 #include <cstdio>
@@ -126,6 +127,26 @@ struct Launcher
         return status;
     }
 
+    // Names every instance that with_instance can choose: all that the device pass needs of the host code.
+    static void name_instances()
+    {
+        using Store = ck_tile::memory_operation_enum;
+        D::BasePipeline::TailHandler(
+            [](auto hot_loop, auto tail) {
+                name_instance<typename D::template Instance<hot_loop.value, tail.value, Store::set>>();
+                if constexpr(D::split_k)
+                    name_instance<typename D::template Instance<hot_loop.value, tail.value, Store::atomic_add>>();
+            },
+            true, ck_tile::TailNumber::Full);
+    }
+
+    template <typename K>
+    static void name_instance()
+    {
+        using Args = decltype(K::MakeKernelArgs(host_args(std::declval<const tw_gemm_args&>())));
+        static_cast<void>(&ck_tile::kentry<D::blocks_per_cu, K, Args>);
+    }
+
     static int supports(const tw_gemm_args* args)
     {
         if(const int status = check(args); status != TW_OK)
@@ -200,6 +221,10 @@ struct Launcher
 
 } // namespace tilewright_gemm
 
+#if defined(__HIP_DEVICE_COMPILE__) && !defined(TILEWRIGHT_WHOLE_HOST)
+#define TILEWRIGHT_GEMM_EXPORT(symbol) \
+    inline void symbol##_instances() { tilewright_gemm::Launcher<symbol::Description>::name_instances(); }
+#else
 // The C functions of one kernel. None of these kernels needs a workspace.
 #define TILEWRIGHT_GEMM_EXPORT(symbol)                                                                          \
     extern "C" {                                                                                                \
@@ -222,3 +247,6 @@ struct Launcher
     }                                                                                                           \
     __attribute__((visibility("default"))) const char* symbol##_name(void) { return symbol::Description::name; } \
     }
+#endif
+
+#endif

@@ -7,12 +7,14 @@ from typing import Any
 
 from tilewright.arch.dtypes import dtype
 from tilewright.arch.layouts import major_name
+from tilewright.ops import ck_shortcuts
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.resources import DOUBLE_LDS, least_steps, unbounded_add
 from tilewright.ops.kernel import Kernel
 
 # Our own files that a rendered source includes, by the name it includes them under.
 SUPPORT = {
+    **ck_shortcuts.SUPPORT,
     "tilewright_gemm.h": Path(__file__).parent / "abi.h",
     "tilewright_gemm_launch.hpp": Path(__file__).parent / "launch.hpp",
 }
@@ -40,6 +42,7 @@ ELEMENTWISE_TYPES = {"Tanh": "TanH"}
 # summed (gemm/pipeline/gemm_pipeline_ag_bg_cr_comp_v4.hpp and …comp_async.hpp). Without the loop they are right.
 UNLOOPED = {"compv4": 3, "comp_async": 3}
 HEADERS = (
+    ck_shortcuts.NAME,
     "ck_tile/core.hpp",
     "ck_tile/host/kernel_launch.hpp",
     "ck_tile/ops/gemm.hpp",
@@ -56,7 +59,6 @@ def context(kernel: Kernel) -> dict[str, Any]:
     return {
         "slug": kernel.slug,
         "symbol": kernel.symbol,
-        "headers": HEADERS,
         "batched": _cpp(config.variant == "batched"),
         "cpp": {
             "a": dtype(config.dtype_a).cpp,

@@ -1,0 +1,23 @@
+"""A memory allocator that compilers run faster with, where one is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tilewright.base import knobs
+from tilewright.base.errors import ToolchainError
+
+# Debian's and Red Hat's places of libtcmalloc-minimal4 (gperftools-libs) and libjemalloc2.
+_PLACES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
+_NAMES = ("libtcmalloc_minimal.so.4", "libjemalloc.so.2")
+
+
+def fast_allocator() -> Path | None:
+    """The library to preload into compilers: the knob's, else the first known one that is there."""
+    configured = knobs.ALLOCATOR.get()
+    if configured is not None:
+        if configured.is_file():
+            return configured
+        raise ToolchainError(f"{knobs.ALLOCATOR.name}={configured} does not exist. Unset it, or name a shared library.")
+    candidates = (Path(place) / name for name in _NAMES for place in _PLACES)
+    return next((path for path in candidates if path.is_file()), None)

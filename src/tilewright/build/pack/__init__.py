@@ -1,0 +1,1 @@
+"""Packs: many built kernels as one shared library per GPU, for programs without Python."""

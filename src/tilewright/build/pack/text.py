@@ -1,0 +1,128 @@
+"""The texts of a pack: the table of a library, the list of what it exports, headers and the CMake package."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from tilewright.base.digest import canonical_json
+from tilewright.base.errors import PackError
+from tilewright.codegen.render import support_files
+from tilewright.ops.kernel import DIGEST_LENGTH, Kernel
+
+HEADERS = "include/tilewright"
+TABLE_FUNCTION = "tw_pack_table"
+# What a kernel with symbol S exports as S_supports, S_run, …: the same for every op.
+FUNCTIONS = ("supports", "workspace_size", "run", "message", "name")
+# The only characters that C reads something into between quotes; "?" could begin a trigraph.
+_ESCAPED = {ord('"'): '\\"', ord("\\"): "\\\\", ord("?"): "\\?"}
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One kernel as the table's template needs it."""
+
+    slug: str
+    op: str
+    symbol: str
+    prefix: str  # of the op's C names: tw_xyz, for tw_xyz_args and TW_XYZ_ABI_VERSION
+    config: str
+    fields: Sequence[tuple[str, str]]
+
+
+def library_file(name: str, gpu: str) -> str:
+    """What the library of a pack for one GPU is called."""
+    return f"lib{name}_{gpu}.so"
+
+
+def table_source(name: str, gpu: str, kernels: Sequence[Kernel]) -> str:
+    """The C source of a library's table; kernels appear in the given order, which must be that of their slugs."""
+    ops = sorted({kernel.op for kernel in kernels})
+    rows = [_row(kernel) for kernel in kernels]
+    file = library_file(name, gpu)
+    return _fill("table.c.j2", file=file, name=name, version=version(), gpu=gpu, ops=ops, kernels=rows)
+
+
+def export_list(kernels: Iterable[Kernel]) -> str:
+    """A version script for the linker: the table and the kernels' C functions are seen, nothing else is."""
+    names = [TABLE_FUNCTION, *(f"{kernel.symbol}_{function}" for kernel in kernels for function in FUNCTIONS)]
+    listed = "".join(f"    {name};\n" for name in names)
+    return f"{{\n  global:\n{listed}  local:\n    *;\n}};\n"
+
+
+def headers(ops: Iterable[str]) -> Mapping[str, str]:
+    """The headers of a pack with these ops: path in the pack → text."""
+    ours = {f"{HEADERS}/{name}": (_HERE / name).read_text(encoding="utf-8") for name in ("pack.h", "tilewright.hpp")}
+    return {**ours, **{f"{HEADERS}/{op}.h": _c_header(op) for op in ops}}
+
+
+def cmake_package(name: str, gpus: Sequence[str]) -> Mapping[str, str]:
+    """The files that `find_package` reads: path in the pack → text."""
+    number = version()
+    major, minor = (int(number) for number in number.split(".")[:2])
+    folder = f"lib/cmake/{name}"
+    return {
+        f"{folder}/{name}Config.cmake": _fill("Config.cmake.j2", name=name, version=number, gpus=gpus),
+        f"{folder}/{name}ConfigVersion.cmake": _fill(
+            "ConfigVersion.cmake.j2", version=number, major=major, minor=minor
+        ),
+    }
+
+
+def c_string(text: str) -> str:
+    """A C string literal of this text; what is not printable ASCII becomes its UTF-8 bytes in octal."""
+    plain = (_ESCAPED.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in text.encode())
+    return f'"{"".join(plain)}"'
+
+
+def _row(kernel: Kernel) -> _Row:
+    config: Mapping[str, Any] = kernel.facts["config"]
+    fields = [(name, _field_text(value)) for name, value in sorted(config.items())]
+    prefix = kernel.symbol[: -DIGEST_LENGTH - 1]
+    return _Row(kernel.slug, kernel.op, kernel.symbol, prefix, canonical_json(config), fields)
+
+
+def _field_text(value: Any) -> str:
+    return value if isinstance(value, str) else canonical_json(value)
+
+
+def _c_header(op: str) -> str:
+    """The C interface of an op: the one of its own files that is C."""
+    found = {name: text for name, text in support_files(op).items() if name.endswith(".h")}
+    if len(found) != 1:
+        raise PackError(
+            f"op {op} has {len(found)} C headers among its support files, a pack takes exactly 1: "
+            f"{', '.join(found) or '(none)'}. Files that are C++ must end with .hpp."
+        )
+    return next(iter(found.values()))
+
+
+def version() -> str:
+    """The version of Tilewright."""
+    from tilewright import __version__  # noqa: PLC0415  (the package imports its parts, not the other way round)
+
+    return __version__
+
+
+def _fill(template: str, **context: Any) -> str:
+    return _environment().get_template(template).render(context)
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # the output is C and CMake
+    )
+    environment.filters["c_string"] = c_string
+    return environment

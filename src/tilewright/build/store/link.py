@@ -1,0 +1,93 @@
+"""The way to a remote tier: every call has a time limit, and after a failure the remote is left alone for a while."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from tilewright.base.errors import RemoteError
+from tilewright.base.events import Noticed, emit
+
+T = TypeVar("T")
+
+# Long enough that a dead remote costs a build of minutes next to nothing, short enough to find it again.
+PAUSE_S = 30.0
+
+
+@dataclass
+class Link:
+    """Whether a remote can be asked now. One per remote and process; threads may share it."""
+
+    pause_s: float = PAUSE_S
+    _quiet_until: float = float("-inf")
+    _hanging: list[threading.Thread] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def open(self) -> bool:
+        """False while the remote is left alone, or an earlier call still hangs in it."""
+        with self._lock:
+            self._hanging = [thread for thread in self._hanging if thread.is_alive()]
+            return not self._hanging and time.monotonic() >= self._quiet_until
+
+    def call(self, address: str, work: Callable[[], T], limit_s: float) -> T:
+        """What `work` returns. Any failure of it, or none of its answers within `limit_s`, is a `RemoteError`."""
+        if not self.open:
+            raise RemoteError(f"{address} is left alone for a while")
+        attempt: _Attempt[T] = _Attempt(work)
+        try:
+            return attempt.result(limit_s)
+        except _OutOfTime:
+            cause = f"no answer within {limit_s:.3g} s"
+            self._pause(address, cause, attempt.thread)
+            raise RemoteError(f"{address}: {cause}") from None
+        except (RemoteError, OSError) as error:
+            self._pause(address, str(error), None)
+            raise RemoteError(f"{address}: {error}") from error
+
+    def _pause(self, address: str, cause: str, hanging: threading.Thread | None) -> None:
+        now = time.monotonic()
+        with self._lock:
+            first = now >= self._quiet_until  # several threads may fail at once; one of them says so
+            self._quiet_until = now + self.pause_s
+            if hanging is not None:
+                self._hanging.append(hanging)
+        if first:
+            emit(
+                Noticed(
+                    f"the shared store {address} does not work ({cause}); it is left alone for {self.pause_s:g} s, "
+                    "and kernels are built here"
+                )
+            )
+
+
+class _OutOfTime(Exception):  # noqa: N818  (never leaves this module)
+    pass
+
+
+class _Attempt(Generic[T]):
+    """A call in a thread of its own: reading a share whose server is gone cannot be interrupted, only left behind."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._answer: list[T] = []
+        self._error: BaseException | None = None
+        self.thread = threading.Thread(target=self._run, name="tilewright-remote", daemon=True)
+
+    def result(self, limit_s: float) -> T:
+        self.thread.start()
+        self.thread.join(limit_s)
+        if self.thread.is_alive():
+            raise _OutOfTime
+        if self._error is not None:
+            raise self._error
+        return self._answer[0]
+
+    def _run(self) -> None:
+        try:
+            self._answer.append(self._work())
+        except BaseException as error:  # raised again in `result`
+            self._error = error

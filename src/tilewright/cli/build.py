@@ -1,0 +1,189 @@
+"""`tilewright build`: kernels compiled into the store, and packs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.base.events import task
+from tilewright.cli.command import Command, Several
+from tilewright.cli.output import bad, json_option, plural, print_facts, print_json, print_table
+from tilewright.cli.progress import progress
+from tilewright.cli.selection import chosen_kernels, chosen_sets, nothing_chosen
+
+if TYPE_CHECKING:
+    from tilewright.build.pack.manifest import Pack
+    from tilewright.build.store.artifact import Failure
+    from tilewright.ops.kernel import Kernel
+    from tilewright.ops.op import Op
+    from tilewright.registry.registry import Registry
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+MOST_FAILURES = 20
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "tilewright build gemm --gpu-target gfx942 --preselected fp16_rcr_essential",
+        "tilewright build gemm --gpu-target gfx942 --kernel-set mine.toml --jobs 8 --trace build.json",
+        "tilewright build gemm --gpu-target gfx942,gfx950 --preselected fp16_rcr_essential \\",
+        "    --limit 4 --pack my_pack",
+    ),
+)
+@click.argument("op_name", metavar="OP")
+@click.option("--gpu-target", cls=Several, required=True, metavar="GPU…", help="One GPU or several: gfx942,gfx950.")
+@click.option("--datatype", cls=Several, spaced=True, metavar="D…", help="Only these types: fp16 bf16 …")
+@click.option("--layout", cls=Several, spaced=True, metavar="L…", help="Only these layouts: rcr rrr …")
+@click.option("--variants", cls=Several, spaced=True, metavar="V…", help="Only these variants.")
+@click.option("--preselected", metavar="NAME", help="A preselected set: see `tilewright sets`.")
+@click.option(
+    "--kernel-set",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A kernel-set file (.toml).",
+)
+@click.option("--kernel", "slugs", multiple=True, metavar="NAME", help="One kernel by its name; may be repeated.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N kernels per GPU.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Compilers at once.")
+@click.option("--time-limit", type=click.FloatRange(1), metavar="S", help="Give a kernel up after S seconds.")
+@click.option("--retry", is_flag=True, help="Try kernels again that the store knows to fail.")
+@click.option("--trace", type=FILE, metavar="FILE", help="Write a trace for ui.perfetto.dev.")
+@click.option("--pack", type=FOLDER, metavar="DIR", help="Also link all kernels into a pack for C and C++.")
+@click.option("--pack-name", default="tilewright_pack", show_default=True, metavar="NAME", help="Its CMake name.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    op_name: str,
+    gpu_target: tuple[str, ...],
+    datatype: tuple[str, ...],
+    layout: tuple[str, ...],
+    variants: tuple[str, ...],
+    preselected: str | None,
+    kernel_set: Path | None,
+    slugs: tuple[str, ...],
+    limit: int | None,
+    jobs: int | None,
+    time_limit: float | None,
+    retry: bool,
+    trace: Path | None,
+    pack: Path | None,
+    pack_name: str,
+    as_json: bool,
+) -> None:
+    """Compile kernels into the store, and link them into a pack.
+
+    Kernels come from --preselected, --kernel-set or --kernel; with none of them, from all preselected
+    sets of the op that are meant for the GPU. What the store or its remote tier has is not compiled
+    again. A kernel that fails fails alone; the exit code is then 1, and no pack is written.
+    """
+    from tilewright.build.builder import LIMIT_S
+    from tilewright.ops import op_named
+    from tilewright.registry.registry import Registry
+
+    op = op_named(op_name)
+    wanted = {"dtype": datatype, "layout": layout, "variant": variants}
+    with progress(as_json=as_json):
+        with task("choosing kernels"):
+            kernels = _kernels(op, gpu_target, preselected, kernel_set, slugs, wanted, limit)
+        registry = Registry.of(kernels).build(jobs, limit_s=time_limit or LIMIT_S, retry=retry, trace=trace)
+        packed = _packed(registry, pack, pack_name)
+    if as_json:
+        print_json(_document(registry, packed))
+    else:
+        _print(registry, packed)
+    ctx.exit(1 if registry.failures else 0)
+
+
+def _kernels(
+    op: Op,
+    gpus: Sequence[str],
+    preselected: str | None,
+    kernel_set: Path | None,
+    slugs: Sequence[str],
+    wanted: Mapping[str, tuple[str, ...]],
+    limit: int | None,
+) -> list[Kernel]:
+    from tilewright import arch as archs
+    from tilewright.ops import parse_kernel
+
+    for gpu in gpus:
+        archs.load(gpu)
+    if slugs:
+        if preselected or kernel_set or any(wanted.values()):
+            raise InvalidValueError("--kernel names kernels one by one: give no sets and no filters beside it")
+        named = [parse_kernel(slug) for slug in slugs]
+        others = [k.slug for k in named if k.op != op.name or k.arch not in gpus]
+        if others:
+            raise InvalidValueError(f"{others[0]} is not a kernel of {op.name} for {', '.join(gpus)}")
+        return named
+    kernels: list[Kernel] = []
+    for gpu in gpus:
+        chosen = chosen_kernels(op, gpu, chosen_sets(op, gpu, preselected, kernel_set), wanted, limit)
+        if not chosen:
+            raise InvalidValueError(nothing_chosen(op, gpu, wanted))
+        kernels += chosen
+    return kernels
+
+
+def _packed(registry: Registry, folder: Path | None, name: str) -> Pack | None:
+    from tilewright.build.pack.write import write_pack
+    from tilewright.build.toolchain import find
+
+    if folder is None or registry.failures:
+        return None
+    with task("packing"):
+        return write_pack(list(registry.artifacts.values()), find(), folder, name=name)
+
+
+def _document(registry: Registry, packed: Pack | None) -> dict[str, Any]:
+    built = registry.built
+    assert built is not None
+    return {
+        "kernels": [
+            {"name": k.slug, "arch": k.arch, "key": a.key, "folder": str(a.folder), "facts": dict(a.facts)}
+            for k, a in registry.artifacts.items()
+        ],
+        "failures": [
+            {"name": k.slug, "arch": k.arch, "errors": f.facts.get("errors", []), "log": f.log}
+            for k, f in registry.failures.items()
+        ],
+        "compiled": built.compiled,
+        "warm_cpu_s": round(built.warm_cpu_s, 2),
+        "wall_s": round(built.wall_s, 2),
+        "pack": None if packed is None else str(packed.folder),
+    }
+
+
+def _print(registry: Registry, packed: Pack | None) -> None:
+    from tilewright.base import knobs
+
+    built = registry.built
+    assert built is not None
+    in_store = len(registry.artifacts) - built.compiled
+    facts = [
+        ("built", plural(built.compiled, "kernel") + f" in {built.wall_s:.1f} s"),
+        ("already built", plural(in_store, "kernel")),
+        ("store", str(knobs.store_dir())),
+    ]
+    if packed is not None:
+        facts.append(("pack", str(packed.folder)))
+    if registry.failures:
+        facts.insert(2, ("failed", bad(plural(len(registry.failures), "kernel"))))
+    print_facts(facts)
+    if registry.failures:
+        _print_failures(registry.failures)
+
+
+def _print_failures(failures: Mapping[Kernel, Failure]) -> None:
+    rows = [(k.slug, str((f.facts.get("errors") or ["?"])[0])) for k, f in failures.items()]
+    print_table(("kernel", "first error"), rows[:MOST_FAILURES], title="Failed")
+    if len(rows) > MOST_FAILURES:
+        click.echo(f"… and {len(rows) - MOST_FAILURES} more; --json has all of them with their logs.")

@@ -1,0 +1,312 @@
+"""`tilewright cache`: the store of built artifacts."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.base.errors import InvalidValueError, UnknownValueError
+from tilewright.cli.command import Command, Group
+from tilewright.cli.output import (
+    bad,
+    good,
+    heading_line,
+    json_option,
+    plural,
+    print_facts,
+    print_json,
+    print_table,
+)
+from tilewright.cli.progress import progress
+
+if TYPE_CHECKING:
+    from tilewright.build.store.artifact import Entry
+    from tilewright.build.store.gc import Collected
+
+_SIZES = {"T": 2**40, "G": 2**30, "M": 2**20, "K": 2**10}
+_AGES = {"w": 7 * 86400, "d": 86400, "h": 3600, "m": 60, "s": 1}
+_SHORT_KEY = 12
+_LOG_LINES = 20
+_ORDERS: dict[str, Callable[[Entry], Any]] = {
+    "use": lambda entry: (-entry.last_use, entry.key),
+    "age": lambda entry: (entry.created, entry.key),
+    "size": lambda entry: (-entry.size, entry.key),
+    "name": lambda entry: (entry.name, entry.key),
+}
+
+
+def _size(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:  # noqa: ARG001  (click's)
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text)
+    if match is None:
+        raise InvalidValueError(f"{text!r} is no size. Write a number of bytes, or with K, M, G or T: 10G.")
+    return int(float(match[1]) * _SIZES.get(match[2], 1))
+
+
+def _age(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:  # noqa: ARG001  (click's)
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([wdhms])", text)
+    if match is None:
+        raise InvalidValueError(f"{text!r} is no age. Write a number with s, m, h, d or w: 30d.")
+    return float(match[1]) * _AGES[match[2]]
+
+
+@click.group(
+    cls=Group, examples=("tilewright cache ls", "tilewright cache gc --max-size 10G", "tilewright cache verify")
+)
+def command() -> None:
+    """List, check and clean the store of built kernels."""
+
+
+@command.command("ls", cls=Command, examples=("tilewright cache ls", "tilewright cache ls --sort size --limit 20"))
+@click.option(
+    "--sort",
+    "order",
+    metavar="ORDER",
+    default="use",
+    help="use (last used first), age (oldest first), size (largest first) or name.",
+)
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show only the first N.")
+@json_option
+def list_entries(order: str, limit: int | None, as_json: bool) -> None:
+    """List what is in the store, last used first."""
+    from tilewright.base.errors import choose
+    from tilewright.build.store.local import Store
+
+    choose("order", order, _ORDERS)
+    with progress(as_json=as_json):
+        every = sorted(Store().entries(), key=_ORDERS[order])
+    shown = every[:limit]
+    if as_json:
+        print_json([_summary(entry) for entry in shown])
+        return
+    now = time.time()
+    rows = [
+        (
+            entry.key[:_SHORT_KEY],
+            human_size(entry.size),
+            human_age(now - entry.last_use),
+            "failed" if entry.failed else "built",
+            entry.name,
+        )
+        for entry in shown
+    ]
+    if rows:
+        print_table(("key", "size", "used", "is", "kernel"), rows, numbers=("size", "used"), clipped=("kernel",))
+        click.echo()
+    left = len(every) - len(shown)
+    rest = f", {left:,} of them not shown" if left else ""
+    click.echo(f"{_entries(len(every))}, {human_size(sum(entry.size for entry in every))}{rest}")
+
+
+@command.command("show", cls=Command, examples=("tilewright cache show 9a6900b412ca",))
+@click.argument("key")
+@json_option
+def show_entry(key: str, as_json: bool) -> None:
+    """Show one entry: its files, its facts, and the log if its build failed. A key may be shortened."""
+    from tilewright.build.store.artifact import Artifact, Entry
+    from tilewright.build.store.local import Store
+
+    store = Store()
+    with progress(as_json=as_json):
+        found = store.read(named_key(key, list(store.keys())))
+    if not isinstance(found, Entry):
+        what = found.what if found is not None else "it was removed just now"
+        raise InvalidValueError(f"{key} cannot be shown: {what}. `tilewright cache verify` says more.")
+    content = found.content
+    files = content.files if isinstance(content, Artifact) else {}
+    log = "" if isinstance(content, Artifact) else content.log
+    if as_json:
+        listed = {name: {"size": file.size, "blake2b": file.blake2b} for name, file in files.items()}
+        print_json({**_summary(found), "files": listed, "facts": dict(content.facts), "log": log})
+        return
+    now = time.time()
+    print_facts(
+        [
+            ("key", found.key),
+            ("is", "a build that failed" if found.failed else "built"),
+            ("folder", str(found.folder)),
+            ("size", human_size(found.size)),
+            ("created", f"{_date(found.created)} ({human_age(now - found.created)} ago)"),
+            ("last use", f"{human_age(now - found.last_use)} ago, to the hour"),
+            *((name, value if isinstance(value, str) else repr(value)) for name, value in content.facts.items()),
+        ]
+    )
+    if files:
+        rows = [(name, human_size(file.size), file.blake2b) for name, file in files.items()]
+        print_table(("file", "size", "blake2b"), rows, numbers=("size",), whole=("file",), title="Files")
+    if log:
+        _print_log(log)
+
+
+@command.command("verify", cls=Command, examples=("tilewright cache verify", "tilewright cache verify --remove"))
+@click.option("--remove", is_flag=True, help="Move what is wrong out of the store; it is built again when needed.")
+@json_option
+@click.pass_context
+def verify_store(ctx: click.Context, remove: bool, as_json: bool) -> None:
+    """Hash every file in the store and name what is wrong. Exit code 1 when something is."""
+    from tilewright.build.store.local import Store
+    from tilewright.build.store.verify import move_aside, verify
+
+    store = Store()
+    with progress(as_json=as_json):
+        keys = list(store.keys())
+        findings = verify(store)
+        moved = move_aside(store, findings) if remove else []
+    if as_json:
+        listed = [{"kind": f.kind, "key": f.key, "path": str(f.path), "what": f.what} for f in findings]
+        places = [str(path) for path in moved]
+        print_json({"store": str(store.root), "entries": len(keys), "findings": listed, "moved": places})
+    elif not findings:
+        click.echo(f"{good('good:')} {_entries(len(keys))} in {store.root}")
+    else:
+        for finding in findings:
+            click.echo(str(finding))
+        click.echo(f"\n{bad(plural(len(findings), 'finding'))} in {_entries(len(keys))} of {store.root}")
+        advice = "`tilewright cache verify --remove` moves them aside; they are built again when needed."
+        click.echo(f"moved {len(moved)} to {store.layout.corrupt}, until the next gc" if remove else advice)
+    ctx.exit(1 if findings else 0)
+
+
+@command.command(
+    "gc",
+    cls=Command,
+    examples=("tilewright cache gc --max-size 10G --max-age 30d", "tilewright cache gc --max-age 30d --dry-run"),
+)
+@click.option(
+    "--max-size", metavar="SIZE", callback=_size, help="Keep at most this much, the last used first: 500M, 10G."
+)
+@click.option("--max-age", metavar="AGE", callback=_age, help="Keep only what was used within this time: 12h, 30d, 2w.")
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@json_option
+def collect_garbage(max_size: int | None, max_age: float | None, dry_run: bool, as_json: bool) -> None:
+    """Remove what was not used for long, and what dead processes and damage left behind.
+
+    Without a size and an age, only leftovers go. Last use is known to the hour. What is being built stays.
+    """
+    from tilewright.build.store.gc import collect
+    from tilewright.build.store.local import Store
+
+    store = Store()
+    with progress(as_json=as_json):
+        done = collect(store, max_size, max_age, dry_run=dry_run)
+    if as_json:
+        print_json(_collection(done, str(store.root), dry_run))
+        return
+    now = time.time()
+    rows = [
+        (entry.key[:_SHORT_KEY], human_size(entry.size), human_age(now - entry.last_use), entry.reason, entry.name)
+        for entry in done.removed
+    ]
+    if rows:
+        headings = ("key", "size", "used", "because of", "kernel")
+        print_table(headings, rows, numbers=("size", "used"), clipped=("kernel",))
+        click.echo()
+    print_facts(
+        [
+            ("would be removed" if dry_run else "removed", f"{_entries(len(done.removed))}, {human_size(done.bytes)}"),
+            ("kept", f"{_entries(done.kept)}, {human_size(done.kept_bytes)}"),
+            ("in use", _entries(len(done.busy))),
+            ("leftovers", f"{done.work_folders} work folders, {done.corrupt} damaged, {done.locks} lock files"),
+        ]
+    )
+
+
+@command.command("path", cls=Command, examples=("tilewright cache path", "tilewright cache path --json"))
+@json_option
+def show_path(as_json: bool) -> None:
+    """Print the folder of the store."""
+    from tilewright.base import knobs
+    from tilewright.build.store.local import Store
+    from tilewright.build.store.remote import remote_of
+
+    store, url = Store(), knobs.REMOTE.get()
+    if as_json:
+        remote = None if url is None else remote_of(url).describe()
+        print_json({"store": str(store.root), "entries": str(store.layout.entries), "remote": remote})
+    else:
+        click.echo(str(store.root))
+
+
+def named_key(text: str, keys: Sequence[str]) -> str:
+    """The one key that begins with `text`."""
+    matching = [key for key in keys if key.startswith(text)]
+    if len(matching) == 1:
+        return matching[0]
+    if not matching:
+        raise UnknownValueError("key", text, keys if len(keys) <= 20 else ())
+    listed = ", ".join(matching[:20]) + (" …" if len(matching) > 20 else "")
+    raise InvalidValueError(f"{text!r} begins {len(matching):,} keys. Write more of it: {listed}")
+
+
+def human_size(count: int) -> str:
+    """`824 B`, `1.5 MiB`."""
+    for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"
+
+
+def human_age(seconds: float) -> str:
+    """`5 d`, `3 h`; a time in the future counts as now."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def _entries(count: int) -> str:
+    return f"{count:,} {'entry' if count == 1 else 'entries'}"
+
+
+def _date(seconds: float) -> str:
+    try:
+        return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds:g} s after 1970"  # the manifest's number is no date, and only shown
+
+
+def _print_log(log: str) -> None:
+    lines = log.rstrip().splitlines()
+    heading_line("Log")
+    click.echo("\n".join(lines[:_LOG_LINES]))
+    if len(lines) > _LOG_LINES:
+        click.echo(f"… and {len(lines) - _LOG_LINES} more lines; --json has all")
+
+
+def _summary(entry: Entry) -> dict[str, Any]:
+    return {
+        "key": entry.key,
+        "kind": "failure" if entry.failed else "artifact",
+        "kernel": entry.name or None,
+        "size": entry.size,
+        "created": entry.created,
+        "last_use": entry.last_use,
+        "folder": str(entry.folder),
+    }
+
+
+def _collection(done: Collected, root: str, dry_run: bool) -> dict[str, Any]:
+    removed = [
+        {"key": e.key, "kernel": e.name or None, "reason": e.reason, "size": e.size, "last_use": e.last_use}
+        for e in done.removed
+    ]
+    return {
+        "store": root,
+        "dry_run": dry_run,
+        "removed": removed,
+        "removed_bytes": done.bytes,
+        "busy": list(done.busy),
+        "kept": done.kept,
+        "kept_bytes": done.kept_bytes,
+        "work_folders": done.work_folders,
+        "corrupt": done.corrupt,
+        "locks": done.locks,
+    }

@@ -1,0 +1,128 @@
+"""`tilewright wrap`: one source file per kernel header, and build files that make one library of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.cli.command import Command, Several
+from tilewright.cli.output import json_option, plural, print_facts, print_json
+from tilewright.cli.progress import progress
+
+if TYPE_CHECKING:
+    from tilewright.codegen.build_files import BuildSystem
+    from tilewright.codegen.wrapper_folder import Wrapped
+    from tilewright.codegen.wrappers import Wrapper
+
+FOLDER = click.Path(file_okay=False, path_type=Path)
+DEFAULT_LIBRARY = "tilewright_kernels"
+_LIBRARY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "tilewright wrap --kernel-dir kernels --output-dir wrappers --generate-ninja",
+        "tilewright wrap --kernel-dir kernels --output-dir wrappers \\",
+        "    --generate-cmake --toolchain rocm --library my_kernels",
+        "tilewright wrap --kernel-dir others --output-dir wrappers --pattern 'gemm_*.hpp' \\",
+        "    --arch gfx942 --arch gfx950 --generate-makefile",
+    ),
+)
+@click.option("--kernel-dir", type=FOLDER, required=True, metavar="DIR", help="Where the kernel headers are.")
+@click.option("--output-dir", type=FOLDER, required=True, metavar="DIR", help="Made if need be.")
+@click.option("--pattern", default="*.hpp", show_default=True, metavar="GLOB", help="Which headers are kernels.")
+@click.option("--generate-cmake", is_flag=True, help="Write CMakeLists.txt.")
+@click.option("--generate-ninja", is_flag=True, help="Write build.ninja.")
+@click.option("--generate-makefile", is_flag=True, help="Write a Makefile.")
+@click.option("--arch", cls=Several, metavar="GPU", help="Compile for this GPU; may be repeated.")
+@click.option("--toolchain", metavar="KIND", help="rocm or gpu-less, instead of the one in force.")
+@click.option("--library", default=DEFAULT_LIBRARY, show_default=True, metavar="NAME", help="Builds libNAME.so.")
+@click.option("--parallel/--no-parallel", default=True, show_default=True, help="Write several files at once.")
+@click.option("-v", "--verbose", is_flag=True, help="Name every file.")
+@json_option
+def command(
+    *,
+    kernel_dir: Path,
+    output_dir: Path,
+    pattern: str,
+    generate_cmake: bool,
+    generate_ninja: bool,
+    generate_makefile: bool,
+    arch: tuple[str, ...],
+    toolchain: str | None,
+    library: str,
+    parallel: bool,
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    """Write one .cpp per kernel header, and build files for them.
+
+    Each kernel is compiled on its own: in parallel with the others, and again only when it changes.
+    Headers that manifest.json of the kernels lists as support are no kernels.
+
+    The GPU is the one for which `tilewright generate` made the kernels. Without its manifest.json,
+    or with kernels for several GPUs, say --arch.
+
+    Only files that change are written. What an earlier run wrote and this one does not need is
+    removed; wrappers.json lists what is there. Other files are left alone.
+    """
+    from tilewright import arch as gpus
+    from tilewright.base import knobs
+    from tilewright.build.recipe import recipe
+    from tilewright.codegen.wrapper_folder import wrap
+    from tilewright.codegen.wrappers import find_wrappers, gpus_of, read_kernel_folder
+
+    if not _LIBRARY.fullmatch(library):
+        raise InvalidValueError(f"--library takes a name of letters, digits, '_' and '-', got {library!r}")
+    known = read_kernel_folder(kernel_dir)
+    wrappers = find_wrappers(kernel_dir, pattern, known)
+    archs = [gpus.load(name) for name in gpus_of(wrappers, known, arch)]
+    asked = _systems(cmake=generate_cmake, ninja=generate_ninja, make=generate_makefile)
+    jobs = knobs.job_count() if parallel else 1
+    with progress(as_json=as_json):
+        how = recipe(toolchain, archs)
+        done = wrap(wrappers, kernel_dir, output_dir, how, library=library, systems=asked, jobs=jobs)
+    _print(wrappers, done, verbose, as_json)
+
+
+def _systems(**asked: bool) -> Sequence[BuildSystem]:
+    from tilewright.codegen.build_files import build_system
+
+    return [build_system(name) for name, wanted in asked.items() if wanted]
+
+
+def _print(wrappers: Sequence[Wrapper], done: Wrapped, verbose: bool, as_json: bool) -> None:
+    changes = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
+    recipe = done.library.recipe
+    if as_json:
+        print_json(
+            {
+                "folder": str(done.folder),
+                "library": done.library.file,
+                "gpus": list(recipe.gpus),
+                "compiler": recipe.compiler,
+                "kernels": [{"header": w.header, "wrapper": w.file, "marker": w.marker} for w in wrappers],
+                "build_files": {system.name: system.file for system in done.systems},
+                **{how: list(names) for how, names in changes.items()},
+            }
+        )
+        return
+    print_facts(
+        [
+            ("kernels", f"{len(wrappers):,}"),
+            ("for", ", ".join(recipe.gpus)),
+            ("compiler", recipe.compiler),
+            ("library", done.library.file),
+            *((how, plural(len(names), "file")) for how, names in changes.items()),
+            ("folder", str(done.folder)),
+            *(("build with", f"{system.use}  # {system.file}") for system in done.systems),
+        ]
+    )
+    if verbose:
+        click.echo("\n".join(f"{how:<9}  {name}" for how, names in changes.items() for name in names))

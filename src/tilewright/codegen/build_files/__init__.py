@@ -1,0 +1,60 @@
+"""Build files that turn a folder of wrappers into one shared library: CMake, Ninja and Make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tilewright.base.errors import InvalidValueError, choose
+from tilewright.codegen.build_files import cmake, make, ninja
+from tilewright.codegen.build_files.recipe import CompileRecipe, Library, Step
+
+__all__ = ["BUILD_SYSTEMS", "BuildSystem", "CompileRecipe", "Library", "Step", "build_system"]
+
+
+# Characters with a meaning in lists of dependencies that none of the writers involved takes from them: a name with
+# one of them is split, or taken for a rule. Found by building with each printable character in a name and in a
+# folder, with ninja 1.11, GNU make 4.3 and CMake 3.25 (for both); tests/codegen/test_wrap_odd_names.py does it again.
+_NINJA = frozenset("&'*;<>?\\^`|\t")
+_MAKE = frozenset(":;=[\\|\t")
+_CMAKE = _NINJA | _MAKE | frozenset("#$")
+# CMake writes whole paths into its files.
+_CMAKE_FOLDERS = _CMAKE | frozenset('%]"')
+
+
+@dataclass(frozen=True)
+class BuildSystem:
+    """One kind of build file, and the characters it cannot cope with in names of headers and of its own folder."""
+
+    name: str
+    file: str
+    render: Callable[[Library], str]
+    use: str  # the command that builds, for people
+    refused: frozenset[str]
+    refused_folders: frozenset[str] = frozenset()
+
+    def check(self, headers: Iterable[str], folder: str) -> None:
+        """Raise for a name that this build system cannot cope with."""
+        for what, path, refused in (
+            *(("the header", header, self.refused) for header in headers),
+            ("the folder", folder, self.refused_folders),
+        ):
+            found = next((character for character in path if character in refused), None)
+            if found is not None:
+                raise InvalidValueError(
+                    f"{self.name} cannot cope with {found!r} in the name of {what} {path!r}. "
+                    "Rename it, or use another build system."
+                )
+
+
+BUILD_SYSTEMS = (
+    BuildSystem("cmake", cmake.FILE, cmake.render, "cmake -B build && cmake --build build", _CMAKE, _CMAKE_FOLDERS),
+    BuildSystem("ninja", ninja.FILE, ninja.render, "ninja", _NINJA),
+    BuildSystem("make", make.FILE, make.render, "make -j", _MAKE),
+)
+
+
+def build_system(name: str) -> BuildSystem:
+    """A build system by its name."""
+    known = {system.name: system for system in BUILD_SYSTEMS}
+    return known[choose("build system", name, known)]

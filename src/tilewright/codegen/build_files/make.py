@@ -1,0 +1,42 @@
+"""Makefile, for GNU make."""
+
+from __future__ import annotations
+
+import shlex
+
+from tilewright.codegen.build_files.recipe import OBJECT_LIST, PRODUCTS, RECIPE, Library, Slot, Step
+from tilewright.codegen.build_files.template import fill, shell_command
+
+FILE = "Makefile"
+SLOTS = {
+    Slot.SOURCE: "$<",
+    Slot.PRODUCT: "$@",
+    Slot.DEPFILE: "$@.d",
+    Slot.UNIT: "-cuid=$*",
+    Slot.OBJECTS: f"@{OBJECT_LIST}",
+}
+
+
+def render(library: Library) -> str:
+    """The text of the Makefile."""
+    return fill(
+        "Makefile.j2",
+        library=library,
+        steps=library.recipe.steps,
+        # In the value of a variable, unlike in a recipe, # would begin a comment.
+        compiler=_escape(shlex.quote(library.recipe.compiler)).replace("#", "\\#"),
+        command=lambda step: shell_command(step.words, SLOTS, _escape),
+        link=shell_command(library.link_words, SLOTS, _escape),
+        prerequisites=_prerequisites,
+        products=PRODUCTS,
+        object_list=OBJECT_LIST,
+        recipe=RECIPE,
+    )
+
+
+def _prerequisites(step: Step) -> str:
+    return " ".join([f"%{step.source}", *(f"{PRODUCTS}/%{need}" for need in step.needs), RECIPE])
+
+
+def _escape(text: str) -> str:
+    return text.replace("$", "$$")

@@ -1,0 +1,43 @@
+"""build.ninja."""
+
+from __future__ import annotations
+
+from tilewright.codegen.build_files.recipe import OBJECT_LIST, Library, Slot, Step
+from tilewright.codegen.build_files.template import fill, shell_command
+
+FILE = "build.ninja"
+SLOTS = {
+    Slot.SOURCE: "$in",
+    Slot.PRODUCT: "$out",
+    Slot.DEPFILE: "$out.d",
+    Slot.UNIT: "-cuid=$kernel",
+    Slot.OBJECTS: f"@{OBJECT_LIST}",
+}
+
+
+def render(library: Library) -> str:
+    """The text of build.ninja."""
+    return fill(
+        "build.ninja.j2",
+        library=library,
+        steps=library.recipe.steps,
+        compiler=_escape(_default_word(library.recipe.compiler)),
+        command=lambda step: shell_command(step.words, SLOTS, _escape),
+        link=shell_command(library.link_words, SLOTS, _escape),
+        edge=_edge,
+        object_list=OBJECT_LIST,
+    )
+
+
+def _edge(step: Step, kernel: str) -> str:
+    needed = " ".join(["", "|", *step.needed_for(kernel)]) if step.embeds else ""
+    return f"build {step.product_of(kernel)}: {step.name} {kernel}{step.source}{needed}"
+
+
+def _default_word(path: str) -> str:
+    r"""A path as the default in `"${VARIABLE:-…}"`, where a backslash takes the meaning from these characters."""
+    return "".join(f"\\{c}" if c in '\\"$`}' else c for c in path)
+
+
+def _escape(text: str) -> str:
+    return text.replace("$", "$$")

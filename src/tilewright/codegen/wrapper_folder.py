@@ -1,0 +1,180 @@
+"""Writing wrappers and build files into a folder: only what changed, and away with what an earlier run left over."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.base import events
+from tilewright.base.digest import canonical_json
+from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError
+from tilewright.codegen.build_files import BUILD_SYSTEMS, BuildSystem, CompileRecipe, Library
+from tilewright.codegen.build_files.recipe import HEADERS, OBJECT_LIST, PRODUCTS, RECIPE
+from tilewright.codegen.fatbin import fatbin_assembly, fatbin_symbol
+from tilewright.codegen.folder import write_if_changed
+from tilewright.codegen.wrappers import Wrapper
+
+WRAPPERS_NAME = "wrappers.json"
+WRAPPERS_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Wrapped:
+    """What a run did: the files that are now in the folder and belong to it, which of them were written, which
+    were right already, and which files of earlier runs were removed."""
+
+    folder: Path
+    library: Library
+    systems: tuple[BuildSystem, ...]
+    written: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Earlier:
+    """What an earlier run listed: files that it wrote, and files that its build may have made."""
+
+    files: frozenset[str] = frozenset()
+    products: frozenset[str] = frozenset()
+
+
+def wrap(
+    wrappers: Sequence[Wrapper],
+    kernel_dir: Path,
+    folder: Path,
+    recipe: CompileRecipe,
+    *,
+    library: str,
+    systems: Sequence[BuildSystem],
+    jobs: int = 1,
+) -> Wrapped:
+    """Write a wrapper per kernel, what the recipe needs beside them, and build files of `systems` into `folder`.
+
+    Build files of earlier runs are kept up to date too. A file that is not of an earlier run is never changed.
+    """
+    made = Library(library, [wrapper.name for wrapper in wrappers], recipe)
+    earlier = _read_earlier(folder)
+    kept = tuple(s for s in BUILD_SYSTEMS if s in systems or (s.file in earlier.files and (folder / s.file).exists()))
+    for system in kept:
+        headers = [*(wrapper.header for wrapper in wrappers), *recipe.include_paths()]
+        system.check(headers, str(folder.resolve()))
+    texts = _texts(wrappers, made, kept)
+    _refuse_foreign(folder, texts, earlier)
+    folder.mkdir(parents=True, exist_ok=True)
+    changed = [HEADERS] if _link(folder / HEADERS, kernel_dir) else []
+    stale = (earlier.files - set(texts)) | (earlier.products - _products(made.kernels, recipe.suffixes()))
+    removed = _remove(folder, stale)
+    # The list is written before the files: whatever happens in between, every file is in some list.
+    listing = _listing(wrappers, made, texts)
+    changed += [WRAPPERS_NAME] if write_if_changed(folder / WRAPPERS_NAME, listing) else []
+    changed += _write(folder, texts, jobs)
+    unchanged = sorted({*texts, WRAPPERS_NAME, HEADERS} - set(changed))
+    return Wrapped(folder, made, kept, tuple(sorted(changed)), tuple(unchanged), removed)
+
+
+def _texts(wrappers: Sequence[Wrapper], library: Library, systems: Iterable[BuildSystem]) -> dict[str, str]:
+    texts = {wrapper.file: wrapper.text() for wrapper in wrappers}
+    texts |= _assemblies(library)
+    texts |= {OBJECT_LIST: library.object_list(), RECIPE: library.recipe.text()}
+    return texts | {system.file: system.render(library) for system in systems}
+
+
+def _assemblies(library: Library) -> dict[str, str]:
+    """The files that embed code objects, for a recipe that makes code objects."""
+    recipe = library.recipe
+    embedding = next((step for step in recipe.steps if step.embeds), None)
+    if embedding is None:
+        return {}
+    texts = {}
+    for kernel in library.kernels:
+        files = dict(zip(recipe.gpus, embedding.needed_for(kernel), strict=True))
+        # Build files name the unit after its kernel, see Slot.UNIT.
+        texts[kernel + embedding.source] = fatbin_assembly(files, fatbin_symbol(kernel))
+    return texts
+
+
+def _products(kernels: Iterable[str], suffixes: Sequence[str]) -> frozenset[str]:
+    return frozenset(f"{PRODUCTS}/{kernel}{suffix}" for kernel in kernels for suffix in suffixes)
+
+
+def _write(folder: Path, texts: Mapping[str, str], jobs: int) -> list[str]:
+    """Write all files that differ; their names."""
+
+    def write(name: str) -> bool:
+        return write_if_changed(folder / name, texts[name])
+
+    changed = []
+    with events.task("wrap", len(texts)) as advance, ThreadPoolExecutor(max_workers=jobs) as pool:
+        for name, wrote in zip(texts, pool.map(write, texts), strict=True):
+            changed += [name] if wrote else []
+            advance(name)
+    return changed
+
+
+def _link(link: Path, kernel_dir: Path) -> bool:
+    """Make `link` lead to the kernels, by a relative path: both folders may move together."""
+    target = os.path.relpath(kernel_dir.resolve(), link.parent.resolve())
+    if link.is_symlink():
+        if str(link.readlink()) == target:
+            return False
+        link.unlink()
+    elif link.exists():
+        raise InvalidValueError(f"{link} is in the way: move it, or choose another folder for the wrappers")
+    link.symlink_to(target)
+    return True
+
+
+def _refuse_foreign(folder: Path, texts: Mapping[str, str], earlier: _Earlier) -> None:
+    for name, text in texts.items():
+        path = folder / name
+        if name not in earlier.files and path.exists() and path.read_bytes() != text.encode():
+            raise InvalidValueError(
+                f"{path} exists, and no earlier run in {folder} wrote it. "
+                "Move it away, or choose another folder for the wrappers."
+            )
+
+
+def _remove(folder: Path, names: Iterable[str]) -> tuple[str, ...]:
+    """Remove files; the names of those that were there."""
+    present = [name for name in sorted(names) if (folder / name).is_file()]
+    for name in present:
+        (folder / name).unlink()
+    return tuple(present)
+
+
+def _listing(wrappers: Sequence[Wrapper], library: Library, files: Iterable[str]) -> str:
+    """JSON with one kernel a line, so that a difference between two lists can be read."""
+    kernels = [canonical_json({"header": w.header, "marker": w.marker, "name": w.name}) for w in wrappers]
+    head = {
+        "schema": WRAPPERS_SCHEMA,
+        "library": library.file,
+        "gpus": library.recipe.gpus,
+        "files": sorted(files),
+        "products": library.recipe.suffixes(),
+    }
+    lines = [f'"{key}":{canonical_json(value)}' for key, value in head.items()]
+    return "{" + ",\n".join([*lines, '"kernels":[\n' + ",\n".join(kernels) + "\n]"]) + "}\n"
+
+
+def _read_earlier(folder: Path) -> _Earlier:
+    """What an earlier run listed. Only plain file names count: nothing outside of the folder is touched."""
+    path = folder / WRAPPERS_NAME
+    if not path.exists():
+        return _Earlier()
+    try:
+        listed = json.loads(path.read_text(encoding="utf-8"))
+        files, suffixes = _plain(listed["files"]), _plain(listed["products"])
+        kernels = _plain(entry["name"] for entry in listed["kernels"])
+    except (ValueError, KeyError, TypeError) as error:
+        problem = FileProblem("", f"not a list of wrappers ({error!r}); move it away to go on")
+        raise FileFormatError(path, [problem]) from error
+    return _Earlier(frozenset(files), _products(kernels, suffixes))
+
+
+def _plain(names: Iterable[object]) -> list[str]:
+    return [name for name in map(str, names) if Path(name).name == name]

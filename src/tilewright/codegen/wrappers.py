@@ -1,0 +1,145 @@
+"""One small .cpp per kernel header, so that each kernel is compiled on its own and in parallel with the others."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from tilewright.base.digest import digest_text
+from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError
+from tilewright.codegen.build_files.recipe import WRAPPER_SUFFIX
+from tilewright.codegen.folder import MANIFEST_NAME
+
+HEADER_SUFFIXES = (".hpp", ".h", ".hh", ".hxx")
+# Names like these need no quoting in any shell, build file, assembler or compiler option.
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+# Linux allows file names of 255 bytes; what is made of a kernel adds a suffix to its name.
+_LONGEST = 200
+_UNSPEAKABLE = ('"', "\n", "\r")
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """A kernel header and what its wrapper is called. `header` is relative to the folder of kernels."""
+
+    header: str
+    name: str
+    marker: str  # the symbol by which a library tells that it holds this kernel
+
+    @property
+    def file(self) -> str:
+        """The wrapper's file name."""
+        return self.name + WRAPPER_SUFFIX
+
+    def text(self) -> str:
+        """The wrapper's source."""
+        return _TEXT.format(name=self.name, header=self.header, marker=self.marker)
+
+
+_TEXT = """\
+// {name}
+// Written by `tilewright wrap`; a change here is lost at the next run.
+#include "{header}"
+
+// Keeps the object from being empty when the header holds only templates and inline functions.
+extern "C" {{
+extern __attribute__((visibility("default"))) const char {marker}[];
+const char {marker}[] = "{name}";
+}}
+"""
+
+
+@dataclass(frozen=True)
+class KernelFolder:
+    """What the manifest of a folder of kernels says: its support files, and the GPU of each kernel's file."""
+
+    support: frozenset[str]
+    gpus: Mapping[str, str]
+
+
+def wrapper_of(header: str) -> Wrapper:
+    """The wrapper of a header. It depends on this header's name alone: other headers do not change it."""
+    for character in _UNSPEAKABLE:
+        if character in header:
+            raise InvalidValueError(f"{header!r} cannot be included: its name has {character!r}. Rename the header.")
+    digest = digest_text(header)[:8]
+    name = header.removesuffix(".hpp")
+    if not _PLAIN.fullmatch(name) or len(name) > _LONGEST:
+        name = f"{_plain(name, '_.-')[:_LONGEST]}-{digest}"
+    return Wrapper(header, name, f"tilewright_wrapped_{_plain(name, '_')[:_LONGEST]}_{digest}")
+
+
+def _plain(text: str, kept: str) -> str:
+    plain = "".join(c if (c.isascii() and c.isalnum()) or c in kept else "_" for c in text)
+    return plain if plain[:1] not in "-." else f"_{plain[1:]}"
+
+
+def find_wrappers(folder: Path, pattern: str, known: KernelFolder) -> tuple[Wrapper, ...]:
+    """The wrappers of all headers in `folder` that match, in order of their names; support files get none."""
+    if not folder.is_dir():
+        raise InvalidValueError(f"the folder of kernels {folder} does not exist")
+    if not pattern or PurePosixPath(pattern).is_absolute() or ".." in PurePosixPath(pattern).parts:
+        raise InvalidValueError(f"the pattern {pattern!r} must be relative and stay in the folder, such as '*.hpp'")
+    matched = sorted(path.relative_to(folder).as_posix() for path in folder.glob(pattern) if path.is_file())
+    headers = [name for name in matched if name not in known.support]
+    for name in headers:
+        if not name.endswith(HEADER_SUFFIXES):
+            listing = ", ".join(HEADER_SUFFIXES)
+            raise InvalidValueError(f"the pattern {pattern!r} matches {name}, which is no header ({listing})")
+    if not headers:
+        there = sum(1 for path in folder.iterdir() if path.name.endswith(HEADER_SUFFIXES))
+        raise InvalidValueError(
+            f"no kernel header in {folder} matches {pattern!r}: of {there} headers there, {len(matched)} match, "
+            f"and {len(matched)} of these only support kernels. "
+            "Make kernels with `tilewright generate`, or give another --pattern."
+        )
+    return _distinct([wrapper_of(name) for name in headers])
+
+
+def _distinct(wrappers: Sequence[Wrapper]) -> tuple[Wrapper, ...]:
+    """All of them, if no two share a file. Only a name made to look like a digest can bring that about."""
+    by_name: dict[str, Wrapper] = {}
+    for wrapper in wrappers:
+        first = by_name.setdefault(wrapper.name, wrapper)
+        if first is not wrapper:
+            raise InvalidValueError(f"{first.header!r} and {wrapper.header!r} both become {wrapper.file}: rename one")
+    return tuple(wrappers)
+
+
+def read_kernel_folder(folder: Path) -> KernelFolder:
+    """The manifest that `tilewright generate` left in a folder; of another generator's folder nothing is known."""
+    path = folder / MANIFEST_NAME
+    if not path.exists():
+        return KernelFolder(frozenset(), {})
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        support = frozenset(str(name) for name in manifest["support"])
+        gpus = {str(entry["file"]): str(entry["arch"]) for entry in manifest["kernels"]}
+    except (ValueError, KeyError, TypeError) as error:
+        problem = FileProblem("", f"not a manifest of generated kernels ({error!r}); move it away to go on")
+        raise FileFormatError(path, [problem]) from error
+    return KernelFolder(support, gpus)
+
+
+def gpus_of(wrappers: Sequence[Wrapper], known: KernelFolder, asked: Sequence[str]) -> tuple[str, ...]:
+    """The GPUs to compile for: those asked for, else the one that all kernels were rendered for.
+
+    A kernel's name says for which GPU it was rendered, so that one must be among them.
+    """
+    rendered = {wrapper.header: known.gpus[wrapper.header] for wrapper in wrappers if wrapper.header in known.gpus}
+    there = sorted(set(rendered.values()))
+    if not asked:
+        if len(there) == 1:
+            return tuple(there)
+        fact = f"the kernels are for {len(there)} GPUs ({', '.join(there)})" if there else "no manifest names a GPU"
+        raise InvalidValueError(f"say which GPU to compile for: --arch GPU, as {fact}")
+    for header, gpu in rendered.items():
+        if gpu not in asked:
+            raise InvalidValueError(
+                f"{header} was rendered for {gpu}, which is not among --arch {' '.join(asked)}. "
+                f"Generate kernels for that GPU, or choose headers with --pattern."
+            )
+    return tuple(dict.fromkeys(asked))

@@ -1,0 +1,48 @@
+"""What a user may name kernels by, as a list of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from tilewright import arch as archs
+from tilewright.base.errors import InvalidValueError
+from tilewright.ops import kernel_of
+from tilewright.ops.fields import ConfigBase
+from tilewright.ops.kernel import Kernel
+from tilewright.ops.kernel_set import KernelSet
+from tilewright.ops.space import Space
+
+Kernels = Space | KernelSet | Kernel | ConfigBase | Iterable["Kernel | ConfigBase | Space | KernelSet"]
+
+
+def kernels_of(named: Kernels, arch: str | Sequence[str] | None) -> tuple[Kernel, ...]:
+    """The kernels of spaces, sets and configs on each of the GPUs, without repetitions. Kernels have theirs already."""
+    gpus = () if arch is None else (arch,) if isinstance(arch, str) else tuple(arch)
+    for name in gpus:
+        archs.load(name)
+    return tuple(dict.fromkeys(_members(named, gpus)))
+
+
+def _members(named: Kernels, gpus: Sequence[str]) -> Iterator[Kernel]:
+    if isinstance(named, Kernel):
+        if gpus and named.arch not in gpus:
+            raise InvalidValueError(f"{named.slug} is a kernel for {named.arch}, but arch is {', '.join(gpus)}")
+        yield named
+    elif isinstance(named, Space | KernelSet | ConfigBase):
+        if not gpus:
+            raise InvalidValueError(
+                f"a {type(named).__name__} says nothing of GPUs: give arch, one or several of "
+                f"{', '.join(archs.arch_names())}"
+            )
+        for gpu in gpus:
+            if isinstance(named, Space):
+                yield from named.iter(gpu)
+            elif isinstance(named, KernelSet):
+                yield from named.kernels(gpu)
+            else:
+                yield kernel_of(named, gpu)
+    elif isinstance(named, str) or not isinstance(named, Iterable):
+        raise InvalidValueError(f"{named!r} is no kernel, config, space or kernel set, nor a list of them")
+    else:
+        for member in named:
+            yield from _members(member, gpus)

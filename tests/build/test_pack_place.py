@@ -1,0 +1,100 @@
+"""Where a pack may go: over nothing, an empty folder, or an older pack; whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pack_parts import small_pack
+
+from tilewright.base.errors import PackError
+from tilewright.build.pack.manifest import MANIFEST, read_pack
+from tilewright.build.pack.place import private_sibling, put_in_place, require_replaceable
+
+
+def draft_in(private: Path) -> Path:
+    small_pack(private / "pack")
+    return private / "pack"
+
+
+def test_a_pack_goes_to_a_new_folder_and_over_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for target in (tmp_path / "new" / "deep", tmp_path / "empty"):
+        with private_sibling(target) as private:
+            put_in_place(draft_in(private), target)
+        assert read_pack(target).name == "mine"
+        assert sorted(path.name for path in target.parent.glob(".*")) == []
+
+
+def test_an_older_pack_is_replaced_even_if_it_is_damaged(tmp_path: Path) -> None:
+    target = tmp_path / "pack"
+    small_pack(target)
+    (target / "lib/libgfx90a.so").write_text("damaged")
+    with private_sibling(target) as private:
+        put_in_place(draft_in(private), target)
+
+    read_pack(target)
+    assert [path.name for path in tmp_path.iterdir()] == ["pack"]
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+
+    with pytest.raises(PackError, match=r"not overwritten: it has 1 file\(s\), and it is no pack"):
+        require_replaceable(tmp_path)
+
+
+@pytest.mark.parametrize("manifest", ['{"schema":1,"support":[],"kernels":[]}', '{"schema":2}', "hello"])
+def test_a_folder_with_another_manifest_is_refused(manifest: str, tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_text(manifest)
+
+    with pytest.raises(PackError, match="no pack that this version"):
+        require_replaceable(tmp_path)
+
+
+def test_a_pack_with_files_of_others_is_refused_by_their_names(tmp_path: Path) -> None:
+    small_pack(tmp_path)
+    (tmp_path / "build").mkdir()
+    require_replaceable(tmp_path)
+    (tmp_path / "build" / "mine.o").write_text("x")
+    (tmp_path / "build" / "link").symlink_to(tmp_path)
+
+    with pytest.raises(PackError, match=r"2 file\(s\) in it are not of the pack: build/link, build/mine\.o"):
+        require_replaceable(tmp_path)
+
+
+def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pack").write_text("x")
+
+    with pytest.raises(PackError, match="it is no folder"):
+        require_replaceable(tmp_path / "pack")
+
+
+def test_a_folder_that_cannot_be_made_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+
+    with (
+        pytest.raises(PackError, match=r"cannot write a pack, .*file: .* Name a folder that this user can write"),
+        private_sibling(tmp_path / "file" / "pack"),
+    ):
+        pass
+
+
+def test_a_failure_leaves_the_older_pack_and_no_rest(tmp_path: Path) -> None:
+    target = tmp_path / "pack"
+    older = small_pack(target)
+    with pytest.raises(ZeroDivisionError), private_sibling(target) as private:
+        draft_in(private)
+        print(1 / 0)
+
+    assert read_pack(target) == older
+    assert [path.name for path in tmp_path.iterdir()] == ["pack"]
+
+
+def test_a_draft_that_is_gone_brings_the_older_pack_back(tmp_path: Path) -> None:
+    target = tmp_path / "pack"
+    older = small_pack(target)
+    with pytest.raises(PackError, match="cannot write a pack"), private_sibling(target) as private:
+        put_in_place(private / "pack", target)
+
+    assert read_pack(target) == older

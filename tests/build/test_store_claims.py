@@ -1,0 +1,156 @@
+"""Claims in a shared folder: one holder at a time, by the file server's clock, and never for ever."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from stores import eventually, exit_code, forked, key_of, kill, put
+
+from tilewright.build.store import remote_folder, tiers
+from tilewright.build.store.local import Store
+from tilewright.build.store.remote_folder import FolderRemote
+from tilewright.build.store.tiers import Tiers
+
+KEY = key_of(1)
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> FolderRemote:
+    (tmp_path / "shared").mkdir()
+    return FolderRemote(tmp_path / "shared")
+
+
+def claim_path(shared: FolderRemote) -> Path:
+    return shared.folder / "v1" / "claims" / KEY[:2] / KEY
+
+
+def test_one_holder_at_a_time(shared: FolderRemote) -> None:
+    assert not shared.claimed(KEY)
+    assert shared.claim(KEY, "one", 60)
+    assert shared.claimed(KEY)
+    assert not shared.claim(KEY, "two", 60)
+    shared.release(KEY, "two")
+    assert shared.claimed(KEY)
+    assert shared.claim(KEY, "one", 60)
+    shared.release(KEY, "one")
+    assert not shared.claimed(KEY)
+    assert shared.claim(KEY, "two", 60)
+
+
+def test_the_same_holder_prolongs_its_claim(shared: FolderRemote) -> None:
+    shared.claim(KEY, "one", 60)
+    long_ago = time.time() - 50
+    os.utime(claim_path(shared), (long_ago, long_ago))
+    shared.claim(KEY, "one", 60)
+    assert time.time() - claim_path(shared).stat().st_mtime < 20
+
+
+def test_an_expired_claim_passes_on(shared: FolderRemote) -> None:
+    assert shared.claim(KEY, "one", 0.1)
+    assert not shared.claim(KEY, "two", 60)
+    time.sleep(0.2)
+    assert not shared.claimed(KEY)
+    assert shared.claim(KEY, "two", 60)
+    shared.release(KEY, "one")
+    assert shared.claimed(KEY)
+    assert list((shared.folder / "v1" / "new").iterdir()) == []
+
+
+def test_age_is_judged_by_the_server_and_not_by_this_machine(
+    shared: FolderRemote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared.claim(KEY, "one", 60)
+    for shift in (-1e6, 1e6):
+        now = time.time
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "time", lambda now=now, shift=shift: now() + shift)
+            assert FolderRemote(shared.folder).claimed(KEY)
+
+
+@pytest.mark.parametrize("text", [b"", b"rubbish", b"\xff\xfe\xfd"])
+def test_a_claim_that_cannot_be_read_expires_too(
+    shared: FolderRemote, text: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim_path(shared).parent.mkdir(parents=True)
+    claim_path(shared).write_bytes(text)
+    assert not shared.claim(KEY, "two", 60)
+    monkeypatch.setattr(remote_folder, "_UNREADABLE_TTL_S", -1.0)
+    assert shared.claim(KEY, "two", 60)
+
+
+def test_a_machine_that_comes_late_takes_nothing_over(shared: FolderRemote) -> None:
+    """Two machines find a claim expired; the slower one must not take away the claim of the faster."""
+    shared.claim(KEY, "dead", 0)
+    time.sleep(0.02)
+    assert shared.claim(KEY, "fast", 60)
+    assert not shared._take_over(claim_path(shared), "slow", 60)
+    assert shared.claim(KEY, "fast", 60)
+    assert [path.name for path in claim_path(shared).parent.iterdir()] == [KEY]
+
+
+def test_a_machine_that_dies_while_taking_over_stops_nobody(
+    shared: FolderRemote,
+) -> None:
+    shared.claim(KEY, "dead", 0)
+    claim_path(shared).with_name(f"{KEY}.takeover").write_text("0.05 dead too")
+    assert not shared.claim(KEY, "two", 60)
+    time.sleep(0.1)
+    assert not shared.claim(KEY, "two", 60)
+    assert shared.claim(KEY, "two", 60)
+
+
+def test_eight_processes_and_expired_claims(shared: FolderRemote, tmp_path: Path) -> None:
+    keys = [key_of(number) for number in range(20)]
+    for key in keys:
+        shared.claim(key, "dead", 0)
+    time.sleep(0.02)
+
+    def work(number: int) -> None:
+        remote = FolderRemote(shared.folder)
+        for key in keys:
+            if remote.claim(key, f"holder {number}", 60):
+                (tmp_path / f"won-{key}-{number}").touch()
+
+    pids = [forked(lambda number=number: work(number)) for number in range(8)]  # type: ignore[misc]
+    assert [exit_code(pid) for pid in pids] == [0] * 8
+    assert len(list(tmp_path.glob("won-*"))) == len(keys)
+
+
+def test_a_dead_holder_does_not_stop_the_others(
+    shared: FolderRemote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "CLAIM_TTL_S", 0.5)
+    holder, waiter = (Tiers(Store(tmp_path / name), shared) for name in ("holder", "waiter"))
+
+    def die() -> None:
+        assert holder.claim(KEY)
+        (tmp_path / "claimed").touch()
+        time.sleep(600)
+
+    pid = forked(die)
+    eventually((tmp_path / "claimed").exists)
+    kill(pid)
+    assert not waiter.claim(KEY)
+    started = time.monotonic()
+    assert waiter.wait_for(KEY, 60) is None
+    assert time.monotonic() - started < 5
+    assert waiter.claim(KEY)
+
+
+def test_waiting_ends_with_the_entry_or_with_patience(shared: FolderRemote, tmp_path: Path) -> None:
+    holder, waiter = (Tiers(Store(tmp_path / name / "store"), shared) for name in ("holder", "waiter"))
+    assert holder.claim(KEY)
+    started = time.monotonic()
+    assert waiter.wait_for(KEY, 0.3) is None
+    assert 0.3 <= time.monotonic() - started < 3
+
+    def build() -> None:
+        time.sleep(0.2)
+        holder.publish(put(holder.local, KEY))
+
+    pid = forked(build)
+    assert waiter.wait_for(KEY, 30) is not None
+    assert exit_code(pid) == 0

@@ -1,0 +1,300 @@
+"""A real Redis server behind the local store: shared entries, claims, and a server that is slow, gone or lies."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from stores import CODE, eventually, exit_code, forked, key_of, kill, noticed, put, whole
+
+from tilewright.build.store import tiers as tiers_module
+from tilewright.build.store.artifact import Artifact
+from tilewright.build.store.blob import MAX_BLOB_BYTES, pack
+from tilewright.build.store.link import Link
+from tilewright.build.store.local import Store
+from tilewright.build.store.remote import OPERATION_TIMEOUT_S, remote_of
+from tilewright.build.store.remote_redis import RedisRemote
+from tilewright.build.store.tiers import Tiers
+
+pytestmark = pytest.mark.service
+
+KEY, OTHER = key_of(1), key_of(2)
+
+
+@dataclass
+class Server:
+    process: subprocess.Popen[bytes]
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def remote(self, options: str = "") -> RedisRemote:
+        remote = remote_of(self.url + options)
+        assert isinstance(remote, RedisRemote)
+        return remote
+
+    def answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as line:
+                line.sendall(b"PING\r\n")
+                return line.recv(7) == b"+PONG\r\n"
+        except OSError:
+            return False
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    program = shutil.which("redis-server")
+    if program is None:
+        pytest.fail("redis-server is not installed. Run: apt-get install redis-server")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    (tmp_path / "redis").mkdir()
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(tmp_path / "redis")]
+    process = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL)
+    started = Server(process, port)
+    try:
+        eventually(started.answers)
+        yield started
+    finally:
+        process.kill()
+        process.wait()
+
+
+def machine(tmp_path: Path, server: Server, name: str, secret: bytes | None = None) -> Tiers:
+    return Tiers(Store(tmp_path / name / "store"), server.remote(), secret)
+
+
+def test_what_one_machine_builds_another_has(tmp_path: Path, server: Server) -> None:
+    one, two = machine(tmp_path, server, "one"), machine(tmp_path, server, "two")
+    one.publish(put(one.local, KEY))
+    one.publish(one.local.put_failure(OTHER, "no", {}))
+    found = two.lookup([KEY, OTHER, key_of(3)])
+    assert set(found) == {KEY, OTHER}
+    taken = found[KEY]
+    assert isinstance(taken, Artifact)
+    assert taken.checked("kernel.so").read_bytes() == CODE
+
+
+def test_many_keys(tmp_path: Path, server: Server) -> None:
+    one, two = machine(tmp_path, server, "one"), machine(tmp_path, server, "two")
+    keys = [key_of(number) for number in range(150)]
+    for key in keys:
+        one.publish(one.local.put_failure(key, "x" * 100, {}))
+    assert set(two.lookup([*keys, *(key_of(f"absent {n}") for n in range(2000))])) == set(keys)
+
+
+def test_entries_can_expire(server: Server) -> None:
+    remote = server.remote("?ttl_s=1000")
+    remote.push(KEY, b"x")
+    left = remote.client.ttl(f"tilewright:v1:blob:{KEY}")
+    assert 900 < int(left) <= 1000  # type: ignore[arg-type]
+    server.remote().push(KEY, b"x")
+    assert remote.client.ttl(f"tilewright:v1:blob:{KEY}") == -1
+
+
+@pytest.mark.parametrize("rubbish", [b"garbage", b"\0" * 100_000, b"TWENTRY1" + b"\xff" * 100])
+def test_rubbish_counts_as_absent(tmp_path: Path, server: Server, rubbish: bytes) -> None:
+    tiers = machine(tmp_path, server, "one")
+    server.remote().client.set(f"tilewright:v1:blob:{KEY}", rubbish)
+    with noticed() as messages:
+        assert tiers.lookup([KEY]) == {}
+    assert len(messages) == 1
+    assert KEY in messages[0]
+    tiers.publish(put(tiers.local, KEY))
+    assert set(machine(tmp_path, server, "two").lookup([KEY])) == {KEY}
+
+
+def test_a_value_over_the_limit_is_never_fetched(tmp_path: Path, server: Server) -> None:
+    tiers = machine(tmp_path, server, "one")
+    server.remote().client.setrange(f"tilewright:v1:blob:{KEY}", MAX_BLOB_BYTES + 10, b"x")
+    with noticed() as messages:
+        assert tiers.lookup([KEY]) == {}
+    assert "is the limit" in messages[0]
+    assert len(server.remote().fetch([KEY])[KEY]) == MAX_BLOB_BYTES + 1
+
+
+def test_a_value_of_another_type_is_an_outage_not_a_crash(tmp_path: Path, server: Server) -> None:
+    tiers = machine(tmp_path, server, "one")
+    server.remote().client.rpush(f"tilewright:v1:blob:{KEY}", "a list")
+    with noticed() as messages:
+        assert tiers.lookup([KEY]) == {}
+    assert "WRONGTYPE" in messages[0]
+
+
+def test_signatures(tmp_path: Path, server: Server) -> None:
+    ours, theirs = b"o" * 32, b"t" * 32
+    builder = machine(tmp_path, server, "builder", ours)
+    entry = put(builder.local, KEY)
+    remote = server.remote()
+    for blob, secret, taken in (
+        (pack(entry, ours), ours, True),
+        (pack(entry, theirs), ours, False),
+        (pack(entry), ours, False),
+        (pack(entry), None, True),
+    ):
+        remote.push(KEY, blob)
+        reader = machine(tmp_path, server, f"reader-{time.monotonic_ns()}", secret)
+        assert (KEY in reader.lookup([KEY])) == taken
+        assert bool(reader.rubbish.keys) != taken
+
+
+def test_a_server_that_is_stopped_costs_a_bounded_delay(tmp_path: Path, server: Server) -> None:
+    tiers = machine(tmp_path, server, "one")
+    put(tiers.local, KEY)
+    tiers.lookup([OTHER])
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        started = time.monotonic()
+        with noticed() as messages:
+            assert set(tiers.lookup([KEY, OTHER])) == {KEY}
+            first = time.monotonic() - started
+            for number in range(20):
+                assert tiers.lookup([key_of(number + 10)]) == {}
+                assert tiers.claim(key_of(number + 10))
+            tiers.publish(put(tiers.local, OTHER))
+        assert first < OPERATION_TIMEOUT_S + 1
+        assert time.monotonic() - started < first + 2
+        assert len(messages) == 1
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+
+
+def test_a_server_that_was_killed_and_comes_back(tmp_path: Path, server: Server) -> None:
+    tiers = Tiers(Store(tmp_path / "one" / "store"), server.remote(), link=Link(pause_s=0.2))
+    entry = put(tiers.local, KEY)
+    tiers.publish(entry)
+    server.process.kill()
+    server.process.wait()
+    started = time.monotonic()
+    with noticed() as messages:
+        assert tiers.lookup([OTHER]) == {}
+        tiers.publish(entry)
+        assert tiers.claim(OTHER)
+        assert tiers.wait_for(OTHER, 60) is None
+    assert time.monotonic() - started < 3
+    assert messages[0].startswith(f"the shared store redis://127.0.0.1:{server.port}/0 does not work")
+    command = [str(word) for word in server.process.args]  # type: ignore[union-attr]
+    server.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        eventually(server.answers)
+        eventually(lambda: tiers.link.open)
+        tiers.publish(entry)
+        assert set(machine(tmp_path, server, "two").lookup([KEY])) == {KEY}
+    finally:
+        server.process.kill()
+        server.process.wait()
+
+
+def test_an_address_that_swallows_packets(tmp_path: Path) -> None:
+    """198.51.100.0/24 is for documentation (RFC 5737): nobody answers, or the network refuses at once."""
+    tiers = Tiers(Store(tmp_path / "store"), remote_of("redis://198.51.100.1:6379/0"))
+    started = time.monotonic()
+    with noticed() as messages:
+        assert tiers.lookup([KEY]) == {}
+    assert time.monotonic() - started < 2
+    assert len(messages) == 1
+
+
+def test_a_password_is_never_told(tmp_path: Path, server: Server) -> None:
+    remote = remote_of(f"redis://user:hunter2@127.0.0.1:{server.port}/0")
+    tiers = Tiers(Store(tmp_path / "store"), remote)
+    with noticed() as messages:
+        assert tiers.lookup([KEY]) == {}
+    assert "hunter2" not in " ".join([remote.describe(), repr(remote), *messages])
+
+
+def test_claims_have_one_holder_and_expire(server: Server) -> None:
+    remote = server.remote()
+    assert remote.claim(KEY, "one", 0.3)
+    assert remote.claim(KEY, "one", 0.3)
+    assert not remote.claim(KEY, "two", 60)
+    remote.release(KEY, "two")
+    assert remote.claimed(KEY)
+    time.sleep(0.4)
+    assert not remote.claimed(KEY)
+    assert remote.claim(KEY, "two", 60)
+    remote.release(KEY, "one")
+    assert remote.claimed(KEY)
+    remote.release(KEY, "two")
+    assert not remote.claimed(KEY)
+
+
+def test_eight_processes_claim_the_same_keys(tmp_path: Path, server: Server) -> None:
+    keys = [key_of(number) for number in range(20)]
+
+    def work(number: int) -> bool:
+        tiers = machine(tmp_path, server, f"machine-{number}")
+        for key in keys:
+            if tiers.claim(key):
+                if tiers.lookup([key]) == {}:
+                    (tmp_path / f"built-{key}-{number}").touch()
+                    tiers.publish(put(tiers.local, key, b"x" * 100))
+                tiers.release(key)
+            else:
+                assert tiers.wait_for(key, 30) is not None
+        return all(whole(tiers.local, key, b"x" * 100) for key in keys)
+
+    pids = [forked(lambda number=number: work(number)) for number in range(8)]  # type: ignore[misc]
+    assert [exit_code(pid) for pid in pids] == [0] * 8
+    assert len(list(tmp_path.glob("built-*"))) == len(keys)
+
+
+def test_exactly_one_of_eight_wins_each_key(tmp_path: Path, server: Server) -> None:
+    keys = [key_of(number) for number in range(50)]
+
+    def work(number: int) -> None:
+        remote = server.remote()
+        for key in keys:
+            if remote.claim(key, f"holder {number}", 60):
+                (tmp_path / f"won-{key}-{number}").touch()
+
+    pids = [forked(lambda number=number: work(number)) for number in range(8)]  # type: ignore[misc]
+    assert [exit_code(pid) for pid in pids] == [0] * 8
+    assert len(list(tmp_path.glob("won-*"))) == len(keys)
+
+
+def test_a_dead_holder_does_not_stop_the_others(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers_module, "CLAIM_TTL_S", 0.7)
+
+    def die() -> None:
+        assert machine(tmp_path, server, "holder").claim(KEY)
+        (tmp_path / "claimed").touch()
+        time.sleep(600)
+
+    pid = forked(die)
+    eventually((tmp_path / "claimed").exists)
+    kill(pid)
+    waiter = machine(tmp_path, server, "waiter")
+    assert not waiter.claim(KEY)
+    started = time.monotonic()
+    assert waiter.wait_for(KEY, 60) is None
+    assert time.monotonic() - started < 5
+    assert waiter.claim(KEY)
+
+
+def test_a_fork_has_connections_and_a_name_of_its_own(tmp_path: Path, server: Server) -> None:
+    tiers = machine(tmp_path, server, "one")
+    holder = tiers.holder
+    tiers.publish(put(tiers.local, KEY))
+
+    def work() -> bool:
+        tiers.local.remove(KEY)
+        return tiers.holder != holder and KEY in tiers.lookup([KEY])
+
+    assert exit_code(forked(work)) == 0
+    assert tiers.claim(OTHER)
+    assert os.getpid() == int(holder.split(":")[1])

@@ -1,0 +1,183 @@
+"""`cache`: listing, showing, checking and cleaning the store."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from tilewright.base.digest import digest_text
+from tilewright.base.errors import InvalidValueError
+from tilewright.base.events import Noticed, emit, task
+from tilewright.build.store.local import Store
+from tilewright.cli import progress as progress_module
+from tilewright.cli.cache import human_age, human_size, named_key
+
+KEYS = [digest_text(str(number)) for number in range(3)]
+DAY = 86400
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """Two artifacts, of 1 and 3 days, and a failure of today."""
+    monkeypatch.setenv("TILEWRIGHT_STORE", str(tmp_path / "store"))
+    store = Store()
+    for number, size in ((0, 5000), (1, 3000)):
+        store.put_content(KEYS[number], "artifact", {"kernel.so": b"x" * size}, {"slug": f"gemm-{9 - number}"})
+        then = time.time() - (1 + 2 * number) * DAY
+        os.utime(store.layout.entry(KEYS[number]), (then, then))
+    store.put_failure(KEYS[2], "\n".join(f"line {n}" for n in range(30)), {"slug": "gemm-z"})
+    return store
+
+
+def test_ls_is_sorted_by_last_use(store: Store, run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
+    listed = run_json("cache", "ls")
+    assert [entry["key"] for entry in listed] == [KEYS[2], KEYS[0], KEYS[1]]
+    assert [entry["kind"] for entry in listed] == ["failure", "artifact", "artifact"]
+    assert listed[1]["kernel"] == "gemm-9"
+    shown = run("cache", "ls").stdout
+    assert "4.9 KiB" in shown or "5.1 KiB" in shown
+    assert "1 d" in shown
+    assert shown.splitlines()[-1].startswith("3 entries, ")
+
+
+@pytest.mark.parametrize(("order", "first"), [("size", 0), ("name", 1), ("age", 0), ("use", 2)])
+def test_ls_in_other_orders(store: Store, run_json: Callable[..., Any], order: str, first: int) -> None:
+    assert run_json("cache", "ls", "--sort", order, "--limit", "1")[0]["key"] == KEYS[first]
+
+
+def test_ls_of_a_store_that_does_not_exist(
+    run: Callable[..., Result], run_json: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_STORE", str(tmp_path / "none"))
+    assert run_json("cache", "ls") == []
+    assert run("cache", "ls").stdout == "0 entries, 0 B\n"
+    assert run("cache", "verify").exit_code == 0
+    assert run("cache", "gc").exit_code == 0
+    assert not (tmp_path / "none").exists()
+
+
+def test_ls_with_an_unknown_order(store: Store, run: Callable[..., Result]) -> None:
+    result = run("cache", "ls", "--sort", "sise")
+    assert result.exit_code == 2
+    assert "unknown order 'sise'. Did you mean 'size'?" in result.stderr
+
+
+def test_show(store: Store, run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
+    document = run_json("cache", "show", KEYS[0][:10])
+    assert document["key"] == KEYS[0]
+    assert document["files"]["kernel.so"]["size"] == 5000
+    assert document["facts"] == {"slug": "gemm-9"}
+    shown = run("cache", "show", KEYS[0]).stdout
+    assert document["files"]["kernel.so"]["blake2b"] in shown
+    assert "gemm-9" in shown
+    failed = run("cache", "show", KEYS[2]).stdout
+    assert "line 19\n… and 10 more lines" in failed
+    assert run_json("cache", "show", KEYS[2])["log"].endswith("line 29")
+
+
+def test_show_of_what_is_not_there_or_not_clear(store: Store, run: Callable[..., Result]) -> None:
+    assert "unknown key 'zz'" in run("cache", "show", "zz").stderr
+    result = run("cache", "show", "")
+    assert result.exit_code == 2
+    assert "begins 3 keys" in result.stderr
+    assert KEYS[1] in result.stderr
+    with pytest.raises(InvalidValueError, match="begins 2 keys"):
+        named_key("ab", ["abc", "abd", "b"])
+
+
+def test_show_of_a_damaged_entry(store: Store, run: Callable[..., Result]) -> None:
+    (store.layout.entry(KEYS[0]) / "kernel.so").unlink()
+    result = run("cache", "show", KEYS[0])
+    assert result.exit_code == 2
+    assert "kernel.so is missing" in result.stderr
+
+
+def test_verify(store: Store, run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
+    assert run_json("cache", "verify")["findings"] == []
+    assert run("cache", "verify").stdout == f"good: 3 entries in {store.root}\n"
+    (store.layout.entry(KEYS[0]) / "kernel.so").write_bytes(b"y" * 5000)
+    document = run_json("cache", "verify", code=1)
+    assert [(f["kind"], f["key"]) for f in document["findings"]] == [("wrong digest", KEYS[0])]
+    result = run("cache", "verify")
+    assert result.exit_code == 1
+    assert "1 finding in 3 entries" in result.stdout
+    assert "--remove" in result.stdout
+    assert set(store.keys()) == set(KEYS)
+    result = run("cache", "verify", "--remove")
+    assert result.exit_code == 1
+    assert "moved 1 to" in result.stdout
+    assert result.stderr.startswith("note: ")
+    assert set(store.keys()) == set(KEYS[1:])
+    assert run("cache", "verify").exit_code == 0
+
+
+def test_gc(store: Store, run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
+    args = ("cache", "gc", "--max-age", "2d")
+    assert [entry["key"] for entry in run_json(*args, "--dry-run")["removed"]] == [KEYS[1]]
+    assert "would be removed  1 entry" in run(*args, "--dry-run").stdout
+    assert set(store.keys()) == set(KEYS)
+    assert "removed    1 entry" in run(*args).stdout
+    assert set(store.keys()) == {KEYS[0], KEYS[2]}
+    document = run_json("cache", "gc", "--max-size", "1K")
+    assert [(entry["key"], entry["reason"]) for entry in document["removed"]] == [(KEYS[0], "size")]
+    assert (document["kept"], list(store.keys())) == (1, [KEYS[2]])
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--max-size", "10X"), "'10X' is no size. Write a number of bytes, or with K, M, G or T: 10G."),
+        (("--max-size", "-1"), "'-1' is no size."),
+        (("--max-age", "30"), "'30' is no age. Write a number with s, m, h, d or w: 30d."),
+    ],
+)
+def test_limits_that_are_none(store: Store, run: Callable[..., Result], args: tuple[str, ...], message: str) -> None:
+    result = run("cache", "gc", *args)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert set(store.keys()) == set(KEYS)
+
+
+def test_path(
+    store: Store, run: Callable[..., Result], run_json: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("cache", "path").stdout == f"{store.root}\n"
+    assert run_json("cache", "path")["remote"] is None
+    monkeypatch.setenv("TILEWRIGHT_REMOTE", "folder:/srv/kernels")
+    assert run_json("cache", "path")["remote"] == "folder:/srv/kernels"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("patience", [0.0, 60.0], ids=["with a bar", "before any bar"])
+def test_a_notice_is_shown_on_a_terminal_too(patience: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress_module, "PATIENCE_S", patience)
+    with contextlib.redirect_stderr(Terminal()) as shown, progress_module.progress(), task("weaving", 2):
+        time.sleep(0.1 if patience == 0 else 0)
+        emit(Noticed("[bold] the thread is thin"))
+    assert "note:" in shown.getvalue()
+    assert "[bold] the thread is thin" in shown.getvalue()
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_notice_is_shown_without_a_terminal(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_module.progress(as_json=as_json):
+        emit(Noticed("the thread is thin"))
+    assert capsys.readouterr() == ("", "note: the thread is thin\n")
+
+
+def test_numbers_for_people() -> None:
+    assert [human_size(n) for n in (0, 1023, 1536, 10 * 2**30)] == ["0 B", "1023 B", "1.5 KiB", "10.0 GiB"]
+    assert [human_age(s) for s in (-5, 59, 90, 7200, 3 * DAY)] == ["0 s", "59 s", "2 min", "2 h", "3 d"]

@@ -1,0 +1,74 @@
+"""An op that another package adds: y = factor · x. Small, so that tests of the build engine compile it in a second."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.fields import Choice, ConfigBase, Count, config_field
+from tilewright.ops.kernel import Kernel
+from tilewright.ops.op import Op
+
+_HERE = Path(__file__).parent
+DTYPES = {"fp32": "float", "fp64": "double"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(ConfigBase):
+    dtype: str = config_field(Choice(tuple(DTYPES)), "element type")
+    threads: int = config_field(Count(1, 1024), "threads of a work-group", tag="t")
+    factor: int = config_field(Count(0, 1_000_000), "what x is multiplied with", tag="x")
+
+
+@dataclass(frozen=True)
+class Problem:
+    n: int
+
+
+def _context(kernel: Kernel) -> Mapping[str, Any]:
+    config = kernel.config
+    assert isinstance(config, Config)
+    return {
+        "slug": kernel.slug,
+        "symbol": kernel.symbol,
+        "type": DTYPES[config.dtype],
+        "threads": config.threads,
+        "factor": config.factor,
+        # Lets a test have a kernel that is legal and does not compile.
+        "broken": config.factor == 666,
+    }
+
+
+def _none(_: Any, __: Arch) -> str:
+    return ""
+
+
+OP = Op(
+    name="scale",
+    doc="y = factor · x",
+    config_type=Config,
+    problem_type=Problem,
+    example={"dtype": "fp32", "threads": 64, "factor": 2},
+    example_problem={"n": 100},
+    rules=(),
+    fit_rules=(),
+    stars={},
+    oddities={},
+    kinds=("dtype",),
+    strata=lambda _: {("dtype",): [(name,) for name in DTYPES]},
+    shorthands={},
+    template=_HERE / "kernel.hip.j2",
+    context=_context,
+    headers=("hip/hip_runtime.h", "tilewright_scale.h"),
+    support={"tilewright_scale.h": _HERE / "abi.h"},
+    lds_bytes=lambda _, __: 0,
+    matrix_instruction=_none,
+    sets=dict,
+    spaces=dict,
+    importers={},
+)
+
+__all__ = ["OP", "Config", "Problem"]

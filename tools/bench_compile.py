@@ -1,0 +1,298 @@
+"""What a kernel costs to compile: the plain translation unit beside ours, step by step, in one run.
+
+The plain unit is what tools of this field generate: CK Tile's umbrella headers, host and device pass in one call, all
+variants in one, ROCm's usual flags. Ours is the unit of the build engine. Each step of the way between the two is
+measured by itself, and the code objects at both ends are compared instruction by instruction.
+
+    python tools/bench_compile.py                 # a table
+    python tools/bench_compile.py --rounds 3 --kernels 3 --json out.json
+    python tools/bench_compile.py --parallel      # the engine with 1 and 2 workers, and beside bare ninja
+
+Times are CPU seconds, the least of all rounds; rounds are interleaved, so a noisy neighbour disturbs all alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright import arch as archs
+from tilewright.build.allocator import fast_allocator
+from tilewright.build.builder import build_kernels
+from tilewright.build.code_object import disassemble
+from tilewright.build.compile import unit_flag
+from tilewright.build.engine import ninja_program
+from tilewright.build.graph import GRAPH, Work, write_graph
+from tilewright.build.prefix import Roof, put_headers, roof_of
+from tilewright.build.store.local import Store
+from tilewright.build.store.tiers import Tiers
+from tilewright.build.toolchain import Toolchain, find
+from tilewright.build.unit import CODE_OBJECT, HOST_OBJECT, LIBRARY, Unit, unit_of
+from tilewright.ops import op_named
+from tilewright.ops.kernel import Kernel
+
+ARCH = "gfx942"
+# What CK's own generators include for a GEMM, whatever the kernel.
+UMBRELLA = ("ck_tile/core.hpp", "ck_tile/host.hpp", "ck_tile/ops/gemm.hpp", "ck_tile/ops/epilogue.hpp")
+# Neighbours in one family: the tile changes, as it does when kernels are tuned.
+BLOCKS = ((128, 128, 32), (128, 64, 32), (64, 128, 64), (128, 256, 32), (256, 128, 32), (64, 64, 64), (64, 64, 32))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One way to compile a kernel, and what it does differently from the step before."""
+
+    name: str
+    run: Callable[[Unit, Path], None]
+
+
+def kernels(count: int) -> list[Kernel]:
+    op = op_named("gemm")
+    return [op.kernel(op.example_config({"block": block}), ARCH) for block in BLOCKS[:count]]
+
+
+def cpu_seconds(work: Callable[[], None]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    work()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def call(command: Sequence[str], folder: Path, preload: Path | None = None) -> None:
+    environment = {**os.environ, **({"LD_PRELOAD": str(preload)} if preload else {})}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)[:300]} failed:\n{done.stderr[:3000]}")
+
+
+def plain_text(unit: Unit) -> str:
+    """The kernel as a unit of its own that includes everything and declares all host code in both passes."""
+    includes = "".join(f'#include "{name}"\n' for name in UMBRELLA)
+    return includes + unit.source.text
+
+
+def plain_flags(flags: Sequence[str]) -> list[str]:
+    """The flags without what Tilewright adds to save time."""
+    return [flag for flag in flags if flag != "-w"] + ["-DTILEWRIGHT_NO_SHORTCUTS", "-DTILEWRIGHT_WHOLE_HOST"]
+
+
+def steps(toolchain: Toolchain, store: Store) -> list[Step]:
+    """The way from the plain unit to ours."""
+    arch = archs.load(ARCH)
+    cxx = str(toolchain.cxx)
+    device, host = toolchain.device_flags(arch), toolchain.host_flags()
+
+    def both(text: Callable[[Unit], str], change: Callable[[Sequence[str]], list[str]]) -> Callable[[Unit, Path], None]:
+        def run(unit: Unit, folder: Path) -> None:
+            (folder / "unit.hip").write_text(text(unit))
+            own = [f"-I{unit.device_prefix.folder(store)}", unit_flag(unit.source.text)]
+            call([cxx, *change(device), *own, "-o", CODE_OBJECT, "unit.hip"], folder)
+            call([cxx, *change(host), *own, "-c", "-o", HOST_OBJECT, "unit.hip"], folder)
+            call(unit.link_command(), folder)
+
+        return run
+
+    def without(*flags: str) -> Callable[[Sequence[str]], list[str]]:
+        return lambda given: [*given, *flags]
+
+    def ours(preload: Path | None) -> Callable[[Unit, Path], None]:
+        def run(unit: Unit, folder: Path) -> None:
+            call(unit.device_command(roof_of(unit.device_prefix, store)), folder, preload)
+            call(unit.host_command(roof_of(unit.host_prefix, store)), folder, preload)
+            call(unit.link_command(), folder)
+
+        return run
+
+    allocator = fast_allocator()
+    listed = [
+        Step("plain: umbrella headers, all host code in both passes", both(plain_text, plain_flags)),
+        Step("+ only the headers that are used", both(lambda unit: unit.source.text, plain_flags)),
+        Step(
+            "+ no analysis for warnings",
+            both(lambda unit: unit.source.text, without("-DTILEWRIGHT_NO_SHORTCUTS", "-DTILEWRIGHT_WHOLE_HOST")),
+        ),
+        Step(
+            "+ device pass without host code",
+            both(lambda unit: unit.source.text, without("-DTILEWRIGHT_NO_SHORTCUTS")),
+        ),
+        Step("+ shortcuts for CK's metafunctions", both(lambda unit: unit.source.text, without())),
+        Step("+ precompiled headers", ours(None)),
+    ]
+    if allocator is not None:
+        listed.append(Step(f"+ {allocator.name.split('.')[0]} = ours", ours(allocator)))
+    return listed
+
+
+def code(path: Path, toolchain: Toolchain) -> dict[str, list[str]]:
+    """Every function of a code object, instruction by instruction."""
+    return {name: [i.text for i in body] for name, body in disassemble(path, archs.load(ARCH), toolchain).items()}
+
+
+def measure(rounds: int, count: int) -> dict[str, Any]:
+    toolchain = find()
+    with tempfile.TemporaryDirectory(prefix="bench-compile-") as scratch:
+        store = Store(Path(scratch) / "store")
+        units = [unit_of(kernel, toolchain) for kernel in kernels(count)]
+        for unit in units:
+            put_headers(unit.device_prefix, store)
+        warming = cpu_seconds(lambda: _warm(units[0], store))
+        listed = steps(toolchain, store)
+        best: dict[tuple[int, int], float] = {}
+        same = True
+        for _ in range(rounds):
+            for number, unit in enumerate(units):
+                for index, step in enumerate(listed):
+                    folder = Path(scratch) / f"{number}-{index}"
+                    shutil.rmtree(folder, ignore_errors=True)
+                    folder.mkdir()
+                    for name, text in unit.texts().items():
+                        (folder / name).write_text(text)
+                    took = cpu_seconds(lambda step=step, unit=unit, folder=folder: step.run(unit, folder))  # type: ignore[misc]
+                    best[number, index] = min(best.get((number, index), took), took)
+                    print(f"  {unit.kernel.slug[:70]:70s} {took:6.1f} s  {step.name}", file=sys.stderr)
+        differing = []
+        for number, unit in enumerate(units):
+            first, last = (Path(scratch) / f"{number}-{index}" / CODE_OBJECT for index in (0, len(listed) - 1))
+            if _kernels_of(code(first, toolchain)) != _kernels_of(code(last, toolchain)):
+                same = False
+                differing.append(unit.kernel.slug)
+    return _summary([step.name for step in listed], units, best, warming, same, differing)
+
+
+def _kernels_of(functions: dict[str, list[str]]) -> dict[str, list[str]]:
+    """The op's kernels; the umbrella headers bring others, such as one that flushes caches."""
+    return {name: body for name, body in functions.items() if "kentry" in name}
+
+
+def _warm(unit: Unit, store: Store) -> None:
+    roof_of(unit.device_prefix, store)
+    roof_of(unit.host_prefix, store)
+
+
+def _summary(
+    names: Sequence[str],
+    units: Sequence[Unit],
+    best: dict[tuple[int, int], float],
+    warming: float,
+    same: bool,
+    differing: Sequence[str],
+) -> dict[str, Any]:
+    totals = [sum(best[number, index] for number in range(len(units))) for index in range(len(names))]
+    plain, ours = totals[0] / len(units), totals[-1] / len(units)
+    return {
+        "kernels": [unit.kernel.slug for unit in units],
+        "steps": [
+            {"name": name, "cpu_s": round(total / len(units), 2), "ratio": round(total / totals[0], 3)}
+            for name, total in zip(names, totals, strict=True)
+        ],
+        "ratio": round(ours / plain, 3),
+        "ratios": [round(best[n, len(names) - 1] / best[n, 0], 3) for n in range(len(units))],
+        "warming_cpu_s": round(warming, 2),
+        "kernels_to_pay_for_warming": round(warming / max(_saved(totals, names) / len(units), 1e-9), 2),
+        "same_code": same,
+        "differing": list(differing),
+    }
+
+
+def _saved(totals: Sequence[float], names: Sequence[str]) -> float:
+    """What precompiled headers save over the step before."""
+    index = names.index("+ precompiled headers")
+    return totals[index - 1] - totals[index]
+
+
+def parallel(counts: Sequence[int], workers: Sequence[int]) -> dict[str, Any]:
+    """The engine with several kernels and workers, and bare ninja with clang on the same units."""
+    toolchain = find()
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="bench-parallel-") as scratch:
+        store = Store(Path(scratch) / "store")
+        _warm(unit_of(kernels(1)[0], toolchain), store)
+        for count in counts:
+            row: dict[str, Any] = {"kernels": count}
+            for jobs in workers:
+                row[f"workers_{jobs}"] = round(_engine_seconds(count, jobs, store, toolchain), 2)
+            rows.append(row)
+            print(f"  {row}", file=sys.stderr)
+        most, jobs = counts[-1], workers[-1]
+        bare = _bare_ninja_seconds(most, jobs, store, toolchain, Path(scratch) / "bare")
+        again = _engine_seconds(most, jobs, store, toolchain)
+    return {
+        "rows": rows,
+        "bare_ninja_s": round(bare, 2),
+        "engine_s": round(again, 2),
+        "overhead": round(again / bare - 1, 4),
+    }
+
+
+def _engine_seconds(count: int, jobs: int, store: Store, toolchain: Toolchain) -> float:
+    listed = kernels(count)
+    for kernel in listed:
+        store.remove(unit_of(kernel, toolchain).key)
+    started = time.monotonic()
+    built = build_kernels(listed, jobs=jobs, tiers=Tiers(store))
+    took = time.monotonic() - started
+    if built.failures or built.compiled != count:
+        sys.exit(f"{built.compiled} of {count} kernels were compiled: {built.failures}")
+    return took
+
+
+def _bare_ninja_seconds(count: int, jobs: int, store: Store, toolchain: Toolchain, folder: Path) -> float:
+    """The same commands in a ninja file without our steps around them."""
+    folder.mkdir()
+    works = []
+    for kernel in kernels(count):
+        unit = unit_of(kernel, toolchain)
+        works.append(Work(unit, roof_of(unit.device_prefix, store), roof_of(unit.host_prefix, store)))
+    write_graph(works, folder, preload=fast_allocator(), limit_s=1800)
+    graph = (folder / GRAPH).read_text()
+    bare = re.sub(r"command = sh .* \$step \$folder \$how", "command = cd $folder && $how", graph)
+    (folder / GRAPH).write_text(bare)
+    started = time.monotonic()
+    call([str(ninja_program()), "-C", str(folder), "-k", "0", "-j", str(jobs)], folder)
+    took = time.monotonic() - started
+    made = sum((folder / work.unit.key / LIBRARY).is_file() for work in works)
+    if made != count:
+        sys.exit(f"bare ninja made {made} of {count} libraries")
+    return took
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--kernels", type=int, default=2)
+    parser.add_argument("--parallel", action="store_true")
+    parser.add_argument("--json", type=Path)
+    chosen = parser.parse_args()
+    found = parallel((1, 2, 4, 6), (1, 2)) if chosen.parallel else measure(chosen.rounds, chosen.kernels)
+    if chosen.json:
+        chosen.json.write_text(json.dumps(found, indent=1) + "\n")
+    print(json.dumps(found, indent=1) if chosen.parallel else _table(found))
+
+
+def _table(found: dict[str, Any]) -> str:
+    lines = [f"CPU seconds per kernel, mean of {len(found['kernels'])} GEMM kernels on {ARCH}, least of all rounds:"]
+    lines += [f"  {step['cpu_s']:7.2f} s  {step['ratio']:.2f}x  {step['name']}" for step in found["steps"]]
+    lines.append(
+        f"Precompiling headers: {found['warming_cpu_s']:.1f} s once, paid for by {found['kernels_to_pay_for_warming']} kernels."
+    )
+    lines.append(f"Next kernel of a warm family: {found['ratio']:.2f}x of the plain unit ({found['ratios']}).")
+    lines.append(
+        "Code: the same, instruction by instruction." if found["same_code"] else f"CODE DIFFERS: {found['differing']}"
+    )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
