@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tilewright import ops
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -13,3 +18,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # The machine that runs the tests may be busy compiling: how long one example takes says nothing.
 settings.register_profile("tilewright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tilewright")
+
+
+@pytest.fixture(scope="module")
+def plugin() -> Iterator[Path]:
+    """The package in tests/plugin is found like an installed one, and adds its op while the tests of a module run."""
+    folder = Path(__file__).with_name("plugin")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        ops.all_ops.cache_clear()
+        yield folder
+    ops.all_ops.cache_clear()
+    ops.op_named.cache_clear()

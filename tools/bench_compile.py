@@ -35,7 +35,7 @@ from tilewright.build.code_object import disassemble
 from tilewright.build.compile import unit_flag
 from tilewright.build.engine import ninja_program
 from tilewright.build.graph import GRAPH, Work, write_graph
-from tilewright.build.prefix import Roof, put_headers, roof_of
+from tilewright.build.prefix import put_headers, roof_of
 from tilewright.build.store.local import Store
 from tilewright.build.store.tiers import Tiers
 from tilewright.build.toolchain import Toolchain, find
@@ -48,6 +48,9 @@ ARCH = "gfx942"
 UMBRELLA = ("ck_tile/core.hpp", "ck_tile/host.hpp", "ck_tile/ops/gemm.hpp", "ck_tile/ops/epilogue.hpp")
 # Neighbours in one family: the tile changes, as it does when kernels are tuned.
 BLOCKS = ((128, 128, 32), (128, 64, 32), (64, 128, 64), (128, 256, 32), (256, 128, 32), (64, 64, 64), (64, 64, 32))
+
+
+PRECOMPILED = "+ precompiled headers"
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ def steps(toolchain: Toolchain, store: Store) -> list[Step]:
             both(lambda unit: unit.source.text, without("-DTILEWRIGHT_NO_SHORTCUTS")),
         ),
         Step("+ shortcuts for CK's metafunctions", both(lambda unit: unit.source.text, without())),
-        Step("+ precompiled headers", ours(None)),
+        Step(PRECOMPILED, ours(None)),
     ]
     if allocator is not None:
         listed.append(Step(f"+ {allocator.name.split('.')[0]} = ours", ours(allocator)))
@@ -140,7 +143,7 @@ def code(path: Path, toolchain: Toolchain) -> dict[str, list[str]]:
     return {name: [i.text for i in body] for name, body in disassemble(path, archs.load(ARCH), toolchain).items()}
 
 
-def measure(rounds: int, count: int) -> dict[str, Any]:
+def measure(rounds: int, count: int, *, ends: bool = False) -> dict[str, Any]:
     toolchain = find()
     with tempfile.TemporaryDirectory(prefix="bench-compile-") as scratch:
         store = Store(Path(scratch) / "store")
@@ -149,6 +152,7 @@ def measure(rounds: int, count: int) -> dict[str, Any]:
             put_headers(unit.device_prefix, store)
         warming = cpu_seconds(lambda: _warm(units[0], store))
         listed = steps(toolchain, store)
+        listed = [listed[0], listed[-1]] if ends else listed
         best: dict[tuple[int, int], float] = {}
         same = True
         for _ in range(rounds):
@@ -207,8 +211,10 @@ def _summary(
 
 
 def _saved(totals: Sequence[float], names: Sequence[str]) -> float:
-    """What precompiled headers save over the step before."""
-    index = names.index("+ precompiled headers")
+    """What precompiled headers save over the step before; without that step, all that was saved."""
+    if PRECOMPILED not in names:
+        return totals[0] - totals[-1]
+    index = names.index(PRECOMPILED)
     return totals[index - 1] - totals[index]
 
 
@@ -272,10 +278,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--kernels", type=int, default=2)
+    parser.add_argument("--ends", action="store_true", help="only the plain unit and ours")
     parser.add_argument("--parallel", action="store_true")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
-    found = parallel((1, 2, 4, 6), (1, 2)) if chosen.parallel else measure(chosen.rounds, chosen.kernels)
+    found = (
+        parallel((1, 2, 4, 6), (1, 2)) if chosen.parallel else measure(chosen.rounds, chosen.kernels, ends=chosen.ends)
+    )
     if chosen.json:
         chosen.json.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1) if chosen.parallel else _table(found))
@@ -284,9 +293,8 @@ def main() -> None:
 def _table(found: dict[str, Any]) -> str:
     lines = [f"CPU seconds per kernel, mean of {len(found['kernels'])} GEMM kernels on {ARCH}, least of all rounds:"]
     lines += [f"  {step['cpu_s']:7.2f} s  {step['ratio']:.2f}x  {step['name']}" for step in found["steps"]]
-    lines.append(
-        f"Precompiling headers: {found['warming_cpu_s']:.1f} s once, paid for by {found['kernels_to_pay_for_warming']} kernels."
-    )
+    paid = f"paid for by {found['kernels_to_pay_for_warming']} kernels"
+    lines.append(f"Precompiling headers: {found['warming_cpu_s']:.1f} s once, {paid}.")
     lines.append(f"Next kernel of a warm family: {found['ratio']:.2f}x of the plain unit ({found['ratios']}).")
     lines.append(
         "Code: the same, instruction by instruction." if found["same_code"] else f"CODE DIFFERS: {found['differing']}"

@@ -114,7 +114,8 @@ void open_what_is_no_pack(const std::filesystem::path& folder, const std::filesy
     CHECK(has(error_of([&] { Pack::open(folder, "gfx942:xnack-"); }), "named without features"));
     CHECK(has(error_of([&] { Pack::open(folder / "nothing.so"); }), "cannot load a pack"));
     CHECK(has(error_of([&] { Pack::open(others / "lib" / "lib_empty.so"); }), "it has no tw_pack_table"));
-    CHECK(has(error_of([&] { Pack::open(others / "lib" / "lib_newer.so"); }), "schema 2 with 8 bytes"));
+    CHECK(has(error_of([&] { Pack::open(others / "lib" / "lib_newer.so"); }), "schema 2 with 4096 bytes"));
+    CHECK(has(error_of([&] { Pack::open(others / "lib" / "lib_short.so"); }), "schema 1 with 8 bytes"));
     CHECK(has(error_of([&] { Pack::open(others, "gfx950"); }), "is for gfx942, not for gfx950"));
     CHECK(has(error_of([&] { Pack::open(others, "gfx908"); }), "2 libraries for 'gfx908', need 1"));
 }

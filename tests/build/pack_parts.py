@@ -82,7 +82,7 @@ def small_pack(folder: Path) -> Pack:
     libraries = {gpu: pack_file(folder, f"lib/lib{gpu}.so") for gpu in GPUS}
     kernels = tuple(
         PackKernel(f"op-{gpu}-x", "op", f"tw_{gpu}", gpu, {"block": [1, 2], "pad": True}, "0" * 32, resources)
-        for gpu, resources in zip(GPUS, (None, {"vgprs": 128}), strict=True)
+        for gpu, resources in zip(GPUS, ((), ({"vgprs": 128}, {"vgprs": 64})), strict=True)
     )
     pack = Pack(folder, "mine", "0.1.0", libraries, (pack_file(folder, "include/a.h"),), kernels)
     (folder / MANIFEST).write_text(pack.text())

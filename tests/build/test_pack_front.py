@@ -58,6 +58,13 @@ int main(int count, char** words)
 }
 """
 
+# A table without kernels, of any schema and size of its entries.
+TABLE = """
+#include <tilewright/pack.h>
+static const tw_pack table = {{ {}, "", "", "gfx942", 0, 0 }};
+const tw_pack* tw_pack_table(void) {{ return &table; }}
+"""
+
 
 @pytest.fixture(scope="module")
 def pack(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Pack:
@@ -96,8 +103,7 @@ def test_the_front_does_what_it_says(pack: Pack, tmp_path: Path) -> None:
     shutil.copy(pack.library("gfx942"), others / "lib_gfx950.so")
     for name in ("lib_gfx908.so", "libx_gfx908.so"):
         (others / name).write_bytes(b"")
-    newer = "#include <tilewright/pack.h>\nstatic const tw_pack t = {2, 8, 0, 0, 0, 0, 0};\n"
-    for name, source in (("empty", ""), ("newer", f"{newer}const tw_pack* tw_pack_table(void) {{ return &t; }}\n")):
+    for name, source in (("empty", ""), ("newer", TABLE.format("2, 4096")), ("short", TABLE.format("1, 8"))):
         (tmp_path / f"{name}.c").write_text(source)
         library = others / f"lib_{name}.so"
         built = run("gcc", f"-I{pack.folder}/include", "-shared", "-fPIC", tmp_path / f"{name}.c", "-o", library)

@@ -33,7 +33,8 @@ SYSTEM = {"libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "libc.so.6", "ld-linux
 @pytest.fixture(scope="session")
 def artifacts(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> list[Artifact]:
     folder = tmp_path_factory.mktemp("artifacts")
-    return [linkable(kernel, toolchain, folder) for kernel in KERNELS]
+    resources = {KERNELS[0]: [{"name": "first", "vgprs": 128}, {"name": "second", "vgprs": 64}]}
+    return [linkable(kernel, toolchain, folder, resources=resources.get(kernel, [])) for kernel in KERNELS]
 
 
 def output(*command: object) -> str:
@@ -81,6 +82,7 @@ def test_one_library_per_gpu_with_exactly_its_kernels(
             name = loaded[f"{kernel.symbol}_name"]
             name.restype = ctypes.c_char_p
             assert name() == kernel.slug.encode(), "the host code must see the device code of its own kernel"
+    assert [k.slug for k in pack.kernels if [r["vgprs"] for r in k.resources] == [128, 64]] == [KERNELS[0].slug]
     assert {kernel.code_object for kernel in pack.kernels} == {a.files["kernel.co"].blake2b for a in artifacts}
 
 
@@ -182,6 +184,14 @@ def test_several_ops_share_a_library_and_one_program_uses_both(
         f"{kernels[1].slug} takes arguments of op 'other', these are of op '{OP.name}'",
         "7",
     ]
+    header = tmp_path / "pack" / "include" / "tilewright" / "other.h"
+    header.write_text(header.read_text().replace("OTHER_ABI_VERSION 7", "OTHER_ABI_VERSION 8"))
+    (tmp_path / "both.cpp").write_text(
+        (tmp_path / "both.cpp").read_text().replace(f"tw_{OP.name}_args", "tw_other_args")
+    )
+    output("g++", *words, tmp_path / "both.cpp", "-o", tmp_path / "both", "-ldl")
+    said = "has version 7 of the interface of 'other', this program has 8. Compile it with the headers of the pack."
+    assert output(tmp_path / "both", tmp_path / "pack").splitlines()[1] == f"{kernels[1].slug} {said}"
 
 
 BOTH = """

@@ -61,7 +61,7 @@ def _set(*path: str, value: Any) -> Callable[[Any], None]:
         (_set("schema", value="1"), "schema"),
         (_set("kind", value="generated"), "kind"),
         (_set("name", value="a b"), "name"),
-        (_set("sise", value=1), "sise: unknown key"),
+        (_set("extra", value=1), "extra: unknown key"),
         (_set("files", "0", "path", value="../outside"), r"files\.0\.path"),
         (_set("files", "0", "path", value="/etc/passwd"), r"files\.0\.path"),
         (_set("files", "0", "size", value=-1), r"files\.0\.size"),

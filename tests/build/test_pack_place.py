@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -91,10 +94,47 @@ def test_a_failure_leaves_the_older_pack_and_no_rest(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["pack"]
 
 
-def test_a_draft_that_is_gone_brings_the_older_pack_back(tmp_path: Path) -> None:
+def test_of_many_writers_one_wins_and_none_fails(tmp_path: Path) -> None:
+    target = tmp_path / "pack"
+
+    def write() -> None:
+        for _ in range(10):
+            with private_sibling(target) as private:
+                put_in_place(draft_in(private), target)
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(write) for _ in range(4)]:
+            done.result()
+
+    read_pack(target)
+    assert [path.name for path in tmp_path.iterdir()] == ["pack"]
+
+
+# Takes the draft away in the very moment when the older pack is out of its place.
+THIEF = """
+import shutil, sys
+from pathlib import Path
+from tilewright.build.pack.place import private_sibling, put_in_place
+
+target = Path(sys.argv[1])
+
+def steal(event, words):
+    if event == "os.rename" and Path(words[1]).name.startswith("replaced-"):
+        shutil.rmtree(draft)
+
+with private_sibling(target) as private:
+    draft = private / "pack"
+    shutil.copytree(target, draft)
+    sys.addaudithook(steal)
+    put_in_place(draft, target)
+"""
+
+
+def test_a_draft_that_vanishes_brings_the_older_pack_back(tmp_path: Path) -> None:
     target = tmp_path / "pack"
     older = small_pack(target)
-    with pytest.raises(PackError, match="cannot write a pack"), private_sibling(target) as private:
-        put_in_place(private / "pack", target)
+    done = subprocess.run([sys.executable, "-c", THIEF, target], capture_output=True, text=True, check=False)
 
+    assert "PackError: cannot write a pack" in done.stderr
     assert read_pack(target) == older
+    assert [path.name for path in tmp_path.iterdir()] == ["pack"]

@@ -125,6 +125,12 @@ def descendants(pid: int) -> list[int]:
     return below
 
 
+def compilers_of(pid: int) -> list[int]:
+    """The compilers that a build has started for its steps, the one that starts others first."""
+    ninjas = [child for child in descendants(pid) if program_of(child).startswith("ninja")]
+    return [child for ninja in ninjas for child in descendants(ninja) if program_of(child).startswith("clang")]
+
+
 def program_of(pid: int) -> str:
     """The name of the program that a process runs; empty when it has ended."""
     try:
@@ -141,12 +147,12 @@ def at_work_in(folder: Path) -> list[str]:
     for path in Path("/proc").glob("[0-9]*"):
         try:
             command = (path / "cmdline").read_bytes().decode(errors="replace")
-            place = os.readlink(path / "cwd")
+            place = str((path / "cwd").readlink())
         except OSError:
             continue
         inside = place.startswith(f"{folder}/") or f"{folder}/" in command
         if command and inside and int(path.name) != os.getpid():
-            found.append(command.replace("\0", " ")[:200])
+            found.append(command.replace("\0", " "))
     return found
 
 

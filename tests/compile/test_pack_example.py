@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -128,6 +129,15 @@ def test_cmake_says_what_is_wrong(pack: Pack, tmp_path: Path) -> None:
         done = configure(pack.folder, folder / "build", source=folder)
         assert (done.returncode != 0) == bool(said), done.stderr
         assert said in " ".join(done.stderr.split("\n")).replace("    ", ""), done.stderr
+
+
+def test_cmake_does_not_find_half_a_pack(pack: Pack, tmp_path: Path) -> None:
+    shutil.copytree(pack.folder, tmp_path / "half")
+    (tmp_path / "half" / "lib" / "libtilewright_pack_gfx90a.so").unlink()
+    done = configure(tmp_path / "half", tmp_path / "build")
+
+    assert done.returncode != 0
+    assert "lib/libtilewright_pack_gfx90a.so is missing" in done.stderr
 
 
 SIZES = """

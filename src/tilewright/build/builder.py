@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import atexit
 import functools
+import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from contextvars import copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,15 +17,16 @@ from tilewright.base import events, knobs
 from tilewright.base.errors import InvalidValueError, StoreError
 from tilewright.build.allocator import fast_allocator
 from tilewright.build.costs import Costs, read_costs, record_cost
-from tilewright.build.engine import run_graph
+from tilewright.build.engine import StepEnded, run_graph
 from tilewright.build.graph import STEPS, Work, write_graph
 from tilewright.build.outcome import broken, facts_of
-from tilewright.build.prefix import Prefix, Roof, roof_or_plain
+from tilewright.build.prefix import Prefix
+from tilewright.build.roofs import roofs_of
 from tilewright.build.schedule import Schedule, Span, longest_first
 from tilewright.build.store.artifact import Artifact, Failure
 from tilewright.build.store.flight import Flight
 from tilewright.build.store.local import Store
-from tilewright.build.store.tiers import Tiers, tiers_of_knobs
+from tilewright.build.store.tiers import CLAIM_TTL_S, Tiers, tiers_of_knobs
 from tilewright.build.toolchain import find
 from tilewright.build.unit import PRODUCTS, Unit, unit_of
 from tilewright.ops.kernel import Kernel
@@ -38,6 +38,8 @@ MOST_AT_ONCE = 256
 LIMIT_S = 1800.0
 # How long to wait for another machine before asking again whether it still lives.
 _REMOTE_WAIT_S = 600.0
+# Between two questions about a kernel whose earlier failure is not to count.
+_PAUSE_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -110,9 +112,11 @@ class _Building:
     spans: list[Span] = field(default_factory=list)
     found: dict[str, Artifact | Failure] = field(default_factory=dict)
     _began: float = field(default_factory=time.monotonic)
+    _claims: set[str] = field(default_factory=set)
+    _claimed_at: float = 0.0
 
     def run(self) -> dict[str, Artifact | Failure]:
-        self.found = self._known()
+        self.found = self._lookup(list(self.units))
         missing = [key for key in self.units if key not in self.found]
         if missing:
             with events.task(TASK, len(missing)) as advance:
@@ -121,29 +125,36 @@ class _Building:
                     missing = [key for key in missing if key not in self.found]
         return self.found
 
-    def _known(self) -> dict[str, Artifact | Failure]:
+    def _lookup(self, keys: Sequence[str]) -> dict[str, Artifact | Failure]:
+        """What the stores have, also the remote one."""
         try:
-            known = self.tiers.lookup(list(self.units))
+            known = self.tiers.lookup(keys)
         except StoreError as error:  # a remote entry that cannot be kept here is as good as absent
             events.emit(events.Noticed(str(error)))
-            known = {key: entry for key in self.units if (entry := self.tiers.local.get(key)) is not None}
-        if self.retry:
-            return {key: entry for key, entry in known.items() if isinstance(entry, Artifact)}
-        return known
+            known = {}
+        here = ((key, known.get(key) or self._here(key)) for key in keys)
+        return {key: entry for key, entry in here if entry is not None and self._serves(entry)}
+
+    def _here(self, key: str) -> Artifact | Failure | None:
+        """What this machine has: in the local store, or kept for this process."""
+        return self.tiers.local.get(key) or (own_store().get(key) if has_own_store() else None)
+
+    def _serves(self, entry: Artifact | Failure | None) -> bool:
+        return isinstance(entry, Artifact) or (entry is not None and not self.retry)
 
     def _round(self, missing: Sequence[str], advance: events.Advance) -> None:
         """Build what nobody else is building; if there is nothing of that kind, wait for one that somebody is."""
         with ExitStack() as held:
             mine = self._flights(missing, held)
             self._settle_known(missing, advance)
-            claimed = [key for key in mine if key not in self.found and self.tiers.claim(key)]
-            if claimed:
-                try:
+            try:
+                claimed = self._claim([key for key in mine if key not in self.found], advance)
+                if claimed:
                     self._compile(claimed, mine, advance)
-                finally:
-                    for key in claimed:
-                        self.tiers.release(key)
-                return
+                    return
+            finally:
+                for key in sorted(self._claims):
+                    self._release(key)
         elsewhere = [key for key in missing if key not in self.found]
         if elsewhere:
             self._wait(elsewhere[0], here=elsewhere[0] not in mine)
@@ -159,11 +170,38 @@ class _Building:
                 break
         return flights
 
+    def _claim(self, keys: Sequence[str], advance: events.Advance) -> list[str]:
+        """The keys that no other machine builds or has built; they are ours until they are released."""
+        if self.tiers.remote is None:
+            return list(keys)
+        self._claimed_at = time.monotonic()
+        for key in keys:
+            if self.tiers.claim(key):
+                self._claims.add(key)
+        # A machine that gave up its claim just before has published what it built.
+        for key, entry in self._lookup(sorted(self._claims)).items():
+            self.found[key] = entry
+            self._release(key)
+            advance(self.units[key].kernel.slug)
+        return [key for key in keys if key in self._claims]
+
+    def _prolong(self) -> None:
+        """Claim again what is not built yet, long before the claims end."""
+        if self._claims and time.monotonic() - self._claimed_at > CLAIM_TTL_S / 3:
+            self._claimed_at = time.monotonic()
+            for key in sorted(self._claims):
+                self.tiers.claim(key)
+
+    def _release(self, key: str) -> None:
+        if key in self._claims:
+            self._claims.remove(key)
+            self.tiers.release(key)
+
     def _settle_known(self, keys: Iterable[str], advance: events.Advance) -> None:
         """Take over what others have stored meanwhile."""
         for key in keys:
-            entry = self.tiers.local.get(key) if key not in self.found else None
-            if entry is not None and not (self.retry and isinstance(entry, Failure)):
+            entry = self._here(key) if key not in self.found else None
+            if entry is not None and self._serves(entry):
                 self.found[key] = entry
                 advance(self.units[key].kernel.slug)
 
@@ -171,75 +209,87 @@ class _Building:
         """Wait for a process on this machine, or for another machine."""
         local = self.tiers.local
         if here:
-            with local.flight(key, landed=lambda: local.get(key) is not None):
+            with local.flight(key, landed=lambda: self._serves(local.get(key))):
                 return
-        self.tiers.wait_for(key, _REMOTE_WAIT_S)
+        if not self._serves(self.tiers.wait_for(key, _REMOTE_WAIT_S)):
+            time.sleep(_PAUSE_S)
 
     def _compile(self, keys: Sequence[str], flights: Mapping[str, Flight], advance: events.Advance) -> None:
+        """Build in the local store, and what that has no room for in one that this process has for itself."""
+
+        def settled(key: str) -> None:
+            flights[key].release()
+            self._release(key)
+            advance(self.units[key].kernel.slug)
+
+        try:
+            self._compile_in(self.tiers.local, keys, settled)
+            why = "The disk was full before all kernels were built."
+        except StoreError as error:
+            why = str(error)
+        rest = [key for key in keys if key not in self.found]
+        if rest:
+            home = own_store()
+            where = f"{len(rest)} kernels are built in {home.root}, which goes with this process."
+            events.emit(events.Noticed(f"{why} {where}"))
+            self._compile_in(home, rest, settled)
+
+    def _compile_in(self, home: Store, keys: Sequence[str], settled: Callable[[str], None]) -> None:
         costs = read_costs(self.tiers.local)
         ordered = longest_first([self.units[key] for key in keys], costs)
-        home = self._home()
-        works = {work.unit.key: work for work in self._works(ordered, home)}
-        schedule = Schedule({unit.key: unit for unit in ordered}, costs, self.jobs, time.monotonic() - self._began)
         with home.work_folder("build") as folder:
-            write_graph(list(works.values()), folder, preload=fast_allocator(), limit_s=self.limit_s)
-            for event in run_graph(folder, self.jobs):
-                schedule.take(event)
-                if schedule.finished(event, STEPS):
-                    self._finish(works[event.key], folder / event.key, schedule)
-                    flights[event.key].release()
-                    advance(works[event.key].unit.kernel.slug)
-                events.emit(events.Working(TASK, schedule.now, schedule.left_s))
-            for key, work in works.items():
-                if key not in self.found:  # ninja was ended from outside
-                    self._finish(work, folder / key, schedule)
-                    advance(work.unit.kernel.slug)
-        self.spans += schedule.spans
+            works = self._works(ordered, home, folder)
+            schedule = Schedule({unit.key: unit for unit in ordered}, costs, self.jobs, time.monotonic() - self._began)
+            write_graph(list(works.values()), folder, preload=fast_allocator(), limit_s=self.limit_s, jobs=self.jobs)
+            try:
+                for event in run_graph(folder, self.jobs):
+                    schedule.take(event)
+                    if isinstance(event, StepEnded) and schedule.finished(event, STEPS):
+                        self._finish(works[event.key], folder, schedule, settled)
+                    self._prolong()
+                    events.emit(events.Working(TASK, schedule.now, schedule.left_s))
+                for key, work in works.items():
+                    # Of these a step has no end: it or ninja was killed.
+                    if key not in self.found:
+                        self._finish(work, folder, schedule, settled)
+            finally:
+                self.spans += schedule.spans
 
-    def _home(self) -> Store:
-        """The store to work in: the local one, or if that cannot be written one for the life of this process."""
-        try:
-            with self.tiers.local.work_folder("probe"):
-                return self.tiers.local
-        except StoreError as error:
-            events.emit(events.Noticed(f"{error} Kernels are built for this process only."))
-            return own_store()
-
-    def _works(self, units: Sequence[Unit], home: Store) -> Iterator[Work]:
-        """The units with their precompiled headers, which are made first, as many at once as there are jobs."""
+    def _works(self, units: Sequence[Unit], home: Store, folder: Path) -> dict[str, Work]:
+        """The units, by key, with their precompiled headers, which are made first."""
         wanted: dict[str, Prefix] = {}
         for unit in units:
             for prefix in (unit.device_prefix, unit.host_prefix):
                 wanted.setdefault(prefix.key(home), prefix)
-        with ThreadPoolExecutor(self.jobs) as pool:
-            made = {key: pool.submit(copy_context().run, roof_or_plain, prefix, home) for key, prefix in wanted.items()}
-            roofs: dict[str, Roof] = {key: job.result() for key, job in made.items()}
+        roofs = roofs_of(wanted, home, folder / "roofs", self.jobs)
         self.warm_cpu_s += sum(roof.cpu_s for roof in roofs.values())
-        for unit in units:
-            yield Work(unit, roofs[unit.device_prefix.key(home)], roofs[unit.host_prefix.key(home)])
+        return {
+            unit.key: Work(unit, roofs[unit.device_prefix.key(home)], roofs[unit.host_prefix.key(home)])
+            for unit in units
+        }
 
-    def _finish(self, work: Work, folder: Path, schedule: Schedule) -> None:
-        """Store what became of a kernel, and share it."""
+    def _finish(self, work: Work, folder: Path, schedule: Schedule, settled: Callable[[str], None]) -> None:
+        """Store what became of a kernel, and share it. Where the disk is full nothing is settled."""
         unit = work.unit
         codes = schedule.codes.get(unit.key, {})
         schedule.settle(unit)
         if len(codes) == len(STEPS) and not any(codes.values()):
-            facts = facts_of(work, folder)
-            files = {name: folder / name for name in PRODUCTS}
+            facts = facts_of(work, folder / unit.key)
+            files = {name: folder / unit.key / name for name in PRODUCTS}
             self.found[unit.key] = self._stored(lambda store: store.put(unit.key, files, facts))
             self.compiled += 1
             _record(self.tiers.local, unit.kernel, facts["cost"]["cpu_s"])
         else:
-            outcome = broken(folder, codes, self.limit_s)
-            facts = {**unit.facts(), "errors": list(outcome.errors), "lasting": outcome.lasting}
-            failure = Failure(unit.key, outcome.log, facts)
-            if outcome.lasting:
-                kept = self._stored(lambda store: store.put_failure(unit.key, outcome.log, facts))
-                self.found[unit.key] = kept
-            else:
-                self.found[unit.key] = failure
+            outcome = broken(folder / unit.key, codes, self.limit_s)
+            if outcome.no_room and folder.is_relative_to(self.tiers.local.root):
                 return
-        self.tiers.publish(self.found[unit.key])
+            facts = {**unit.facts(), "errors": list(outcome.errors), "lasting": outcome.lasting}
+            self.found[unit.key] = Failure(unit.key, outcome.log, facts)
+            if outcome.lasting:
+                self.found[unit.key] = self._stored(lambda store: store.put_failure(unit.key, outcome.log, facts))
+        if self.found[unit.key].facts.get("lasting", True):
+            self.tiers.publish(self.found[unit.key])
+        settled(unit.key)
 
     def _stored(self, put: Callable[[Store], Artifact | Failure]) -> Artifact | Failure:
         try:
@@ -249,12 +299,30 @@ class _Building:
             return put(own_store())
 
 
-@functools.cache
 def own_store() -> Store:
     """A store that lives as long as this process, for when the user's cannot be written."""
+    return _own_store(os.getpid())
+
+
+def has_own_store() -> bool:
+    """Whether this process had to make a store of its own."""
+    return os.getpid() in _owners
+
+
+_owners: set[int] = set()
+
+
+@functools.cache
+def _own_store(owner: int) -> Store:
     root = Path(tempfile.mkdtemp(prefix="tilewright-"))
-    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    atexit.register(_remove_own_store, root, owner)
+    _owners.add(owner)
     return Store(root)
+
+
+def _remove_own_store(root: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked copy of this process must not remove what its parent uses
+        shutil.rmtree(root, ignore_errors=True)
 
 
 def _record(store: Store, kernel: Kernel, cpu_s: float) -> None:

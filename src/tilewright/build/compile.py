@@ -49,7 +49,7 @@ def compile_device(
     flags = (*toolchain.device_flags(arch), *extra_flags, "-o", _CODE_OBJECT)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".compile-") as private:
-        folder = Path(private)
+        folder = Path(private).absolute()
         _write_all(folder, text, files)
         ran = _run_compiler(toolchain, (*flags, unit_flag(text), SOURCE), folder, timeout_s)
         made = folder / _CODE_OBJECT

@@ -66,7 +66,7 @@ StepEvent = StepStarted | StepEnded | Waited
 
 
 def run_graph(folder: Path, jobs: int) -> Iterator[StepEvent]:
-    """Run the ninja file in `folder`; the steps as they begin and end. Ends when ninja does.
+    """Run the ninja file in `folder`, `jobs` compilers at once; the steps as they begin and end. Ends when ninja does.
 
     Leaving the iteration early, by an exception or Ctrl-C, ends ninja and every compiler it started. So does the death
     of this process.
@@ -77,7 +77,7 @@ def run_graph(folder: Path, jobs: int) -> Iterator[StepEvent]:
     with sink, (folder / EVENTS).open("r", encoding="utf-8") as stream:
         run = _Run(stream)
         process = subprocess.Popen(
-            [*_wrapped(folder), str(ninja_program()), "-C", str(folder), "-f", GRAPH, "-k", "0", "-j", str(jobs)],
+            [*_wrapped(), str(ninja_program()), "-C", str(folder), "-f", GRAPH, "-k", "0", "-j", str(jobs + 1)],
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=subprocess.STDOUT,
@@ -155,11 +155,18 @@ class _Run:
             word, key, step, number = found.groups()
             at = time.monotonic() - self._began
             if word == "start":
-                self._groups[key, step] = int(number)
+                self._note_group(key, step, int(number))
                 yield StepStarted(key, step, at)
             else:
                 self._ended(key, step, int(number))
                 yield StepEnded(key, step, at, int(number))
+
+    def _note_group(self, key: str, step: str, pid: int) -> None:
+        """ninja gives each step a process group of its own, in which all of its compilers are."""
+        with suppress(ProcessLookupError):  # it has ended already
+            group = os.getpgid(pid)
+            if group != os.getpgrp():
+                self._groups[key, step] = group
 
     def _ended(self, key: str, step: str, code: int) -> None:
         group = self._groups.pop((key, step), None)
@@ -168,11 +175,12 @@ class _Run:
             _end_group(group)
 
 
-def _wrapped(folder: Path) -> Sequence[str]:
+def _wrapped() -> Sequence[str]:
     """What ninja is started through: it ends with this process, sees no hidden inputs and leaves no temporary files."""
     unset = [word for name in HIDDEN_INPUTS for word in ("-u", name)]
-    # Messages in English, numbers with a point: both are read.
-    cleaned = ["/usr/bin/env", *unset, "LC_ALL=C", f"TMPDIR={folder}"]
+    # Messages in English, numbers with a point: both are read. Temporary files go where a step runs, by a relative
+    # name: in a longer one clang takes each "%" for a letter to be chosen (llvm::sys::fs::createUniqueFile).
+    cleaned = ["/usr/bin/env", *unset, "LC_ALL=C", "TMPDIR=."]
     guard = shutil.which("setpriv")
     if guard is None:
         emit(Noticed("setpriv (util-linux) is not there: compilers go on for a while if this process is killed"))
@@ -196,6 +204,18 @@ def _end_group(group: int) -> None:
     """Kill a process group, and wait until it is gone: nobody may write into a folder that is being removed."""
     deadline = time.monotonic() + _GONE_S
     with suppress(ProcessLookupError):
-        while time.monotonic() < deadline:
-            os.killpg(group, signal.SIGKILL)
-            time.sleep(0.002)
+        os.killpg(group, signal.SIGKILL)
+        while _at_work(group) and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+
+def _at_work(group: int) -> bool:
+    """Whether a process of the group can still do something. One that nobody has waited for yet cannot."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, found, *_ = path.read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended meanwhile
+        if int(found) == group and state != "Z":
+            return True
+    return False

@@ -18,6 +18,7 @@ STEP = Path(__file__).with_name("step.sh")
 DEVICE, HOST, LINK = "device", "host", "link"
 STEPS = (DEVICE, HOST, LINK)
 HEADERS = "headers"
+_COMPILERS = "compilers"
 
 
 @dataclass(frozen=True)
@@ -29,18 +30,23 @@ class Work:
     host: Roof
 
 
-def write_graph(works: Sequence[Work], folder: Path, *, preload: Path | None, limit_s: float) -> None:
-    """Write sources and ninja file into `folder`, the works in the order in which they are to be begun."""
+def write_graph(
+    works: Sequence[Work], folder: Path, *, preload: Path | None, limit_s: float, jobs: int | None = None
+) -> None:
+    """Write sources and ninja file into `folder`, the works in the order in which they are to be begun.
+
+    `jobs` compilers run at once, and beside them what links; None leaves all that to ninja.
+    """
     before = _before(preload, limit_s)
     with explained("write", folder):
         for work in works:
             write_texts(work.unit.texts(), folder / work.unit.key)
         # The host pass is short, so it never holds up a device pass that could begin.
-        _write(folder, [text for work in works for text in _edges(work, before)])
+        _write(folder, jobs, [text for work in works for text in _edges(work, before)])
 
 
 def write_headers_graph(
-    prefixes: Mapping[str, Prefix], store: Store, folder: Path, *, preload: Path | None, limit_s: float
+    prefixes: Mapping[str, Prefix], store: Store, folder: Path, *, preload: Path | None, limit_s: float, jobs: int
 ) -> None:
     """Write the ninja file that precompiles headers, each in a folder that its key names."""
     before = _before(preload, limit_s)
@@ -51,14 +57,16 @@ def write_headers_graph(
     with explained("write", folder):
         for key in prefixes:
             (folder / key).mkdir(mode=0o700)
-        _write(folder, edges)
+        _write(folder, jobs, edges)
 
 
-def _write(folder: Path, edges: Sequence[str]) -> None:
-    # exec: the step itself is to lead the process group that ninja makes for it.
-    begin = f"exec {_quoted(['sh', str(STEP), str(folder / EVENTS)])}"
+def _write(folder: Path, jobs: int | None, edges: Sequence[str]) -> None:
+    begin = _quoted(["sh", str(STEP), str(folder / EVENTS)])
     rule = f"rule step\n  command = {begin} $step $folder $how\n  description = $step"
-    text = "\n".join(["ninja_required_version = 1.8", rule, *edges])
+    # ninja begins first what most depends on, so it would link every library after the last kernel was compiled.
+    # Compilers have a pool of their own; `run_graph` gives ninja one job more, which only a link can take.
+    pool = f"pool {_COMPILERS}\n  depth = {jobs or 0}"  # 0: as many as there are jobs
+    text = "\n".join(["ninja_required_version = 1.8", pool, rule, *edges])
     (folder / GRAPH).write_text(f"{text}\n", encoding="utf-8")
 
 
@@ -72,8 +80,10 @@ def _edges(work: Work, before: tuple[str, ...]) -> Iterable[str]:
 
 
 def _edge(product: str, needs: tuple[str, ...], key: str, step: str, command: Sequence[str]) -> str:
+    pool = "" if step == LINK else _COMPILERS
     return (
-        f"build {product}: step {' '.join(needs)}\n  step = {key}/{step}\n  folder = {key}\n  how = {_quoted(command)}"
+        f"build {product}: step {' '.join(needs)}\n  pool = {pool}\n"
+        f"  step = {key}/{step}\n  folder = {key}\n  how = {_quoted(command)}"
     )
 
 

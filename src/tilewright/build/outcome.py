@@ -21,8 +21,8 @@ from tilewright.build.unit import CODE_OBJECT, PRODUCTS
 # What the machine, not the source, makes a compiler say. Such a failure may not come again, so it is not kept.
 _MACHINE = re.compile(
     r"No space left|Disk quota|Input/output error|Read-only file system|Cannot allocate memory|out of memory"
-    r"|Too many open files|Permission denied|file not found|cannot open|unable to open|PCH|precompiled|\.pch"
-    r"|Bus error|Killed|Terminated",
+    r"|Too many open files|temporary file|Permission denied|file not found|cannot open|unable to open|PCH|precompiled"
+    r"|\.pch|Bus error|Killed|Terminated",
     re.IGNORECASE,
 )
 _NO_ROOM = re.compile(r"No space left|Disk quota", re.IGNORECASE)

@@ -87,7 +87,7 @@ def _precompiled(prefixes: Mapping[str, Prefix], store: Store, folder: Path, job
     work = folder / "new"
     with explained("write", work):
         work.mkdir(mode=0o700, exist_ok=True)
-    write_headers_graph(prefixes, store, work, preload=fast_allocator(), limit_s=_LIMIT_S)
+    write_headers_graph(prefixes, store, work, preload=fast_allocator(), limit_s=_LIMIT_S, jobs=jobs)
     codes = {event.key: event.code for event in run_graph(work, jobs) if isinstance(event, StepEnded)}
     return {key: _roof(prefix, key, codes.get(key), store, work / key) for key, prefix in prefixes.items()}
 

@@ -51,10 +51,8 @@ class Schedule:
         self.codes.setdefault(event.key, {})[event.step] = event.code
         self.spans.append(Span(event.key, event.step, self.offset + start, self.offset + event.at, event.code))
 
-    def finished(self, event: StepEvent, steps: Sequence[str]) -> bool:
+    def finished(self, event: StepEnded, steps: Sequence[str]) -> bool:
         """Whether this event settles its kernel: the last step ended, or one failed and no other runs."""
-        if not isinstance(event, StepEnded):
-            return False
         codes = self.codes[event.key]
         idle = not any(key == event.key for key, _ in self.running)
         return idle and (len(codes) == len(steps) or (any(codes.values()) and len(codes) >= len(steps) - 1))

@@ -5,7 +5,6 @@ events=$1
 step=$2
 cd "$3" || exit 1
 shift 3
-# Our id is also that of the process group: ninja gives each step one.
 echo "start $step $$" >>"$events"
 "$@" >"${step##*/}.log" 2>&1
 code=$?

@@ -87,11 +87,11 @@ def _progress() -> Progress:
 
 
 def working_text(event: events.Working) -> str:
-    """How long it will still take, what runs now, and how many more."""
+    """How long it will still take, how many run now, and the one that has run longest."""
     parts = [] if event.left_s is None else [f"about {duration(event.left_s)} left"]
-    if event.on:
-        more = f" and {len(event.on) - 1} more" if len(event.on) > 1 else ""
-        parts.append(f"{event.on[0]}{more}")
+    if len(event.on) > 1:
+        parts.append(f"{len(event.on)} at once")
+    parts += event.on[:1]
     return " · ".join(parts)
 
 

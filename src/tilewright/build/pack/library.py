@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright import arch as archs
 from tilewright.base.errors import CompileError
+from tilewright.build.link_flags import link_flags
 from tilewright.build.pack.members import Member
 from tilewright.build.pack.text import export_list, library_file, table_source
 from tilewright.build.process import run
-from tilewright.build.recipe import gpu_less_recipe, rocm_recipe
-from tilewright.build.toolchain import ROCM, Toolchain
+from tilewright.build.toolchain import Toolchain
 from tilewright.codegen.fatbin import fatbin_assembly, fatbin_symbol
 
 _TABLE_FLAGS = ("-x", "c", "-std=c11", "-O1", "-fPIC", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-c")
@@ -55,7 +54,7 @@ def link_library(plan: LibraryPlan, toolchain: Toolchain, advance: Callable[[str
     (plan.work / "exports.map").write_text(export_list(member.kernel for member in plan.members))
     product = f"../{plan.out.relative_to(plan.work.parent)}/{plan.file}"
     words = (*_LINK_FLAGS, f"-Wl,-soname,{plan.file}", "@objects.rsp", "-o", product)
-    _compile(plan, toolchain, (*words, *_hip_flags(toolchain, plan.gpu)), f"link {plan.file}")
+    _compile(plan, toolchain, (*words, *_movable_flags(toolchain)), f"link {plan.file}")
     return plan.out / plan.file
 
 
@@ -79,11 +78,9 @@ def _table(plan: LibraryPlan, toolchain: Toolchain) -> str:
     return "table.o"
 
 
-def _hip_flags(toolchain: Toolchain, gpu: str) -> tuple[str, ...]:
-    """How libraries of kernels are linked with HIP, without a folder of this machine: a pack goes to others."""
-    recipe_of = rocm_recipe if toolchain.kind == ROCM else gpu_less_recipe
-    flags = recipe_of(toolchain, [archs.load(gpu)]).link_flags
-    return tuple(flag for flag in flags if not flag.startswith("-Wl,-rpath,"))
+def _movable_flags(toolchain: Toolchain) -> tuple[str, ...]:
+    """How kernels are linked, without a folder in which this machine has HIP: a pack goes to others."""
+    return tuple(flag for flag in link_flags(toolchain) if not flag.startswith("-Wl,-rpath,"))
 
 
 def _compile(plan: LibraryPlan, toolchain: Toolchain, words: Sequence[str], action: str) -> None:

@@ -31,7 +31,8 @@ class PackFile:
 
 @dataclass(frozen=True)
 class PackKernel:
-    """A kernel of a pack. `code_object` is the digest of its device code."""
+    """A kernel of a pack. `code_object` is the digest of its device code, `resources` what each device kernel in it
+    takes; empty when that is not known."""
 
     slug: str
     op: str
@@ -39,7 +40,7 @@ class PackKernel:
     arch: str
     config: Mapping[str, Any]
     code_object: str
-    resources: Mapping[str, Any] | None = None
+    resources: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def read_manifest(folder: Path) -> Pack:
         version=parsed.version,
         libraries={gpu: PackFile(**table["libraries"][gpu]) for gpu in sorted(table["libraries"], key=gpu_order)},
         files=tuple(PackFile(**file) for file in table["files"]),
-        kernels=tuple(PackKernel(**kernel) for kernel in table["kernels"]),
+        kernels=tuple(PackKernel(**{**row, "resources": tuple(row["resources"])}) for row in table["kernels"]),
     )
     problems = list(_contradictions(pack))
     if problems:

@@ -12,11 +12,10 @@ from tilewright.base.digest import canonical_json
 from tilewright.base.errors import PackError, TilewrightError
 from tilewright.build.pack.manifest import gpu_order
 from tilewright.build.store.artifact import Artifact, Failure
+from tilewright.build.unit import CODE_OBJECT, HOST_OBJECT
 from tilewright.ops import parse_kernel
 from tilewright.ops.kernel import Kernel
 
-CODE_OBJECT = "kernel.co"
-HOST_OBJECT = "host.o"
 _TEXTS = ("slug", "op", "arch", "symbol", "unit")
 # More lines would hide the advice.
 _SHOWN = 20
@@ -29,7 +28,7 @@ class Member:
     kernel: Kernel
     unit: str  # what -cuid named: decides the symbol of its device code
     artifact: Artifact
-    resources: Mapping[str, Any] | None
+    resources: tuple[Mapping[str, Any], ...]  # of each device kernel in the code object; empty when not known
 
     @property
     def code_digest(self) -> str:
@@ -88,7 +87,7 @@ def _member(entry: Artifact | Failure) -> Member | str:
     differing = [fact for fact in ("op", "arch", "symbol", "kernel") if not _same(entry.facts.get(fact), facts[fact])]
     if differing:
         return f"{name}: {', '.join(differing)} of its artifact {entry.key} do not fit its name. Build it again."
-    return Member(kernel, entry.facts["unit"], entry, entry.facts.get("resources"))
+    return Member(kernel, entry.facts["unit"], entry, tuple(entry.facts.get("resources", ())))
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from tilewright.base.errors import FileFormatError, PackError
 from tilewright.build.pack.manifest import MANIFEST, read_manifest
+from tilewright.build.store.aside import inode_of
 
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
 # Each round is lost only to another writer of the same pack that got ahead in that very moment.
-_ROUNDS = 20
+_ROUNDS = 50
 _SHOWN = 5
 
 
@@ -73,11 +74,13 @@ def require_replaceable(folder: Path) -> None:
 def put_in_place(draft: Path, folder: Path) -> None:
     """Rename a finished pack to `folder`; a pack that is there goes beside the draft, and comes back on failure.
 
-    Of several writers at once the last one wins; nobody ever sees a part of a pack.
+    Of several writers at once the last one wins. Nobody ever sees a part of a pack; while one replaces another, a
+    reader may for a moment find none.
     """
     for number in range(_ROUNDS):
+        if not _still_replaceable(folder):
+            continue
         aside = draft.with_name(f"replaced-{number}")
-        require_replaceable(folder)
         try:
             draft.rename(folder)  # also over an empty folder
             return
@@ -96,6 +99,18 @@ def put_in_place(draft: Path, folder: Path) -> None:
                 aside.rename(folder)
                 raise
     raise PackError(f"{folder} was written by others {_ROUNDS} times while this pack was to go there. Try again.")
+
+
+def _still_replaceable(folder: Path) -> bool:
+    """True, or `PackError`; False when another writer changed the folder while it was judged."""
+    judged = inode_of(folder)
+    try:
+        require_replaceable(folder)
+    except (PackError, OSError):
+        if inode_of(folder) == judged:
+            raise
+        return False
+    return True
 
 
 def sync_tree(root: Path) -> None:

@@ -31,7 +31,7 @@ class _Kernel(_Strict):
     arch: Gpu
     config: dict[str, Any]
     code_object: Digest
-    resources: dict[str, Any] | None
+    resources: list[dict[str, Any]]
 
 
 class ManifestFile(_Strict):

@@ -127,15 +127,15 @@ struct Launcher
         return status;
     }
 
-    // Names every instance that with_instance can choose: all that the device pass needs of the host code.
+    // Names every instance that with_instance can choose, in the same order: all that the device pass needs of the host code.
     static void name_instances()
     {
         using Store = ck_tile::memory_operation_enum;
         D::BasePipeline::TailHandler(
             [](auto hot_loop, auto tail) {
-                name_instance<typename D::template Instance<hot_loop.value, tail.value, Store::set>>();
                 if constexpr(D::split_k)
                     name_instance<typename D::template Instance<hot_loop.value, tail.value, Store::atomic_add>>();
+                name_instance<typename D::template Instance<hot_loop.value, tail.value, Store::set>>();
             },
             true, ck_tile::TailNumber::Full);
     }

@@ -1,0 +1,298 @@
+"""The key of a build: everything that decides the code changes it, nothing else does. Nothing is compiled here."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright import arch as archs
+from tilewright.arch.spec import Arch
+from tilewright.base import knobs
+from tilewright.base.digest import digest_tree
+from tilewright.build import flags, tree_digest, unit
+from tilewright.build.discover import GPU_LESS
+from tilewright.build.toolchain import Toolchain
+from tilewright.build.tree_digest import files_digest
+from tilewright.build.unit import Unit, unit_of
+from tilewright.ops import op_named
+from tilewright.ops.kernel import Kernel
+
+TOOLCHAIN = Toolchain(
+    kind=GPU_LESS,
+    cxx=Path("/nowhere/clang++"),
+    compiler="clang version 22.0",
+    compiler_digest="c0",
+    objdump=Path("/nowhere/objdump"),
+    readelf=Path("/nowhere/readelf"),
+    bundler=None,
+    rocm_path=Path("/nowhere"),
+    bitcode_dir=Path("/nowhere/bitcode"),
+    bitcode_digest="b0",
+    ck_include=Path("/nowhere/ck"),
+    ck_digest="d0",
+    hip_version="5.2.21153",
+)
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def gemm() -> Kernel:
+    op = op_named("gemm")
+    return op.kernel(op.example_config(), "gfx942")
+
+
+@pytest.fixture(scope="module")
+def base() -> Unit:
+    return unit_of(gemm(), TOOLCHAIN)
+
+
+def _changed(text: str, place: int, letter: str) -> str:
+    place %= len(text)
+    return text[:place] + letter + text[place + 1 :]
+
+
+@given(place=st.integers(0, 100_000), letter=st.characters(codec="utf-8"), which=st.integers(0, 100))
+@settings(max_examples=200)
+def test_any_letter_of_source_and_support_files(base: Unit, place: int, letter: str, which: int) -> None:
+    source = base.source
+    changed = dataclasses.replace(source, text=_changed(source.text, place, letter))
+    assert (Unit(changed, TOOLCHAIN).key == base.key) == (changed.text == source.text)
+    name = sorted(source.files)[which % len(source.files)]
+    text = _changed(source.files[name], place, letter)
+    changed = dataclasses.replace(source, files={**source.files, name: text})
+    assert (Unit(changed, TOOLCHAIN).key == base.key) == (text == source.files[name])
+
+
+def test_names_of_support_files(base: Unit) -> None:
+    files = dict(base.source.files)
+    name = sorted(files)[0]
+    renamed = {**{other: text for other, text in files.items() if other != name}, f"{name}x": files[name]}
+    fewer = {other: text for other, text in files.items() if other != name}
+    keys = [Unit(dataclasses.replace(base.source, files=some), TOOLCHAIN).key for some in (files, renamed, fewer)]
+    assert keys[0] == base.key
+    assert len(set(keys)) == 3
+
+
+@pytest.mark.parametrize("fact", ["compiler", "compiler_digest", "bitcode_digest", "ck_digest", "hip_version", "kind"])
+def test_every_fact_of_the_toolchain(base: Unit, fact: str) -> None:
+    changed = dataclasses.replace(TOOLCHAIN, **{fact: "another"})
+    assert Unit(base.source, changed).key != base.key
+
+
+@pytest.mark.parametrize("place", ["cxx", "objdump", "readelf", "rocm_path", "bitcode_dir", "ck_include"])
+def test_no_place_of_the_toolchain(base: Unit, place: str) -> None:
+    moved = dataclasses.replace(TOOLCHAIN, **{place: Path("/elsewhere")})
+    assert Unit(base.source, moved).key == base.key
+
+
+def test_every_flag_of_both_passes(base: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {base.key}
+    arch = archs.load("gfx942")
+    for which in ("device_flags", "host_flags"):
+        real = getattr(flags, which)
+        shown = TOOLCHAIN.key_flags(arch) if which == "device_flags" else TOOLCHAIN.host_key_flags()
+        for number in range(len(shown)):
+
+            def changed(
+                *places: object, _real: Callable[..., tuple[str, ...]] = real, _n: int = number
+            ) -> tuple[str, ...]:
+                found = list(_real(*places))
+                found[_n] += "x"
+                return tuple(found)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(flags, which, changed)
+                keys.add(Unit(base.source, TOOLCHAIN).key)
+    assert len(keys) == 1 + len(TOOLCHAIN.key_flags(arch)) + len(TOOLCHAIN.host_key_flags())
+
+
+def test_the_recipe_and_the_gpu(base: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
+    op = op_named("gemm")
+    other = dataclasses.replace(base.source, kernel=op.kernel(op.example_config(), "gfx950"))
+    assert Unit(other, TOOLCHAIN).key != base.key
+    monkeypatch.setattr(unit, "RECIPE", unit.RECIPE + 1)
+    assert Unit(base.source, TOOLCHAIN).key != base.key
+
+
+def test_flags_of_a_key_have_no_folders() -> None:
+    arch: Arch = archs.load("gfx942")
+    words = (*TOOLCHAIN.key_flags(arch), *TOOLCHAIN.host_key_flags())
+    assert not any("/nowhere" in word or str(ROOT) in word for word in words)
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A small CK tree that is old enough to be remembered, with a memory of its own."""
+    monkeypatch.setenv(knobs.CACHE_DIR.name, str(tmp_path / "cache"))
+    monkeypatch.setattr(tree_digest, "RACY_S", 0.05)
+    root = tmp_path / "ck" / "include"
+    (root / "ck_tile" / "core").mkdir(parents=True)
+    for name in ("a.hpp", "b.hpp", "core/c.hpp"):
+        (root / "ck_tile" / name).write_text(f"// {name}\n")
+    time.sleep(0.1)
+    yield root
+
+
+def _one_byte(root: Path) -> None:
+    path = root / "ck_tile" / "a.hpp"
+    status = path.stat()
+    path.write_text("// A.hpp\n")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (status.st_size, status.st_mtime_ns)
+
+
+def _replaced(root: Path) -> None:
+    """Another file of the same size and time under the same name, as rsync puts it there."""
+    path = root / "ck_tile" / "a.hpp"
+    status = path.stat()
+    new = path.with_name("new")
+    new.write_text("// B.hpp\n")
+    os.utime(new, ns=(status.st_atime_ns, status.st_mtime_ns))
+    new.replace(path)
+
+
+def _added(root: Path) -> None:
+    (root / "ck_tile" / "d.hpp").write_text("")
+
+
+def _removed(root: Path) -> None:
+    (root / "ck_tile" / "b.hpp").unlink()
+
+
+def _renamed(root: Path) -> None:
+    (root / "ck_tile" / "b.hpp").rename(root / "ck_tile" / "e.hpp")
+
+
+def _swapped(root: Path) -> None:
+    one, other = root / "ck_tile" / "a.hpp", root / "ck_tile" / "b.hpp"
+    one.rename(root / "x")
+    other.rename(one)
+    (root / "x").rename(other)
+
+
+@pytest.mark.parametrize("change", [_one_byte, _replaced, _added, _removed, _renamed, _swapped])
+def test_any_change_of_a_header(tree: Path, change: Callable[[Path], None]) -> None:
+    before = tree_digest.tree_digest(tree)
+    assert tree_digest.tree_digest(tree) == before == digest_tree(tree)
+    change(tree)
+    assert tree_digest.tree_digest(tree) == digest_tree(tree) != before
+
+
+def test_places_and_times_of_headers_do_not_matter(tree: Path, tmp_path: Path) -> None:
+    before = tree_digest.tree_digest(tree)
+    shutil.copytree(tree, tmp_path / "elsewhere")
+    assert tree_digest.tree_digest(tmp_path / "elsewhere") == before
+    for path in tree.rglob("*"):
+        os.utime(path, (1, 1))
+    assert tree_digest.tree_digest(tree) == before
+    for path in tree.rglob("*"):
+        os.utime(path, (4e9, 4e9))
+    assert tree_digest.tree_digest(tree) == before
+
+
+def test_programs_by_content(tree: Path, tmp_path: Path) -> None:
+    one, other = tmp_path / "clang", tmp_path / "lld"
+    one.write_bytes(b"\x7fELF 1")
+    other.write_bytes(b"\x7fELF 2")
+    before = files_digest([one, other])
+    assert files_digest([other, one]) != before
+    (tmp_path / "moved").mkdir()
+    for path in (one, other):
+        shutil.copy(path, tmp_path / "moved" / path.name)
+    assert files_digest([tmp_path / "moved" / "clang", tmp_path / "moved" / "lld"]) == before
+    status = one.stat()
+    one.write_bytes(b"\x7fELF 3")
+    os.utime(one, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert files_digest([one, other]) != before
+
+
+class Watch:
+    """Notes the files that are opened. A hook cannot be taken back, so there is one that is switched on and off."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.hooked = False
+        self.paths: list[str] = []
+
+    def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
+        if self.on and event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
+            self.paths.append(os.fsdecode(arguments[0]))
+
+
+WATCH = Watch()
+
+
+@pytest.fixture
+def opened(tree: Path) -> Iterator[Callable[[], list[str]]]:
+    """The files of the tree that were opened since this was asked the last time."""
+    if not WATCH.hooked:
+        sys.addaudithook(WATCH)
+        WATCH.hooked = True
+
+    def take() -> list[str]:
+        found = [path for path in WATCH.paths if path.startswith(str(tree))]
+        WATCH.paths.clear()
+        return found
+
+    WATCH.on = True
+    yield take
+    WATCH.on = False
+    WATCH.paths.clear()
+
+
+def test_an_unchanged_tree_is_not_read_again(tree: Path, opened: Callable[[], list[str]]) -> None:
+    before = tree_digest.tree_digest(tree)
+    assert len(opened()) == 3
+    assert tree_digest.tree_digest(tree) == before
+    assert opened() == []
+    _one_byte(tree)
+    opened()
+    assert tree_digest.tree_digest(tree) != before
+    assert len(opened()) == 3
+
+
+def test_a_tree_that_has_just_changed_is_read_each_time(
+    tree: Path, opened: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its times could stay as they are while it changes once more."""
+    monkeypatch.setattr(tree_digest, "RACY_S", 2.0)
+    _added(tree)
+    opened()
+    for _ in range(2):
+        tree_digest.tree_digest(tree)
+        assert len(opened()) == 4
+
+
+def test_files_of_the_future_are_read_each_time(tree: Path, opened: Callable[[], list[str]]) -> None:
+    """The clock was set back: nobody can tell whether they are young."""
+    os.utime(tree / "ck_tile" / "a.hpp", (time.time() + 1e6, time.time() + 1e6))
+    time.sleep(0.1)
+    for _ in range(2):
+        tree_digest.tree_digest(tree)
+        assert len(opened()) == 3
+
+
+@pytest.mark.parametrize("memory", [b"", b"{", b"[]", b'{"signature": 1, "digest": 2}', b"\xff\xfe"])
+def test_a_damaged_memory_is_no_memory(tree: Path, tmp_path: Path, memory: bytes) -> None:
+    before = tree_digest.tree_digest(tree)
+    (remembered,) = (tmp_path / "cache" / "digests").iterdir()
+    remembered.write_bytes(memory)
+    assert tree_digest.tree_digest(tree) == before
+
+
+def test_threads_that_ask_at_once(tree: Path, tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(20):
+            shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+            assert len(set(pool.map(lambda _: tree_digest.tree_digest(tree), range(16)))) == 1
+    assert [path.suffix for path in (tmp_path / "cache" / "digests").iterdir()] == [".json"]

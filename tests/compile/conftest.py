@@ -1,0 +1,49 @@
+"""Stores for the tests of the build engine, and an environment in which only they are set."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tilewright.base import knobs
+
+
+@pytest.fixture(scope="session")
+def ck(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A CK tree without headers: `scale` includes none."""
+    root = tmp_path_factory.mktemp("ck")
+    (root / "include" / "ck_tile").mkdir(parents=True)
+    return root
+
+
+@pytest.fixture(scope="session")
+def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that has the precompiled headers after its first use. Each test builds factors of its own in it."""
+    return tmp_path_factory.mktemp("shared") / "store"
+
+
+@pytest.fixture(scope="module")
+def engine(plugin: Path, ck: Path) -> Iterator[None]:
+    """Builds in this process see the op `scale` and no knob but the CK tree."""
+    with pytest.MonkeyPatch.context() as patch:
+        for knob in knobs.KNOBS:
+            patch.delenv(knob.name, raising=False)
+        patch.setenv(knobs.CK_PATH.name, str(ck))
+        yield
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 MB, enough for two precompiled headers and their copies, not for much more."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"a tmpfs cannot be mounted here: {done.stderr.strip()}")
+    yield folder
+    # Lazily: a library that this process has loaded from there keeps it busy.
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)

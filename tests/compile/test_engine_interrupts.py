@@ -1,0 +1,51 @@
+"""Ctrl-C in the middle of a build."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from engine import answer, at_work_in, environment, eventually, sound, start
+
+from tilewright.build.store.local import Store
+
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
+
+FACTORS = list(range(1, 9))
+
+
+def _headers_begun(store: Path) -> bool:
+    return any("-emit-pch" in command for command in at_work_in(store))
+
+
+def _one_kernel_built(store: Path) -> bool:
+    return len(list(store.glob("v1/entries/*/*/kernel.so"))) >= 1
+
+
+@pytest.mark.parametrize("whom", ["group", "process"])
+@pytest.mark.parametrize("when", [_headers_begun, _one_kernel_built])
+def test_interrupts(ck: Path, tmp_path: Path, whom: str, when: object) -> None:
+    store = tmp_path / "store"
+    process = start(environment(ck, store), FACTORS)
+    assert callable(when)
+    eventually(lambda: when(store), 60)
+    asked = time.monotonic()
+    if whom == "group":  # as a terminal does
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGINT)
+    _, complaints = process.communicate(timeout=30)
+    took = time.monotonic() - asked
+    assert (process.returncode, complaints) == (130, "interrupted\n")
+    assert took < 2.5, "headers or kernels were compiled to the end first"
+    assert at_work_in(store) == []
+    sound(store)
+    done = len(list(store.glob("v1/entries/*/*/kernel.so")))
+    found = answer(start(environment(ck, store), FACTORS))
+    assert found["compiled"] == len(FACTORS) - done
+    assert all("name" in entry for entry in found["results"].values())
+    assert len(list(Store(store).keys())) == len(FACTORS) + 2  # and the headers of both passes
+    sound(store)

@@ -1,0 +1,69 @@
+"""The key in processes of their own: what surrounds a process does not change it, a header of CK does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from engine import PACKAGE_ROOT, PLUGIN, environment
+
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
+
+PROGRAM = """
+from tilewright.build.toolchain import find
+from tilewright.build.unit import unit_of
+from tilewright.ops import op_named
+op = op_named("scale")
+print(unit_of(op.kernel(op.config(dtype="fp32", threads=64, factor=7), "gfx942"), find()).key)
+"""
+
+
+def key(surroundings: dict[str, str], folder: Path) -> str:
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, env=surroundings, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_what_surrounds_a_process_does_not_matter(ck: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(PACKAGE_ROOT / "tilewright", moved / "tilewright", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PLUGIN, moved, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    other_ck = tmp_path / "other-ck"
+    shutil.copytree(ck, other_ck)
+    plain = environment(ck, tmp_path / "store")
+    expected = key(plain, tmp_path)
+    for change in (
+        {"HOME": str(tmp_path), "USER": "somebody", "LOGNAME": "somebody"},
+        {"LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8", "TZ": "Asia/Kathmandu"},
+        {"PYTHONHASHSEED": "1"},
+        {"PYTHONHASHSEED": "2", "TILEWRIGHT_CACHE": str(tmp_path / "cache"), "TILEWRIGHT_STORE": str(tmp_path / "s")},
+        {"PYTHONPATH": str(moved)},
+        {"TILEWRIGHT_CK": str(other_ck)},
+        {"CPATH": str(tmp_path), "SOURCE_DATE_EPOCH": "1"},
+    ):
+        assert key({**plain, **change}, tmp_path) == expected, change
+    assert key(plain, Path("/")) == expected
+
+
+def test_a_header_and_the_compiler_matter(ck: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "ck"
+    shutil.copytree(ck, mine)
+    keys = [key(environment(mine, tmp_path / "store"), tmp_path)]
+    header = mine / "include" / "ck_tile" / "new.hpp"
+    for text in ("", "a", "b"):
+        header.write_text(text)
+        os.utime(header, (1e9, 1e9))
+        keys.append(key(environment(mine, tmp_path / "store"), tmp_path))
+    real = shutil.which("clang++-22") or shutil.which("clang++")
+    assert real is not None
+    for remark in ("", "# another program\n"):
+        wrapper = tmp_path / "clang++"
+        wrapper.write_text(f'#!/bin/sh\n{remark}exec {real} "$@"\n')
+        wrapper.chmod(0o755)
+        keys.append(key(environment(mine, tmp_path / "store", TILEWRIGHT_CXX=str(wrapper)), tmp_path))
+    assert len(set(keys)) == len(keys)

@@ -1,0 +1,206 @@
+"""Machines that share a Redis server or a folder, and a server that dies, stops or serves rubbish."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine import all_load, answer, at_work_in, build, environment, eventually, heard, notices, scale, sound, start
+
+from tilewright.base import knobs
+from tilewright.build import builder as builder_module
+from tilewright.build.store import tiers as tiers_module
+from tilewright.build.store.local import Store
+from tilewright.build.store.remote import remote_of
+from tilewright.build.store.remote_folder import FolderRemote
+from tilewright.build.store.tiers import Tiers
+from tilewright.build.toolchain import find
+from tilewright.build.unit import unit_of
+
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
+
+MACHINES = 8
+FACTORS = list(range(1, 7))
+# A remote that fails costs 0.5 to 2 s, once per process and half minute (docs/store.md).
+REMOTE_COSTS_S = 5.0
+
+
+@dataclass
+class Server:
+    process: subprocess.Popen[bytes]
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as line:
+                line.sendall(b"PING\r\n")
+                return line.recv(7) == b"+PONG\r\n"
+        except OSError:
+            return False
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    program = shutil.which("redis-server")
+    if program is None:
+        pytest.fail("redis-server is not installed. Run: apt-get install redis-server")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    (tmp_path / "redis").mkdir()
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(tmp_path / "redis")]
+    started = Server(subprocess.Popen([program, *options], stdout=subprocess.DEVNULL), port)
+    try:
+        eventually(started.answers)
+        yield started
+    finally:
+        started.process.kill()
+        started.process.wait()
+
+
+def machines(ck: Path, tmp_path: Path, url: str, count: int, factors: list[int]) -> list[subprocess.Popen[str]]:
+    """Builds that begin together, each with a store of its own. One job each: there are many of them."""
+    gate = tmp_path / "gate"
+    processes = []
+    for number in range(count):
+        surroundings = environment(ck, tmp_path / f"machine-{number}", **{knobs.REMOTE.name: url})
+        processes.append(start(surroundings, factors, jobs=1, gate=str(gate)))
+    gate.touch()
+    return processes
+
+
+def all_named(found: dict[str, Any], factors: list[int]) -> bool:
+    return [entry["name"] for entry in found["results"].values()] == [scale(factor).slug for factor in factors]
+
+
+def _fleet(ck: Path, tmp_path: Path, url: str) -> None:
+    answers = [answer(process) for process in machines(ck, tmp_path, url, MACHINES, FACTORS)]
+    assert all(all_named(found, FACTORS) for found in answers)
+    # Exactly: a claim is taken before the last look-up, and given up only after what was built is there. A claim ends
+    # after 120 s without its machine, and none of these takes a third of that to claim again.
+    assert sum(found["compiled"] for found in answers) == len(FACTORS)
+    assert sum(found["device_steps"] for found in answers) == len(FACTORS)
+    for number in range(MACHINES):
+        sound(tmp_path / f"machine-{number}")
+
+
+@pytest.mark.service
+def test_a_fleet_builds_each_kernel_once_through_redis(ck: Path, tmp_path: Path, server: Server) -> None:
+    _fleet(ck, tmp_path, server.url)
+
+
+def test_a_fleet_builds_each_kernel_once_through_a_folder(ck: Path, tmp_path: Path) -> None:
+    (tmp_path / "share").mkdir()
+    _fleet(ck, tmp_path, f"folder:{tmp_path / 'share'}")
+    left = [path for path in (tmp_path / "share" / "v1").rglob("*") if path.is_file() and "blobs" not in path.parts]
+    assert left == [], "claims and drafts are given up"
+
+
+def test_a_build_that_takes_longer_than_a_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not built yet is claimed again, so the other machine waits instead of building it too."""
+    for module in (tiers_module, builder_module):
+        monkeypatch.setattr(module, "CLAIM_TTL_S", 3.0)
+    (tmp_path / "share").mkdir()
+    stores = [tmp_path / "one", tmp_path / "two"]
+    for store in stores:
+        build(store, [4100])  # the headers
+    with ThreadPoolExecutor(2) as pool:
+        remotes = [Tiers(Store(store), FolderRemote(tmp_path / "share")) for store in stores]
+        first = pool.submit(build, remotes[0], range(4101, 4113), jobs=1)
+        eventually(lambda: list((tmp_path / "share").glob("v1/blobs/*/*")))
+        second = pool.submit(build, remotes[1], range(4101, 4113), jobs=1)
+        built = [job.result() for job in (first, second)]
+    assert built[0].wall_s > 4, "too fast to show anything"
+    assert [one.compiled for one in built] == [12, 0]
+    assert all_load(built[1])
+
+
+@pytest.mark.service
+@pytest.mark.parametrize("what", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_server_that_goes_in_the_middle(ck: Path, tmp_path: Path, server: Server, what: signal.Signals) -> None:
+    processes = machines(ck, tmp_path, server.url, 2, FACTORS)
+    eventually(lambda: list(tmp_path.glob("machine-*/v1/entries/*/*/kernel.so")), 60)
+    server.process.send_signal(what)
+    try:
+        answers = [answer(process) for process in processes]
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    assert all(all_named(found, FACTORS) for found in answers)
+    assert any("does not work" in message for found in answers for message in found["notices"])
+    for number, found in enumerate(answers):
+        alone = answer(start(environment(ck, tmp_path / f"alone-{number}"), FACTORS, jobs=1))
+        # Both machines now compile all of it at once, on the cores that `alone` has to itself.
+        assert found["wall_s"] < 4 * alone["wall_s"] + REMOTE_COSTS_S
+        sound(tmp_path / f"machine-{number}")
+
+
+@pytest.mark.service
+def test_a_server_that_is_stopped_from_the_start(shared_store: Path, server: Server) -> None:
+    usual = build(shared_store, [4000, 4001])
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        with heard() as listed:
+            built = build(Tiers(Store(shared_store), remote_of(server.url)), [4002, 4003])
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    assert built.compiled == 2
+    assert all_load(built)
+    assert built.wall_s < 3 * usual.wall_s + REMOTE_COSTS_S
+    assert len(notices(listed)) == 1
+
+
+def _rubbish(tmp_path: Path, remote: Any, store: Path, factors: list[int]) -> None:
+    keys = [unit_of(scale(factor), find()).key for factor in factors]
+    for key, blob in zip(keys, (b"rubbish", b"\0" * 5000, b"TWENTRY1" + b"\xff" * 300), strict=True):
+        remote.push(key, blob)
+    with heard() as listed:
+        built = build(Tiers(Store(store), remote), factors)
+    assert built.compiled == len(factors)
+    assert all_load(built)
+    assert sum("serves rubbish" in message for message in notices(listed)) == len(factors)
+    other = build(Tiers(Store(tmp_path / "other"), remote), factors)
+    assert other.compiled == 0, "the rubbish was replaced"
+    assert all_load(other)
+
+
+@pytest.mark.service
+def test_a_server_with_rubbish(tmp_path: Path, shared_store: Path, server: Server) -> None:
+    _rubbish(tmp_path, remote_of(server.url), shared_store, [4010, 4011, 4012])
+
+
+def test_a_folder_with_rubbish(tmp_path: Path, shared_store: Path) -> None:
+    (tmp_path / "share").mkdir()
+    _rubbish(tmp_path, FolderRemote(tmp_path / "share"), shared_store, [4020, 4021, 4022])
+
+
+def test_failures_travel_and_what_the_machine_caused_does_not(tmp_path: Path, shared_store: Path) -> None:
+    (tmp_path / "share").mkdir()
+    remote = FolderRemote(tmp_path / "share")
+    first = build(Tiers(Store(tmp_path / "one"), remote), [666, 4030], limit_s=60)
+    assert (len(first.failures), first.compiled) == (1, 1)
+    timed_out = build(Tiers(Store(tmp_path / "one"), remote), [4031], limit_s=0.02)
+    assert len(timed_out.failures) == 1
+    second = build(Tiers(Store(shared_store), remote), [666, 4030, 4031])
+    assert second.compiled == 1
+    assert [failure.log for failure in second.failures.values()] == [failure.log for failure in first.failures.values()]
+    assert at_work_in(tmp_path / "one") == []
+
+
+def test_what_travels_names_no_folder_of_its_machine(tmp_path: Path) -> None:
+    (tmp_path / "share").mkdir()
+    build(Tiers(Store(tmp_path / "one"), FolderRemote(tmp_path / "share")), [4040, 666])
+    blobs = [path for path in (tmp_path / "share" / "v1" / "blobs").rglob("*") if path.is_file()]
+    assert len(blobs) == 2, "precompiled headers stay at home"
+    assert all(str(tmp_path).encode() not in blob.read_bytes() for blob in blobs)

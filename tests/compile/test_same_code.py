@@ -1,0 +1,64 @@
+"""What Tilewright does to compile faster changes nothing: the code objects are those of the plain build, byte for byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tilewright import arch as archs
+from tilewright.build.compile import compile_device
+from tilewright.build.prefix import roof_of
+from tilewright.build.store.local import Store
+from tilewright.build.toolchain import find
+from tilewright.build.unit import unit_of
+from tilewright.ops import op_named
+from tilewright.ops.kernel import Kernel
+
+pytestmark = pytest.mark.compile
+
+PLAIN = ("-DTILEWRIGHT_NO_SHORTCUTS", "-DTILEWRIGHT_WHOLE_HOST")
+SMALL = {"block": (64, 64, 32), "mma": (16, 16, 16)}
+# One of each pipeline, epilogue, variant and kind of GPU.
+KERNELS = {
+    "compv3": ("gfx942", SMALL),
+    "mem-split-k": ("gfx90a", {**SMALL, "pipeline": "mem", "scheduler": "interwave", "split_k": True}),
+    "compv4-default": ("gfx942", {**SMALL, "pipeline": "compv4", "epilogue": "default", "layout": "rrr"}),
+    "multi-d-bf16": (
+        "gfx950",
+        {
+            **SMALL,
+            "variant": "multi_d",
+            "num_d": 2,
+            "elementwise": "MultiDAdd",
+            "mma": (16, 16, 32),
+            "block": (64, 64, 64),
+        },
+    ),
+    "batched-padded": ("gfx942", {**SMALL, "variant": "batched", "pad_m": True, "pad_n": True, "pad_k": True}),
+    "rdna": ("gfx1100", {"block": (64, 64, 32), "mma": (16, 16, 16)}),
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("same-code"))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_code_is_that_of_the_plain_build(name: str, store: Store, tmp_path: Path) -> None:
+    arch, fields = KERNELS[name]
+    op = op_named("gemm")
+    unit = unit_of(Kernel("gemm", op.example_config(fields), arch), find())
+    spec = archs.load(arch)
+    source = unit.source
+    roof = roof_of(unit.device_prefix, store)
+    plain = compile_device(
+        source.text, spec, unit.toolchain, tmp_path / "plain.co", files=source.files, extra_flags=PLAIN
+    )
+    ours = compile_device(source.text, spec, unit.toolchain, tmp_path / "ours.co", extra_flags=roof.flags)
+
+    assert plain.ok, plain.log
+    assert ours.ok, ours.log
+    assert (tmp_path / "ours.co").read_bytes() == (tmp_path / "plain.co").read_bytes()
+    print(f"{name}: {plain.cpu_s:.1f} s plain, {ours.cpu_s:.1f} s ours")
