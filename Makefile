@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc)
 
-.PHONY: help setup toolchain fmt check test test-all docs truth bench-render clean
+.PHONY: help setup toolchain fmt check test test-all docs truth bench-render bench-compile clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,6 +44,9 @@ truth: ## compare the rules with the compiler on a large sample (about an hour)
 
 bench-render: ## our rendering beside CK's tile_engine builder, in one run
 	$(BIN)/python tools/bench_render.py
+
+bench-compile: ## what a kernel costs to compile beside the plain unit, and several at once (about 10 minutes)
+	$(BIN)/python tools/bench_compile.py --out docs/bench-compile.md
 
 clean: ## remove what the tools left
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -5,8 +5,9 @@ variants in one, ROCm's usual flags. Ours is the unit of the build engine. Each 
 measured by itself, and the code objects at both ends are compared instruction by instruction.
 
     python tools/bench_compile.py                 # a table
-    python tools/bench_compile.py --rounds 3 --kernels 3 --json out.json
+    python tools/bench_compile.py --ends          # only the plain unit and ours
     python tools/bench_compile.py --parallel      # the engine with 1 and 2 workers, and beside bare ninja
+    python tools/bench_compile.py --out docs/bench-compile.md    # both, as a page
 
 Times are CPU seconds, the least of all rounds; rounds are interleaved, so a noisy neighbour disturbs all alike.
 """
@@ -14,7 +15,6 @@ Times are CPU seconds, the least of all rounds; rounds are interleaved, so a noi
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import resource
@@ -279,15 +279,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--kernels", type=int, default=2)
     parser.add_argument("--ends", action="store_true", help="only the plain unit and ours")
-    parser.add_argument("--parallel", action="store_true")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--parallel", action="store_true", help="the engine with 1 and 2 workers")
+    parser.add_argument("--out", type=Path, help="measure everything and write a page")
     chosen = parser.parse_args()
-    found = (
-        parallel((1, 2, 4, 6), (1, 2)) if chosen.parallel else measure(chosen.rounds, chosen.kernels, ends=chosen.ends)
-    )
-    if chosen.json:
-        chosen.json.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found, indent=1) if chosen.parallel else _table(found))
+    found = {} if chosen.parallel else measure(chosen.rounds, chosen.kernels, ends=chosen.ends)
+    at_once = parallel((1, 2, 4, 6), (1, 2)) if chosen.parallel or chosen.out else {}
+    if chosen.out:
+        chosen.out.write_text(_page(found, at_once))
+    print("\n\n".join([*([_table(found)] if found else []), *([_parallel_table(at_once)] if at_once else [])]))
 
 
 def _table(found: dict[str, Any]) -> str:
@@ -300,6 +299,42 @@ def _table(found: dict[str, Any]) -> str:
         "Code: the same, instruction by instruction." if found["same_code"] else f"CODE DIFFERS: {found['differing']}"
     )
     return "\n".join(lines)
+
+
+def _parallel_table(found: dict[str, Any]) -> str:
+    lines = ["Wall seconds of the engine, headers precompiled before:", "  kernels   1 worker  2 workers   faster"]
+    for row in found["rows"]:
+        one, two = row["workers_1"], row["workers_2"]
+        lines.append(f"  {row['kernels']:7d} {one:8.1f} s {two:8.1f} s   {one / two:.2f}x")
+    lines.append(
+        f"Bare ninja on the same units: {found['bare_ninja_s']:.1f} s, the engine {found['engine_s']:.1f} s: "
+        f"{100 * found['overhead']:+.1f} %."
+    )
+    return "\n".join(lines)
+
+
+def _page(found: dict[str, Any], at_once: dict[str, Any]) -> str:
+    names = "\n".join(f"- `{slug}`" for slug in found["kernels"])
+    return f"""# What compiling costs
+
+Written by `make bench-compile`: one run on one machine. Trust the ratios; other work on the machine makes all of it
+slower. [Building](building.md) explains the steps.
+
+```text
+{_table(found)}
+```
+
+The plain unit is what generators in this field write: umbrella headers, host and device pass, all host code in both,
+all variants in one. The kernels:
+
+{names}
+
+## Several at once
+
+```text
+{_parallel_table(at_once)}
+```
+"""
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from engine import all_load, answer, build, environment, eventually, heard, notices, scale, sound, start
+from engine import all_load, answer, at_work_in, build, environment, eventually, heard, notices, scale, sound, start
 
 from tilewright.base.errors import CorruptError
 from tilewright.build.builder import has_own_store, own_store
@@ -167,9 +167,10 @@ def test_clocks_do_not_matter(tmp_path: Path, years: int) -> None:
 def test_gc_of_everything_during_a_build(ck: Path, tmp_path: Path) -> None:
     """Headers vanish as soon as they are stored, and what is left over goes; the build does not notice."""
     factors = list(range(1, 9))
-    process = start(environment(ck, tmp_path / "store"), factors, gate=str(tmp_path / "gate"))
-    (tmp_path / "gate").touch()
     store = Store(tmp_path / "store")
+    build(store, [99])  # the headers are taken from the store then, and go from there
+    process = start(environment(ck, store.root), factors)
+    eventually(lambda: at_work_in(store.root))
     removed: set[str] = set()
     while process.poll() is None:
         headers = {path.parent.name for path in store.root.glob("v1/entries/*/*/prefix.pch")}

@@ -1,4 +1,4 @@
-"""What Tilewright does to compile faster changes nothing: the code objects are those of the plain build, byte for byte."""
+"""What makes compiling faster changes nothing: the code objects are those of the plain build, byte for byte."""
 
 from __future__ import annotations
 

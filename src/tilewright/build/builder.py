@@ -34,6 +34,8 @@ from tilewright.ops.kernel import Kernel
 TASK = "build"
 # As many kernels as one run of ninja takes: each holds a descriptor, and 1,024 is the usual limit.
 MOST_AT_ONCE = 256
+# With other machines about, a few rounds for our own jobs: the rest is theirs to claim.
+MOST_CLAIMED_PER_JOB = 4
 # A kernel that takes longer is given up; the slowest one known takes some minutes.
 LIMIT_S = 1800.0
 # How long to wait for another machine before asking again whether it still lives.
@@ -162,11 +164,13 @@ class _Building:
 
     def _flights(self, missing: Sequence[str], held: ExitStack) -> dict[str, Flight]:
         flights = {}
+        shared = self.tiers.remote is not None and self.tiers.writes
+        most = min(MOST_AT_ONCE, MOST_CLAIMED_PER_JOB * self.jobs) if shared else MOST_AT_ONCE
         for key in missing:
             flight = self.tiers.local.try_flight(key)
             if flight is not None:
                 flights[key] = held.enter_context(flight)
-            if len(flights) == MOST_AT_ONCE:
+            if len(flights) == most:
                 break
         return flights
 
@@ -211,7 +215,12 @@ class _Building:
         if here:
             with local.flight(key, landed=lambda: self._serves(local.get(key))):
                 return
-        if not self._serves(self.tiers.wait_for(key, _REMOTE_WAIT_S)):
+        try:
+            entry = self.tiers.wait_for(key, _REMOTE_WAIT_S)
+        except StoreError as error:  # it came, and cannot be kept here: see `_lookup`
+            events.emit(events.Noticed(str(error)))
+            entry = None
+        if not self._serves(entry):
             time.sleep(_PAUSE_S)
 
     def _compile(self, keys: Sequence[str], flights: Mapping[str, Flight], advance: events.Advance) -> None:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tilewright.base.errors import CorruptError, StoreError
-from tilewright.base.events import Noticed, emit
+from tilewright.base.events import Noticed, emit, task
 from tilewright.build.allocator import fast_allocator
 from tilewright.build.compile import error_lines
 from tilewright.build.engine import StepEnded, cpu_seconds, run_graph
@@ -88,7 +88,12 @@ def _precompiled(prefixes: Mapping[str, Prefix], store: Store, folder: Path, job
     with explained("write", work):
         work.mkdir(mode=0o700, exist_ok=True)
     write_headers_graph(prefixes, store, work, preload=fast_allocator(), limit_s=_LIMIT_S, jobs=jobs)
-    codes = {event.key: event.code for event in run_graph(work, jobs) if isinstance(event, StepEnded)}
+    codes = {}
+    with task("precompiling headers", len(prefixes)) as advance:
+        for event in run_graph(work, jobs):
+            if isinstance(event, StepEnded):
+                codes[event.key] = event.code
+                advance(prefixes[event.key].name)
     return {key: _roof(prefix, key, codes.get(key), store, work / key) for key, prefix in prefixes.items()}
 
 

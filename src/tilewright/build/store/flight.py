@@ -22,6 +22,8 @@ from tilewright.build.store.layout import PRIVATE_FILE, PRIVATE_FOLDER
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 _SHORTEST_NAP_S, _LONGEST_NAP_S = 0.002, 0.05
 
+_unlockable: set[Path] = set()
+
 
 class Flight:
     """The right to build a key, or (`held` is False) the permission to go on without it."""
@@ -144,7 +146,11 @@ def make_private(folder: Path) -> None:
 
 
 def _unlocked(path: Path, error: OSError) -> Flight:
-    emit(Noticed(f"{path} cannot be locked ({error.strerror}): other processes may build the same kernel meanwhile"))
+    folder = path.parent.parent
+    if folder not in _unlockable:  # once is enough: a build asks for thousands of locks
+        _unlockable.add(folder)
+        meanwhile = "other processes may build the same kernels meanwhile"
+        emit(Noticed(f"{folder} cannot be locked ({error.strerror}): {meanwhile}"))
     return Flight(_placeholder(), held=False)
 
 
