@@ -29,17 +29,17 @@ from pathlib import Path
 from typing import Any
 
 from tilewright import arch as archs
-from tilewright.build.allocator import fast_allocator
-from tilewright.build.builder import build_kernels
-from tilewright.build.code_object import disassemble
-from tilewright.build.compile import unit_flag
-from tilewright.build.engine import ninja_program
-from tilewright.build.graph import GRAPH, Work, write_graph
-from tilewright.build.prefix import put_headers, roof_of
-from tilewright.build.store.local import Store
-from tilewright.build.store.tiers import Tiers
-from tilewright.build.toolchain import Toolchain, find
-from tilewright.build.unit import CODE_OBJECT, HOST_OBJECT, LIBRARY, Unit, unit_of
+from tilewright.building.allocator import fast_allocator
+from tilewright.building.builder import build_kernels
+from tilewright.building.code_object import disassemble
+from tilewright.building.compile import unit_flag
+from tilewright.building.engine import ninja_program
+from tilewright.building.graph import GRAPH, Work, write_graph
+from tilewright.building.prefix import put_headers, roof_of
+from tilewright.building.store.local import Store
+from tilewright.building.store.tiers import Tiers
+from tilewright.building.toolchain import Toolchain, find
+from tilewright.building.unit import CODE_OBJECT, HOST_OBJECT, LIBRARY, Unit, unit_of
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
 

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tilewright.build.ck_headers import ck_tools
+from tilewright.building.ck_headers import ck_tools
 from tilewright.codegen.folder import generate
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel

@@ -29,7 +29,7 @@ from tilewright import arch as archs
 from tilewright.arch.spec import Shape
 from tilewright.base.digest import digest_text
 from tilewright.base.errors import ToolchainError
-from tilewright.build.ck_headers import ck_tools
+from tilewright.building.ck_headers import ck_tools
 from tilewright.ops import op_named
 from tilewright.ops.gemm.config import dtype_fields
 from tilewright.ops.gemm.tile_engine import read_tile_engine

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tilewright.build.toolchain import Toolchain
+from tilewright.building.toolchain import Toolchain
 from tilewright.codegen.render import render_unchecked
 from tilewright.ops.kernel import Kernel
 

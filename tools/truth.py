@@ -34,8 +34,8 @@ from host_library import TW_OK, TW_UNSUPPORTED, args_of, host_library, supports
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import CompileError
-from tilewright.build.inspect import Inspection, inspect
-from tilewright.build.toolchain import Toolchain, find
+from tilewright.building.inspect import Inspection, inspect
+from tilewright.building.toolchain import Toolchain, find
 from tilewright.codegen.render import headers, render_unchecked, support_files
 from tilewright.ops import OPS, op_named
 from tilewright.ops.fields import fields_of

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilewright.arch import arch_names, load
-    from tilewright.build.inspect import inspect_kernel
+    from tilewright.building.inspect import inspect_kernel
     from tilewright.codegen.render import render
     from tilewright.ops import explain, fits, gemm, kernel_of, parse_kernel, suggest
     from tilewright.ops.kernel_set import load_kernel_set
@@ -42,7 +42,7 @@ __all__ = [
 _HOMES = {
     "arch_names": "tilewright.arch",
     "load": "tilewright.arch",
-    "inspect_kernel": "tilewright.build.inspect",
+    "inspect_kernel": "tilewright.building.inspect",
     "render": "tilewright.codegen.render",
     "explain": "tilewright.ops",
     "fits": "tilewright.ops",

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tilewright.base import knobs
-from tilewright.build.toolchain import Toolchain, find
+from tilewright.building.toolchain import Toolchain, find
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.digest import digest_text
-from tilewright.build.pack.manifest import MANIFEST, Pack, PackKernel, pack_file
-from tilewright.build.store.artifact import Artifact
-from tilewright.build.store.local import Store
-from tilewright.build.toolchain import Toolchain
+from tilewright.building.pack.manifest import MANIFEST, Pack, PackKernel, pack_file
+from tilewright.building.store.artifact import Artifact
+from tilewright.building.store.local import Store
+from tilewright.building.toolchain import Toolchain
 from tilewright.codegen.fatbin import fatbin_symbol
 from tilewright.ops import OPS, op_named
 from tilewright.ops.kernel import Kernel

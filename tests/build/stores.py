@@ -15,8 +15,8 @@ from typing import Any
 
 from tilewright.base import events
 from tilewright.base.digest import digest_text
-from tilewright.build.store.artifact import Artifact
-from tilewright.build.store.local import Store
+from tilewright.building.store.artifact import Artifact
+from tilewright.building.store.local import Store
 
 CODE = bytes(range(256)) * 800  # about 200 KB, as a kernel's shared object
 

@@ -14,7 +14,7 @@ import pytest
 
 from tilewright.base import events
 from tilewright.base.errors import FileFormatError, ToolchainError
-from tilewright.build import ck_headers
+from tilewright.building import ck_headers
 
 TREE = ck_headers.TREE_IN_WHEEL
 GOOD = {

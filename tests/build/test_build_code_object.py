@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.base.errors import TilewrightError, ToolchainError
-from tilewright.build.code_object import (
+from tilewright.building.code_object import (
     Instruction,
     parse_disassembly,
     parse_notes,
     parse_symbols,
 )
-from tilewright.build.metadata_text import parse_metadata
+from tilewright.building.metadata_text import parse_metadata
 
 # `llvm-readelf-22 --notes` of a kernel with 158 VGPRs and 14 AGPRs, and of CK's flush_cache.
 NOTES = """\

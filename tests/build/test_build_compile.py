@@ -10,8 +10,8 @@ import pytest
 
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, ToolchainError
-from tilewright.build.compile import compile_device, compile_host_syntax, error_lines
-from tilewright.build.toolchain import Toolchain
+from tilewright.building.compile import compile_device, compile_host_syntax, error_lines
+from tilewright.building.toolchain import Toolchain
 
 LOG = """\
 In file included from kernel.hip:1:
@@ -122,7 +122,7 @@ def test_an_interrupt_ends_the_compiler(
             raise KeyboardInterrupt
 
     becomes(fake, f"echo $$ > {tmp_path}/pid; sleep 60")
-    monkeypatch.setattr("tilewright.build.process.time.sleep", interrupt)
+    monkeypatch.setattr("tilewright.building.process.time.sleep", interrupt)
     with pytest.raises(KeyboardInterrupt):
         compile_device("", cdna3, fake, tmp_path / "k.co")
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()

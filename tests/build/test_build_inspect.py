@@ -8,9 +8,9 @@ import pytest
 
 from tilewright import arch as archs
 from tilewright.base.errors import CompileError
-from tilewright.build.inspect import inspect
-from tilewright.build.instruction_mix import CLASSES
-from tilewright.build.toolchain import Toolchain
+from tilewright.building.inspect import inspect
+from tilewright.building.instruction_mix import CLASSES
+from tilewright.building.toolchain import Toolchain
 
 KERNELS = """\
 #include <hip/hip_runtime.h>

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.build.code_object import Instruction
-from tilewright.build.instruction_mix import CLASSES, classify, matrix_instructions, mix
+from tilewright.building.code_object import Instruction
+from tilewright.building.instruction_mix import CLASSES, classify, matrix_instructions, mix
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.base import knobs
 from tilewright.base.digest import digest_tree
-from tilewright.build import flags, tree_digest, unit
-from tilewright.build.discover import GPU_LESS
-from tilewright.build.toolchain import Toolchain
-from tilewright.build.tree_digest import files_digest
-from tilewright.build.unit import Unit, unit_of
+from tilewright.building import flags, tree_digest, unit
+from tilewright.building.discover import GPU_LESS
+from tilewright.building.toolchain import Toolchain
+from tilewright.building.tree_digest import files_digest
+from tilewright.building.unit import Unit, unit_of
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
 

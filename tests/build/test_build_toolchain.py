@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from tilewright.base.errors import ToolchainError
-from tilewright.build import ck_headers, discover, flags, toolchain
-from tilewright.build.component import version_line
+from tilewright.building import ck_headers, discover, flags, toolchain
+from tilewright.building.component import version_line
 
 CLANG_VERSION = """\
 Debian clang version 22.1.8 (1~deb12u1)

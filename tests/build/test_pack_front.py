@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pack_parts import kernel_of, linkable
 
-from tilewright.build.pack.manifest import Pack
-from tilewright.build.pack.write import write_pack
-from tilewright.build.toolchain import Toolchain
+from tilewright.building.pack.manifest import Pack
+from tilewright.building.pack.write import write_pack
+from tilewright.building.toolchain import Toolchain
 
 pytestmark = pytest.mark.compile
 

@@ -16,11 +16,11 @@ from tilewright import ops
 from tilewright.base import events
 from tilewright.base.digest import digest_file, digest_text
 from tilewright.base.errors import CompileError
-from tilewright.build.pack.manifest import read_pack
-from tilewright.build.pack.text import FUNCTIONS
-from tilewright.build.pack.write import write_pack
-from tilewright.build.store.artifact import Artifact
-from tilewright.build.toolchain import ROCM, Toolchain
+from tilewright.building.pack.manifest import read_pack
+from tilewright.building.pack.text import FUNCTIONS
+from tilewright.building.pack.write import write_pack
+from tilewright.building.store.artifact import Artifact
+from tilewright.building.toolchain import ROCM, Toolchain
 
 pytestmark = pytest.mark.compile
 

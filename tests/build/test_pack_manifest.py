@@ -11,8 +11,8 @@ import pytest
 from pack_parts import GPUS, small_pack
 
 from tilewright.base.errors import FileFormatError, PackError, UnknownValueError
-from tilewright.build.pack import schema
-from tilewright.build.pack.manifest import KIND, MANIFEST, SCHEMA, read_pack
+from tilewright.building.pack import schema
+from tilewright.building.pack.manifest import KIND, MANIFEST, SCHEMA, read_pack
 
 
 def test_a_pack_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 from pack_parts import kernel_of, unlinkable
 
 from tilewright.base.errors import CorruptError, PackError
-from tilewright.build.pack.members import gpus_of, members_of
-from tilewright.build.store.artifact import Failure
-from tilewright.build.store.local import Store
+from tilewright.building.pack.members import gpus_of, members_of
+from tilewright.building.store.artifact import Failure
+from tilewright.building.store.local import Store
 
 
 def test_members_are_sorted_by_gpu_and_slug_whatever_their_order(tmp_path: Path) -> None:

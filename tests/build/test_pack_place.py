@@ -11,8 +11,8 @@ import pytest
 from pack_parts import small_pack
 
 from tilewright.base.errors import PackError
-from tilewright.build.pack.manifest import MANIFEST, read_pack
-from tilewright.build.pack.place import private_sibling, put_in_place, require_replaceable
+from tilewright.building.pack.manifest import MANIFEST, read_pack
+from tilewright.building.pack.place import private_sibling, put_in_place, require_replaceable
 
 
 def draft_in(private: Path) -> Path:
@@ -114,7 +114,7 @@ def test_of_many_writers_one_wins_and_none_fails(tmp_path: Path) -> None:
 THIEF = """
 import shutil, sys
 from pathlib import Path
-from tilewright.build.pack.place import private_sibling, put_in_place
+from tilewright.building.pack.place import private_sibling, put_in_place
 
 target = Path(sys.argv[1])
 

@@ -10,8 +10,8 @@ import pytest
 from pack_parts import kernel_of
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.build.pack import text
-from tilewright.build.pack.manifest import check_name
+from tilewright.building.pack import text
+from tilewright.building.pack.manifest import check_name
 from tilewright.ops import OPS
 
 PACKAGE = Path(text.__file__).parent

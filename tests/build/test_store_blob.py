@@ -16,10 +16,10 @@ from stores import key_of
 
 from tilewright.base.digest import canonical_json
 from tilewright.base.errors import CorruptError, RubbishError
-from tilewright.build.store import blob as module
-from tilewright.build.store.artifact import Artifact, Failure
-from tilewright.build.store.blob import MAGIC, MAX_BLOB_BYTES, pack, unpack
-from tilewright.build.store.local import Store
+from tilewright.building.store import blob as module
+from tilewright.building.store.artifact import Artifact, Failure
+from tilewright.building.store.blob import MAGIC, MAX_BLOB_BYTES, pack, unpack
+from tilewright.building.store.local import Store
 
 KEY, OTHER = key_of(1), key_of(2)
 SECRET, WRONG = b"s" * 32, b"w" * 32

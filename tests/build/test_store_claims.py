@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from stores import eventually, exit_code, forked, key_of, kill, put
 
-from tilewright.build.store import remote_folder, tiers
-from tilewright.build.store.local import Store
-from tilewright.build.store.remote_folder import FolderRemote
-from tilewright.build.store.tiers import Tiers
+from tilewright.building.store import remote_folder, tiers
+from tilewright.building.store.local import Store
+from tilewright.building.store.remote_folder import FolderRemote
+from tilewright.building.store.tiers import Tiers
 
 KEY = key_of(1)
 

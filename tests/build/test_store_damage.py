@@ -12,10 +12,10 @@ import pytest
 from stores import key_of, noticed, put, whole
 
 from tilewright.base.errors import CorruptError
-from tilewright.build.store.artifact import Artifact
-from tilewright.build.store.aside import MAX_COPIES
-from tilewright.build.store.local import Store
-from tilewright.build.store.verify import move_aside, verify
+from tilewright.building.store.artifact import Artifact
+from tilewright.building.store.aside import MAX_COPIES
+from tilewright.building.store.local import Store
+from tilewright.building.store.verify import move_aside, verify
 
 KEY = key_of(1)
 

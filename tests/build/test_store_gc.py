@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from stores import files_below, key_of, put, whole
 
-from tilewright.build.store.gc import collect
-from tilewright.build.store.local import Store
+from tilewright.building.store.gc import collect
+from tilewright.building.store.local import Store
 
 DAY = 86400.0
 

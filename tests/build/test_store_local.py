@@ -12,9 +12,9 @@ from stores import CODE, files_below, key_of, noticed, put, whole
 
 from tilewright.base.digest import digest_file
 from tilewright.base.errors import InvalidValueError, StoreError, UnknownValueError
-from tilewright.build.store.artifact import Artifact, Failure
-from tilewright.build.store.layout import SCHEMA
-from tilewright.build.store.local import USE_RESOLUTION_S, Store
+from tilewright.building.store.artifact import Artifact, Failure
+from tilewright.building.store.layout import SCHEMA
+from tilewright.building.store.local import USE_RESOLUTION_S, Store
 
 KEY = key_of(1)
 

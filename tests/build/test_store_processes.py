@@ -13,10 +13,10 @@ import pytest
 from stores import eventually, exit_code, files_below, forked, key_of, kill, noticed, put, whole
 
 from tilewright.base.errors import StoreError
-from tilewright.build.store.flight import retire
-from tilewright.build.store.gc import collect
-from tilewright.build.store.local import Store
-from tilewright.build.store.verify import verify
+from tilewright.building.store.flight import retire
+from tilewright.building.store.gc import collect
+from tilewright.building.store.local import Store
+from tilewright.building.store.verify import verify
 
 KEY = key_of(1)
 

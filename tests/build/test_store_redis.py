@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 from stores import CODE, eventually, exit_code, forked, key_of, kill, noticed, put, whole
 
-from tilewright.build.store import tiers as tiers_module
-from tilewright.build.store.artifact import Artifact
-from tilewright.build.store.blob import MAX_BLOB_BYTES, pack
-from tilewright.build.store.link import Link
-from tilewright.build.store.local import Store
-from tilewright.build.store.remote import OPERATION_TIMEOUT_S, remote_of
-from tilewright.build.store.remote_redis import RedisRemote
-from tilewright.build.store.tiers import Tiers
+from tilewright.building.store import tiers as tiers_module
+from tilewright.building.store.artifact import Artifact
+from tilewright.building.store.blob import MAX_BLOB_BYTES, pack
+from tilewright.building.store.link import Link
+from tilewright.building.store.local import Store
+from tilewright.building.store.remote import OPERATION_TIMEOUT_S, remote_of
+from tilewright.building.store.remote_redis import RedisRemote
+from tilewright.building.store.tiers import Tiers
 
 pytestmark = pytest.mark.service
 

@@ -13,13 +13,13 @@ import pytest
 from stores import CODE, eventually, exit_code, forked, key_of, kill, noticed, put, whole
 
 from tilewright.base.errors import KnobError, StoreError, UnknownValueError
-from tilewright.build.store import tiers as module
-from tilewright.build.store.artifact import Artifact, Failure
-from tilewright.build.store.link import Link
-from tilewright.build.store.local import Store
-from tilewright.build.store.remote import read_secret, remote_of
-from tilewright.build.store.remote_folder import FolderRemote
-from tilewright.build.store.tiers import Tiers, tiers_of_knobs
+from tilewright.building.store import tiers as module
+from tilewright.building.store.artifact import Artifact, Failure
+from tilewright.building.store.link import Link
+from tilewright.building.store.local import Store
+from tilewright.building.store.remote import read_secret, remote_of
+from tilewright.building.store.remote_folder import FolderRemote
+from tilewright.building.store.tiers import Tiers, tiers_of_knobs
 
 KEY, OTHER = key_of(1), key_of(2)
 

@@ -12,8 +12,8 @@ import pytest
 from stores import exit_code, files_below, forked, key_of, noticed, put, whole
 
 from tilewright.base.errors import StoreError
-from tilewright.build.store.local import Store
-from tilewright.build.store.verify import verify
+from tilewright.building.store.local import Store
+from tilewright.building.store.verify import verify
 
 KEY, OTHER = key_of(1), key_of(2)
 SOURCE = Path(__file__)

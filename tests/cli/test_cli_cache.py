@@ -16,7 +16,7 @@ from click.testing import Result
 from tilewright.base.digest import digest_text
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import Noticed, emit, task
-from tilewright.build.store.local import Store
+from tilewright.building.store.local import Store
 from tilewright.cli import progress as progress_module
 from tilewright.cli.cache import human_age, human_size, named_key
 

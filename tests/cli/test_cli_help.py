@@ -66,7 +66,7 @@ def test_version(run: Callable[..., Result]) -> None:
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys, tilewright.cli\n"
-        "heavy = ('rich', 'jinja2', 'pydantic', 'tilewright.ops', 'tilewright.build')\n"
+        "heavy = ('rich', 'jinja2', 'pydantic', 'tilewright.ops', 'tilewright.building')\n"
         "assert not [m for m in heavy if m in sys.modules]\n"
         "sys.argv = ['tilewright', '--help']\n"
         "try:\n"

@@ -13,11 +13,11 @@ import pytest
 from click.testing import Result
 
 from tilewright.arch.occupancy import Occupancy
-from tilewright.build import ck_headers, toolchain
-from tilewright.build.code_object import KernelResources
-from tilewright.build.component import Component
-from tilewright.build.inspect import Inspection, KernelInspection
-from tilewright.build.toolchain import Survey
+from tilewright.building import ck_headers, toolchain
+from tilewright.building.code_object import KernelResources
+from tilewright.building.component import Component
+from tilewright.building.inspect import Inspection, KernelInspection
+from tilewright.building.toolchain import Survey
 from tilewright.cli.inspection import Findings, print_inspection
 
 CXX = Component("compiler", "clang++", Path("/bin/clang++"), "clang version 22.1 (a)", "", "apt a")

@@ -8,7 +8,7 @@ import pytest
 
 from bench_render import measure
 from tilewright.base.errors import ToolchainError
-from tilewright.build.ck_headers import ck_tools
+from tilewright.building.ck_headers import ck_tools
 
 pytestmark = pytest.mark.compile  # needs CK's tile_engine folder, which comes with the toolchain
 

@@ -10,8 +10,8 @@ import pytest
 from tilewright import arch as archs
 from tilewright.base import knobs
 from tilewright.base.errors import ToolchainError
-from tilewright.build.recipe import gpu_less_recipe, hipcc_recipe, recipe, rocm_recipe
-from tilewright.build.toolchain import GPU_LESS, ROCM, Toolchain
+from tilewright.building.recipe import gpu_less_recipe, hipcc_recipe, recipe, rocm_recipe
+from tilewright.building.toolchain import GPU_LESS, ROCM, Toolchain
 from tilewright.codegen.build_files.recipe import Slot
 
 GPUS = [archs.load("gfx942"), archs.load("gfx90a")]

@@ -9,11 +9,11 @@ import platformdirs
 
 from tilewright import arch as archs
 from tilewright.base.digest import digest_text, digest_value
-from tilewright.build.compile import compile_device, unit_flag
-from tilewright.build.process import run
-from tilewright.build.store.artifact import Artifact
-from tilewright.build.store.local import Store
-from tilewright.build.toolchain import Toolchain
+from tilewright.building.compile import compile_device, unit_flag
+from tilewright.building.process import run
+from tilewright.building.store.artifact import Artifact
+from tilewright.building.store.local import Store
+from tilewright.building.toolchain import Toolchain
 from tilewright.codegen.render import render
 from tilewright.ops.kernel import Kernel
 

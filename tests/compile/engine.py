@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base import events, knobs
-from tilewright.build.builder import Built, build_kernels
-from tilewright.build.graph import DEVICE
-from tilewright.build.store.artifact import Artifact, Failure
-from tilewright.build.store.local import Store
-from tilewright.build.store.tiers import Tiers
-from tilewright.build.store.verify import verify
-from tilewright.build.unit import LIBRARY
+from tilewright.building.builder import Built, build_kernels
+from tilewright.building.graph import DEVICE
+from tilewright.building.store.artifact import Artifact, Failure
+from tilewright.building.store.local import Store
+from tilewright.building.store.tiers import Tiers
+from tilewright.building.store.verify import verify
+from tilewright.building.unit import LIBRARY
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
 

@@ -13,10 +13,10 @@ import pytest
 from engine import all_load, answer, at_work_in, build, environment, eventually, heard, notices, scale, sound, start
 
 from tilewright.base.errors import CorruptError
-from tilewright.build.builder import has_own_store, own_store
-from tilewright.build.store.artifact import Artifact
-from tilewright.build.store.gc import collect
-from tilewright.build.store.local import Store
+from tilewright.building.builder import has_own_store, own_store
+from tilewright.building.store.artifact import Artifact
+from tilewright.building.store.gc import collect
+from tilewright.building.store.local import Store
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 

@@ -23,12 +23,12 @@ from engine import (
 )
 
 from tilewright.base import knobs
-from tilewright.build.builder import Built, build_kernels
-from tilewright.build.process import tool_output
-from tilewright.build.store.artifact import Artifact, Failure
-from tilewright.build.store.local import Store
-from tilewright.build.store.tiers import Tiers
-from tilewright.build.toolchain import find
+from tilewright.building.builder import Built, build_kernels
+from tilewright.building.process import tool_output
+from tilewright.building.store.artifact import Artifact, Failure
+from tilewright.building.store.local import Store
+from tilewright.building.store.tiers import Tiers
+from tilewright.building.toolchain import find
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from engine import answer, at_work_in, environment, eventually, sound, start
 
-from tilewright.build.store.local import Store
+from tilewright.building.store.local import Store
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 

@@ -14,8 +14,8 @@ from engine import PACKAGE_ROOT, PLUGIN, environment
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 
 PROGRAM = """
-from tilewright.build.toolchain import find
-from tilewright.build.unit import unit_of
+from tilewright.building.toolchain import find
+from tilewright.building.unit import unit_of
 from tilewright.ops import op_named
 op = op_named("scale")
 print(unit_of(op.kernel(op.config(dtype="fp32", threads=64, factor=7), "gfx942"), find()).key)

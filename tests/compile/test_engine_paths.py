@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from engine import all_load, answer, build, environment, scale, sound, start
 
-from tilewright.build.unit import PRODUCTS
+from tilewright.building.unit import PRODUCTS
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 

@@ -21,8 +21,8 @@ from engine import (
     start,
 )
 
-from tilewright.build.store.artifact import Artifact
-from tilewright.build.store.local import Store
+from tilewright.building.store.artifact import Artifact
+from tilewright.building.store.local import Store
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 

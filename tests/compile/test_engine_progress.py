@@ -12,11 +12,11 @@ import pytest
 from engine import build, heard, scale
 
 from tilewright.base import events
-from tilewright.build.costs import costs_file, read_costs, record_cost
-from tilewright.build.graph import DEVICE, HOST, LINK
-from tilewright.build.schedule import Span
-from tilewright.build.store.local import Store
-from tilewright.build.trace import trace_json
+from tilewright.building.costs import costs_file, read_costs, record_cost
+from tilewright.building.graph import DEVICE, HOST, LINK
+from tilewright.building.schedule import Span
+from tilewright.building.store.local import Store
+from tilewright.building.trace import trace_json
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 

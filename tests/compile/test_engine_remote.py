@@ -16,14 +16,14 @@ import pytest
 from engine import all_load, answer, at_work_in, build, environment, eventually, heard, notices, scale, sound, start
 
 from tilewright.base import knobs
-from tilewright.build import builder as builder_module
-from tilewright.build.store import tiers as tiers_module
-from tilewright.build.store.local import Store
-from tilewright.build.store.remote import remote_of
-from tilewright.build.store.remote_folder import FolderRemote
-from tilewright.build.store.tiers import Tiers
-from tilewright.build.toolchain import find
-from tilewright.build.unit import unit_of
+from tilewright.building import builder as builder_module
+from tilewright.building.store import tiers as tiers_module
+from tilewright.building.store.local import Store
+from tilewright.building.store.remote import remote_of
+from tilewright.building.store.remote_folder import FolderRemote
+from tilewright.building.store.tiers import Tiers
+from tilewright.building.toolchain import find
+from tilewright.building.unit import unit_of
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 

@@ -10,9 +10,9 @@ import pytest
 from built_kernels import built
 
 import tilewright as tw
-from tilewright.build.pack.manifest import Pack, read_pack
-from tilewright.build.pack.write import write_pack
-from tilewright.build.toolchain import find
+from tilewright.building.pack.manifest import Pack, read_pack
+from tilewright.building.pack.write import write_pack
+from tilewright.building.toolchain import find
 from tilewright.ops.kernel import Kernel
 
 pytestmark = pytest.mark.compile

@@ -12,11 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tilewright as tw
-import tilewright.registry.registry
 from tilewright.base import knobs
 from tilewright.base.errors import CompileError, FileFormatError, InvalidValueError, UnknownValueError
-from tilewright.build.store.artifact import Artifact
-from tilewright.build.store.local import Store
+from tilewright.building.store.artifact import Artifact
+from tilewright.building.store.local import Store
 from tilewright.cli.app import root
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
@@ -55,7 +54,7 @@ def run(*arguments: str) -> Result:
 
 def test_a_space_is_built_for_several_gpus_and_found_again() -> None:
     space = Space(op_named("scale"), {"dtype": "fp32", "threads": 64, "factor": [1, 2]})
-    first = tilewright.registry.registry.build(space, ["gfx942", "gfx90a"], jobs=2)
+    first = tw.build(space, ["gfx942", "gfx90a"], jobs=2)
 
     assert (len(first), len(first.artifacts), first.failures) == (4, 4, {})
     assert first.built is not None and first.built.compiled == 4
@@ -70,7 +69,7 @@ def test_a_space_is_built_for_several_gpus_and_found_again() -> None:
 
 
 def test_a_failure_is_a_value_until_it_is_used() -> None:
-    registry = tilewright.registry.registry.build([kernel(1), kernel(666)])
+    registry = tw.build([kernel(1), kernel(666)])
 
     assert list(registry.artifacts) == [kernel(1)]
     assert "meant to be refused" in registry.failures[kernel(666)].log
@@ -93,11 +92,11 @@ def test_what_can_be_named() -> None:
     with pytest.raises(UnknownValueError, match="field of scale"):
         tw.Registry.of(kernel(1)).find(pipeline="mem")
     with pytest.raises(InvalidValueError, match="at least 1 compiler"):
-        tilewright.registry.registry.build(kernel(1), jobs=0)
+        tw.build(kernel(1), jobs=0)
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:
-    registry = tilewright.registry.registry.build([kernel(1), kernel(666)])
+    registry = tw.build([kernel(1), kernel(666)])
     registry.save(tmp_path / "mine.json")
     loaded = tw.Registry.load(tmp_path / "mine.json")
 
@@ -114,7 +113,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
 
 def test_a_thousand_libraries_are_opened_in_seconds(tmp_path: Path) -> None:
     """Key to loaded library: at most 10 ms each, and 1,000 in at most 5 s, every byte hashed first."""
-    built = tilewright.registry.registry.build(kernel(1)).artifacts[kernel(1)]
+    built = tw.build(kernel(1)).artifacts[kernel(1)]
     store = Store(tmp_path)
     keys = [f"{number:032x}" for number in range(1000)]
     for key in keys:

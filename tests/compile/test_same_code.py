@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tilewright import arch as archs
-from tilewright.build.compile import compile_device
-from tilewright.build.prefix import roof_of
-from tilewright.build.store.local import Store
-from tilewright.build.toolchain import find
-from tilewright.build.unit import unit_of
+from tilewright.building.compile import compile_device
+from tilewright.building.prefix import roof_of
+from tilewright.building.store.local import Store
+from tilewright.building.toolchain import find
+from tilewright.building.unit import unit_of
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
 

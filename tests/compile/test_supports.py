@@ -13,7 +13,7 @@ import pytest
 
 import tilewright as tw
 from host_library import TW_BAD_ARGS, TW_OK, TW_UNSUPPORTED, Args, args_of, host_library, supports, text_of
-from tilewright.build.toolchain import find
+from tilewright.building.toolchain import find
 
 pytestmark = pytest.mark.compile
 

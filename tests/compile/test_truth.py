@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.build.toolchain import find
+from tilewright.building.toolchain import find
 from tilewright.ops import OPS, op_named
 from truth import ARCHS, Case, accepted, judge, rejected
 

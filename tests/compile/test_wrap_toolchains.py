@@ -12,8 +12,8 @@ import pytest
 from test_wrap_build import BUILDS, build, products_of, stamps, tilewright
 
 from tilewright import arch as archs
-from tilewright.build.recipe import gpu_less_recipe
-from tilewright.build.toolchain import GPU_LESS, Toolchain, find
+from tilewright.building.recipe import gpu_less_recipe
+from tilewright.building.toolchain import GPU_LESS, Toolchain, find
 from tilewright.codegen.build_files import build_system
 from tilewright.codegen.fatbin import fatbin_assembly, fatbin_symbol
 from tilewright.codegen.wrapper_folder import wrap

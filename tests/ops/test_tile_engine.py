@@ -19,7 +19,7 @@ from tilewright.base.errors import (
     ToolchainError,
     UnknownValueError,
 )
-from tilewright.build.ck_headers import ck_tools
+from tilewright.building.ck_headers import ck_tools
 from tilewright.ops import op_named
 from tilewright.ops.gemm.config import EPILOGUES, LAYOUTS, PIPELINES, SCHEDULERS
 from tilewright.ops.gemm.sets import named_space

@@ -16,8 +16,8 @@ from tilewright.cli.progress import progress
 from tilewright.cli.selection import chosen_kernels, chosen_sets, nothing_chosen
 
 if TYPE_CHECKING:
-    from tilewright.build.pack.manifest import Pack
-    from tilewright.build.store.artifact import Failure
+    from tilewright.building.pack.manifest import Pack
+    from tilewright.building.store.artifact import Failure
     from tilewright.ops.kernel import Kernel
     from tilewright.ops.op import Op
     from tilewright.registry.registry import Registry
@@ -84,7 +84,7 @@ def command(
     sets of the op that are meant for the GPU. What the store or its remote tier has is not compiled
     again. A kernel that fails fails alone; the exit code is then 1, and no pack is written.
     """
-    from tilewright.build.builder import LIMIT_S
+    from tilewright.building.builder import LIMIT_S
     from tilewright.ops import op_named
     from tilewright.registry.registry import Registry
 
@@ -134,8 +134,8 @@ def _kernels(
 
 
 def _packed(registry: Registry, folder: Path | None, name: str) -> Pack | None:
-    from tilewright.build.pack.write import write_pack
-    from tilewright.build.toolchain import find
+    from tilewright.building.pack.write import write_pack
+    from tilewright.building.toolchain import find
 
     if folder is None or registry.failures:
         return None

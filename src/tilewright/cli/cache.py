@@ -25,8 +25,8 @@ from tilewright.cli.output import (
 from tilewright.cli.progress import progress
 
 if TYPE_CHECKING:
-    from tilewright.build.store.artifact import Entry
-    from tilewright.build.store.gc import Collected
+    from tilewright.building.store.artifact import Entry
+    from tilewright.building.store.gc import Collected
 
 _SIZES = {"T": 2**40, "G": 2**30, "M": 2**20, "K": 2**10}
 _AGES = {"w": 7 * 86400, "d": 86400, "h": 3600, "m": 60, "s": 1}
@@ -78,7 +78,7 @@ def command() -> None:
 def list_entries(order: str, limit: int | None, as_json: bool) -> None:
     """List what is in the store, last used first."""
     from tilewright.base.errors import choose
-    from tilewright.build.store.local import Store
+    from tilewright.building.store.local import Store
 
     choose("order", order, _ORDERS)
     with progress(as_json=as_json):
@@ -111,8 +111,8 @@ def list_entries(order: str, limit: int | None, as_json: bool) -> None:
 @json_option
 def show_entry(key: str, as_json: bool) -> None:
     """Show one entry: its files, its facts, and the log if its build failed. A key may be shortened."""
-    from tilewright.build.store.artifact import Artifact, Entry
-    from tilewright.build.store.local import Store
+    from tilewright.building.store.artifact import Artifact, Entry
+    from tilewright.building.store.local import Store
 
     store = Store()
     with progress(as_json=as_json):
@@ -152,8 +152,8 @@ def show_entry(key: str, as_json: bool) -> None:
 @click.pass_context
 def verify_store(ctx: click.Context, remove: bool, as_json: bool) -> None:
     """Hash every file in the store and name what is wrong. Exit code 1 when something is."""
-    from tilewright.build.store.local import Store
-    from tilewright.build.store.verify import move_aside, verify
+    from tilewright.building.store.local import Store
+    from tilewright.building.store.verify import move_aside, verify
 
     store = Store()
     with progress(as_json=as_json):
@@ -191,8 +191,8 @@ def collect_garbage(max_size: int | None, max_age: float | None, dry_run: bool, 
 
     Without a size and an age, only leftovers go. Last use is known to the hour. What is being built stays.
     """
-    from tilewright.build.store.gc import collect
-    from tilewright.build.store.local import Store
+    from tilewright.building.store.gc import collect
+    from tilewright.building.store.local import Store
 
     store = Store()
     with progress(as_json=as_json):
@@ -224,8 +224,8 @@ def collect_garbage(max_size: int | None, max_age: float | None, dry_run: bool, 
 def show_path(as_json: bool) -> None:
     """Print the folder of the store."""
     from tilewright.base import knobs
-    from tilewright.build.store.local import Store
-    from tilewright.build.store.remote import remote_of
+    from tilewright.building.store.local import Store
+    from tilewright.building.store.remote import remote_of
 
     store, url = Store(), knobs.REMOTE.get()
     if as_json:

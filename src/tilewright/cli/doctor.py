@@ -18,8 +18,8 @@ from tilewright.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from tilewright.build.component import Component
-    from tilewright.build.toolchain import Survey
+    from tilewright.building.component import Component
+    from tilewright.building.toolchain import Survey
 
 
 @click.command(
@@ -33,7 +33,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
     Exit code 1 when kernels cannot be compiled.
     """
-    from tilewright.build.toolchain import survey
+    from tilewright.building.toolchain import survey
 
     found = survey()
     complete = found.chosen is not None and not found.ck.blocks
@@ -46,7 +46,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
 def _listed(found: Survey) -> Iterator[tuple[str, Component]]:
     """Every part with the toolchain it belongs to, the one in use first."""
-    from tilewright.build.toolchain import GPU_LESS, ROCM
+    from tilewright.building.toolchain import GPU_LESS, ROCM
 
     kinds = {ROCM: found.rocm, GPU_LESS: found.gpu_less}
     for kind in sorted(kinds, key=lambda kind: kind != found.chosen):

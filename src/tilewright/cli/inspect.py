@@ -17,7 +17,7 @@ from tilewright.cli.progress import progress
 from tilewright.cli.settings import named_kernel, subject_options
 
 if TYPE_CHECKING:
-    from tilewright.build.inspect import Inspection
+    from tilewright.building.inspect import Inspection
     from tilewright.codegen.render import Source
 
 STDOUT = "-"
@@ -86,9 +86,9 @@ class Compiled:
 
 def _compiled(source: Source, *, wanted: bool) -> Compiled:
     from tilewright import arch as gpus
-    from tilewright.build.code_object import disassemble
-    from tilewright.build.inspect import inspect
-    from tilewright.build.toolchain import find
+    from tilewright.building.code_object import disassemble
+    from tilewright.building.inspect import inspect
+    from tilewright.building.toolchain import find
 
     spec, toolchain = gpus.load(source.kernel.arch), find()
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:

@@ -12,7 +12,7 @@ import click
 from tilewright.cli.output import bad, good, plural, print_facts, print_table
 
 if TYPE_CHECKING:
-    from tilewright.build.inspect import Inspection, KernelInspection
+    from tilewright.building.inspect import Inspection, KernelInspection
     from tilewright.ops.kernel import Kernel
 
 # A literal in a mangled template argument list: an enumerator, or a bool.

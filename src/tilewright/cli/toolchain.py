@@ -26,7 +26,7 @@ def command() -> None:
 @json_option
 def fetch(tools: bool, as_json: bool) -> None:
     """Fetch CK Tile's headers (about 40 MB) into the cache, once."""
-    from tilewright.build.ck_headers import fetch_ck, read_manifest
+    from tilewright.building.ck_headers import fetch_ck, read_manifest
 
     with progress(as_json=as_json):
         folder = fetch_ck(tools=tools)
@@ -48,7 +48,7 @@ def fetch(tools: bool, as_json: bool) -> None:
 def show(arch: str | None, as_json: bool) -> None:
     """Show the toolchain in force; `tilewright doctor` says what is missing when there is none."""
     from tilewright import arch as gpus
-    from tilewright.build.toolchain import find
+    from tilewright.building.toolchain import find
 
     spec = gpus.load(arch) if arch else None
     found = find()

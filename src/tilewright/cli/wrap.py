@@ -74,7 +74,7 @@ def command(
     """
     from tilewright import arch as gpus
     from tilewright.base import knobs
-    from tilewright.build.recipe import recipe
+    from tilewright.building.recipe import recipe
     from tilewright.codegen.wrapper_folder import wrap
     from tilewright.codegen.wrappers import find_wrappers, gpus_of, read_kernel_folder
 

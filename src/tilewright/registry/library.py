@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 
 from tilewright.base.errors import StoreError
-from tilewright.build.store.artifact import Artifact
-from tilewright.build.unit import LIBRARY
+from tilewright.building.store.artifact import Artifact
+from tilewright.building.unit import LIBRARY
 
 
 def load_library(artifact: Artifact) -> ctypes.CDLL:

@@ -17,11 +17,11 @@ from tilewright.base.errors import (
     TilewrightError,
     choose,
 )
-from tilewright.build.builder import LIMIT_S, Built, build_kernels
-from tilewright.build.store.artifact import Artifact, Failure
-from tilewright.build.store.local import Store
-from tilewright.build.store.tiers import Tiers
-from tilewright.build.trace import trace_json
+from tilewright.building.builder import LIMIT_S, Built, build_kernels
+from tilewright.building.store.artifact import Artifact, Failure
+from tilewright.building.store.local import Store
+from tilewright.building.store.tiers import Tiers
+from tilewright.building.trace import trace_json
 from tilewright.ops import op_named, parse_kernel
 from tilewright.ops.kernel import Kernel
 from tilewright.registry.library import load_library

@@ -1,0 +1,344 @@
+"""Building kernels: keys first, the store second, the compiler only for what nobody has."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tilewright.base import events, knobs
+from tilewright.base.errors import InvalidValueError, StoreError
+from tilewright.building.allocator import fast_allocator
+from tilewright.building.costs import Costs, read_costs, record_cost
+from tilewright.building.engine import StepEnded, run_graph
+from tilewright.building.graph import STEPS, Work, write_graph
+from tilewright.building.outcome import broken, facts_of
+from tilewright.building.prefix import Prefix
+from tilewright.building.roofs import roofs_of
+from tilewright.building.schedule import Schedule, Span, longest_first
+from tilewright.building.store.artifact import Artifact, Failure
+from tilewright.building.store.flight import Flight
+from tilewright.building.store.local import Store
+from tilewright.building.store.tiers import CLAIM_TTL_S, Tiers, tiers_of_knobs
+from tilewright.building.toolchain import find
+from tilewright.building.unit import PRODUCTS, Unit, unit_of
+from tilewright.ops.kernel import Kernel
+
+TASK = "build"
+# As many kernels as one run of ninja takes: each holds a descriptor, and 1,024 is the usual limit.
+MOST_AT_ONCE = 256
+# With other machines about, a few rounds for our own jobs: the rest is theirs to claim.
+MOST_CLAIMED_PER_JOB = 4
+# A kernel that takes longer is given up; the slowest one known takes some minutes.
+LIMIT_S = 1800.0
+# How long to wait for another machine before asking again whether it still lives.
+_REMOTE_WAIT_S = 600.0
+# Between two questions about a kernel whose earlier failure is not to count.
+_PAUSE_S = 0.2
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a build gave: an artifact or a failure per kernel, and what it took."""
+
+    results: Mapping[Kernel, Artifact | Failure]
+    compiled: int  # kernels that this process compiled; the others were in a store or came from another process
+    spans: tuple[Span, ...]
+    units: Mapping[str, Unit]  # by key
+    warm_cpu_s: float  # CPU seconds spent on precompiling headers
+    wall_s: float
+
+    @property
+    def artifacts(self) -> dict[Kernel, Artifact]:
+        return {kernel: entry for kernel, entry in self.results.items() if isinstance(entry, Artifact)}
+
+    @property
+    def failures(self) -> dict[Kernel, Failure]:
+        return {kernel: entry for kernel, entry in self.results.items() if isinstance(entry, Failure)}
+
+
+def build_kernels(
+    kernels: Iterable[Kernel],
+    *,
+    jobs: int | None = None,
+    tiers: Tiers | None = None,
+    limit_s: float = LIMIT_S,
+    retry: bool = False,
+) -> Built:
+    """Build legal kernels of any ops and GPUs. A kernel that does not compile fails alone; the others are built.
+
+    `jobs` compilers run at once, by default `TILEWRIGHT_JOBS`. A failure that the store knows is not tried again
+    unless `retry` is set.
+    """
+    if jobs is not None and jobs < 1:
+        raise InvalidValueError(f"jobs is {jobs}, but at least 1 compiler must run")
+    listed = list(dict.fromkeys(kernels))
+    started = time.monotonic()
+    toolchain = find()
+    with events.task("keys", len(listed)) as advance:
+        units = {}
+        for kernel in listed:
+            unit = unit_of(kernel, toolchain)
+            units[unit.key] = unit
+            advance(kernel.slug)
+    building = _Building(units, tiers or tiers_of_knobs(), jobs or knobs.job_count(), limit_s, retry)
+    found = building.run()
+    return Built(
+        results={unit.kernel: found[key] for key, unit in units.items()},
+        compiled=building.compiled,
+        spans=tuple(building.spans),
+        units=units,
+        warm_cpu_s=building.warm_cpu_s,
+        wall_s=time.monotonic() - started,
+    )
+
+
+@dataclass
+class _Building:
+    """One build while it is under way."""
+
+    units: Mapping[str, Unit]
+    tiers: Tiers
+    jobs: int
+    limit_s: float
+    retry: bool
+    compiled: int = 0
+    warm_cpu_s: float = 0.0
+    spans: list[Span] = field(default_factory=list)
+    found: dict[str, Artifact | Failure] = field(default_factory=dict)
+    _began: float = field(default_factory=time.monotonic)
+    _claims: set[str] = field(default_factory=set)
+    _claimed_at: float = 0.0
+
+    def run(self) -> dict[str, Artifact | Failure]:
+        self.found = self._lookup(list(self.units))
+        missing = [key for key in self.units if key not in self.found]
+        if missing:
+            with events.task(TASK, len(missing)) as advance:
+                while missing:
+                    self._round(missing, advance)
+                    missing = [key for key in missing if key not in self.found]
+        return self.found
+
+    def _lookup(self, keys: Sequence[str]) -> dict[str, Artifact | Failure]:
+        """What the stores have, also the remote one."""
+        try:
+            known = self.tiers.lookup(keys)
+        except StoreError as error:  # a remote entry that cannot be kept here is as good as absent
+            events.emit(events.Noticed(str(error)))
+            known = {}
+        here = ((key, known.get(key) or self._here(key)) for key in keys)
+        return {key: entry for key, entry in here if entry is not None and self._serves(entry)}
+
+    def _here(self, key: str) -> Artifact | Failure | None:
+        """What this machine has: in the local store, or kept for this process."""
+        return self.tiers.local.get(key) or (own_store().get(key) if has_own_store() else None)
+
+    def _serves(self, entry: Artifact | Failure | None) -> bool:
+        return isinstance(entry, Artifact) or (entry is not None and not self.retry)
+
+    def _round(self, missing: Sequence[str], advance: events.Advance) -> None:
+        """Build what nobody else is building; if there is nothing of that kind, wait for one that somebody is."""
+        with ExitStack() as held:
+            mine = self._flights(missing, held)
+            self._settle_known(missing, advance)
+            try:
+                claimed = self._claim([key for key in mine if key not in self.found], advance)
+                if claimed:
+                    self._compile(claimed, mine, advance)
+                    return
+            finally:
+                for key in sorted(self._claims):
+                    self._release(key)
+        elsewhere = [key for key in missing if key not in self.found]
+        if elsewhere:
+            self._wait(elsewhere[0], here=elsewhere[0] not in mine)
+            self._settle_known(elsewhere, advance)
+
+    def _flights(self, missing: Sequence[str], held: ExitStack) -> dict[str, Flight]:
+        flights = {}
+        shared = self.tiers.remote is not None and self.tiers.writes
+        most = min(MOST_AT_ONCE, MOST_CLAIMED_PER_JOB * self.jobs) if shared else MOST_AT_ONCE
+        for key in missing:
+            flight = self.tiers.local.try_flight(key)
+            if flight is not None:
+                flights[key] = held.enter_context(flight)
+            if len(flights) == most:
+                break
+        return flights
+
+    def _claim(self, keys: Sequence[str], advance: events.Advance) -> list[str]:
+        """The keys that no other machine builds or has built; they are ours until they are released."""
+        if self.tiers.remote is None:
+            return list(keys)
+        self._claimed_at = time.monotonic()
+        for key in keys:
+            if self.tiers.claim(key):
+                self._claims.add(key)
+        # A machine that gave up its claim just before has published what it built.
+        for key, entry in self._lookup(sorted(self._claims)).items():
+            self.found[key] = entry
+            self._release(key)
+            advance(self.units[key].kernel.slug)
+        return [key for key in keys if key in self._claims]
+
+    def _prolong(self) -> None:
+        """Claim again what is not built yet, long before the claims end."""
+        if self._claims and time.monotonic() - self._claimed_at > CLAIM_TTL_S / 3:
+            self._claimed_at = time.monotonic()
+            for key in sorted(self._claims):
+                self.tiers.claim(key)
+
+    def _release(self, key: str) -> None:
+        if key in self._claims:
+            self._claims.remove(key)
+            self.tiers.release(key)
+
+    def _settle_known(self, keys: Iterable[str], advance: events.Advance) -> None:
+        """Take over what others have stored meanwhile."""
+        for key in keys:
+            entry = self._here(key) if key not in self.found else None
+            if entry is not None and self._serves(entry):
+                self.found[key] = entry
+                advance(self.units[key].kernel.slug)
+
+    def _wait(self, key: str, *, here: bool) -> None:
+        """Wait for a process on this machine, or for another machine."""
+        local = self.tiers.local
+        if here:
+            with local.flight(key, landed=lambda: self._serves(local.get(key))):
+                return
+        try:
+            entry = self.tiers.wait_for(key, _REMOTE_WAIT_S)
+        except StoreError as error:  # it came, and cannot be kept here: see `_lookup`
+            events.emit(events.Noticed(str(error)))
+            entry = None
+        if not self._serves(entry):
+            time.sleep(_PAUSE_S)
+
+    def _compile(self, keys: Sequence[str], flights: Mapping[str, Flight], advance: events.Advance) -> None:
+        """Build in the local store, and what that has no room for in one that this process has for itself."""
+
+        def settled(key: str) -> None:
+            flights[key].release()
+            self._release(key)
+            advance(self.units[key].kernel.slug)
+
+        try:
+            self._compile_in(self.tiers.local, keys, settled)
+            why = "The disk was full before all kernels were built."
+        except StoreError as error:
+            why = str(error)
+        rest = [key for key in keys if key not in self.found]
+        if rest:
+            home = own_store()
+            where = f"{len(rest)} kernels are built in {home.root}, which goes with this process."
+            events.emit(events.Noticed(f"{why} {where}"))
+            self._compile_in(home, rest, settled)
+
+    def _compile_in(self, home: Store, keys: Sequence[str], settled: Callable[[str], None]) -> None:
+        costs = read_costs(self.tiers.local)
+        ordered = longest_first([self.units[key] for key in keys], costs)
+        with home.work_folder("build") as folder:
+            works = self._works(ordered, home, folder)
+            schedule = Schedule({unit.key: unit for unit in ordered}, costs, self.jobs, time.monotonic() - self._began)
+            write_graph(list(works.values()), folder, preload=fast_allocator(), limit_s=self.limit_s, jobs=self.jobs)
+            try:
+                for event in run_graph(folder, self.jobs):
+                    schedule.take(event)
+                    if isinstance(event, StepEnded) and schedule.finished(event, STEPS):
+                        self._finish(works[event.key], folder, schedule, settled)
+                    self._prolong()
+                    events.emit(events.Working(TASK, schedule.now, schedule.left_s))
+                for key, work in works.items():
+                    # Of these a step has no end: it or ninja was killed.
+                    if key not in self.found:
+                        self._finish(work, folder, schedule, settled)
+            finally:
+                self.spans += schedule.spans
+
+    def _works(self, units: Sequence[Unit], home: Store, folder: Path) -> dict[str, Work]:
+        """The units, by key, with their precompiled headers, which are made first."""
+        wanted: dict[str, Prefix] = {}
+        for unit in units:
+            for prefix in (unit.device_prefix, unit.host_prefix):
+                wanted.setdefault(prefix.key(home), prefix)
+        roofs = roofs_of(wanted, home, folder / "roofs", self.jobs)
+        self.warm_cpu_s += sum(roof.cpu_s for roof in roofs.values())
+        return {
+            unit.key: Work(unit, roofs[unit.device_prefix.key(home)], roofs[unit.host_prefix.key(home)])
+            for unit in units
+        }
+
+    def _finish(self, work: Work, folder: Path, schedule: Schedule, settled: Callable[[str], None]) -> None:
+        """Store what became of a kernel, and share it. Where the disk is full nothing is settled."""
+        unit = work.unit
+        codes = schedule.codes.get(unit.key, {})
+        schedule.settle(unit)
+        if len(codes) == len(STEPS) and not any(codes.values()):
+            facts = facts_of(work, folder / unit.key)
+            files = {name: folder / unit.key / name for name in PRODUCTS}
+            self.found[unit.key] = self._stored(lambda store: store.put(unit.key, files, facts))
+            self.compiled += 1
+            _record(self.tiers.local, unit.kernel, facts["cost"]["cpu_s"])
+        else:
+            outcome = broken(folder / unit.key, codes, self.limit_s)
+            if outcome.no_room and folder.is_relative_to(self.tiers.local.root):
+                return
+            facts = {**unit.facts(), "errors": list(outcome.errors), "lasting": outcome.lasting}
+            self.found[unit.key] = Failure(unit.key, outcome.log, facts)
+            if outcome.lasting:
+                self.found[unit.key] = self._stored(lambda store: store.put_failure(unit.key, outcome.log, facts))
+        if self.found[unit.key].facts.get("lasting", True):
+            self.tiers.publish(self.found[unit.key])
+        settled(unit.key)
+
+    def _stored(self, put: Callable[[Store], Artifact | Failure]) -> Artifact | Failure:
+        try:
+            return put(self.tiers.local)
+        except StoreError as error:
+            events.emit(events.Noticed(f"{error} The kernel is kept for this process only."))
+            return put(own_store())
+
+
+def own_store() -> Store:
+    """A store that lives as long as this process, for when the user's cannot be written."""
+    return _own_store(os.getpid())
+
+
+def has_own_store() -> bool:
+    """Whether this process had to make a store of its own."""
+    return os.getpid() in _owners
+
+
+_owners: set[int] = set()
+
+
+@functools.cache
+def _own_store(owner: int) -> Store:
+    root = Path(tempfile.mkdtemp(prefix="tilewright-"))
+    atexit.register(_remove_own_store, root, owner)
+    _owners.add(owner)
+    return Store(root)
+
+
+def _remove_own_store(root: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked copy of this process must not remove what its parent uses
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _record(store: Store, kernel: Kernel, cpu_s: float) -> None:
+    try:
+        record_cost(store, kernel, cpu_s)
+    except OSError:  # costs only improve a guess
+        return
+
+
+__all__ = ["Built", "Costs", "build_kernels", "own_store"]

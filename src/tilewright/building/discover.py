@@ -1,0 +1,261 @@
+"""Looking for the two kinds of toolchain, ROCm and GPU-less, and choosing between them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tilewright.base import knobs
+from tilewright.base.errors import ToolchainError
+from tilewright.building.component import Component, device_libraries, hip_headers, program
+from tilewright.building.process import tool_output
+
+ROCM = "rocm"
+GPU_LESS = "gpu-less"
+
+# Where AMD's packages install ROCm.
+DEFAULT_ROCM = Path("/opt/rocm")
+# Where Linux distributions install the HIP headers and the device libraries.
+DISTRIBUTION = Path("/usr")
+# The first clang known to compile CK Tile for every GPU up to gfx950 and gfx1201 without ROCm.
+MIN_CLANG = 22
+
+# Linked into every GPU-less device pass, in this order.
+LIBRARIES = (
+    "ockl",
+    "ocml",
+    "oclc_abi_version_500",  # the code object version that clang 22 emits by default needs ABI 500
+    "oclc_unsafe_math_off",
+    "oclc_finite_only_off",
+    "oclc_correctly_rounded_sqrt_on",
+)
+# Linked when the folder has them: later device libraries dropped both. A library gives only what is asked
+# for by then, so what calls others comes first and what is called comes last.
+# hip.bc defines __atomic_work_item_fence, which __syncthreads() of the 5.2 headers calls.
+RETIRED_CALLERS = ("hip",)
+RETIRED_CONSTANTS = ("oclc_daz_opt_off",)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All parts of both kinds, without the CK headers, and the kind that is to be used."""
+
+    rocm_root: Path
+    rocm: tuple[Component, ...]
+    gpu_less: tuple[Component, ...]
+    chosen: str | None
+    reason: str
+
+    @property
+    def parts(self) -> tuple[Component, ...]:
+        """The parts of the chosen kind; of the kind to be repaired when there is none."""
+        if self.chosen == ROCM or (self.chosen is None and knobs.ROCM_PATH.get() is not None):
+            return self.rocm
+        return self.gpu_less
+
+
+def discover() -> Found:
+    """Look for everything. Missing parts are values; only a knob that cannot be used raises."""
+    wanted = knobs.ROCM_PATH.get()
+    root = wanted if wanted is not None else DEFAULT_ROCM
+    rocm = rocm_parts(root)
+    gpu_less = gpu_less_parts()
+    chosen, reason = _choose(root, wanted is not None, rocm, gpu_less)
+    return Found(root, rocm, gpu_less, chosen, reason)
+
+
+def _choose(
+    root: Path, insisted: bool, rocm: Sequence[Component], gpu_less: Sequence[Component]
+) -> tuple[str | None, str]:
+    rocm_lacks = _lacks(rocm)
+    if insisted:
+        if not rocm_lacks:
+            return ROCM, f"ROCM_PATH={root} is set and complete"
+        return None, f"ROCM_PATH={root} is set, so only it counts, and it lacks {rocm_lacks}"
+    if not rocm_lacks:
+        return ROCM, f"{root} is complete"
+    why = f"{root} lacks {rocm_lacks}" if root.is_dir() else f"{root} does not exist"
+    gpu_less_lacks = _lacks(gpu_less)
+    if not gpu_less_lacks:
+        return GPU_LESS, f"{why}; the GPU-less toolchain is complete"
+    return None, f"{why}; the GPU-less toolchain lacks {gpu_less_lacks}"
+
+
+def _unset(knob: knobs.Knob[Path | None]) -> str:
+    """What to do about a part that a knob names wrongly; empty when the knob is not set."""
+    return f"unset {knob.name}" if knob.get() is not None else ""
+
+
+def _lacks(parts: Sequence[Component]) -> str:
+    return ", ".join(part.name for part in parts if part.blocks)
+
+
+def rocm_parts(root: Path) -> tuple[Component, ...]:
+    """The parts of a ROCm installation at `root`; the knob for the compiler overrides its own."""
+    if not root.is_dir():
+        problem = f"{root} does not exist"
+        fix = _unset(knobs.ROCM_PATH) or "apt-get install rocm-hip-sdk"  # from AMD's own package repository
+        return (Component("rocm", "a ROCm installation", None, "", problem, fix),)
+    llvm = (root / "llvm" / "bin", root / "lib" / "llvm" / "bin")
+    clangs = [folder / name for folder in llvm for name in ("amdclang++", "clang++")]
+    own = _first_file(root / "bin" / "amdclang++", *clangs, root / "bin" / "hipcc")
+    path, asked = _overridden(own)
+    missing = asked or f"{root} has neither bin/amdclang++ nor llvm/bin/clang++ nor bin/hipcc"
+    compiler = program("compiler", "HIP compiler", path, missing=missing, fix=_unset(knobs.CXX) or _ROCM_LLVM)
+    bitcode = (root / "amdgcn" / "bitcode", *root.glob("lib/llvm/lib/clang/*/lib/amdgcn/bitcode"))
+    return (
+        replace(_stated_version(root), fix="apt-get install rocm-hip-sdk"),
+        compiler,
+        *(_rocm_tool(root, llvm, tool) for tool in _TOOLS),
+        hip_headers(root / "include", "apt-get install hip-dev"),
+        device_libraries(bitcode, ("ockl", "ocml"), "apt-get install rocm-device-libs"),
+        _rocm_ck(root),
+    )
+
+
+def _rocm_ck(root: Path) -> Component:
+    """CK as a part of ROCm. Optional: fetched headers or a checkout serve as well."""
+    name, what = "rocm-ck", "CK Tile headers of this ROCm"
+    fix = "apt-get install composablekernel-dev"
+    if not (root / "include" / "ck_tile").is_dir():
+        return Component(name, what, None, "", f"{root}/include has no ck_tile", fix, optional=True)
+    return Component(name, what, root / "include", "", "", fix, optional=True)
+
+
+def _stated_version(root: Path) -> Component:
+    stated = root / ".info" / "version"
+    version = stated.read_text(encoding="utf-8").strip() if stated.is_file() else ""
+    return Component("rocm", "a ROCm installation", root, version, "", "")
+
+
+def _rocm_tool(root: Path, folders: Sequence[Path], tool: Tool) -> Component:
+    path = _first_file(*(folder / tool.program for folder in folders))
+    missing = f"{root}/llvm/bin has no {tool.program}"
+    return program(tool.name, tool.what, path, missing=missing, fix=_ROCM_LLVM, optional=tool.optional)
+
+
+def gpu_less_parts() -> tuple[Component, ...]:
+    """The parts of the GPU-less toolchain: upstream clang and the distribution's HIP packages."""
+    compiler, major = _clang()
+    bitcode = (
+        *sorted((DISTRIBUTION / "lib").glob("*-linux-gnu/amdgcn/bitcode")),
+        DISTRIBUTION / "lib" / "amdgcn" / "bitcode",
+        DISTRIBUTION / "amdgcn" / "bitcode",
+    )
+    return (
+        compiler,
+        _linker(compiler, major),
+        *(_llvm_tool(compiler, major, tool) for tool in _TOOLS),
+        hip_headers(DISTRIBUTION / "include", "apt-get install --no-install-recommends libamdhip64-dev"),
+        device_libraries(bitcode, LIBRARIES, "apt-get install rocm-device-libs"),
+    )
+
+
+def _clang() -> tuple[Component, int]:
+    """The newest clang++ on PATH, or the knob's, and its major version."""
+    name, what = "compiler", "clang++ with the AMDGPU target"
+    path, asked = _overridden(_newest_clang())
+    missing = asked or f"no clang++-{MIN_CLANG} or newer on PATH"
+    fix = _unset(knobs.CXX) or f"apt-get install clang-{MIN_CLANG}"
+    found = program(name, what, path, missing=missing, fix=fix)
+    if not found.ok:
+        return found, MIN_CLANG
+    major = _clang_major(found.version)
+    if major is None:
+        problem = f"{path} is not clang: it says {found.version!r}"
+    elif major < MIN_CLANG:
+        problem = f"{path} is clang {major}, and {MIN_CLANG} or newer is needed"
+    else:
+        return found, major
+    return replace(found, path=None, problem=problem), MIN_CLANG
+
+
+def _newest_clang() -> Path | None:
+    """clang++-NN with the largest NN on PATH, else a plain clang++."""
+    numbered: dict[int, Path] = {}
+    for folder in knobs.search_path().split(os.pathsep):
+        for path in Path(folder).glob("clang++-*") if folder else ():
+            number = path.name.removeprefix("clang++-")
+            if number.isdecimal() and os.access(path, os.X_OK):
+                numbered.setdefault(int(number), path)
+    if numbered:
+        return numbered[max(numbered)]
+    return _on_path("clang++")
+
+
+def _clang_major(version: str) -> int | None:
+    match = re.search(r"\bclang version (\d+)\.", version)
+    return int(match[1]) if match else None
+
+
+def _linker(compiler: Component, major: int) -> Component:
+    """lld as the compiler itself would find it: clang prints the bare name when it finds none."""
+    fix = ("" if compiler.ok else _unset(knobs.CXX)) or f"apt-get install lld-{major}"
+    missing = f"no lld for clang {major}"
+    path = None
+    if compiler.ok:
+        try:
+            said = tool_output([str(compiler.path), "-print-prog-name=lld"]).strip()
+        except ToolchainError as error:
+            missing = str(error)
+        else:
+            path = Path(said) if said.startswith("/") else None
+    # lld itself only chooses among its linkers: ld.lld is the one that clang asks it to be.
+    ask = ("-flavor", "gnu", "--version")
+    return program("linker", "linker of device code", path, missing=missing, fix=fix, ask=ask)
+
+
+def _llvm_tool(compiler: Component, major: int, tool: Tool) -> Component:
+    """A tool of the compiler's own LLVM: on PATH with its number, else beside the compiler."""
+    path = _on_path(f"{tool.program}-{major}")
+    if path is None and compiler.path is not None:
+        path = _first_file(compiler.path.resolve().parent / tool.program)
+    return program(
+        tool.name,
+        tool.what,
+        path,
+        missing=f"no {tool.program}-{major} on PATH",
+        fix=f"apt-get install {tool.package}-{major}",
+        optional=tool.optional,
+    )
+
+
+def _overridden(own: Path | None) -> tuple[Path | None, str]:
+    """The knob's compiler instead of `own`, and what to say when it is not there."""
+    wanted = knobs.CXX.get()
+    if wanted is None:
+        return own, ""
+    return _on_path(str(wanted)), f"{knobs.CXX.name}={wanted} is no program"
+
+
+def _on_path(name: str) -> Path | None:
+    found = shutil.which(name, path=knobs.search_path())
+    return Path(found).absolute() if found else None
+
+
+def _first_file(*candidates: Path) -> Path | None:
+    return next((path for path in candidates if path.is_file()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """An LLVM tool that every kind of toolchain must have."""
+
+    name: str
+    program: str
+    what: str
+    package: str  # of apt.llvm.org and Debian, without its number
+    optional: bool = False
+
+
+_ROCM_LLVM = "apt-get install rocm-llvm"
+_TOOLS = (
+    Tool("objdump", "llvm-objdump", "disassembler", "llvm"),
+    Tool("readelf", "llvm-readelf", "reader of code objects", "llvm"),
+    # Only for putting code objects into a shared library.
+    Tool("bundler", "clang-offload-bundler", "bundler of code objects", "clang-tools", True),
+)

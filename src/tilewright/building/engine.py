@@ -1,0 +1,221 @@
+"""Running ninja over a graph, and telling what happens while it runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from tilewright.base.errors import ToolchainError
+from tilewright.base.events import Noticed, emit
+from tilewright.building.graph import EVENTS, GRAPH
+from tilewright.building.process import HIDDEN_INPUTS
+from tilewright.building.store.faults import explained
+
+_POLL_S = 0.02
+# How often something is told while no step begins or ends: a clock on the screen should move.
+_TICK_S = 1.0
+# How long ninja may take to end its compilers after it was told to.
+_GRACE_S = 5.0
+# How long a process that was killed may take to be gone. One that is not is waiting for a disk.
+_GONE_S = 1.0
+OUTPUT = "ninja.log"
+# The two lines that the shell's `times` prints: itself, then its children; user and system time each.
+_TIMES = re.compile(r"(\d+)m([\d.]+)s (\d+)m([\d.]+)s")
+# A line that a full disk has cut off does not match. Its step then has no end, which is what will be told of it.
+_EVENT = re.compile(r"(start|end) ([0-9a-f]{32})/([a-z]+) (\d+)")
+# timeout(1) and the shell: from here on a step was ended, or could not begin.
+_ENDED = 124
+
+
+@dataclass(frozen=True)
+class StepStarted:
+    """A step of the unit with this key began; `at` is in seconds since the start of the run."""
+
+    key: str
+    step: str
+    at: float
+
+
+@dataclass(frozen=True)
+class StepEnded:
+    """A step ended, with its exit code."""
+
+    key: str
+    step: str
+    at: float
+    code: int
+
+
+@dataclass(frozen=True)
+class Waited:
+    """A second went by in which nothing began or ended."""
+
+    at: float
+
+
+StepEvent = StepStarted | StepEnded | Waited
+
+
+def run_graph(folder: Path, jobs: int) -> Iterator[StepEvent]:
+    """Run the ninja file in `folder`, `jobs` compilers at once; the steps as they begin and end. Ends when ninja does.
+
+    Leaving the iteration early, by an exception or Ctrl-C, ends ninja and every compiler it started. So does the death
+    of this process.
+    """
+    with explained("write", folder):
+        (folder / EVENTS).touch()
+        sink = (folder / OUTPUT).open("wb")
+    with sink, (folder / EVENTS).open("r", encoding="utf-8") as stream:
+        run = _Run(stream)
+        process = subprocess.Popen(
+            [*_wrapped(), str(ninja_program()), "-C", str(folder), "-f", GRAPH, "-k", "0", "-j", str(jobs + 1)],
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            yield from run.events(process)
+        finally:
+            _end(process)
+            run.end_steps()
+
+
+def cpu_seconds(folder: Path, step: str) -> float:
+    """What a step cost, of all processes it started. 0 when it did not come to its end."""
+    try:
+        text = (folder / f"{step}.times").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return 0.0
+    found = _TIMES.findall(text)
+    minutes_and_seconds = found[-1] if found else ("0", "0", "0", "0")
+    user_m, user_s, system_m, system_s = (float(number) for number in minutes_and_seconds)
+    return 60 * (user_m + system_m) + user_s + system_s
+
+
+def ninja_program() -> Path:
+    """The ninja that came with the package of that name."""
+    import ninja  # noqa: PLC0415  (costs start-up time, needed by few commands)
+
+    path = Path(ninja.BIN_DIR) / "ninja"
+    if not path.is_file():
+        raise ToolchainError(f"the package ninja has no program at {path}. Install it again: pip install ninja")
+    return path
+
+
+class _Run:
+    """Reads what the steps of one run write, and knows which process groups may still be at work."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._pending = ""
+        self._began = time.monotonic()
+        self._groups: dict[tuple[str, str], int] = {}
+
+    def events(self, process: subprocess.Popen[bytes]) -> Iterator[StepEvent]:
+        running = True
+        told = self._began
+        while running:
+            running = process.poll() is None
+            any_told = False
+            for event in self._read():
+                any_told = True
+                yield event
+            if any_told:
+                told = time.monotonic()
+            elif running:
+                time.sleep(_POLL_S)
+                if time.monotonic() - told >= _TICK_S:
+                    told = time.monotonic()
+                    yield Waited(told - self._began)
+
+    def end_steps(self) -> None:
+        """End what is left of steps that were ended, or that ninja left behind because it was killed."""
+        for _ in self._read():
+            pass
+        for group in self._groups.values():
+            _end_group(group)
+
+    def _read(self) -> Iterator[StepEvent]:
+        self._pending += self._stream.read()
+        lines = self._pending.split("\n")
+        self._pending = lines.pop()
+        for line in lines:
+            found = _EVENT.fullmatch(line)
+            if found is None:
+                continue
+            word, key, step, number = found.groups()
+            at = time.monotonic() - self._began
+            if word == "start":
+                self._note_group(key, step, int(number))
+                yield StepStarted(key, step, at)
+            else:
+                self._ended(key, step, int(number))
+                yield StepEnded(key, step, at, int(number))
+
+    def _note_group(self, key: str, step: str, pid: int) -> None:
+        """ninja gives each step a process group of its own, in which all of its compilers are."""
+        with suppress(ProcessLookupError):  # it has ended already
+            group = os.getpgid(pid)
+            if group != os.getpgrp():
+                self._groups[key, step] = group
+
+    def _ended(self, key: str, step: str, code: int) -> None:
+        group = self._groups.pop((key, step), None)
+        # A compiler that is ended leaves behind the one it started for the device.
+        if group is not None and code >= _ENDED:
+            _end_group(group)
+
+
+def _wrapped() -> Sequence[str]:
+    """What ninja is started through: it ends with this process, sees no hidden inputs and leaves no temporary files."""
+    unset = [word for name in HIDDEN_INPUTS for word in ("-u", name)]
+    # Messages in English, numbers with a point: both are read. Temporary files go where a step runs, by a relative
+    # name: in a longer one clang takes each "%" for a letter to be chosen (llvm::sys::fs::createUniqueFile).
+    cleaned = ["/usr/bin/env", *unset, "LC_ALL=C", "TMPDIR=."]
+    guard = shutil.which("setpriv")
+    if guard is None:
+        emit(Noticed("setpriv (util-linux) is not there: compilers go on for a while if this process is killed"))
+        return cleaned
+    return [guard, "--pdeathsig", "TERM", *cleaned]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End ninja if it still runs. It ends its compilers when it is asked to, not when it is killed."""
+    if process.poll() is not None:
+        return
+    process.send_signal(signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE_S)
+        return
+    process.kill()
+    process.wait()
+
+
+def _end_group(group: int) -> None:
+    """Kill a process group, and wait until it is gone: nobody may write into a folder that is being removed."""
+    deadline = time.monotonic() + _GONE_S
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+        while _at_work(group) and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+
+def _at_work(group: int) -> bool:
+    """Whether a process of the group can still do something. One that nobody has waited for yet cannot."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, found, *_ = path.read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended meanwhile
+        if int(found) == group and state != "Z":
+            return True
+    return False

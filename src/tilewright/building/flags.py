@@ -1,0 +1,103 @@
+"""The compiler flags of the device and the host pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.arch.spec import Arch
+from tilewright.base.errors import ToolchainError
+from tilewright.building.discover import LIBRARIES, RETIRED_CALLERS, RETIRED_CONSTANTS
+
+COMPAT = Path(__file__).with_name("compat.h")
+
+# Which oclc_isa_version_*.bc stands in for a GPU without a file of its own, by name prefix.
+# The file only defines the constant __oclc_ISA_version. ockl and ocml 5.2.3 load it 135 times
+# (llvm-dis) and compare it with 7001, 8001, 9008, 9009, 9010 and 10100 for equality and with 8000,
+# 8999, 9000 and 9006 for order, nothing else. So 9400 answers every comparison as 9402 and 9500
+# would, and 10306 as 11000 and 12000 would.
+STAND_INS = (("gfx94", "940"), ("gfx95", "940"), ("gfx11", "1036"), ("gfx12", "1036"))
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The folders and files that flags mention, as text: real, or stand-ins for a build key."""
+
+    rocm: str
+    bitcode: str
+    ck: str
+    compat: str  # empty when the headers fit the compiler
+
+
+# What a build key sees: equal on every machine.
+NOWHERE = Places(rocm="<rocm>", bitcode="<bitcode>", ck="<ck>", compat="<compat>")
+
+
+def device_flags(arch: Arch, places: Places, libraries: tuple[str, ...]) -> tuple[str, ...]:
+    """Flags of the device pass. `libraries` empty: the compiler picks those of its own ROCm."""
+    linked = [
+        flag
+        for stem in libraries
+        for flag in ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", f"{places.bitcode}/{stem}.bc")
+    ]
+    own = ["-nogpulib"] if libraries else [f"--rocm-device-lib-path={places.bitcode}"]
+    return (
+        "-x",
+        "hip",
+        f"--offload-arch={arch.name}",
+        "--cuda-device-only",
+        "--no-gpu-bundle-output",  # a plain code object, not a bundle around one
+        "-c",
+        "-O3",
+        *_both_passes(places),
+        *own,
+        *linked,
+    )
+
+
+def host_flags(places: Places) -> tuple[str, ...]:
+    """Flags of the host pass, without what to make of it (-c, -fsyntax-only)."""
+    return ("-x", "hip", "--cuda-host-only", "-O1", "-fPIC", *_both_passes(places), "-nogpulib")
+
+
+def _both_passes(places: Places) -> tuple[str, ...]:
+    return (
+        "-std=c++17",
+        f"--rocm-path={places.rocm}",
+        *(("-include", places.compat) if places.compat else ()),
+        f"-I{places.ck}",
+        # __FILE__ in CK's assertions must not put this machine's folders into the code object.
+        f"-ffile-prefix-map={places.ck}=ck",
+        "-fno-crash-diagnostics",  # a crash is reported as a value; nobody reads the reproducer
+        "-w",  # analysing CK Tile's functions for warnings takes a tenth of the time of a device pass
+    )
+
+
+def gpu_less_libraries(arch: Arch, bitcode: Path) -> tuple[str, ...]:
+    """The device libraries of the GPU-less toolchain for one GPU (names without .bc)."""
+    wide = "on" if arch.wave_size == 64 else "off"
+
+    def present(stems: tuple[str, ...]) -> list[str]:
+        return [stem for stem in stems if (bitcode / f"{stem}.bc").is_file()]
+
+    return (
+        *present(RETIRED_CALLERS),
+        *LIBRARIES,
+        *present(RETIRED_CONSTANTS),
+        f"oclc_wavefrontsize64_{wide}",
+        f"oclc_isa_version_{_isa_file(arch.name, bitcode)}",
+    )
+
+
+def _isa_file(name: str, bitcode: Path) -> str:
+    own = name.removeprefix("gfx")
+    if (bitcode / f"oclc_isa_version_{own}.bc").is_file():
+        return own
+    for prefix, stand_in in STAND_INS:
+        if name.startswith(prefix):
+            return stand_in
+    known = ", ".join(f"{prefix}*" for prefix, _ in STAND_INS)
+    raise ToolchainError(
+        f"{bitcode} has no oclc_isa_version_{own}.bc for {name}, and one that stands in "
+        f"is known only for {known}. Use a ROCm installation that knows {name} (set ROCM_PATH)."
+    )

@@ -1,0 +1,99 @@
+"""The ninja file of a build: three steps per kernel, two of them free to run at once."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.building.prefix import PRECOMPILED, Prefix, Roof
+from tilewright.building.store.faults import explained
+from tilewright.building.store.local import Store
+from tilewright.building.unit import CODE_OBJECT, HOST_OBJECT, LIBRARY, Unit, write_texts
+
+GRAPH = "build.ninja"
+EVENTS = "events"
+STEP = Path(__file__).with_name("step.sh")
+DEVICE, HOST, LINK = "device", "host", "link"
+STEPS = (DEVICE, HOST, LINK)
+HEADERS = "headers"
+_COMPILERS = "compilers"
+
+
+@dataclass(frozen=True)
+class Work:
+    """A unit with the flags it is compiled under."""
+
+    unit: Unit
+    device: Roof
+    host: Roof
+
+
+def write_graph(
+    works: Sequence[Work], folder: Path, *, preload: Path | None, limit_s: float, jobs: int | None = None
+) -> None:
+    """Write sources and ninja file into `folder`, the works in the order in which they are to be begun.
+
+    `jobs` compilers run at once, and beside them what links; None leaves all that to ninja.
+    """
+    before = _before(preload, limit_s)
+    with explained("write", folder):
+        for work in works:
+            write_texts(work.unit.texts(), folder / work.unit.key)
+        # The host pass is short, so it never holds up a device pass that could begin.
+        _write(folder, jobs, [text for work in works for text in _edges(work, before)])
+
+
+def write_headers_graph(
+    prefixes: Mapping[str, Prefix], store: Store, folder: Path, *, preload: Path | None, limit_s: float, jobs: int
+) -> None:
+    """Write the ninja file that precompiles headers, each in a folder that its key names."""
+    before = _before(preload, limit_s)
+    edges = [
+        _edge(f"{key}/{PRECOMPILED}", (), key, HEADERS, (*before, *prefix.command(store)))
+        for key, prefix in prefixes.items()
+    ]
+    with explained("write", folder):
+        for key in prefixes:
+            (folder / key).mkdir(mode=0o700)
+        _write(folder, jobs, edges)
+
+
+def _write(folder: Path, jobs: int | None, edges: Sequence[str]) -> None:
+    begin = _quoted(["sh", str(STEP), str(folder / EVENTS)])
+    rule = f"rule step\n  command = {begin} $step $folder $how\n  description = $step"
+    # ninja begins first what most depends on, so it would link every library after the last kernel was compiled.
+    # Compilers have a pool of their own; `run_graph` gives ninja one job more, which only a link can take.
+    pool = f"pool {_COMPILERS}\n  depth = {jobs or 0}"  # 0: as many as there are jobs
+    text = "\n".join(["ninja_required_version = 1.8", pool, rule, *edges])
+    (folder / GRAPH).write_text(f"{text}\n", encoding="utf-8")
+
+
+def _edges(work: Work, before: tuple[str, ...]) -> Iterable[str]:
+    unit = work.unit
+    key = unit.key
+    device, host, library = (f"{key}/{name}" for name in (CODE_OBJECT, HOST_OBJECT, LIBRARY))
+    yield _edge(device, (), key, DEVICE, (*before, *unit.device_command(work.device)))
+    yield _edge(host, (), key, HOST, (*before, *unit.host_command(work.host)))
+    yield _edge(library, (device, host), key, LINK, unit.link_command())
+
+
+def _edge(product: str, needs: tuple[str, ...], key: str, step: str, command: Sequence[str]) -> str:
+    pool = "" if step == LINK else _COMPILERS
+    return (
+        f"build {product}: step {' '.join(needs)}\n  pool = {pool}\n"
+        f"  step = {key}/{step}\n  folder = {key}\n  how = {_quoted(command)}"
+    )
+
+
+def _before(preload: Path | None, limit_s: float) -> tuple[str, ...]:
+    """What a compiler is started through: a time limit, and a faster allocator where there is one."""
+    # In the foreground: ninja ends a step by its process group, and timeout would leave that.
+    limit = ("timeout", "--foreground", f"{limit_s:g}")
+    return (*limit, "env", f"LD_PRELOAD={preload}") if preload is not None else limit
+
+
+def _quoted(words: Sequence[str]) -> str:
+    """Words for the shell inside a ninja variable."""
+    return shlex.join(words).replace("$", "$$")

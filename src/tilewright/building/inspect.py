@@ -1,0 +1,186 @@
+"""Everything that can be known of a kernel without running it."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tilewright import arch as archs
+from tilewright.arch.occupancy import Occupancy, occupancy
+from tilewright.arch.spec import Arch
+from tilewright.base.errors import CompileError, ToolchainError
+from tilewright.building.code_object import (
+    Instruction,
+    KernelResources,
+    disassemble,
+    read_functions,
+    read_resources,
+)
+from tilewright.building.compile import CompileOutcome, compile_device
+from tilewright.building.instruction_mix import matrix_instructions, mix
+from tilewright.building.toolchain import Toolchain, find
+from tilewright.codegen.render import render
+from tilewright.ops.kernel import Kernel
+
+
+class SourceLike(Protocol):
+    """A rendered kernel: its translation unit and the files that it includes by relative name."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def files(self) -> Mapping[str, str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class KernelInspection:
+    """One device kernel of a source. Occupancy is that of its largest allowed work-group."""
+
+    resources: KernelResources
+    occupancy: Occupancy
+    mix: Mapping[str, int]
+    matrix: Mapping[str, int]
+    code_bytes: int
+    is_op: bool  # one of the op's own kernels, not a small one that CK's headers bring along
+
+    @property
+    def name(self) -> str:
+        """The kernel's symbol."""
+        return self.resources.name
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            **dataclasses.asdict(self.resources),
+            "occupancy": {
+                "waves_per_simd": self.occupancy.waves_per_simd,
+                "blocks_per_unit": self.occupancy.blocks_per_unit,
+                "limited_by": self.occupancy.limited_by,
+                "limits": dict(self.occupancy.limits),
+            },
+            "mix": dict(self.mix),
+            "matrix": dict(self.matrix),
+            "code_bytes": self.code_bytes,
+            "is_op": self.is_op,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """A compiled source with all its device kernels: loop, tail and store variants, CK's own."""
+
+    name: str
+    arch: str
+    compiler: str
+    cpu_s: float
+    wall_s: float
+    object_bytes: int
+    kernels: tuple[KernelInspection, ...]
+
+    @property
+    def op_kernels(self) -> tuple[KernelInspection, ...]:
+        """The op's own kernels."""
+        return tuple(kernel for kernel in self.kernels if kernel.is_op)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "name": self.name,
+            "arch": self.arch,
+            "compiler": self.compiler,
+            "cpu_s": self.cpu_s,
+            "wall_s": self.wall_s,
+            "object_bytes": self.object_bytes,
+            "kernels": [kernel.to_json() for kernel in self.kernels],
+        }
+
+
+def inspect(
+    source: SourceLike,
+    arch: Arch,
+    toolchain: Toolchain,
+    keep: Path | None = None,
+    *,
+    extra_flags: Sequence[str] = (),
+    timeout_s: float = 600,
+) -> Inspection:
+    """Compile a source and read its code object, which stays at `keep` when that is given.
+
+    A source that the compiler refuses is a `CompileError` with the compiler's log.
+    """
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as private:
+        out = keep if keep is not None else Path(private) / "kernel.co"
+        outcome = compile_device(
+            source.text,
+            arch,
+            toolchain,
+            out,
+            files=source.files,
+            extra_flags=extra_flags,
+            timeout_s=timeout_s,
+        )
+        if not outcome.ok:
+            raise _refused(source.name, arch, outcome)
+        kernels = inspect_object(out, arch, toolchain)
+        object_bytes = out.stat().st_size
+    return Inspection(
+        name=source.name,
+        arch=arch.name,
+        compiler=toolchain.compiler,
+        cpu_s=outcome.cpu_s,
+        wall_s=outcome.wall_s,
+        object_bytes=object_bytes,
+        kernels=kernels,
+    )
+
+
+def inspect_kernel(kernel: Kernel) -> Inspection:
+    """Render, compile and inspect a legal kernel with the toolchain of this machine."""
+    return inspect(render(kernel), archs.load(kernel.arch), find())
+
+
+def inspect_object(path: Path, arch: Arch, toolchain: Toolchain) -> tuple[KernelInspection, ...]:
+    """The kernels of a code object that is there already."""
+    functions = read_functions(path, toolchain)
+    code = disassemble(path, arch, toolchain)
+    found = []
+    for resources in read_resources(path, arch, toolchain):
+        if resources.name not in code:
+            raise ToolchainError(f"{path} describes kernel {resources.name} but has no code for it")
+        size = functions[resources.name].size
+        found.append(_inspect_kernel(resources, code[resources.name], size, arch))
+    return tuple(found)
+
+
+def _inspect_kernel(
+    resources: KernelResources, code: Sequence[Instruction], code_bytes: int, arch: Arch
+) -> KernelInspection:
+    matrix = matrix_instructions(code)
+    return KernelInspection(
+        resources=resources,
+        occupancy=occupancy(
+            arch,
+            vgprs=resources.vgprs,
+            agprs=resources.agprs,
+            sgprs=resources.sgprs,
+            lds_bytes=resources.lds_bytes,
+            block_threads=resources.max_block_threads,
+        ),
+        mix=mix(code),
+        matrix=matrix,
+        code_bytes=code_bytes,
+        # CK Tile launches its kernels through `kentry`; kernels such as flush_cache come with its headers.
+        is_op=bool(matrix) or resources.lds_bytes > 0 or "kentry" in resources.name,
+    )
+
+
+def _refused(name: str, arch: Arch, outcome: CompileOutcome) -> CompileError:
+    first = outcome.errors[0] if outcome.errors else "no error was named"
+    more = f" (and {len(outcome.errors) - 1} more)" if len(outcome.errors) > 1 else ""
+    return CompileError(f"{name} does not compile for {arch.name}: {first}{more}", outcome.log)

@@ -1,0 +1,104 @@
+"""What became of a kernel in a build: an artifact, or a failure with its log."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tilewright import arch as archs
+from tilewright.base.errors import ToolchainError
+from tilewright.building.code_object import read_resources
+from tilewright.building.compile import error_lines
+from tilewright.building.engine import cpu_seconds
+from tilewright.building.graph import DEVICE, HOST, LINK, STEPS, Work
+from tilewright.building.prefix import Roof
+from tilewright.building.unit import CODE_OBJECT, PRODUCTS
+
+# What the machine, not the source, makes a compiler say. Such a failure may not come again, so it is not kept.
+_MACHINE = re.compile(
+    r"No space left|Disk quota|Input/output error|Read-only file system|Cannot allocate memory|out of memory"
+    r"|Too many open files|temporary file|Permission denied|file not found|cannot open|unable to open|PCH|precompiled"
+    r"|\.pch|Bus error|Killed|Terminated",
+    re.IGNORECASE,
+)
+_NO_ROOM = re.compile(r"No space left|Disk quota", re.IGNORECASE)
+# The largest file that a step leaves has less. What a step could not write it removes, so little is free then.
+_LEAST_ROOM = 2**20
+# timeout(1): 124 when the time is over. 126 and up: not started, or ended by a signal.
+_TIMED_OUT, _UNUSUAL = 124, 126
+
+
+@dataclasses.dataclass(frozen=True)
+class Broken:
+    """A kernel that was not built. `lasting`: it will fail again with the same inputs. `no_room`: the disk was full."""
+
+    log: str
+    errors: tuple[str, ...]
+    lasting: bool
+    no_room: bool
+
+
+# The commands are kept without the folders of a build that is over, and without what was precompiled.
+_NO_ROOF = Roof(("-I.",))
+
+
+def facts_of(work: Work, folder: Path) -> dict[str, Any]:
+    """What the store keeps of a kernel whose three products are in `folder`."""
+    unit = work.unit
+    missing = [name for name in PRODUCTS if not (folder / name).is_file()]
+    if missing:
+        raise ToolchainError(f"{unit.kernel.slug}: every step succeeded, but {', '.join(missing)} was not made")
+    resources = read_resources(folder / CODE_OBJECT, archs.load(unit.kernel.arch), unit.toolchain)
+    cost = {f"{step}_cpu_s": round(cpu_seconds(folder, step), 2) for step in STEPS}
+    return {
+        **unit.facts(),
+        "resources": [dataclasses.asdict(kernel) for kernel in resources],
+        "cost": {**cost, "cpu_s": round(sum(cost.values()), 2)},
+        "commands": {
+            DEVICE: shlex.join(unit.device_command(_NO_ROOF)),
+            HOST: shlex.join(unit.host_command(_NO_ROOF)),
+            LINK: shlex.join(unit.link_command()),
+        },
+    }
+
+
+def broken(folder: Path, codes: dict[str, int], limit_s: float) -> Broken:
+    """A failure from the exit codes of the steps that ended; none of them 0 or missing: ninja itself was ended."""
+    failed = {step: codes[step] for step in STEPS if codes.get(step, 0) != 0}
+    if not failed:
+        text = "the build was ended before this kernel was built"
+        return Broken(f"{text}\n", (text,), lasting=False, no_room=without_room(folder, ""))
+    log, errors, lasting = "", [], True
+    for step, code in failed.items():
+        said = read_log(folder, step)
+        ending = _ending(step, code, said, limit_s)
+        log += f"[{step}]\n{said}" + (f"{ending}\n" if ending else "")
+        errors += [*error_lines(said), *([ending] if ending else [])]
+        lasting = lasting and not ending and _MACHINE.search(said) is None
+    return Broken(log, tuple(dict.fromkeys(errors)), lasting, no_room=not lasting and without_room(folder, log))
+
+
+def without_room(folder: Path, said: str) -> bool:
+    """Whether a step failed since the disk is full. What it said of that may have found no room either."""
+    return _NO_ROOM.search(said) is not None or shutil.disk_usage(folder).free < _LEAST_ROOM
+
+
+def read_log(folder: Path, step: str) -> str:
+    """What a step printed, without the private folder it ran in. Empty when it did not begin."""
+    try:
+        text = (folder / f"{step}.log").read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    return text.replace(f"{folder}/", "")
+
+
+def _ending(step: str, code: int, said: str, limit_s: float) -> str:
+    if code == _TIMED_OUT:
+        return f"the {step} pass was stopped after {limit_s:g} s, its time limit"
+    if code >= _UNUSUAL:
+        return f"the {step} pass ended with code {code}: it was ended by signal {code - 128} or could not start"
+    return "" if error_lines(said) else f"the {step} pass ended with code {code} and named no error"

@@ -1,0 +1,92 @@
+"""Linking the kernels of one GPU into a shared library that exports their C functions and a table of them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.base.errors import CompileError
+from tilewright.building.link_flags import link_flags
+from tilewright.building.pack.members import Member
+from tilewright.building.pack.text import export_list, library_file, table_source
+from tilewright.building.process import run
+from tilewright.building.toolchain import Toolchain
+from tilewright.codegen.fatbin import fatbin_assembly, fatbin_symbol
+
+_TABLE_FLAGS = ("-x", "c", "-std=c11", "-O1", "-fPIC", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-c")
+_LINK_FLAGS = (
+    "-shared",
+    "-Wl,--no-undefined",
+    # A program may load two packs with the same kernel: each table calls the one of its own library.
+    "-Wl,-Bsymbolic",
+    "-Wl,--version-script=exports.map",
+)
+_TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True)
+class LibraryPlan:
+    """One library to be linked, and the folders to do it in. All three lie in one private folder."""
+
+    name: str  # of the pack
+    gpu: str
+    members: Sequence[Member]
+    work: Path  # for objects; not part of the pack
+    include: Path
+    out: Path
+
+    @property
+    def file(self) -> str:
+        return library_file(self.name, self.gpu)
+
+
+def link_library(plan: LibraryPlan, toolchain: Toolchain, advance: Callable[[str], None]) -> Path:
+    """Link a library; its path. Raises `CompileError` with the log when the compiler or the linker refuses."""
+    plan.work.mkdir()
+    objects = []
+    for member in plan.members:
+        objects += _objects_of(member, plan, toolchain)
+        advance(member.kernel.slug)
+    objects.append(_table(plan, toolchain))
+    (plan.work / "objects.rsp").write_text("".join(f"{name}\n" for name in objects))
+    (plan.work / "exports.map").write_text(export_list(member.kernel for member in plan.members))
+    product = f"../{plan.out.relative_to(plan.work.parent)}/{plan.file}"
+    words = (*_LINK_FLAGS, f"-Wl,-soname,{plan.file}", "@objects.rsp", "-o", product)
+    _compile(plan, toolchain, (*words, *_movable_flags(toolchain)), f"link {plan.file}")
+    return plan.out / plan.file
+
+
+def _objects_of(member: Member, plan: LibraryPlan, toolchain: Toolchain) -> list[str]:
+    """The host object and the device code as an object. Copies: a gc of the store cannot take them away."""
+    symbol = member.kernel.symbol
+    code, host = member.checked_files()
+    shutil.copyfile(code, plan.work / f"{symbol}.co")
+    shutil.copyfile(host, plan.work / f"{symbol}.host.o")
+    assembly = fatbin_assembly({plan.gpu: f"{symbol}.co"}, fatbin_symbol(member.unit))
+    (plan.work / f"{symbol}.fatbin.s").write_text(assembly)
+    words = ("-c", f"{symbol}.fatbin.s", "-o", f"{symbol}.fatbin.o")
+    _compile(plan, toolchain, words, f"embed the device code of {member.kernel.slug}")
+    return [f"{symbol}.host.o", f"{symbol}.fatbin.o"]
+
+
+def _table(plan: LibraryPlan, toolchain: Toolchain) -> str:
+    (plan.work / "table.c").write_text(table_source(plan.name, plan.gpu, [member.kernel for member in plan.members]))
+    include = f"-I../{plan.include.relative_to(plan.work.parent)}"
+    _compile(plan, toolchain, (*_TABLE_FLAGS, include, "table.c", "-o", "table.o"), f"compile the table of {plan.file}")
+    return "table.o"
+
+
+def _movable_flags(toolchain: Toolchain) -> tuple[str, ...]:
+    """How kernels are linked, without a folder in which this machine has HIP: a pack goes to others."""
+    return tuple(flag for flag in link_flags(toolchain) if not flag.startswith("-Wl,-rpath,"))
+
+
+def _compile(plan: LibraryPlan, toolchain: Toolchain, words: Sequence[str], action: str) -> None:
+    """Run the compiler in the work folder; all paths are relative, so none of them can reach the library."""
+    ran = run((str(toolchain.cxx), *words), folder=plan.work, timeout_s=_TIMEOUT_S)
+    if ran.timed_out:
+        raise CompileError(f"cannot {action}: the compiler did not end within {_TIMEOUT_S:g} s.", ran.output)
+    if ran.code != 0:
+        raise CompileError(f"cannot {action}: {toolchain.cxx} ended with code {ran.code}.\n{ran.output}", ran.output)

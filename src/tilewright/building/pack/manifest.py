@@ -1,0 +1,165 @@
+"""A pack as a value, and its manifest: JSON in and out, the same pack always the same text."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright.base.digest import canonical_json, digest_file
+from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, PackError, choose
+
+MANIFEST = "manifest.json"
+SCHEMA = 1
+KIND = "tilewright-pack"
+
+# A C identifier: the name becomes part of file names, of CMake's targets and of its variables.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class PackFile:
+    """A file of a pack: its path in the pack, its size, and its digest as `base.digest` makes them."""
+
+    path: str
+    size: int
+    blake2b: str
+
+
+@dataclass(frozen=True)
+class PackKernel:
+    """A kernel of a pack. `code_object` is the digest of its device code, `resources` what each device kernel in it
+    takes; empty when that is not known."""
+
+    slug: str
+    op: str
+    symbol: str
+    arch: str
+    config: Mapping[str, Any]
+    code_object: str
+    resources: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A pack in a folder: one library per GPU, and the kernels that are in them."""
+
+    folder: Path
+    name: str
+    version: str  # of Tilewright when it was written
+    libraries: Mapping[str, PackFile]
+    files: tuple[PackFile, ...]  # headers and the CMake package
+    kernels: tuple[PackKernel, ...]
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        return tuple(self.libraries)
+
+    def library(self, gpu: str) -> Path:
+        """The path of the library for a GPU."""
+        return self.folder / self.libraries[choose("GPU of the pack", gpu, self.libraries)].path
+
+    def text(self) -> str:
+        """The manifest, with one kernel a line, so that a difference between two packs can be read."""
+        head = {"schema": SCHEMA, "kind": KIND, "name": self.name, "version": self.version}
+        libraries = {gpu: asdict(file) for gpu, file in self.libraries.items()}
+        kernels = ",\n".join(canonical_json(asdict(kernel)) for kernel in self.kernels)
+        return (
+            f"{canonical_json(head)[:-1]},\n"
+            f'"libraries":{canonical_json(libraries)},\n'
+            f'"files":{canonical_json([asdict(file) for file in self.files])},\n'
+            f'"kernels":[\n{kernels}\n]}}\n'
+        )
+
+
+def check_name(name: str) -> str:
+    """`name` if a pack can have it."""
+    if not _NAME.fullmatch(name):
+        raise InvalidValueError(
+            f"{name!r} cannot name a pack: letters, digits and '_', not beginning with a digit, as in 'my_kernels'."
+        )
+    return name
+
+
+def gpu_order(gpu: str) -> tuple[int, str]:
+    """Sorts gfx908, gfx90a, …, gfx1201: as everywhere, see `arch.arch_names`."""
+    return len(gpu), gpu
+
+
+def pack_file(root: Path, path: str) -> PackFile:
+    """A file of a pack as it is now."""
+    file = root / path
+    return PackFile(path, file.stat().st_size, digest_file(file))
+
+
+def read_pack(folder: Path) -> Pack:
+    """The pack in a folder, every file of it compared with the manifest. Raises `PackError` or `FileFormatError`."""
+    pack = read_manifest(folder)
+    problems = [problem for file in (*pack.libraries.values(), *pack.files) if (problem := _damage(folder, file))]
+    if problems:
+        lines = "\n".join(f"  {problem}" for problem in problems)
+        raise PackError(f"{folder} is damaged, {len(problems)} problem(s):\n{lines}\nWrite the pack again.")
+    return pack
+
+
+def read_manifest(folder: Path) -> Pack:
+    """The pack that a folder's manifest describes; the files themselves are not looked at."""
+    from pydantic import ValidationError  # noqa: PLC0415  (only reading needs it)
+
+    from tilewright.arch.load import problems_of  # noqa: PLC0415
+    from tilewright.building.pack.schema import ManifestFile  # noqa: PLC0415
+
+    path = folder / MANIFEST
+    try:
+        raw = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise PackError(f"{folder} is no pack: it has no {MANIFEST}. `tilewright build --pack` writes one.") from error
+    except OSError as error:
+        raise PackError(f"cannot read {path}: {error.strerror}.") from error
+    try:
+        parsed = ManifestFile.model_validate_json(raw, strict=True)
+    except ValidationError as error:
+        raise FileFormatError(path, problems_of(error, ManifestFile)) from error
+    table = parsed.model_dump()
+    pack = Pack(
+        folder=folder,
+        name=parsed.name,
+        version=parsed.version,
+        libraries={gpu: PackFile(**table["libraries"][gpu]) for gpu in sorted(table["libraries"], key=gpu_order)},
+        files=tuple(PackFile(**file) for file in table["files"]),
+        kernels=tuple(PackKernel(**{**row, "resources": tuple(row["resources"])}) for row in table["kernels"]),
+    )
+    problems = list(_contradictions(pack))
+    if problems:
+        raise FileFormatError(path, problems)
+    return pack
+
+
+def _contradictions(pack: Pack) -> Iterator[FileProblem]:
+    """What each part of a manifest may say, but not all of them together."""
+    archs = {kernel.arch for kernel in pack.kernels}
+    for gpu in sorted(archs ^ set(pack.libraries)):
+        what = "has kernels but no library" if gpu in archs else "has a library but no kernels"
+        yield FileProblem("libraries", f"{gpu} {what}")
+    for slug, count in Counter(kernel.slug for kernel in pack.kernels).items():
+        if count > 1:
+            yield FileProblem("kernels", f"{slug} is there {count} times")
+
+
+def _damage(folder: Path, file: PackFile) -> str:
+    """How a file differs from the manifest; empty when it does not."""
+    try:
+        found = pack_file(folder, file.path)
+    except (FileNotFoundError, NotADirectoryError):
+        return f"{file.path} is missing"
+    except OSError as error:
+        return f"{file.path} cannot be read: {error.strerror}"
+    if found == file:
+        return ""
+    return (
+        f"{file.path} has {found.size:,} bytes with blake2b {found.blake2b}, "
+        f"the manifest says {file.size:,} bytes with {file.blake2b}"
+    )

@@ -1,0 +1,112 @@
+"""From artifacts of the store to the kernels of a pack: all that is wrong is said at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright.base.digest import canonical_json
+from tilewright.base.errors import PackError, TilewrightError
+from tilewright.building.pack.manifest import gpu_order
+from tilewright.building.store.artifact import Artifact, Failure
+from tilewright.building.unit import CODE_OBJECT, HOST_OBJECT
+from tilewright.ops import parse_kernel
+from tilewright.ops.kernel import Kernel
+
+_TEXTS = ("slug", "op", "arch", "symbol", "unit")
+# More lines would hide the advice.
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Member:
+    """A kernel of a pack and what it is linked from."""
+
+    kernel: Kernel
+    unit: str  # what -cuid named: decides the symbol of its device code
+    artifact: Artifact
+    resources: tuple[Mapping[str, Any], ...]  # of each device kernel in the code object; empty when not known
+
+    @property
+    def code_digest(self) -> str:
+        """Digest of the code object."""
+        return self.artifact.files[CODE_OBJECT].blake2b
+
+    def checked_files(self) -> tuple[Path, Path]:
+        """Code object and host object, compared with the store's manifest just now."""
+        return self.artifact.checked(CODE_OBJECT), self.artifact.checked(HOST_OBJECT)
+
+
+def members_of(entries: Iterable[Artifact | Failure]) -> tuple[Member, ...]:
+    """The members of a pack, sorted by GPU and slug. Raises `PackError` that names every unusable entry."""
+    listed = list(entries)
+    if not listed:
+        raise PackError("a pack needs at least 1 kernel, got 0. Build kernels first: `tilewright build`.")
+    members: list[Member] = []
+    problems: list[str] = []
+    for entry in listed:
+        found = _member(entry)
+        if isinstance(found, Member):
+            members.append(found)
+        else:
+            problems.append(found)
+    problems += _doubles(members)
+    if problems:
+        shown = problems[:_SHOWN] + ([f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else [])
+        lines = "\n".join(f"  {problem}" for problem in shown)
+        raise PackError(f"no pack can be made of {len(listed)} entries, {len(problems)} problem(s):\n{lines}")
+    return tuple(sorted(members, key=lambda member: (gpu_order(member.kernel.arch), member.kernel.slug)))
+
+
+def gpus_of(members: Iterable[Member]) -> dict[str, tuple[Member, ...]]:
+    """The members of each GPU, in the order of the GPUs."""
+    found: dict[str, list[Member]] = {}
+    for member in members:
+        found.setdefault(member.kernel.arch, []).append(member)
+    return {gpu: tuple(found[gpu]) for gpu in sorted(found, key=gpu_order)}
+
+
+def _member(entry: Artifact | Failure) -> Member | str:
+    """The member that an entry makes, or what is wrong with it."""
+    name = entry.facts.get("slug", entry.key)
+    if isinstance(entry, Failure):
+        first = next((line.strip() for line in entry.log.splitlines() if "error" in line), "its log names no error")
+        return f"{name}: its build failed ({first}). Leave it out, or see `tilewright cache show {entry.key}`."
+    lacking = [fact for fact in _TEXTS if not isinstance(entry.facts.get(fact), str)]
+    lacking += [file for file in (CODE_OBJECT, HOST_OBJECT) if file not in entry.files]
+    if lacking:
+        return f"{name}: its artifact {entry.key} has no {', '.join(lacking)}. Build the kernel again."
+    try:
+        kernel = parse_kernel(entry.facts["slug"])
+    except TilewrightError as error:
+        return f"{name}: {error}"
+    facts = {**kernel.facts, "symbol": kernel.symbol, "kernel": kernel.facts}
+    differing = [fact for fact in ("op", "arch", "symbol", "kernel") if not _same(entry.facts.get(fact), facts[fact])]
+    if differing:
+        return f"{name}: {', '.join(differing)} of its artifact {entry.key} do not fit its name. Build it again."
+    return Member(kernel, entry.facts["unit"], entry, tuple(entry.facts.get("resources", ())))
+
+
+def _same(left: Any, right: Any) -> bool:
+    return canonical_json(left) == canonical_json(right)
+
+
+def _doubles(members: Iterable[Member]) -> list[str]:
+    """What must differ between the kernels of one library, and does not."""
+    listed = list(members)
+    slugs = Counter(member.kernel.slug for member in listed)
+    problems = [f"{slug} is there {count} times. Give each kernel once." for slug, count in slugs.items() if count > 1]
+    for what in ("symbol", "unit"):
+        owners: dict[tuple[str, str], set[str]] = {}
+        for member in listed:
+            value = member.kernel.symbol if what == "symbol" else member.unit
+            owners.setdefault((member.kernel.arch, value), set()).add(member.kernel.slug)
+        problems += [
+            f"{', '.join(sorted(names))} have the same {what} {value}: a library can hold only one of them."
+            for (_, value), names in owners.items()
+            if len(names) > 1
+        ]
+    return problems

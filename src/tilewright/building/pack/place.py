@@ -1,0 +1,121 @@
+"""Putting a finished pack where it belongs: whole or not at all, and never over anything that is no pack."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tilewright.base.errors import FileFormatError, PackError
+from tilewright.building.pack.manifest import MANIFEST, read_manifest
+from tilewright.building.store.aside import inode_of
+
+_OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
+# Each round is lost only to another writer of the same pack that got ahead in that very moment.
+_ROUNDS = 50
+_SHOWN = 5
+
+
+@contextmanager
+def private_sibling(folder: Path) -> Iterator[Path]:
+    """A private folder on the file system of `folder`, from where a rename is one step. Removed at the end."""
+    with explained(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        private = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    with explained(private):
+        try:
+            yield private
+        finally:
+            shutil.rmtree(private)
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn an `OSError` of the `with` block into a `PackError`: path, cause, advice."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or path
+        raise PackError(
+            f"cannot write a pack, {where}: {error.strerror or error}. Name a folder that this user can write, "
+            "on a disk with free space."
+        ) from error
+
+
+def require_replaceable(folder: Path) -> None:
+    """Raise `PackError` unless `folder` does not exist, is empty, or holds a pack and nothing else."""
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir():
+        raise PackError(f"{folder} is in the way: it is no folder. Name another one, or move it away.")
+    present = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()}
+    if not present:
+        return
+    try:
+        pack = read_manifest(folder)
+    except (PackError, FileFormatError) as error:
+        raise PackError(
+            f"{folder} is not overwritten: it has {len(present)} file(s), and it is no pack that this version of "
+            f"Tilewright knows. Name another folder, or remove it. ({error})"
+        ) from error
+    ours = {MANIFEST, *(file.path for file in (*pack.libraries.values(), *pack.files))}
+    if foreign := sorted(present - ours):
+        more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
+        raise PackError(
+            f"{folder} is not overwritten: {len(foreign)} file(s) in it are not of the pack: "
+            f"{', '.join(foreign[:_SHOWN])}{more}. Move them away."
+        )
+
+
+def put_in_place(draft: Path, folder: Path) -> None:
+    """Rename a finished pack to `folder`; a pack that is there goes beside the draft, and comes back on failure.
+
+    Of several writers at once the last one wins. Nobody ever sees a part of a pack; while one replaces another, a
+    reader may for a moment find none.
+    """
+    for number in range(_ROUNDS):
+        if not _still_replaceable(folder):
+            continue
+        aside = draft.with_name(f"replaced-{number}")
+        try:
+            draft.rename(folder)  # also over an empty folder
+            return
+        except OSError as error:
+            if error.errno not in _OCCUPIED:
+                raise
+        try:
+            folder.rename(aside)
+        except FileNotFoundError:
+            continue  # another writer has just moved it
+        try:
+            draft.rename(folder)
+            return
+        except OSError as error:
+            if error.errno not in _OCCUPIED:
+                aside.rename(folder)
+                raise
+    raise PackError(f"{folder} was written by others {_ROUNDS} times while this pack was to go there. Try again.")
+
+
+def _still_replaceable(folder: Path) -> bool:
+    """True, or `PackError`; False when another writer changed the folder while it was judged."""
+    judged = inode_of(folder)
+    try:
+        require_replaceable(folder)
+    except (PackError, OSError):
+        if inode_of(folder) == judged:
+            raise
+        return False
+    return True
+
+
+def sync_tree(root: Path) -> None:
+    """Have every file below `root` on the disk, so that a crash after the rename leaves no empty ones."""
+    for path in sorted(root.rglob("*")):
+        if path.is_file():
+            with path.open("rb") as stream:
+                os.fsync(stream.fileno())

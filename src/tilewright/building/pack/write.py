@@ -1,0 +1,73 @@
+"""Writing a pack: artifacts in, a folder out that a C or C++ program needs nothing but."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tilewright.base import events
+from tilewright.building.pack import text
+from tilewright.building.pack.library import LibraryPlan, link_library
+from tilewright.building.pack.manifest import MANIFEST, Pack, PackKernel, check_name, pack_file
+from tilewright.building.pack.members import Member, gpus_of, members_of
+from tilewright.building.pack.place import private_sibling, put_in_place, require_replaceable, sync_tree
+from tilewright.building.store.artifact import Artifact, Failure
+from tilewright.building.toolchain import Toolchain
+
+DEFAULT_NAME = "tilewright_pack"
+
+
+def write_pack(
+    artifacts: Iterable[Artifact | Failure], toolchain: Toolchain, folder: Path, *, name: str = DEFAULT_NAME
+) -> Pack:
+    """Link artifacts into a pack in `folder`, which appears whole or not at all. The same artifacts give the same
+    bytes.
+
+    A pack that is already there is replaced; a folder with anything else is refused. Raises `PackError` that names
+    every entry that cannot be packed, failed builds among them.
+    """
+    check_name(name)
+    members = members_of(artifacts)
+    target = folder.resolve()
+    require_replaceable(target)
+    with private_sibling(target) as private:
+        draft = private / "pack"
+        pack = _write(draft, name, members, toolchain, private)
+        put_in_place(draft, target)
+    return Pack(folder, pack.name, pack.version, pack.libraries, pack.files, pack.kernels)
+
+
+def _write(draft: Path, name: str, members: tuple[Member, ...], toolchain: Toolchain, private: Path) -> Pack:
+    """Make the whole pack in `draft`; objects go beside it."""
+    by_gpu = gpus_of(members)
+    written = {**text.headers(sorted({m.kernel.op for m in members})), **text.cmake_package(name, tuple(by_gpu))}
+    _write_texts(draft, written)
+    libraries = {}
+    with events.task("pack", len(members)) as advance:
+        for gpu, own in by_gpu.items():
+            plan = LibraryPlan(name, gpu, own, private / f"work-{gpu}", draft / "include", draft / "lib")
+            libraries[gpu] = pack_file(draft, str(link_library(plan, toolchain, advance).relative_to(draft)))
+    files = tuple(pack_file(draft, path) for path in sorted(written))
+    pack = Pack(draft, name, text.version(), libraries, files, tuple(_kernel(member) for member in members))
+    _write_texts(draft, {MANIFEST: pack.text()})
+    sync_tree(draft)
+    return pack
+
+
+def _kernel(member: Member) -> PackKernel:
+    kernel = member.kernel
+    return PackKernel(
+        slug=kernel.slug,
+        op=kernel.op,
+        symbol=kernel.symbol,
+        arch=kernel.arch,
+        config=kernel.facts["config"],
+        code_object=member.code_digest,
+        resources=member.resources,
+    )
+
+
+def _write_texts(root: Path, texts: Mapping[str, str]) -> None:
+    for path, content in texts.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(content, encoding="utf-8", newline="\n")

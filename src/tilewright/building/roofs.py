@@ -1,0 +1,115 @@
+"""Precompiled headers made ready for a build: taken from the store, or compiled there if nobody has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from tilewright.base.errors import CorruptError, StoreError
+from tilewright.base.events import Noticed, emit, task
+from tilewright.building.allocator import fast_allocator
+from tilewright.building.compile import error_lines
+from tilewright.building.engine import StepEnded, cpu_seconds, run_graph
+from tilewright.building.graph import HEADERS, write_headers_graph
+from tilewright.building.outcome import read_log, without_room
+from tilewright.building.prefix import PRECOMPILED, Prefix, Roof, put_headers
+from tilewright.building.store.artifact import Artifact
+from tilewright.building.store.faults import explained
+from tilewright.building.store.local import Store
+
+# Minutes on a machine that is overloaded; 3 s of CPU otherwise.
+_LIMIT_S = 600.0
+
+
+def roofs_of(prefixes: Mapping[str, Prefix], store: Store, folder: Path, jobs: int) -> dict[str, Roof]:
+    """The flags to compile under, by key of the prefix. `folder` is a private one that lives as long as the build.
+
+    Headers that do not compile give flags without anything precompiled, and a notice: each kernel then fails, or
+    takes longer, by itself. Raises `StoreError` when the disk is full.
+    """
+    folder.mkdir(mode=0o700)
+    for prefix in prefixes.values():
+        put_headers(prefix, store)
+    roofs: dict[str, Roof] = {}
+    while True:
+        missing = _take_ready(prefixes, store, folder, roofs)
+        if not missing:
+            return roofs
+        with ExitStack() as held:
+            tried = {key: store.try_flight(key) for key in missing}
+            mine = [key for key, flight in tried.items() if flight is not None and held.enter_context(flight)]
+            mine = [key for key in _take_ready(prefixes, store, folder, roofs) if key in mine]
+            if mine:
+                roofs |= _precompiled({key: prefixes[key] for key in mine}, store, folder, jobs)
+                continue
+        _wait_for_one(missing, roofs, store)
+
+
+def _take_ready(prefixes: Mapping[str, Prefix], store: Store, folder: Path, roofs: dict[str, Roof]) -> list[str]:
+    """Add what the store has to `roofs`; the keys that it does not have."""
+    for key, prefix in prefixes.items():
+        if key not in roofs and (path := _linked(store, key, folder)) is not None:
+            roofs[key] = prefix.roof(store, path)
+    return [key for key in prefixes if key not in roofs]
+
+
+def _linked(store: Store, key: str, folder: Path) -> Path | None:
+    """The precompiled form under a name of our own, so that no gc can remove it while it is used."""
+    found = store.get(key)
+    if not isinstance(found, Artifact):
+        return None
+    target = folder / f"{key}.pch"
+    try:
+        path = found.checked(PRECOMPILED)
+        try:
+            os.link(path, target)
+        except FileNotFoundError:
+            return None  # removed since it was checked
+        except OSError:  # a file system without links
+            with explained("write", target):
+                shutil.copyfile(path, target)
+    except CorruptError:
+        return None  # noticed and moved aside by `checked`
+    return target
+
+
+def _wait_for_one(missing: list[str], roofs: Mapping[str, Roof], store: Store) -> None:
+    key = next((key for key in missing if key not in roofs), None)
+    if key is not None:
+        with store.flight(key, landed=lambda: store.get(key) is not None):
+            return
+
+
+def _precompiled(prefixes: Mapping[str, Prefix], store: Store, folder: Path, jobs: int) -> dict[str, Roof]:
+    work = folder / "new"
+    with explained("write", work):
+        work.mkdir(mode=0o700, exist_ok=True)
+    write_headers_graph(prefixes, store, work, preload=fast_allocator(), limit_s=_LIMIT_S, jobs=jobs)
+    codes = {}
+    with task("precompiling headers", len(prefixes)) as advance:
+        for event in run_graph(work, jobs):
+            if isinstance(event, StepEnded):
+                codes[event.key] = event.code
+                advance(prefixes[event.key].name)
+    return {key: _roof(prefix, key, codes.get(key), store, work / key) for key, prefix in prefixes.items()}
+
+
+def _roof(prefix: Prefix, key: str, code: int | None, store: Store, work: Path) -> Roof:
+    path = work / PRECOMPILED
+    cpu_s = cpu_seconds(work, HEADERS)
+    if code == 0 and path.is_file():
+        facts = {"slug": f"precompiled headers, {prefix.name}", "cost": {"cpu_s": round(cpu_s, 2)}}
+        try:
+            store.put(key, {PRECOMPILED: path}, facts)
+        except StoreError as error:
+            emit(Noticed(f"{error} The precompiled headers are used for this build only."))
+        return prefix.roof(store, path, cpu_s)
+    said = read_log(work, HEADERS)
+    if without_room(work, said):
+        raise StoreError(f"the headers of {prefix.name} cannot be precompiled in {work}: the disk is full.")
+    why = "; ".join(error_lines(said)) or f"the compiler ended with code {code}"
+    emit(Noticed(f"the headers of {prefix.name} are not precompiled, so each kernel takes longer: {why}"))
+    return prefix.plain_roof(store)

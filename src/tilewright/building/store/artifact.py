@@ -1,0 +1,94 @@
+"""What the store gives: a built kernel, or a build that failed, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright.base.digest import digest_file
+from tilewright.base.errors import CorruptError, choose
+from tilewright.building.store.aside import Damage, inode_of, set_aside
+from tilewright.building.store.faults import store_error
+from tilewright.building.store.layout import layout_of_entry
+
+
+@dataclass(frozen=True, slots=True)
+class FileDigest:
+    """Size and content of a file: 128-bit blake2b as 32 hex digits, as `base.digest` makes them."""
+
+    size: int
+    blake2b: str
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A built kernel in a local store."""
+
+    key: str
+    folder: Path
+    files: Mapping[str, FileDigest]
+    facts: Mapping[str, Any]
+
+    def checked(self, name: str) -> Path:
+        """The path of a file whose content was compared with the manifest just now.
+
+        Raises `CorruptError` when it differs or is gone; the entry is then out of the store, to be built again.
+        """
+        expected = self.files[choose(f"file of {self.key}", name, self.files)]
+        path = self.folder / name
+        judged = inode_of(self.folder)
+        try:
+            found = FileDigest(path.stat().st_size, digest_file(path))
+        except (FileNotFoundError, NotADirectoryError) as error:
+            self._set_aside(Damage(self.key, self.folder, "missing file", f"{name} is missing", judged))
+            raise CorruptError(f"{path} is gone: it was removed, or the disk lost it. Build it again.") from error
+        except OSError as error:
+            raise store_error("read", path, error) from error
+        if found != expected:
+            what = f"{name} has {found.size:,} bytes with blake2b {found.blake2b}"
+            self._set_aside(Damage(self.key, self.folder, "wrong digest", what, judged))
+            raise CorruptError(
+                f"{self.folder}: {what}, and its manifest says {expected.size:,} bytes with {expected.blake2b}. "
+                "It is not used; build it again."
+            )
+        return path
+
+    def _set_aside(self, damage: Damage) -> None:
+        if damage.inode is not None:
+            set_aside(layout_of_entry(self.folder), damage)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A build that failed and will fail again: the same inputs, the same log."""
+
+    key: str
+    log: str
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An artifact or failure with what the store knows about it; times are seconds since 1970."""
+
+    content: Artifact | Failure
+    folder: Path
+    size: int
+    created: float
+    last_use: float  # known to the hour
+
+    @property
+    def key(self) -> str:
+        return self.content.key
+
+    @property
+    def failed(self) -> bool:
+        return isinstance(self.content, Failure)
+
+    @property
+    def name(self) -> str:
+        """The kernel's name where the facts have one, else nothing."""
+        slug = self.content.facts.get("slug", "")
+        return slug if isinstance(slug, str) else ""

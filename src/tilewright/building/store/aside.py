@@ -1,0 +1,117 @@
+"""Damaged entries: what is wrong with one, and moving it out of sight without destroying the evidence."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tilewright.base.events import Noticed, emit
+from tilewright.building.store.layout import PRIVATE_FOLDER, Layout
+
+Inode = tuple[int, int]
+DamageKind = Literal["missing file", "wrong size", "wrong digest", "bad manifest", "foreign file"]
+
+# More damaged copies of one key than this are not kept; by then the disk is the problem.
+MAX_COPIES = 20
+_TAKEN = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR, errno.ENOTDIR})
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Why an entry must not be used. `inode` is that of the folder which was judged."""
+
+    key: str
+    path: Path
+    kind: DamageKind
+    what: str
+    inode: Inode | None
+
+
+def inode_of(path: Path) -> Inode | None:
+    """What lies under a path now; None when nothing does."""
+    try:
+        found = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def still_there(damage: Damage) -> bool:
+    """Whether the path still holds what was judged, and not what a writer has put there since."""
+    return damage.inode is not None and inode_of(damage.path) == damage.inode
+
+
+def set_aside(layout: Layout, damage: Damage) -> Path | None:
+    """Move what is damaged to `corrupt/` and say so; None when it could not be moved or is already gone."""
+    try:
+        layout.corrupt.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        moved = _move(layout, damage)
+    except OSError as error:
+        emit(Noticed(f"{damage.path} is damaged ({damage.what}) and cannot be moved aside: {error.strerror}"))
+        return None
+    if moved is not None:
+        emit(Noticed(f"{damage.path} was damaged ({damage.what}) and is not used; moved to {moved}"))
+    return moved
+
+
+def _move(layout: Layout, damage: Damage) -> Path | None:
+    for number in range(MAX_COPIES):
+        target = layout.corrupt / f"{damage.key}-{number}"
+        if inode_of(target) is not None:
+            continue
+        try:
+            damage.path.rename(target)
+        except FileNotFoundError:
+            return None  # another process was faster
+        except OSError as error:
+            if error.errno in _TAKEN:
+                continue
+            raise
+        return target if _is_the_judged(target, damage) else None
+    oldest = layout.corrupt / f"{damage.key}-0"
+    remove_tree(oldest)
+    damage.path.rename(oldest)
+    return oldest
+
+
+def _is_the_judged(target: Path, damage: Damage) -> bool:
+    """A writer may have put a sound entry under the path just before it was moved. Then it goes back."""
+    if damage.inode is None or inode_of(target) == damage.inode:
+        return True
+    try:
+        target.rename(damage.path)
+    except OSError as error:
+        if error.errno not in _TAKEN:
+            raise
+        # Yet another sound entry took its place: this one is one too many.
+        remove_tree(target)
+    return False
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a file, or a folder with all in it. What another process removed meanwhile is no error."""
+    if not path.is_dir() or path.is_symlink():
+        path.unlink(missing_ok=True)
+        return
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        if inode_of(path) is not None:
+            remove_tree(path)
+    except PermissionError:
+        # Some folder in it does not let its owner remove things. If that was not the cause, this fails again.
+        _open_folders(path)
+        shutil.rmtree(path)
+
+
+def _open_folders(top: Path) -> None:
+    top.chmod(PRIVATE_FOLDER)
+    for folder, inner, _ in os.walk(top):
+        for name in inner:
+            path = Path(folder, name)
+            if not path.is_symlink():
+                path.chmod(PRIVATE_FOLDER)

@@ -1,0 +1,147 @@
+"""An entry as one run of bytes for remote tiers, which are not trusted: all of it is checked before any of it is used.
+
+magic                 8 bytes, with the format's version
+flags                 1 byte: 1 when a signature follows
+length of the core    4 bytes, little-endian
+core                  canonical JSON: schema, key, kind, files with size and blake2b, facts
+contents              the files, in order of their names
+digest                32 bytes: blake2b over key and everything above
+signature             32 bytes, if flagged: HMAC-SHA256 over key and everything above
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.base.errors import CorruptError, InvalidValueError, RubbishError
+from tilewright.building.store.artifact import Artifact, Failure, FileDigest
+from tilewright.building.store.layout import check_key
+from tilewright.building.store.manifest import (
+    ARTIFACT,
+    FAILURE,
+    LOG,
+    MAX_MANIFEST_BYTES,
+    Core,
+    Kind,
+    core_text,
+    parse_core,
+)
+
+MAGIC = b"TWENTRY1"
+# A kernel's shared object has 0.1 to 10 MB. What is larger stays on its machine.
+MAX_BLOB_BYTES = 64 * 2**20
+
+_HEAD = struct.Struct("<8sBI")
+_SIGNED = 1
+_DIGEST_BYTES = 32
+_SIGNATURE_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Content:
+    """An entry out of a blob: checked, not yet in a local store."""
+
+    key: str
+    kind: Kind
+    files: Mapping[str, bytes]
+    facts: Mapping[str, Any]
+
+
+def pack(entry: Artifact | Failure, secret: bytes | None = None) -> bytes:
+    """The blob of an entry, signed if there is a secret. Raises `CorruptError` if the local files are damaged."""
+    files = _contents(entry)
+    digests = {name: FileDigest(len(content), _digest(content)) for name, content in files.items()}
+    kind = ARTIFACT if isinstance(entry, Artifact) else FAILURE
+    core = core_text(Core(entry.key, kind, digests, entry.facts)).encode()
+    head = _HEAD.pack(MAGIC, 0 if secret is None else _SIGNED, len(core))
+    body = b"".join((head, core, *(files[name] for name in sorted(files))))
+    sealed = body + _seal(entry.key, body)
+    return sealed if secret is None else sealed + _signature(entry.key, sealed, secret)
+
+
+def unpack(blob: bytes, key: str, secret: bytes | None = None) -> Content:
+    """The entry `key` in a blob. Raises `RubbishError` for anything that is not exactly that.
+
+    With a secret, a blob that is unsigned or signed with another one is refused.
+    """
+    check_key(key)
+    if len(blob) > MAX_BLOB_BYTES:
+        raise RubbishError(f"the blob has {len(blob):,} bytes, and {MAX_BLOB_BYTES:,} is the limit")
+    if len(blob) < _HEAD.size + _DIGEST_BYTES:
+        raise RubbishError(f"the blob has {len(blob):,} bytes, too few for one")
+    magic, flags, core_size = _HEAD.unpack_from(blob)
+    if magic != MAGIC or flags not in (0, _SIGNED):
+        raise RubbishError("the blob does not begin as one of this version does")
+    sealed = _authenticated(blob, key, signed=flags == _SIGNED, secret=secret)
+    body, seal = sealed[:-_DIGEST_BYTES], sealed[-_DIGEST_BYTES:]
+    if not hmac.compare_digest(_seal(key, body), bytes(seal)):
+        raise RubbishError("the blob's digest is not that of its bytes and key")
+    return _content(body, key, core_size)
+
+
+def _authenticated(blob: bytes, key: str, *, signed: bool, secret: bytes | None) -> memoryview:
+    """The blob without its signature, which was checked if there is a secret."""
+    view = memoryview(blob)
+    if not signed:
+        if secret is not None:
+            raise RubbishError("the blob is not signed, and a secret is set")
+        return view
+    if len(blob) < _HEAD.size + _DIGEST_BYTES + _SIGNATURE_BYTES:
+        raise RubbishError("the blob ends within its signature")
+    sealed, signature = view[:-_SIGNATURE_BYTES], view[-_SIGNATURE_BYTES:]
+    if secret is not None and not hmac.compare_digest(_signature(key, sealed, secret), bytes(signature)):
+        raise RubbishError("the blob is signed with another secret, or was changed")
+    return sealed
+
+
+def _content(body: memoryview, key: str, core_size: int) -> Content:
+    # Sizes are compared with the bytes that are here, so a lying header cannot ask for memory.
+    start = _HEAD.size + core_size
+    if core_size > MAX_MANIFEST_BYTES or start > len(body):
+        raise RubbishError(f"the blob's core would have {core_size:,} bytes")
+    try:
+        core = parse_core(bytes(body[_HEAD.size : start]), key)
+    except InvalidValueError as error:
+        raise RubbishError(str(error)) from error
+    total = sum(file.size for file in core.files.values())
+    if total != len(body) - start:
+        raise RubbishError(f"the blob has {len(body) - start:,} bytes of files, and its core says {total:,}")
+    files: dict[str, bytes] = {}
+    for name, file in core.files.items():  # in order of their names: see parse_core
+        files[name] = bytes(body[start : start + file.size])
+        if _digest(files[name]) != file.blake2b:
+            raise RubbishError(f"{name} in the blob does not have the digest that its core says")
+        start += file.size
+    return Content(key, core.kind, files, core.facts)
+
+
+def _contents(entry: Artifact | Failure) -> dict[str, bytes]:
+    if isinstance(entry, Failure):
+        return {LOG: entry.log.encode("utf-8", "surrogatepass")}
+    files: dict[str, bytes] = {}
+    for name, expected in entry.files.items():
+        files[name] = entry.checked(name).read_bytes()
+        if _digest(files[name]) != expected.blake2b:
+            raise CorruptError(f"{entry.folder / name} changed while it was read. Build it again.")
+    return files
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _seal(key: str, body: bytes | memoryview) -> bytes:
+    hasher = hashlib.blake2b(key.encode(), digest_size=_DIGEST_BYTES, person=b"tilewright-blob")
+    hasher.update(body)
+    return hasher.digest()
+
+
+def _signature(key: str, sealed: bytes | memoryview, secret: bytes) -> bytes:
+    signer = hmac.new(secret, key.encode(), "sha256")
+    signer.update(sealed)
+    return signer.digest()

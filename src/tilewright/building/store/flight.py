@@ -1,0 +1,159 @@
+"""Single flight: one process builds a key while the others wait. It saves work; correctness never depends on it.
+
+The lock is `flock` on a file, so it ends with the last process that has the descriptor, however that process ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from tilewright.base.errors import StoreError
+from tilewright.base.events import Noticed, emit
+from tilewright.building.store.faults import UNWRITABLE, store_error
+from tilewright.building.store.layout import PRIVATE_FILE, PRIVATE_FOLDER
+
+# File systems without flock: some network and FUSE ones.
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
+_SHORTEST_NAP_S, _LONGEST_NAP_S = 0.002, 0.05
+
+_unlockable: set[Path] = set()
+
+
+class Flight:
+    """The right to build a key, or (`held` is False) the permission to go on without it."""
+
+    def __init__(self, fd: int, *, held: bool) -> None:
+        self._fd = fd
+        self._owner = os.getpid()
+        self.held = held
+
+    def fileno(self) -> int:
+        """A descriptor to hand to child processes (`pass_fds`): they keep the lock if this process dies."""
+        return self._fd
+
+    def release(self) -> None:
+        """Let others build, also when a forgotten child still has the descriptor. Harmless if done twice."""
+        if self._fd < 0:
+            return
+        # A forked copy of this object must not release what its parent holds.
+        if self.held and os.getpid() == self._owner:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+        os.close(self._fd)
+        self._fd = -1
+        self.held = False
+
+    def __enter__(self) -> Flight:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def try_lock(path: Path) -> Flight | None:
+    """The lock on `path`, or None when someone has it. Where no lock can be made, an unlocked flight and a notice."""
+    while True:
+        try:
+            fd = _open(path)
+        except OSError as error:
+            if error.errno in UNWRITABLE:
+                return _unlocked(path, error)
+            raise store_error("lock", path, error) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        except OSError as error:
+            os.close(fd)
+            if error.errno in _NO_LOCKS:
+                return _unlocked(path, error)
+            raise store_error("lock", path, error) from error
+        if names(path, fd):
+            return Flight(fd, held=True)
+        os.close(fd)  # gc removed the file between our open and our lock: others will lock the next one
+
+
+def wait_for_lock(path: Path, timeout_s: float | None, landed: Callable[[], bool] | None) -> Flight:
+    """The lock on `path`. Ends early, with an unlocked flight, when `landed` says there is nothing left to build."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    nap = _SHORTEST_NAP_S
+    while (flight := try_lock(path)) is None:
+        if landed is not None and landed():
+            return Flight(_placeholder(), held=False)
+        if deadline is not None and time.monotonic() >= deadline:
+            raise StoreError(
+                f"{path} is still held after {timeout_s:g} s: another process builds this key. "
+                "`fuser` on that file names it; wait longer, or end it."
+            )
+        time.sleep(nap)
+        nap = min(nap * 2, _LONGEST_NAP_S)
+    return flight
+
+
+def retire(path: Path, *, really: bool = True) -> bool:
+    """Remove a lock file that nobody holds; whether it was one. It is removed while held, so nobody can be inside."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not names(path, fd):
+            return False
+        if really:
+            path.unlink()
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+
+
+def names(path: Path, fd: int) -> bool:
+    """Whether `path` still is the file that is open as `fd`."""
+    opened = os.fstat(fd)
+    if opened.st_nlink == 0:
+        return False
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
+
+
+def _open(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    try:
+        return os.open(path, flags, PRIVATE_FILE)
+    except FileNotFoundError:
+        make_private(path.parent)
+        return os.open(path, flags, PRIVATE_FILE)
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder of the store, and those above it, for this user only."""
+    if not folder.is_dir():
+        make_private(folder.parent)
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+
+
+def _unlocked(path: Path, error: OSError) -> Flight:
+    folder = path.parent.parent
+    if folder not in _unlockable:  # once is enough: a build asks for thousands of locks
+        _unlockable.add(folder)
+        meanwhile = "other processes may build the same kernels meanwhile"
+        emit(Noticed(f"{folder} cannot be locked ({error.strerror}): {meanwhile}"))
+    return Flight(_placeholder(), held=False)
+
+
+def _placeholder() -> int:
+    """A descriptor that holds nothing, so that `fileno` is always one that can be handed on."""
+    return os.open(os.devnull, os.O_RDONLY)

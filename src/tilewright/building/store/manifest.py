@@ -1,0 +1,147 @@
+"""The manifest of an entry: what it is, its files with sizes and digests, facts about it.
+
+Read with hand-written checks: ten thousand of them are listed in a second. Nothing in a manifest is executed, and no
+name in it is joined to a path before it was found to be a plain one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from tilewright.base.digest import canonical_json
+from tilewright.base.errors import InvalidValueError
+from tilewright.building.store.artifact import FileDigest
+from tilewright.building.store.layout import MANIFEST, SCHEMA, is_file_name
+
+Kind = Literal["artifact", "failure"]
+ARTIFACT: Kind = "artifact"
+FAILURE: Kind = "failure"
+LOG = "build.log"  # the one file of a failure
+
+# Facts are names and numbers of one kernel, some kilobytes. What is larger is no manifest.
+MAX_MANIFEST_BYTES = 4 * 2**20
+
+_DIGEST = re.compile(r"[0-9a-f]{32}")
+_CORE = {"schema", "key", "kind", "files", "facts"}
+_LOCAL = {*_CORE, "version", "created"}
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """What an entry is, wherever it lies."""
+
+    key: str
+    kind: Kind
+    files: Mapping[str, FileDigest]
+    facts: Mapping[str, Any]
+
+    def json(self) -> dict[str, Any]:
+        files = {name: {"size": file.size, "blake2b": file.blake2b} for name, file in self.files.items()}
+        return {"schema": SCHEMA, "key": self.key, "kind": self.kind, "files": files, "facts": dict(self.facts)}
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """An entry of a local store; `version` and `created` (seconds since 1970) are for people."""
+
+    core: Core
+    version: str
+    created: float
+
+    def text(self) -> str:
+        return _bounded(canonical_json({**self.core.json(), "version": self.version, "created": self.created}))
+
+
+def core_text(core: Core) -> str:
+    """Canonical JSON of the core: the same entry gives the same text on every machine."""
+    return _bounded(canonical_json(core.json()))
+
+
+def checked_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts as they will be read back. What JSON cannot hold is refused."""
+    try:
+        read = json.loads(canonical_json(dict(facts)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValueError(f"facts about an entry must be JSON: {error}") from error
+    return cast(dict[str, Any], read)
+
+
+def parse_manifest(raw: bytes, key: str) -> Manifest:
+    """The manifest of the entry `key`. Raises `InvalidValueError` with the first thing that is wrong."""
+    table = _table(raw, _LOCAL)
+    version, created = table["version"], table["created"]
+    if type(version) is not str:
+        raise InvalidValueError("'version' is no text")
+    if type(created) not in (int, float):
+        raise InvalidValueError("'created' is no number")
+    return Manifest(_core(table, key), version, float(created))
+
+
+def parse_core(raw: bytes, key: str) -> Core:
+    """The core of the entry `key`, as it travels."""
+    return _core(_table(raw, _CORE), key)
+
+
+def _bounded(text: str) -> str:
+    if len(text) > MAX_MANIFEST_BYTES:  # canonical JSON is ASCII
+        raise InvalidValueError(
+            f"the manifest would have {len(text):,} bytes, and {MAX_MANIFEST_BYTES:,} is the limit. Put large facts "
+            "into a file of the entry."
+        )
+    return text
+
+
+def _table(raw: bytes, keys: set[str]) -> dict[str, Any]:
+    if len(raw) > MAX_MANIFEST_BYTES:
+        raise InvalidValueError(f"the manifest has over {MAX_MANIFEST_BYTES:,} bytes")
+    try:
+        table = json.loads(raw, parse_constant=_no_constant, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise InvalidValueError(f"the manifest is not JSON: {error}") from error
+    if type(table) is not dict:
+        raise InvalidValueError("the manifest is no table")
+    if type(table.get("schema")) is not int or table["schema"] != SCHEMA:
+        raise InvalidValueError(f"the manifest has schema {table.get('schema')!r}, and {SCHEMA} is the known one")
+    if table.keys() != keys:
+        raise InvalidValueError(f"the manifest has the keys {sorted(table)}, expected {sorted(keys)}")
+    return table
+
+
+def _core(table: dict[str, Any], key: str) -> Core:
+    if table["key"] != key:
+        raise InvalidValueError(f"the manifest is of {table['key']!r}, not of {key}")
+    kind, files, facts = table["kind"], table["files"], table["facts"]
+    if kind not in (ARTIFACT, FAILURE):
+        raise InvalidValueError(f"the manifest is of the kind {kind!r}, known are {ARTIFACT} and {FAILURE}")
+    if type(files) is not dict or type(facts) is not dict:
+        raise InvalidValueError("'files' and 'facts' of the manifest must be tables")
+    if kind == FAILURE and list(files) != [LOG]:
+        raise InvalidValueError(f"a failure has the files {sorted(files)} instead of {LOG} alone")
+    return Core(key, kind, {name: _file(name, files[name]) for name in sorted(files)}, facts)
+
+
+def _file(name: str, entry: Any) -> FileDigest:
+    if not is_file_name(name) or name == MANIFEST:
+        raise InvalidValueError(f"the manifest lists {name!r}, which is no plain file name")
+    if type(entry) is not dict or entry.keys() != {"size", "blake2b"}:
+        raise InvalidValueError(f"the manifest must give size and blake2b of {name}")
+    size, digest = entry["size"], entry["blake2b"]
+    if type(size) is not int or size < 0 or type(digest) is not str or not _DIGEST.fullmatch(digest):
+        raise InvalidValueError(f"the manifest's size or blake2b of {name} is none")
+    return FileDigest(size, digest)
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is beyond every number")
+    return value

@@ -1,0 +1,104 @@
+"""Reading one entry: its manifest, and that its files are there with their sizes. Contents are not hashed here."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.building.store.artifact import Artifact, Entry, Failure
+from tilewright.building.store.aside import Damage, DamageKind, Inode, inode_of
+from tilewright.building.store.faults import store_error
+from tilewright.building.store.layout import MANIFEST
+from tilewright.building.store.manifest import FAILURE, LOG, MAX_MANIFEST_BYTES, Manifest, parse_manifest
+
+# What the operating system says of a path that is there and cannot be an entry: a file, a link, a broken disk.
+_DAMAGED = frozenset({errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.EIO, errno.EUCLEAN, errno.EBADMSG})
+
+
+class _Damaged(Exception):  # noqa: N818  (never leaves this module)
+    def __init__(self, kind: DamageKind, what: str) -> None:
+        self.kind: DamageKind = kind
+        self.what = what
+
+
+def read_entry(folder: Path, key: str) -> Entry | Damage | None:
+    """The entry in `folder`; None when there is none. Changes nothing.
+
+    Everything is read through one descriptor of the folder, so that an entry replaced meanwhile is never mixed.
+    """
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno in _DAMAGED:
+            return Damage(key, folder, "bad manifest", f"it is no folder: {error.strerror}", inode_of(folder))
+        raise store_error("read", folder, error) from error
+    try:
+        opened = os.fstat(fd)
+        return _read(fd, folder, key, opened.st_mtime)
+    except _Damaged as damaged:
+        inode: Inode = (opened.st_dev, opened.st_ino)
+        return Damage(key, folder, damaged.kind, damaged.what, inode)
+    except OSError as error:
+        raise store_error("read", folder, error) from error
+    finally:
+        os.close(fd)
+
+
+def _read(fd: int, folder: Path, key: str, last_use: float) -> Entry:
+    raw = _content(fd, MANIFEST, MAX_MANIFEST_BYTES + 1, "bad manifest")
+    try:
+        manifest = parse_manifest(raw, key)
+    except InvalidValueError as error:
+        raise _Damaged("bad manifest", str(error)) from error
+    files, facts = manifest.core.files, manifest.core.facts
+    for name, file in files.items():
+        size = _size(fd, name)
+        if size != file.size:
+            raise _Damaged("wrong size", f"{name} has {size:,} bytes instead of {file.size:,}")
+    content: Artifact | Failure = Artifact(key, folder, files, facts)
+    if manifest.core.kind == FAILURE:
+        content = Failure(key, _log(fd, manifest), facts)
+    total = len(raw) + sum(file.size for file in files.values())
+    return Entry(content, folder, total, manifest.created, last_use)
+
+
+def _log(fd: int, manifest: Manifest) -> str:
+    """A failure's log. It is read whole, so it is checked whole."""
+    expected = manifest.core.files[LOG]
+    raw = _content(fd, LOG, expected.size + 1, "missing file")
+    if hashlib.blake2b(raw, digest_size=16).hexdigest() != expected.blake2b:
+        raise _Damaged("wrong digest", f"{LOG} is not the one that was stored")
+    return raw.decode("utf-8", "surrogatepass")
+
+
+def _content(folder: int, name: str, most: int, kind: DamageKind) -> bytes:
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
+        with os.fdopen(fd, "rb") as stream:
+            return stream.read(most)
+    except OSError as error:
+        raise _damage_of(error, name, kind) from error
+
+
+def _size(folder: int, name: str) -> int:
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError as error:
+        raise _damage_of(error, name, "missing file") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise _Damaged("missing file", f"{name} is no regular file")
+    return found.st_size
+
+
+def _damage_of(error: OSError, name: str, kind: DamageKind) -> Exception:
+    if error.errno == errno.ENOENT:
+        return _Damaged(kind, f"{name} is missing")
+    if error.errno in _DAMAGED:
+        return _Damaged(kind, f"{name} cannot be read: {error.strerror}")
+    return error

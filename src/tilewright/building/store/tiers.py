@@ -1,0 +1,207 @@
+"""The local store with a remote tier behind it: read-through, write-back, and one build for a whole fleet.
+
+A remote that is slow, gone or serves rubbish costs a bounded delay, never a wrong kernel.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tilewright.base import knobs
+from tilewright.base.errors import RemoteError, RubbishError
+from tilewright.base.events import Noticed, emit
+from tilewright.building.store.artifact import Artifact, Failure
+from tilewright.building.store.blob import MAX_BLOB_BYTES, pack, unpack
+from tilewright.building.store.link import Link
+from tilewright.building.store.local import Store
+from tilewright.building.store.remote import OPERATION_TIMEOUT_S, Remote, read_secret, remote_of
+
+T = TypeVar("T")
+
+# A compile takes 15 to 40 s of CPU on a machine that may be busy. A claim that expires early only costs a second build.
+CLAIM_TTL_S = 120.0
+# The slowest remote worth asking: 200 KB at this rate take 0.05 s, compiling them 15 s and more.
+SLOWEST_BYTES_PER_S = 4e6
+# At most this long for a whole look-up, and this much more for each key.
+LOOKUP_BASE_S, LOOKUP_PER_KEY_S = 5.0, 0.02
+# Sizes are asked for so many keys at once, and blobs fetched in batches of so many bytes: that bounds the memory.
+_SIZES_AT_ONCE = 1000
+_BATCH_BYTES, _BATCH_KEYS = 16 * 2**20, 64
+_SHORTEST_NAP_S, _LONGEST_NAP_S = 0.1, 2.0
+
+
+@dataclass
+class Rubbish:
+    """Keys under which the remote served something else than the entry."""
+
+    keys: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """A local store and, if there is one, the remote behind it."""
+
+    local: Store
+    remote: Remote | None = None
+    secret: bytes | None = field(default=None, repr=False)
+    writes: bool = True
+    link: Link = field(default_factory=Link, compare=False)
+    rubbish: Rubbish = field(default_factory=Rubbish, compare=False)
+    nonce: str = field(default_factory=lambda: secrets.token_hex(4), repr=False, compare=False)
+
+    @property
+    def holder(self) -> str:
+        """Who claims: this host, process and tiers. Asked each time, as a fork makes another process."""
+        return f"{socket.gethostname()}:{os.getpid()}:{self.nonce}"
+
+    def lookup(self, keys: Sequence[str]) -> dict[str, Artifact | Failure]:
+        """What is known of `keys`: from the local store, and for the rest from the remote in a bounded time.
+
+        What comes from the remote is verified and put into the local store before it is given. Raises `StoreError`
+        only for the local store.
+        """
+        found = {key: entry for key in keys if (entry := self.local.get(key)) is not None}
+        missing = [key for key in dict.fromkeys(keys) if key not in found]
+        if self.remote is None or not missing:
+            return found
+        budget = LOOKUP_BASE_S + LOOKUP_PER_KEY_S * len(missing)
+        try:
+            for blobs, seconds in self._blobs(self.remote, missing):
+                found.update(self._keep(blobs))
+                budget -= seconds
+                if budget < 0:
+                    self._notice_slowness(sum(key not in found for key in missing), len(missing))
+                    break
+        except RemoteError:
+            return found  # noticed by the link
+        return found
+
+    def publish(self, entry: Artifact | Failure) -> None:
+        """Give an entry to the remote. Failures of the remote are noticed, never raised."""
+        remote = self.remote
+        if remote is None or not self.writes or not self.link.open:
+            return
+        blob = pack(entry, self.secret)
+        if len(blob) > MAX_BLOB_BYTES:
+            emit(Noticed(f"{entry.key} has {len(blob):,} bytes, over {MAX_BLOB_BYTES:,}: it is not shared"))
+            return
+        try:
+            self._ask(lambda: remote.push(entry.key, blob), len(blob))
+        except RemoteError:
+            return  # noticed by the link
+
+    def claim(self, key: str) -> bool:
+        """Whether this process is to build `key`. Without a remote that can be written and works: yes."""
+        remote = self.remote
+        if remote is None or not self.writes:
+            return True
+        try:
+            return self._ask(lambda: remote.claim(key, self.holder, CLAIM_TTL_S))
+        except RemoteError:
+            return True  # noticed by the link; building twice is the price of a remote that is gone
+
+    def release(self, key: str) -> None:
+        """Give up a claim, after `publish` or when the build came to nothing."""
+        remote = self.remote
+        if remote is None or not self.writes:
+            return
+        try:
+            self._ask(lambda: remote.release(key, self.holder))
+        except RemoteError:
+            return  # noticed by the link; the claim expires by itself
+
+    def wait_for(self, key: str, timeout_s: float) -> Artifact | Failure | None:
+        """What another machine builds. None when its claim has gone without an entry, or after `timeout_s`."""
+        remote = self.remote
+        if remote is None or not self.writes:  # who claims nothing has nobody to wait for
+            return self.lookup([key]).get(key)
+        deadline = time.monotonic() + timeout_s
+        nap = _SHORTEST_NAP_S
+        while True:
+            try:
+                # Asked before the look-up: a holder publishes first and releases then.
+                claimed = self._ask(lambda: remote.claimed(key))
+            except RemoteError:
+                claimed = False  # noticed by the link
+            entry = self.lookup([key]).get(key)
+            left = deadline - time.monotonic()
+            if entry is not None or not claimed or left <= 0:
+                return entry
+            # A thousand machines that wait for one key must not ask in step.
+            time.sleep(min(left, nap * random.uniform(0.5, 1.5)))
+            nap = min(nap * 1.5, _LONGEST_NAP_S)
+
+    def _blobs(self, remote: Remote, keys: Sequence[str]) -> Iterator[tuple[Mapping[str, bytes], float]]:
+        """The blobs of `keys` that are there, in batches, each with the seconds that the remote took."""
+        for start in range(0, len(keys), _SIZES_AT_ONCE):
+            asked = keys[start : start + _SIZES_AT_ONCE]
+            sizes = self._ask(functools.partial(remote.sizes, asked))
+            for batch in self._batches([key for key in asked if key in sizes], sizes):
+                started = time.monotonic()
+                blobs = self._ask(functools.partial(remote.fetch, batch), sum(sizes[key] for key in batch))
+                yield blobs, time.monotonic() - started
+
+    def _batches(self, keys: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
+        batch: list[str] = []
+        total = 0
+        for key in keys:
+            size = sizes[key]
+            if size > MAX_BLOB_BYTES:
+                self._notice_rubbish(key, f"it has {size:,} bytes, and {MAX_BLOB_BYTES:,} is the limit")
+                continue
+            if batch and (total + size > _BATCH_BYTES or len(batch) == _BATCH_KEYS):
+                yield batch
+                batch, total = [], 0
+            batch.append(key)
+            total += size
+        if batch:
+            yield batch
+
+    def _keep(self, blobs: Mapping[str, bytes]) -> Mapping[str, Artifact | Failure]:
+        """Put what is sound into the local store."""
+        kept: dict[str, Artifact | Failure] = {}
+        for key, blob in blobs.items():
+            try:
+                content = unpack(blob, key, self.secret)
+            except RubbishError as error:
+                self._notice_rubbish(key, str(error))
+                continue
+            kept[key] = self.local.put_content(key, content.kind, content.files, content.facts)
+        return kept
+
+    def _ask(self, work: Callable[[], T], size: int = 0) -> T:
+        assert self.remote is not None
+        return self.link.call(self.remote.describe(), work, OPERATION_TIMEOUT_S + size / SLOWEST_BYTES_PER_S)
+
+    def _notice_rubbish(self, key: str, what: str) -> None:
+        if key in self.rubbish.keys or self.remote is None:
+            return
+        self.rubbish.keys.add(key)
+        emit(Noticed(f"{self.remote.describe()} serves rubbish under {key} ({what}); it counts as absent"))
+
+    def _notice_slowness(self, rest: int, asked: int) -> None:
+        if self.remote is not None and rest:
+            emit(Noticed(f"{self.remote.describe()} is slow: {rest:,} of {asked:,} keys were not asked to the end"))
+
+
+def tiers_of_knobs() -> Tiers:
+    """The tiers that the environment names. The remote is not asked before it is needed."""
+    url, secret_file = knobs.REMOTE.get(), knobs.REMOTE_SECRET_FILE.get()
+    if url is None:
+        return Tiers(Store())
+    secret = None if secret_file is None else read_secret(secret_file)
+    return Tiers(Store(), remote_of(url), secret, knobs.remote_writes(), _link_of(url))
+
+
+@functools.lru_cache(maxsize=8)
+def _link_of(url: str) -> Link:  # noqa: ARG001  (the link is that of this address)
+    """One link per address in this process: a remote that failed for one build is left alone by the next."""
+    return Link()

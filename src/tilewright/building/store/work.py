@@ -1,0 +1,108 @@
+"""Private folders on the store's file system, and removing those of processes that died.
+
+A folder lives while the lock file beside it is held. The lock file is there before the folder and goes after it:
+a folder without one, or with one that can be locked, belongs to nobody.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.base.events import Noticed, emit
+from tilewright.building.store.aside import remove_tree
+from tilewright.building.store.faults import explained
+from tilewright.building.store.flight import make_private, names
+from tilewright.building.store.layout import PRIVATE_FILE, PRIVATE_FOLDER, Layout, is_file_name
+
+_LOCK = ".lock"
+
+
+@contextmanager
+def work_folder(layout: Layout, prefix: str) -> Iterator[Path]:
+    """A folder for this user only, removed at the end. The leftovers of dead processes are removed first."""
+    if not is_file_name(prefix):
+        raise InvalidValueError(f"{prefix!r} cannot begin a folder's name: only letters, digits, '.', '_' and '-'.")
+    with explained("write", layout.work):
+        make_private(layout.work)
+        _sweep_or_say(layout)
+        folder, lock, fd = _new(layout, prefix)
+    owner = os.getpid()
+    try:
+        yield folder
+    finally:
+        try:
+            if os.getpid() == owner:  # a forked copy must not remove what its parent uses
+                with explained("remove", folder):
+                    remove_tree(folder)
+                    lock.unlink()
+        finally:
+            os.close(fd)
+
+
+def sweep(layout: Layout, *, really: bool = True) -> list[Path]:
+    """Remove the folders of dead processes; what was removed, or with `really` False what would be."""
+    stale: list[Path] = []
+    try:
+        listed = sorted(layout.work.iterdir())
+    except FileNotFoundError:
+        return stale
+    for path in listed:
+        if path.name.endswith(_LOCK):
+            stale += _sweep_locked(path, really)
+        elif not path.with_name(path.name + _LOCK).exists():
+            stale.append(path)
+            if really:
+                remove_tree(path)
+    return stale
+
+
+def _sweep_or_say(layout: Layout) -> None:
+    """Leftovers that cannot be removed are in nobody's way."""
+    try:
+        sweep(layout)
+    except OSError as error:
+        emit(Noticed(f"a leftover in {layout.work} cannot be removed: {error}"))
+
+
+def _sweep_locked(lock: Path, really: bool) -> list[Path]:
+    folder = lock.with_name(lock.name.removesuffix(_LOCK))
+    try:
+        fd = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return []
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not names(lock, fd):
+            return []
+        if really:
+            remove_tree(folder)
+            lock.unlink()
+        return [folder]
+    except BlockingIOError:
+        return []  # its process lives
+    finally:
+        os.close(fd)
+
+
+def _new(layout: Layout, prefix: str) -> tuple[Path, Path, int]:
+    while True:
+        folder = layout.work / f"{prefix}-{secrets.token_hex(8)}"
+        lock = folder.with_name(folder.name + _LOCK)
+        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+        try:
+            # Waits only for a sweeper that found the file before we locked it, and then removes it.
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if names(lock, fd):
+                folder.mkdir(mode=PRIVATE_FOLDER)
+                return folder, lock, fd
+        except BaseException:
+            lock.unlink(missing_ok=True)
+            os.close(fd)
+            raise
+        os.close(fd)

@@ -1,0 +1,72 @@
+"""Writing one entry into a private folder: every byte is hashed on its way and on the disk before it can be seen."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.building.store.artifact import FileDigest
+from tilewright.building.store.faults import explained
+from tilewright.building.store.layout import MANIFEST, PRIVATE_FILE, PRIVATE_FOLDER, is_file_name
+from tilewright.building.store.manifest import Core, Kind, Manifest, checked_facts
+
+_PIECE = 2**20
+
+# The files of an entry to be: where each is to be copied from, or its bytes.
+Sources = Mapping[str, Path | bytes]
+
+
+def write_entry(folder: Path, key: str, kind: Kind, sources: Sources, facts: Mapping[str, Any], created: float) -> Core:
+    """Make `folder` a whole entry. Nobody may see it before this function returns."""
+    from tilewright import __version__  # noqa: PLC0415  (the package imports its parts, not the other way round)
+
+    for name in sources:
+        if not is_file_name(name) or name == MANIFEST:
+            raise InvalidValueError(
+                f"{name!r} cannot name a file of an entry: letters, digits, '.', '_' and '-', no leading dot, "
+                f"at most 200, and not {MANIFEST}."
+            )
+    clean = checked_facts(facts)
+    folder.mkdir(mode=PRIVATE_FOLDER)
+    files = {name: _write(folder / name, sources[name]) for name in sorted(sources)}
+    core = Core(key, kind, files, clean)
+    _write(folder / MANIFEST, Manifest(core, __version__, created).text().encode())
+    with explained("write", folder):
+        _sync_folder(folder)
+    return core
+
+
+def _write(target: Path, source: Path | bytes) -> FileDigest:
+    size = 0
+    hasher = hashlib.blake2b(digest_size=16)
+    with explained("write", target):
+        fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE_FILE)
+        with os.fdopen(fd, "wb") as sink:
+            for piece in _pieces(source):
+                hasher.update(piece)
+                sink.write(piece)
+                size += len(piece)
+            sink.flush()
+            os.fsync(sink.fileno())
+    return FileDigest(size, hasher.hexdigest())
+
+
+def _pieces(source: Path | bytes) -> Iterator[bytes]:
+    if isinstance(source, bytes):
+        yield source
+        return
+    with explained("read", source), source.open("rb") as stream:
+        while piece := stream.read(_PIECE):
+            yield piece
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,160 @@
+"""The toolchain that compiles kernels: what is there, which one is used, and its flags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.arch.spec import Arch
+from tilewright.base.digest import canonical_json, digest_text
+from tilewright.base.errors import ToolchainError
+from tilewright.building import ck_headers, flags
+from tilewright.building.component import Component
+from tilewright.building.discover import DISTRIBUTION, GPU_LESS, ROCM, Found, discover
+from tilewright.building.tree_digest import files_digest, tree_digest
+
+__all__ = ["GPU_LESS", "ROCM", "Component", "Survey", "Toolchain", "find", "survey"]
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What was looked for, and the kind of toolchain that will be used (None: neither is whole)."""
+
+    rocm: tuple[Component, ...]
+    gpu_less: tuple[Component, ...]
+    ck: Component
+    chosen: str | None
+    reason: str
+
+    @property
+    def components(self) -> tuple[Component, ...]:
+        """All parts of both kinds and the CK headers."""
+        return (*self.rocm, *self.gpu_less, self.ck)
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """Programs and folders with which kernels are compiled. Made by `find`."""
+
+    kind: str
+    cxx: Path
+    compiler: str  # the compiler's own version text
+    compiler_digest: str  # of the compiler, its linker and the libraries that they are made of
+    objdump: Path
+    readelf: Path
+    bundler: Path | None  # only for putting code objects into a shared library, see `need_bundler`
+    rocm_path: Path
+    bitcode_dir: Path
+    bitcode_digest: str
+    ck_include: Path
+    ck_digest: str
+    hip_version: str
+
+    def device_flags(self, arch: Arch) -> tuple[str, ...]:
+        """Flags that compile a source to a plain code object of `arch`."""
+        return flags.device_flags(arch, self._places(), self._libraries(arch))
+
+    def host_flags(self) -> tuple[str, ...]:
+        """Flags of the host pass; whether to check or to compile is the caller's to add."""
+        return flags.host_flags(self._places())
+
+    def key_flags(self, arch: Arch) -> tuple[str, ...]:
+        """The device flags with stand-ins for this machine's folders: equal on every machine."""
+        return flags.device_flags(arch, flags.NOWHERE, self._libraries(arch))
+
+    def host_key_flags(self) -> tuple[str, ...]:
+        """The host flags with stand-ins for this machine's folders."""
+        return flags.host_flags(flags.NOWHERE)
+
+    def identity(self) -> str:
+        """What decides the code besides source, flags and CK headers; says nothing of folders."""
+        compat = digest_text(flags.COMPAT.read_text("utf-8")) if self.kind == GPU_LESS else ""
+        facts = {
+            "kind": self.kind,
+            "compiler": self.compiler,
+            "compiler_digest": self.compiler_digest,
+            "hip": self.hip_version,
+            "device_libraries": self.bitcode_digest,
+            "compat": compat,
+        }
+        return canonical_json(facts)
+
+    def need_bundler(self) -> Path:
+        """The bundler, for callers that cannot do without."""
+        if self.bundler is not None:
+            return self.bundler
+        parts = discover()
+        listed = parts.rocm if self.kind == ROCM else parts.gpu_less
+        raise ToolchainError("\n".join(str(p) for p in listed if p.name == "bundler"))
+
+    def _places(self) -> flags.Places:
+        compat = str(flags.COMPAT) if self.kind == GPU_LESS else ""
+        return flags.Places(str(self.rocm_path), str(self.bitcode_dir), str(self.ck_include), compat)
+
+    def _libraries(self, arch: Arch) -> tuple[str, ...]:
+        return flags.gpu_less_libraries(arch, self.bitcode_dir) if self.kind == GPU_LESS else ()
+
+
+def survey() -> Survey:
+    """Look for both kinds of toolchain. Missing parts are values, never exceptions."""
+    found = discover()
+    return Survey(found.rocm, found.gpu_less, _ck(found), found.chosen, found.reason)
+
+
+def find() -> Toolchain:
+    """The toolchain in force, or `ToolchainError` with every missing part and its command."""
+    found = discover()
+    ck = _ck(found)
+    missing = [part for part in (*found.parts, ck) if part.blocks]
+    if found.chosen is None or missing:
+        raise ToolchainError(_missing_text(found, missing))
+    parts = {part.name: part for part in found.parts}
+    bitcode = _path(parts["device-libraries"])
+    ck_include = _path(ck)
+    return Toolchain(
+        kind=found.chosen,
+        cxx=_path(parts["compiler"]),
+        compiler=parts["compiler"].version,
+        compiler_digest=files_digest(compiler_files(_path(parts["compiler"]))),
+        objdump=_path(parts["objdump"]),
+        readelf=_path(parts["readelf"]),
+        bundler=parts["bundler"].path if parts["bundler"].ok else None,
+        rocm_path=found.rocm_root if found.chosen == ROCM else DISTRIBUTION,
+        bitcode_dir=bitcode,
+        bitcode_digest=tree_digest(bitcode),
+        ck_include=ck_include,
+        ck_digest=tree_digest(ck_include),
+        hip_version=parts["hip-headers"].version,
+    )
+
+
+def compiler_files(cxx: Path) -> tuple[Path, ...]:
+    """The files that make up a compiler: its program, the linker beside it and the LLVM libraries both load.
+
+    Distributions link clang against shared libraries, so the program alone says little.
+    """
+    program = cxx.resolve()
+    root = program.parent.parent
+    front = [path.resolve() for path in root.glob("lib/libclang-cpp.so*")]
+    # The library of the same version, which lies beside it.
+    back = [path.with_name(path.name.replace("libclang-cpp", "libLLVM")) for path in front]
+    shared = [path for path in (*front, *back) if path.exists()]
+    linker = [path for path in (program.parent / "ld.lld", program.parent / "lld") if path.exists()]
+    return tuple(sorted({path.resolve() for path in (program, *linker, *shared)}))
+
+
+def _ck(found: Found) -> Component:
+    return ck_headers.locate(found.rocm_root if found.chosen == ROCM else None)
+
+
+def _path(part: Component) -> Path:
+    if part.path is None:
+        raise ToolchainError(str(part))
+    return part.path
+
+
+def _missing_text(found: Found, missing: Iterable[Component]) -> str:
+    lines = [f"  {part}" for part in missing]
+    count = f"{len(lines)} part{'s' if len(lines) != 1 else ''} missing"
+    return "\n".join([f"kernels cannot be compiled, {count} ({found.reason}):", *lines])

@@ -1,0 +1,39 @@
+"""A build as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.building.schedule import Span
+from tilewright.building.unit import Unit
+
+
+def trace_json(spans: Sequence[Span], units: Mapping[str, Unit]) -> dict[str, Any]:
+    """The steps as complete events in microseconds (Chrome's "Trace Event Format"), one row per job."""
+    rows: list[float] = []
+    events = []
+    for span in sorted(spans, key=lambda span: span.start):
+        row = next((i for i, free in enumerate(rows) if free <= span.start), len(rows))
+        rows[row : row + 1] = [span.end]
+        unit = units[span.key]
+        events.append(
+            {
+                "name": unit.kernel.slug,
+                "cat": span.step,
+                "ph": "X",
+                "pid": 1,
+                "tid": row + 1,
+                "ts": round(span.start * 1e6),
+                # Of rounded times, so that an event never reaches into the next one of its row.
+                "dur": round(span.end * 1e6) - round(span.start * 1e6),
+                "args": {"step": span.step, "key": span.key, "arch": unit.kernel.arch, "code": span.code},
+            }
+        )
+    names = [_named(1, 0, "process_name", "tilewright build")]
+    names += [_named(1, row + 1, "thread_name", f"job {row + 1}") for row in range(len(rows))]
+    return {"traceEvents": [*names, *events], "displayTimeUnit": "ms"}
+
+
+def _named(process: int, thread: int, kind: str, name: str) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}

@@ -1,0 +1,119 @@
+"""What it takes to build one kernel: its text, its commands, and the key that all of it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tilewright import arch as archs
+from tilewright.base.digest import digest_text, digest_value
+from tilewright.building.compile import SOURCE, unit_flag
+from tilewright.building.link_flags import link_flags
+from tilewright.building.prefix import Prefix, Roof
+from tilewright.building.toolchain import Toolchain
+from tilewright.codegen.fatbin import fatbin_assembly, fatbin_symbol
+from tilewright.codegen.render import Source, headers, render
+from tilewright.ops.kernel import Kernel
+
+# Part of every key. Raised when the steps below change in a way that sources and flags do not show.
+RECIPE = 1
+
+CODE_OBJECT = "kernel.co"
+HOST_OBJECT = "host.o"
+LIBRARY = "kernel.so"
+FATBIN = "fatbin.s"
+# The files of a built kernel: the library to load, and the two parts that a pack is linked from.
+PRODUCTS = (LIBRARY, CODE_OBJECT, HOST_OBJECT)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A kernel that is to be built with a toolchain."""
+
+    source: Source
+    toolchain: Toolchain
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.source.kernel
+
+    @cached_property
+    def key(self) -> str:
+        """The digest of all that decides what comes out. No folder, time or user is in it."""
+        arch = archs.load(self.kernel.arch)
+        return digest_value(
+            {
+                "recipe": RECIPE,
+                "source": digest_text(self.source.text),
+                "files": {name: digest_text(text) for name, text in self.source.files.items()},
+                "arch": arch.name,
+                "device": self.toolchain.key_flags(arch),
+                "host": self.toolchain.host_key_flags(),
+                "toolchain": self.toolchain.identity(),
+                "ck": self.toolchain.ck_digest,
+            }
+        )
+
+    @property
+    def name(self) -> str:
+        """The name of this translation unit, which both passes must agree on."""
+        return unit_flag(self.source.text).removeprefix("-cuid=")
+
+    @property
+    def device_prefix(self) -> Prefix:
+        """The headers of the device pass, to be precompiled."""
+        flags = self.toolchain.device_flags(archs.load(self.kernel.arch))
+        return Prefix(f"device-{self.kernel.arch}", flags, headers(self.kernel.op), self.source.files, self.toolchain)
+
+    @property
+    def host_prefix(self) -> Prefix:
+        """The headers of the host pass, to be precompiled. The same for all GPUs."""
+        return Prefix("host", self.toolchain.host_flags(), headers(self.kernel.op), self.source.files, self.toolchain)
+
+    def texts(self) -> Mapping[str, str]:
+        """The files that must be in a folder before the commands run there."""
+        symbol = fatbin_symbol(self.name)
+        return {SOURCE: self.source.text, FATBIN: fatbin_assembly({self.kernel.arch: CODE_OBJECT}, symbol)}
+
+    def device_command(self, roof: Roof) -> tuple[str, ...]:
+        """The device pass: the source to a code object."""
+        flags = self.toolchain.device_flags(archs.load(self.kernel.arch))
+        return (str(self.toolchain.cxx), *flags, *roof.flags, unit_flag(self.source.text), "-o", CODE_OBJECT, SOURCE)
+
+    def host_command(self, roof: Roof) -> tuple[str, ...]:
+        """The host pass: checks and launcher of the kernel, with the place of its code object left open."""
+        flags = (*self.toolchain.host_flags(), *roof.flags, unit_flag(self.source.text))
+        return (str(self.toolchain.cxx), *flags, "-c", "-o", HOST_OBJECT, SOURCE)
+
+    def link_command(self) -> tuple[str, ...]:
+        """Host object and code object to the shared library that is loaded."""
+        shared = ("-shared", "-fPIC", "-o", LIBRARY, HOST_OBJECT, FATBIN)
+        return (str(self.toolchain.cxx), *shared, *link_flags(self.toolchain))
+
+    def facts(self) -> dict[str, Any]:
+        """What the store keeps with the files, besides what the build itself found out."""
+        kernel = self.kernel
+        return {
+            "slug": kernel.slug,
+            "op": kernel.op,
+            "arch": kernel.arch,
+            "symbol": kernel.symbol,
+            "unit": self.name,
+            "kernel": kernel.facts,
+            "compiler": self.toolchain.compiler,
+        }
+
+
+def unit_of(kernel: Kernel, toolchain: Toolchain) -> Unit:
+    """The unit of a legal kernel; raises `IllegalConfigError` for others."""
+    return Unit(render(kernel), toolchain)
+
+
+def write_texts(texts: Mapping[str, str], folder: Path) -> None:
+    """Write texts as files into a new folder."""
+    folder.mkdir(mode=0o700)
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
