@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, settings
 
 from tilewright import ops
 
+pytest_plugins = ["redis_server"]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from stores import CODE, eventually, exit_code, forked, key_of, kill, noticed, put, whole
 
+from redis_server import Server
 from tilewright.building.store import tiers as tiers_module
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.blob import MAX_BLOB_BYTES, pack
@@ -29,51 +26,14 @@ pytestmark = pytest.mark.service
 KEY, OTHER = key_of(1), key_of(2)
 
 
-@dataclass
-class Server:
-    process: subprocess.Popen[bytes]
-    port: int
-
-    @property
-    def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
-
-    def remote(self, options: str = "") -> RedisRemote:
-        remote = remote_of(self.url + options)
-        assert isinstance(remote, RedisRemote)
-        return remote
-
-    def answers(self) -> bool:
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as line:
-                line.sendall(b"PING\r\n")
-                return line.recv(7) == b"+PONG\r\n"
-        except OSError:
-            return False
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    program = shutil.which("redis-server")
-    if program is None:
-        pytest.fail("redis-server is not installed. Run: apt-get install redis-server")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    (tmp_path / "redis").mkdir()
-    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(tmp_path / "redis")]
-    process = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL)
-    started = Server(process, port)
-    try:
-        eventually(started.answers)
-        yield started
-    finally:
-        process.kill()
-        process.wait()
+def remote_at(server: Server, options: str = "") -> RedisRemote:
+    remote = remote_of(server.url + options)
+    assert isinstance(remote, RedisRemote)
+    return remote
 
 
 def machine(tmp_path: Path, server: Server, name: str, secret: bytes | None = None) -> Tiers:
-    return Tiers(Store(tmp_path / name / "store"), server.remote(), secret)
+    return Tiers(Store(tmp_path / name / "store"), remote_at(server), secret)
 
 
 def test_what_one_machine_builds_another_has(tmp_path: Path, server: Server) -> None:
@@ -96,18 +56,18 @@ def test_many_keys(tmp_path: Path, server: Server) -> None:
 
 
 def test_entries_can_expire(server: Server) -> None:
-    remote = server.remote("?ttl_s=1000")
+    remote = remote_at(server, "?ttl_s=1000")
     remote.push(KEY, b"x")
     left = remote.client.ttl(f"tilewright:v1:blob:{KEY}")
     assert 900 < int(left) <= 1000  # type: ignore[arg-type]
-    server.remote().push(KEY, b"x")
+    remote_at(server).push(KEY, b"x")
     assert remote.client.ttl(f"tilewright:v1:blob:{KEY}") == -1
 
 
 @pytest.mark.parametrize("rubbish", [b"garbage", b"\0" * 100_000, b"TWENTRY1" + b"\xff" * 100])
 def test_rubbish_counts_as_absent(tmp_path: Path, server: Server, rubbish: bytes) -> None:
     tiers = machine(tmp_path, server, "one")
-    server.remote().client.set(f"tilewright:v1:blob:{KEY}", rubbish)
+    remote_at(server).client.set(f"tilewright:v1:blob:{KEY}", rubbish)
     with noticed() as messages:
         assert tiers.lookup([KEY]) == {}
     assert len(messages) == 1
@@ -118,16 +78,16 @@ def test_rubbish_counts_as_absent(tmp_path: Path, server: Server, rubbish: bytes
 
 def test_a_value_over_the_limit_is_never_fetched(tmp_path: Path, server: Server) -> None:
     tiers = machine(tmp_path, server, "one")
-    server.remote().client.setrange(f"tilewright:v1:blob:{KEY}", MAX_BLOB_BYTES + 10, b"x")
+    remote_at(server).client.setrange(f"tilewright:v1:blob:{KEY}", MAX_BLOB_BYTES + 10, b"x")
     with noticed() as messages:
         assert tiers.lookup([KEY]) == {}
     assert "is the limit" in messages[0]
-    assert len(server.remote().fetch([KEY])[KEY]) == MAX_BLOB_BYTES + 1
+    assert len(remote_at(server).fetch([KEY])[KEY]) == MAX_BLOB_BYTES + 1
 
 
 def test_a_value_of_another_type_is_an_outage_not_a_crash(tmp_path: Path, server: Server) -> None:
     tiers = machine(tmp_path, server, "one")
-    server.remote().client.rpush(f"tilewright:v1:blob:{KEY}", "a list")
+    remote_at(server).client.rpush(f"tilewright:v1:blob:{KEY}", "a list")
     with noticed() as messages:
         assert tiers.lookup([KEY]) == {}
     assert "WRONGTYPE" in messages[0]
@@ -137,7 +97,7 @@ def test_signatures(tmp_path: Path, server: Server) -> None:
     ours, theirs = b"o" * 32, b"t" * 32
     builder = machine(tmp_path, server, "builder", ours)
     entry = put(builder.local, KEY)
-    remote = server.remote()
+    remote = remote_at(server)
     for blob, secret, taken in (
         (pack(entry, ours), ours, True),
         (pack(entry, theirs), ours, False),
@@ -172,7 +132,7 @@ def test_a_server_that_is_stopped_costs_a_bounded_delay(tmp_path: Path, server: 
 
 
 def test_a_server_that_was_killed_and_comes_back(tmp_path: Path, server: Server) -> None:
-    tiers = Tiers(Store(tmp_path / "one" / "store"), server.remote(), link=Link(pause_s=0.2))
+    tiers = Tiers(Store(tmp_path / "one" / "store"), remote_at(server), link=Link(pause_s=0.2))
     entry = put(tiers.local, KEY)
     tiers.publish(entry)
     server.process.kill()
@@ -216,7 +176,7 @@ def test_a_password_is_never_told(tmp_path: Path, server: Server) -> None:
 
 
 def test_claims_have_one_holder_and_expire(server: Server) -> None:
-    remote = server.remote()
+    remote = remote_at(server)
     assert remote.claim(KEY, "one", 0.3)
     assert remote.claim(KEY, "one", 0.3)
     assert not remote.claim(KEY, "two", 60)
@@ -255,7 +215,7 @@ def test_exactly_one_of_eight_wins_each_key(tmp_path: Path, server: Server) -> N
     keys = [key_of(number) for number in range(50)]
 
     def work(number: int) -> None:
-        remote = server.remote()
+        remote = remote_at(server)
         for key in keys:
             if remote.claim(key, f"holder {number}", 60):
                 (tmp_path / f"won-{key}-{number}").touch()

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
-import socket
 import subprocess
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine import all_load, answer, at_work_in, build, environment, eventually, heard, notices, scale, sound, start
 
+from redis_server import Server
 from tilewright.base import knobs
 from tilewright.building import builder as builder_module
+from tilewright.building.builder import Built
 from tilewright.building.store import tiers as tiers_module
 from tilewright.building.store.local import Store
 from tilewright.building.store.remote import remote_of
@@ -31,43 +29,6 @@ MACHINES = 8
 FACTORS = list(range(1, 7))
 # A remote that fails costs 0.5 to 2 s, once per process and half minute (docs/store.md).
 REMOTE_COSTS_S = 5.0
-
-
-@dataclass
-class Server:
-    process: subprocess.Popen[bytes]
-    port: int
-
-    @property
-    def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
-
-    def answers(self) -> bool:
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as line:
-                line.sendall(b"PING\r\n")
-                return line.recv(7) == b"+PONG\r\n"
-        except OSError:
-            return False
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    program = shutil.which("redis-server")
-    if program is None:
-        pytest.fail("redis-server is not installed. Run: apt-get install redis-server")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    (tmp_path / "redis").mkdir()
-    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(tmp_path / "redis")]
-    started = Server(subprocess.Popen([program, *options], stdout=subprocess.DEVNULL), port)
-    try:
-        eventually(started.answers)
-        yield started
-    finally:
-        started.process.kill()
-        started.process.wait()
 
 
 def machines(ck: Path, tmp_path: Path, url: str, count: int, factors: list[int]) -> list[subprocess.Popen[str]]:
@@ -112,19 +73,33 @@ def test_a_build_that_takes_longer_than_a_claim(tmp_path: Path, monkeypatch: pyt
     """What is not built yet is claimed again, so the other machine waits instead of building it too."""
     for module in (tiers_module, builder_module):
         monkeypatch.setattr(module, "CLAIM_TTL_S", 3.0)
+    monkeypatch.setattr(builder_module, "MOST_CLAIMED_PER_JOB", 12)
+    built = _two_machines(tmp_path, range(4101, 4113))
+    assert built[0].wall_s > 4, "too fast to show anything"
+    assert [one.compiled for one in built] == [12, 0]
+    assert all_load(built[1])
+
+
+def test_machines_share_the_work(tmp_path: Path) -> None:
+    """A machine claims a few kernels at a time, so that another finds some to build."""
+    built = _two_machines(tmp_path, range(4201, 4217))
+    assert sum(one.compiled for one in built) == 16
+    assert min(one.compiled for one in built) >= 4
+    assert all(all_load(one) for one in built)
+
+
+def _two_machines(tmp_path: Path, factors: range) -> list[Built]:
+    """What both built: the second begins when the first has shared a kernel."""
     (tmp_path / "share").mkdir()
     stores = [tmp_path / "one", tmp_path / "two"]
     for store in stores:
         build(store, [4100])  # the headers
     with ThreadPoolExecutor(2) as pool:
         remotes = [Tiers(Store(store), FolderRemote(tmp_path / "share")) for store in stores]
-        first = pool.submit(build, remotes[0], range(4101, 4113), jobs=1)
+        first = pool.submit(build, remotes[0], factors, jobs=1)
         eventually(lambda: list((tmp_path / "share").glob("v1/blobs/*/*")))
-        second = pool.submit(build, remotes[1], range(4101, 4113), jobs=1)
-        built = [job.result() for job in (first, second)]
-    assert built[0].wall_s > 4, "too fast to show anything"
-    assert [one.compiled for one in built] == [12, 0]
-    assert all_load(built[1])
+        second = pool.submit(build, remotes[1], factors, jobs=1)
+        return [job.result() for job in (first, second)]
 
 
 @pytest.mark.service
