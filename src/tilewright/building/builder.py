@@ -17,8 +17,8 @@ from tilewright.base import events, knobs
 from tilewright.base.errors import InvalidValueError, StoreError
 from tilewright.building.allocator import fast_allocator
 from tilewright.building.costs import Costs, read_costs, record_cost
-from tilewright.building.engine import StepEnded, run_graph
 from tilewright.building.graph import STEPS, Work, write_graph
+from tilewright.building.ninja_run import StepEnded, run_graph
 from tilewright.building.outcome import broken, facts_of
 from tilewright.building.prefix import Prefix
 from tilewright.building.roofs import roofs_of
@@ -267,15 +267,14 @@ class _Building:
     def _works(self, units: Sequence[Unit], home: Store, folder: Path) -> dict[str, Work]:
         """The units, by key, with their precompiled headers, which are made first."""
         wanted: dict[str, Prefix] = {}
+        keys = {}
         for unit in units:
-            for prefix in (unit.device_prefix, unit.host_prefix):
-                wanted.setdefault(prefix.key(home), prefix)
+            prefixes = {prefix.key(home): prefix for prefix in (unit.device_prefix, unit.host_prefix)}
+            wanted |= prefixes
+            keys[unit.key] = tuple(prefixes)
         roofs = roofs_of(wanted, home, folder / "roofs", self.jobs)
         self.warm_cpu_s += sum(roof.cpu_s for roof in roofs.values())
-        return {
-            unit.key: Work(unit, roofs[unit.device_prefix.key(home)], roofs[unit.host_prefix.key(home)])
-            for unit in units
-        }
+        return {unit.key: Work(unit, *(roofs[key] for key in keys[unit.key])) for unit in units}
 
     def _finish(self, work: Work, folder: Path, schedule: Schedule, settled: Callable[[str], None]) -> None:
         """Store what became of a kernel, and share it. Where the disk is full nothing is settled."""

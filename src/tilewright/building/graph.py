@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from tilewright.building.prefix import PRECOMPILED, Prefix, Roof
 from tilewright.building.store.faults import explained
 from tilewright.building.store.local import Store
 from tilewright.building.unit import CODE_OBJECT, HOST_OBJECT, LIBRARY, Unit, write_texts
+from tilewright.codegen.build_files.template import shell_command
 
 GRAPH = "build.ninja"
 EVENTS = "events"
@@ -61,7 +61,7 @@ def write_headers_graph(
 
 
 def _write(folder: Path, jobs: int | None, edges: Sequence[str]) -> None:
-    begin = _quoted(["sh", str(STEP), str(folder / EVENTS)])
+    begin = shell_command(["sh", str(STEP), str(folder / EVENTS)], {})
     rule = f"rule step\n  command = {begin} $step $folder $how\n  description = $step"
     # ninja begins first what most depends on, so it would link every library after the last kernel was compiled.
     # Compilers have a pool of their own; `run_graph` gives ninja one job more, which only a link can take.
@@ -83,7 +83,7 @@ def _edge(product: str, needs: tuple[str, ...], key: str, step: str, command: Se
     pool = "" if step == LINK else _COMPILERS
     return (
         f"build {product}: step {' '.join(needs)}\n  pool = {pool}\n"
-        f"  step = {key}/{step}\n  folder = {key}\n  how = {_quoted(command)}"
+        f"  step = {key}/{step}\n  folder = {key}\n  how = {shell_command(command, {})}"
     )
 
 
@@ -92,8 +92,3 @@ def _before(preload: Path | None, limit_s: float) -> tuple[str, ...]:
     # In the foreground: ninja ends a step by its process group, and timeout would leave that.
     limit = ("timeout", "--foreground", f"{limit_s:g}")
     return (*limit, "env", f"LD_PRELOAD={preload}") if preload is not None else limit
-
-
-def _quoted(words: Sequence[str]) -> str:
-    """Words for the shell inside a ninja variable."""
-    return shlex.join(words).replace("$", "$$")

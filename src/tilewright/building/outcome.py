@@ -13,8 +13,8 @@ from tilewright import arch as archs
 from tilewright.base.errors import ToolchainError
 from tilewright.building.code_object import read_resources
 from tilewright.building.compile import error_lines
-from tilewright.building.engine import cpu_seconds
 from tilewright.building.graph import DEVICE, HOST, LINK, STEPS, Work
+from tilewright.building.ninja_run import cpu_seconds
 from tilewright.building.prefix import Roof
 from tilewright.building.unit import CODE_OBJECT, PRODUCTS
 

@@ -49,7 +49,7 @@ def run(command: Sequence[str], *, folder: Path, timeout_s: float) -> Ran:
     with log.open("wb") as sink:
         # env(1) sets and removes variables, so that the environment itself is never read here.
         process = subprocess.Popen(
-            ["/usr/bin/env", *_unset(), f"TMPDIR={folder}", *command],
+            ["/usr/bin/env", *without_hidden_inputs(), f"TMPDIR={folder}", *command],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=sink,
@@ -88,7 +88,8 @@ def tool_output(command: Sequence[str], *, timeout_s: float = 60) -> str:
     return done.stdout.decode(errors="replace")
 
 
-def _unset() -> list[str]:
+def without_hidden_inputs() -> list[str]:
+    """Words for env(1) that keep the hidden inputs from a program."""
     return [word for name in HIDDEN_INPUTS for word in ("-u", name)]
 
 

@@ -12,8 +12,8 @@ from tilewright.base.errors import CorruptError, StoreError
 from tilewright.base.events import Noticed, emit, task
 from tilewright.building.allocator import fast_allocator
 from tilewright.building.compile import error_lines
-from tilewright.building.engine import StepEnded, cpu_seconds, run_graph
 from tilewright.building.graph import HEADERS, write_headers_graph
+from tilewright.building.ninja_run import StepEnded, cpu_seconds, run_graph
 from tilewright.building.outcome import read_log, without_room
 from tilewright.building.prefix import PRECOMPILED, Prefix, Roof, put_headers
 from tilewright.building.store.artifact import Artifact

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.building.costs import Costs
-from tilewright.building.engine import StepEnded, StepEvent, StepStarted, Waited
+from tilewright.building.ninja_run import StepEnded, StepEvent, StepStarted, Waited
 from tilewright.building.unit import Unit
 
 

@@ -11,6 +11,7 @@ import jinja2
 
 from tilewright import arch as archs
 from tilewright.base.errors import IllegalConfigError
+from tilewright.codegen.templates import templates_in
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.rule import violations
@@ -65,15 +66,7 @@ def support_files(op_name: str) -> Mapping[str, str]:
 
 @functools.cache
 def _template(path: Path) -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(path.parent),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # the output is C++, not HTML
-    )
-    return environment.get_template(path.name)
+    return templates_in(path.parent).get_template(path.name)
 
 
 @functools.cache

@@ -13,6 +13,7 @@ import jinja2
 from tilewright.base.digest import canonical_json
 from tilewright.base.errors import PackError
 from tilewright.codegen.render import support_files
+from tilewright.codegen.templates import templates_in
 from tilewright.ops.kernel import DIGEST_LENGTH, Kernel
 
 HEADERS = "include/tilewright"
@@ -116,13 +117,6 @@ def _fill(template: str, **context: Any) -> str:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_HERE),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # the output is C and CMake
-    )
+    environment = templates_in(_HERE)
     environment.filters["c_string"] = c_string
     return environment

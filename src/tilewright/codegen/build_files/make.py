@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from tilewright.codegen.build_files.recipe import OBJECT_LIST, PRODUCTS, RECIPE, Library, Slot, Step
-from tilewright.codegen.build_files.template import fill, shell_command
+from tilewright.codegen.build_files.template import escape, fill, shell_command
 
 FILE = "Makefile"
 SLOTS = {
@@ -24,9 +24,9 @@ def render(library: Library) -> str:
         library=library,
         steps=library.recipe.steps,
         # In the value of a variable, unlike in a recipe, # would begin a comment.
-        compiler=_escape(shlex.quote(library.recipe.compiler)).replace("#", "\\#"),
-        command=lambda step: shell_command(step.words, SLOTS, _escape),
-        link=shell_command(library.link_words, SLOTS, _escape),
+        compiler=escape(shlex.quote(library.recipe.compiler)).replace("#", "\\#"),
+        command=lambda step: shell_command(step.words, SLOTS),
+        link=shell_command(library.link_words, SLOTS),
         prerequisites=_prerequisites,
         products=PRODUCTS,
         object_list=OBJECT_LIST,
@@ -36,7 +36,3 @@ def render(library: Library) -> str:
 
 def _prerequisites(step: Step) -> str:
     return " ".join([f"%{step.source}", *(f"{PRODUCTS}/%{need}" for need in step.needs), RECIPE])
-
-
-def _escape(text: str) -> str:
-    return text.replace("$", "$$")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.codegen.build_files.recipe import OBJECT_LIST, Library, Slot, Step
-from tilewright.codegen.build_files.template import fill, shell_command
+from tilewright.codegen.build_files.template import escape, fill, shell_command
 
 FILE = "build.ninja"
 SLOTS = {
@@ -21,9 +21,9 @@ def render(library: Library) -> str:
         "build.ninja.j2",
         library=library,
         steps=library.recipe.steps,
-        compiler=_escape(_default_word(library.recipe.compiler)),
-        command=lambda step: shell_command(step.words, SLOTS, _escape),
-        link=shell_command(library.link_words, SLOTS, _escape),
+        compiler=escape(_default_word(library.recipe.compiler)),
+        command=lambda step: shell_command(step.words, SLOTS),
+        link=shell_command(library.link_words, SLOTS),
         edge=_edge,
         object_list=OBJECT_LIST,
     )
@@ -37,7 +37,3 @@ def _edge(step: Step, kernel: str) -> str:
 def _default_word(path: str) -> str:
     r"""A path as the default in `"${VARIABLE:-…}"`, where a backslash takes the meaning from these characters."""
     return "".join(f"\\{c}" if c in '\\"$`}' else c for c in path)
-
-
-def _escape(text: str) -> str:
-    return text.replace("$", "$$")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from tilewright.codegen.build_files.recipe import Slot, Word
+from tilewright.codegen.templates import templates_in
 
 
 def fill(name: str, **context: Any) -> str:
@@ -18,19 +19,17 @@ def fill(name: str, **context: Any) -> str:
     return _environment().get_template(name).render(context)
 
 
-def shell_command(words: Iterable[Word], slots: Mapping[Slot, str], escape: Callable[[str], str]) -> str:
-    """A command line: fixed words are quoted for the shell and then escaped for the build file; slots are put in
-    as they are."""
+def shell_command(words: Iterable[Word], slots: Mapping[Slot, str]) -> str:
+    """A command line in a file of make or ninja: fixed words are quoted for the shell and then escaped for the file;
+    slots are put in as they are."""
     return " ".join(slots[word] if isinstance(word, Slot) else escape(shlex.quote(word)) for word in words)
+
+
+def escape(text: str) -> str:
+    """A text that make and ninja take as it is: both read only the dollar sign."""
+    return text.replace("$", "$$")
 
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # the output is no HTML
-    )
+    return templates_in(Path(__file__).parent)

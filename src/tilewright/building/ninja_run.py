@@ -17,7 +17,7 @@ from typing import TextIO
 from tilewright.base.errors import ToolchainError
 from tilewright.base.events import Noticed, emit
 from tilewright.building.graph import EVENTS, GRAPH
-from tilewright.building.process import HIDDEN_INPUTS
+from tilewright.building.process import without_hidden_inputs
 from tilewright.building.store.faults import explained
 
 _POLL_S = 0.02
@@ -177,10 +177,9 @@ class _Run:
 
 def _wrapped() -> Sequence[str]:
     """What ninja is started through: it ends with this process, sees no hidden inputs and leaves no temporary files."""
-    unset = [word for name in HIDDEN_INPUTS for word in ("-u", name)]
     # Messages in English, numbers with a point: both are read. Temporary files go where a step runs, by a relative
     # name: in a longer one clang takes each "%" for a letter to be chosen (llvm::sys::fs::createUniqueFile).
-    cleaned = ["/usr/bin/env", *unset, "LC_ALL=C", "TMPDIR=."]
+    cleaned = ["/usr/bin/env", *without_hidden_inputs(), "LC_ALL=C", "TMPDIR=."]
     guard = shutil.which("setpriv")
     if guard is None:
         emit(Noticed("setpriv (util-linux) is not there: compilers go on for a while if this process is killed"))
