@@ -33,9 +33,10 @@ from tilewright.building.allocator import fast_allocator
 from tilewright.building.builder import build_kernels
 from tilewright.building.code_object import disassemble
 from tilewright.building.compile import unit_flag
-from tilewright.building.ninja_run import ninja_program
 from tilewright.building.graph import GRAPH, Work, write_graph
-from tilewright.building.prefix import put_headers, roof_of
+from tilewright.building.ninja_run import ninja_program
+from tilewright.building.prefix import put_headers
+from tilewright.building.roofs import roof_of
 from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
 from tilewright.building.toolchain import Toolchain, find

@@ -10,19 +10,14 @@ Tile enforces must not compile, or must compile to a kernel that does not comput
 from __future__ import annotations
 
 import argparse
-import atexit
 import dataclasses
-import functools
 import itertools
 import json
 import random
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
 import textwrap
-import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,8 +30,11 @@ from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import CompileError
 from tilewright.building.inspect import Inspection, inspect
+from tilewright.building.roofs import roof_of
+from tilewright.building.store.local import Store
 from tilewright.building.toolchain import Toolchain, find
-from tilewright.codegen.render import headers, render_unchecked, support_files
+from tilewright.building.unit import Unit
+from tilewright.codegen.render import render_unchecked
 from tilewright.ops import OPS, op_named
 from tilewright.ops.fields import fields_of
 from tilewright.ops.kernel import Kernel
@@ -191,28 +189,9 @@ def lds_of(seen: Inspection) -> set[int]:
     return {kernel.resources.lds_bytes for kernel in seen.op_kernels}
 
 
-@functools.cache
-def _warm_header(op_name: str, arch: str, toolchain: Toolchain) -> Path:
-    """CK Tile's headers precompiled for one GPU: the same code, with less time spent in reading them."""
-    spec = archs.load(arch)
-    folder = Path(tempfile.mkdtemp(prefix="truth-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for name, text in support_files(op_name).items():
-        (folder / name).write_text(text)
-    (folder / "warm.h").write_text("".join(f'#include "{header}"\n' for header in headers(op_name)))
-    command = [str(toolchain.cxx), *toolchain.device_flags(spec), "-fsyntax-only", str(folder / "warm.h")]
-    command += ["-Xclang", "-emit-pch", "-Xclang", "-o", "-Xclang", str(folder / "warm.pch")]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
-    return folder / "warm.pch"
-
-
-_warming = threading.Lock()
-
-
 def warm_flags(kernel: Kernel, toolchain: Toolchain) -> tuple[str, ...]:
-    """Flags that make a compile start from precompiled headers."""
-    with _warming:
-        return ("-include-pch", str(_warm_header(kernel.op, kernel.arch, toolchain)))
+    """Flags that make a compile start from precompiled headers: the same code, with less time spent in reading them."""
+    return roof_of(Unit(render_unchecked(kernel), toolchain).device_prefix, Store()).flags
 
 
 def differences(seen: Inspection, wanted: str) -> list[str]:

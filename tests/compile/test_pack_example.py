@@ -51,7 +51,7 @@ fp32 256x256x128: none (no kernel for this type and layout)
 @pytest.fixture(scope="module")
 def pack(tmp_path_factory: pytest.TempPathFactory) -> Pack:
     toolchain = find()
-    artifacts = [built(kernel, toolchain) for kernel in KERNELS]
+    artifacts = built(KERNELS)
     return write_pack(artifacts, toolchain, tmp_path_factory.mktemp("packs") / "first")
 
 

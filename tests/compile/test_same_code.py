@@ -8,7 +8,7 @@ import pytest
 
 from tilewright import arch as archs
 from tilewright.building.compile import compile_device
-from tilewright.building.prefix import roof_of
+from tilewright.building.roofs import roof_of
 from tilewright.building.store.local import Store
 from tilewright.building.toolchain import find
 from tilewright.building.unit import unit_of

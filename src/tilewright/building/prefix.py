@@ -12,9 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tilewright.base.digest import digest_value
-from tilewright.base.errors import CompileError
 from tilewright.base.events import Noticed, emit
-from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.faults import explained
 from tilewright.building.store.local import Store
 from tilewright.building.toolchain import Toolchain
@@ -99,19 +97,6 @@ def put_headers(prefix: Prefix, store: Store) -> None:
             (private / name).write_text(prefix.texts[name], encoding="utf-8")
             # Whole or not at all: other processes may be reading it.
             (private / name).replace(folder / name)
-
-
-def roof_of(prefix: Prefix, store: Store) -> Roof:
-    """The flags to compile under, precompiling first if nobody has. For one compile by hand; builds use `roofs_of`."""
-    from tilewright.building.roofs import roofs_of  # noqa: PLC0415  (made of the graph, which is made of prefixes)
-
-    key = prefix.key(store)
-    with store.work_folder("headers") as private:
-        made = roofs_of({key: prefix}, store, private / "roofs", jobs=1)[key]
-        found = store.get(key)
-    if not isinstance(found, Artifact):
-        raise CompileError(f"the headers of {prefix.name} are not precompiled; a notice says why", "")
-    return prefix.roof(store, found.checked(PRECOMPILED), made.cpu_s)
 
 
 def _content(path: Path) -> bytes | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from tilewright.base.errors import CorruptError, StoreError
+from tilewright.base.errors import CompileError, CorruptError, StoreError
 from tilewright.base.events import Noticed, emit, task
 from tilewright.building.allocator import fast_allocator
 from tilewright.building.compile import error_lines
@@ -46,6 +46,17 @@ def roofs_of(prefixes: Mapping[str, Prefix], store: Store, folder: Path, jobs: i
                 roofs |= _precompiled({key: prefixes[key] for key in mine}, store, folder, jobs)
                 continue
         _wait_for_one(missing, roofs, store)
+
+
+def roof_of(prefix: Prefix, store: Store) -> Roof:
+    """The flags to compile under, precompiling first if nobody has. For one compile by hand; builds use `roofs_of`."""
+    key = prefix.key(store)
+    with store.work_folder("headers") as private:
+        made = roofs_of({key: prefix}, store, private / "roofs", jobs=1)[key]
+        found = store.get(key)
+    if not isinstance(found, Artifact):
+        raise CompileError(f"the headers of {prefix.name} are not precompiled; a notice says why", "")
+    return prefix.roof(store, found.checked(PRECOMPILED), made.cpu_s)
 
 
 def _take_ready(prefixes: Mapping[str, Prefix], store: Store, folder: Path, roofs: dict[str, Roof]) -> list[str]:
