@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from tilewright.base import events
 from tilewright.base.digest import digest_text
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.local import Store
+from tilewright.building.store.remote import Remote
+from tilewright.building.store.tiers import Tiers
 
 CODE = bytes(range(256)) * 800  # about 200 KB, as a kernel's shared object
 
@@ -102,3 +104,41 @@ def eventually(true: Callable[[], Any], timeout_s: float = 20) -> None:
 
 def files_below(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def eight_at_once(work: Callable[[int], Any]) -> None:
+    """Run `work` in eight processes; each must end well."""
+    pids = [forked(lambda number=number: work(number)) for number in range(8)]  # type: ignore[misc]
+    assert [exit_code(pid) for pid in pids] == [0] * 8
+
+
+def build_every_key_once(folder: Path, keys: Sequence[str], machine: Callable[[str], Tiers]) -> None:
+    """Eight machines want all keys at once: each key is built by one of them, and all machines have all of them."""
+
+    def work(number: int) -> bool:
+        tiers = machine(f"machine-{number}")
+        for key in keys:
+            if tiers.claim(key):
+                if tiers.lookup([key]) == {}:
+                    (folder / f"built-{key}-{number}").touch()
+                    tiers.publish(put(tiers.local, key, b"x" * 100))
+                tiers.release(key)
+            else:
+                assert tiers.wait_for(key, 30) is not None
+        return all(whole(tiers.local, key, b"x" * 100) for key in keys)
+
+    eight_at_once(work)
+    assert len(list(folder.glob("built-*"))) == len(keys)
+
+
+def one_of_eight_wins_each(folder: Path, keys: Sequence[str], connect: Callable[[], Remote]) -> None:
+    """Eight processes claim all keys at once: each key goes to exactly one."""
+
+    def work(number: int) -> None:
+        remote = connect()
+        for key in keys:
+            if remote.claim(key, f"holder {number}", 60):
+                (folder / f"won-{key}-{number}").touch()
+
+    eight_at_once(work)
+    assert len(list(folder.glob("won-*"))) == len(keys)

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from stores import eventually, exit_code, forked, key_of, kill, put
+from stores import eventually, exit_code, forked, key_of, kill, one_of_eight_wins_each, put
 
 from tilewright.building.store import remote_folder, tiers
 from tilewright.building.store.local import Store
@@ -107,16 +107,7 @@ def test_eight_processes_and_expired_claims(shared: FolderRemote, tmp_path: Path
     for key in keys:
         shared.claim(key, "dead", 0)
     time.sleep(0.02)
-
-    def work(number: int) -> None:
-        remote = FolderRemote(shared.folder)
-        for key in keys:
-            if remote.claim(key, f"holder {number}", 60):
-                (tmp_path / f"won-{key}-{number}").touch()
-
-    pids = [forked(lambda number=number: work(number)) for number in range(8)]  # type: ignore[misc]
-    assert [exit_code(pid) for pid in pids] == [0] * 8
-    assert len(list(tmp_path.glob("won-*"))) == len(keys)
+    one_of_eight_wins_each(tmp_path, keys, lambda: FolderRemote(shared.folder))
 
 
 def test_a_dead_holder_does_not_stop_the_others(

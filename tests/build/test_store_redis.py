@@ -9,7 +9,18 @@ import time
 from pathlib import Path
 
 import pytest
-from stores import CODE, eventually, exit_code, forked, key_of, kill, noticed, put, whole
+from stores import (
+    CODE,
+    build_every_key_once,
+    eventually,
+    exit_code,
+    forked,
+    key_of,
+    kill,
+    noticed,
+    one_of_eight_wins_each,
+    put,
+)
 
 from redis_server import Server
 from tilewright.building.store import tiers as tiers_module
@@ -193,36 +204,12 @@ def test_claims_have_one_holder_and_expire(server: Server) -> None:
 
 def test_eight_processes_claim_the_same_keys(tmp_path: Path, server: Server) -> None:
     keys = [key_of(number) for number in range(20)]
-
-    def work(number: int) -> bool:
-        tiers = machine(tmp_path, server, f"machine-{number}")
-        for key in keys:
-            if tiers.claim(key):
-                if tiers.lookup([key]) == {}:
-                    (tmp_path / f"built-{key}-{number}").touch()
-                    tiers.publish(put(tiers.local, key, b"x" * 100))
-                tiers.release(key)
-            else:
-                assert tiers.wait_for(key, 30) is not None
-        return all(whole(tiers.local, key, b"x" * 100) for key in keys)
-
-    pids = [forked(lambda number=number: work(number)) for number in range(8)]  # type: ignore[misc]
-    assert [exit_code(pid) for pid in pids] == [0] * 8
-    assert len(list(tmp_path.glob("built-*"))) == len(keys)
+    build_every_key_once(tmp_path, keys, lambda name: machine(tmp_path, server, name))
 
 
 def test_exactly_one_of_eight_wins_each_key(tmp_path: Path, server: Server) -> None:
     keys = [key_of(number) for number in range(50)]
-
-    def work(number: int) -> None:
-        remote = remote_at(server)
-        for key in keys:
-            if remote.claim(key, f"holder {number}", 60):
-                (tmp_path / f"won-{key}-{number}").touch()
-
-    pids = [forked(lambda number=number: work(number)) for number in range(8)]  # type: ignore[misc]
-    assert [exit_code(pid) for pid in pids] == [0] * 8
-    assert len(list(tmp_path.glob("won-*"))) == len(keys)
+    one_of_eight_wins_each(tmp_path, keys, lambda: remote_at(server))
 
 
 def test_a_dead_holder_does_not_stop_the_others(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from stores import CODE, eventually, exit_code, forked, key_of, kill, noticed, put, whole
+from stores import CODE, build_every_key_once, eventually, forked, key_of, kill, noticed, put, whole
 
 from tilewright.base.errors import KnobError, StoreError, UnknownValueError
 from tilewright.building.store import tiers as module
@@ -233,22 +233,7 @@ def test_a_pusher_killed_at_any_instant_leaves_whole_blobs(tmp_path: Path, share
 
 def test_eight_machines_build_every_key_once(tmp_path: Path, shared: FolderRemote) -> None:
     keys = [key_of(number) for number in range(6)]
-
-    def work(number: int) -> bool:
-        tiers = machine(tmp_path, FolderRemote(shared.folder), f"machine-{number}")
-        for key in keys:
-            if tiers.claim(key):
-                if tiers.lookup([key]) == {}:
-                    (tmp_path / f"built-{key}-{number}").touch()
-                    tiers.publish(put(tiers.local, key, b"x" * 100))
-                tiers.release(key)
-            else:
-                assert tiers.wait_for(key, 30) is not None
-        return all(whole(tiers.local, key, b"x" * 100) for key in keys)
-
-    pids = [forked(lambda number=number: work(number)) for number in range(8)]  # type: ignore[misc]
-    assert [exit_code(pid) for pid in pids] == [0] * 8
-    assert len(list(tmp_path.glob("built-*"))) == len(keys)
+    build_every_key_once(tmp_path, keys, lambda name: machine(tmp_path, FolderRemote(shared.folder), name))
 
 
 def test_knobs_name_the_tiers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: FolderRemote) -> None:

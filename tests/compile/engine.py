@@ -115,14 +115,21 @@ def descendants(pid: int) -> list[int]:
     below: list[int] = []
     pending = [pid]
     while pending:
-        for path in Path("/proc", str(pending.pop()), "task").glob("*/children"):
-            try:
-                children = [int(word) for word in path.read_text().split()]
-            except OSError:  # it ended meanwhile
-                continue
-            below += children
-            pending += children
+        children = children_of(pending.pop())
+        below += children
+        pending += children
     return below
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that a process's threads started; of one that ends meanwhile, what was read until then."""
+    children: list[int] = []
+    try:
+        for task in Path("/proc", str(pid), "task").iterdir():
+            children += [int(word) for word in (task / "children").read_text().split()]
+    except OSError:  # it ended, or one of its threads did
+        pass
+    return children
 
 
 def compilers_of(pid: int) -> list[int]:
