@@ -4,7 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc)
 
-.PHONY: help setup toolchain fmt check test test-all docs truth bench-render bench-compile clean
+.PHONY: help setup toolchain fmt check test test-all docs truth verified mutations clean
+.PHONY: bench-render bench-compile bench-dispatch bench-emulator
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -19,15 +20,15 @@ toolchain: ## the GPU-less toolchain: compiler and headers (Debian), CK Tile's h
 	$(BIN)/tilewright doctor
 
 fmt: ## format the code
-	$(BIN)/ruff format src tests tools
-	$(BIN)/ruff check --fix src tests tools
+	$(BIN)/ruff format src tests tools examples
+	$(BIN)/ruff check --fix src tests tools examples
 
 check: ## lint, format, types, layers, spelling, generated documents
-	$(BIN)/ruff check src tests tools
-	$(BIN)/ruff format --check src tests tools
+	$(BIN)/ruff check src tests tools examples
+	$(BIN)/ruff format --check src tests tools examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/codespell src tests tools docs README.md CONTRIBUTING.md CHANGELOG.md
+	$(BIN)/codespell src tests tools examples docs README.md CONTRIBUTING.md CHANGELOG.md
 	$(BIN)/python tools/make_docs.py --check
 
 test: ## the fast tests: no compiler, no GPU
@@ -47,6 +48,18 @@ bench-render: ## our rendering beside CK's tile_engine builder, in one run
 
 bench-compile: ## what a kernel costs to compile beside the plain unit, and several at once (about 10 minutes)
 	$(BIN)/python tools/bench_compile.py --out docs/bench-compile.md
+
+bench-dispatch: ## what `registry.run` costs beside a bare call of the same kernel
+	$(BIN)/python tools/bench_dispatch.py
+
+bench-emulator: ## the emulated device's engines on one GEMM (a few minutes)
+	$(BIN)/python tools/bench_emulator.py --out docs/bench-emulator.md
+
+verified: ## the kernels of the truth sample, run on the emulated device in strict mode (about half an hour)
+	$(BIN)/python tools/verified.py --jobs $(JOBS) --out docs/verified.md
+
+mutations: ## would a wrong kernel be noticed? one changed instruction at a time, on the emulated device
+	$(BIN)/python tools/mutations.py --out docs/mutations.md
 
 clean: ## remove what the tools left
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

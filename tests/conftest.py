@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from tilewright import ops
 
-pytest_plugins = ["redis_server"]
+pytest_plugins = ["redis_server", "stand_in_first"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,41 +9,14 @@ from __future__ import annotations
 import ctypes
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from tilewright.building.toolchain import Toolchain
 from tilewright.codegen.render import render_unchecked
+from tilewright.ops.gemm.abi import Args, arguments
 from tilewright.ops.kernel import Kernel
 
-MAX_D = 8
 TW_OK, TW_BAD_ARGS, TW_UNSUPPORTED = 0, 1, 2
-
-
-class Args(ctypes.Structure):
-    _fields_ = (
-        ("size", ctypes.c_uint64),
-        ("a", ctypes.c_void_p),
-        ("b", ctypes.c_void_p),
-        ("c", ctypes.c_void_p),
-        ("d", ctypes.c_void_p * MAX_D),
-        *((name, ctypes.c_int64) for name in ("m", "n", "k", "stride_a", "stride_b", "stride_c")),
-        ("stride_d", ctypes.c_int64 * MAX_D),
-        *((n, ctypes.c_int64) for n in ("k_batch", "batch", "batch_stride_a", "batch_stride_b", "batch_stride_c")),
-        ("workspace", ctypes.c_void_p),
-        ("workspace_size", ctypes.c_uint64),
-    )
-
-
-def args_of(problem: Any) -> Args:
-    args = Args(size=ctypes.sizeof(Args))
-    for name in ("m", "n", "k", "stride_a", "stride_b", "stride_c", "k_batch", "batch"):
-        setattr(args, name, getattr(problem, name))
-    for i in range(problem.num_d):
-        args.stride_d[i] = problem.n
-    args.batch_stride_a = problem.m * problem.k
-    args.batch_stride_b = problem.k * problem.n
-    args.batch_stride_c = problem.m * problem.n
-    return args
+args_of = arguments
 
 
 def run(*command: object) -> str:

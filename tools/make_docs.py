@@ -291,6 +291,9 @@ def _facts(specs: Sequence[Arch]) -> Iterator[tuple[str, ...]]:
         ("LDS per unit, KiB", lambda s: f"{s.lds.unit_bytes / 1024:g}"),
         ("memory, GiB", lambda s: s.memory.capacity_gib),
         ("memory, GB/s", lambda s: f"{s.memory.bandwidth_gbs:g}"),
+        ("cache line, bytes", lambda s: f"{s.memory.line_bytes}"),
+        ("encoding of 8-bit floats", lambda s: s.numbers.fp8),
+        ("16-bit matrix instructions flush subnormals", lambda s: "yes" if s.numbers.halves_flushed else "no"),
         ("L2 per die, MiB", lambda s: f"{s.memory.l2_bytes / 2**20:g}"),
         ("last-level cache, MiB", lambda s: f"{s.memory.mall_bytes / 2**20:g}"),
     )

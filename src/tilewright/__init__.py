@@ -16,17 +16,21 @@ if TYPE_CHECKING:
     from tilewright.arch import arch_names, load
     from tilewright.building.inspect import inspect_kernel
     from tilewright.codegen.render import render
+    from tilewright.dispatch.tensors import view_on
     from tilewright.ops import explain, fits, gemm, kernel_of, parse_kernel, suggest
     from tilewright.ops.kernel_set import load_kernel_set
     from tilewright.registry.registry import Registry, build
+    from tilewright.runtime.device import Device, devices
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Device",
     "Registry",
     "__version__",
     "arch_names",
     "build",
+    "devices",
     "explain",
     "fits",
     "gemm",
@@ -37,6 +41,7 @@ __all__ = [
     "parse_kernel",
     "render",
     "suggest",
+    "view_on",
 ]
 
 _HOMES = {
@@ -53,6 +58,9 @@ _HOMES = {
     "load_kernel_set": "tilewright.ops.kernel_set",
     "Registry": "tilewright.registry.registry",
     "build": "tilewright.registry.registry",
+    "Device": "tilewright.runtime.device",
+    "devices": "tilewright.runtime.device",
+    "view_on": "tilewright.dispatch.tensors",
 }
 
 

@@ -50,6 +50,11 @@ bandwidth_gbs = 100.5
 capacity_gib = 1
 l2_bytes = 1048576
 mall_bytes = 0
+line_bytes = 128
+
+[numbers]
+fp8 = "ocp"
+halves_flushed = false
 
 [peak_tflops]
 fp16 = 1

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from tilewright.arch import Arch, arch_names, load, load_file
+from tilewright.arch.dtypes import ARRAY_TYPES, DTYPES
 from tilewright.arch.load import DATA
 
 FILES = sorted(DATA.glob("*.toml"))
-SOURCED_SECTIONS = ("compute", "registers", "lds", "memory", "peak_tflops")
+SOURCED_SECTIONS = ("compute", "registers", "lds", "memory", "numbers", "peak_tflops")
 TAG = re.compile(r"\[([a-z]+)\]")
 
 
@@ -37,7 +38,8 @@ def test_every_number_has_a_source(path: Path) -> None:
             section = code.strip().strip("[]")
             header_has_source = bool(TAG.search(comment))
             continue
-        has_number = section in SOURCED_SECTIONS and re.search(r"= *-?\d", code)
+        # In [numbers] words are facts, too.
+        has_number = section in SOURCED_SECTIONS and re.search(r"= *." if section == "numbers" else r"= *-?\d", code)
         if has_number and not (header_has_source or TAG.search(comment)):
             unsourced.append(f"{path.name}:{number}: {line}")
     assert not unsourced
@@ -119,3 +121,23 @@ def test_preshuffle_tables() -> None:
     assert with_table == {"gfx90a", "gfx942", "gfx950"}
     table = load("gfx942").op_tables["gemm"]["preshuffle"]
     assert set(table["int8_int8_int32"]) == {"16x16x32", "32x32x16"}
+
+
+def test_what_numbers_mean() -> None:
+    assert {arch.name for arch in archs() if arch.numbers.fp8 == "ocp"} == {"gfx950", "gfx1200", "gfx1201"}
+    assert {arch.name for arch in archs() if arch.numbers.halves_flushed} == {"gfx90a"}
+    assert [load("gfx942").stored(name) for name in ("fp8", "bf8", "fp16")] == ["fp8_fnuz", "bf8_fnuz", "fp16"]
+    assert [load("gfx1201").stored(name) for name in ("fp8", "bf8", "bf16")] == ["fp8_ocp", "bf8_ocp", "bf16"]
+
+
+@pytest.mark.parametrize("arch", archs(), ids=lambda arch: arch.name)
+def test_the_encoding_is_that_of_a_type_that_arrays_have(arch: Arch) -> None:
+    assert {arch.stored(name) for name in ("fp8", "bf8")} <= set(ARRAY_TYPES)
+
+
+def test_every_type_of_arrays_is_a_data_type_in_an_encoding() -> None:
+    plain = {name for name in ARRAY_TYPES if name in DTYPES}
+    encoded = {f"{name}_{encoding}" for name in ("fp8", "bf8") for encoding in ("fnuz", "ocp")}
+    assert set(ARRAY_TYPES) == plain | encoded
+    packed = {dtype.name for dtype in DTYPES.values() if dtype.packed > 1}
+    assert set(DTYPES) == plain | packed | {"fp8", "bf8"}

@@ -101,6 +101,8 @@ def test_an_unknown_key_names_the_nearest(tmp_path: Path, line: str, instead: st
         ("wave_size =", 'wave_size = "64"', "wave_size", "32 or 64"),
         ("matrix =", 'matrix = "mma"', "matrix", "'mfma' or 'wmma'"),
         ("agprs =", 'agprs = "some"', "registers.agprs", "'unified', 'separate' or 'none'"),
+        ('fp8 = "', 'fp8 = "e4m3"', "numbers.fp8", "'fnuz' or 'ocp'"),
+        ("halves_flushed =", "halves_flushed = 0", "numbers.halves_flushed", "valid boolean"),
         ("units =", "units = 304.0", "compute.units", "valid integer"),
         ("units =", "units = 0", "compute.units", "greater than or equal to 1"),
         ("vgpr_granule =", "vgpr_granule = 7", "registers.vgpr_granule", "does not divide"),

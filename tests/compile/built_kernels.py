@@ -7,10 +7,13 @@ from pathlib import Path
 
 import platformdirs
 
-from tilewright.building.builder import build_kernels
+from tilewright.building.builder import build_kernels, build_units
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
+from tilewright.building.toolchain import find
+from tilewright.building.unit import Unit
+from tilewright.codegen.render import Source
 from tilewright.ops.kernel import Kernel
 
 STORE = Store(Path(platformdirs.user_cache_dir("tilewright-tests")) / "kernels")
@@ -22,3 +25,10 @@ def built(kernels: Iterable[Kernel]) -> list[Artifact]:
     result = build_kernels(listed, tiers=Tiers(STORE))
     assert result.failures == {}
     return [result.artifacts[kernel] for kernel in listed]
+
+
+def built_unchecked(source: Source) -> Artifact:
+    """What the build engine makes of a source, whatever the rules say about its kernel. It must compile."""
+    result = build_units([Unit(source, find())], jobs=1, tiers=Tiers(STORE))
+    assert result.failures == {}
+    return result.artifacts[source.kernel]

@@ -61,7 +61,7 @@ def test_a_space_is_built_for_several_gpus_and_found_again() -> None:
     assert {k.arch for k in first} == {"gfx942", "gfx90a"}
     assert [k.config.factor for k in first.find(arch="gfx90a", factor=2)] == [2]  # type: ignore[attr-defined]
     for built in first:
-        assert name_of(first.library(built), built) == built.slug
+        assert name_of(first.library(built, f"emulated:{built.arch}"), built) == built.slug
 
     again = tw.Registry.of(space, ["gfx942", "gfx90a"]).build(max_workers=2)
     assert again.built is not None and again.built.compiled == 0
@@ -74,10 +74,10 @@ def test_a_failure_is_a_value_until_it_is_used() -> None:
     assert list(registry.artifacts) == [kernel(1)]
     assert "meant to be refused" in registry.failures[kernel(666)].log
     with pytest.raises(CompileError, match="meant to be refused") as raised:
-        registry.library(kernel(666))
+        registry.library(kernel(666), "emulated:gfx942")
     assert "kernel.hip:" in raised.value.log
     with pytest.raises(InvalidValueError, match="not built"):
-        tw.Registry.of([kernel(1)]).library(kernel(1))
+        tw.Registry.of([kernel(1)]).library(kernel(1), "emulated:gfx942")
 
 
 def test_what_can_be_named() -> None:
@@ -101,13 +101,14 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     loaded = tw.Registry.load(tmp_path / "mine.json")
 
     assert loaded == registry
-    assert tw.Registry.load(tmp_path / "mine.json", Store(tmp_path / "other")).results == {}
+    elsewhere = tw.Registry.load(tmp_path / "mine.json", Store(tmp_path / "other"))
+    assert elsewhere.artifacts == {} and elsewhere.failures == registry.failures, "failures are in the file itself"
     document = json.loads((tmp_path / "mine.json").read_text())
     document["kernels"][0]["key"], document["kernels"][1]["key"] = (e["key"] for e in document["kernels"][::-1])
     (tmp_path / "swapped.json").write_text(json.dumps(document))
-    assert tw.Registry.load(tmp_path / "swapped.json").results == {}, "a key of another kernel is not believed"
-    (tmp_path / "bad.json").write_text('{"schema": 2}')
-    with pytest.raises(FileFormatError, match="schema is 2"):
+    assert tw.Registry.load(tmp_path / "swapped.json").artifacts == {}, "a key of another kernel is not believed"
+    (tmp_path / "bad.json").write_text('{"schema": 3}')
+    with pytest.raises(FileFormatError, match="schema is 3"):
         tw.Registry.load(tmp_path / "bad.json")
 
 
@@ -119,13 +120,15 @@ def test_a_thousand_libraries_are_opened_in_seconds(tmp_path: Path) -> None:
     for key in keys:
         store.put(key, {name: built.folder / name for name in built.files}, built.facts)
 
+    device = tw.Device("emulated:gfx942")
+    device.hip()
     slowest = 0.0
     started = time.perf_counter()
     for key in keys:
         before = time.perf_counter()
         artifact = store.get(key)
         assert isinstance(artifact, Artifact)
-        load_library(artifact)
+        load_library(artifact, device)
         slowest = max(slowest, time.perf_counter() - before)
     took = time.perf_counter() - started
     print(f"1,000 libraries in {took:.2f} s, the slowest in {slowest * 1e3:.1f} ms")

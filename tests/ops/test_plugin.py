@@ -47,7 +47,7 @@ config = op.config(dtype="fp64", threads=128, factor=3)
 kernel = kernel_of(config, "gfx90a")
 assert op_of(config) is op and parse_kernel(kernel.slug) == kernel
 source = render(kernel)
-assert "3 * x[i]" in source.text and list(source.files) == ["tilewright_scale.h"]
+assert "3 * x[i * stride_x]" in source.text and list(source.files) == ["tilewright_scale.h"]
 print(kernel.slug)
 """
     done = run(program, PLUGIN)

@@ -42,6 +42,21 @@ _ALL = (
 
 DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in _ALL}
 
+# What arrays can hold, and how NumPy (with ml_dtypes) and torch call it. 8-bit floats are there in both encodings:
+# `Arch.stored` tells which one a GPU has. Types of 4 bits are missing: two values share a byte, which no array has.
+ARRAY_TYPES: dict[str, str] = {
+    "fp64": "float64",
+    "fp32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp8_ocp": "float8_e4m3fn",
+    "fp8_fnuz": "float8_e4m3fnuz",
+    "bf8_ocp": "float8_e5m2",
+    "bf8_fnuz": "float8_e5m2fnuz",
+    "int8": "int8",
+    "int32": "int32",
+}
+
 # What CK Tile's matrix instructions accumulate in, for each pair of inputs (A, B) that they take.
 ACCUMULATORS: dict[tuple[str, str], str] = {
     ("fp32", "fp32"): "fp32",

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from tilewright.arch.schema import TRIPLES, ArchFile, Draft, contradictions, parse_shape
-from tilewright.arch.spec import Arch, Compute, Lds, Memory, Registers
+from tilewright.arch.spec import Arch, Compute, Lds, Memory, Numbers, Registers
 from tilewright.base import knobs
 from tilewright.base.errors import (
     FileFormatError,
@@ -62,6 +62,7 @@ def _arch(parsed: ArchFile, path: Path) -> Arch:
         registers=Registers(**parsed.registers.model_dump()),
         lds=Lds(**parsed.lds.model_dump()),
         memory=Memory(**parsed.memory.model_dump()),
+        numbers=Numbers(**parsed.numbers.model_dump()),
         peak_tflops=parsed.peak_tflops,
         waves=tuple(parse_shape(text) for text in parsed.waves),
         mma={

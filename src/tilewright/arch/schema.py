@@ -63,6 +63,12 @@ class _Memory(_Strict):
     capacity_gib: Count
     l2_bytes: Count
     mall_bytes: CountOrNone
+    line_bytes: Count
+
+
+class _Numbers(_Strict):
+    fp8: Literal["fnuz", "ocp"]
+    halves_flushed: Annotated[bool, Field(strict=True)]
 
 
 class ArchFile(_Strict):
@@ -78,6 +84,7 @@ class ArchFile(_Strict):
     registers: _Registers
     lds: _Lds
     memory: _Memory
+    numbers: _Numbers
     peak_tflops: dict[str, Positive]
     mma: dict[str, dict[ShapeText, Instruction]]
     op: dict[str, dict[str, Any]] = {}

@@ -79,6 +79,17 @@ class Memory:
     capacity_gib: int
     l2_bytes: int  # per die
     mall_bytes: int  # last-level cache shared by all dies (Infinity Cache); 0 = none
+    line_bytes: int  # cache line of L2
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What numbers mean to the GPU."""
+
+    # How fp8 and bf8 are encoded: "ocp" as the standard has it, "fnuz" without infinities and minus zero. Where no
+    # instruction takes them, it is what CK Tile's own conversions do.
+    fp8: str
+    halves_flushed: bool  # matrix instructions take subnormal fp16 and bf16 numbers for zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +105,7 @@ class Arch:
     registers: Registers
     lds: Lds
     memory: Memory
+    numbers: Numbers
     peak_tflops: Mapping[str, float]  # dense matrix rate by input dtype (TOPS for integers)
     waves: tuple[Shape, ...]
     mma: Mapping[Triple, Mapping[Shape, str]]
@@ -103,6 +115,10 @@ class Arch:
     def mma_shapes(self, a: str, b: str, acc: str) -> Mapping[Shape, str]:
         """Matrix tiles for these types, with their instruction; empty when the GPU has none."""
         return self.mma.get(Triple(a, b, acc), {})
+
+    def stored(self, dtype: str) -> str:
+        """A data type as this GPU encodes it: "fp8" is "fp8_ocp" or "fp8_fnuz"; most types have but one encoding."""
+        return f"{dtype}_{self.numbers.fp8}" if dtype in ("fp8", "bf8") else dtype
 
     def __hash__(self) -> int:
         return hash((self.name, self.source))

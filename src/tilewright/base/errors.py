@@ -8,6 +8,9 @@
     ├── KnobError            an environment variable that cannot be used
     ├── ToolchainError       a compiler or header tree that is missing or unusable
     ├── CompileError         the compiler refused a kernel (carries the log)
+    ├── UnsupportedError     a problem that no kernel at hand, or not this one, can compute (says why)
+    ├── TensorError          a tensor whose type, shape, strides or place is not what the problem says
+    ├── DeviceError          a device, real or emulated, failed or refused (emulated: `Fault`, with its place)
     ├── PackError            a pack that cannot be written or read (says path, cause, advice)
     └── StoreError           the artifact store cannot do what was asked (says path, cause, advice)
         ├── CorruptError     an entry that is damaged or gone; it is built again
@@ -86,6 +89,18 @@ class CompileError(TilewrightError):
     def __init__(self, message: str, log: str) -> None:
         self.log = log
         super().__init__(message)
+
+
+class UnsupportedError(TilewrightError):
+    """A problem that cannot be computed with the kernels there are. The message has the nearest kernels and reasons."""
+
+
+class TensorError(TilewrightError, ValueError):
+    """A tensor that does not fit its problem: the message has what it is and what was wanted."""
+
+
+class DeviceError(TilewrightError):
+    """A device that is not there, refused a call, or ran a kernel that did what no device may do."""
 
 
 class PackError(TilewrightError):

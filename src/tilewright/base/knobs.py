@@ -137,6 +137,14 @@ REMOTE_MODE: Knob[str | None] = Knob(
     "Whether this machine only takes from the shared store, or also gives to it; by default read-write.",
 )
 
+DEVICE: Knob[str | None] = Knob(
+    "TILEWRIGHT_DEVICE",
+    "device",
+    _text,
+    None,
+    "The device to run on when a call does not name one: `gpu:0`, or `emulated:gfx942` without a GPU.",
+)
+
 KNOBS: tuple[Knob[Path | None] | Knob[int | None] | Knob[str | None], ...] = (
     ROCM_PATH,
     CXX,
@@ -149,6 +157,7 @@ KNOBS: tuple[Knob[Path | None] | Knob[int | None] | Knob[str | None], ...] = (
     REMOTE,
     REMOTE_SECRET_FILE,
     REMOTE_MODE,
+    DEVICE,
 )
 
 

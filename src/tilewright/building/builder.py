@@ -77,24 +77,36 @@ def build_kernels(
     `jobs` compilers run at once, by default `TILEWRIGHT_JOBS`. A failure that the store knows is not tried again
     unless `retry` is set.
     """
+    listed = list(dict.fromkeys(kernels))
+    toolchain = find()
+    units = []
+    with events.task("keys", len(listed)) as advance:
+        for kernel in listed:
+            units.append(unit_of(kernel, toolchain))
+            advance(kernel.slug)
+    return build_units(units, jobs=jobs, tiers=tiers, limit_s=limit_s, retry=retry)
+
+
+def build_units(
+    units: Iterable[Unit],
+    *,
+    jobs: int | None = None,
+    tiers: Tiers | None = None,
+    limit_s: float = LIMIT_S,
+    retry: bool = False,
+) -> Built:
+    """Like `build_kernels`, for sources that were rendered already. Nobody asks whether their kernels are legal."""
     if jobs is not None and jobs < 1:
         raise InvalidValueError(f"jobs is {jobs}, but at least 1 compiler must run")
-    listed = list(dict.fromkeys(kernels))
     started = time.monotonic()
-    toolchain = find()
-    with events.task("keys", len(listed)) as advance:
-        units = {}
-        for kernel in listed:
-            unit = unit_of(kernel, toolchain)
-            units[unit.key] = unit
-            advance(kernel.slug)
-    building = _Building(units, tiers or tiers_of_knobs(), jobs or knobs.job_count(), limit_s, retry)
+    keyed = {unit.key: unit for unit in units}
+    building = _Building(keyed, tiers or tiers_of_knobs(), jobs or knobs.job_count(), limit_s, retry)
     found = building.run()
     return Built(
-        results={unit.kernel: found[key] for key, unit in units.items()},
+        results={unit.kernel: found[key] for key, unit in keyed.items()},
         compiled=building.compiled,
         spans=tuple(building.spans),
-        units=units,
+        units=keyed,
         warm_cpu_s=building.warm_cpu_s,
         wall_s=time.monotonic() - started,
     )

@@ -21,7 +21,7 @@ _SYMBOL = re.compile(
 )
 # "<address> <<symbol>>:" and "\t<text> // <address>: <words>", of `llvm-objdump --disassemble`.
 _LABEL = re.compile(r"(?P<address>[0-9a-f]{16}) <(?P<name>.+)>:")
-_LINE = re.compile(r"\t(?P<text>\S.*?)\s*// (?P<address>[0-9A-F]{8,16}): (?:[0-9A-F]{8}\b ?)+.*")
+_LINE = re.compile(r"\t(?P<text>\S.*?)\s*// (?P<address>[0-9A-F]{8,16}): (?P<words>[0-9A-F]{8}\b(?: [0-9A-F]{8}\b)*).*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,19 @@ class Instruction:
         return tuple(half.split()[0] for half in self.text.split(" :: "))
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One instruction at its address in the code object, with the 32-bit words that it is made of."""
+
+    address: int
+    text: str
+    words: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return 4 * len(self.words)
+
+
 def read_resources(path: Path, arch: Arch, toolchain: Toolchain) -> tuple[KernelResources, ...]:
     """The resources of every kernel in a code object."""
     return parse_notes(tool_output([str(toolchain.readelf), "--notes", str(path)]), arch)
@@ -83,8 +96,16 @@ def read_functions(path: Path, toolchain: Toolchain) -> Mapping[str, Symbol]:
 def disassemble(path: Path, arch: Arch, toolchain: Toolchain) -> Mapping[str, tuple[Instruction, ...]]:
     """The instructions of every function, without the padding between functions."""
     functions = read_functions(path, toolchain)
-    command = [str(toolchain.objdump), "--disassemble", f"--mcpu={arch.name}", str(path)]
-    return parse_disassembly(tool_output(command, timeout_s=300), functions)
+    return parse_disassembly(_objdump(path, arch, toolchain.objdump), functions)
+
+
+def disassembled_lines(path: Path, arch: Arch, objdump: Path) -> tuple[Line, ...]:
+    """Every instruction of a code object in the order of addresses, padding included."""
+    return parse_lines(_objdump(path, arch, objdump))
+
+
+def _objdump(path: Path, arch: Arch, objdump: Path) -> str:
+    return tool_output([str(objdump), "--disassemble", f"--mcpu={arch.name}", str(path)], timeout_s=300)
 
 
 def parse_notes(text: str, arch: Arch) -> tuple[KernelResources, ...]:
@@ -163,6 +184,15 @@ def parse_disassembly(text: str, functions: Mapping[str, Symbol]) -> Mapping[str
         if offset < current.size:
             code[current.name].append(Instruction(offset, match["text"].split()[0], match["text"]))
     return {name: tuple(instructions) for name, instructions in code.items()}
+
+
+def parse_lines(text: str) -> tuple[Line, ...]:
+    """The instructions in the output of `llvm-objdump --disassemble`, whatever function they are in."""
+    return tuple(
+        Line(int(match["address"], 16), match["text"], tuple(int(word, 16) for word in match["words"].split()))
+        for kind, match in _disassembly_lines(text)
+        if kind == "instruction"
+    )
 
 
 def _disassembly_lines(text: str) -> Iterator[tuple[str, re.Match[str]]]:

@@ -28,6 +28,7 @@ COMMANDS = {
     "build": "build",
     "wrap": "wrap",
     "inspect": "inspect",
+    "verify": "verify",
     "rules": "rules",
     "cache": "cache",
     "toolchain": "toolchain",

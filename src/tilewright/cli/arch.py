@@ -139,6 +139,7 @@ def _document(spec: Arch) -> dict[str, Any]:
         "registers": dataclasses.asdict(spec.registers),
         "lds": dataclasses.asdict(spec.lds),
         "memory": dataclasses.asdict(spec.memory),
+        "numbers": dataclasses.asdict(spec.numbers),
         "peak_tflops": dict(spec.peak_tflops),
         "waves": [str(shape) for shape in spec.waves],
         "mma": [
@@ -155,6 +156,7 @@ def _hardware(spec: Arch) -> list[tuple[str, str]]:
     compute, registers, lds, memory = spec.compute, spec.registers, spec.lds, spec.memory
     scalar = f"{registers.sgprs} shared" if registers.sgprs else "a fixed set per wave"
     peaks = ", ".join(f"{name} {rate:g}" for name, rate in spec.peak_tflops.items())
+    subnormal = "taken for zero" if spec.numbers.halves_flushed else "kept"
     last_level = f", {_bytes(memory.mall_bytes)} last-level" if memory.mall_bytes else ""
     return [
         (
@@ -184,6 +186,7 @@ def _hardware(spec: Arch) -> list[tuple[str, str]]:
             f"{_bytes(memory.l2_bytes)} L2 per die{last_level}",
         ),
         ("peak TFLOPS", f"{peaks} (dense {spec.matrix})"),
+        ("numbers", f"8-bit floats as {spec.numbers.fp8}; subnormal fp16 and bf16 {subnormal} by {spec.matrix}"),
     ]
 
 

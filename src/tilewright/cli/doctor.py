@@ -1,4 +1,4 @@
-"""`tilewright doctor`: can kernels be compiled here, and what is missing."""
+"""`tilewright doctor`: can kernels be compiled and run here, and what is missing."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """Say which toolchain compiles kernels, why, and what is missing.
+    """Say what compiles and runs kernels, and what is missing.
 
-    Exit code 1 when kernels cannot be compiled.
+    Which toolchain, and why; which devices. Exit code 1 when kernels cannot be compiled.
     """
     from tilewright.building.toolchain import survey
 
     found = survey()
     complete = found.chosen is not None and not found.ck.blocks
     if as_json:
-        print_json({"complete": complete, **_document(found)})
+        print_json({"complete": complete, **_document(found), "devices": _devices()})
     else:
         _print(found, complete)
+        _print_devices()
     ctx.exit(0 if complete else 1)
 
 
@@ -71,6 +72,29 @@ def _document(found: Survey) -> dict[str, Any]:
         for kind, part in _listed(found)
     ]
     return {"chosen": found.chosen, "reason": found.reason, "components": parts}
+
+
+def _devices() -> dict[str, Any]:
+    """The devices that kernels run on, and what keeps the emulated ones from running."""
+    from tilewright.runtime.device import GPU, devices
+    from tilewright.runtime.loaded import missing_extras
+
+    listed = devices()
+    return {
+        "gpus": [device.name for device in listed if device.kind == GPU],
+        "emulated": [device.name for device in listed if device.kind != GPU],
+        "missing": missing_extras(),
+    }
+
+
+def _print_devices() -> None:
+    found = _devices()
+    click.echo(f"  GPUs: {', '.join(found['gpus']) or 'none'}")
+    if found["missing"]:
+        lacks = f"{bad('missing')} {', '.join(found['missing'])}; get it with: pip install 'tilewright[emulator]'"
+        click.echo(f"  emulated devices: {lacks}")
+    else:
+        click.echo(f"  emulated devices: {', '.join(found['emulated'])}")
 
 
 def _print(found: Survey, complete: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
+from tilewright.ops.execution import Execution
 from tilewright.ops.fields import ConfigBase, fields_of, read_config, read_tokens
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.rule import Rule
@@ -31,7 +32,8 @@ class Op:
     fields that change a kernel's structure; `strata` gives all fields that tell kernels apart, with their
     values. `context` gives the template's variables, `headers` what all rendered sources include, `support`
     those of them that are our own files. `sets` and `spaces` are the kernel sets and the spaces that come with
-    the op, by name; `importers` read files of other tools as spaces.
+    the op, by name; `importers` read files of other tools as spaces. `execution` tells how kernels are called and
+    checked; without it they can be built but not run.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Op:
     sets: Callable[[], Mapping[str, Any]]
     spaces: Callable[[], Mapping[str, Any]]
     importers: Mapping[str, Callable[..., Any]]
+    execution: Execution | None = None
 
     def config(self, **values: Any) -> ConfigBase:
         """A config of this op; unknown fields and impossible values are errors."""

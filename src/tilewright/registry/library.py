@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+from typing import TYPE_CHECKING
 
-from tilewright.base.errors import StoreError
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.unit import LIBRARY
 
+if TYPE_CHECKING:
+    from tilewright.runtime.device import Device
 
-def load_library(artifact: Artifact) -> ctypes.CDLL:
-    """The kernel's shared library, its bytes checked just before it is loaded. Needs no GPU and makes no context."""
-    path = artifact.checked(LIBRARY)
-    try:
-        return ctypes.CDLL(str(path))
-    except OSError as error:
-        raise StoreError(
-            f"{path} cannot be loaded: {error}. It needs the HIP library (libamdhip64) that it was linked with."
-        ) from error
+
+def load_library(artifact: Artifact, device: Device) -> ctypes.CDLL:
+    """The kernel's shared library over the device's HIP library, its bytes checked just before it is loaded."""
+    return device.library(artifact.checked(LIBRARY))

@@ -1,14 +1,15 @@
-"""The registry: kernels, and for those that were built their artifacts."""
+"""The registry: kernels, for those that were built their artifacts, and running them."""
 
 from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tilewright.arch.spec import Arch
 from tilewright.base.errors import (
     CompileError,
     FileFormatError,
@@ -22,12 +23,20 @@ from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
 from tilewright.building.trace import trace_json
-from tilewright.ops import op_named, parse_kernel
+from tilewright.dispatch.devices import resolve_device
+from tilewright.dispatch.dispatcher import Dispatcher
+from tilewright.dispatch.plan import Plan
+from tilewright.dispatch.select import FIRST_FIT, Selection, Selector
+from tilewright.dispatch.short_way import Way
 from tilewright.ops.kernel import Kernel
+from tilewright.registry.document import Saved, document_of, read_document
 from tilewright.registry.library import load_library
 from tilewright.registry.members import Kernels, kernels_of
+from tilewright.registry.merging import checked_side, merged_priorities, merged_results
+from tilewright.registry.queries import find
 
-SCHEMA = 1
+if TYPE_CHECKING:
+    from tilewright.runtime.device import Device
 
 
 @dataclass(frozen=True)
@@ -35,11 +44,26 @@ class Registry:
     """Kernels and what became of them. A value: building, filtering and loading give new ones.
 
     `results` has an artifact or a failure for each kernel that was built; a kernel without one was not built yet.
+    `priorities` has those that were set; the others are 0. `selector` ranks the kernels that support a problem.
     """
 
     kernels: tuple[Kernel, ...]
     results: Mapping[Kernel, Artifact | Failure] = field(default_factory=dict)
     built: Built | None = field(default=None, compare=False, repr=False)  # the last build, for its figures
+    priorities: Mapping[Kernel, int] = field(default_factory=dict)
+    selector: Selector = field(default=FIRST_FIT, compare=False, repr=False)
+    # Plans and loaded libraries: they follow from the rest, so they are no part of the value.
+    _dispatcher: Dispatcher = field(init=False, compare=False, repr=False)
+    _ways: dict[int, Way] = field(init=False, compare=False, repr=False)  # the dispatcher's own
+
+    def __post_init__(self) -> None:
+        made = Dispatcher(self.kernels, self.results, self.priorities, self.selector)
+        object.__setattr__(self, "_dispatcher", made)
+        object.__setattr__(self, "_ways", made.ways)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy makes its own plans: they belong to the libraries of one process."""
+        return Registry, (self.kernels, self.results, self.built, self.priorities, self.selector)
 
     @classmethod
     def of(cls, kernels: Kernels, arch: str | Sequence[str] | None = None) -> Registry:
@@ -82,12 +106,41 @@ class Registry:
         built = build_kernels(wanted, jobs=max_workers, tiers=tiers, limit_s=limit_s, retry=retry)
         if trace is not None:
             Path(trace).write_text(json.dumps(trace_json(built.spans, built.units)), encoding="utf-8")
-        return Registry(self.kernels, {**self.results, **built.results}, built)
+        return replace(self, results={**self.results, **built.results}, built=built)
 
     def find(self, **wanted: Any) -> Registry:
-        """The kernels whose op, arch or config fields have these values: `find(arch="gfx942", pipeline="mem")`."""
-        kept = tuple(k for k in self.kernels if all(_matches(k, name, value) for name, value in wanted.items()))
-        return Registry(kept, {k: self.results[k] for k in kept if k in self.results})
+        """The kernels that have these values: `find(arch="gfx942", pipeline=["mem", "compv3"], built=True)`.
+
+        Asks for `op`, `arch`, `built`, `name` (a pattern: `"*-compv3-*"`), and fields and shorthands of the op. A list
+        means any of its values.
+        """
+        kept = find(self.kernels, self.results, wanted)
+        results = {k: self.results[k] for k in kept if k in self.results}
+        return replace(self, kernels=kept, results=results, built=None, priorities=_only(self.priorities, kept))
+
+    def with_priority(self, which: Kernel | str | Registry, number: int) -> Registry:
+        """The same with a priority for a kernel, given itself or by name, or for all that `find` gave. Default is 0."""
+        if type(number) is not int:
+            raise InvalidValueError(f"a priority is a whole number, got {number!r}")
+        named = which.kernels if isinstance(which, Registry) else (which,)
+        chosen = [self.kernel(each if isinstance(each, str) else each.slug) for each in named]
+        return replace(self, priorities={**self.priorities, **dict.fromkeys(chosen, number)})
+
+    def merge(self, other: Registry, prefer: str | None = None) -> Registry:
+        """The kernels of both, in the order of this one, then the other.
+
+        Of a kernel in both, the artifact is kept where only one side has one. Where both were built to different keys
+        (another compiler, other headers), or have different priorities, `prefer` says which counts, "mine" or
+        "theirs"; without it that is an error.
+        """
+        side = checked_side(prefer)
+        return replace(
+            self,
+            kernels=tuple(dict.fromkeys((*self.kernels, *other.kernels))),
+            results=merged_results(self.results, other.results, side),
+            built=None,
+            priorities=merged_priorities(self.priorities, other.priorities, side),
+        )
 
     def kernel(self, slug: str) -> Kernel:
         """The kernel of that name; an error lists the nearest."""
@@ -104,32 +157,90 @@ class Registry:
         errors = entry.facts.get("errors") or ["no error was named"]
         raise CompileError(f"{kernel.slug} was not built: {errors[0]}", entry.log)
 
-    def library(self, kernel: Kernel) -> ctypes.CDLL:
-        """The shared library of a built kernel, checked and loaded."""
-        return load_library(self.artifact(kernel))
+    def library(self, kernel: Kernel, device: Device | str | None = None) -> ctypes.CDLL:
+        """The shared library of a built kernel, checked, and loaded over the HIP library of a device."""
+        return load_library(self.artifact(kernel), resolve_device(device))
+
+    def select(
+        self,
+        problem: Any,
+        device: Device | Arch | str | None = None,
+        *,
+        kernel: Kernel | str | None = None,
+        pad: bool = False,
+        built: bool = True,
+    ) -> Selection:
+        """The kernels that can compute a problem, best first, and why the others cannot.
+
+        `device` may also be a GPU or its name. Without it: the current device, else the only GPU that the registry
+        has kernels for. With `pad`, kernels that support only a padded problem come after those that support this
+        one. With `built=False`, kernels that are not built yet take part.
+        """
+        return self._dispatcher.select(problem, device, kernel, pad=pad, built=built)
+
+    def plan(
+        self,
+        problem: Any,
+        device: Device | str | None = None,
+        *,
+        kernel: Kernel | str | None = None,
+        pad: bool = False,
+    ) -> Plan:
+        """What `run` does for host arrays of a problem: kernel, padding, preparations, workspace. Loads the kernel."""
+        return self._dispatcher.plan(problem, resolve_device(device), kernel, pad)[0]
+
+    def run(
+        self,
+        problem: Any,
+        *tensors: Any,
+        out: Any = None,
+        stream: Any = None,
+        device: Device | str | None = None,
+        kernel: Kernel | str | None = None,
+        pad: bool = False,
+        prepared: Collection[str] = (),
+    ) -> Any:
+        """Compute a problem: the inputs in the op's order, in host memory or on a device. Gives the output.
+
+        Host arrays (NumPy, torch, DLPack) have the logical shape and any strides; they are copied to the device, and
+        the call returns when the output is back. Device tensors are passed by address, and the call returns when the
+        kernel is on its way in `stream`. Without `out` an output of the inputs' kind is made.
+
+        The device is the argument's, else that of the tensors, else the current one. `kernel` takes the choice away.
+        `pad` allows a larger problem, cut afterwards. `prepared` names device tensors that were prepared already.
+        """
+        way = self._ways.get(id(problem))
+        if way is not None:
+            return way(tensors, out, stream, device, kernel, pad, prepared)
+        return self._dispatcher.run(problem, tensors, out, stream, device, kernel, pad, prepared)
+
+    def to_json(self) -> dict[str, Any]:
+        """Names, keys, priorities and failures as plain values. The artifacts themselves stay in the store."""
+        return document_of(self.kernels, self.results, self.priorities)
+
+    @classmethod
+    def from_json(cls, document: Any, store: Store | None = None) -> Registry:
+        """What `to_json` gave. Artifacts that the store no longer has are kernels that are not built."""
+        try:
+            saved = list(read_document(document))
+        except (ValueError, KeyError, TypeError, AttributeError, TilewrightError) as error:
+            raise InvalidValueError(f"is not a saved registry: {error}") from error
+        source = store or Store()
+        results = {each.kernel: found for each in saved if (found := _result(each, source)) is not None}
+        priorities = {each.kernel: each.priority for each in saved if each.priority is not None}
+        return cls(tuple(each.kernel for each in saved), results, priorities=priorities)
 
     def save(self, path: Path | str) -> None:
-        """Write names and keys as JSON. The artifacts themselves stay in the store."""
-        entries = [
-            {"slug": k.slug, "key": entry.key if (entry := self.results.get(k)) is not None else None}
-            for k in self.kernels
-        ]
-        document = {"schema": SCHEMA, "kernels": entries}
-        Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        """Write `to_json` to a file."""
+        Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path | str, store: Store | None = None) -> Registry:
-        """Read what `save` wrote. Entries that the store no longer has are kernels that are not built."""
-        source = store or Store()
-        results: dict[Kernel, Artifact | Failure] = {}
-        kernels = []
-        for kernel, key in _read(Path(path)):
-            kernels.append(kernel)
-            entry = source.get(key) if key is not None else None
-            # The manifest must agree with the name: a key alone proves nothing about the kernel.
-            if entry is not None and entry.facts.get("slug") == kernel.slug:
-                results[kernel] = entry
-        return cls(tuple(kernels), results)
+        """Read what `save` wrote, also that of older versions."""
+        try:
+            return cls.from_json(json.loads(Path(path).read_text(encoding="utf-8")), store)
+        except ValueError as error:
+            raise FileFormatError(path, [FileProblem("", str(error))]) from error
 
 
 def build(
@@ -147,21 +258,13 @@ def build(
     return Registry.of(kernels, arch).build(jobs, retry=retry, trace=trace)
 
 
-def _matches(kernel: Kernel, name: str, value: Any) -> bool:
-    if name in ("op", "arch"):
-        return bool(getattr(kernel, name) == value)
-    known = op_named(kernel.op).field_names
-    choose(f"field of {kernel.op}", name, ("op", "arch", *known))
-    return bool(getattr(kernel.config, name) == value)
+def _only(priorities: Mapping[Kernel, int], kept: Sequence[Kernel]) -> dict[Kernel, int]:
+    return {kernel: priorities[kernel] for kernel in kept if kernel in priorities}
 
 
-def _read(path: Path) -> Iterator[tuple[Kernel, str | None]]:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if document["schema"] != SCHEMA:
-            raise ValueError(f"schema is {document['schema']!r}, known is {SCHEMA}")
-        for entry in document["kernels"]:
-            key = entry["key"]
-            yield parse_kernel(str(entry["slug"])), None if key is None else str(key)
-    except (ValueError, KeyError, TypeError, AttributeError, TilewrightError) as error:
-        raise FileFormatError(path, [FileProblem("", f"is not a saved registry: {error}")]) from error
+def _result(saved: Saved, store: Store) -> Artifact | Failure | None:
+    if saved.failure is not None or saved.key is None:
+        return saved.failure
+    found = store.get(saved.key)
+    # The manifest must agree with the name: a key alone proves nothing about the kernel.
+    return found if found is not None and found.facts.get("slug") == saved.kernel.slug else None

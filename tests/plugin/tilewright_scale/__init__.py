@@ -1,4 +1,8 @@
-"""An op that another package adds: y = factor · x. Small, so that tests of the build engine compile it in a second."""
+"""An op that another package adds: y = factor · x. Small, so that tests of the build engine compile it in a second.
+
+Some fields make kernels that tests of dispatch need: with `whole`, n must be padded; with `backwards`, x must be
+prepared; with `scratch`, a workspace is needed.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.fields import Choice, ConfigBase, Count, config_field
+from tilewright.ops.fields import Choice, ConfigBase, Count, Flag, config_field
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
+from tilewright.ops.rule import rules_in
+from tilewright_scale import fit
+from tilewright_scale.execution import EXECUTION
+from tilewright_scale.problem import Problem
 
 _HERE = Path(__file__).parent
 DTYPES = {"fp32": "float", "fp64": "double"}
@@ -21,11 +29,9 @@ class Config(ConfigBase):
     dtype: str = config_field(Choice(tuple(DTYPES)), "element type")
     threads: int = config_field(Count(1, 1024), "threads of a work-group", tag="t")
     factor: int = config_field(Count(0, 1_000_000), "what x is multiplied with", tag="x")
-
-
-@dataclass(frozen=True)
-class Problem:
-    n: int
+    whole: bool = config_field(Flag(), "n must be a multiple of the threads", tag="whole", default=False)
+    backwards: bool = config_field(Flag(), "x is read from its end", tag="backwards", default=False)
+    scratch: int = config_field(Count(0, 1 << 20), "bytes of workspace", tag="s", default=0)
 
 
 def _context(kernel: Kernel) -> Mapping[str, Any]:
@@ -37,6 +43,9 @@ def _context(kernel: Kernel) -> Mapping[str, Any]:
         "type": DTYPES[config.dtype],
         "threads": config.threads,
         "factor": config.factor,
+        "whole": config.whole,
+        "backwards": config.backwards,
+        "scratch": config.scratch,
         # Lets a test have a kernel that is legal and does not compile.
         "broken": config.factor == 666,
     }
@@ -54,7 +63,7 @@ OP = Op(
     example={"dtype": "fp32", "threads": 64, "factor": 2},
     example_problem={"n": 100},
     rules=(),
-    fit_rules=(),
+    fit_rules=rules_in(fit),
     stars={},
     oddities={},
     kinds=("dtype",),
@@ -69,6 +78,7 @@ OP = Op(
     sets=dict,
     spaces=dict,
     importers={},
+    execution=EXECUTION,
 )
 
 __all__ = ["OP", "Config", "Problem"]

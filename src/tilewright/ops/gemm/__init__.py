@@ -17,6 +17,7 @@ from tilewright.ops.gemm.config import (
     Config,
     dtype_fields,
 )
+from tilewright.ops.gemm.execution import EXECUTION
 from tilewright.ops.gemm.fit import FIT_RULES
 from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.resources import lds_bytes, matrix_instruction
@@ -96,6 +97,7 @@ OP = Op(
     sets=preselected,
     spaces=spaces,
     importers={"tile_engine": read_tile_engine},
+    execution=EXECUTION,
 )
 
 

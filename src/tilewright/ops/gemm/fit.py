@@ -8,12 +8,20 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from tilewright.arch.dtypes import dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.gemm import resources
+from tilewright.ops.gemm.config import dtype_fields
 from tilewright.ops.gemm.problem import Problem
+from tilewright.ops.gemm.rules.examples import PRESHUFFLE
+from tilewright.ops.gemm.tensors import batch_strides
 from tilewright.ops.rule import Fault, Rule, rule, rules_in
 
 MAX_INDEX = 2**31 - 1  # CK Tile's index_t is a 32-bit integer
+MAX_BYTES = 2**32 - 1  # the size of a buffer descriptor has 32 bits (make_wave_buffer_resource)
+# What is added to the offset of a store beyond the edge of C, so that the descriptor's size stops it
+# (amd_buffer_store in core/arch/amd_buffer_addressing_builtins.hpp).
+EDGE_SHIFT = 2**31
 
 
 @rule(
@@ -170,22 +178,60 @@ def split_k_not_built(config: Any, problem: Problem, arch: Arch) -> Fault | None
 @rule(
     "S507",
     "too-large",
-    reads=("layout",),
+    reads=("variant", "layout", "dtype_a", "dtype_b", "dtype_c", "block"),
     enforced_by="supports",
     good={},
     bad={"problem": {"m": 2**31}},
 )
 def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """Sizes and strides must fit 32 bits.
+    """Sizes and strides must fit 32 bits, and matrices what CK Tile can address.
 
-    Why: CK Tile computes with 32-bit indices.
+    Why: CK Tile computes with 32-bit indices, and a buffer descriptor has 32 bits for the size in bytes. A store
+    beyond the edge of C is kept out by 2³¹ bytes added to its offset, so that a C with an edge inside a tile must not
+    reach beyond those. The place of a matrix in a batch is computed in 32 bits, too.
 
-    Fix: split the problem.
+    Fix: split the problem; make M and N multiples of the block; pack the matrices.
     """
-    for name in ("m", "n", "k", "stride_a", "stride_b", "stride_c"):
+    for name in ("m", "n", "k", "k_batch", "batch", "stride_a", "stride_b", "stride_c"):
         value = getattr(problem, name)
         if value > MAX_INDEX:
-            return Fault(f"{name} is {value:,}, CK Tile indexes up to {MAX_INDEX:,}", name)
+            return Fault(f"{name} is {value:,}, CK Tile takes up to {MAX_INDEX:,}", name)
+    tiles_m, tiles_n = _up(problem.m, config.block.m), _up(problem.n, config.block.n)
+    whole = (tiles_m, tiles_n) == (problem.m, problem.n)
+    spans = {
+        "a": (_extent(config.layout[0], problem.m, problem.k, problem.stride_a), MAX_BYTES),
+        "b": (_extent(config.layout[1], problem.k, problem.n, problem.stride_b), MAX_BYTES),
+        "c": (_extent(config.layout[2], tiles_m, tiles_n, problem.stride_c), MAX_BYTES if whole else EDGE_SHIFT),
+    }
+    for name, (span, most_bytes) in spans.items():
+        kind = dtype(getattr(config, f"dtype_{name}"))
+        most = min(MAX_INDEX, most_bytes // kind.storage_bytes * kind.packed)
+        if span > most:
+            tiles = "" if name != "c" or whole else " with the tiles over its edge"
+            return Fault(f"{name}{tiles} spans {span:,} elements, CK Tile addresses up to {most:,}", f"stride_{name}")
+    return _batch_too_large(config, problem)
+
+
+def _extent(letter: str, rows: int, columns: int, stride: int) -> int:
+    """Elements from the first of a matrix to behind its last."""
+    lines, width = (rows, columns) if letter == "r" else (columns, rows)
+    return (lines - 1) * stride + width
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def _batch_too_large(config: Any, problem: Problem) -> Fault | None:
+    if config.variant != "batched":
+        return None
+    for name, stride in batch_strides(problem).items():
+        if stride > MAX_INDEX or stride * (problem.batch - 1) > MAX_BYTES:
+            return Fault(
+                f"the last {name} of the batch begins after {problem.batch - 1:,} × {stride:,} elements, which CK Tile "
+                "computes in 32 bits",
+                "batch",
+            )
     return None
 
 
@@ -214,23 +260,29 @@ def too_few_steps(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 @rule(
     "S509",
     "preshuffle-not-whole",
-    reads=("variant", "mma"),
+    reads=("variant", "mma", "block", "permute_n"),
     enforced_by="device",
-    good={"variant": "preshuffle", "pad_k": True, "problem": {"k": 272}},
-    bad={"variant": "preshuffle", "pad_k": True, "problem": {"k": 264}},
+    good={**PRESHUFFLE, "pad_k": True, "problem": {"k": 288}},
+    bad={**PRESHUFFLE, "pad_k": True, "problem": {"k": 264}},
 )
 def preshuffle_not_whole(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """With preshuffle, N and K must be multiples of the mma tile, also where they are padded.
+    """With preshuffle, N and K must be multiples of the mma tile, also where they are padded, and B has no gaps.
+    With permute_n, N must be a multiple of the block.
 
-    Why: B is reordered by whole mma tiles; there is no order for a part of one.
+    Why: B is reordered by whole mma tiles, and permute_n deals out the columns of whole blocks; there is no order for
+    a part of one, and a reordered B has no lines that gaps could be between.
 
-    Fix: pad B itself, or use another variant.
+    Fix: pad B itself, pack it, or use another variant.
     """
     if config.variant != "preshuffle":
         return None
     for name, size, step in (("N", problem.n, config.mma.n), ("K", problem.k, config.mma.k)):
         if size % step:
             return Fault(f"{name} = {size} is not a multiple of mma {name.lower()} = {step}", "mma")
+    if config.permute_n and problem.n % config.block.n:
+        return Fault(f"N = {problem.n} is not a multiple of block n = {config.block.n}", "permute_n", False)
+    if problem.stride_b != problem.k:
+        return Fault(f"stride_b is {problem.stride_b}, but a reordered B has no gaps: k = {problem.k}", "variant")
     return None
 
 
@@ -239,8 +291,8 @@ def preshuffle_not_whole(config: Any, problem: Problem, arch: Arch) -> Fault | N
     "unbounded-add",
     reads=("split_k", "dtype_c", "block"),
     enforced_by="device",
-    good={"dtype_c": "bf16", "split_k": True, "problem": {"dtype_c": "bf16", "k_batch": 2}},
-    bad={"dtype_c": "bf16", "split_k": True, "problem": {"dtype_c": "bf16", "k_batch": 2, "m": 200}},
+    good={**dtype_fields("bf16"), "split_k": True, "problem": {"dtype": "bf16", "k_batch": 2}},
+    bad={**dtype_fields("bf16"), "split_k": True, "problem": {"dtype": "bf16", "k_batch": 2, "m": 200}},
 )
 def unbounded_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """A split K with a bf16 C needs an M that is a multiple of the block.

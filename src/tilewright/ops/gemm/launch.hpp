@@ -2,10 +2,10 @@
 //
 // A rendered kernel describes itself in a struct D:
 //   name                        the kernel's slug
-//   CDataType, CLayout          type and layout of C
+//   ADataType to CLayout        types and layouts of A, B and C
 //   Partitioner, BasePipeline   CK Tile's mapping of work-groups to tiles, and its loop arithmetic
 //   Instance<hot, tail, store>  CK Tile's kernel for one form of the loop over K and one way to store C
-//   num_d, blocks_per_cu, batched, preshuffle, split_k, persistent, block_m, mma_n, mma_k
+//   num_d, blocks_per_cu, batched, preshuffle, permute_n, split_k, persistent, block_m, block_n, mma_n, mma_k
 //                               fields of its config
 //   unlooped                    a number of steps that has no hot loop although CK Tile says so; 0 = none
 //   least_steps                 fewer steps along K than this are computed wrongly
@@ -13,6 +13,7 @@
 #ifndef TILEWRIGHT_GEMM_LAUNCH_HPP
 #define TILEWRIGHT_GEMM_LAUNCH_HPP
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <type_traits>
@@ -52,6 +53,60 @@ struct Launcher
         return {size, steps, hot_loop, D::BasePipeline::GetBlockLoopTailNum(steps)};
     }
 
+    // Elements from the first of a matrix to behind its last.
+    template <typename Layout>
+    static int64_t extent(int64_t rows, int64_t columns, int64_t stride)
+    {
+        if constexpr(std::is_same_v<Layout, ck_tile::tensor_layout::gemm::RowMajor>)
+            return (rows - 1) * stride + columns;
+        else
+            return (columns - 1) * stride + rows;
+    }
+
+    // CK Tile keeps element offsets in 32 bits with a sign, and bytes in 32 bits without.
+    template <typename T>
+    static constexpr int64_t reach(int64_t bytes)
+    {
+        return std::min<int64_t>(INT32_MAX, bytes / sizeof(T) * ck_tile::numeric_traits<T>::PackedSize);
+    }
+
+    static int check_reach(const tw_gemm_args& args)
+    {
+        for(const int64_t value : {args.m, args.n, args.k, args.k_batch, args.batch, args.stride_a, args.stride_b,
+                                   args.stride_c})
+            if(value > INT32_MAX)
+                return fail(TW_UNSUPPORTED, "a size, count or stride is %lld, CK Tile takes up to %lld", value,
+                            INT32_MAX);
+        constexpr int64_t most_a = reach<typename D::ADataType>(UINT32_MAX);
+        constexpr int64_t most_b = reach<typename D::BDataType>(UINT32_MAX);
+        const int64_t a          = extent<typename D::ALayout>(args.m, args.k, args.stride_a);
+        const int64_t b          = extent<typename D::BLayout>(args.k, args.n, args.stride_b);
+        if(a > most_a)
+            return fail(TW_UNSUPPORTED, "A spans %lld elements, CK Tile addresses up to %lld", a, most_a);
+        if(b > most_b)
+            return fail(TW_UNSUPPORTED, "B spans %lld elements, CK Tile addresses up to %lld", b, most_b);
+        // A store beyond the edge of C is kept out of it by 2^31 bytes added to its offset, so that C and the tiles
+        // over its edge must not reach farther than that.
+        const int64_t tiles_m = (args.m + D::block_m - 1) / D::block_m * D::block_m;
+        const int64_t tiles_n = (args.n + D::block_n - 1) / D::block_n * D::block_n;
+        const bool whole      = tiles_m == args.m && tiles_n == args.n;
+        const int64_t most_c  = reach<typename D::CDataType>(whole ? UINT32_MAX : int64_t{1} << 31);
+        const int64_t c       = extent<typename D::CLayout>(tiles_m, tiles_n, args.stride_c);
+        if(c > most_c)
+            return fail(TW_UNSUPPORTED, "C and the tiles over its edge span %lld elements, CK Tile addresses up "
+                        "to %lld", c, most_c);
+        for(int i = 0; i < D::num_d; ++i)
+            if(args.stride_d[i] > INT32_MAX || extent<typename D::CLayout>(args.m, args.n, args.stride_d[i]) > most_c)
+                return fail(TW_UNSUPPORTED, "d[%lld] spans more than the %lld elements that CK Tile addresses", i,
+                            most_c);
+        if constexpr(D::batched)
+            for(const int64_t stride : {args.batch_stride_a, args.batch_stride_b, args.batch_stride_c})
+                if(stride > INT32_MAX || stride > UINT32_MAX / std::max<int64_t>(1, args.batch - 1))
+                    return fail(TW_UNSUPPORTED, "the last matrix of a batch begins after %lld x %lld elements, CK Tile "
+                                "computes this in 32 bits", args.batch - 1, stride);
+        return TW_OK;
+    }
+
     static int check(const tw_gemm_args* args)
     {
         if(args == nullptr || args->size < sizeof(tw_gemm_args))
@@ -59,12 +114,8 @@ struct Launcher
                         args == nullptr ? 0 : static_cast<long long>(args->size), sizeof(tw_gemm_args));
         if(args->m < 1 || args->n < 1 || args->k < 1 || args->k_batch < 1 || args->batch < 1)
             return fail(TW_BAD_ARGS, "m, n, k, k_batch and batch must be at least 1");
-        // CK Tile keeps sizes, strides and element offsets in 32 bits.
-        constexpr int64_t limit = INT32_MAX;
-        for(const int64_t value : {args->m, args->n, args->k, args->stride_a, args->stride_b, args->stride_c,
-                                   args->batch_stride_a, args->batch_stride_b, args->batch_stride_c})
-            if(value > limit)
-                return fail(TW_UNSUPPORTED, "a size or stride is %lld, CK Tile indexes up to %lld", value, limit);
+        if(const int status = check_reach(*args); status != TW_OK)
+            return status;
         if(!D::split_k && args->k_batch > 1)
             return fail(TW_UNSUPPORTED, "k_batch is %lld but this kernel was built without split-K", args->k_batch);
         if(!D::batched && args->batch > 1)
@@ -80,6 +131,12 @@ struct Launcher
             return fail(TW_UNSUPPORTED, "K = %lld takes fewer than %lld steps", args->k, D::least_steps);
         if(D::preshuffle && (args->n % D::mma_n != 0 || args->k % D::mma_k != 0))
             return fail(TW_UNSUPPORTED, "a preshuffled B has whole matrix tiles, not n x k = %lld x %lld", args->n, args->k);
+        if(D::preshuffle && args->stride_b != args->k)
+            return fail(TW_UNSUPPORTED, "stride_b is %lld, but a preshuffled B has no gaps: k = %lld",
+                        args->stride_b, args->k);
+        if(D::permute_n && args->n % D::block_n != 0)
+            return fail(TW_UNSUPPORTED, "N = %lld is not a multiple of block n %lld, and permute_n deals out whole "
+                        "blocks of columns", args->n, D::block_n);
         if(D::unbounded_add && args->k_batch > 1 && args->m % D::block_m != 0)
             return fail(TW_UNSUPPORTED, "M = %lld is not a multiple of block m %lld, and this kernel's atomic adds "
                         "do not stop at the edge of C", args->m, D::block_m);

@@ -8,7 +8,7 @@ from tilewright.arch.dtypes import dtype
 from tilewright.arch.spec import Arch, Triple
 from tilewright.ops.gemm import resources
 from tilewright.ops.gemm.arch_table import preshuffle_tiles
-from tilewright.ops.gemm.rules.examples import COMPV5, TILES, TYPES
+from tilewright.ops.gemm.rules.examples import COMPV5, PRESHUFFLE, TILES, TYPES
 from tilewright.ops.rule import Fault, rule
 
 
@@ -44,13 +44,13 @@ SCHEDULERS_OF = {"mem": ("intrawave", "interwave"), "preshufflev2": ("default",)
     reads=("variant", "pipeline"),
     enforced_by="device",
     good={"variant": "standard"},
-    bad={"variant": "preshuffle"},
+    bad={**PRESHUFFLE, "variant": "standard"},
 )
 def preshuffle_pipeline(config: Any, arch: Arch) -> Fault | None:
     """preshuffle and preshufflev2 go together.
 
     Why: preshufflev2 reads B in the reordered form that only the preshuffle variant hands it; the other pipelines
-    know nothing of that order.
+    know nothing of that order, and CK Tile does not compile them with it.
 
     Fix: use preshufflev2 with preshuffle, any other pipeline otherwise.
     """
@@ -266,6 +266,27 @@ def compv5_layout(config: Any, arch: Arch) -> Fault | None:
 
 
 @rule(
+    "P323",
+    "compv5-batched",
+    reads=("pipeline", "variant"),
+    enforced_by="device",
+    good={**COMPV5, "block": (64, 64, 32)},
+    bad={**COMPV5, "block": (64, 64, 32), "variant": "batched"},
+)
+def compv5_batched(config: Any, arch: Arch) -> Fault | None:
+    """compv5 has no batched form.
+
+    Why: of its two waves only the first may store C. CK Tile's batched kernel starts the product without telling it
+    so (batched_gemm_kernel.hpp calls RunGemm with its default), both waves store, and the second one's zeros win.
+
+    Fix: use another pipeline, or the standard variant for each product.
+    """
+    if config.pipeline != "compv5" or config.variant != "batched":
+        return None
+    return Fault("both waves of a batched compv5 kernel store C", "pipeline", "compv3")
+
+
+@rule(
     "P316",
     "async-vector",
     reads=("pipeline", "dtype_a", "dtype_b", "layout", "block", "waves"),
@@ -309,9 +330,8 @@ ASYNC_VECTOR_BYTES = (4, 16)
 def async_shuffle(config: Any, arch: Arch) -> Fault | None:
     """comp_async stores with the default epilogue.
 
-    Why: after its last step it leaves a copy from memory to LDS under way that nothing waits for, and cshuffle
-    stages C in the same LDS: the copy can overwrite parts of C. Emulation with late loads shows it for one and for
-    even numbers of steps.
+    Why: after its last barrier it leaves copies from memory to LDS under way, and cshuffle stages C in the same LDS.
+    A wave waits for its own copies, not for those of the others: they can overwrite the part of C that it staged.
 
     Fix: use the default epilogue, or compv4.
     """

@@ -1,0 +1,103 @@
+"""How the values of a data type are spaced, and which NumPy type holds them.
+
+Imports NumPy: import this module only where arrays are at hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.arch.dtypes import ARRAY_TYPES
+from tilewright.arch.spec import Arch
+from tilewright.base.errors import InvalidValueError, choose
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A binary floating-point format: bits of the significand (the hidden one too), and its smallest exponent."""
+
+    precision: int
+    least_exponent: int  # of the smallest normal value, 2**least_exponent
+
+    @property
+    def smallest_normal(self) -> float:
+        return float(2.0**self.least_exponent)
+
+    @property
+    def smallest(self) -> float:
+        """The smallest positive value, also the distance of subnormal neighbours."""
+        return float(2.0 ** (self.least_exponent - self.precision + 1))
+
+    @property
+    def integers(self) -> int:
+        """All whole numbers up to this one are values of the format."""
+        return int(2**self.precision)
+
+
+# By the names of `ARRAY_TYPES`. The 8-bit floats of OCP have a bias of 7 and 15; the older ones, without infinities
+# and with one NaN (fnuz), of 8 and 16.
+FORMATS = {
+    "fp64": Format(53, -1022),
+    "fp32": Format(24, -126),
+    "fp16": Format(11, -14),
+    "bf16": Format(8, -126),
+    "fp8_ocp": Format(4, -6),
+    "fp8_fnuz": Format(4, -7),
+    "bf8_ocp": Format(3, -14),
+    "bf8_fnuz": Format(3, -15),
+}
+INTEGERS = {"int8": 8, "int32": 32}
+
+
+def is_integer(name: str) -> bool:
+    """Whether a data type holds whole numbers."""
+    return name in INTEGERS
+
+
+def format_of(name: str, arch: Arch) -> Format:
+    """The format of a floating-point type on a GPU."""
+    return FORMATS[choose("floating-point type", arch.stored(name), FORMATS)]
+
+
+def numpy_dtype(name: str, arch: Arch) -> np.dtype[Any]:
+    """The NumPy type (also of ml_dtypes) that holds values of a data type as this GPU encodes them."""
+    return array_dtype(arch.stored(name))
+
+
+def array_dtype(name: str) -> np.dtype[Any]:
+    """The NumPy type of that name in `ARRAY_TYPES`. Those that NumPy itself lacks come from ml_dtypes."""
+    if name not in ARRAY_TYPES:
+        known = ", ".join(ARRAY_TYPES)
+        raise InvalidValueError(f"NumPy holds no array of {name}: two values share a byte. Known: {known}.")
+    called = ARRAY_TYPES[name]
+    if hasattr(np, called):
+        return np.dtype(called)
+    import ml_dtypes  # noqa: PLC0415  (only where such types are used)
+
+    held: np.dtype[Any] = np.dtype(getattr(ml_dtypes, called))
+    return held
+
+
+def spacing(values: NDArray[Any], name: str, arch: Arch) -> Floats:
+    """The distance from each value to the next larger in magnitude of its type: one ulp. 1 for integers."""
+    magnitude = np.abs(np.asarray(values, dtype=np.float64))
+    if is_integer(name):
+        return np.ones_like(magnitude)
+    kind = format_of(name, arch)
+    _, exponent = np.frexp(magnitude)  # magnitude = fraction · 2**exponent, fraction in [0.5, 1)
+    exponent = np.maximum(exponent - 1, kind.least_exponent)
+    return np.asarray(np.ldexp(1.0, exponent - kind.precision + 1), dtype=np.float64)
+
+
+def representable(values: NDArray[Any], name: str, arch: Arch) -> NDArray[np.bool_]:
+    """Which values the type holds exactly."""
+    wide = np.asarray(values, dtype=np.float64)
+    steps = wide / spacing(wide, name, arch)
+    exact: NDArray[np.bool_] = np.asarray(steps == np.rint(steps))
+    return exact

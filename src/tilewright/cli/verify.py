@@ -1,0 +1,251 @@
+"""`tilewright verify`: do kernels compute the right numbers?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.base.errors import InvalidValueError, UnknownValueError
+from tilewright.base.events import task
+from tilewright.cli.command import Command
+from tilewright.cli.output import bad, good, heading_line, json_option, plural, print_json, print_table
+from tilewright.cli.problems import problem_fields, problem_text, read_problem
+from tilewright.cli.progress import progress
+from tilewright.cli.selection import changed_set, named_set, set_of_space
+from tilewright.cli.settings import declared_space, setting_option
+
+if TYPE_CHECKING:
+    from tilewright.dispatch.verify import Check
+    from tilewright.emulator.counters import Counters
+    from tilewright.ops.kernel import Kernel
+    from tilewright.ops.op import Op
+    from tilewright.registry.registry import Registry
+    from tilewright.runtime.device import Device
+
+NUMBERS = ("ulps", "of limit", "instr.", "MFLOP", "KB read", "written", "lines", "conflicts")
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "tilewright verify fp16_rcr_essential --device emulated:gfx942 --limit 2",
+        "tilewright verify gemm-gfx942-standard-…-9a6900b412ca --device emulated:gfx942 \\",
+        "    --problem m=200,n=256,k=96 --mode fast",
+        "tilewright verify gemm --device emulated:gfx942 -s variant=standard -s dtype=fp16 -s layout=rcr \\",
+        "    -s block=64x64x32 -s waves=2x2x1 -s mma=32x32x8 -s 'pipeline=mem,compv3' \\",
+        "    -s scheduler=intrawave -s epilogue=cshuffle",
+    ),
+)
+@click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True)
+@click.option("--device", "device_name", metavar="DEVICE", help="gpu:0, emulated:gfx942, …; or TILEWRIGHT_DEVICE.")
+@setting_option("VALUES", "Values of a field: of an op's kernels, or changes of a set.")
+@click.option(
+    "--mode",
+    type=click.Choice(["strict", "fast"]),
+    help="Of an emulated device; strict, the default, finds missing barriers and waits.",
+)
+@click.option(
+    "--problem", "texts", multiple=True, metavar="FIELD=N,…", help="This problem instead of the trials; repeatable."
+)
+@click.option("--trials", type=click.IntRange(1), metavar="N", help="At most N trial problems per kernel.")
+@click.option("--seed", type=click.IntRange(1), default=1, show_default=True, help="Of the random inputs.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N kernels.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Compilers at once, for kernels not built yet.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    subjects: tuple[str, ...],
+    device_name: str | None,
+    settings: tuple[str, ...],
+    mode: str | None,
+    texts: tuple[str, ...],
+    trials: int | None,
+    seed: int,
+    limit: int | None,
+    jobs: int | None,
+    as_json: bool,
+) -> None:
+    """Run kernels and compare every element with a reference.
+
+    KERNELS are kernel names, preselected sets, kernel-set files (.toml), or an op with -s. Kernels
+    that are not built are built first. Each runs on problems that try its edges: sizes of 1, primes,
+    around a tile, tails, splits, lines with gaps. How far an element may be off is derived from types
+    and sums, not a fixed number; "of limit" is how much of that was used, 1 is all of it.
+
+    Exit code 1 when a result is wrong, the device stopped a kernel, or a problem is not supported.
+    """
+    from tilewright.emulator.launch import Mode
+    from tilewright.registry.registry import Registry
+
+    device = _device(device_name)
+    if device.kind != "emulated" and mode is not None:
+        raise InvalidValueError(f"--mode is for emulated devices; {device.name} runs as it does")
+    how = Mode(mode or "strict") if device.kind == "emulated" else None
+    with progress(as_json=as_json):
+        with task("choosing kernels"):
+            kernels = _kernels(subjects, settings, device.arch.name, limit)
+        registry = Registry.of(kernels).build(jobs)
+        checks = _checks(registry, device, how, texts, trials, seed)
+    if as_json:
+        print_json(_document(device, registry, checks))
+    else:
+        _print(device, registry, checks)
+    ctx.exit(0 if not registry.failures and all(c.ok for found in checks.values() for c in found) else 1)
+
+
+def _device(name: str | None) -> Device:
+    from tilewright.runtime.device import Device, current_device
+
+    found = Device(name) if name is not None else current_device()
+    if found is None:
+        raise InvalidValueError("say where to run: --device gpu:0, --device emulated:gfx942, or TILEWRIGHT_DEVICE")
+    return found
+
+
+def _kernels(subjects: Sequence[str], settings: Sequence[str], arch: str, limit: int | None) -> list[Kernel]:
+    chosen: dict[Kernel, None] = {}
+    for subject in subjects:
+        for kernel in _members(subject, settings, arch):
+            if limit is not None and len(chosen) == limit:
+                break
+            chosen[kernel] = None
+    if not chosen:
+        raise InvalidValueError(f"none of these kernels is legal on {arch}: {', '.join(subjects)}")
+    return list(chosen)
+
+
+def _members(subject: str, settings: Sequence[str], arch: str) -> Any:
+    """The kernels that one word names, one after the other."""
+    from tilewright.cli.settings import named_kernel
+    from tilewright.ops import all_ops, op_named
+
+    ops = {op.name: op for op in all_ops()}
+    if subject in ops:
+        return set_of_space(ops[subject], "declared", declared_space(ops[subject], settings)).kernels(arch)
+    if subject.partition("-")[0] in ops:
+        kernel = named_kernel(subject, None, settings)
+        if kernel.arch != arch:
+            raise InvalidValueError(f"{kernel.slug} is a kernel for {kernel.arch}, the device is a {arch}")
+        return [kernel]
+    op = _op_of_set(subject, list(ops.values()))
+    return changed_set(op_named(op.name), named_set(op, subject), settings).kernels(arch)
+
+
+def _op_of_set(name: str, ops: Sequence[Op]) -> Op:
+    """The op that has a set of this name, or that a file's set is of."""
+    from tilewright.ops import op_named
+    from tilewright.ops.kernel_set import load_kernel_set
+
+    if name.endswith(".toml") or "/" in name:
+        return op_named(load_kernel_set(name).op)
+    having = [op for op in ops if name in {**op.sets(), **op.spaces()}]
+    if not having:
+        known = [*(op.name for op in ops), *(n for op in ops for n in {**op.sets(), **op.spaces()})]
+        raise UnknownValueError("op, set or kernel", name, known)
+    return having[0]
+
+
+def _checks(
+    registry: Registry, device: Device, mode: Any, texts: Sequence[str], trials: int | None, seed: int
+) -> dict[Kernel, list[Check]]:
+    from tilewright.dispatch.verify import verify
+
+    found = {}
+    with task("kernels", len(registry.artifacts)) as advance:
+        for kernel, artifact in registry.artifacts.items():
+            problems = _problems(kernel, device, texts, trials)
+            found[kernel] = verify(kernel, artifact, device, problems, seed, mode)
+            advance(kernel.slug)
+    return found
+
+
+def _problems(kernel: Kernel, device: Device, texts: Sequence[str], trials: int | None) -> list[Any]:
+    from tilewright.dispatch.plan import execution_of
+    from tilewright.ops import op_named
+
+    if texts:
+        return [read_problem(op_named(kernel.op), kernel.config, text) for text in texts]
+    return list(execution_of(kernel.op).trials(kernel.config, device.arch)[:trials])
+
+
+def _document(device: Device, registry: Registry, checks: Mapping[Kernel, Sequence[Check]]) -> dict[str, Any]:
+    return {
+        "device": device.name,
+        "kernels": [
+            {"name": kernel.slug, "checks": [_check_json(check) for check in found]} for kernel, found in checks.items()
+        ],
+        "failures": [
+            {"name": kernel.slug, "errors": failure.facts.get("errors", [])}
+            for kernel, failure in registry.failures.items()
+        ],
+    }
+
+
+def _check_json(check: Check) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "problem": problem_fields(check.problem, check.kernel.config),
+        "verdict": check.verdict,
+        "message": check.message,
+        "error_ulps": _finite(check.error_ulps),
+        "share": _finite(check.share),
+        "worst": list(check.worst),
+        "counters": None if check.counters is None else asdict(check.counters),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _print(device: Device, registry: Registry, checks: Mapping[Kernel, Sequence[Check]]) -> None:
+    for kernel, found in checks.items():
+        print_table(
+            ("problem", *NUMBERS, "verdict"),
+            [_row(check) for check in found],
+            numbers=NUMBERS,
+            title=kernel.slug,
+        )
+        for check in found:
+            if not check.ok:
+                click.echo(f"{bad(check.verdict)} {problem_text(check.problem, kernel.config)}: {check.message}")
+    for kernel, failure in registry.failures.items():
+        heading_line(kernel.slug)
+        click.echo(f"{bad('not built:')} {(failure.facts.get('errors') or ['?'])[0]}")
+    every = [check for found in checks.values() for check in found]
+    wrong = sum(not check.ok for check in every)
+    tried = f"{plural(len(every), 'problem')} on {plural(len(checks), 'kernel')}, {device.name}"
+    click.echo(f"\n{good('all right:') if not wrong and not registry.failures else bad(f'{wrong} not ok:')} {tried}")
+
+
+def _row(check: Check) -> tuple[Any, ...]:
+    from rich.text import Text
+
+    verdict = Text(check.verdict, style="green" if check.ok else "bold red")
+    text = problem_text(check.problem, check.kernel.config).replace(",", " ")
+    if check.counters is None:
+        blank = ("·",) * 6
+        errors = ("·", "·") if check.verdict in ("fault", "unsupported") else _errors(check)
+        return (text, *errors, *blank, verdict)
+    return (text, *_errors(check), *_facts(check.counters), verdict)
+
+
+def _errors(check: Check) -> tuple[str, str]:
+    return f"{check.error_ulps:.2f}", f"{check.share:.2f}"
+
+
+def _facts(counters: Counters) -> tuple[str, ...]:
+    return (
+        f"{sum(counters.instructions.values()):,}",
+        f"{counters.matrix_flops / 1e6:.1f}",
+        f"{counters.global_read_bytes / 1024:,.0f}",
+        f"{counters.global_write_bytes / 1024:,.0f}",
+        f"{counters.cache_lines:,}",
+        f"{counters.bank_conflict_cycles:,}",
+    )

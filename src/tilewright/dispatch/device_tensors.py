@@ -1,0 +1,53 @@
+"""Tensors on a device: passed by address; nothing is copied, so they must be as the kernel wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilewright.base.errors import TensorError
+from tilewright.dispatch.element_types import SIZES, stored_as, torch_dtype, torch_module
+from tilewright.dispatch.plan import Stage
+from tilewright.dispatch.tensors import View, span, view_of, view_on
+from tilewright.ops.execution import Tensor
+
+if TYPE_CHECKING:
+    from tilewright.runtime.device import Device
+
+
+def check_ready(stage: Stage, prepared: Collection[str]) -> None:
+    """A device tensor is neither padded nor reordered here: that must have been done."""
+    if stage.padding is not None:
+        raise TensorError(
+            f"{stage.kernel.slug} needs padding ({stage.padding}), and device tensors are not copied here: allocate "
+            f"them padded and run {stage.problem}, or pass host arrays"
+        )
+    for preparation in stage.preparations:
+        if preparation.tensor not in prepared:
+            raise TensorError(
+                f"{stage.kernel.slug} wants {preparation.tensor} prepared ({preparation.what}), and device tensors "
+                f"are not changed here: prepare it once on the host (plan.stages[0].preparations has the function), "
+                f"upload it, and say prepared=('{preparation.tensor}',)"
+            )
+    known = {preparation.tensor for preparation in stage.preparations}
+    for name in prepared:
+        if name not in known:
+            raise TensorError(
+                f"prepared names {name!r}, but {stage.kernel.slug} wants "
+                f"{', '.join(sorted(known)) or 'no tensor'} prepared: its result would be wrong"
+            )
+
+
+def new_output(tensor: Tensor, views: Sequence[View | None], device: Device) -> View:
+    """An output like the inputs: torch's where they are torch's, else in a buffer of the device."""
+    given = [view for view in views if view is not None]
+    dtype = stored_as(tensor.dtype, device.arch)
+    libraries = {view.library for view in given}
+    if "torch" in libraries:
+        like: Any = next(view.owner for view in given if view.library == "torch")
+        kind = torch_dtype(dtype)
+        return view_of(torch_module().empty_strided(tensor.shape, tensor.strides, dtype=kind, device=like.device))
+    if "dlpack" in libraries:
+        raise TensorError(f"{tensor.name} cannot be made: DLPack tells no way to allocate. Give out=….")
+    buffer = device.allocate(span(tensor.shape, tensor.strides) * SIZES[dtype], tensor.name)
+    return view_on(buffer, tensor.shape, dtype, tensor.strides)

@@ -1,0 +1,81 @@
+"""Reading a DLPack capsule: where a tensor of another library lies, without importing that library."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+from tilewright.base.errors import TensorError
+from tilewright.dispatch.element_types import of_dlpack
+
+# DLDeviceType of dlpack.h.
+CPU, ROCM, ROCM_HOST = 1, 10, 11
+_CAPSULE = b"dltensor"
+
+
+class _Device(ctypes.Structure):
+    _fields_ = (("kind", ctypes.c_int32), ("index", ctypes.c_int32))
+
+
+class _Type(ctypes.Structure):
+    _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
+
+
+class _Tensor(ctypes.Structure):
+    """DLTensor, the first member of DLManagedTensor."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", _Device),
+        ("ndim", ctypes.c_int32),
+        ("dtype", _Type),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class Described(NamedTuple):
+    """What a capsule says. The tensor lives as long as the capsule: its destructor gives it back to its library."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    gpu: int | None  # None = in host memory
+    capsule: object
+
+
+def describe(tensor: Any) -> Described:
+    """What an object with `__dlpack__` holds. Its producer orders it before the default stream of its device."""
+    kind, _ = tensor.__dlpack_device__()
+    if kind not in (CPU, ROCM, ROCM_HOST):
+        raise TensorError(
+            f"a {type(tensor).__name__} is on a DLPack device of type {kind}; kernels take host memory ({CPU}, "
+            f"{ROCM_HOST}) and ROCm devices ({ROCM})"
+        )
+    return _read(tensor.__dlpack__())
+
+
+def _read(capsule: object) -> Described:
+    api = ctypes.pythonapi
+    valid = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", api))
+    pointer = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
+    if not valid(capsule, _CAPSULE):
+        raise TensorError(f"__dlpack__ gave {capsule!r}, which is no unused capsule named {_CAPSULE.decode()!r}")
+    found = _Tensor.from_address(pointer(capsule, _CAPSULE))
+    shape = tuple(found.shape[i] for i in range(found.ndim))
+    strides = tuple(found.strides[i] for i in range(found.ndim)) if found.strides else packed_strides(shape)
+    dtype = of_dlpack(found.dtype.code, found.dtype.bits, found.dtype.lanes)
+    gpu = found.device.index if found.device.kind == ROCM else None
+    return Described((found.data or 0) + found.byte_offset, shape, strides, dtype, gpu, capsule)
+
+
+def packed_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a tensor without gaps whose last dimension is contiguous."""
+    strides = []
+    step = 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))

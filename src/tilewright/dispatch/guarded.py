@@ -1,0 +1,61 @@
+"""The memory of a tensor under test: poisoned where nothing may be read or written.
+
+Imports NumPy: import this module only where kernels are to be verified.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.dispatch.tensors import span
+from tilewright.ops.execution import Tensor
+
+# Bytes of this value are a NaN in fp16, and in bf16, fp32, fp64 and int32 a number larger than any result.
+POISON = 0x7F
+
+
+class Guarded:
+    """A tensor's memory before and after a launch, from its first to its last element, gaps included."""
+
+    def __init__(self, tensor: Tensor, kind: np.dtype[Any], values: NDArray[Any] | None) -> None:
+        self.tensor = tensor
+        self._kind = kind
+        elements = span(tensor.shape, tensor.strides)
+        self.nbytes = elements * kind.itemsize
+        self.memory: NDArray[np.uint8] = np.full(self.nbytes, POISON, np.uint8)
+        if values is not None:
+            self._logical(self.memory)[...] = values
+        self.after = self.memory.copy()
+        self._elements = elements
+
+    def _logical(self, memory: NDArray[np.uint8]) -> NDArray[Any]:
+        # as_strided goes through a type's letter and size, which those of ml_dtypes do not all have to themselves.
+        strides = tuple(stride * self._kind.itemsize for stride in self.tensor.strides)
+        return np.ndarray(self.tensor.shape, self._kind, memory, strides=strides)
+
+    def values(self) -> NDArray[Any]:
+        """The tensor as the launch left it."""
+        return self._logical(self.after)
+
+    def untouched(self) -> NDArray[np.bool_]:
+        """Which elements are still poison."""
+        size = self._kind.itemsize
+        same = np.all(self.after.reshape(-1, size) == POISON, axis=1)
+        return np.ndarray(self.tensor.shape, np.bool_, same, strides=self.tensor.strides)
+
+    def damage(self) -> str:
+        """What was written where nothing may be: into an input, or between the lines of an output; empty if nothing."""
+        changed = np.any((self.after != self.memory).reshape(self._elements, -1), axis=1)
+        if self.tensor.output:
+            np.ndarray(self.tensor.shape, np.bool_, changed, strides=self.tensor.strides)[...] = False
+        count = int(np.count_nonzero(changed))
+        if not count:
+            return ""
+        first = int(np.argmax(changed))
+        where = f"{count:,} elements, the first {first:,} from its start"
+        if self.tensor.output:
+            return f"gaps between the lines of {self.tensor.name} were written: {where}"
+        return f"the input {self.tensor.name} was changed: {where}"

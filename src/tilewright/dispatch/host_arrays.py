@@ -1,0 +1,114 @@
+"""Arrays in host memory: laid out as a kernel wants them, uploaded, and brought back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tilewright.arch.spec import Arch
+from tilewright.base.errors import InvalidValueError
+from tilewright.dispatch.element_types import SIZES, stored_as, torch_dtype, torch_module
+from tilewright.dispatch.launch import Call
+from tilewright.dispatch.plan import Stage, execution_of
+from tilewright.dispatch.tensors import View, span, view_of
+from tilewright.ops.execution import Preparation, Tensor
+
+if TYPE_CHECKING:
+    from tilewright.runtime.buffers import Buffer
+
+
+def run_host(call: Call, stage: Stage, asked: Sequence[Tensor], views: Sequence[View | None], stream: Any) -> list[Any]:
+    """Upload, launch, download. Gives the outputs, in their order; waits until they are there."""
+    device = call.device
+    launched = execution_of(stage.kernel.op).tensors(stage.problem)
+    buffers: list[Buffer] = []
+    with ExitStack() as freed:
+        for tensor, view in zip(launched, views, strict=True):
+            memory = None if view is None or tensor.output else laid_out(view.array(), tensor, stage.preparations)
+            size = _bytes_of(tensor, device.arch) if memory is None else memory.nbytes
+            buffers.append(freed.enter_context(device.allocate(size, tensor.name)))
+            if memory is not None:
+                buffers[-1].copy_from(memory, stream)
+        call([buffer.address for buffer in buffers], stream)
+        as_torch = any(view is not None and view.library == "torch" for view in views)
+        return [
+            _Download(buffer, wanted, tensor, stored_as(tensor.dtype, device.arch), stream).into(view, as_torch)
+            for buffer, wanted, tensor, view in zip(buffers, asked, launched, views, strict=True)
+            if tensor.output
+        ]
+
+
+def _bytes_of(tensor: Tensor, arch: Arch) -> int:
+    return span(tensor.shape, tensor.strides) * SIZES[stored_as(tensor.dtype, arch)]
+
+
+def laid_out(array: Any, tensor: Tensor, preparations: Sequence[Preparation] = ()) -> Any:
+    """The bytes of an array in a tensor's layout, padded with zeros and prepared. Gaps hold anything."""
+    import numpy as np  # noqa: PLC0415  (costs start-up time)
+
+    for preparation in preparations:
+        if preparation.tensor == tensor.name:
+            filled = _padded(array, tensor.shape)
+            array = preparation.apply(filled)
+            if array.shape != tensor.shape:
+                raise InvalidValueError(
+                    f"preparing {tensor.name} ({preparation.what}) gave shape {array.shape}, must be {tensor.shape}"
+                )
+    elements = span(tensor.shape, tensor.strides)
+    size = array.dtype.itemsize
+    steps = tuple(stride * size for stride in tensor.strides)
+    if array.shape == tensor.shape and array.strides == steps:
+        # As whole numbers: as_strided goes by the letter of a type, and those of ml_dtypes share one.
+        plain = array.view(f"u{size}")
+        return np.lib.stride_tricks.as_strided(plain, (elements,), (size,), writeable=False).view(np.uint8)
+    flat = np.zeros(elements * size, np.uint8)
+    _region(np.ndarray(tensor.shape, array.dtype, flat, strides=steps), array.shape)[...] = array
+    return flat
+
+
+def _padded(array: Any, shape: tuple[int, ...]) -> Any:
+    import numpy as np  # noqa: PLC0415  (costs start-up time)
+
+    if array.shape == shape:
+        return array
+    larger = np.zeros(shape, array.dtype)
+    _region(larger, array.shape)[...] = array
+    return larger
+
+
+def _region(array: Any, shape: tuple[int, ...]) -> Any:
+    """The part of an array from its beginning that has this shape."""
+    return array[tuple(slice(extent) for extent in shape)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Download:
+    """An output on its way back: it waits for the stream, and is cut to what was asked."""
+
+    buffer: Buffer
+    asked: Tensor
+    launched: Tensor
+    dtype: str
+    stream: Any
+
+    def into(self, out: View | None, as_torch: bool) -> Any:
+        """The output in `out`, or in a new array or torch tensor."""
+        import numpy as np  # noqa: PLC0415  (costs start-up time)
+
+        from tilewright.arch.number_formats import array_dtype  # noqa: PLC0415  (NumPy)
+
+        kind = array_dtype(self.dtype)
+        shape, strides = self.launched.shape, self.launched.strides
+        flat = np.empty(span(shape, strides), kind)
+        self.buffer.copy_to(flat.view(np.uint8), self.stream)
+        steps = tuple(stride * kind.itemsize for stride in strides)
+        result = _region(np.ndarray(shape, kind, flat, strides=steps), self.asked.shape)
+        if out is None and as_torch:
+            out = view_of(torch_module().empty(self.asked.shape, dtype=torch_dtype(self.dtype)))
+        if out is not None:
+            out.array()[...] = result
+            return out.tensor
+        # Without gaps the memory is the result's alone; else a packed copy is handed out.
+        return result if result.size == flat.size else np.ascontiguousarray(result)

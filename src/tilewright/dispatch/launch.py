@@ -1,0 +1,113 @@
+"""The call of a built kernel: its C functions, its arguments, its workspace, and what its status means."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from tilewright.base.errors import DeviceError, InvalidValueError, UnsupportedError
+from tilewright.ops.execution import Execution
+from tilewright.ops.kernel import Kernel
+from tilewright.runtime.streams import stream_handle
+
+if TYPE_CHECKING:
+    from tilewright.runtime.buffers import Buffer
+    from tilewright.runtime.device import Device
+
+# enum tw_status of every op's abi.h.
+OK, BAD_ARGS, UNSUPPORTED, WORKSPACE, HIP_ERROR = range(5)
+
+
+class Functions(NamedTuple):
+    """The C functions of one kernel, with their types; arguments are passed as addresses."""
+
+    run: Callable[[int | bytes, int | None], int]
+    workspace_size: Callable[[int, Any], int]
+    message: Callable[[], bytes]
+
+
+def functions_of(device: Device, library: Path, kernel: Kernel) -> Functions:
+    """The functions of a kernel in its library, loaded for a device."""
+    loaded = device.library(library)
+    types: tuple[tuple[str, Any, list[Any]], ...] = (
+        ("run", ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p]),
+        ("workspace_size", ctypes.c_int, [ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64)]),
+        ("message", ctypes.c_char_p, []),
+    )
+    found = []
+    for name, result, arguments in types:
+        function = loaded[f"{kernel.symbol}_{name}"]
+        function.restype = result
+        function.argtypes = arguments
+        found.append(function)
+    return Functions(*found)
+
+
+class Call:
+    """A kernel bound to a problem on a device: all that is left are addresses and a stream.
+
+    Each launch has arguments of its own, so any number of threads may call at once.
+    """
+
+    __slots__ = ("_workspaces", "device", "functions", "kernel", "point", "prototype", "workspace_bytes")
+
+    def __init__(
+        self, device: Device, kernel: Kernel, functions: Functions, execution: Execution, problem: Any
+    ) -> None:
+        self.device = device
+        self.kernel = kernel
+        self.functions = functions
+        self.point = execution.point
+        self.prototype = execution.arguments(problem)
+        self._workspaces: dict[tuple[int, int], Buffer] = {}
+        self.workspace_bytes = self._ask_workspace()
+
+    def __call__(self, addresses: Sequence[int], stream: Any) -> None:
+        """Launch in a stream; None is the default one. Returns when the kernel is on its way, not when it is done."""
+        handle = stream_handle(stream)
+        args = type(self.prototype).from_buffer_copy(self.prototype)
+        self.point(args, addresses)
+        if self.workspace_bytes:
+            self._lend_workspace(args, handle)
+        with self.device.selected():
+            status = self.functions.run(ctypes.addressof(args), handle)
+        if status:
+            self.fail(status)
+
+    def fail(self, status: int) -> NoReturn:
+        """Raise what a status means. The library's message is this thread's."""
+        said = (self.functions.message() or b"").decode(errors="replace") or "it gave no message"
+        told = f"{self.kernel.slug} on {self.device.name}: {said}"
+        if status == BAD_ARGS:
+            raise InvalidValueError(told)
+        if status == UNSUPPORTED:
+            raise UnsupportedError(told)
+        if status == HIP_ERROR:
+            self.device.raise_pending(told)
+            raise DeviceError(told)
+        what = "status 3, the workspace" if status == WORKSPACE else f"status {status}, which is none of abi.h"
+        raise DeviceError(f"{told} ({what})")
+
+    def _ask_workspace(self) -> int:
+        bytes_ = ctypes.c_uint64()
+        status = self.functions.workspace_size(ctypes.addressof(self.prototype), ctypes.byref(bytes_))
+        if status:
+            self.fail(status)
+        if bytes_.value and not hasattr(self.prototype, "workspace"):
+            raise InvalidValueError(
+                f"{self.kernel.slug} wants {bytes_.value:,} bytes of workspace, and the arguments of {self.kernel.op} "
+                "have no fields `workspace` and `workspace_size`"
+            )
+        return bytes_.value
+
+    def _lend_workspace(self, args: Any, stream: int) -> None:
+        """Launches on one stream follow each other, so they may share; other threads and streams have their own."""
+        key = (threading.get_ident(), stream)
+        workspace = self._workspaces.get(key)
+        if workspace is None:
+            label = f"workspace of {self.kernel.symbol}"
+            workspace = self._workspaces[key] = self.device.allocate(self.workspace_bytes, label)
+        args.workspace, args.workspace_size = workspace.address, self.workspace_bytes

@@ -1,0 +1,100 @@
+"""What will be done for a problem: the kernels, the problems as they are launched, and what happens to tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.dispatch.select import Choice
+from tilewright.dispatch.tensors import shape_text
+from tilewright.ops import op_named
+from tilewright.ops.execution import Execution, Preparation
+from tilewright.ops.kernel import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """A tensor that is larger as launched than as asked."""
+
+    tensor: str
+    asked: tuple[int, ...]
+    launched: tuple[int, ...]
+    output: bool
+
+    def __str__(self) -> str:
+        if self.output:
+            return f"{self.tensor} cut from {shape_text(self.launched)} to {shape_text(self.asked)}"
+        return f"{self.tensor} padded from {shape_text(self.asked)} to {shape_text(self.launched)} with zeros"
+
+
+@dataclass(frozen=True, slots=True)
+class Padding:
+    """A larger problem computed instead of the one asked for; the result is cut."""
+
+    asked: Any
+    tensors: tuple[Resized, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(str(tensor) for tensor in self.tensors)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One launch: a kernel, its problem, and what it needs before and beside it."""
+
+    kernel: Kernel
+    problem: Any  # as launched
+    preparations: tuple[Preparation, ...]
+    padding: Padding | None
+    workspace_bytes: int
+
+    def describe(self) -> str:
+        lines = [self.kernel.slug, f"  problem      {self.problem}"]
+        if self.padding is not None:
+            lines.append(f"  padding      {self.padding}")
+        lines += [f"  preparation  {preparation.what}" for preparation in self.preparations]
+        if self.workspace_bytes:
+            lines.append(f"  workspace    {self.workspace_bytes:,} bytes")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All launches for a problem on a device, in order."""
+
+    problem: Any  # as asked
+    device: str
+    why: str
+    stages: tuple[Stage, ...]
+
+    def describe(self) -> str:
+        """The plan as text: which kernel and why, each tensor that is padded or reordered, each workspace."""
+        stages = "\n".join(f"{number}. {stage.describe()}" for number, stage in enumerate(self.stages, 1))
+        return f"{self.problem} on {self.device}: {self.why}\n{stages}"
+
+    def __str__(self) -> str:
+        return self.describe()
+
+
+def execution_of(op: str) -> Execution:
+    """How kernels of an op are called; an error for an op that can only be built."""
+    found = op_named(op).execution
+    if found is None:
+        raise InvalidValueError(f"kernels of {op} can be built but not run: the op has no `execution`")
+    return found
+
+
+def stage_of(choice: Choice, problem: Any, workspace_bytes: int) -> Stage:
+    """The launch of a chosen kernel."""
+    execution = execution_of(choice.kernel.op)
+    launched = problem if choice.padded is None else choice.padded
+    padding = None if choice.padded is None else _padding(execution, problem, launched)
+    preparations = execution.preparations(choice.kernel.config, launched)
+    return Stage(choice.kernel, launched, preparations, padding, workspace_bytes)
+
+
+def _padding(execution: Execution, asked: Any, launched: Any) -> Padding:
+    pairs = zip(execution.tensors(asked), execution.tensors(launched), strict=True)
+    resized = [Resized(a.name, a.shape, b.shape, a.output) for a, b in pairs if a.shape != b.shape]
+    return Padding(asked, tuple(resized))

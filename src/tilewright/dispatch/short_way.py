@@ -1,0 +1,161 @@
+"""The short way to a launch: a function made for one problem, the forms of its tensors, and one kernel.
+
+It does what `Call` does, with everything worked out beforehand that does not depend on addresses and stream. What
+it costs beside the bare call is measured by tools/bench_dispatch.py, and each line below was chosen by that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tilewright.dispatch.launch import Call
+from tilewright.dispatch.tensors import Form
+from tilewright.runtime.streams import stream_handle
+
+if TYPE_CHECKING:
+    from tilewright.runtime.hip import Hip
+
+# What `Registry.run` passes on: tensors, out, stream, device, kernel, pad, prepared.
+Way = Callable[[tuple[Any, ...], Any, Any, Any, Any, Any, Any], Any]
+# Beyond every address that a program has on x86-64 or arm64, and no size of a problem.
+_MARK = 0x7EED_C0DE_0000_0000
+_WORD = 8
+
+
+class Around(NamedTuple):
+    """A struct of arguments as bytes, cut where the tensors' addresses stand: `pack(head, *addresses, tail)`."""
+
+    pack: Callable[..., bytes]
+    head: bytes
+    tail: bytes
+
+
+def around_addresses(
+    prototype: ctypes.Structure, point: Callable[[Any, Sequence[int]], None], count: int
+) -> Around | None:
+    """The struct around its addresses, if the op puts them side by side in the order of the tensors, and no more.
+
+    Seen by letting the op put numbers there that stand nowhere else.
+    """
+    marks = [_MARK + number for number in range(count)]
+    pointed = type(prototype).from_buffer_copy(prototype)
+    point(pointed, marks)
+    plain, marked, together = bytes(prototype), bytes(pointed), struct.pack(f"={count}Q", *marks)
+    at = marked.find(together)
+    end = at + count * _WORD
+    if at < 0 or marked[:at] != plain[:at] or marked[end:] != plain[end:]:
+        return None
+    return Around(struct.Struct(f"={at}s{count}Q{len(plain) - end}s").pack, plain[:at], plain[end:])
+
+
+class _Cells(threading.local):
+    """Each thread's place for the number of its current device: a reference to it, and a view to read it."""
+
+    def __init__(self) -> None:
+        cell = (ctypes.c_int * 1)(-1)
+        self.pair = (ctypes.byref(cell), memoryview(cell).cast("B").cast("i"))
+
+
+_cells = _Cells()
+
+
+def _get_device(hip: Hip) -> Callable[[Any], int]:
+    """hipGetDevice, taking a reference. It never waits, so it keeps the interpreter's lock, which costs half."""
+    return ctypes.PYFUNCTYPE(ctypes.c_int)(("hipGetDevice", hip.library))
+
+
+def short_way(call: Call, forms: Sequence[Form], options: tuple[Any, Any, Any, Any], otherwise: Way) -> Way | None:
+    """The short way for tensors of these forms (the output last) and these very options; else it goes `otherwise`.
+
+    None where there is none: for a kernel with a workspace, or with other than one or two inputs and one output.
+    """
+    around = around_addresses(call.prototype, call.point, len(forms))
+    if around is None or call.workspace_bytes or len(forms) not in (2, 3):
+        return None
+    return (_one_input if len(forms) == 2 else _two_inputs)(call, around, forms, options, otherwise)
+
+
+def _one_input(call: Call, around: Around, forms: Sequence[Form], options: Any, otherwise: Way) -> Way:
+    pack, head, tail = around
+    form_x, form_out = forms
+    device_, kernel_, pad_, prepared_ = options
+    run, select, hip, index, several, get_device, cells = _parts(call)
+
+    def way(tensors: Any, out: Any, stream: Any, device: Any, kernel: Any, pad: Any, prepared: Any) -> Any:
+        try:
+            (x,) = tensors
+            known = (
+                x.form is form_x
+                and out.form is form_out
+                and device is device_
+                and kernel is kernel_
+                and pad is pad_
+                and prepared is prepared_
+            )
+        except (AttributeError, ValueError):
+            known = False
+        if not known:
+            return otherwise(tensors, out, stream, device, kernel, pad, prepared)
+        if stream is not None and type(stream) is not int:
+            stream = stream_handle(stream)
+        place, cell = cells.pair
+        if hip.forked or (several and (get_device(place) or cell[0] != index)):
+            with select():
+                status = run(pack(head, x.address, out.address, tail), stream)
+        else:
+            status = run(pack(head, x.address, out.address, tail), stream)
+        if status:
+            call.fail(status)
+        return out
+
+    return way
+
+
+def _two_inputs(call: Call, around: Around, forms: Sequence[Form], options: Any, otherwise: Way) -> Way:
+    pack, head, tail = around
+    form_a, form_b, form_out = forms
+    device_, kernel_, pad_, prepared_ = options
+    run, select, hip, index, several, get_device, cells = _parts(call)
+
+    def way(tensors: Any, out: Any, stream: Any, device: Any, kernel: Any, pad: Any, prepared: Any) -> Any:
+        try:
+            a, b = tensors
+            known = (
+                a.form is form_a
+                and b.form is form_b
+                and out.form is form_out
+                and device is device_
+                and kernel is kernel_
+                and pad is pad_
+                and prepared is prepared_
+            )
+        except (AttributeError, ValueError):
+            known = False
+        if not known:
+            return otherwise(tensors, out, stream, device, kernel, pad, prepared)
+        if stream is not None and type(stream) is not int:
+            stream = stream_handle(stream)
+        place, cell = cells.pair
+        if hip.forked or (several and (get_device(place) or cell[0] != index)):
+            with select():
+                status = run(pack(head, a.address, b.address, out.address, tail), stream)
+        else:
+            status = run(pack(head, a.address, b.address, out.address, tail), stream)
+        if status:
+            call.fail(status)
+        return out
+
+    return way
+
+
+def _parts(call: Call) -> tuple[Any, ...]:
+    """What a launch needs, for the variables of a function: they are faster to reach than attributes.
+
+    Launches go to the thread's current device. Where there is only one, nobody need ask.
+    """
+    device, hip = call.device, call.device.hip()
+    return call.functions.run, device.selected, hip, device.index, hip.count() > 1, _get_device(hip), _cells

@@ -1,0 +1,197 @@
+"""Tensors of any library, seen as a pointer with shape, strides and type.
+
+NumPy arrays, torch tensors and objects with `__dlpack__` are read without importing their library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilewright.base.errors import TensorError, choose
+from tilewright.dispatch import dlpack
+from tilewright.dispatch.element_types import SIZES, named
+
+if TYPE_CHECKING:
+    from tilewright.runtime.buffers import Buffer
+
+
+class Form:
+    """Everything about a tensor but its address. There is one object for equal forms, so `is` compares them."""
+
+    __slots__ = ("__weakref__", "dtype", "place", "shape", "strides")
+
+    def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str, place: Any) -> None:
+        self.shape = shape
+        self.strides = strides
+        self.dtype = dtype
+        self.place = place
+
+    def __repr__(self) -> str:
+        return f"{shape_text(self.shape)} of {self.dtype} with strides {self.strides}"
+
+
+_forms: weakref.WeakValueDictionary[Any, Form] = weakref.WeakValueDictionary()
+_forms_lock = threading.Lock()
+
+
+def form_of(shape: tuple[int, ...], strides: tuple[int, ...], dtype: str, place: Any) -> Form:
+    """The one form with these values."""
+    key = (shape, strides, dtype, place)
+    with _forms_lock:
+        found = _forms.get(key)
+        if found is None:
+            found = _forms[key] = Form(shape, strides, dtype, place)
+        return found
+
+
+class View:
+    """A tensor: its address and its form. `owner` is what keeps the memory alive, `library` whose tensor it is."""
+
+    __slots__ = ("address", "form", "library", "owner")
+
+    def __init__(
+        self,
+        address: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: str,
+        place: Any,
+        owner: Any,
+        library: str = "tilewright",
+    ) -> None:
+        self.address = address
+        self.form = form_of(shape, strides, dtype, place)
+        self.owner = owner
+        self.library = library
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.form.shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Distances between neighbours, in elements."""
+        return self.form.strides
+
+    @property
+    def dtype(self) -> str:
+        return self.form.dtype
+
+    @property
+    def on_host(self) -> bool:
+        return self.form.place is None
+
+    @property
+    def read_only(self) -> bool:
+        """Whether its library forbids to write to it."""
+        return self.library == "numpy" and not self.owner.flags.writeable
+
+    @property
+    def tensor(self) -> Any:
+        """The tensor as its library knows it; the view itself where it has none."""
+        return self if self.library == "tilewright" else self.owner[0] if self.library == "dlpack" else self.owner
+
+    def __repr__(self) -> str:
+        where = "host" if self.on_host else f"device {self.form.place}"
+        return f"View({self.form} at {self.address:#x}, {where})"
+
+    def array(self) -> Any:
+        """A host tensor as a NumPy array on the same memory."""
+        if self.library == "numpy":
+            return self.owner
+        import numpy as np  # noqa: PLC0415  (costs start-up time)
+
+        from tilewright.arch.number_formats import array_dtype  # noqa: PLC0415  (NumPy)
+
+        size = SIZES[self.dtype]
+        reach = [(extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)]
+        below = -sum(step for step in reach if step < 0)
+        bytes_ = (sum(abs(step) for step in reach) + 1) * size
+        memory: Any = (ctypes.c_char * bytes_).from_address(self.address - below * size)
+        steps = tuple(stride * size for stride in self.strides)
+        return np.ndarray(self.shape, array_dtype(self.dtype), memory, offset=below * size, strides=steps)
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """A shape for people: 200×72."""
+    return "×".join(str(extent) for extent in shape) or "a single value"
+
+
+def view_on(buffer: Buffer, shape: Sequence[int], dtype: str, strides: Sequence[int] | None = None) -> View:
+    """A tensor in a buffer of a device; packed unless strides are given. It keeps the buffer alive."""
+    choose("dtype of a tensor", dtype, SIZES)
+    extents = tuple(shape)
+    steps = dlpack.packed_strides(extents) if strides is None else tuple(strides)
+    needed = span(extents, steps) * SIZES[dtype]
+    if len(steps) != len(extents) or min(steps, default=0) < 0 or needed > buffer.nbytes:
+        raise TensorError(
+            f"a tensor of shape {extents} with strides {steps} of {dtype} takes {needed:,} bytes, "
+            f"and the buffer has {buffer.nbytes:,}; strides must be one per dimension and not negative"
+        )
+    return View(buffer.address, extents, steps, dtype, buffer.device, buffer)
+
+
+def span(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """How many elements lie from the first to the last, gaps included."""
+    return 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=False))
+
+
+def view_of(tensor: Any) -> View:
+    """A tensor of any library as a view."""
+    reader = _readers.get(type(tensor))
+    if reader is None:
+        reader = _readers[type(tensor)] = _reader_for(tensor)
+    return reader(tensor)
+
+
+def _reader_for(tensor: Any) -> Callable[[Any], View]:
+    numpy = sys.modules.get("numpy")
+    if isinstance(tensor, View):
+        return lambda view: view
+    if numpy is not None and isinstance(tensor, numpy.ndarray):
+        return _of_numpy
+    if hasattr(tensor, "data_ptr") and hasattr(tensor, "stride"):
+        return _of_torch
+    if hasattr(tensor, "__dlpack__"):
+        return _of_dlpack
+    advice = " Say its shape and type with tilewright.view_on." if hasattr(tensor, "nbytes") else ""
+    raise TensorError(
+        f"a {type(tensor).__module__}.{type(tensor).__qualname__} is no tensor: "
+        f"give a NumPy array, a torch tensor or an object with __dlpack__.{advice}"
+    )
+
+
+def _of_numpy(array: Any) -> View:
+    dtype = array.dtype
+    name = named(dtype.name)
+    if not dtype.isnative:
+        raise TensorError(f"an array of {dtype} has its bytes in the order of another machine: use array.astype first")
+    size = dtype.itemsize
+    strides = tuple(step // size for step in array.strides)
+    if tuple(step * size for step in strides) != array.strides:
+        raise TensorError(f"an array has strides of {array.strides} bytes, no multiples of its {size} bytes: copy it")
+    return View(array.ctypes.data, array.shape, strides, name, None, array, "numpy")
+
+
+def _of_torch(tensor: Any) -> View:
+    device = tensor.device
+    place = {"cpu": None, "cuda": device.index}.get(device.type, device)
+    if place is device:
+        raise TensorError(f"a torch tensor is on {device}; kernels take tensors on cpu and cuda (ROCm)")
+    if tensor.requires_grad:
+        raise TensorError("a torch tensor requires a gradient, and kernels record none: use tensor.detach()")
+    address = tensor.data_ptr()
+    return View(address, tuple(tensor.shape), tensor.stride(), named(str(tensor.dtype)), place, tensor, "torch")
+
+
+def _of_dlpack(tensor: Any) -> View:
+    found = dlpack.describe(tensor)
+    return View(found.address, found.shape, found.strides, found.dtype, found.gpu, (tensor, found.capsule), "dlpack")
+
+
+_readers: dict[type, Callable[[Any], View]] = {}

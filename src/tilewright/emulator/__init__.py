@@ -1,0 +1,1 @@
+"""The emulated device: compiled AMD code objects, executed on the CPU."""

@@ -1,0 +1,53 @@
+"""Instructions that access memory and LDS."""
+
+from __future__ import annotations
+
+from tilewright.emulator.access.buffer import translate_buffer
+from tilewright.emulator.access.effects import occupy
+from tilewright.emulator.access.flat import translate_flat
+from tilewright.emulator.access.global_memory import translate_global, translate_scratch
+from tilewright.emulator.access.lds import translate_lds
+from tilewright.emulator.access.operands import CACHE_POLICY, check_modifiers
+from tilewright.emulator.access.scalar import translate_scalar
+from tilewright.emulator.code import Code
+from tilewright.emulator.group import Group, Step
+from tilewright.emulator.instruction import Instruction
+from tilewright.emulator.isa.names import canonical
+
+_FAMILIES = {
+    "buffer_": translate_buffer,
+    "global_": translate_global,
+    "flat_": translate_flat,
+    "scratch_": translate_scratch,
+    "ds_": translate_lds,
+}
+# They write caches back or empty them, and no cache is emulated. LLVM's wait counting does not count buffer_…; for
+# global_inv the load counter and for the others the store counter counts on gfx12.
+_CACHE_CONTROL = frozenset(
+    ("buffer_wbl2", "buffer_inv", "buffer_wbinvl1", "buffer_wbinvl1_vol", "buffer_gl0_inv", "buffer_gl1_inv")
+)
+_COUNTED_CACHE_CONTROL = {"global_inv": "load", "global_wb": "store", "global_wbinv": "store"}
+
+
+def translate(instruction: Instruction, code: Code) -> Step | None:
+    """The step of a memory instruction; None for other instructions."""
+    name = canonical(instruction.mnemonic)
+    if name in _CACHE_CONTROL or name in _COUNTED_CACHE_CONTROL:
+        return _cache_control(name, instruction, code)
+    for prefix, build in _FAMILIES.items():
+        if name.startswith(prefix):
+            return build(name, instruction, code)
+    return translate_scalar(name, instruction, code)
+
+
+def _cache_control(name: str, instruction: Instruction, code: Code) -> Step:
+    check_modifiers(instruction, code, CACHE_POLICY)
+    if instruction.operands:
+        raise code.unknown("this form of its operands", instruction)
+    kind = _COUNTED_CACHE_CONTROL.get(name)
+
+    def step(group: Group) -> None:
+        if kind is not None:
+            occupy(group, kind)
+
+    return step

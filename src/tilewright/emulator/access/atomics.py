@@ -1,0 +1,219 @@
+"""Atomic operations on memory and LDS.
+
+All lanes of all waves of a step work in lane order, wave after wave: a lane sees what those before it left, also when
+they use the same address. The device gives no order; this is one of those it may choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.emulator.access.effects import Arrival, active, deliver, occupy
+from tilewright.emulator.access.traffic import lanes
+from tilewright.emulator.code import Code
+from tilewright.emulator.faults import AlignmentFault, Place
+from tilewright.emulator.group import U32, Group
+from tilewright.emulator.instruction import Instruction
+from tilewright.emulator.memory import Index, Mask
+from tilewright.emulator.views import Views
+
+Values = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicOperation:
+    """`combine` gives the new value from the old one and the operands. `ufunc`, where there is one, does the same."""
+
+    size: int
+    dtype: np.dtype[Any]
+    combine: Callable[..., Values]
+    operands: int = 1
+    ufunc: np.ufunc | None = None
+
+    @property
+    def registers(self) -> int:
+        """Vector registers of the data of a memory instruction."""
+        return self.operands * self.size // 4
+
+
+def _increment(old: Values, limit: Values) -> Values:
+    return np.where(old >= limit, 0, old + 1)
+
+
+def _decrement(old: Values, limit: Values) -> Values:
+    return np.where((old == 0) | (old > limit), limit, old - 1)
+
+
+def _exchange(old: Values, new: Values, compare: Values) -> Values:
+    result: Values = np.where(old == compare, new, old)
+    return result
+
+
+def _packed(dtype: Any) -> Callable[[Values, Values], Values]:
+    """Two sums in one dword; bf16 is rounded from the exact sum of the two in f32."""
+
+    def combine(old: Values, value: Values) -> Values:
+        left, right = np.ascontiguousarray(old).view(dtype), np.ascontiguousarray(value).view(dtype)
+        total: Values = (left + right).astype(dtype)
+        return total.view(np.uint32)
+
+    return combine
+
+
+_COMBINE: dict[str, tuple[Callable[..., Values], int, np.ufunc | None]] = {
+    "add": (np.add, 1, np.add),
+    "sub": (np.subtract, 1, np.subtract),
+    "rsub": (lambda old, value: value - old, 1, None),
+    "min": (np.fmin, 1, np.fmin),
+    "max": (np.fmax, 1, np.fmax),
+    "and": (np.bitwise_and, 1, np.bitwise_and),
+    "or": (np.bitwise_or, 1, np.bitwise_or),
+    "xor": (np.bitwise_xor, 1, np.bitwise_xor),
+    "inc": (_increment, 1, None),
+    "dec": (_decrement, 1, None),
+    "sub_clamp": (lambda old, value: np.where(old < value, 0, old - value), 1, None),
+    "cond_sub": (lambda old, value: np.where(old < value, old, old - value), 1, None),
+    "swap": (lambda _, value: value, 1, None),
+    "cmpswap": (_exchange, 2, None),
+    # gfx9's LDS form has the value to compare with first.
+    "cmpst": (lambda old, compare, new: _exchange(old, new, compare), 2, None),
+    "mskor": (lambda old, mask, value: (old & ~mask) | value, 2, None),
+}
+_INTEGER = tuple(_COMBINE)
+_FLOAT = ("add", "min", "max")
+_BITS = ("and", "or", "xor", "swap", "cmpswap", "cmpst", "mskor")
+
+
+def _table() -> dict[tuple[str, str], AtomicOperation]:
+    table = {}
+    for bits in (32, 64):
+        for letter, names in (("u", _INTEGER), ("i", ("min", "max")), ("f", _FLOAT), ("b", _BITS)):
+            dtype = np.dtype({"u": "u", "i": "i", "f": "f", "b": "u"}[letter] + str(bits // 8))
+            for name in names:
+                combine, operands, ufunc = _COMBINE[name]
+                table[name, f"{letter}{bits}"] = AtomicOperation(bits // 8, dtype, combine, operands, ufunc)
+    for kind, element in (("f16", np.float16), ("bf16", ml_dtypes.bfloat16)):
+        table["pk_add", kind] = AtomicOperation(4, np.dtype(np.uint32), _packed(np.dtype(element)))
+    return table
+
+
+OPERATIONS = _table()
+
+# gfx9 leaves out the type of whole numbers, or puts it into the name.
+_GFX9 = {
+    **{name: (name, "u") for name in ("add", "sub", "inc", "dec", "and", "or", "xor", "swap", "cmpswap")},
+    **{f"{sign}{name}": (name, kind) for sign, kind in (("s", "i"), ("u", "u")) for name in ("min", "max")},
+}
+# Names of one operation: gfx11's for gfx9's, gfx12's for gfx11's.
+_RENAMED = {
+    "wrxchg": "swap",
+    "cmpstore": "cmpswap",
+    "min_num": "min",
+    "max_num": "max",
+    "csub": "sub_clamp",
+}
+
+
+def atomic_operation(rest: str, instruction: Instruction, code: Code) -> AtomicOperation:
+    """The operation named by what stands after …_atomic_, or after ds_ without _rtn."""
+    short, wide = (rest.removesuffix("_x2"), "64") if rest.endswith("_x2") else (rest, "32")
+    if short in _GFX9:
+        name, letter = _GFX9[short]
+        return OPERATIONS[name, letter + wide]
+    name, _, kind = rest.rpartition("_")
+    found = OPERATIONS.get((_RENAMED.get(name, name), kind))
+    if found is None:
+        raise code.unknown(f"atomic operation {rest}", instruction)
+    return found
+
+
+def operand_values(operation: AtomicOperation, registers: Sequence[U32], mask: Mask | None) -> list[Values]:
+    """The operands of the active lanes, as a list over lanes, from vector registers."""
+    words = [value.reshape(-1) if mask is None else value[mask] for value in registers]
+    if operation.size == 4:
+        return [np.ascontiguousarray(word).view(operation.dtype) for word in words]
+    pairs = zip(words[::2], words[1::2], strict=True)
+    return [np.stack(pair, axis=-1).view(operation.dtype)[..., 0] for pair in pairs]
+
+
+def perform(
+    operation: AtomicOperation, views: Views, index: Index, operands: Sequence[Values], want_old: bool
+) -> Values | None:
+    """Work through a list of lanes in order. The old values, if they are wanted."""
+    array = (views.u32 if operation.size == 4 else views.u64).view(operation.dtype)
+    slots = index // operation.size
+    if operation.ufunc is not None and not want_old:
+        operation.ufunc.at(array, slots, *operands)
+        return None
+    old = np.empty(slots.shape, operation.dtype)
+    for turn in _turns(slots):
+        here = slots[turn]
+        before = array[here]
+        old[turn] = before
+        array[here] = operation.combine(before, *(operand[turn] for operand in operands))
+    return old
+
+
+def _turns(slots: NDArray[np.int64]) -> list[NDArray[np.intp]]:
+    """Lanes that may go at once: those that are first at their address, then those that are second, and so on."""
+    order = np.argsort(slots, kind="stable")
+    ordered = slots[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    lengths = np.diff(np.append(starts, slots.size))
+    if int(lengths.max()) == 1:
+        return [order]
+    rank = np.arange(slots.size) - np.repeat(starts, lengths)
+    by_rank = np.argsort(rank, kind="stable")
+    return np.split(order[by_rank], np.cumsum(np.bincount(rank))[:-1])
+
+
+def old_registers(operation: AtomicOperation, old: Values, shape: tuple[int, int], mask: Mask | None) -> list[U32]:
+    """Old values of the active lanes as vector registers; 0 in the other lanes."""
+    words = old.view(np.uint32).reshape(-1, operation.size // 4)
+    registers = np.zeros((operation.size // 4, *shape), np.uint32)
+    for k, register in enumerate(registers):
+        if mask is None:
+            register[...] = words[:, k].reshape(shape)
+        else:
+            register[mask] = words[:, k]
+    return list(registers)
+
+
+def check_alignment(index: Index, size: int, mask: Mask | None) -> None:
+    """Atomics need addresses that are multiples of their size."""
+    bad = (index & (size - 1)) != 0
+    if mask is not None:
+        bad &= mask
+    if bad.any():
+        row, lane = np.unravel_index(int(bad.argmax()), bad.shape)
+        what = f"an atomic access of {size} bytes at an address that is {int(index[row, lane]) % size} past a multiple"
+        raise AlignmentFault(what, Place(wave=int(row), lane=int(lane)))
+
+
+def memory_atomic(
+    group: Group, operation: AtomicOperation, index: Index, mask: Mask | None, register: int, destination: int | None
+) -> None:
+    """An atomic instruction on memory, at checked places: the memory changes now, the old value arrives later.
+
+    `mask` are the lanes that access memory; all active lanes get a value, 0 where there was no access.
+    """
+    check_alignment(index, operation.size, mask)
+    count = lanes(group, mask)
+    counters = group.batch.counters
+    counters.atomics += count
+    counters.global_write_bytes += operation.size * count
+    operands = operand_values(operation, group.v[register : register + operation.registers], mask)
+    places = index.reshape(-1) if mask is None else index[mask]
+    old = perform(operation, group.batch.memory.views, places, operands, destination is not None)
+    if old is None or destination is None:
+        occupy(group, "store")
+        return
+    counters.global_read_bytes += operation.size * count
+    registers = old_registers(operation, old, (group.waves, group.lanes), mask)
+    deliver(group, "load", Arrival(destination, tuple(registers), active(group)))

@@ -1,0 +1,92 @@
+"""The four scalar registers that describe a buffer (V#).
+
+Known is the raw buffer: a base, a length in bytes, no stride and no swizzle. gfx9 may have a stride, which counts for
+instructions with an index. Bits that would change an access and are not known raise.
+
+    word 0          base, low
+    word 1   0-15   base, high       16-29 stride     30 cache swizzle (gfx9)   31 swizzle
+    word 2          number of records: bytes, for buffers without a swizzle
+    word 3   0-11   which components go where, 12-18 format: both are for typed accesses and images only
+             21-22  index stride     23 add the lane's number to the index: both are for swizzled buffers only
+             24     set by CK Tile for gfx11 and gfx12 (its resource level on gfx10); nothing depends on it
+             28-29  gfx11 and later: how bounds are checked: 3 by bytes, 2 not at all (but nothing is in an empty one)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.emulator.access.operands import pair_of
+from tilewright.emulator.code import Code
+from tilewright.emulator.group import Group
+from tilewright.emulator.instruction import Instruction
+
+_SWIZZLE_GFX9 = np.uint32(0x80000000)
+# What must be 0 in words 1 and 3. Stride and the kind of bounds have a second look.
+_LAYOUT = np.uint32(0xFFFF0000)
+_LAYOUT_BUT_STRIDE = np.uint32(0xC0000000)
+_FLAGS_GFX9 = np.uint32(0xFFF80000)
+_FLAGS_GFX11 = np.uint32(0xFEFC0000)
+_BOUNDS = np.uint32(0x30000000)
+_BY_BYTES = np.uint32(0x30000000)
+_UNBOUNDED = np.uint32(0x20000000)
+_NO_BOUND = 1 << 40  # more than any offset
+_BASE = np.uint64(0xFFFF_FFFF_FFFF)
+
+
+@dataclass(frozen=True, slots=True)
+class RawBuffer:
+    """A buffer of each wave, as columns [waves, 1]."""
+
+    base: NDArray[np.uint64]
+    records: NDArray[np.int64]  # length in bytes
+    stride: int
+
+
+def is_gfx9(code: Code) -> bool:
+    return code.arch.name.startswith("gfx9")
+
+
+def is_swizzled(group: Group, register: int, code: Code) -> bool:
+    """Whether this is the buffer through which gfx90a reaches private memory."""
+    return is_gfx9(code) and bool(group.s[register + 1][0] & _SWIZZLE_GFX9)
+
+
+def buffer_base(group: Group, register: int) -> NDArray[np.uint64]:
+    """The base of each wave's buffer, as a column."""
+    return (pair_of(group, register) & _BASE)[:, None]
+
+
+def raw_buffer(group: Group, register: int, instruction: Instruction, code: Code) -> RawBuffer:
+    """The buffer in four scalar registers, when it is a raw one."""
+    layout, flags = group.s[register + 1], group.s[register + 3]
+    records = group.sc[register + 2].astype(np.int64)
+    odd = flags & _FLAGS_GFX9 if is_gfx9(code) else (flags & _FLAGS_GFX11) ^ _BY_BYTES
+    stride = 0
+    if ((layout & _LAYOUT) | odd).any():
+        _refuse_unknown(group, register, instruction, code)
+        stride = int(layout[0] >> np.uint32(16))
+        if not is_gfx9(code):
+            unbounded = ((flags & _BOUNDS) == _UNBOUNDED)[:, None]
+            records = np.where(unbounded & (records > 0), _NO_BOUND, records)
+    return RawBuffer(buffer_base(group, register), records, stride)
+
+
+def _refuse_unknown(group: Group, register: int, instruction: Instruction, code: Code) -> None:
+    """Raise for bits that are not known, or a stride that is not the same in all waves."""
+    layout, flags = group.s[register + 1], group.s[register + 3]
+    if is_gfx9(code):
+        bad = (layout & _LAYOUT_BUT_STRIDE) | (flags & _FLAGS_GFX9)
+    else:
+        bounds = flags & _BOUNDS
+        wrong_bounds = (bounds != _BY_BYTES) & (bounds != _UNBOUNDED)
+        bad = (layout & _LAYOUT) | (flags & (_FLAGS_GFX11 & ~_BOUNDS)) | wrong_bounds
+    if bad.any():
+        row = int((bad != 0).argmax())
+        words = ", ".join(f"{int(group.s[register + k][row]):#010x}" for k in range(4))
+        raise code.unknown(f"the buffer descriptor {words} (wave {row} of the group)", instruction)
+    if ((layout ^ layout[0]) & _LAYOUT).any():
+        raise code.unknown("a buffer whose stride differs from wave to wave", instruction)

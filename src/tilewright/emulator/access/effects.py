@@ -1,0 +1,202 @@
+"""What memory instructions do to registers and LDS: at once, or in strict mode at a wait.
+
+A `Pending` here holds the values read when the instruction was issued. Its `take` selects waves, so all arrays have
+waves as their first axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.emulator.access.gather import load, store
+from tilewright.emulator.group import U32, Group, Pending
+from tilewright.emulator.instruction import EXEC
+from tilewright.emulator.lds import Lds
+from tilewright.emulator.memory import Index, Mask
+from tilewright.emulator.views import Views
+
+Rows = NDArray[np.intp]
+T = TypeVar("T")
+
+
+class LdsChange(Protocol):
+    """A change of the LDS: called, it is made; `undo`, asked before, gives what brings the old bytes back."""
+
+    def __call__(self, lds: Lds) -> None: ...
+    def undo(self, lds: Lds) -> Callable[[], None]: ...
+
+
+def active(group: Group) -> Mask | None:
+    """The lanes that take part; None when all do."""
+    return None if group.full else group.exec_mask
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Values for vector registers from `register` on. `keep` are bits of the registers that stay as they are."""
+
+    register: int
+    values: tuple[U32, ...]
+    mask: Mask | None
+    keep: int = 0
+
+    def commit(self, group: Group) -> None:
+        for k, value in enumerate(self.values):
+            register = group.v[self.register + k]
+            if self.keep:
+                value = (register & np.uint32(self.keep)) | value  # noqa: PLW2901 - the rest of the register
+            if self.mask is None:
+                register[...] = value
+            else:
+                np.putmask(register, self.mask, value)  # three times as fast as copyto; the shapes are equal
+
+    def take(self, rows: Rows) -> Arrival:
+        return Arrival(self.register, tuple(v[rows] for v in self.values), _rows(self.mask, rows), self.keep)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarArrival:
+    """Values for scalar registers from `register` on."""
+
+    register: int
+    values: tuple[U32, ...]
+
+    def commit(self, group: Group) -> None:
+        for k, value in enumerate(self.values):
+            group.s[self.register + k][...] = value
+        if self.register + len(self.values) > EXEC:
+            group.exec_changed()
+
+    def take(self, rows: Rows) -> ScalarArrival:
+        return ScalarArrival(self.register, tuple(v[rows] for v in self.values))
+
+
+@dataclass(frozen=True, slots=True)
+class LdsWrite:
+    """Elements for the LDS, by their places in its views. Called, it writes them."""
+
+    index: Index
+    values: tuple[U32, ...]
+    size: int
+    mask: Mask | None
+
+    def __call__(self, lds: Lds) -> None:
+        store(lds.views, self.index, self.values, self.size, self.mask)
+
+    def commit(self, group: Group) -> None:
+        self(group.batch.lds)
+
+    def take(self, rows: Rows) -> LdsWrite:
+        return LdsWrite(self.index[rows], tuple(v[rows] for v in self.values), self.size, _rows(self.mask, rows))
+
+    def undo(self, lds: Lds) -> Callable[[], None]:
+        """What brings back the bytes that a call is going to change."""
+        return undo(lds, self.index, self.size, self.mask)
+
+
+def undo(lds: Lds, index: Index, size: int, mask: Mask | None) -> Callable[[], None]:
+    """What brings back the elements that are in the LDS now."""
+    places = index if mask is None else index[mask]
+    before = load(lds.views, places, size)
+    return lambda: store(lds.views, places, before, size, None)
+
+
+def _rows(mask: Mask | None, rows: Rows) -> Mask | None:
+    return None if mask is None else mask[rows]
+
+
+def deliver(group: Group, kind: str, arrival: Arrival, in_order: bool = True) -> None:
+    """Values for vector registers."""
+    if group.batch.strict:
+        group.later(kind, _pending_arrival(arrival, in_order, kind == "lds"))
+    else:
+        arrival.commit(group)
+
+
+def _pending_arrival(arrival: Arrival, in_order: bool, lds_read: bool) -> Pending:
+    registers = frozenset(("v", arrival.register + k) for k in range(len(arrival.values)))
+    return Pending(
+        arrival.commit,
+        lambda rows: _pending_arrival(arrival.take(rows), in_order, lds_read),
+        in_order,
+        registers=registers,
+        lds_read=lds_read,
+    )
+
+
+def deliver_scalar(group: Group, arrival: ScalarArrival) -> None:
+    """Values for scalar registers. They may come back in any order."""
+    if group.batch.strict:
+        group.later("scalar", _pending_scalar(arrival))
+    else:
+        arrival.commit(group)
+
+
+def _pending_scalar(arrival: ScalarArrival) -> Pending:
+    registers = frozenset(("s", arrival.register + k) for k in range(len(arrival.values)))
+    return Pending(
+        arrival.commit, lambda rows: _pending_scalar(arrival.take(rows)), in_order=False, registers=registers
+    )
+
+
+def write_lds(group: Group, write: LdsWrite) -> None:
+    """Elements for the LDS. The values must not be views of registers in strict mode: see `held`."""
+    if group.batch.strict:
+        group.later("lds", _pending_write(write))
+    else:
+        write.commit(group)
+
+
+def _pending_write(write: LdsWrite) -> Pending:
+    return Pending(write.commit, lambda rows: _pending_write(write.take(rows)), lds_write=write)
+
+
+def copy_to_lds(group: Group, write: LdsWrite) -> None:
+    """Elements that come from memory: later LDS reads of the same wave do not see them before a wait for the load."""
+    if group.batch.strict:
+        group.later("load", _pending_copy(write))
+    else:
+        write.commit(group)
+
+
+def _pending_copy(write: LdsWrite) -> Pending:
+    return Pending(write.commit, lambda rows: _pending_copy(write.take(rows)))
+
+
+def occupy(group: Group, kind: str, in_order: bool = True) -> None:
+    """Take a place in the counter without any effect: a store, or a load of no lane."""
+    if group.batch.strict:
+        group.later(kind, _nothing(in_order))
+
+
+def _nothing(in_order: bool) -> Pending:
+    return Pending(lambda _: None, lambda _: _nothing(in_order), in_order)
+
+
+def held(group: Group, register: int, count: int) -> list[U32]:
+    """Registers that an effect takes along: copies, where the effect comes later than now."""
+    values = group.v[register : register + count]
+    return [value.copy() for value in values] if group.batch.strict else values
+
+
+def read_lds(group: Group, read: Callable[[Views], T]) -> T:
+    """Read the LDS as this group's waves see it: with their own writes, of which others do not know yet."""
+    lds = group.batch.lds
+    pending = group.pending.get(group.batch.counter_of["lds"], ()) if group.batch.strict else ()
+    undone = []
+    for effect in pending:
+        if effect.lds_write is None:
+            continue
+        write = cast(LdsChange, effect.lds_write)
+        undone.append(write.undo(lds))
+        write(lds)
+    try:
+        return read(lds.views)
+    finally:
+        for bring_back in reversed(undone):
+            bring_back()

@@ -1,0 +1,182 @@
+"""flat_…: each lane's address is in memory, in the LDS of the work-group, or in the lane's private memory.
+
+The device counts them as memory and as LDS accesses, and they come back in any order. So in strict mode their values
+arrive only at waits for none left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.emulator.access import traffic
+from tilewright.emulator.access.atomics import (
+    AtomicOperation,
+    atomic_operation,
+    check_alignment,
+    old_registers,
+    operand_values,
+    perform,
+)
+from tilewright.emulator.access.effects import Arrival, LdsWrite, active, deliver, held, occupy, read_lds, write_lds
+from tilewright.emulator.access.elements import LOADS, STORES, Element
+from tilewright.emulator.access.gather import load, store
+from tilewright.emulator.access.global_memory import Addresses, addresses
+from tilewright.emulator.access.lds_range import check_range
+from tilewright.emulator.access.operands import CACHE_POLICY, check_modifiers, expect, returns, vector
+from tilewright.emulator.access.private import private_index
+from tilewright.emulator.apertures import PRIVATE_BASE, SHARED_BASE
+from tilewright.emulator.code import Code
+from tilewright.emulator.group import U32, Group, Step
+from tilewright.emulator.instruction import Instruction
+from tilewright.emulator.memory import Index, Mask
+from tilewright.emulator.views import Views
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Lanes of one kind, and where their accesses lie in the views."""
+
+    space: str  # "memory", "private" or "lds"
+    index: Index
+    mask: Mask | None
+
+
+def parts(group: Group, address: NDArray[np.uint64], size: int) -> list[Part]:
+    """The lanes sorted by what their addresses mean, with checked places. None at all when no lane is active."""
+    mask = active(group)
+    if mask is not None and not mask.any():
+        return []
+    high = address >> np.uint64(32)
+    shared, private = high == SHARED_BASE >> 32, high == PRIVATE_BASE >> 32
+    special = shared | private
+    memory = group.batch.memory
+    if not (special.any() if mask is None else (special & mask).any()):
+        return [Part("memory", memory.check(address, size, mask), mask)]
+    found = []
+    offset = (address & np.uint64(0xFFFFFFFF)).view(np.int64)
+    for space, lanes in (("memory", ~special), ("private", private), ("lds", shared)):
+        these = lanes if mask is None else lanes & mask
+        if not these.any():
+            continue
+        if space == "memory":
+            found.append(Part(space, memory.check(address, size, these), these))
+        elif space == "private":
+            found.append(Part(space, private_index(group, offset, size, these), these))
+        else:
+            found.append(Part(space, check_range(group, offset, size, these), these))
+    return found
+
+
+def translate_flat(name: str, instruction: Instruction, code: Code) -> Step:
+    """flat_…"""
+    check_modifiers(instruction, code, CACHE_POLICY | {"offset"})
+    kind, _, rest = name.removeprefix("flat_").partition("_")
+    if kind == "load" and rest in LOADS:
+        data, vaddr = expect(instruction, code, (2,))
+        register = vector(instruction, code, data, LOADS[rest].registers)
+        return _load(addresses(instruction, code, vaddr, None), LOADS[rest], register, code)
+    if kind == "store" and rest in STORES:
+        vaddr, data = expect(instruction, code, (2,))
+        register = vector(instruction, code, data, STORES[rest].registers)
+        return _store(addresses(instruction, code, vaddr, None), STORES[rest], register, code)
+    if kind == "atomic":
+        operation = atomic_operation(rest, instruction, code)
+        old = returns(instruction, code)
+        operands = expect(instruction, code, (3,) if old else (2,))
+        destination = vector(instruction, code, operands[0], operation.size // 4) if old else None
+        register = vector(instruction, code, operands[-1], operation.registers)
+        return _atomic(addresses(instruction, code, operands[-2], None), operation, register, destination)
+    raise code.unknown(f"instruction {name}", instruction)
+
+
+def _fetch(group: Group, part: Part, size: int, code: Code) -> list[U32]:
+    if part.space == "lds":
+        traffic.lds_read(group, size, part.mask, code.arch.lds.banks, part.index)
+        return read_lds(group, lambda views: load(views, part.index, size))
+    if part.space == "memory":
+        traffic.memory_read(group, part.index, size, part.mask, code.arch.memory.line_bytes)
+    return load(group.batch.memory.views, part.index, size)
+
+
+def _load(address: Addresses, element: Element, register: int, code: Code) -> Step:
+    def step(group: Group) -> None:
+        values: list[U32] = []
+        for part in parts(group, address(group), element.size):
+            words = _fetch(group, part, element.size, code)
+            if values and part.mask is not None:
+                words = [np.where(part.mask, new, old) for new, old in zip(words, values, strict=True)]
+            values = words
+        if values:
+            arrival = Arrival(register, tuple(element.arrived(values)), active(group), element.keep)
+            deliver(group, "load", arrival, in_order=False)
+        else:
+            occupy(group, "load", in_order=False)
+        occupy(group, "lds", in_order=False)
+
+    return step
+
+
+def _store(address: Addresses, element: Element, register: int, code: Code) -> Step:
+    size = element.size
+
+    def step(group: Group) -> None:
+        in_lds = False
+        for part in parts(group, address(group), size):
+            values = element.leaving(held(group, register, element.registers))
+            if part.space == "lds":
+                in_lds = True
+                traffic.lds_write(group, size, part.mask, code.arch.lds.banks, part.index)
+                write_lds(group, LdsWrite(part.index, tuple(values), size, part.mask))
+                continue
+            if part.space == "memory":
+                traffic.memory_write(group, part.index, size, part.mask, code.arch.memory.line_bytes)
+            store(group.batch.memory.views, part.index, values, size, part.mask)
+        occupy(group, "store", in_order=False)
+        if not in_lds:
+            occupy(group, "lds", in_order=False)
+
+    return step
+
+
+def _atomic(address: Addresses, operation: AtomicOperation, register: int, destination: int | None) -> Step:
+    """All at issue, also those on LDS: memory and LDS accesses of one instruction have no order among them."""
+
+    def step(group: Group) -> None:
+        shape = (group.waves, group.lanes)
+        values = list(np.zeros((operation.size // 4, *shape), np.uint32))
+        for part in parts(group, address(group), operation.size):
+            check_alignment(part.index, operation.size, part.mask)
+            views = _views(group, part)
+            places = part.index.reshape(-1) if part.mask is None else part.index[part.mask]
+            operands = operand_values(operation, group.v[register : register + operation.registers], part.mask)
+            old = perform(operation, views, places, operands, destination is not None)
+            _count(group, part, operation.size, destination is not None)
+            if old is not None:
+                words = old_registers(operation, old, shape, part.mask)
+                values = [value | word for value, word in zip(values, words, strict=True)]
+        kind = "store" if destination is None else "load"
+        if destination is None:
+            occupy(group, kind, in_order=False)
+        else:
+            deliver(group, kind, Arrival(destination, tuple(values), active(group)), in_order=False)
+        occupy(group, "lds", in_order=False)
+
+    return step
+
+
+def _views(group: Group, part: Part) -> Views:
+    return group.batch.lds.views if part.space == "lds" else group.batch.memory.views
+
+
+def _count(group: Group, part: Part, size: int, old: bool) -> None:
+    counters = group.batch.counters
+    count = traffic.lanes(group, part.mask)
+    counters.atomics += count
+    if part.space == "memory":
+        counters.global_write_bytes += size * count
+        counters.global_read_bytes += size * count if old else 0
+    elif part.space == "lds":
+        counters.lds_write_bytes += size * count

@@ -1,0 +1,216 @@
+"""ds_…: reads and writes of the LDS.
+
+Addresses that are no multiple of the element's size are allowed: the runtime switches unaligned access on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from tilewright.emulator.access import traffic
+from tilewright.emulator.access.effects import Arrival, LdsWrite, active, deliver, held, occupy, read_lds, write_lds
+from tilewright.emulator.access.elements import LDS_READS, LDS_WRITES, Element
+from tilewright.emulator.access.gather import load
+from tilewright.emulator.access.lds_atomics import translate_lds_atomic
+from tilewright.emulator.access.lds_range import check_range, lds_address
+from tilewright.emulator.access.operands import check_modifiers, expect, number, vector
+from tilewright.emulator.access.permute import translate_permute
+from tilewright.emulator.access.transpose import TRANSPOSES, transposed
+from tilewright.emulator.code import Code
+from tilewright.emulator.group import U32, Group, Step
+from tilewright.emulator.instruction import M0, Instruction
+from tilewright.emulator.memory import Index
+from tilewright.emulator.views import Views
+
+_PAIR = re.compile(r"(read|write)2(st64)?_(b32|b64)")
+
+
+def translate_lds(name: str, instruction: Instruction, code: Code) -> Step:
+    """ds_…"""
+    rest = name.removeprefix("ds_")
+    permuted = translate_permute(rest, instruction, code)
+    if permuted is not None:
+        return permuted
+    pair = _PAIR.fullmatch(rest)
+    if pair is not None:
+        element = LDS_READS[pair[3]]
+        unit = element.size * (64 if pair[2] else 1)
+        return (_read_two if pair[1] == "read" else _write_two)(instruction, code, element, unit)
+    check_modifiers(instruction, code, ("offset",))
+    verb, _, kind = rest.partition("_")
+    single = {"read": _single_read, "write": _single_write}.get(verb, translate_lds_atomic)
+    return single(kind if verb in ("read", "write") else rest, instruction, code)
+
+
+def _single_read(kind: str, instruction: Instruction, code: Code) -> Step:
+    if kind in TRANSPOSES:
+        return _read_transposed(instruction, code, kind)
+    if kind == "addtid_b32":
+        return _read_by_lane(instruction, code)
+    if kind not in LDS_READS:
+        raise code.unknown(f"LDS read {kind}", instruction)
+    return _read(instruction, code, LDS_READS[kind])
+
+
+def _single_write(kind: str, instruction: Instruction, code: Code) -> Step:
+    if kind == "addtid_b32":
+        return _write_by_lane(instruction, code)
+    if kind not in LDS_WRITES:
+        raise code.unknown(f"LDS write {kind}", instruction)
+    return _write(instruction, code, LDS_WRITES[kind])
+
+
+Offsets = Callable[[Group], Index]
+
+
+def _address(instruction: Instruction, code: Code, register: int) -> Offsets:
+    return _sum(register, number(instruction, code, "offset"))
+
+
+def _sum(register: int, offset: int) -> Offsets:
+    return lambda group: lds_address(group, register, offset)
+
+
+def _by_lane(instruction: Instruction, code: Code) -> Offsets:
+    """M0 + offset + lane · 4"""
+    offset = number(instruction, code, "offset")
+
+    def offsets(group: Group) -> Index:
+        return (group.sc[M0].astype(np.int64) & 0xFFFF) + (offset + 4 * np.arange(group.lanes))
+
+    return offsets
+
+
+def _read(instruction: Instruction, code: Code, element: Element) -> Step:
+    data, address = expect(instruction, code, (2,))
+    register = vector(instruction, code, data, element.registers)
+    return _read_at(_address(instruction, code, vector(instruction, code, address, 1)), element, register, code)
+
+
+def _read_by_lane(instruction: Instruction, code: Code) -> Step:
+    (data,) = expect(instruction, code, (1,))
+    return _read_at(_by_lane(instruction, code), Element(4), vector(instruction, code, data, 1), code)
+
+
+def _read_at(offsets: Offsets, element: Element, register: int, code: Code) -> Step:
+    banks = code.arch.lds.banks
+
+    def step(group: Group) -> None:
+        mask = active(group)
+        if mask is not None and not mask.any():
+            occupy(group, "lds")
+            return
+        index = check_range(group, offsets(group), element.size, mask)
+        traffic.lds_read(group, element.size, mask, banks, index)
+        values = element.arrived(read_lds(group, lambda views: load(views, index, element.size)))
+        deliver(group, "lds", Arrival(register, tuple(values), mask, element.keep))
+
+    return step
+
+
+def _write(instruction: Instruction, code: Code, element: Element) -> Step:
+    address, data = expect(instruction, code, (2,))
+    register = vector(instruction, code, data, element.registers)
+    return _write_at(_address(instruction, code, vector(instruction, code, address, 1)), element, register, code)
+
+
+def _write_by_lane(instruction: Instruction, code: Code) -> Step:
+    (data,) = expect(instruction, code, (1,))
+    return _write_at(_by_lane(instruction, code), Element(4), vector(instruction, code, data, 1), code)
+
+
+def _write_at(offsets: Offsets, element: Element, register: int, code: Code) -> Step:
+    banks = code.arch.lds.banks
+
+    def step(group: Group) -> None:
+        mask = active(group)
+        if mask is not None and not mask.any():
+            occupy(group, "lds")
+            return
+        index = check_range(group, offsets(group), element.size, mask)
+        traffic.lds_write(group, element.size, mask, banks, index)
+        values = element.leaving(held(group, register, element.registers))
+        write_lds(group, LdsWrite(index, tuple(values), element.size, mask))
+
+    return step
+
+
+def _two(instruction: Instruction, code: Code, unit: int, address: int) -> tuple[Offsets, Offsets]:
+    """The two addresses of a lane, in units of the element or of 64 elements."""
+    check_modifiers(instruction, code, ("offset0", "offset1"))
+    first, second = (number(instruction, code, name) * unit for name in ("offset0", "offset1"))
+    return _sum(address, first), _sum(address, second)
+
+
+def _read_two(instruction: Instruction, code: Code, element: Element, unit: int) -> Step:
+    data, address = expect(instruction, code, (2,))
+    register = vector(instruction, code, data, 2 * element.registers)
+    places = _two(instruction, code, unit, vector(instruction, code, address, 1))
+    banks = code.arch.lds.banks
+
+    def step(group: Group) -> None:
+        mask = active(group)
+        if mask is not None and not mask.any():
+            occupy(group, "lds")
+            return
+        first, second = (check_range(group, place(group), element.size, mask) for place in places)
+        traffic.lds_read(group, element.size, mask, banks, first, second)
+
+        def both(views: Views) -> list[U32]:
+            return load(views, first, element.size) + load(views, second, element.size)
+
+        deliver(group, "lds", Arrival(register, tuple(read_lds(group, both)), mask))
+
+    return step
+
+
+def _write_two(instruction: Instruction, code: Code, element: Element, unit: int) -> Step:
+    address, *data = expect(instruction, code, (3,))
+    registers = [vector(instruction, code, operand, element.registers) for operand in data]
+    places = _two(instruction, code, unit, vector(instruction, code, address, 1))
+    banks = code.arch.lds.banks
+
+    def step(group: Group) -> None:
+        mask = active(group)
+        if mask is not None and not mask.any():
+            occupy(group, "lds")
+            return
+        index = [check_range(group, place(group), element.size, mask) for place in places]
+        traffic.lds_write(group, element.size, mask, banks, *index)
+        first, second = (group.v[register : register + element.registers] for register in registers)
+        if not group.batch.strict:
+            LdsWrite(index[0], tuple(first), element.size, mask).commit(group)
+            LdsWrite(index[1], tuple(second), element.size, mask).commit(group)
+            return
+        # One instruction is one effect: both places of a lane side by side.
+        values = tuple(np.stack(pair, axis=-1) for pair in zip(first, second, strict=True))
+        write_lds(group, LdsWrite(np.stack(index, axis=-1), values, element.size, mask))
+
+    return step
+
+
+def _read_transposed(instruction: Instruction, code: Code, kind: str) -> Step:
+    size, bits = TRANSPOSES[kind]
+    if not code.arch.lds.transpose_read_bytes:
+        raise code.unknown("a transposing LDS read", instruction)
+    data, address = expect(instruction, code, (2,))
+    register = vector(instruction, code, data, size // 4)
+    offsets = _address(instruction, code, vector(instruction, code, address, 1))
+    banks = code.arch.lds.banks
+
+    def step(group: Group) -> None:
+        mask = active(group)
+        if mask is not None and not mask.any():
+            occupy(group, "lds")
+            return
+        if mask is not None and (mask.any(axis=1) != mask.all(axis=1)).any():
+            raise code.unknown("a transposing LDS read by some lanes of a wave", instruction)
+        index = check_range(group, offsets(group), size, mask)
+        traffic.lds_read(group, size, mask, banks, index)
+        values = transposed(read_lds(group, lambda views: load(views, index, size)), bits)
+        deliver(group, "lds", Arrival(register, tuple(values), mask))
+
+    return step

@@ -1,0 +1,91 @@
+"""Atomic operations on the LDS. In strict mode they happen at the wait, in order with the wave's other accesses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tilewright.emulator.access import traffic
+from tilewright.emulator.access.atomics import (
+    AtomicOperation,
+    Values,
+    atomic_operation,
+    check_alignment,
+    old_registers,
+    operand_values,
+    perform,
+)
+from tilewright.emulator.access.effects import Arrival, Rows, active, held, occupy, undo
+from tilewright.emulator.access.lds_range import check_range, lds_address
+from tilewright.emulator.access.operands import expect, number, vector
+from tilewright.emulator.code import Code
+from tilewright.emulator.group import U32, Group, Pending, Step
+from tilewright.emulator.instruction import Instruction
+from tilewright.emulator.lds import Lds
+from tilewright.emulator.memory import Index, Mask
+
+
+@dataclass(frozen=True, slots=True)
+class LdsAtomic:
+    """An operation on places of the LDS, with its operands. Called, it changes the LDS and gives nothing back."""
+
+    operation: AtomicOperation
+    index: Index
+    values: tuple[U32, ...]
+    mask: Mask | None
+    destination: int | None
+
+    def __call__(self, lds: Lds) -> None:
+        self._run(lds, want_old=False)
+
+    def _run(self, lds: Lds, want_old: bool) -> Values | None:
+        places = self.index.reshape(-1) if self.mask is None else self.index[self.mask]
+        if not places.size:
+            return None
+        operands = operand_values(self.operation, self.values, self.mask)
+        return perform(self.operation, lds.views, places, operands, want_old)
+
+    def commit(self, group: Group) -> None:
+        old = self._run(group.batch.lds, self.destination is not None)
+        if old is not None and self.destination is not None:
+            registers = old_registers(self.operation, old, (group.waves, group.lanes), self.mask)
+            Arrival(self.destination, tuple(registers), self.mask).commit(group)
+
+    def take(self, rows: Rows) -> LdsAtomic:
+        mask = None if self.mask is None else self.mask[rows]
+        values = tuple(value[rows] for value in self.values)
+        return LdsAtomic(self.operation, self.index[rows], values, mask, self.destination)
+
+    def undo(self, lds: Lds) -> Callable[[], None]:
+        return undo(lds, self.index, self.operation.size, self.mask)
+
+
+def _pending(atomic: LdsAtomic) -> Pending:
+    return Pending(atomic.commit, lambda rows: _pending(atomic.take(rows)), lds_write=atomic)
+
+
+def translate_lds_atomic(rest: str, instruction: Instruction, code: Code) -> Step:
+    """ds_add_u32, ds_cmpst_rtn_b64 and their like, by what stands after ds_."""
+    old = "_rtn_" in rest
+    operation = atomic_operation(rest.replace("_rtn_", "_"), instruction, code)
+    operands = expect(instruction, code, (1 + operation.operands + int(old),))
+    words = operation.size // 4
+    destination = vector(instruction, code, operands[0], words) if old else None
+    address = vector(instruction, code, operands[int(old)], 1)
+    data = [vector(instruction, code, operand, words) for operand in operands[int(old) + 1 :]]
+    offset = number(instruction, code, "offset")
+    banks = code.arch.lds.banks
+
+    def step(group: Group) -> None:
+        mask = active(group)
+        if mask is not None and not mask.any():
+            occupy(group, "lds")
+            return
+        index = check_range(group, lds_address(group, address, offset), operation.size, mask)
+        check_alignment(index, operation.size, mask)
+        group.batch.counters.atomics += traffic.lanes(group, mask)
+        traffic.lds_write(group, operation.size, mask, banks, index)
+        values = tuple(value for register in data for value in held(group, register, words))
+        group.later("lds", _pending(LdsAtomic(operation, index, values, mask, destination)))
+
+    return step

@@ -1,0 +1,72 @@
+"""Loads that go from memory to LDS without passing through vector registers.
+
+A lane's element goes to M0 + the instruction's offset + lane · size in the LDS of the work-group. Elements of less
+than 4 bytes are extended to 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.emulator.access import traffic
+from tilewright.emulator.access.effects import LdsWrite, active, copy_to_lds, occupy
+from tilewright.emulator.access.elements import LOADS, Element
+from tilewright.emulator.access.gather import load
+from tilewright.emulator.access.lds_range import check_range
+from tilewright.emulator.access.operands import number
+from tilewright.emulator.code import Code
+from tilewright.emulator.group import U32, Group, Step
+from tilewright.emulator.instruction import M0, Instruction
+from tilewright.emulator.memory import Index
+
+# dword from gfx9 on, the wider ones from gfx950 on [llvm: FeatureLDSLoadB96_B128].
+_NARROW = ("ubyte", "sbyte", "ushort", "sshort", "dword")
+_WIDE = ("dwordx3", "dwordx4")
+
+
+def dma_element(kind: str, instruction: Instruction, code: Code) -> Element:
+    """What a lane copies."""
+    if kind not in _NARROW and (kind not in _WIDE or code.arch.lds.async_copy_bytes < LOADS[kind].size):
+        raise code.unknown(f"a copy of {kind} to LDS", instruction)
+    return LOADS[kind]
+
+
+def lds_places(group: Group, offset: int, size: int, lds_bytes: int) -> Index:
+    """Where each lane's element goes. M0 has as many bits for it as the LDS of the GPU needs."""
+    bits = np.int64((1 << (lds_bytes - 1).bit_length()) - 1)
+    first = (group.sc[M0].astype(np.int64) & bits) + offset
+    return first + np.arange(group.lanes) * max(size, 4)
+
+
+def send_to_lds(group: Group, values: list[U32], element: Element, offset: int, code: Code) -> None:
+    """Loaded elements, to the LDS."""
+    mask = active(group)
+    size = max(element.size, 4)
+    index = check_range(group, lds_places(group, offset, size, code.arch.lds.bytes), size, mask)
+    traffic.lds_write(group, size, mask, code.arch.lds.banks, index)
+    copy_to_lds(group, LdsWrite(index, tuple(values), size, mask))
+
+
+def global_load_lds(
+    instruction: Instruction, code: Code, kind: str, address: Callable[[Group], NDArray[np.uint64]]
+) -> Step:
+    """global_load_lds_…"""
+    element = dma_element(kind, instruction, code)
+    offset = number(instruction, code, "offset")
+    line_bytes = code.arch.memory.line_bytes
+
+    def step(group: Group) -> None:
+        mask = active(group)
+        if mask is not None and not mask.any():
+            occupy(group, "load")
+            return
+        memory = group.batch.memory
+        index = memory.check(address(group), element.size, mask)
+        traffic.memory_read(group, index, element.size, mask, line_bytes)
+        values = element.arrived(load(memory.views, index, element.size))
+        send_to_lds(group, values, element, offset, code)
+
+    return step

@@ -1,0 +1,32 @@
+"""Which LDS bytes a lane means, and which it may touch: those of its own work-group."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.emulator.faults import LdsFault, Place
+from tilewright.emulator.group import Group
+from tilewright.emulator.memory import Index, Mask
+
+
+def lds_address(group: Group, register: int, offset: int) -> Index:
+    """A register and a number, added as the LDS hardware does it: in 32 bits, so a base below zero is one."""
+    total: Index = (group.v[register] + np.uint32(offset)).astype(np.int64)
+    return total
+
+
+def check_range(group: Group, offset: Index, size: int, mask: Mask | None) -> Index:
+    """Where `size` bytes at each lane's offset lie in the views of the LDS.
+
+    Lanes that are not in `mask` get the place of one that is; there must be one.
+    """
+    available = group.batch.lds.size
+    base = group.places.lds_base[:, None]
+    if mask is not None:
+        offset = np.where(mask, offset, offset.flat[int(mask.argmax())])
+    if int(offset.min()) < 0 or int(offset.max()) > available - size:
+        outside = (offset < 0) | (offset > available - size)
+        row, lane = np.unravel_index(int((outside if mask is None else outside & mask).argmax()), outside.shape)
+        what = f"{size} bytes at {int(offset[row, lane]):#x} of the LDS of the work-group, which has {available} bytes"
+        raise LdsFault(what, Place(wave=int(row), lane=int(lane)))
+    return np.add(offset, base)

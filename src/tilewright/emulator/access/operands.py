@@ -1,0 +1,88 @@
+"""Reading the operands and modifiers of memory instructions. What is not known raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.emulator.code import Code
+from tilewright.emulator.group import Group
+from tilewright.emulator.instruction import Instruction, Operand
+
+# How caches treat an access. Nothing here has caches, so none of them changes what an instruction does, but for
+# those that ask an atomic for the old value: see `returns`.
+CACHE_POLICY = frozenset({"glc", "slc", "dlc", "sc0", "sc1", "nt", "scc", "th", "scope"})
+
+Scalars = Callable[[Group], NDArray[np.int64]]  # one value per wave
+
+
+def check_modifiers(instruction: Instruction, code: Code, known: Collection[str]) -> None:
+    """Raise for a modifier that is set and not among `known`."""
+    for name, value in instruction.modifiers.items():
+        if name not in known and value is not False:
+            raise code.unknown(f"modifier {name!r}", instruction)
+
+
+def number(instruction: Instruction, code: Code, name: str) -> int:
+    """A modifier's number; 0 when it is not there."""
+    value = instruction.modifiers.get(name, 0)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise code.unknown(f"{name}:{value}", instruction)
+    return value
+
+
+def returns(instruction: Instruction, code: Code) -> bool:
+    """Whether an atomic instruction is to give the old value back."""
+    modifiers = instruction.modifiers
+    policy = modifiers.get("th", "")
+    if isinstance(policy, str) and policy.startswith("TH_ATOMIC"):
+        return "RETURN" in policy
+    if policy:
+        raise code.unknown(f"th:{policy}", instruction)
+    return bool(modifiers.get("glc") or modifiers.get("sc0"))
+
+
+def expect(instruction: Instruction, code: Code, counts: Collection[int]) -> tuple[Operand, ...]:
+    """The operands, when there are as many as the instruction has."""
+    operands = instruction.operands
+    if len(operands) not in counts or any(o.half or o.negated or o.absolute for o in operands):
+        raise code.unknown("this form of its operands", instruction)
+    return operands
+
+
+def vector(instruction: Instruction, code: Code, operand: Operand, count: int = 0) -> int:
+    """The first vector register of an operand that has `count` of them (0: any)."""
+    if operand.kind not in ("v", "a") or (count and operand.count != count):
+        raise code.unknown("this form of its operands", instruction)
+    return code.register(operand)
+
+
+def scalar(instruction: Instruction, code: Code, operand: Operand, count: int = 0) -> int:
+    """The first scalar register of an operand that has `count` of them (0: any)."""
+    if operand.kind != "s" or (count and operand.count != count):
+        raise code.unknown("this form of its operands", instruction)
+    return operand.index
+
+
+def scalar_offset(instruction: Instruction, code: Code, operand: Operand, *, signed_literal: bool) -> Scalars:
+    """An offset in a scalar register (unsigned), in the instruction, or none (0)."""
+    if operand.kind == "s" and operand.count == 1:
+        register = operand.index
+        return lambda group: group.s[register].astype(np.int64)
+    if operand.kind == "const" and isinstance(operand.value, int):
+        value = operand.value if signed_literal else operand.value & 0xFFFFFFFF
+    elif operand.kind == "none":
+        value = 0
+    else:
+        raise code.unknown("this offset", instruction)
+    constant = np.array([value], np.int64)
+    return lambda _: constant
+
+
+def pair_of(group: Group, register: int) -> NDArray[np.uint64]:
+    """A 64-bit value of each wave in two scalar registers."""
+    if register % 2 == 0:
+        return group.s64[register]
+    return group.s[register].astype(np.uint64) | (group.s[register + 1].astype(np.uint64) << np.uint64(32))

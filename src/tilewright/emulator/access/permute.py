@@ -1,0 +1,95 @@
+"""Moving values between lanes through the LDS hardware, without using LDS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.emulator.access.effects import Arrival, active, deliver
+from tilewright.emulator.access.operands import check_modifiers, expect, number, vector
+from tilewright.emulator.code import Code
+from tilewright.emulator.group import U32, Group, Step
+from tilewright.emulator.instruction import Instruction
+
+_FOURS = 0x8000  # ds_swizzle within four lanes
+_ROTATE = 0xC000
+_FFT = 0xE000
+
+
+def translate_permute(rest: str, instruction: Instruction, code: Code) -> Step | None:
+    """ds_bpermute_b32, ds_permute_b32 and ds_swizzle_b32; None for others."""
+    if rest == "swizzle_b32":
+        return _swizzle(instruction, code)
+    if rest in ("bpermute_b32", "permute_b32"):
+        return _permute(instruction, code, _pull if rest == "bpermute_b32" else _push)
+    return None
+
+
+def _permute(instruction: Instruction, code: Code, move: Callable[[Group, U32, NDArray[np.intp]], U32]) -> Step:
+    check_modifiers(instruction, code, ("offset",))
+    registers = [vector(instruction, code, operand, 1) for operand in expect(instruction, code, (3,))]
+    destination, address, data = registers
+    offset = np.uint32(number(instruction, code, "offset"))
+
+    def step(group: Group) -> None:
+        # The address counts bytes, as if each lane had a dword; it wraps at the number of lanes.
+        other = ((group.v[address] + offset) >> np.uint32(2)) & np.uint32(group.lanes - 1)
+        values = group.v[data] if group.full else np.where(group.exec_mask, group.v[data], np.uint32(0))
+        moved = move(group, values, other.astype(np.intp))
+        deliver(group, "lds", Arrival(destination, (moved,), active(group)))
+
+    return step
+
+
+def _pull(_: Group, values: U32, other: NDArray[np.intp]) -> U32:
+    """Each lane reads from another one; 0 from inactive lanes."""
+    return np.take_along_axis(values, other, axis=1)
+
+
+def _push(group: Group, values: U32, other: NDArray[np.intp]) -> U32:
+    """Each lane sends to another one. Of several senders the last stays; a lane that gets nothing has 0."""
+    moved = np.zeros_like(values)
+    rows = np.broadcast_to(np.arange(group.waves)[:, None], other.shape)
+    mask = group.exec_mask
+    moved[rows[mask], other[mask]] = values[mask]
+    return moved
+
+
+def _swizzle(instruction: Instruction, code: Code) -> Step:
+    check_modifiers(instruction, code, ("offset",))
+    destination, data = (vector(instruction, code, operand, 1) for operand in expect(instruction, code, (2,)))
+    sources = np.array(swizzle_sources(number(instruction, code, "offset"), code.lanes))
+
+    def step(group: Group) -> None:
+        values = group.v[data] if group.full else np.where(group.exec_mask, group.v[data], np.uint32(0))
+        deliver(group, "lds", Arrival(destination, (values[:, sources],), active(group)))
+
+    return step
+
+
+def swizzle_sources(pattern: int, lanes: int) -> list[int]:
+    """Which lane each lane reads. Patterns work within 32 lanes; the upper half of 64 does the same as the lower."""
+    return [_source(pattern, lane & 31) | (lane & 32) for lane in range(lanes)]
+
+
+def _source(pattern: int, lane: int) -> int:
+    if pattern >= _FFT:
+        return _fft_source(pattern & 31, lane)
+    if pattern >= _ROTATE:
+        fixed, distance = pattern & 31, pattern >> 5 & 31
+        turned = lane - distance if pattern >> 10 & 1 else lane + distance
+        return (lane & fixed) | (turned & ~fixed & 31)
+    if pattern >= _FOURS:
+        return (lane & 28) | (pattern >> 2 * (lane & 3) & 3)
+    and_mask, or_mask, xor_mask = pattern & 31, pattern >> 5 & 31, pattern >> 10 & 31
+    return ((lane & and_mask) | or_mask) ^ xor_mask
+
+
+def _fft_source(fixed: int, lane: int) -> int:
+    """Reversed bits of the lane's number, but for those that are fixed."""
+    if fixed == 31:
+        return lane
+    backwards = int(f"{lane:05b}"[::-1], 2)
+    return (backwards >> fixed.bit_count()) | (lane & fixed)

@@ -1,0 +1,120 @@
+"""Scalar loads: one address per wave, into scalar registers."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.emulator.access.buffer_descriptor import RawBuffer, raw_buffer
+from tilewright.emulator.access.effects import ScalarArrival, deliver_scalar
+from tilewright.emulator.access.elements import Element
+from tilewright.emulator.access.gather import load
+from tilewright.emulator.access.operands import (
+    CACHE_POLICY,
+    Scalars,
+    check_modifiers,
+    expect,
+    number,
+    pair_of,
+    scalar,
+    scalar_offset,
+)
+from tilewright.emulator.code import Code
+from tilewright.emulator.faults import AlignmentFault, Place
+from tilewright.emulator.group import U32, Group, Step
+from tilewright.emulator.instruction import Instruction, Operand
+
+DWORDS = {"dword": 1, **{f"dwordx{n}": n for n in (2, 3, 4, 8, 16)}}
+SMALL = {
+    "u8": Element(1),
+    "i8": Element(1, signed=True),
+    "u16": Element(2),
+    "i16": Element(2, signed=True),
+}
+
+
+def translate_scalar(name: str, instruction: Instruction, code: Code) -> Step | None:
+    """s_load_… and s_buffer_load_…"""
+    for prefix, build in (("s_load_", _load), ("s_buffer_load_", _buffer_load)):
+        kind = name.removeprefix(prefix)
+        if kind == name:
+            continue
+        if kind not in DWORDS and kind not in SMALL:
+            raise code.unknown(f"instruction {name}", instruction)
+        element = SMALL.get(kind, Element(4))
+        return build(instruction, code, element, DWORDS.get(kind, 1))
+    return None
+
+
+def _operands(instruction: Instruction, code: Code, count: int) -> tuple[int, Operand, Scalars]:
+    """The destination, the base, and the offset of each wave."""
+    check_modifiers(instruction, code, CACHE_POLICY | {"offset"})
+    destination, base, *offsets = expect(instruction, code, (2, 3))
+    register = scalar(instruction, code, destination, count)
+    immediate = number(instruction, code, "offset")
+    parts = [scalar_offset(instruction, code, part, signed_literal=True) for part in offsets]
+    constant = np.array([immediate], np.int64)
+    return register, base, lambda group: sum((part(group) for part in parts), constant)
+
+
+def _load(instruction: Instruction, code: Code, element: Element, count: int) -> Step:
+    register, base, offset = _operands(instruction, code, count)
+    pair = scalar(instruction, code, base, 2)
+
+    def step(group: Group) -> None:
+        address = pair_of(group, pair) + offset(group).view(np.uint64)
+        _check_alignment(address, element.size)
+        memory = group.batch.memory
+        index = memory.check(address, element.size * count, None)
+        group.batch.counters.global_read_bytes += element.size * count * group.waves
+        if element.size == 4:
+            words = memory.views.u32[(index >> 2)[:, None] + np.arange(count)]
+            values = tuple(words[:, k] for k in range(count))
+        else:
+            values = tuple(element.arrived(load(memory.views, index, element.size)))
+        deliver_scalar(group, ScalarArrival(register, values))
+
+    return step
+
+
+def _buffer_load(instruction: Instruction, code: Code, element: Element, count: int) -> Step:
+    register, base, offset = _operands(instruction, code, count)
+    quad = scalar(instruction, code, base, 4)
+
+    def step(group: Group) -> None:
+        buffer = raw_buffer(group, quad, instruction, code)
+        if buffer.stride:
+            raise code.unknown(f"a scalar load of a buffer with stride {buffer.stride}", instruction)
+        offsets = np.broadcast_to(offset(group), (group.waves,))
+        deliver_scalar(group, ScalarArrival(register, _bounded(group, buffer, offsets, element, count)))
+
+    return step
+
+
+def _bounded(
+    group: Group, buffer: RawBuffer, offset: NDArray[np.int64], element: Element, count: int
+) -> tuple[U32, ...]:
+    """What lies in the buffer; 0 for dwords past its end."""
+    memory = group.batch.memory
+    values = []
+    for k in range(count):
+        begin = offset + element.size * k
+        inside = (begin >= 0) & (begin + element.size <= buffer.records[:, 0])
+        value = np.zeros(group.waves, np.uint32)
+        if inside.any():
+            address = buffer.base[:, 0] + begin.view(np.uint64)
+            _check_alignment(address, element.size)
+            index = memory.check(address, element.size, inside)
+            value = np.where(inside, element.arrived(load(memory.views, index, element.size))[0], value)
+        group.batch.counters.global_read_bytes += element.size * int(np.count_nonzero(inside))
+        values.append(value)
+    return tuple(values)
+
+
+def _check_alignment(address: NDArray[np.uint64], size: int) -> None:
+    """The scalar cache drops the lowest address bits: what it would read is not what was asked for."""
+    bad = (address & np.uint64(size - 1)) != 0
+    if bad.any():
+        row = int(bad.argmax())
+        what = f"a scalar load of {size}-byte elements at {int(address[row]):#x}, which is no multiple of {size}"
+        raise AlignmentFault(what, Place(wave=row))

@@ -1,0 +1,51 @@
+"""LDS reads of gfx950 that transpose a matrix on the way.
+
+16 lanes read a matrix of 16 columns row by row: a lane's bytes are a piece of a row, and the next lane has the next
+piece. A lane then gets one column. The form of 16-bit elements is confirmed by attention kernels whose results are
+right, and by AMD's simulator (ROCm/rocm-systems, pull request 10175). That of 8 bits agrees with how HipKittens
+addresses it (a row for each two lanes); those of 6 and 4 bits follow the same rule by analogy.
+
+A wave with only some of its lanes active is refused: no source says what it would get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.emulator.group import U32
+
+# Bytes per lane and bits per element, by the end of the name.
+TRANSPOSES = {"b64_tr_b16": (8, 16), "b64_tr_b8": (8, 8), "b64_tr_b4": (8, 4), "b96_tr_b6": (12, 6)}
+_COLUMNS = 16
+
+
+def transposed(values: Sequence[U32], bits: int) -> list[U32]:
+    """Registers of lanes that hold pieces of rows, turned into registers of lanes that hold columns."""
+    waves, lanes = values[0].shape
+    elements = _split(np.stack(values, axis=-1), bits)
+    per_lane = elements.shape[-1]
+    matrix = elements.reshape(waves, lanes // _COLUMNS, per_lane, _COLUMNS)
+    columns = matrix.transpose(0, 1, 3, 2).reshape(waves, lanes, per_lane)
+    words = _join(columns, bits)
+    return [words[..., k] for k in range(len(values))]
+
+
+def _split(words: U32, bits: int) -> NDArray[np.generic]:
+    """Elements of dwords [waves, lanes, dwords]: whole numbers, or the bits of each where bytes do not fit."""
+    if bits in (8, 16):
+        return words.view(np.dtype(f"u{bits // 8}"))
+    single = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")
+    elements: NDArray[np.uint8] = np.packbits(single.reshape(*words.shape[:2], -1, bits), axis=-1, bitorder="little")
+    return elements[..., 0]
+
+
+def _join(elements: NDArray[np.generic], bits: int) -> U32:
+    whole = np.ascontiguousarray(elements)
+    if bits in (8, 16):
+        return whole.view(np.uint32)
+    single = np.unpackbits(whole.view(np.uint8)[..., None], axis=-1, bitorder="little")[..., :bits]
+    octets = np.packbits(single.reshape(*whole.shape[:2], -1), axis=-1, bitorder="little")
+    return octets.view(np.uint32)

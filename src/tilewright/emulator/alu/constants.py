@@ -1,0 +1,76 @@
+"""Constants and the values of the hardware as sources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.emulator import apertures
+from tilewright.emulator.alu.site import Site
+from tilewright.emulator.group import Group
+from tilewright.emulator.instruction import VCC, Operand
+from tilewright.emulator.isa.arrays import TYPES, Array
+
+# Whole numbers that an instruction holds in its operand field; others follow it as a literal of 32 bits.
+_INLINE = range(-16, 65)
+
+APERTURES = {
+    "src_shared_base": apertures.SHARED_BASE,
+    "src_shared_limit": apertures.SHARED_LIMIT,
+    "src_private_base": apertures.PRIVATE_BASE,
+    "src_private_limit": apertures.PRIVATE_LIMIT,
+}
+
+
+def constant(site: Site, operand: Operand, kind: str) -> Array:
+    """A constant as the type that the instruction reads, without its modifiers."""
+    bits = constant_bits(site, operand, kind)
+    dtype = TYPES[kind]
+    return np.array([bits], f"u{dtype.itemsize}").view(dtype)
+
+
+def constant_bits(site: Site, operand: Operand, kind: str) -> int:
+    size = TYPES[kind].itemsize * 8
+    value = operand.value
+    if isinstance(value, float):
+        # A decimal point: a float constant. 32-bit whole-number instructions see the bits of f32.
+        wide: Any = {16: np.float16, 32: np.float32, 64: np.float64}.get(size)
+        if wide is None:
+            raise site.unknown(f"the constant {value} for an operand of {size} bits")
+        return int(np.array([value], wide).view(f"u{size // 8}")[0])
+    if not -(1 << 63) <= value < 1 << 64:
+        raise site.unknown(f"the constant {value}")
+    if size == 64 and value not in _INLINE and 0 <= value < 1 << 32:
+        # A literal is the upper half of an f64, and is extended for whole numbers.
+        if kind == "f64":
+            return value << 32
+        if kind == "i64" and value >> 31:
+            return value | 0xFFFFFFFF00000000
+    return value & ((1 << size) - 1)
+
+
+def dword_constant(site: Site, operand: Operand, kind: str) -> Array:
+    """A constant of which an instruction selects a part: an f16 constant is the lower half, the upper one is 0."""
+    as_half = kind == "f16" and isinstance(operand.value, float)
+    return np.array([constant_bits(site, operand, "f16" if as_half else "u32")], np.uint32)
+
+
+def aperture(site: Site, operand: Operand, kind: str) -> int | None:
+    """The 64-bit value of an aperture register."""
+    if operand.name not in APERTURES:
+        return None
+    if TYPES[kind].itemsize != 8:
+        raise site.unknown(f"{operand.name} as an operand of {TYPES[kind].itemsize * 8} bits")
+    return APERTURES[operand.name]
+
+
+def flag(group: Group, name: str) -> Array:
+    """SCC, or whether vcc or exec is zero, per wave."""
+    if name == "src_scc":
+        return group.scc
+    mask = group.exec_mask if name == "src_execz" else group.mask(VCC)
+    return np.logical_not(mask.any(axis=1))
+
+
+FLAGS = ("src_scc", "src_vccz", "src_execz")

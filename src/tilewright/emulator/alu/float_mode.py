@@ -1,0 +1,63 @@
+"""Steps that depend on the mode of floating point: rounding, and what becomes of subnormal numbers.
+
+FLOAT_MODE has two bits for f32 (4 and 5), and two for f16 and f64 (6 and 7). The lower one of each keeps subnormal
+sources, the upper one subnormal results; a cleared one replaces them by zero. Bits 0 to 3 are rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tilewright.emulator.alu.site import Site
+from tilewright.emulator.group import Group, Step
+
+_ROUNDING = 0xF
+_FIRST_BIT = {"f32": 4, "f16": 6, "f64": 6}
+
+
+@dataclass(frozen=True, slots=True)
+class Subnormal:
+    """The float types whose subnormal sources, and results, become zero."""
+
+    sources: frozenset[str] = frozenset()
+    results: frozenset[str] = frozenset()
+
+
+KEPT = Subnormal()
+
+
+def _subnormal(mode: int) -> Subnormal:
+    return Subnormal(
+        frozenset(kind for kind, bit in _FIRST_BIT.items() if not mode >> bit & 1),
+        frozenset(kind for kind, bit in _FIRST_BIT.items() if not mode >> bit & 2),
+    )
+
+
+def step_by_mode(site: Site, kinds: Iterable[str], make: Callable[[Subnormal], Step]) -> Step:
+    """The step for the mode that a group is in; the usual one, where subnormal numbers are kept, at no cost."""
+    floats = {kind.removeprefix("old ") for kind in kinds} & _FIRST_BIT.keys()
+    kept = make(KEPT)
+    if not floats:
+        return kept
+    usual = 0
+    for kind in floats:
+        usual |= 3 << _FIRST_BIT[kind]
+    relevant = usual | _ROUNDING
+    others: dict[int, Step] = {}
+
+    def other(mode: int) -> Step:
+        if mode & _ROUNDING:
+            raise site.unknown(f"the rounding mode {mode & _ROUNDING:#x} for {site.instruction.mnemonic}")
+        return make(_subnormal(mode | ~relevant))
+
+    def step(group: Group) -> None:
+        mode = group.float_mode & relevant
+        if mode == usual:
+            kept(group)
+            return
+        if mode not in others:
+            others[mode] = other(mode)
+        others[mode](group)
+
+    return step

@@ -1,0 +1,112 @@
+"""DPP: sources whose lanes are moved before an instruction uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.emulator.alu.site import Site
+from tilewright.emulator.group import Group, Mask
+from tilewright.emulator.isa.arrays import Array
+
+Lanes = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneMap:
+    """Where each lane reads. A source lane is unusable when it does not exist, or exec disables it and
+    `fetch_inactive` is false. Then the lane reads 0 (`zero`), or it is not written."""
+
+    source: Lanes
+    exists: Mask
+    enabled: Mask  # what row_mask and bank_mask let write
+    zero: bool
+    fetch_inactive: bool
+
+    def moved(self, group: Group, values: Array) -> Array:
+        """The source as the lanes see it. Lanes that will not be written hold anything."""
+        spread = np.broadcast_to(values, (group.waves, group.lanes))[:, self.source]
+        usable = self._usable(group) if self.zero else None
+        return spread if usable is None else np.where(usable, spread, spread.dtype.type(0))
+
+    def written(self, group: Group) -> Mask | None:
+        """The lanes that may be written, besides exec; None for all."""
+        usable = None if self.zero else self._usable(group)
+        if usable is None:
+            return None if self.enabled.all() else self.enabled
+        return usable & self.enabled
+
+    def _usable(self, group: Group) -> Mask | None:
+        if self.fetch_inactive or group.full:
+            return None if self.exists.all() else self.exists
+        return self.exists & group.exec_mask[:, self.source]
+
+
+def lane_map(site: Site) -> LaneMap | None:
+    """How an instruction moves the lanes of its first source; None if it does not."""
+    encoding = site.instruction.encoding
+    modifiers = site.instruction.modifiers
+    lanes = np.arange(site.code.lanes)
+    fetch = site.number("fi") != 0
+    if "dpp8" in modifiers:
+        picks = _picks(site, "dpp8", 8)
+        everywhere = np.ones(site.code.lanes, np.bool_)
+        # There is no bound_ctrl: unusable lanes read 0.
+        return LaneMap((lanes & ~7) | picks[lanes & 7], everywhere, everywhere, True, fetch)
+    if "dpp" not in encoding and "quad_perm" not in modifiers:
+        return None
+    source, exists = _control(site, lanes)
+    rows, banks = site.number("row_mask", 0xF), site.number("bank_mask", 0xF)
+    enabled = ((rows >> (lanes // 16)) & (banks >> (lanes // 4 % 4)) & 1).astype(np.bool_)
+    return LaneMap(source, exists, enabled, site.number("bound_ctrl") != 0, fetch)
+
+
+def _picks(site: Site, name: str, count: int) -> Lanes:
+    value = site.instruction.modifiers[name]
+    if not isinstance(value, tuple) or len(value) != count or not all(0 <= pick < count for pick in value):
+        raise site.unknown(f"the value {value!r} of the modifier '{name}'")
+    return np.array(value)
+
+
+def _control(site: Site, lanes: Lanes) -> tuple[Lanes, Mask]:
+    """The source lane of every lane, and whether there is one."""
+    everywhere = np.ones(len(lanes), np.bool_)
+    if "quad_perm" in site.instruction.modifiers:
+        return (lanes & ~3) | _picks(site, "quad_perm", 4)[lanes & 3], everywhere
+    found = [name for name in _CONTROLS if name in site.instruction.modifiers]
+    if len(found) != 1:
+        raise site.unknown(f"the lane movement of {site.instruction.mnemonic}")
+    source = _CONTROLS[found[0]](lanes, site.number(found[0]))
+    exists = (source >= 0) & (source < len(lanes))
+    return np.where(exists, source, lanes), exists
+
+
+def _in_row(lanes: Lanes, place: Lanes) -> Lanes:
+    """A place in the lane's row of 16, or -1 when it is outside."""
+    return np.where((place >= 0) & (place < 16), (lanes & ~15) + place, -1)
+
+
+def _broadcast(lanes: Lanes, last: int) -> Lanes:
+    """row_bcast: the last lane of the row (15) or of the half (31) before, for all lanes after it."""
+    width = last + 1
+    return np.where(lanes >= width, (lanes & ~(width - 1)) - 1, -1)
+
+
+_CONTROLS: dict[str, Callable[[Lanes, int], Lanes]] = {
+    "row_shl": lambda lanes, n: _in_row(lanes, (lanes & 15) + n),
+    "row_shr": lambda lanes, n: _in_row(lanes, (lanes & 15) - n),
+    "row_ror": lambda lanes, n: (lanes & ~15) + (((lanes & 15) - n) & 15),
+    "row_newbcast": lambda lanes, n: (lanes & ~15) + n,
+    "row_share": lambda lanes, n: (lanes & ~15) + n,
+    "row_xmask": lambda lanes, n: (lanes & ~15) + ((lanes & 15) ^ n),
+    "row_bcast": _broadcast,
+    "row_mirror": lambda lanes, _: lanes ^ 15,
+    "row_half_mirror": lambda lanes, _: lanes ^ 7,
+    "wave_shl": lambda lanes, _: np.where(lanes + 1 < len(lanes), lanes + 1, -1),
+    "wave_shr": lambda lanes, _: lanes - 1,
+    "wave_rol": lambda lanes, _: (lanes + 1) % len(lanes),
+    "wave_ror": lambda lanes, _: (lanes - 1) % len(lanes),
+}

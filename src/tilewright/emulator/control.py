@@ -1,0 +1,293 @@
+"""Instructions that steer a wave: jumps, barriers, the end, waits, hints and the mode register."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.emulator import waits
+from tilewright.emulator.code import Code
+from tilewright.emulator.faults import TrapFault
+from tilewright.emulator.group import Group, Mask, Pending, Step
+from tilewright.emulator.instruction import EXEC, VCC, Instruction, Operand
+
+Condition = Callable[[Group], Mask]
+
+# Do nothing to what a program can see: they tell the hardware when to issue, prefetch or drop caches.
+# No cache is emulated, and the counters of s_waitcnt_depctr and s_wait_alu are of the pipeline, not of memory.
+_HINTS = frozenset({
+    "s_nop", "v_nop", "s_sleep", "s_setprio", "s_clause", "s_delay_alu", "s_waitcnt_depctr", "s_wait_alu",
+    "s_wait_idle", "s_singleuse_vdst", "s_icache_inv", "s_dcache_inv", "s_dcache_wb", "s_gl1_inv", "s_inst_prefetch",
+    "s_set_inst_prefetch_distance", "s_prefetch_inst", "s_prefetch_inst_pc_rel", "s_prefetch_data",
+    "s_prefetch_data_pc_rel", "s_buffer_prefetch_data", "s_incperflevel", "s_decperflevel", "s_ttracedata",
+    "s_ttracedata_imm", "s_wakeup", "s_version", "s_code_end",
+})  # fmt: skip
+_ENDS = frozenset(("s_endpgm", "s_endpgm_saved", "s_endpgm_ordered_ps_done"))
+_MODE = re.compile(r"hwreg\((\w+)(?:, ?(\d+), ?(\d+))?\)")
+_FLOAT_BITS = 8  # of the mode register: rounding and denormals; what follows is not emulated
+# Registers of the hardware that can be read, with their value: all waves run on die 0.
+_CONSTANT_REGISTERS = {"HW_REG_XCC_ID": 0}
+_CLOCKS = ("HW_REG_SHADER_CYCLES", "HW_REG_SHADER_CYCLES_LO")
+_BLOCK_BARRIER = (-1, 0xFFFF)  # the barrier of the work-group, as s_barrier_signal and s_barrier_wait name it
+
+
+def nothing(group: Group) -> None:
+    """The step of a hint. The engine leaves it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """Go on at `target`, where `condition` holds (None: always)."""
+
+    target: int
+    condition: Condition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Go on at the address in a register pair, or at `target`; the next address goes to the pair `link`."""
+
+    register: int | None
+    target: int
+    link: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Tell the work-group's barrier that a wave is there, wait until all are, or both. `first` tells in SCC who was."""
+
+    kind: Literal["both", "signal", "wait"]
+    first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The wave ends."""
+
+
+Ending = Jump | Call | Barrier | End
+
+
+def ending(instruction: Instruction, code: Code) -> Ending | None:
+    """What ends a block of instructions; None when this does not."""
+    name = instruction.mnemonic
+    if name in _ENDS:
+        return End()
+    if name == "s_branch":
+        return Jump(_target(instruction, code))
+    if name.startswith("s_cbranch_"):
+        condition = _CONDITIONS.get(name.removeprefix("s_cbranch_"))
+        return Jump(_target(instruction, code), condition(code.lanes)) if condition else None
+    if name in ("s_setpc_b64", "s_swappc_b64", "s_call_b64"):
+        return _call(instruction, code)
+    return _barrier(instruction, code)
+
+
+def translate(instruction: Instruction, code: Code) -> Step | None:
+    """The step of an instruction that steers but does not end a block; None when it is something else."""
+    step = _step(instruction, code)
+    if step is not None and instruction.modifiers:
+        raise code.unknown(f"the modifier '{next(iter(instruction.modifiers))}'", instruction)
+    return step
+
+
+def _step(instruction: Instruction, code: Code) -> Step | None:
+    name = instruction.mnemonic
+    if name in _HINTS:
+        return nothing
+    if wait := waits.translate(instruction, code):
+        return wait
+    if name == "s_sendmsg" and instruction.operands[0].name == "sendmsg(MSG_DEALLOC_VGPRS)":
+        return nothing
+    if name == "s_trap":
+        return _trap(instruction)
+    make = _OTHERS.get(name)
+    return make(instruction, code) if make else None
+
+
+def ends_block(mnemonic: str) -> bool:
+    """Whether an instruction can be the last of a block, told by its name alone."""
+    return mnemonic in _ENDS or mnemonic.startswith(
+        ("s_branch", "s_cbranch_", "s_setpc_", "s_swappc_", "s_call_", "s_barrier")
+    )
+
+
+def _target(instruction: Instruction, code: Code) -> int:
+    last = instruction.operands[-1]
+    if last.kind != "const" or not isinstance(last.value, int):
+        raise code.unknown("the target of this branch", instruction)
+    return last.value
+
+
+def _zero(register: int) -> Callable[[int], Condition]:
+    """Whether a lane mask is empty."""
+
+    def make(lanes: int) -> Condition:
+        if lanes == 32:
+            return lambda group: group.s[register] == 0
+        return lambda group: group.s64[register] == 0
+
+    return make
+
+
+def _not_zero(register: int) -> Callable[[int], Condition]:
+    def make(lanes: int) -> Condition:
+        if lanes == 32:
+            return lambda group: group.s[register] != 0
+        return lambda group: group.s64[register] != 0
+
+    return make
+
+
+_CONDITIONS: Mapping[str, Callable[[int], Condition]] = {
+    "scc0": lambda lanes: lambda group: ~group.scc,  # noqa: ARG005
+    "scc1": lambda lanes: lambda group: group.scc,  # noqa: ARG005
+    "vccz": _zero(VCC),
+    "vccnz": _not_zero(VCC),
+    "execz": _zero(EXEC),
+    "execnz": _not_zero(EXEC),
+}
+
+
+def _call(instruction: Instruction, code: Code) -> Call:
+    operands = instruction.operands
+    link = _pair(operands[0], instruction, code) if instruction.mnemonic != "s_setpc_b64" else None
+    if instruction.mnemonic == "s_call_b64":
+        return Call(None, _target(instruction, code), link)
+    return Call(_pair(operands[-1], instruction, code), 0, link)
+
+
+def _pair(operand: Operand, instruction: Instruction, code: Code) -> int:
+    if operand.kind != "s" or operand.count != 2 or operand.index % 2:
+        raise code.unknown("a place for an address that is no pair of scalar registers", instruction)
+    return operand.index
+
+
+def _barrier(instruction: Instruction, code: Code) -> Barrier | None:
+    name = instruction.mnemonic
+    if name == "s_barrier":
+        return Barrier("both")
+    if name not in ("s_barrier_signal", "s_barrier_signal_isfirst", "s_barrier_wait"):
+        return None
+    which = instruction.operands[0]
+    if which.kind != "const" or which.value not in _BLOCK_BARRIER:
+        raise code.unknown("a barrier other than that of the work-group", instruction)
+    return Barrier("wait") if name.endswith("wait") else Barrier("signal", name.endswith("isfirst"))
+
+
+def _trap(instruction: Instruction) -> Step:
+    def step(_: Group) -> None:
+        # 2 is the number that the compiler gives to assertions that fail (LLVM, "Trap Handler ABI").
+        raise TrapFault(f"the kernel stopped itself with trap {instruction.operands[0].value}")
+
+    return step
+
+
+def _get_pc(instruction: Instruction, code: Code) -> Step:
+    register = _pair(instruction.operands[0], instruction, code)
+    value = np.uint64(code.base + instruction.following)
+
+    def step(group: Group) -> None:
+        group.s64[register][...] = value
+
+    return step
+
+
+def _time(instruction: Instruction, code: Code) -> Step:
+    """A clock that counts the engine's steps, so that it goes forward and is the same in every run."""
+    register = _pair(instruction.operands[0], instruction, code)
+
+    def arrived(now: int) -> Pending:
+        def commit(group: Group) -> None:
+            group.s64[register][...] = np.uint64(now)
+
+        return Pending(commit, lambda _: arrived(now), in_order=False)
+
+    def step(group: Group) -> None:
+        group.later("scalar", arrived(group.batch.counters.steps))
+
+    return step
+
+
+def _hardware_register(instruction: Instruction, which: int, code: Code) -> tuple[str, int, int]:
+    """Name, first bit and width of a hwreg(…) operand."""
+    match = _MODE.fullmatch(instruction.operands[which].name)
+    if match is None:
+        raise code.unknown("the register of the hardware", instruction)
+    return match[1], int(match[2] or 0), int(match[3] or 32)
+
+
+def _get_register(instruction: Instruction, code: Code) -> Step:
+    name, first, width = _hardware_register(instruction, 1, code)
+    register = instruction.operands[0].index
+    limit = (1 << width) - 1
+    if name in _CONSTANT_REGISTERS:
+        value = np.uint32(_CONSTANT_REGISTERS[name] >> first & limit)
+        return lambda group: _set(group.s[register], value)
+    if name in _CLOCKS:
+        return lambda group: _set(group.s[register], np.uint32(group.batch.counters.steps >> first & limit & 0xFFFFF))
+    if name != "HW_REG_MODE" or first + width > _FLOAT_BITS:
+        raise code.unknown(f"reading {width} bits from bit {first} on of {name}", instruction)
+    return lambda group: _set(group.s[register], np.uint32(group.float_mode >> first & limit))
+
+
+def _set(register: NDArray[np.uint32], value: np.uint32) -> None:
+    register[...] = value
+
+
+def _set_register(instruction: Instruction, code: Code) -> Step:
+    name, first, width = _hardware_register(instruction, 0, code)
+    if name != "HW_REG_MODE" or first + width > _FLOAT_BITS:
+        raise code.unknown(f"writing {width} bits from bit {first} on of {name}", instruction)
+    source = instruction.operands[1]
+    if source.kind == "const" and isinstance(source.value, int):
+        return _new_mode(first, width, source.value, instruction, code)
+    if source.kind != "s":
+        raise code.unknown("the new value of the mode register", instruction)
+    register = source.index
+
+    def step(group: Group) -> None:
+        values = group.s[register]
+        if (values != values[0]).any():
+            raise code.unknown("a mode of arithmetic that differs between waves", instruction)
+        _new_mode(first, width, int(values[0]), instruction, code)(group)
+
+    return step
+
+
+def _new_mode(first: int, width: int, value: int, instruction: Instruction, code: Code) -> Step:
+    mask = ((1 << width) - 1) << first
+    bits = value << first & mask
+    if bits & 0xF:
+        raise code.unknown("rounding other than to the nearest", instruction)
+
+    def step(group: Group) -> None:
+        group.float_mode = group.float_mode & ~mask | bits
+
+    return step
+
+
+def _mode_part(first: int) -> Callable[[Instruction, Code], Step]:
+    """s_round_mode and s_denorm_mode: four bits of the mode register."""
+
+    def make(instruction: Instruction, code: Code) -> Step:
+        return _new_mode(first, 4, int(instruction.operands[0].value), instruction, code)
+
+    return make
+
+
+_OTHERS: Mapping[str, Callable[[Instruction, Code], Step]] = {
+    "s_getpc_b64": _get_pc,
+    "s_memtime": _time,
+    "s_memrealtime": _time,
+    "s_getreg_b32": _get_register,
+    "s_setreg_b32": _set_register,
+    "s_setreg_imm32_b32": _set_register,
+    "s_round_mode": _mode_part(0),
+    "s_denorm_mode": _mode_part(4),
+}

@@ -1,0 +1,157 @@
+"""The kernel descriptor: 64 bytes that tell the hardware how to start a kernel.
+
+Layout and bits: LLVM, "User Guide for AMDGPU Backend", "Kernel Descriptor". Every set bit must be known here.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from tilewright.emulator.faults import CodeObjectError
+
+SIZE = 64
+_LAYOUT = struct.Struct("<IIIIq20sIIIHHI")
+
+# Fields of the generations, as name, first bit and number of bits. A bit that no field has must be 0.
+_Fields = tuple[tuple[str, int, int], ...]
+_RSRC1: _Fields = (("vgprs", 0, 6), ("float_mode", 12, 8))
+_RSRC1_GFX9: _Fields = (*_RSRC1, ("sgprs", 6, 4), ("dx10_clamp", 21, 1), ("ieee", 23, 1))
+_RSRC1_RDNA: _Fields = (*_RSRC1, ("wgp_mode", 29, 1), ("mem_ordered", 30, 1), ("forward_progress", 31, 1))
+_RSRC1_GFX11: _Fields = (*_RSRC1_RDNA, ("dx10_clamp", 21, 1), ("ieee", 23, 1))
+_RSRC1_GFX12: _Fields = (*_RSRC1_RDNA, ("round_robin", 21, 1))
+_RSRC2: _Fields = (
+    ("private_segment", 0, 1), ("user_sgprs", 1, 5), ("block_x", 7, 1), ("block_y", 8, 1), ("block_z", 9, 1),
+    ("thread_ids", 11, 2),
+)  # fmt: skip
+_RSRC3_GFX9: _Fields = (("accum_offset", 0, 6),)
+_RSRC3_GFX11: _Fields = (("prefetch", 4, 6),)
+_RSRC3_GFX12: _Fields = (("prefetch", 4, 8),)
+_PROPERTIES: _Fields = (
+    ("private_buffer", 0, 1), ("dispatch", 1, 1), ("queue", 2, 1), ("kernarg", 3, 1), ("dispatch_id", 4, 1),
+    ("flat_scratch", 5, 1), ("private_size", 6, 1), ("wave32", 10, 1), ("dynamic_stack", 11, 1),
+)  # fmt: skip
+_PRELOAD: _Fields = (("length", 0, 7), ("offset", 7, 9))
+_GENERATIONS = {
+    "gfx90a": (_RSRC1_GFX9, _RSRC3_GFX9),
+    "gfx942": (_RSRC1_GFX9, _RSRC3_GFX9),
+    "gfx950": (_RSRC1_GFX9, _RSRC3_GFX9),
+    "gfx1100": (_RSRC1_GFX11, _RSRC3_GFX11),
+    "gfx1201": (_RSRC1_GFX12, _RSRC3_GFX12),
+}
+# Scratch is found by the hardware itself, without a descriptor or an offset in scalar registers
+# (LLVM, GCNProcessors: feature architected-flat-scratch).
+_OWN_SCRATCH = ("gfx942", "gfx950", "gfx1100", "gfx1201")
+_VGPR_GRANULE = 8  # gfx90a and later CDNA, and RDNA with waves of 32 lanes
+_ACCUM_GRANULE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class UserRegisters:
+    """Which values the first scalar registers get, in this order."""
+
+    private_buffer: bool  # a buffer descriptor of the private memory, 4 registers
+    dispatch: bool  # address of the dispatch packet
+    queue: bool
+    kernarg: bool
+    dispatch_id: bool
+    flat_scratch: bool
+    private_size: bool  # 1 register
+    preload_offset: int  # first argument word that is loaded to registers, and how many
+    preload_length: int
+
+    @property
+    def count(self) -> int:
+        pairs = (self.dispatch, self.queue, self.kernarg, self.dispatch_id, self.flat_scratch)
+        return 4 * self.private_buffer + 2 * sum(pairs) + self.private_size + self.preload_length
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """How a kernel starts. Sizes are in bytes, addresses count from where the code object is loaded."""
+
+    lds_bytes: int
+    private_bytes: int  # per lane
+    kernarg_bytes: int
+    entry: int
+    vgprs: int  # vector registers that a wave gets, accumulation registers included
+    accumulators: int  # number of the vector register that a0 is; equal to `vgprs` when there are none
+    float_mode: int
+    ieee: bool
+    dx10_clamp: bool
+    user: UserRegisters
+    user_sgprs: int  # registers before the numbers of the work-group
+    block_ids: tuple[bool, bool, bool]
+    private_offset: bool  # a register with the place of the wave's private memory follows the numbers
+    thread_dimensions: int  # 1 to 3
+    lanes: int
+    dynamic_stack: bool
+
+
+def read_descriptor(data: bytes, address: int, arch: str) -> Descriptor:
+    """The descriptor in `data`, which stands at `address` of a code object for `arch`."""
+    lds, private, kernarg, zero0, entry, zero1, rsrc3, rsrc1, rsrc2, properties, preload, zero2 = _LAYOUT.unpack(data)
+    if zero0 or any(zero1) or zero2:
+        raise CodeObjectError("the kernel descriptor has set bits that are reserved")
+    rsrc1_fields, rsrc3_fields = _GENERATIONS[arch]
+    one = _fields(rsrc1, rsrc1_fields, "compute_pgm_rsrc1", arch)
+    two = _fields(rsrc2, _RSRC2, "compute_pgm_rsrc2", arch)
+    three = _fields(rsrc3, rsrc3_fields, "compute_pgm_rsrc3", arch)
+    asked = _fields(properties, _PROPERTIES, "kernel_code_properties", arch)
+    load = _fields(preload, _PRELOAD, "kernarg_preload", arch)
+    if two["thread_ids"] > 2:
+        raise CodeObjectError("the kernel descriptor asks for more than three numbers of the work-item")
+    if one["float_mode"] & 0xF:
+        raise CodeObjectError(f"the kernel rounds in a mode other than to nearest: FLOAT_MODE {one['float_mode']:#x}")
+    user = _user_registers(asked, load, two["user_sgprs"])
+    vgprs = (one["vgprs"] + 1) * _VGPR_GRANULE
+    accumulators = (three["accum_offset"] + 1) * _ACCUM_GRANULE if "accum_offset" in three else vgprs
+    if accumulators > vgprs:
+        raise CodeObjectError(
+            f"the kernel descriptor puts a0 at v{accumulators}, and asks for {vgprs} vector registers"
+        )
+    return Descriptor(
+        lds_bytes=lds,
+        private_bytes=private,
+        kernarg_bytes=kernarg,
+        entry=address + entry,
+        vgprs=vgprs,
+        accumulators=accumulators,
+        float_mode=one["float_mode"],
+        ieee=bool(one.get("ieee", 0)),
+        dx10_clamp=bool(one.get("dx10_clamp", 1)),
+        user=user,
+        user_sgprs=two["user_sgprs"],
+        block_ids=(bool(two["block_x"]), bool(two["block_y"]), bool(two["block_z"])),
+        private_offset=bool(two["private_segment"]) and arch not in _OWN_SCRATCH,
+        thread_dimensions=two["thread_ids"] + 1,
+        lanes=32 if asked["wave32"] else 64,
+        dynamic_stack=bool(asked["dynamic_stack"]),
+    )
+
+
+def _fields(word: int, fields: _Fields, name: str, arch: str) -> dict[str, int]:
+    """The fields of a word. A set bit outside all of them is an error."""
+    known = 0
+    for _, first, bits in fields:
+        known |= ((1 << bits) - 1) << first
+    if word & ~known:
+        raise CodeObjectError(f"the kernel descriptor sets unknown bits of {name}: {word & ~known:#x} on {arch}")
+    return {field: word >> first & ((1 << bits) - 1) for field, first, bits in fields}
+
+
+def _user_registers(asked: dict[str, int], load: dict[str, int], stated: int) -> UserRegisters:
+    user = UserRegisters(
+        private_buffer=bool(asked["private_buffer"]),
+        dispatch=bool(asked["dispatch"]),
+        queue=bool(asked["queue"]),
+        kernarg=bool(asked["kernarg"]),
+        dispatch_id=bool(asked["dispatch_id"]),
+        flat_scratch=bool(asked["flat_scratch"]),
+        private_size=bool(asked["private_size"]),
+        preload_offset=load["offset"],
+        preload_length=load["length"],
+    )
+    if user.count > stated:
+        raise CodeObjectError(f"the kernel descriptor asks for {user.count} user registers and allots {stated}")
+    return user

@@ -1,0 +1,259 @@
+"""The emulated device: code objects in, launches run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from threading import RLock
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilewright.arch.spec import Arch
+from tilewright.emulator import waits
+from tilewright.emulator.bundle import code_object_for
+from tilewright.emulator.code import Code
+from tilewright.emulator.code_object import CodeObject, Symbol, read_code_object
+from tilewright.emulator.counters import Counters
+from tilewright.emulator.descriptor import Descriptor, read_descriptor
+from tilewright.emulator.disassembly import disassemble
+from tilewright.emulator.engine import LIMIT, Budget, Engine
+from tilewright.emulator.entry_state import Start, argument_memory, dispatch_packet, first_group
+from tilewright.emulator.faults import CodeObjectError, LaunchFault, Place
+from tilewright.emulator.group import POISON, Batch
+from tilewright.emulator.kernel_metadata import KernelMetadata
+from tilewright.emulator.launch import Launch, Mode
+from tilewright.emulator.lds import Lds
+from tilewright.emulator.memory import Memory
+from tilewright.emulator.program import Listing, Program, make_listing
+
+if TYPE_CHECKING:
+    from tilewright.emulator.native.library import Library
+    from tilewright.emulator.native.lower import Lowered
+
+# Waves that run together. More make each step cheaper per wave, until the registers no longer fit the caches.
+# Work-groups of one batch may wait for each other; those of a later batch have not begun.
+BATCH_WAVES = 256
+# Private memory per lane for kernels that say only at run time how much they need: HIP's own default is smaller.
+_DYNAMIC_STACK = 16384
+_PRIVATE_GRANULE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel of a module that is loaded."""
+
+    name: str
+    metadata: KernelMetadata
+    descriptor: Descriptor
+    code: Code
+    program: Program
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A code object in the memory of the device, at `base`."""
+
+    base: int
+    kernels: Mapping[str, Kernel]
+    symbols: Mapping[str, Symbol]
+
+    def variable(self, name: str) -> tuple[int, int] | None:
+        """Address and size of a global variable."""
+        symbol = self.symbols.get(name)
+        return (self.base + symbol.address, symbol.size) if symbol and symbol.kind == "STT_OBJECT" else None
+
+
+class EmulatedDevice:
+    """A GPU whose kernels run on the CPU. One launch at a time, from any thread."""
+
+    def __init__(self, arch: Arch, memory: Memory) -> None:
+        self.arch = arch
+        self.memory = memory
+        self._lock = RLock()
+
+    def load(self, code: bytes) -> Module:
+        """Put a code object, or the one for this GPU out of a bundle, into memory."""
+        code_object = read_code_object(code_object_for(code, self.arch.name))
+        if code_object.arch != self.arch.name:
+            raise CodeObjectError(f"it is for {code_object.arch}, and this is an emulated {self.arch.name}")
+        if code_object.extent == 0:
+            raise CodeObjectError("it has nothing to load")
+        descriptors = {name: self._descriptor(code_object, name) for name in code_object.kernels}
+        listing = make_listing(disassemble(code_object.data, self.arch))
+        with self._lock:
+            base = self.memory.allocate(code_object.extent, "code object")
+            self._place(code_object, base)
+        kernels = {
+            name: self._kernel(code_object.kernels[name], descriptors[name], listing, base) for name in descriptors
+        }
+        return Module(base, kernels, code_object.symbols)
+
+    def unload(self, module: Module) -> None:
+        """Give a module's memory back. Its kernels must not be launched any more."""
+        with self._lock:
+            self.memory.free(module.base)
+
+    def _place(self, code_object: CodeObject, base: int) -> None:
+        for section in code_object.sections:
+            self.memory.write(base + section.address, section.data)
+        for relocation in code_object.relocations:
+            value = (base + relocation.addend) % 2**64
+            self.memory.write(base + relocation.address, value.to_bytes(8, "little"))
+
+    def _descriptor(self, code_object: CodeObject, name: str) -> Descriptor:
+        metadata = code_object.kernels[name]
+        address, data = code_object.descriptor_bytes(name)
+        descriptor = read_descriptor(data, address, self.arch.name)
+        if descriptor.lanes != self.arch.wave_size or metadata.wave_size != descriptor.lanes:
+            what = f"kernel {name} has waves of {descriptor.lanes} lanes ({metadata.wave_size} in its metadata)"
+            raise CodeObjectError(f"{what}, and the emulated {self.arch.name} has {self.arch.wave_size}")
+        return descriptor
+
+    def _kernel(self, metadata: KernelMetadata, descriptor: Descriptor, listing: Listing, base: int) -> Kernel:
+        code = Code(self.arch, metadata.name, descriptor.lanes, descriptor.accumulators, base)
+        return Kernel(metadata.name, metadata, descriptor, code, Program(listing, code, descriptor.vgprs))
+
+    def launch(
+        self,
+        kernel: Kernel,
+        launch: Launch,
+        mode: Mode = Mode.FAST,
+        *,
+        detailed: bool = False,
+        limit: int = LIMIT,
+        batch_waves: int = BATCH_WAVES,
+        engine: str | None = None,
+    ) -> Counters:
+        """Run a kernel to its end. What it does wrong is a `Fault`.
+
+        `engine` is "numpy", "native" (in C, compiled at its first use), or None: the native one where it can.
+        """
+        from tilewright.emulator.native.choose import native_parts  # noqa: PLC0415  (not all launches need it)
+
+        self._check(kernel, launch)
+        with self._lock, np.errstate(all="ignore"):
+            native = native_parts(kernel, engine)
+            return _Run(self, kernel, launch, mode, detailed).run(Budget(limit), batch_waves, native)
+
+    def _check(self, kernel: Kernel, launch: Launch) -> None:
+        metadata, place = kernel.metadata, Place(kernel=kernel.name)
+        for what, extent in (("grid", launch.grid), ("block", launch.block)):
+            if min(extent.x, extent.y, extent.z) < 1 or max(extent.x, extent.y, extent.z) >= 1 << 31:
+                raise LaunchFault(f"the {what} is {extent.x} x {extent.y} x {extent.z}; each must be at least 1", place)
+        most = min(metadata.max_block_threads, self.arch.compute.max_block_threads)
+        if launch.block.count > most:
+            raise LaunchFault(f"{launch.block.count} threads per block; the kernel allows {most}", place)
+        lds = kernel.descriptor.lds_bytes + launch.dynamic_lds
+        if launch.dynamic_lds < 0 or lds > self.arch.lds.bytes:
+            parts = f"{kernel.descriptor.lds_bytes} of the kernel and {launch.dynamic_lds} of the launch"
+            raise LaunchFault(f"{lds} bytes of LDS ({parts}); {self.arch.name} has {self.arch.lds.bytes}", place)
+        given, least, room = len(launch.arguments), metadata.explicit_bytes, metadata.explicit_room
+        if not least <= given <= max(room, least):
+            raise LaunchFault(
+                f"{given} bytes of arguments; the kernel takes {least} (with padding up to {room})", place
+            )
+
+
+class _Run:
+    """The memory that one launch needs besides its arguments' own."""
+
+    def __init__(self, device: EmulatedDevice, kernel: Kernel, launch: Launch, mode: Mode, detailed: bool) -> None:
+        self._device = device
+        self._kernel = kernel
+        self._launch = launch
+        self._strict = mode is Mode.STRICT
+        self._detailed = detailed
+        self._counters = Counters()
+        self._allocated: list[int] = []
+
+    def run(self, budget: Budget, batch_waves: int, native: tuple[Library, Lowered] | None) -> Counters:
+        try:
+            start = self._start()
+            if native is None:
+                self._run_numpy(start, budget, batch_waves)
+            else:
+                self._run_native(start, budget, batch_waves, *native)
+            self._counters.waves = self._launch.grid.count * start.waves_per_block
+            return self._counters
+        finally:
+            for address in self._allocated:
+                self._device.memory.free(address)
+
+    def _run_numpy(self, start: Start, budget: Budget, batch_waves: int) -> None:
+        engine = Engine(self._kernel.program, self._kernel.code, self._counters, budget)
+        total, at_once = self._launch.grid.count, max(batch_waves // start.waves_per_block, 1)
+        scratch = self._scratch(min(at_once, total) * start.waves_per_block)
+        for first in range(0, total, at_once):
+            blocks = min(at_once, total - first)
+            batch = self._batch(start, blocks, scratch)
+            engine.run(first_group(start, batch, first, blocks), self._kernel.descriptor.entry)
+        engine.count_mix()
+
+    def _run_native(self, start: Start, budget: Budget, batch_waves: int, library: Library, lowered: Lowered) -> None:
+        from tilewright.emulator.native.engine import BATCH_WAVES as LARGEST  # noqa: PLC0415
+        from tilewright.emulator.native.engine import NativeEngine  # noqa: PLC0415
+
+        engine = NativeEngine(library, lowered, self._kernel.code, self._counters, budget.instructions)
+        total = self._launch.grid.count
+        waves = batch_waves if self._private_bytes else max(batch_waves, LARGEST)
+        at_once = max(waves // start.waves_per_block, 1)
+        scratch = self._scratch(min(at_once, total) * start.waves_per_block)
+        for first in range(0, total, at_once):
+            # The engine has LDS of its own: one block's is made here, because a batch has some.
+            engine.run(start, self._batch(start, 1, scratch), first, min(at_once, total - first))
+        engine.count_mix()
+
+    def _allocate(self, data: bytes, label: str) -> int:
+        address = self._device.memory.allocate(max(len(data), 1), label)
+        self._allocated.append(address)
+        self._device.memory.write(address, data)
+        return address
+
+    def _start(self) -> Start:
+        user = self._kernel.descriptor.user
+        arguments = argument_memory(self._kernel.metadata, self._launch)
+        kernarg = self._allocate(arguments, "kernel arguments")
+        packet = dispatch_packet(self._launch, self._kernel.descriptor, kernarg)
+        dispatch = self._allocate(packet, "dispatch packet") if user.dispatch else 0
+        first, last = 4 * user.preload_offset, 4 * (user.preload_offset + user.preload_length)
+        if last > len(arguments) + 3:
+            what = f"{last} bytes of arguments are preloaded, and there are {len(arguments)}"
+            raise CodeObjectError(what, Place(kernel=self._kernel.name))
+        words = np.frombuffer(arguments + bytes(-len(arguments) % 4), np.uint32)[first // 4 : last // 4]
+        return Start(self._device.arch.name, self._kernel.descriptor, self._launch, kernarg, dispatch, words)
+
+    @property
+    def _private_bytes(self) -> int:
+        """Private memory per lane."""
+        descriptor = self._kernel.descriptor
+        bytes_ = descriptor.private_bytes + (_DYNAMIC_STACK if descriptor.dynamic_stack else 0)
+        return -(-bytes_ // _PRIVATE_GRANULE) * _PRIVATE_GRANULE
+
+    def _scratch(self, waves: int) -> tuple[int, int]:
+        """Address and size of the private memory of a batch."""
+        size = waves * self._kernel.descriptor.lanes * self._private_bytes
+        if size == 0:
+            return 0, 0
+        address = self._device.memory.allocate(size, "private memory")
+        self._allocated.append(address)
+        return address, size
+
+    def _batch(self, start: Start, blocks: int, scratch: tuple[int, int]) -> Batch:
+        address, size = scratch
+        unset = POISON if self._strict else 0
+        if size:
+            np.frombuffer(self._device.memory.view(address, size), np.uint32)[...] = unset
+        lds = self._kernel.descriptor.lds_bytes + self._launch.dynamic_lds
+        return Batch(
+            memory=self._device.memory,
+            lds=Lds(blocks, lds, unset or None),
+            counters=self._counters,
+            strict=self._strict,
+            detailed=self._detailed,
+            scratch=address,
+            scratch_bytes=self._private_bytes,
+            waves_per_block=start.waves_per_block,
+            counter_of=waits.counter_of(self._device.arch.name),
+            capacity_of=waits.capacity_of(self._device.arch.name),
+        )

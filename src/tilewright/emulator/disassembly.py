@@ -1,0 +1,156 @@
+"""From the text of LLVM's disassembler to instructions. The only place that reads that text."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from tilewright.arch.spec import Arch
+from tilewright.base.errors import ToolchainError
+from tilewright.building.code_object import Line, disassembled_lines
+from tilewright.building.discover import discover
+from tilewright.emulator.faults import CodeObjectError, Place, UnknownInstructionFault
+from tilewright.emulator.instruction import Instruction, Modifier, Operand
+from tilewright.emulator.operand_text import parse_operand
+
+_ENCODING = re.compile(r"(\w+?)_(e64_dpp|e32|e64|dpp|sdwa)")
+_MODIFIER = re.compile(r"([a-z_0-9]+):(.+)")
+_WHOLE = re.compile(r"-?(?:0x[0-9a-f]+|\d+)")
+# Modifiers without a value.
+_FLAGS = frozenset({
+    "offen", "idxen", "glc", "slc", "dlc", "sc0", "sc1", "nt", "scc", "nv", "lds", "gds", "tfe", "clamp",
+    "row_mirror", "row_half_mirror", "wave_shl", "wave_rol", "wave_shr", "wave_ror",
+})  # fmt: skip
+# The rest of these lines is no list of operands, but counters and hints in a notation of their own.
+_WORDED = re.compile(r"s_waitcnt(_depctr)?|s_wait_alu|s_delay_alu|s_version")
+# The lower 16 bits of the first word are the distance to the target, in words from the next instruction.
+_RELATIVE = re.compile(r"s_branch|s_cbranch_\w+|s_call_b64|s_call_i64|s_subvector_loop_\w+")
+
+
+def disassemble(code: bytes, arch: Arch) -> tuple[Line, ...]:
+    """The instructions of a code object as text. Code that the disassembler refuses is a `CodeObjectError`."""
+    objdump = _objdump()
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        path = Path(folder) / "kernel.co"
+        path.write_bytes(code)
+        try:
+            return disassembled_lines(path, arch, objdump)
+        except ToolchainError as error:
+            raise CodeObjectError(f"it cannot be disassembled: {error}") from error
+
+
+@cache
+def _objdump() -> Path:
+    """LLVM's disassembler, of the toolchain in force."""
+    parts = {part.name: part for part in discover().parts}
+    found = parts.get("objdump")
+    if found is None or found.path is None or not found.ok:
+        lacking = found or next(iter(parts.values()))
+        raise ToolchainError(f"the emulated device needs LLVM's disassembler: {lacking}")
+    return found.path
+
+
+def parse(line: Line) -> Instruction:
+    """A line as an instruction, or `UnknownInstructionFault` naming what is not understood."""
+    halves = line.text.split(" :: ")
+    if len(halves) > 2:
+        raise _unknown("more than two instructions in one", line)
+    second = _half(halves[1], line, None) if len(halves) == 2 else None
+    return _half(halves[0], line, second)
+
+
+def branch_target(line: Line) -> int | None:
+    """Where a relative branch or call goes to, or None for any other instruction."""
+    if not _RELATIVE.fullmatch(line.text.partition(" ")[0]):
+        return None
+    distance = (line.words[0] & 0xFFFF ^ 0x8000) - 0x8000
+    return line.address + 4 + 4 * distance
+
+
+def _half(text: str, line: Line, other: Instruction | None) -> Instruction:
+    printed, _, rest = text.partition(" ")
+    match = _ENCODING.fullmatch(printed)
+    mnemonic, encoding = (match[1], match[2]) if match else (printed, "")
+    target = branch_target(line)
+    operands: tuple[Operand, ...]
+    modifiers: Mapping[str, Modifier] = {}
+    if _WORDED.fullmatch(printed):
+        operands = (Operand("word", name=rest.strip()),)
+    elif target is not None:
+        # Calls name the register of the return address first.
+        before = _split(rest, ",")[:-1]
+        operands = (*(_operand(text, line) for text in before), Operand("const", value=target))
+    else:
+        operands, modifiers = _operands(rest, line)
+    return Instruction(line.address, line.size, mnemonic, operands, line.text, encoding, modifiers, other)
+
+
+def _operands(rest: str, line: Line) -> tuple[tuple[Operand, ...], Mapping[str, Modifier]]:
+    """Operands are parted by commas; modifiers follow after spaces, or stand alone."""
+    operands: list[Operand] = []
+    modifiers: dict[str, Modifier] = {}
+    for piece in _split(rest, ","):
+        first, *others = _split(piece, " ")
+        if _is_modifier(first):
+            others = [first, *others]
+        else:
+            operands.append(_operand(first, line))
+        for text in others:
+            name, value = _modifier(text, line)
+            if name in modifiers:
+                raise _unknown(f"the modifier '{name}' twice", line)
+            modifiers[name] = value
+    return tuple(operands), modifiers
+
+
+def _is_modifier(text: str) -> bool:
+    return text in _FLAGS or _MODIFIER.fullmatch(text) is not None
+
+
+def _operand(text: str, line: Line) -> Operand:
+    operand = parse_operand(text)
+    if operand is None:
+        raise _unknown(f"the operand '{text}'", line)
+    return operand
+
+
+def _modifier(text: str, line: Line) -> tuple[str, Modifier]:
+    if text in _FLAGS:
+        return text, True
+    match = _MODIFIER.fullmatch(text)
+    if match is None:
+        raise _unknown(f"the modifier '{text}'", line)
+    name, value = match.groups()
+    if _WHOLE.fullmatch(value):
+        return name, int(value, 0)
+    if value.startswith("[") and value.endswith("]"):
+        items = [item.strip() for item in value[1:-1].split(",")]
+        if not all(_WHOLE.fullmatch(item) for item in items):
+            raise _unknown(f"the modifier '{text}'", line)
+        return name, tuple(int(item, 0) for item in items)
+    if value.startswith("swizzle("):
+        # The name of a pattern; the number that it stands for is the offset of the encoding (DS, bits 0 to 15).
+        return name, line.words[0] & 0xFFFF
+    return name, value
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Parts of a text at a separator that is not inside brackets."""
+    parts, depth, start = [], 0, 0
+    for at, character in enumerate(text):
+        if character in "[(":
+            depth += 1
+        elif character in "])":
+            depth -= 1
+        elif character == separator and depth == 0:
+            parts.append(text[start:at].strip())
+            start = at + 1
+    parts.append(text[start:].strip())
+    return [part for part in parts if part]
+
+
+def _unknown(what: str, line: Line) -> UnknownInstructionFault:
+    return UnknownInstructionFault(f"{what} is not known", Place(address=line.address, instruction=line.text))

@@ -1,0 +1,252 @@
+"""Running the waves of a launch, group by group and block by block."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tilewright.emulator import waits
+from tilewright.emulator.barriers import Barriers
+from tilewright.emulator.code import Code
+from tilewright.emulator.control import Barrier, Call, End, Jump
+from tilewright.emulator.counters import Counters
+from tilewright.emulator.faults import BarrierFault, CodeFault, EndlessLoopFault, Fault, Place
+from tilewright.emulator.group import Group, Mask
+from tilewright.emulator.instruction import Instruction
+from tilewright.emulator.overwrites import arrive
+from tilewright.emulator.program import Block, Program
+from tilewright.emulator.scheduler import Ready, Schedule, slots
+
+LIMIT = 2**31  # wave instructions of a launch
+# A lone wave takes as long for an instruction as hundreds together, so steps are limited, too.
+_INSTRUCTIONS_PER_STEP = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much a launch may run before it counts as endless."""
+
+    instructions: int = LIMIT
+
+    @property
+    def steps(self) -> int:
+        return max(self.instructions // _INSTRUCTIONS_PER_STEP, 1)
+
+
+class Engine:
+    """One launch of one kernel. Batches of work-groups run one after another."""
+
+    def __init__(self, program: Program, code: Code, counters: Counters, budget: Budget) -> None:
+        self._program = program
+        self._code = code
+        self._counters = counters
+        self._budget = budget
+        self._instructions = 0
+        self._waves_through: Counter[int] = Counter()  # by block of instructions
+        self._per_block = 1
+
+    def run(self, group: Group, entry: int) -> None:
+        """Run the waves of a batch from `entry` to their end."""
+        self._per_block = group.batch.waves_per_block
+        first = int(group.places.wave[0])
+        barriers = Barriers(first, group.waves // self._per_block, self._per_block)
+        batch = _Batch(self, barriers, Schedule())
+        parts = slots(group, self._per_block) if group.batch.strict else iter([(0, group)])
+        batch.run(parts, entry)
+
+    def count_mix(self) -> None:
+        """Add what was executed to the counters."""
+        total: Counter[str] = Counter(self._counters.instructions)
+        for address, waves in self._waves_through.items():
+            for name, count in self._program.block(address).mix.items():
+                total[name] += count * waves
+        self._counters.instructions = dict(total)
+        self._waves_through.clear()
+
+    def block(self, address: int, group: Group) -> Block:
+        """Run the block at an address."""
+        try:
+            block = self._program.block(address)
+        except Fault as fault:
+            raise self._placed(fault, group, None) from fault.__cause__
+        at = 0
+        try:
+            if group.batch.strict:
+                for at, (step, written) in enumerate(zip(block.steps, block.written, strict=True)):  # noqa: B007
+                    step(group)
+                    if written and group.pending:
+                        arrive(group, written)
+            else:
+                for at, step in enumerate(block.steps):  # noqa: B007 - the place of a fault
+                    step(group)
+        except Fault as fault:
+            raise self._placed(fault, group, block.sources[at]) from fault.__cause__
+        except Exception as error:
+            what = f"this use of the instruction ({type(error).__name__}: {error})"
+            raise self._placed(self._code.unknown(what, block.sources[at]), group, block.sources[at]) from error
+        self._count(block, group)
+        return block
+
+    def _count(self, block: Block, group: Group) -> None:
+        self._waves_through[block.address] += group.waves
+        self._instructions += block.count * group.waves
+        self._counters.steps += block.count
+        if self._instructions > self._budget.instructions or self._counters.steps > self._budget.steps:
+            done = f"{self._instructions} instructions of waves in {self._counters.steps} steps"
+            limit = f"the limit is {self._budget.instructions} in {self._budget.steps}"
+            advice = "Waves that wait for a work-group of a later batch need a larger batch."
+            raise self._placed(EndlessLoopFault(f"{done}, {limit}. {advice}"), group, block.last)
+
+    def _placed(self, fault: Fault, group: Group, instruction: Instruction | None) -> Fault:
+        """The fault with all that is known. Steps name the wave by its row in the group."""
+        place = fault.place
+        row = place.wave if place.wave is not None else 0 if group.waves == 1 else None
+        if row is not None:
+            block, wave = divmod(int(group.places.wave[row]), self._per_block)
+            place = replace(place, block=block, wave=wave)
+        known: dict[str, object] = {"kernel": self._code.kernel}
+        if instruction is not None:
+            known |= {"address": instruction.address, "instruction": instruction.text}
+        return type(fault)(fault.what, place).at(**known)
+
+    def fault(self, kind: type[Fault], what: str, group: Group, instruction: Instruction, row: int | None) -> Fault:
+        """A fault of the engine itself."""
+        return self._placed(kind(what, Place(wave=row)), group, instruction)
+
+    @property
+    def base(self) -> int:
+        return self._code.base
+
+    @property
+    def counters(self) -> Counters:
+        return self._counters
+
+
+class _Batch:
+    """The groups of a batch, from their first instruction to their end."""
+
+    def __init__(self, engine: Engine, barriers: Barriers, schedule: Schedule) -> None:
+        self._engine = engine
+        self._barriers = barriers
+        self._schedule = schedule
+        self._waiting: list[tuple[Ready, Instruction]] = []
+
+    def run(self, parts: Iterator[tuple[int, Group]], entry: int) -> None:
+        for slot, group in parts:
+            self._schedule.add(Ready(group, entry, slot))
+        while (entry_ := self._schedule.next()) is not None:
+            self._run_on(entry_)
+        if self._waiting:
+            self._deadlock()
+
+    def _run_on(self, entry: Ready) -> None:
+        """Run a group until it parts, waits, ends or must make room."""
+        group, address, slot = entry.group, entry.address, entry.slot
+        while True:
+            block = self._engine.block(address, group)
+            following = self._next(block, group, slot)
+            if following is None:
+                return
+            address = following
+            if self._schedule.disturbs(address, slot):
+                self._schedule.add(Ready(group, address, slot))
+                return
+
+    def _next(self, block: Block, group: Group, slot: int) -> int | None:
+        """Where the whole group goes on; None when it does not, as a whole."""
+        ending, after = block.ending, block.last.following
+        if ending is None:
+            return after
+        if isinstance(ending, Jump):
+            return self._jump(ending, after, group, slot)
+        if isinstance(ending, Call):
+            return self._call(ending, block, group, slot)
+        if isinstance(ending, Barrier):
+            return self._barrier(ending, block, group, slot)
+        self._end(ending, group)
+        return None
+
+    def _jump(self, jump: Jump, after: int, group: Group, slot: int) -> int | None:
+        if jump.condition is None:
+            return jump.target
+        taken = jump.condition(group)
+        if taken.all():
+            return jump.target
+        if not taken.any():
+            return after
+        self._part(group, taken, jump.target, after, slot)
+        return None
+
+    def _part(self, group: Group, taken: Mask, target: int, after: int, slot: int) -> None:
+        self._schedule.add(Ready(group.take(np.flatnonzero(taken)), target, slot))
+        self._schedule.add(Ready(group.take(np.flatnonzero(~taken)), after, slot))
+
+    def _call(self, call: Call, block: Block, group: Group, slot: int) -> int | None:
+        base = self._engine.base
+        targets = None if call.register is None else group.s64[call.register].copy()
+        if call.link is not None:
+            group.s64[call.link][...] = np.uint64(base + block.last.following)
+        if targets is None:
+            return call.target
+        places = [int(target) for target in np.unique(targets)]
+        if len(places) == 1:
+            return self._inside(places[0] - base, group, block, None)
+        for place in places:
+            rows = np.flatnonzero(targets == np.uint64(place))
+            address = self._inside(place - base, group, block, int(rows[0]))
+            self._schedule.add(Ready(group.take(rows), address, slot))
+        return None
+
+    def _inside(self, address: int, group: Group, block: Block, row: int | None) -> int:
+        """The address, which must be one of this code object."""
+        if address < 0 or address >= 1 << 32:
+            what = f"a jump to {(address + self._engine.base) % 2**64:#x}, which is outside the code object"
+            raise self._engine.fault(CodeFault, what, group, block.last, row)
+        return address
+
+    def _barrier(self, barrier: Barrier, block: Block, group: Group, slot: int) -> int | None:
+        after = block.last.following
+        if barrier.kind != "wait":
+            self._engine.counters.barriers += group.waves
+        if barrier.kind == "both" and self._barriers.all_at_once(group):
+            return after
+        if barrier.kind != "wait":
+            first = self._barriers.signal(group)
+            if barrier.first:
+                group.scc[...] = first
+        if barrier.kind == "signal":
+            self._release()
+            return after
+        # The waves that came before go on first, and this group in its turn.
+        self._waiting.append((Ready(group, after, slot), block.last))
+        self._release()
+        return None
+
+    def _release(self) -> None:
+        """Let go on whose barrier is over."""
+        still: list[tuple[Ready, Instruction]] = []
+        for entry, where in self._waiting:
+            free = self._barriers.pass_through(entry.group)
+            if free.all():
+                self._schedule.add(entry)
+            elif free.any():
+                self._schedule.add(Ready(entry.group.take(np.flatnonzero(free)), entry.address, entry.slot))
+                rest = entry.group.take(np.flatnonzero(~free))
+                still.append((Ready(rest, entry.address, entry.slot), where))
+            else:
+                still.append((entry, where))
+        self._waiting = still
+
+    def _end(self, _: End, group: Group) -> None:
+        waits.drain_all(group)
+        self._barriers.ended(group)
+        self._release()
+
+    def _deadlock(self) -> None:
+        entry, where = self._waiting[0]
+        count = sum(entry.group.waves for entry, _ in self._waiting)
+        what = f"{count} waves wait at a barrier that is never over: not all waves of their work-groups signal it"
+        raise self._engine.fault(BarrierFault, what, entry.group, where, 0)

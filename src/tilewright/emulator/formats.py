@@ -1,0 +1,166 @@
+"""Number formats of matrix instructions and conversions: what the bits in registers mean.
+
+Floats below 32 bits and their scales are tables of f32, which holds every value of every one of them exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.arch.spec import Arch
+from tilewright.base.errors import choose
+
+U32 = NDArray[np.uint32]
+F32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A number format. `dtype` is NumPy's type for it; None where there is none (4-bit integers)."""
+
+    name: str
+    bits: int
+    dtype: Any
+    integer: bool = False
+    signed: bool = True
+
+
+_ALL = (
+    Format("f64", 64, np.float64),
+    Format("f32", 32, np.float32),
+    Format("f16", 16, np.float16),
+    Format("bf16", 16, ml_dtypes.bfloat16),
+    # fnuz: one NaN (0x80), no infinities, no negative zero, and a bias that is larger by one.
+    Format("fp8_fnuz", 8, ml_dtypes.float8_e4m3fnuz),
+    Format("bf8_fnuz", 8, ml_dtypes.float8_e5m2fnuz),
+    # OCP 8-bit floating point specification: E4M3 has NaN but no infinities, E5M2 is like IEEE.
+    Format("fp8_ocp", 8, ml_dtypes.float8_e4m3fn),
+    Format("bf8_ocp", 8, ml_dtypes.float8_e5m2),
+    # OCP microscaling formats: no NaN and no infinities below 8 bits.
+    Format("fp6", 6, ml_dtypes.float6_e2m3fn),
+    Format("bf6", 6, ml_dtypes.float6_e3m2fn),
+    Format("fp4", 4, ml_dtypes.float4_e2m1fn),
+    Format("e8m0", 8, ml_dtypes.float8_e8m0fnu),
+    Format("i32", 32, np.int32, integer=True),
+    Format("i8", 8, np.int8, integer=True),
+    Format("u8", 8, np.uint8, integer=True, signed=False),
+    Format("i4", 4, None, integer=True),
+    Format("u4", 4, None, integer=True, signed=False),
+)
+
+FORMATS: Mapping[str, Format] = {item.name: item for item in _ALL}
+
+
+def format_of(name: str, arch: Arch) -> Format:
+    """The format of that name on a GPU: "fp8" and "bf8" mean what the GPU's encoding is."""
+    return FORMATS[choose("number format", arch.stored(name), FORMATS)]
+
+
+@cache
+def table(name: str, flush: bool = False) -> F32:
+    """The value of every bit pattern of a float format of at most 16 bits. `flush`: subnormal numbers are zeros."""
+    item = FORMATS[name]
+    codes = np.arange(1 << item.bits, dtype=np.uint16 if item.bits > 8 else np.uint8)
+    with np.errstate(all="ignore"):
+        values = codes.view(item.dtype).astype(np.float32)
+    if flush:
+        least = _limits(item).smallest_normal
+        values = np.where(np.abs(values) < least, np.copysign(np.float32(0), values), values)
+    values.flags.writeable = False
+    return values  # type: ignore[no-any-return]
+
+
+def _limits(item: Format) -> Any:
+    return ml_dtypes.finfo(item.dtype)  # type: ignore[no-untyped-call]
+
+
+def encode(values: NDArray[Any], item: Format, saturate: bool = False) -> NDArray[Any]:
+    """Numbers as bit patterns, rounded to nearest even.
+
+    What is too large becomes an infinity, or NaN in formats without; with `saturate` the largest number. Formats
+    without NaN have no pattern for it: that is the caller's to prevent.
+    """
+    if saturate:
+        largest = float(_limits(item).max)
+        # An infinity is no number that is too large: only finite ones saturate.
+        values = np.where(np.isfinite(values), np.clip(values, -largest, largest), values)
+    with np.errstate(all="ignore"):
+        return values.astype(item.dtype).view(np.uint16 if item.bits > 8 else np.uint8)
+
+
+def unpack(registers: U32, item: Format, flush: bool = False) -> NDArray[Any]:
+    """Registers [registers, waves, lanes] as numbers [waves, elements, lanes], elements from the lowest bits up.
+
+    Floats of at most 32 bits and integers of at most 8 become f32, which is exact; f64 stays, and so does i32.
+    """
+    count, waves, lanes = registers.shape
+    elements = count * 32 // item.bits
+    if item.bits == 64:
+        pairs = np.ascontiguousarray(registers.transpose(1, 0, 2).reshape(waves, elements, 2, lanes).swapaxes(2, 3))
+        return pairs.view(np.float64)[..., 0]
+    if item.bits == 32:
+        return np.ascontiguousarray(registers.transpose(1, 0, 2)).view(item.dtype)
+    if item.name == "bf16" and not flush:
+        return _upper_halves(registers)
+    if item.name == "i8":
+        parts = np.ascontiguousarray(_parts(registers.view(np.int8), lanes)).astype(np.float32)
+        return parts.reshape(waves, elements, lanes)
+    codes = _codes(registers, item.bits)
+    values = _integers(codes, item) if item.integer else table(item.name, flush).take(codes)
+    return values.reshape(waves, elements, lanes)
+
+
+def _parts(narrow: NDArray[Any], lanes: int) -> NDArray[Any]:
+    """A view of registers as narrower elements, reordered: [waves, registers, elements of a register, lanes]."""
+    count, waves, _ = narrow.shape
+    return narrow.reshape(count, waves, lanes, -1).transpose(1, 0, 3, 2)
+
+
+def _upper_halves(registers: U32) -> F32:
+    """bf16 is the upper half of an f32."""
+    count, waves, lanes = registers.shape
+    words = np.zeros((waves, 2 * count, lanes, 2), dtype=np.uint16)
+    words.reshape(waves, count, 2, lanes, 2)[..., 1] = _parts(registers.view(np.uint16), lanes)
+    return words.view(np.float32)[..., 0]
+
+
+def _codes(registers: U32, bits: int) -> NDArray[Any]:
+    """The bit patterns of all elements: [waves, registers, elements of a register, lanes], or 6-bit ones flat."""
+    count, _, lanes = registers.shape
+    if bits in (8, 16):
+        # take() converts indices to this type anyway; doing it here saves a copy.
+        return _parts(registers.view(np.uint16 if bits == 16 else np.uint8), lanes).astype(np.intp)
+    if bits == 4:
+        shifts = np.arange(0, 32, 4, dtype=np.uint32)[:, None]
+        return (registers.transpose(1, 0, 2)[:, :, None, :] >> shifts & np.uint32(15)).astype(np.intp)
+    # 6-bit elements cross from one register into the next.
+    words = np.concatenate([registers, np.zeros_like(registers[:1])]).astype(np.uint64)
+    starts = range(0, count * 32, bits)
+    both = [(words[at // 32] | words[at // 32 + 1] << np.uint64(32)) >> np.uint64(at % 32) for at in starts]
+    return (np.stack(both, axis=1) & np.uint64(63)).astype(np.intp)
+
+
+def _integers(codes: NDArray[Any], item: Format) -> F32:
+    if item.signed:
+        half = 1 << (item.bits - 1)
+        codes = (codes ^ half) - half
+    return codes.astype(np.float32)
+
+
+def flush_subnormal(values: F32) -> F32:
+    """The same numbers with zeros of the same sign in the place of subnormal ones; the same array if it has none."""
+    bits = values.view(np.uint32)
+    # Without the sign and minus 1, subnormal numbers are the smallest, and zeros the largest.
+    magnitudes = bits << np.uint32(1)
+    magnitudes -= np.uint32(1)
+    if magnitudes.min() >= np.uint32(0x00FFFFFF):
+        return values
+    kept = np.where(bits & np.uint32(0x7F800000), bits, bits & np.uint32(0x80000000))
+    return kept.view(np.float32)

@@ -1,0 +1,185 @@
+"""Waves that run together, and their registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.emulator.counters import Counters
+from tilewright.emulator.instruction import EXEC, SCALARS
+
+if TYPE_CHECKING:
+    from tilewright.emulator.lds import Lds
+    from tilewright.emulator.memory import Memory
+
+U32 = NDArray[np.uint32]
+Mask = NDArray[np.bool_]
+Step = Callable[["Group"], None]  # one instruction, translated
+
+POISON = 0x7FC0DEAD  # a quiet NaN as f32, NaN in its upper half as f16 and bf16, and a far address
+
+
+@dataclass(slots=True)
+class Batch:
+    """What the waves of a batch of work-groups share."""
+
+    memory: Memory
+    lds: Lds
+    counters: Counters
+    strict: bool
+    detailed: bool  # count cache lines and bank conflicts, too
+    scratch: int = 0  # address of the private memory of the batch's first wave
+    scratch_bytes: int = 0  # per lane
+    waves_per_block: int = 1
+    # Which counter of the GPU counts "load", "store", "lds" and "scalar" accesses: see waits.py.
+    counter_of: Mapping[str, str] = field(default_factory=dict)
+    capacity_of: Mapping[str, int] = field(default_factory=dict)  # how far each of these counters counts
+
+
+@dataclass(slots=True)
+class Pending:
+    """A memory instruction whose effect is not visible yet. Strict mode keeps it until a wait asks for it.
+
+    `commit` makes it visible; `take` gives the same for some of the waves, by their rows; `in_order` is false for
+    scalar loads, which may come back in any order.
+    """
+
+    commit: Callable[[Group], None]
+    take: Callable[[NDArray[np.intp]], Pending]
+    in_order: bool = True
+    lds_write: Callable[[Lds], None] | None = None  # what an LDS write does to the LDS
+    registers: frozenset[tuple[str, int]] = frozenset()  # what it writes: ("v", number) or ("s", number)
+    lds_read: bool = False  # its values came from the LDS
+
+
+@dataclass(slots=True)
+class Places:
+    """Which waves these are: arrays with one entry per wave of the group."""
+
+    wave: NDArray[np.int64]  # number in the launch: block · waves per block + number in the block
+    lds_base: NDArray[np.int64]  # where the block's LDS begins in `Batch.lds`
+    scratch_base: NDArray[np.uint64]  # address of the wave's private memory
+
+    def take(self, rows: NDArray[np.intp]) -> Places:
+        return Places(self.wave[rows], self.lds_base[rows], self.scratch_base[rows])
+
+    @staticmethod
+    def join(parts: Sequence[Places]) -> Places:
+        return Places(
+            np.concatenate([p.wave for p in parts]),
+            np.concatenate([p.lds_base for p in parts]),
+            np.concatenate([p.scratch_base for p in parts]),
+        )
+
+
+class Group:
+    """Waves at one instruction. Register r of all of them is one array [waves, lanes] (`v[r]`) or [waves] (`s[r]`)."""
+
+    __slots__ = (
+        "batch", "exec_mask", "float_mode", "full", "lanes", "pending", "places", "s", "s64", "sc", "scc", "scf", "sci",
+        "sgprs", "si", "v", "vf", "vgprs", "vi", "waves",
+    )  # fmt: skip
+
+    def __init__(self, batch: Batch, vgprs: U32, sgprs: U32, scc: Mask, places: Places, float_mode: int) -> None:
+        self.batch = batch
+        self.vgprs = vgprs  # [registers, waves, lanes]
+        self.sgprs = sgprs  # [waves, SCALARS]
+        self.scc = scc
+        self.places = places
+        self.float_mode = float_mode  # FLOAT_MODE: rounding in bits 0-3, denormals of f32 in 4-5, of f16 and f64 in 6-7
+        self.pending: dict[str, list[Pending]] = {}  # by counter, the oldest first
+        self.waves = int(vgprs.shape[1])
+        self.lanes = int(vgprs.shape[2])
+        self.v = list(vgprs)
+        self.vf = list(vgprs.view(np.float32))
+        self.vi = list(vgprs.view(np.int32))
+        signed, floating, wide = sgprs.view(np.int32), sgprs.view(np.float32), sgprs.view(np.uint64)
+        self.s = [sgprs[:, k] for k in range(SCALARS)]
+        self.si = [signed[:, k] for k in range(SCALARS)]
+        self.sc = [sgprs[:, k : k + 1] for k in range(SCALARS)]  # as columns, to be broadcast over lanes
+        self.sci = [signed[:, k : k + 1] for k in range(SCALARS)]
+        self.scf = [floating[:, k : k + 1] for k in range(SCALARS)]
+        self.s64 = [wide[:, k // 2] for k in range(SCALARS)]  # valid for even k only
+        self.exec_changed()
+
+    def exec_changed(self) -> None:
+        """To be called after exec was written."""
+        self.exec_mask = self.mask(EXEC)
+        self.full = bool(self.exec_mask.all())
+
+    def mask(self, register: int) -> Mask:
+        """The lane mask in a scalar register (pair), as booleans [waves, lanes]."""
+        words = self.sgprs[:, register : register + self.lanes // 32]
+        octets = np.ascontiguousarray(words).view(np.uint8)
+        return np.unpackbits(octets, axis=1, bitorder="little").view(np.bool_)
+
+    def set_mask(self, register: int, mask: Mask) -> None:
+        """Write a lane mask into a scalar register (pair). Writing exec needs `exec_changed`, too."""
+        if mask.shape != (self.waves, self.lanes):
+            mask = np.broadcast_to(mask, (self.waves, self.lanes))
+        octets = np.packbits(mask, axis=1, bitorder="little")
+        self.sgprs[:, register : register + self.lanes // 32] = octets.view(np.uint32)
+
+    def write(self, register: int, values: U32) -> None:
+        """Write a vector register where exec is set."""
+        if self.full:
+            self.v[register][...] = values
+        else:
+            destination = self.v[register]
+            if values.shape == destination.shape and values.dtype == destination.dtype:
+                np.putmask(destination, self.exec_mask, values)  # faster than copyto, but it repeats fewer values
+            else:
+                np.copyto(destination, values, where=self.exec_mask)
+
+    def later(self, kind: str, effect: Pending) -> None:
+        """A memory instruction's effect: now, or in strict mode when a wait on the counter of its kind asks for it."""
+        if not self.batch.strict:
+            effect.commit(self)
+            return
+        counter = self.batch.counter_of[kind]
+        most = self.batch.capacity_of[counter]
+        if len(self.pending.get(counter, ())) >= most:
+            self.drain(counter, most - 1)  # a full counter cannot count one more
+        self.pending.setdefault(counter, []).append(effect)
+
+    def drain(self, counter: str, count: int) -> None:
+        """Make visible what must be when `counter` is at most `count`, and nothing more.
+
+        Accesses of one kind end in the order in which they began, so all but the last `count` are over. Scalar loads
+        may end in any order: which of them is over is known only when all are.
+        """
+        queue = self.pending.get(counter)
+        if not queue:
+            return
+        ordered = sum(effect.in_order for effect in queue)
+        over = max(ordered - count, 0)
+        left = []
+        for effect in queue:
+            if effect.in_order and over > 0:
+                over -= 1
+                effect.commit(self)
+            elif count == 0:
+                effect.commit(self)
+            else:
+                left.append(effect)
+        if left:
+            self.pending[counter] = left
+        else:
+            del self.pending[counter]
+
+    def take(self, rows: NDArray[np.intp]) -> Group:
+        """Some of the waves as a group of their own, with their pending effects."""
+        part = Group(
+            self.batch,
+            np.ascontiguousarray(self.vgprs[:, rows]),
+            np.ascontiguousarray(self.sgprs[rows]),
+            self.scc[rows].copy(),
+            self.places.take(rows),
+            self.float_mode,
+        )
+        part.pending = {counter: [p.take(rows) for p in queue] for counter, queue in self.pending.items()}
+        return part

@@ -1,0 +1,61 @@
+"""One instruction of a code object, as LLVM's disassembler printed it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+# What an operand names. "register" kinds have an index and a count of 32-bit registers.
+#   v       vector registers            a        accumulation registers of matrix instructions
+#   s       scalar registers, also vcc, exec, m0, ttmp and flat_scratch under the numbers below
+#   const   a number                    special  a value of the hardware, by name: src_shared_base, src_scc, …
+#   none    "off" and "null"            word     anything else that is no register: a counter list, hwreg(…), a label
+Kind = Literal["v", "a", "s", "const", "special", "none", "word"]
+
+FLAT_SCRATCH = 102
+VCC = 106
+TTMP = 108
+M0 = 124
+EXEC = 126
+SCALARS = 128  # registers kept per wave
+
+Modifier = int | str | bool | tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An operand. `half` is "l" or "h" where the text names half a register (v1.l), else ""."""
+
+    kind: Kind
+    index: int = 0
+    count: int = 1
+    value: int | float = 0  # of a const; a float only when the text has a decimal point
+    name: str = ""  # of a special or a word
+    negated: bool = False
+    absolute: bool = False
+    sign_extended: bool = False
+    half: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """An instruction at an address of its code object.
+
+    `mnemonic` is as printed but for the suffix of the encoding (e32, e64, dpp, sdwa, e64_dpp), which stands in
+    `encoding`. `other` is the second half of a pair that is issued as one (v_dual_… :: v_dual_…).
+    """
+
+    address: int
+    size: int
+    mnemonic: str
+    operands: tuple[Operand, ...]
+    text: str
+    encoding: str = ""
+    modifiers: Mapping[str, Modifier] = field(default_factory=dict)
+    other: Instruction | None = None
+
+    @property
+    def following(self) -> int:
+        """The address of the next instruction."""
+        return self.address + self.size

@@ -1,0 +1,1 @@
+"""What AMD's instructions compute: one table, from which every engine is made."""

@@ -1,0 +1,170 @@
+"""Floating point: order, rounding, elementary functions. Made for each float type from one description."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tilewright.emulator.isa.arrays import Array, bits_of
+
+Function = Callable[..., Array]
+_SMALLEST_NORMAL = {2: np.float16(2.0**-14), 4: np.float32(2.0**-126), 8: np.float64(2.0**-1022)}  # by size in bytes
+
+# The bit of a NaN that makes it quiet.
+_QUIET = {"f16": np.uint16(0x0200), "f32": np.uint32(0x00400000), "f64": np.uint64(0x0008000000000000)}
+
+
+def _quieted(result: Array, source: Array, kind: str) -> Array:
+    """Where the source is a signalling NaN, that NaN made quiet."""
+    bits = bits_of(source)
+    signalling = np.isnan(source) & ((bits & _QUIET[kind]) == 0)
+    return np.where(signalling, (bits | _QUIET[kind]).view(source.dtype), result)
+
+
+def _extreme(kind: str, least: bool, ieee: bool) -> Function:
+    """v_min and v_max: the operand that is a number; -0 is less than +0. In IEEE mode, which the runtime sets, a
+    signalling NaN wins and becomes quiet; the …_num instructions of gfx12 have no such mode."""
+    ufunc = np.fmin if least else np.fmax
+
+    def extreme(a: Array, b: Array) -> Array:
+        if a is b:  # how compilers make a number canonical
+            values: Array = np.multiply(a, a.dtype.type(1))
+            return values
+        result = ufunc(a, b)
+        if ((a < b) | (a > b)).all():
+            return result
+        both = bits_of(a) | bits_of(b) if least else bits_of(a) & bits_of(b)
+        result = np.where(a == b, both.view(a.dtype), result)
+        if ieee:
+            return _quieted(_quieted(result, b, kind), a, kind)
+        return _quieted(result, result, kind)
+
+    return extreme
+
+
+def _strict_extreme(least: bool) -> Function:
+    """v_minimum and v_maximum: no number if an operand is none; -0 is less than +0."""
+    ufunc = np.minimum if least else np.maximum
+
+    def extreme(a: Array, b: Array) -> Array:
+        both = bits_of(a) | bits_of(b) if least else bits_of(a) & bits_of(b)
+        return np.where(a == b, both.view(a.dtype), ufunc(a, b))
+
+    return extreme
+
+
+def _median(low: Function, high: Function) -> Function:
+    def median(a: Array, b: Array, c: Array) -> Array:
+        middle = np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
+        numbers = ~np.isnan(middle)  # which it is not if an operand is none
+        if (numbers & (middle != 0)).all():
+            return middle
+        return np.where(numbers, high(low(a, b), low(high(a, b), c)), low(low(a, b), c))
+
+    return median
+
+
+def _class(kind: str) -> Function:
+    """Whether the class of a number is among those that the mask's bits 0 to 9 name."""
+    size = {"f16": (5, 10), "f32": (8, 23), "f64": (11, 52)}[kind]
+
+    def is_of(x: Array, mask: Array) -> Array:
+        bits = bits_of(x)
+        top = (1 << size[0]) - 1
+        exponent, fraction = (bits >> size[1]) & top, bits & ((1 << size[1]) - 1)
+        negative = (bits >> (size[0] + size[1])) != 0
+        # Distance from zero: 0 zero, 1 subnormal, 2 normal, 3 infinite.
+        kinds = np.where(exponent == 0, fraction != 0, np.where(exponent == top, 3, 2))
+        number = np.where(negative, 5 - kinds, 6 + kinds)
+        nan = (exponent == top) & (fraction != 0)
+        bit = np.where(nan, (bits & _QUIET[kind]) != 0, number).astype(np.uint32)
+        values: Array = np.not_equal((mask >> bit) & 1, 0)
+        return values
+
+    return is_of
+
+
+def _ldexp(x: Array, exponent: Array) -> Array:
+    # In f64 all steps but the last are exact.
+    power = np.clip(exponent, -2200, 2200).astype(np.int32)
+    return np.ldexp(x.astype(np.float64), power).astype(x.dtype)
+
+
+def _frexp_exp(x: Array) -> Array:
+    _, exponent = np.frexp(x)
+    return np.where(np.isfinite(x), exponent, 0).astype(np.int16 if x.dtype == np.float16 else np.int32)
+
+
+def _frexp_mant(x: Array) -> Array:
+    fraction, _ = np.frexp(x)
+    return np.where(np.isfinite(x), fraction, x).astype(x.dtype)
+
+
+def _fract(x: Array) -> Array:
+    """The part above the next lower whole number; never 1."""
+    values: Array = np.minimum(x - np.floor(x), np.nextafter(x.dtype.type(1), x.dtype.type(0)))
+    return values
+
+
+def _rounded(function: Callable[[Array], Array]) -> Function:
+    """A function computed in f64 and rounded once."""
+
+    def rounded(x: Array) -> Array:
+        return np.asarray(function(x.astype(np.float64)), x.dtype)
+
+    return rounded
+
+
+def flushed(x: Array) -> Array:
+    """Subnormal numbers replaced by zero of the same sign."""
+    size = np.abs(x)
+    subnormal = size < _SMALLEST_NORMAL[x.dtype.itemsize]
+    if not (subnormal & (size != 0)).any():
+        return x
+    return np.where(subnormal, np.copysign(x.dtype.type(0), x), x)
+
+
+def _flushing(function: Function) -> Function:
+    """The elementary functions of f32 read and give no subnormal numbers (AMD's ISA manuals; LLVM's lowering scales
+    operands for this reason)."""
+
+    def on_normal(x: Array) -> Array:
+        return flushed(function(flushed(x)))
+
+    return on_normal
+
+
+def _turns(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    return lambda x: function((x - np.rint(x)) * (2 * np.pi))
+
+
+_ELEMENTARY: dict[str, Callable[[Array], Array]] = {
+    "rcp": lambda x: 1.0 / x,
+    "rsq": lambda x: 1.0 / np.sqrt(x),
+    "sqrt": np.sqrt,
+    "exp": np.exp2,
+    "log": np.log2,
+    "sin": _turns(np.sin),
+    "cos": _turns(np.cos),
+}
+
+
+def _functions(kind: str) -> dict[str, Function]:
+    names: dict[str, Function] = {
+        "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint, "fract": _fract,
+        "ldexp": _ldexp, "frexp_exp": _frexp_exp, "frexp_mant": _frexp_mant, "class": _class(kind),
+        "minimum": _strict_extreme(True), "maximum": _strict_extreme(False),
+    }  # fmt: skip
+    for ending, ieee in (("", True), ("_num", False)):
+        low, high = _extreme(kind, True, ieee), _extreme(kind, False, ieee)
+        names |= {f"min{ending}": low, f"max{ending}": high, f"med3{ending}": _median(low, high)}
+    for name, function in _ELEMENTARY.items():
+        rounded = _rounded(function)
+        names[name] = _flushing(rounded) if kind == "f32" else rounded
+    return {f"{name}_{kind}": function for name, function in names.items()}
+
+
+FLOAT_FUNCTIONS: dict[str, Function] = {
+    name: function for kind in ("f16", "f32", "f64") for name, function in _functions(kind).items()
+}

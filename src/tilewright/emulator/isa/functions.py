@@ -1,0 +1,61 @@
+"""The functions that expressions of the instruction table may call, over NumPy arrays. functions.h has the same ones
+in C; a test compares the names, another the results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tilewright.emulator.isa import conversion_functions, division, fused, integer_functions
+from tilewright.emulator.isa.arrays import TYPES, Array, bits_of
+from tilewright.emulator.isa.conversion_functions import SMALL_FUNCTIONS
+from tilewright.emulator.isa.float_functions import FLOAT_FUNCTIONS
+
+Function = Callable[..., Array]
+
+
+def _conversion(kind: np.dtype[Any]) -> Function:
+    """A cast. Whole numbers keep their lowest bits; floats are rounded to the nearest, ties to even."""
+
+    def convert(x: Any) -> Array:
+        return np.asarray(x).astype(kind, copy=False)
+
+    return convert
+
+
+def _float_of(kind: np.dtype[Any]) -> Function:
+    def float_of(bits: Array) -> Array:
+        return bits.view(kind)
+
+    return float_of
+
+
+def _public(module: Any) -> dict[str, Function]:
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if callable(value) and not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
+    }
+
+
+FUNCTIONS: dict[str, Function] = {
+    **{name: _conversion(kind) for name, kind in TYPES.items()},
+    **_public(integer_functions),
+    **_public(fused),
+    **_public(division),
+    **_public(conversion_functions),
+    **SMALL_FUNCTIONS,
+    **FLOAT_FUNCTIONS,
+    "select": np.where,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+    "negation": np.logical_not,
+    "bits16": bits_of,
+    "bits32": bits_of,
+    "bits64": bits_of,
+    "float16": _float_of(TYPES["f16"]),
+    "float32": _float_of(TYPES["f32"]),
+    "float64": _float_of(TYPES["f64"]),
+}

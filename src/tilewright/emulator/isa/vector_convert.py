@@ -1,0 +1,66 @@
+"""Conversions between number formats."""
+
+from __future__ import annotations
+
+from tilewright.emulator.isa.operation import Operation as Op
+
+_PAIR = ("f32", "f32")
+
+CONVERT: dict[str, Op] = {
+    "v_cvt_f32_u32": Op("f32", ("u32",), "f32(a)"),
+    "v_cvt_f32_i32": Op("f32", ("i32",), "f32(a)"),
+    "v_cvt_u32_f32": Op("u32", ("f32",), "f64_to_u32(f64(a))"),
+    "v_cvt_i32_f32": Op("i32", ("f32",), "f64_to_i32(f64(a))"),
+    "v_cvt_rpi_i32_f32": Op("i32", ("f32",), "f64_to_i32(floor_f64(f64(a) + 0.5))"),
+    "v_cvt_flr_i32_f32": Op("i32", ("f32",), "f64_to_i32(floor_f64(f64(a)))"),
+    "v_cvt_f64_f32": Op("f64", ("f32",), "f64(a)"),
+    "v_cvt_f32_f64": Op("f32", ("f64",), "f32(a)"),
+    "v_cvt_f64_i32": Op("f64", ("i32",), "f64(a)"),
+    "v_cvt_f64_u32": Op("f64", ("u32",), "f64(a)"),
+    "v_cvt_i32_f64": Op("i32", ("f64",), "f64_to_i32(a)"),
+    "v_cvt_u32_f64": Op("u32", ("f64",), "f64_to_u32(a)"),
+    "v_cvt_f16_f32": Op("f16", ("f32",), "f16(a)"),
+    "v_cvt_f32_f16": Op("f32", ("f16",), "f32(a)"),
+    "v_cvt_f16_u16": Op("f16", ("u16",), "f16(f32(a))"),
+    "v_cvt_f16_i16": Op("f16", ("i16",), "f16(f32(a))"),
+    "v_cvt_u16_f16": Op("u16", ("f16",), "f64_to_u16(f64(a))"),
+    "v_cvt_i16_f16": Op("i16", ("f16",), "f64_to_i16(f64(a))"),
+    "v_cvt_i32_i16": Op("i32", ("i16",), "i32(a)"),
+    "v_cvt_u32_u16": Op("u32", ("u16",), "u32(a)"),
+    "v_cvt_f32_bf16": Op("f32", ("u16",), "f32_of_bf16(a)"),
+    **{f"v_cvt_f32_ubyte{k}": Op("f32", ("u32",), f"f32((a >> {8 * k}) & 255)") for k in range(4)},
+    # Two results in one register, the first in the lower half.
+    "v_cvt_pkrtz_f16_f32": Op("u32", _PAIR, "pack16(f16_toward_zero(a), f16_toward_zero(b))"),
+    "v_cvt_pk_f16_f32": Op("u32", _PAIR, "pack16(bits16(f16(a)), bits16(f16(b)))"),
+    "v_cvt_pk_bf16_f32": Op("u32", _PAIR, "pack16(bf16_of_f32(a), bf16_of_f32(b))"),
+    "v_cvt_pk_u16_u32": Op("u32", ("u32", "u32"), "pack16(saturate_u16(i64(a)), saturate_u16(i64(b)))"),
+    "v_cvt_pk_i16_i32": Op("u32", ("i32", "i32"), "pack16(u16(saturate_i16(i64(a))), u16(saturate_i16(i64(b))))"),
+    "v_cvt_pk_u16_f32": Op("u32", _PAIR, "pack16(f64_to_u16(f64(a)), f64_to_u16(f64(b)))"),
+    "v_cvt_pk_i16_f32": Op("u32", _PAIR, "pack16(u16(f64_to_i16(f64(a))), u16(f64_to_i16(f64(b))))"),
+    "v_cvt_pknorm_i16_f32": Op(
+        "u32", _PAIR, "pack16(u16(f64_to_i16(norm_f64(a, 32767.0))), u16(f64_to_i16(norm_f64(b, 32767.0))))"
+    ),
+    "v_cvt_pknorm_u16_f32": Op(
+        "u32", _PAIR, "pack16(f64_to_u16(norm_f64(a, 65535.0)), f64_to_u16(norm_f64(b, 65535.0)))"
+    ),
+}
+
+
+def _small(encoding: str) -> dict[str, Op]:
+    """8-bit floats: fp8 has 4 bits of exponent, bf8 has 5. `encoding` is "fnuz" or "ocp"."""
+    table: dict[str, Op] = {}
+    for kind in ("fp8", "bf8"):
+        put, get, random = f"{kind}_{encoding}_of_f32", f"f32_of_{kind}_{encoding}", f"{kind}_{encoding}_random"
+        table |= {
+            f"v_cvt_pk_{kind}_f32": Op("u16", _PAIR, f"pack8({put}(a), {put}(b))"),
+            f"v_cvt_sr_{kind}_f32": Op("u8", ("f32", "u32"), f"{random}(a, b)"),
+            f"v_cvt_f32_{kind}": Op("f32", ("u8",), f"{get}(a)"),
+            f"v_cvt_pk_f32_{kind}": Op(
+                "u64", ("u16",), f"u64(bits32({get}(u8(a)))) | (u64(bits32({get}(u8(a >> 8)))) << 32)"
+            ),
+        }
+    return table
+
+
+# By how the GPU encodes 8-bit floats.
+CONVERT_SMALL: dict[str, dict[str, Op]] = {encoding: _small(encoding) for encoding in ("fnuz", "ocp")}

@@ -1,0 +1,112 @@
+"""Matrix instructions: MFMA of CDNA, WMMA of RDNA.
+
+They ignore exec: all lanes take part, active or not. Rounding and denormal bits of the mode register are ignored, too;
+none of this is confirmed on a GPU. NumPy's warnings of float errors are off during a launch (device.py).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.emulator.code import Code
+from tilewright.emulator.group import Group, Step
+from tilewright.emulator.instruction import Instruction, Operand
+from tilewright.emulator.matrix.accumulate import accumulator
+from tilewright.emulator.matrix.modifiers import formats_of, read_modifiers
+from tilewright.emulator.matrix.multiply import flushes, halves_agree, multiplier, scaled_multiplier
+from tilewright.emulator.matrix.shapes import MatrixShape, shapes
+
+_PREFIXES = ("v_mfma_", "v_wmma_", "v_smfmac_", "v_swmmac_")
+
+
+def translate(instruction: Instruction, code: Code) -> Step | None:
+    """A matrix instruction as a step; None for any other."""
+    if not instruction.mnemonic.startswith(_PREFIXES):
+        return None
+    known = shapes(code.arch.family).get(instruction.mnemonic)
+    if known is None:
+        raise code.unknown(f"the matrix instruction {instruction.mnemonic}", instruction)
+    if known.lanes != code.lanes:
+        raise code.unknown(f"{instruction.mnemonic} with {code.lanes} lanes", instruction)
+    shape = formats_of(known, instruction, code)
+    _check_operands(shape, instruction, code)
+    return _scaled_step(shape, instruction, code) if shape.scaled else _step(shape, instruction, code)
+
+
+def _check_operands(shape: MatrixShape, instruction: Instruction, code: Code) -> None:
+    """Operands are D, A, B, C and the scales of A and B, if any."""
+    names, counts = ["D", "A", "B", "C"], [shape.registers(operand) for operand in ("d", "a", "b", "d")]
+    if shape.scaled:
+        names, counts = [*names, "A's scales", "B's scales"], [*counts, 1, 1]
+    if len(instruction.operands) != len(names):
+        raise code.unknown(f"{instruction.mnemonic} with {len(instruction.operands)} operands", instruction)
+    for name, count, operand in zip(names, counts, instruction.operands, strict=True):
+        if name == "C" and operand.kind == "const" and not operand.negated and not operand.absolute:
+            continue
+        plain = not (operand.negated or operand.absolute or operand.sign_extended or operand.half)
+        if operand.kind not in ("v", "a") or operand.count != count or not plain:
+            raise code.unknown(f"operand {name}, which should be {count} vector registers,", instruction)
+
+
+def _constant(operand: Operand, shape: MatrixShape, instruction: Instruction, code: Code) -> NDArray[np.generic]:
+    """A constant C as an array without axes. Whole numbers are bits; those with a point are floats."""
+    value = operand.value
+    if shape.result == "f64":
+        return np.array(value) if isinstance(value, float) else np.array(value, np.int64).view(np.float64)
+    if shape.result in ("f16", "bf16"):
+        if value != 0:
+            raise code.unknown("a constant other than 0 for a 16-bit C", instruction)
+        return np.array(0, np.float32)
+    bits = np.array(value, np.float32).view(np.uint32) if isinstance(value, float) else value & 0xFFFFFFFF
+    return np.array(bits, np.uint32).view(np.int32 if shape.result == "i32" else np.float32)
+
+
+def _slice(operand: Operand, code: Code) -> slice:
+    first = code.register(operand)
+    return slice(first, first + operand.count)
+
+
+def _step(shape: MatrixShape, instruction: Instruction, code: Code) -> Step:
+    modifiers = read_modifiers(shape, instruction, code)
+    multiply = multiplier(shape, modifiers, code.arch)
+    add = accumulator(shape, modifiers, flushes(shape, code.arch))
+    to, left, right = (_slice(operand, code) for operand in instruction.operands[:3])
+    addend = _addend(shape, instruction, code)
+    doubled = shape.layout == "wmma11"
+
+    def step(group: Group) -> None:
+        registers = group.vgprs
+        a, b = registers[left], registers[right]
+        if doubled and not (halves_agree(a) and halves_agree(b)):
+            raise code.unknown("A or B that differs between lanes 0 to 15 and lanes 16 to 31", instruction)
+        values = multiply(a, b)
+        add(values, registers[addend] if isinstance(addend, slice) else addend, registers[to])
+        group.batch.counters.matrix_flops += shape.flops * group.waves
+
+    return step
+
+
+def _scaled_step(shape: MatrixShape, instruction: Instruction, code: Code) -> Step:
+    modifiers = read_modifiers(shape, instruction, code)
+    multiply = scaled_multiplier(shape, modifiers, code.arch)
+    add = accumulator(shape, modifiers, flushes(shape, code.arch))
+    to, left, right = (_slice(operand, code) for operand in instruction.operands[:3])
+    a_scales, b_scales = (_slice(operand, code) for operand in instruction.operands[4:])
+    addend = _addend(shape, instruction, code)
+
+    def step(group: Group) -> None:
+        registers = group.vgprs
+        values = multiply(registers[left], registers[right], registers[a_scales], registers[b_scales])
+        add(values, registers[addend] if isinstance(addend, slice) else addend, registers[to])
+        group.batch.counters.matrix_flops += shape.flops * group.waves
+
+    return step
+
+
+def _addend(shape: MatrixShape, instruction: Instruction, code: Code) -> slice | NDArray[np.generic]:
+    operand = instruction.operands[3]
+    return _constant(operand, shape, instruction, code) if operand.kind == "const" else _slice(operand, code)
+
+
+__all__ = ["translate"]

@@ -1,0 +1,126 @@
+"""Which element of which matrix a lane holds.
+
+Every function takes an element's number in its lane (from the lowest bits of the first register up) and a lane, whole
+numbers or arrays of them, and says what is there: block, row (or column) and k of A (or B); block, row and column of
+C and D.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.emulator.matrix.shapes import BITS, MatrixShape
+
+Index = TypeVar("Index", int, NDArray[np.intp])
+
+SCALE_BLOCK = 32  # elements along k that share a scale
+
+
+def mfma_input(outer: int, k: int, blocks: int, element: Index, lane: Index) -> tuple[Index, Index, Index]:
+    """CDNA: neighbouring rows in neighbouring lanes, then the blocks, then groups of k that fill a lane's registers.
+
+    AMD's matrix instruction calculator (CDNA 1 and 2); CK Tile's warp_gemm_attribute_mfma_impl.hpp (CDNA 3 and 4).
+    """
+    per_lane = outer * k * blocks // 64
+    return lane // outer % blocks, lane % outer, lane // (outer * blocks) * per_lane + element
+
+
+def mfma_input_of_bytes(outer: int, k: int, element: Index, lane: Index) -> tuple[Index, Index, Index]:
+    """The 8-bit operands of f8f6f4: 16 elements from the first half of k, then 16 from the second.
+
+    CK's test/mx_mfma_op/mx_mfma_op.hpp and AMD's blog "Matrix Core Programming on CDNA 3 and CDNA 4", section 5.4.
+    Narrower operands have 32 neighbours along k in a lane, like any MFMA (same sources).
+    """
+    return lane * 0, lane % outer, element // 16 * (k // 2) + lane // outer * 16 + element % 16
+
+
+def mfma_output(shape: MatrixShape, element: Index, lane: Index) -> tuple[Index, Index, Index]:
+    """CDNA: groups of rows (four; one of f64) as registers, columns as lanes, further groups in further lanes.
+
+    When all lanes are full, further rows and then further blocks follow in further registers. Blocks smaller than a
+    register stand side by side in its lanes. AMD's matrix instruction calculator.
+    """
+    rows = 1 if shape.result == "f64" else 4
+    beside = max(1, 64 * rows // (shape.m * shape.n))  # blocks that share a register
+    groups = 64 // (shape.n * beside)  # of rows of a block, in a register
+    per_block = shape.m // groups
+    row = element % per_block // rows * rows * groups + lane // (shape.n * beside) * rows + element % rows
+    return element // per_block * beside + lane // shape.n % beside, row, lane % shape.n
+
+
+def wmma11_input(element: Index, lane: Index) -> tuple[Index, Index, Index]:
+    """RDNA 3, wave32: a lane has all of its row (or column); lanes 16 to 31 repeat lanes 0 to 15.
+
+    AMD's matrix instruction calculator; CK Tile's warp_gemm_attribute_wmma_impl_base_traits.hpp.
+    """
+    return lane * 0, lane % 16, element + lane * 0
+
+
+def wmma11_output(element: Index, lane: Index) -> tuple[Index, Index, Index]:
+    """RDNA 3, wave32: even rows in lanes 0 to 15, odd rows in lanes 16 to 31. Sources as for the inputs.
+
+    Also seen on a GPU (gfx1151): pull request 485 of ROCm/FlyDSL.
+    """
+    return lane * 0, element * 2 + lane // 16, lane % 16
+
+
+def wmma12_input(k: int, element: Index, lane: Index) -> tuple[Index, Index, Index]:
+    """RDNA 4, wave32: half of k in each half of the lanes.
+
+    CK Tile's warp_gemm_attribute_wmma_impl_base_traits.hpp, for k = 16. For iu4 with k = 32 the order along k is an
+    assumption that no result depends on, because A and B always have the same.
+    """
+    return lane * 0, lane % 16, lane // 16 * (k // 2) + element
+
+
+def wmma12_output(element: Index, lane: Index) -> tuple[Index, Index, Index]:
+    """RDNA 4, wave32: rows 0 to 7 in lanes 0 to 15, rows 8 to 15 in lanes 16 to 31. CK Tile, as above."""
+    return lane * 0, lane // 16 * 8 + element, lane % 16
+
+
+def input_place(shape: MatrixShape, operand: str, element: Index, lane: Index) -> tuple[Index, Index, Index]:
+    """Block, row (of A) or column (of B), and k of an element of operand "a" or "b"."""
+    outer, kind = (shape.m, shape.a) if operand == "a" else (shape.n, shape.b)
+    if shape.layout == "wmma11":
+        return wmma11_input(element, lane)
+    if shape.layout == "wmma12":
+        return wmma12_input(shape.k, element, lane)
+    if shape.layout == "f8f6f4" and BITS[kind] == 8:
+        return mfma_input_of_bytes(outer, shape.k, element, lane)
+    return mfma_input(outer, shape.k, shape.blocks, element, lane)
+
+
+def output_place(shape: MatrixShape, element: Index, lane: Index) -> tuple[Index, Index, Index]:
+    """Block, row and column of an element of C and D."""
+    if shape.layout == "wmma11":
+        return wmma11_output(element, lane)
+    if shape.layout == "wmma12":
+        return wmma12_output(element, lane)
+    return mfma_output(shape, element, lane)
+
+
+def scale_place(outer: int, lane: Index) -> tuple[Index, Index]:
+    """Row (of A) or column (of B), and number of the 32 elements along k, that a lane's scale belongs to.
+
+    CK's mx_mfma_op.hpp. For 8-bit operands these are not the elements of that lane.
+    """
+    return lane % outer, lane // outer
+
+
+def pattern_lane(blgp: int, lane: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The lane that B is read from in the place of `lane`. AMD's matrix instruction calculator, values 0 to 7."""
+    sources = {
+        0: lane,
+        1: lane % 32,
+        2: lane % 32 + 32,
+        3: (lane + 16) % 64,
+    }
+    return sources[blgp] if blgp in sources else lane % 16 + 16 * (blgp - 4)
+
+
+def broadcast_block(cbsz: int, abid: int, block: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The block of A that is used for `block`: number abid of each 2^cbsz. AMD's matrix instruction calculator."""
+    return (block >> cbsz << cbsz) + abid

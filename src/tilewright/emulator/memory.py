@@ -1,0 +1,244 @@
+"""The memory of the emulated device: a range of this process's own addresses.
+
+An address on the device is a pointer of the host, so a launch's arguments need no translation. Every access is
+checked: a byte may be touched while an allocation holds it, and at no other time.
+"""
+
+from __future__ import annotations
+
+import mmap
+from bisect import bisect_right, insort
+from collections import deque
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.errors import DeviceError, InvalidValueError
+from tilewright.emulator.faults import MemoryFault, Place
+from tilewright.emulator.views import Views
+
+CAPACITY = 8 << 30
+ALIGNMENT = 256  # hipMalloc's, too
+GUARD = 4096  # bytes between allocations that belong to none
+_NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux; the module mmap names it only since Python 3.13
+# Sums of a 64-bit address and the offsets of an instruction (below 2**33) may pass 2**64 and come out small.
+# The arena lies above all such sums, so they are faults like any other wild address.
+_LOWEST_ARENA = 1 << 34
+
+Index = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Allocation:
+    """Bytes that a caller asked for, by their offset in the arena. `span` is what is taken, with the guard gap."""
+
+    start: int
+    size: int
+    span: int
+    label: str
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+
+def _anonymous(size: int) -> mmap.mmap:
+    """Memory that costs nothing until it is touched."""
+    try:
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+    except OSError as error:
+        advice = "Ask for a smaller capacity, or raise the limit of address space (ulimit -v)."
+        raise DeviceError(f"cannot reserve {size} bytes of address space: {error}. {advice}") from error
+
+
+class Memory:
+    """Allocations in an arena, and the checks of every access to them."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        if capacity < mmap.PAGESIZE or capacity % mmap.PAGESIZE:
+            raise InvalidValueError(f"capacity: {capacity} is not a multiple of the page size, {mmap.PAGESIZE}")
+        self.capacity = capacity
+        self._arena = _anonymous(capacity)
+        self.views = Views(np.frombuffer(self._arena, np.uint8))
+        self.base = int(self.views.u8.ctypes.data)
+        if self.base < _LOWEST_ARENA:
+            raise DeviceError(f"the system gave memory at {self.base:#x}, too low to tell wrapped addresses from good")
+        self._top = 16 * GUARD  # where nothing was ever allocated
+        self._live: list[Allocation] = []  # sorted
+        self._freed: deque[Allocation] = deque()  # the oldest first; not reused yet
+        self._holes: list[tuple[int, int]] = []  # freed ranges that may be used again: start, size; sorted
+        self._recent = (0, 0)  # the allocation of the last access, start and end
+        self._bounds = np.empty((2, 0), np.int64)  # starts and ends of all allocations, in their order
+        self._lock = Lock()
+
+    def allocate(self, size: int, label: str = "") -> int:
+        """The address of `size` new bytes; `label` names them in faults. Their content is what was there before."""
+        if size < 1:
+            raise InvalidValueError(f"cannot allocate {size} bytes: at least 1 is needed")
+        with self._lock:
+            span = -(-(size + GUARD) // ALIGNMENT) * ALIGNMENT
+            new = Allocation(self._place(span, size), size, span, label)
+            insort(self._live, new)
+            self._remember()
+            return self.base + new.start
+
+    def free(self, address: int) -> None:
+        """Give an allocation back. Its bytes stay invalid until the arena has no other room."""
+        with self._lock:
+            at = bisect_right(self._live, address - self.base, key=_start) - 1
+            if at < 0 or self._live[at].start != address - self.base:
+                twice = any(freed.start == address - self.base for freed in self._freed)
+                what = "is freed a second time" if twice else f"is not an allocation: {self.nearest(address)}"
+                raise MemoryFault(f"{address:#x} {what}")
+            gone = self._live.pop(at)
+            self._remember()
+            self._freed.append(gone)
+            self._give_back(gone)
+
+    def _place(self, span: int, size: int) -> int:
+        """Room for `span` bytes: never used, or else given back the longest time ago."""
+        if self._top + span <= self.capacity:
+            self._top += span
+            return self._top - span
+        while (start := self._hole(span)) is None:
+            if not self._freed:
+                taken = sum(item.span for item in self._live)
+                what = f"no room for {size} bytes: {taken} of {self.capacity} are taken"
+                raise DeviceError(f"{what} by {len(self._live)} allocations. Free some, or ask for more capacity.")
+            oldest = self._freed.popleft()
+            self._open(oldest.start, oldest.span)
+        return start
+
+    def _hole(self, span: int) -> int | None:
+        """Take `span` bytes of the first hole that has them."""
+        for at, (start, room) in enumerate(self._holes):
+            if room >= span:
+                self._holes[at : at + 1] = [(start + span, room - span)] if room > span else []
+                return start
+        return None
+
+    def _open(self, start: int, size: int) -> None:
+        """Add a hole, and join it with its neighbours."""
+        insort(self._holes, (start, size))
+        joined: list[tuple[int, int]] = []
+        for hole in self._holes:
+            if joined and sum(joined[-1]) == hole[0]:
+                joined[-1] = (joined[-1][0], joined[-1][1] + hole[1])
+            else:
+                joined.append(hole)
+        self._holes = joined
+
+    def _remember(self) -> None:
+        """Note what is allocated, for checking accesses."""
+        self._recent = (0, 0)
+        self._bounds = np.array([[item.start, item.end] for item in self._live], np.int64).reshape(-1, 2).T.copy()
+
+    def _give_back(self, item: Allocation) -> None:
+        """Return whole pages to the system. They read as zero when they are used again."""
+        first = -(-item.start // mmap.PAGESIZE) * mmap.PAGESIZE
+        last = item.end // mmap.PAGESIZE * mmap.PAGESIZE
+        if last > first:
+            self._arena.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+    def read(self, address: int, size: int) -> bytes:
+        """A copy of some bytes of one allocation."""
+        return bytes(self.view(address, size))
+
+    def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
+        """Put bytes into one allocation."""
+        octets = memoryview(data).cast("B")
+        self.view(address, len(octets))[:] = octets
+
+    def fill(self, address: int, value: int, size: int) -> None:
+        """Set `size` bytes of one allocation to `value`."""
+        start = self._offset(address, size)
+        self.views.u8[start : start + size] = value
+
+    def view(self, address: int, size: int) -> memoryview:
+        """The bytes themselves. They must lie in one allocation."""
+        start = self._offset(address, size)
+        return memoryview(self._arena)[start : start + size]
+
+    def _offset(self, address: int, size: int) -> int:
+        start = address - self.base
+        holder = self._holder(start)
+        if size < 0:
+            raise InvalidValueError(f"cannot access {size} bytes")
+        if holder is None or start + size > holder.end:
+            raise MemoryFault(f"{size} bytes at {address:#x}: {self.nearest(address)}")
+        return start
+
+    def _holder(self, offset: int) -> Allocation | None:
+        at = bisect_right(self._live, offset, key=_start) - 1
+        found = self._live[at] if at >= 0 else None
+        return found if found is not None and offset < found.end else None
+
+    def check(self, address: NDArray[np.uint64], size: int, mask: Mask | None) -> Index:
+        """Where `size` bytes at each address lie in the views, after checking those that `mask` has (None: all).
+
+        The others get the place of some good one, so that a gather may read all. At least one must be in the mask.
+        """
+        index = np.subtract(address, np.uint64(self.base)).view(np.int64)
+        if mask is not None:
+            index = np.where(mask, index, index.flat[int(mask.argmax())])
+        low, high = int(index.min()), int(index.max())
+        start, end = self._recent
+        if low >= start and high <= end - size:
+            return index
+        holder = self._holder(low)
+        if holder is not None and high <= holder.end - size:
+            self._recent = (holder.start, holder.end)
+        else:
+            self._check_each(index, size, mask)
+        return index
+
+    def _check_each(self, index: Index, size: int, mask: Mask | None) -> None:
+        """Each access must lie in one allocation: the last one that begins before it."""
+        starts, ends = self._bounds
+        if len(starts):
+            before = np.searchsorted(starts, index, side="right") - 1
+            good = (before >= 0) & (index + size <= ends[np.maximum(before, 0)]) & (index <= self.capacity - size)
+        else:
+            good = np.zeros(index.shape, np.bool_)
+        bad = ~good if mask is None else ~good & mask
+        if bad.any():
+            where = np.unravel_index(int(bad.argmax()), bad.shape)
+            culprit = self.base + int(index[where])
+            place = Place(wave=int(where[0]), lane=int(where[1]) if len(where) > 1 else None)
+            what = f"{size} bytes at {culprit % 2**64:#x}: {self.nearest(culprit, size)}"
+            raise MemoryFault(what, place)
+
+    def ranges(self) -> NDArray[np.uint64]:
+        """First address and end of every allocation, ascending: [allocations, 2]."""
+        with self._lock:
+            offsets = [(item.start, item.end) for item in self._live]
+        return np.array(offsets, np.uint64).reshape(-1, 2) + np.uint64(self.base)
+
+    def nearest(self, address: int, size: int = 1) -> str:
+        """Where an address is, in words: beside or inside which allocation."""
+        offset = address - self.base
+        for gone in self._freed:
+            if gone.start <= offset < gone.end:
+                return f"{offset - gone.start} bytes into {self._name(gone)}, which was freed"
+        if not self._live:
+            return "nothing is allocated"
+        nearest = min(self._live, key=lambda item: max(item.start - offset, offset - item.end + 1, 0))
+        name = self._name(nearest)
+        if offset < nearest.start:
+            return f"{nearest.start - offset} bytes before {name}"
+        if offset >= nearest.end:
+            return f"{offset - nearest.end} bytes past the end of {name}"
+        if offset + size > nearest.end:
+            return f"across the end of {name}, {nearest.end - offset} bytes before it"
+        return f"{offset - nearest.start} bytes into {name}"
+
+    def _name(self, item: Allocation) -> str:
+        label = f"'{item.label}'" if item.label else "an allocation"
+        return f"{label} ({self.base + item.start:#x}, {item.size} bytes)"
+
+
+def _start(item: Allocation) -> int:
+    return item.start

@@ -1,0 +1,53 @@
+"""Which engine runs a kernel: the one in C where it can, else NumPy's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from tilewright.base.errors import DeviceError, choose
+from tilewright.emulator.native.library import Library, library
+from tilewright.emulator.native.lower import Lowered, Refusal, lower
+from tilewright.emulator.program import Program
+
+if TYPE_CHECKING:
+    from tilewright.emulator.device import Kernel
+
+NUMPY, NATIVE = "numpy", "native"
+ENGINES = (NUMPY, NATIVE)
+
+_lowered: WeakKeyDictionary[Program, Lowered | Refusal] = WeakKeyDictionary()
+
+
+def lowered_of(kernel: Kernel) -> Lowered | Refusal:
+    """The kernel's code for the engine in C, made once."""
+    found = _lowered.get(kernel.program)
+    if found is None:
+        descriptor = kernel.descriptor
+        found = lower(kernel.program, kernel.code, descriptor.entry, descriptor.vgprs)
+        _lowered[kernel.program] = found
+    return found
+
+
+def native_parts(kernel: Kernel, engine: str | None) -> tuple[Library, Lowered] | None:
+    """What the engine in C needs to run a kernel; None when NumPy is to run it.
+
+    `engine` is "numpy", "native", or None: native if there is a compiler and it knows every instruction.
+    """
+    if engine is not None:
+        choose("engine", engine, ENGINES)
+    if engine == NUMPY:
+        return None
+    compiled = library()
+    if compiled is None:
+        if engine == NATIVE:
+            raise DeviceError("the native engine needs a clang that can compile it: see `tilewright doctor`")
+        return None
+    lowered = lowered_of(kernel)
+    if isinstance(lowered, Refusal):
+        if engine == NATIVE:
+            raise DeviceError(
+                f"the native engine does not run '{lowered.instruction.text}' of {kernel.name}; NumPy's does"
+            )
+        return None
+    return compiled, lowered

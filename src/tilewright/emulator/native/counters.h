@@ -1,0 +1,72 @@
+/* What is counted besides instructions: bytes, and on demand cache lines and bank conflicts.
+ * The model of both is described in emulator/access/traffic.py; these are the same numbers. */
+#pragma once
+#include "wave.h"
+
+/* What bytes are counted as: Launch.bytes has this order. */
+enum { READ, WRITTEN, LDS_READ, LDS_WRITTEN };
+
+enum { MOST_LINES = 256 }; /* a power of two, at least twice what a wave can touch: both ends of 64 accesses */
+
+static uint32_t distinct_lines(const Launch *g, const uint64_t *address, uint32_t size, uint64_t mask) {
+    uint64_t seen[MOST_LINES];
+    bool taken[MOST_LINES] = {false};
+    uint32_t count = 0;
+    for (uint64_t left = mask; left; left &= left - 1) {
+        uint64_t at = address[__builtin_ctzll(left)];
+        for (int end = 0; end < 2; end++) {
+            uint64_t line = (at + (end ? size - 1 : 0)) / g->line_bytes;
+            uint32_t slot = (uint32_t)line % MOST_LINES;
+            while (taken[slot] && seen[slot] != line)
+                slot = (slot + 1) % MOST_LINES;
+            count += !taken[slot];
+            taken[slot] = true;
+            seen[slot] = line;
+        }
+    }
+    return count;
+}
+
+/* An access to memory of `size` bytes by each lane of `mask`. */
+static inline void count_memory(Wave *w, int kind, const uint64_t *address, uint32_t size, uint64_t mask) {
+    Worker *worker = w->worker;
+    worker->bytes[kind] += (uint64_t)size * (uint64_t)__builtin_popcountll(mask);
+    if (worker->launch->detailed)
+        worker->cache_lines += distinct_lines(worker->launch, address, size, mask);
+}
+
+enum { MOST_BANKS = 64, MOST_DWORDS = 64 };
+
+static uint32_t pass_cycles(const uint32_t *dwords, int count, uint32_t banks) {
+    uint32_t lists[MOST_BANKS][MOST_DWORDS], lengths[MOST_BANKS] = {0}, busiest = 0;
+    for (int k = 0; k < count; k++) {
+        uint32_t bank = dwords[k] % banks, *list = lists[bank], at = 0;
+        while (at < lengths[bank] && list[at] != dwords[k])
+            at++;
+        if (at == lengths[bank])
+            list[lengths[bank]++] = dwords[k];
+        busiest = lengths[bank] > busiest ? lengths[bank] : busiest;
+    }
+    return busiest;
+}
+
+static void count_conflicts(Wave *w, const uint32_t place[][LANES], int places, uint32_t size, uint64_t mask) {
+    uint32_t whole = size * (uint32_t)places, per_pass = whole <= 4 ? 32 : whole <= 8 ? 16 : 8;
+    uint32_t words = size >= 4 ? size / 4 : 1, dwords[MOST_DWORDS];
+    for (uint32_t first = 0; first < LANES; first += per_pass) {
+        int count = 0;
+        for (uint32_t l = first; l < first + per_pass; l++)
+            for (int p = 0; p < places && mask >> l & 1; p++)
+                for (uint32_t k = 0; k < words; k++)
+                    dwords[count++] = place[p][l] / 4 + k;
+        uint32_t cycles = pass_cycles(dwords, count, w->worker->launch->banks);
+        w->worker->conflict_cycles += cycles ? cycles - 1 : 0;
+    }
+}
+
+/* An access to the LDS at one or two places by each lane of `mask`. */
+static inline void count_lds(Wave *w, int kind, const uint32_t place[][LANES], int places, uint32_t size, uint64_t mask) {
+    w->worker->bytes[kind] += (uint64_t)size * (uint64_t)places * (uint64_t)__builtin_popcountll(mask);
+    if (w->worker->launch->detailed)
+        count_conflicts(w, place, places, size, mask);
+}

@@ -1,0 +1,204 @@
+/* The native engine: runs the work-groups of a launch, instruction by instruction, wave by wave. */
+/* Before functions.h, whose macros have names of the C library. */
+#include <pthread.h>
+
+#include "types.h"
+#include "wave.h"
+#include "waits.h"
+#include "control.h"
+#include "block.h"
+#include "counters.h"
+#include "scalar_memory.h"
+#include "global_memory.h"
+#include "buffer.h"
+#include "lds.h"
+#include "atomics.h"
+#include "matrix.h"
+#include "cross_lane.h"
+#include "logic.h"
+#include "operations.inc"
+
+typedef int (*Handler)(Wave *, const Instruction *);
+
+static const Handler HANDLERS[] = {
+#include "handlers.inc"
+};
+
+static int run_handler(Wave *w, const Instruction *i) { return HANDLERS[i->op](w, i); }
+
+/* What the threads of a launch share. */
+typedef struct {
+    pthread_mutex_t lock;
+    int64_t next;   /* block to begin */
+    int64_t end;    /* no block from here on is begun: the grid's end, or a fault */
+} Supply;
+
+typedef struct {
+    Worker worker;
+    Supply *supply;
+    pthread_t thread;
+} Share;
+
+/* Run a wave to a barrier, its end, a fault, or until its turn is over. */
+static void run_wave(Wave *w, uint64_t turn) {
+    Worker *worker = w->worker;
+    const Instruction *code = worker->launch->code;
+    bool strict = worker->launch->strict;
+    uint64_t begun = w->executed;
+    while (w->executed - begun < turn) {
+        const Instruction *i = &code[w->pc];
+        worker->executed[w->pc]++;
+        w->executed++;
+        int status = HANDLERS[i->op](w, i);
+        if (strict && i->written[0].count && status == NEXT)
+            overwrite(w, i);
+        if (__builtin_expect(status == NEXT, 1))
+            w->pc++;
+        else if (status != JUMPED)
+            break;
+    }
+    worker->total += w->executed - begun;
+}
+
+/* Whether some wave came further. In strict mode odd blocks run their waves downwards: both orders must work. */
+static bool run_waves(Worker *worker, Block *b) {
+    bool progress = false;
+    const Launch *g = worker->launch;
+    for (uint32_t k = 0; k < g->waves_per_block && !worker->fault.code; k++) {
+        Wave *w = &b->waves[g->strict && b->number & 1 ? g->waves_per_block - 1 - k : k];
+        if (w->state == AT_BARRIER && w->phase != b->phase)
+            w->state = READY;
+        if (w->state != READY)
+            continue;
+        uint64_t left = g->limit - worker->total;
+        run_wave(w, left < TURN ? left : TURN);
+        progress = true;
+        if (worker->total >= g->limit && !worker->fault.code && w->state == READY)
+            fail(w, LOOP_FAULT, -1, 0, worker->total);
+    }
+    return progress;
+}
+
+/* Whether the block ended; false when it has used up its turn. */
+static bool run_block(Worker *worker, Block *b) {
+    uint64_t begun = worker->total;
+    while (!worker->fault.code && b->living) {
+        if (!run_waves(worker, b))
+            deadlock(b, worker->launch->waves_per_block);
+        if (worker->total - begun >= TURN && b->living)
+            return false;
+    }
+    return true;
+}
+
+static int64_t take_block(Supply *supply) {
+    pthread_mutex_lock(&supply->lock);
+    int64_t number = supply->next < supply->end ? supply->next++ : -1;
+    pthread_mutex_unlock(&supply->lock);
+    return number;
+}
+
+/* After a fault only blocks before its own still run, so that the first of all faults is found. */
+static void report(Share *share) {
+    Fault *first = &share->worker.launch->fault;
+    pthread_mutex_lock(&share->supply->lock);
+    if (!first->code || share->worker.fault.block < first->block)
+        *first = share->worker.fault;
+    if (first->block < share->supply->end)
+        share->supply->end = first->block;
+    pthread_mutex_unlock(&share->supply->lock);
+    share->worker.fault.code = NO_FAULT;
+}
+
+static bool no_room(Share *share, int64_t number) {
+    share->worker.fault = (Fault){NO_ROOM_FAULT, 0, number, 0, -1, 0, block_bytes(share->worker.launch), {0}};
+    report(share);
+    return false;
+}
+
+/* Blocks that used up a turn wait in a line behind new ones: whatever they wait for gets to run.
+ * With this many of them no new one begins. */
+enum { MOST_WAITING = 512 };
+
+static void *work(void *argument) {
+    Share *share = argument;
+    Worker *worker = &share->worker;
+    Block *first = NULL, **last = &first, *used = NULL;
+    int waiting = 0;
+    for (;;) {
+        int64_t number = waiting < MOST_WAITING ? take_block(share->supply) : -1;
+        Block *b = first;
+        if (number >= 0) {
+            if (!(b = start_block(worker, used, number)) && !no_room(share, number))
+                break;
+            used = NULL;
+        } else if (b) {
+            if (!(first = b->next))
+                last = &first;
+            waiting--;
+        } else
+            break;
+        if (b->number < share->supply->end && !run_block(worker, b)) {
+            b->next = NULL;
+            *last = b;
+            last = &b->next;
+            waiting++;
+            continue;
+        }
+        if (worker->fault.code)
+            report(share);
+        abandon(b, worker->launch->waves_per_block);
+        free(used);
+        used = b;
+    }
+    free(used);
+    free_spare(worker);
+    return NULL;
+}
+
+static void add_counts(Launch *g, Worker *worker) {
+    for (uint32_t k = 0; k < g->code_count; k++)
+        g->executed[k] += worker->executed[k];
+    for (int k = 0; k < 4; k++)
+        g->bytes[k] += worker->bytes[k];
+    g->atomics += worker->atomics;
+    g->cache_lines += worker->cache_lines;
+    g->conflict_cycles += worker->conflict_cycles;
+    free(worker->executed);
+}
+
+/* Run the blocks of a launch. Returns the fault's code. */
+__attribute__((visibility("default"))) int tilewright_run(Launch *g) {
+    Supply supply = {PTHREAD_MUTEX_INITIALIZER, g->first_block, g->first_block + g->blocks};
+    uint32_t threads = g->threads ? g->threads : 1;
+    Share *shares = calloc(threads, sizeof *shares);
+    if (!shares)
+        return NO_ROOM_FAULT;
+    for (uint32_t t = 0; t < threads; t++) {
+        shares[t].supply = &supply;
+        shares[t].worker.launch = g;
+        shares[t].worker.executed = calloc(g->code_count, 8);
+    }
+    uint32_t started = 1;
+    for (; started < threads; started++)
+        if (pthread_create(&shares[started].thread, NULL, work, &shares[started]))
+            break;
+    work(&shares[0]);
+    for (uint32_t t = 0; t < threads; t++) {
+        if (t && t < started)
+            pthread_join(shares[t].thread, NULL);
+        add_counts(g, &shares[t].worker);
+    }
+    free(shares);
+    return (int)g->fault.code;
+}
+
+/* The sizes of the structures that Python fills, for comparison. */
+__attribute__((visibility("default"))) void tilewright_sizes(uint32_t *sizes) {
+    sizes[0] = sizeof(Operand);
+    sizes[1] = sizeof(Instruction);
+    sizes[2] = sizeof(Permutation);
+    sizes[3] = sizeof(Launch);
+    sizes[4] = sizeof(Matrix);
+    sizes[5] = sizeof HANDLERS / sizeof *HANDLERS;
+}

@@ -1,0 +1,116 @@
+"""Running launches with the engine in C. It does what emulator/engine.py does, and counts the same."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.knobs import job_count
+from tilewright.emulator.access.buffer_descriptor import is_gfx9
+from tilewright.emulator.code import Code
+from tilewright.emulator.counters import Counters
+from tilewright.emulator.entry_state import Start, first_group
+from tilewright.emulator.group import POISON, Batch
+from tilewright.emulator.native.faults import fault_of
+from tilewright.emulator.native.layout import LANES, Launch, Range
+from tilewright.emulator.native.library import Library
+from tilewright.emulator.native.lower import SPARE_REGISTERS, Lowered
+from tilewright.emulator.native.lower_control import capacities
+
+# Waves whose first registers are made at once.
+BATCH_WAVES = 16384
+
+
+class NativeEngine:
+    """One launch of one kernel. Batches of work-groups run one after another; those of a batch may wait for others."""
+
+    def __init__(self, library: Library, lowered: Lowered, code: Code, counters: Counters, limit: int) -> None:
+        self._library = library
+        self._lowered = lowered
+        self._code = code
+        self._counters = counters
+        self._limit = limit
+        self._executed = np.zeros(len(lowered.records), np.uint64)
+
+    def run(self, start: Start, batch: Batch, first_block: int, blocks: int) -> None:
+        """Run some work-groups to their end."""
+        # Only the first vector register has a value when a wave begins; the engine makes the others itself.
+        one = replace(start, descriptor=replace(start.descriptor, vgprs=1))
+        group = first_group(one, batch, first_block, blocks)
+        launch = self._launch(start, batch, group.sgprs)
+        vectors = np.zeros((start.waves_per_block, LANES), np.uint32)
+        vectors[:, : group.lanes] = group.v[0][: start.waves_per_block]
+        ranges = batch.memory.ranges()
+        launch.vectors, launch.scalars = vectors.ctypes.data, group.sgprs.ctypes.data
+        launch.ranges = ranges.ctypes.data_as(ctypes.POINTER(Range))
+        launch.range_count = len(ranges)
+        launch.first_block, launch.blocks = first_block, blocks
+        if self._library.run(launch):
+            raise fault_of(launch, self._lowered, self._code, batch.memory)
+        self._add(launch)
+
+    def _launch(self, start: Start, batch: Batch, scalars: NDArray[np.uint32]) -> Launch:
+        lowered, arch, descriptor = self._lowered, self._code.arch, start.descriptor
+        return Launch(
+            code=lowered.records,
+            code_count=len(lowered.records),
+            registers=descriptor.vgprs + SPARE_REGISTERS,
+            at=lowered.index.ctypes.data,
+            at_count=len(lowered.index),
+            code_base=self._code.base,
+            permutations=lowered.permutations,
+            matrices=lowered.matrices,
+            first_vectors=1,
+            waves_per_block=start.waves_per_block,
+            lds_bytes=batch.lds.size,
+            scratch_bytes=batch.scratch_bytes,
+            scratch=batch.scratch,
+            lanes=descriptor.lanes,
+            strict=batch.strict,
+            detailed=batch.detailed,
+            float_mode=descriptor.float_mode,
+            entry=lowered.entry(descriptor.entry),
+            poison=POISON,
+            line_bytes=arch.memory.line_bytes,
+            banks=arch.lds.banks,
+            threads=self._threads(batch.strict, len(scalars) // start.waves_per_block),
+            matrix_flush=arch.numbers.halves_flushed,
+            dma_mask=(1 << (arch.lds.bytes - 1).bit_length()) - 1,
+            limit=self._limit,
+            capacity=capacities(arch.name),
+            gfx9=is_gfx9(self._code),
+            executed=self._executed.ctypes.data,
+        )
+
+    def _threads(self, strict: bool, blocks: int) -> int:
+        """Several only where the order of work-groups cannot be seen: not with atomics, and not in strict mode."""
+        return 1 if strict or self._lowered.has_atomics else min(job_count(), blocks)
+
+    def _add(self, launch: Launch) -> None:
+        counters = self._counters
+        read, written, lds_read, lds_written = launch.bytes
+        counters.global_read_bytes += read
+        counters.global_write_bytes += written
+        counters.lds_read_bytes += lds_read
+        counters.lds_write_bytes += lds_written
+        counters.cache_lines += launch.cache_lines
+        counters.bank_conflict_cycles += launch.conflict_cycles
+        counters.atomics += launch.atomics
+
+    def count_mix(self) -> None:
+        """Add what was executed to the counters."""
+        counters, lowered = self._counters, self._lowered
+        executed = self._executed[: lowered.count].astype(np.int64)
+        total: Counter[str] = Counter(counters.instructions)
+        for number in np.flatnonzero(executed):
+            for name in lowered.mixes[number]:
+                total[name] += int(executed[number])
+        counters.instructions = dict(total)
+        counters.steps += int(executed.sum())
+        counters.matrix_flops += int((executed * lowered.flops).sum())
+        counters.barriers += int(executed[lowered.barriers].sum())
+        self._executed[:] = 0

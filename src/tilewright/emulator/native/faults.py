@@ -1,0 +1,102 @@
+"""What the engine in C reports, as the faults that the NumPy engine raises."""
+
+from __future__ import annotations
+
+from tilewright.base.errors import DeviceError
+from tilewright.emulator.code import Code
+from tilewright.emulator.faults import (
+    AlignmentFault,
+    BarrierFault,
+    CodeFault,
+    EndlessLoopFault,
+    Fault,
+    LdsFault,
+    MemoryFault,
+    Place,
+    TrapFault,
+)
+from tilewright.emulator.memory import Memory
+from tilewright.emulator.native import layout
+from tilewright.emulator.native.layout import Launch
+from tilewright.emulator.native.lower import Lowered
+
+# The order of the enumeration in types.h.
+_CODES = (
+    "none", "memory", "lds", "alignment", "unknown", "loop", "barrier", "jump", "rounding", "descriptor", "scratch",
+    "trap", "no room", "atomic", "inactive", "halves",
+)  # fmt: skip
+
+
+def fault_of(launch: Launch, lowered: Lowered, code: Code, memory: Memory) -> Exception:
+    """The exception for the fault of a launch."""
+    found = launch.fault
+    name = _CODES[found.code]
+    if name == "no room":
+        return DeviceError(f"the engine has no memory for a work-group, which needs {found.size} bytes")
+    instruction = lowered.instructions[found.instruction]
+    fault = _meaning(name, launch, lowered, code, memory)
+    nowhere = isinstance(fault, CodeFault) and fault.place.address is not None
+    known: dict[str, object] = {"kernel": code.kernel, "block": found.block, "wave": found.wave}
+    if found.lane >= 0:
+        known["lane"] = found.lane
+    if not nowhere:
+        known |= {"address": instruction.address, "instruction": instruction.text}
+    return fault.at(**known)
+
+
+def _meaning(name: str, launch: Launch, lowered: Lowered, code: Code, memory: Memory) -> Fault:
+    found: layout.Fault = launch.fault
+    size, address = found.size, found.address
+    offset = address - 2**64 if address >> 63 else address
+    available, own = launch.lds_bytes, launch.scratch_bytes
+    if name == "memory":
+        return MemoryFault(f"{size} bytes at {address:#x}: {memory.nearest(address, size)}")
+    if name == "jump":
+        return _jump(offset, found.instruction, lowered, code)
+    endless = "wait at a barrier that is never over: not all waves of their work-groups signal it"
+    kinds: dict[str, tuple[type[Fault], str]] = {
+        "lds": (LdsFault, f"{size} bytes at {offset:#x} of the LDS of the work-group, which has {available} bytes"),
+        "scratch": (
+            MemoryFault,
+            f"{size} bytes at offset {offset} of the private memory of a lane, which has {own}",
+        ),
+        "alignment": (
+            AlignmentFault,
+            f"a scalar load of {size}-byte elements at {address:#x}, which is no multiple of {size}",
+        ),
+        "atomic": (
+            AlignmentFault,
+            f"an atomic access of {size} bytes at an address that is {address % max(size, 1)} past a multiple",
+        ),
+        "barrier": (BarrierFault, f"{size} waves {endless}"),
+        "loop": (EndlessLoopFault, f"{size} instructions of waves, the limit is {launch.limit}"),
+    }
+    if name in kinds:
+        kind, what = kinds[name]
+        return kind(what)
+    return _unknown(name, found, lowered, code)
+
+
+def _jump(offset: int, index: int, lowered: Lowered, code: Code) -> Fault:
+    if index in lowered.faults:
+        return lowered.faults[index]
+    if 0 <= offset < 1 << 32:
+        return CodeFault(f"there is no instruction at {offset:#x}", Place(address=offset))
+    return CodeFault(f"a jump to {(offset + code.base) % 2**64:#x}, which is outside the code object")
+
+
+def _unknown(name: str, found: layout.Fault, lowered: Lowered, code: Code) -> Fault:
+    """Something that the emulated device does not know."""
+    instruction = lowered.instructions[found.instruction]
+    if name == "unknown":
+        return lowered.faults[found.instruction]
+    if name == "trap":
+        return TrapFault(f"the kernel stopped itself with trap {instruction.operands[0].value}")
+    words = ", ".join(f"{word:#010x}" for word in found.words)
+    what = {
+        "rounding": "rounding other than to the nearest",
+        "descriptor": f"the buffer descriptor {words}",
+        "inactive": f"{instruction.mnemonic} with lanes that exec disables",
+        "halves": "A or B that differs between lanes 0 to 15 and lanes 16 to 31",
+    }
+    return code.unknown(what[name], instruction)

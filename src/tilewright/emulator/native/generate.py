@@ -1,0 +1,154 @@
+"""C for every operation of the instruction table: one function each, over all lanes of a wave.
+
+Operations that are equal share a function. `numbers()` gives the number of each, which is its index in the table of
+handlers that the engine jumps through; `handlers.py` has those that are written by hand, which come first.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tilewright.emulator.isa.operation import Operation
+from tilewright.emulator.isa.table import COMPARE, SAVE_EXEC, SCALAR, WRITE_EXEC, all_operations
+from tilewright.emulator.native.handlers import HANDLERS, SIGNED_DOTS
+
+_C_TYPES = {
+    **{f"{letter}{bits}": f"{sign}int{bits}_t" for letter, sign in (("u", "u"), ("i", "")) for bits in (8, 16, 32, 64)},
+    "f16": "_Float16",
+    "f32": "float",
+    "f64": "double",
+}
+_NAMES = "abcd"
+
+
+def bits_of(kind: str) -> int:
+    """The size of a type of the table."""
+    return int(kind[1:])
+
+
+@cache
+def numbers() -> tuple[dict[Operation, int], dict[Operation, int]]:
+    """The handlers of vector and of scalar operations. Equal operations have one number."""
+    vector: dict[Operation, int] = {}
+    scalar: dict[Operation, int] = {}
+    count = len(HANDLERS)
+    for table, operations in ((scalar, SCALAR.values()), (vector, _vectors())):
+        for operation in operations:
+            if operation not in table:
+                table[operation] = count
+                count += 1
+    return vector, scalar
+
+
+def _vectors() -> list[Operation]:
+    # What changes exec is written by hand.
+    scalars = {*SCALAR, *SAVE_EXEC, *WRITE_EXEC}
+    return [*(op for name, op in all_operations().items() if name not in scalars), *COMPARE.values(), *SIGNED_DOTS]
+
+
+def source_text() -> str:
+    """The generated part of the engine: functions, and the table of all handlers."""
+    vector, scalar = numbers()
+    functions = [_scalar(number, operation) for operation, number in scalar.items()]
+    functions += [_vector(number, operation) for operation, number in vector.items()]
+    return "\n".join(functions)
+
+
+def handlers_text() -> str:
+    """The table of handlers, as the inside of an array."""
+    vector, scalar = numbers()
+    generated = [f"op_{number}" for number in sorted((*vector.values(), *scalar.values()))]
+    return ",\n".join([*HANDLERS.values(), *generated, ""])
+
+
+def _scalar(number: int, operation: Operation) -> str:
+    lines = [f"static int op_{number}(Wave *w, const Instruction *i) {{"]
+    for k, (name, source) in enumerate(zip(_NAMES, operation.sources, strict=False)):
+        lines.append(f"    const {_scalar_source(name, source, k)};")
+    if operation.expression:
+        kind = _C_TYPES[operation.result]
+        result = f"({kind})({operation.expression})"
+        if operation.result[0] == "f":
+            result = f"flushed_result_{operation.result}(w, {result})"
+        lines.append(f"    const {kind} r = {result};")
+        lines.append(f"    set_scalar_{operation.result}(w, i, r);")
+    if operation.scc:
+        lines.append(f"    w->scc = ({operation.scc}) != 0;")
+    return "\n".join([*lines, "    return NEXT;", "}"])
+
+
+def _scalar_source(name: str, source: str, k: int) -> str:
+    kind = source.removeprefix("old ")
+    if kind == "scc":
+        return f"uint32_t {name} = w->scc"
+    value = f"get_scalar_{kind}(w, &i->in[{k}])"
+    if kind[0] == "f":
+        value = f"flushed_source_{kind}(w, {value})"
+    return f"{_C_TYPES[kind]} {name} = {value}"
+
+
+def _vector(number: int, operation: Operation) -> str:
+    lines = [f"static int op_{number}(Wave *w, const Instruction *i) {{"]
+    loads = []
+    for k, (name, source) in enumerate(zip(_NAMES, operation.sources, strict=False)):
+        kind = source.removeprefix("old ")
+        # Classes of subnormal numbers are told apart in every mode.
+        lines.append(_declared(name, kind, k, flushes="class_" not in operation.expression))
+        loads.append(f"        const {_loaded(name, kind)};")
+    lines += _results(operation)
+    lines += ["    EACH_LANE(w, l) {", *loads, *_computed(operation), "    }"]
+    return "\n".join([*lines, _finished(operation), "}"])
+
+
+def _declared(name: str, kind: str, k: int, flushes: bool) -> str:
+    if kind == "mask":
+        return f"    const uint64_t mask_{name} = mask_in(w, i->in[{k}].index);"
+    sign = "0x8000u" if bits_of(kind) == 16 else "0x80000000u"
+    if bits_of(kind) == 64:
+        return f"    SOURCE_64({name}, {k}, {int(kind == 'f64')}, {int(flushes)})"
+    flush = f"_{kind}" if kind in ("f32", "f16") and flushes else ""
+    return f"    SOURCE{flush}({name}, {k}, {sign})"
+
+
+def _loaded(name: str, kind: str) -> str:
+    if kind == "mask":
+        return f"bool {name} = mask_{name} >> l & 1"
+    if bits_of(kind) == 64:
+        return f"{_C_TYPES[kind]} {name} = as_{kind}((uint64_t)high_{name}[l] << 32 | low_{name}[l])"
+    return f"{_C_TYPES[kind]} {name} = as_{kind}(lanes_{name}[l])"
+
+
+def _results(operation: Operation) -> list[str]:
+    lines = []
+    if operation.result == "mask" or operation.second:
+        lines.append("    _Alignas(64) uint8_t flags[LANES] = {0};")
+    if operation.result != "mask":
+        lines.append("    _Alignas(64) uint32_t out[LANES];")
+        if bits_of(operation.result) == 64:
+            lines.append("    _Alignas(64) uint32_t out_high[LANES];")
+    return lines
+
+
+def _computed(operation: Operation) -> list[str]:
+    if operation.result == "mask":
+        return [f"        flags[l] = ({operation.expression}) != 0;"]
+    kind = _C_TYPES[operation.result]
+    lines = [f"        const {kind} r = ({kind})({operation.expression});"]
+    if bits_of(operation.result) == 64:
+        lines += [f"        const uint64_t bits = bits_{operation.result}(r);"]
+        lines += ["        out[l] = (uint32_t)bits;", "        out_high[l] = (uint32_t)(bits >> 32);"]
+    else:
+        lines.append(f"        out[l] = bits_{operation.result}(r);")
+    if operation.second:
+        lines.append(f"        flags[l] = ({operation.second}) != 0;")
+    return lines
+
+
+def _finished(operation: Operation) -> str:
+    if operation.result == "mask":
+        return "    return finish_mask(w, i, flags);"
+    second = "    finish_second(w, i, flags);\n" if operation.second else ""
+    if bits_of(operation.result) == 64:
+        return f"{second}    return finish_64(w, i, out, out_high, {int(operation.result == 'f64')});"
+    kind = {"f32": "F32", "f16": "F16"}.get(operation.result, f"BITS_{bits_of(operation.result)}")
+    return f"{second}    return finish_{32 if bits_of(operation.result) == 32 else 16}(w, i, out, {kind});"

@@ -1,0 +1,153 @@
+"""The structures of types.h and matrix.h, as Python fills them. The library says their sizes; they must agree."""
+
+from __future__ import annotations
+
+import ctypes as c
+
+LANES = 64
+QUEUES = 8
+MOST_WRITTEN = 4
+MOST_RUNS = 256
+
+# Operand.kind
+NOTHING, VECTOR, SCALAR, CONSTANT, SCC, VCCZ, EXECZ, LANE_MASK = range(8)
+# Operand.flags
+NEGATE, ABSOLUTE, SIGN_EXTEND, PERMUTED = 1, 2, 4, 8
+# Instruction.flags of arithmetic
+CLAMP, PLACED, DST_KEEP, DST_SEXT, WRITES_EXEC, MASKED = 1, 2, 4, 8, 16, 32
+# Instruction.flags of memory instructions
+SIGNED, D16, D16_HIGH, RETURNS, LDS_DMA, OFFEN, IDXEN, TWO = 1, 2, 4, 8, 16, 32, 64, 128
+ANY_NUMBER = 255  # in `wait`: the counter does not matter
+NO_INSTRUCTION = 0xFFFFFFFF  # in the map from addresses
+
+
+class Operand(c.Structure):
+    _fields_ = (
+        ("kind", c.c_uint8),
+        ("flags", c.c_uint8),
+        ("shift", c.c_uint8),
+        ("width", c.c_uint8),
+        ("index", c.c_int32),
+        ("value", c.c_uint64),
+    )
+
+
+class Written(c.Structure):
+    _fields_ = (("kind", c.c_uint8), ("count", c.c_uint8), ("first", c.c_int16))
+
+
+class Record(c.Structure):
+    """`Instruction` in types.h."""
+
+    _fields_ = (
+        ("op", c.c_uint32),
+        ("flags", c.c_uint32),
+        ("out", Operand),
+        ("second", Operand),
+        ("sources", Operand * 4),
+        ("offset", c.c_int64),
+        ("offset1", c.c_int64),
+        ("size", c.c_uint32),
+        ("target", c.c_uint32),
+        ("detail", c.c_uint32),
+        ("omod", c.c_int16),
+        ("queue", c.c_uint8),
+        ("unused", c.c_uint8),
+        ("wait", c.c_uint8 * QUEUES),
+        ("written", Written * MOST_WRITTEN),
+    )
+
+
+class Permutation(c.Structure):
+    _fields_ = (
+        ("source", c.c_uint8 * LANES),
+        ("valid", c.c_uint64),
+        ("enabled", c.c_uint64),
+        ("zero", c.c_uint32),
+        ("inactive", c.c_uint32),
+    )
+
+
+class Run(c.Structure):
+    _fields_ = (("element", c.c_uint8), ("lane", c.c_uint8))
+
+
+class Matrix(c.Structure):
+    _fields_ = (
+        *((name, c.c_uint32) for name in ("m", "n", "k", "blocks", "a_kind", "b_kind", "c_kind")),
+        *((name, c.c_uint32) for name in ("a_count", "b_count", "c_count", "high")),
+        *((name, Run * MOST_RUNS) for name in ("a", "b", "c")),
+        ("fp8", c.c_float * 256),
+        ("bf8", c.c_float * 256),
+    )
+
+
+class Fault(c.Structure):
+    _fields_ = (
+        ("code", c.c_uint32),
+        ("instruction", c.c_uint32),
+        ("block", c.c_int64),
+        ("wave", c.c_int32),
+        ("lane", c.c_int32),
+        ("address", c.c_uint64),
+        ("size", c.c_uint64),
+        ("words", c.c_uint32 * 4),
+    )
+
+
+class Range(c.Structure):
+    _fields_ = (("start", c.c_uint64), ("end", c.c_uint64))
+
+
+class Launch(c.Structure):
+    _fields_ = (
+        ("code", c.POINTER(Record)),
+        ("code_count", c.c_uint32),
+        ("registers", c.c_uint32),
+        ("at", c.c_void_p),
+        ("at_count", c.c_uint64),
+        ("code_base", c.c_uint64),
+        ("ranges", c.POINTER(Range)),
+        ("range_count", c.c_uint64),
+        ("permutations", c.POINTER(Permutation)),
+        ("matrices", c.POINTER(Matrix)),
+        ("scalars", c.c_void_p),
+        ("vectors", c.c_void_p),
+        ("first_vectors", c.c_uint32),
+        ("waves_per_block", c.c_uint32),
+        ("first_block", c.c_int64),
+        ("blocks", c.c_int64),
+        ("lds_bytes", c.c_uint32),
+        ("scratch_bytes", c.c_uint32),
+        ("scratch", c.c_uint64),
+        *((name, c.c_uint32) for name in ("lanes", "strict", "detailed", "float_mode", "entry", "poison")),
+        *((name, c.c_uint32) for name in ("line_bytes", "banks", "threads", "matrix_flush", "dma_mask", "gfx9")),
+        ("limit", c.c_uint64),
+        ("capacity", c.c_uint8 * QUEUES),
+        ("executed", c.c_void_p),
+        ("bytes", c.c_uint64 * 4),
+        ("atomics", c.c_uint64),
+        ("cache_lines", c.c_uint64),
+        ("conflict_cycles", c.c_uint64),
+        ("fault", Fault),
+    )
+
+
+STRUCTURES = (Operand, Record, Permutation, Launch, Matrix)
+
+
+def operand(kind: int, index: int = 0, value: int = 0, flags: int = 0, shift: int = 0, width: int = 32) -> Operand:
+    """An operand; as a rule the whole register."""
+    return Operand(kind, flags, shift, width, index, value & (2**64 - 1))
+
+
+def vector(index: int) -> Operand:
+    return operand(VECTOR, index)
+
+
+def scalar(index: int) -> Operand:
+    return operand(SCALAR, index)
+
+
+def constant(value: int) -> Operand:
+    return operand(CONSTANT, value=value)

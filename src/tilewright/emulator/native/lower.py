@@ -1,0 +1,194 @@
+"""A kernel's code as records for the engine in C."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.building.instruction_mix import classify
+from tilewright.emulator.code import Code
+from tilewright.emulator.disassembly import parse
+from tilewright.emulator.faults import CodeFault, Fault, Place
+from tilewright.emulator.instruction import Instruction
+from tilewright.emulator.matrix.shapes import shapes
+from tilewright.emulator.native.handlers import NUMBERS
+from tilewright.emulator.native.layout import (
+    NO_INSTRUCTION,
+    SCALAR,
+    VECTOR,
+    Matrix,
+    Permutation,
+    Record,
+    Written,
+)
+from tilewright.emulator.native.lower_alu import lower_alu
+from tilewright.emulator.native.lower_control import INDIRECT, JUMPS, lower_control, queues_of
+from tilewright.emulator.native.lower_matrix import lower_matrix
+from tilewright.emulator.native.lower_memory import lower_memory
+from tilewright.emulator.native.record import Tables, record
+from tilewright.emulator.overwrites import written
+from tilewright.emulator.program import Program, Raising
+
+_LOWERERS: tuple[Callable[[Instruction, Code, Tables], Record | None], ...] = (
+    lower_control, lower_memory, lower_matrix, lower_alu,
+)  # fmt: skip
+SPARE_REGISTERS = 2  # of the engine, behind the kernel's
+_PARTS = frozenset((NUMBERS["pair"], NUMBERS["halves"]))
+_ATOMICS = frozenset((NUMBERS["global_atomic"], NUMBERS["buffer_atomic"]))
+_BARRIERS = frozenset(NUMBERS[name] for name in ("barrier", "barrier_signal", "barrier_first"))
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """Records in the order of their addresses, and what is known of each."""
+
+    records: ctypes.Array[Record]
+    count: int  # records that are instructions; the others are parts of them
+    permutations: ctypes.Array[Permutation]
+    matrices: ctypes.Array[Matrix]
+    instructions: tuple[Instruction, ...]
+    faults: Mapping[int, Fault]  # of the instructions that are not known, by index
+    index: NDArray[np.uint32]  # by address / 4
+    mixes: tuple[tuple[str, ...], ...]  # classes of each instruction
+    flops: NDArray[np.int64]
+    barriers: NDArray[np.bool_]
+    has_atomics: bool  # on memory
+
+    def entry(self, address: int) -> int:
+        return int(self.index[address // 4])
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An instruction that only NumPy runs."""
+
+    instruction: Instruction
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    instruction: Instruction
+    record: Record
+    fault: Fault | None = None
+
+
+def lower(program: Program, code: Code, entry: int, vgprs: int) -> Lowered | Refusal:
+    """All instructions that can be reached from `entry`."""
+    tables = Tables(queues_of(code.arch.name), vgprs)
+    found: dict[int, _Line] = {}
+    ahead = [entry]
+    while ahead:
+        address = ahead.pop()
+        if address in found:
+            continue
+        line = _lower_line(program, code, address, tables)
+        if isinstance(line, Refusal):
+            return line
+        found[address] = line
+        ahead += _following(line, program)
+    return _joined(found, tables, code)
+
+
+def _lower_line(program: Program, code: Code, address: int, tables: Tables) -> _Line | Refusal:
+    text = program.lines.get(address)
+    if text is None:
+        fault = CodeFault(f"there is no instruction at {address:#x}", Place(address=address))
+        nowhere = Instruction(address, 4, "", (), "")
+        return _Line(nowhere, record("nowhere", offset=address), fault)
+    made: Record | None = None
+    try:
+        instruction = parse(text)
+        program.check_registers(instruction)
+        made = _lowered(instruction, code, tables)
+    except Fault:
+        made = None
+    if made is not None:
+        _note_written(made, instruction, code)
+        return _Line(instruction, made)
+    instruction, _, step = program.read(address)
+    if isinstance(step, Raising):
+        return _Line(instruction, record("unknown"), step.fault)
+    return Refusal(instruction)
+
+
+def _note_written(made: Record, instruction: Instruction, code: Code) -> None:
+    """The registers that an instruction writes at once, as ranges."""
+    ranges: list[Written] = []
+    for kind, number in sorted(written(instruction, code)):
+        known = VECTOR if kind == "v" else SCALAR
+        last = ranges[-1] if ranges else None
+        if last is not None and last.kind == known and last.first + last.count == number:
+            last.count += 1
+        else:
+            ranges.append(Written(known, 1, number))
+    for number, each in enumerate(ranges):
+        made.written[number] = each
+
+
+def _lowered(instruction: Instruction, code: Code, tables: Tables) -> Record | None:
+    for lower_kind in _LOWERERS:
+        made = lower_kind(instruction, code, tables)
+        if made is not None:
+            return made
+    return None
+
+
+def _following(line: _Line, program: Program) -> Sequence[int]:
+    """Where a wave may go on."""
+    number, after = line.record.op, line.instruction.following
+    if number in INDIRECT:
+        return [after, *program.lines]
+    if number in JUMPS:
+        return [line.record.target] if number == NUMBERS["branch"] else [after, line.record.target]
+    if number in (NUMBERS["end"], NUMBERS["nowhere"], NUMBERS["unknown"], NUMBERS["trap"]):
+        return []
+    return [after]
+
+
+def _joined(found: Mapping[int, _Line], tables: Tables, code: Code) -> Lowered:
+    addresses = sorted(found)
+    lines = [found[address] for address in addresses]
+    index = np.full(addresses[-1] // 4 + 1, NO_INSTRUCTION, np.uint32)
+    index[np.array(addresses) // 4] = np.arange(len(addresses))
+    for line in lines:
+        if line.record.op in JUMPS:
+            line.record.target = int(index[line.record.target // 4])
+        elif line.record.op in _PARTS:
+            line.record.target += len(lines)
+    operations = [line.record.op for line in lines]
+    return Lowered(
+        records=_array(Record, [*(line.record for line in lines), *tables.parts]),
+        count=len(lines),
+        permutations=_array(Permutation, tables.permutations),
+        matrices=_array(Matrix, tables.matrices),
+        instructions=tuple(line.instruction for line in lines),
+        faults={number: line.fault for number, line in enumerate(lines) if line.fault is not None},
+        index=index,
+        mixes=tuple(_mix(line.instruction) for line in lines),
+        flops=np.array([_flops(line.instruction, code) for line in lines], np.int64),
+        barriers=np.array([number in _BARRIERS for number in operations]),
+        has_atomics=any(number in _ATOMICS for number in operations),
+    )
+
+
+def _array(kind: Any, items: Sequence[Any]) -> Any:
+    # At least one, because an array of none has no address.
+    made = (kind * max(len(items), 1))()
+    for number, item in enumerate(items):
+        made[number] = item
+    return made
+
+
+def _mix(instruction: Instruction) -> tuple[str, ...]:
+    halves = (instruction, instruction.other)
+    return tuple(classify(half.mnemonic) for half in halves if half is not None and half.mnemonic)
+
+
+def _flops(instruction: Instruction, code: Code) -> int:
+    shape = shapes(code.arch.family).get(instruction.mnemonic)
+    return shape.flops if shape is not None else 0

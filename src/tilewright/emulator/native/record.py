@@ -1,0 +1,35 @@
+"""Making records: an instruction in the form that the engine in C reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.emulator.native.handlers import NUMBERS
+from tilewright.emulator.native.layout import ANY_NUMBER, QUEUES, Matrix, Operand, Permutation, Record, operand
+
+
+@dataclass(slots=True)
+class Tables:
+    """What records point to. `parts` are records that belong to others; they go behind the code."""
+
+    queues: Mapping[str, int]  # the queue of each kind of access: load, store, lds, scalar
+    first_spare: int  # vector registers from here on are the engine's own
+    permutations: list[Permutation] = field(default_factory=list)
+    matrices: list[Matrix] = field(default_factory=list)
+    parts: list[Record] = field(default_factory=list)
+
+
+def record(handler: str | int, out: Operand | None = None, sources: Sequence[Operand] = (), **fields: Any) -> Record:
+    """A record by the name or number of its handler."""
+    made = Record(op=NUMBERS[handler] if isinstance(handler, str) else handler, **fields)
+    made.out = out if out is not None else operand(0)
+    for k in range(4):
+        made.sources[k] = sources[k] if k < len(sources) else operand(0)
+    if "wait" not in fields:
+        made.wait = (_OCTET * QUEUES)(*[ANY_NUMBER] * QUEUES)
+    return made
+
+
+_OCTET: Any = type(Record().wait)._type_

@@ -1,0 +1,145 @@
+/* Strict mode: effects of memory instructions wait in queues until an instruction asks for them. */
+#pragma once
+#include "wave.h"
+
+static Pending *new_pending(Wave *w, const Instruction *i) {
+    Worker *worker = w->worker;
+    Pending *p = worker->spare;
+    if (p)
+        worker->spare = p->next;
+    else if (!(p = malloc(sizeof *p)))
+        return NULL;
+    p->next = NULL;
+    p->instruction = i;
+    p->commit = NULL;
+    p->in_order = true;
+    p->in_lds = NULL;
+    p->count = 0;
+    return p;
+}
+
+static void append(Queue *q, Pending *p) {
+    if (q->last)
+        q->last->next = p;
+    else
+        q->first = p;
+    q->last = p;
+    q->length++;
+}
+
+static void release(Wave *w, Pending *p) {
+    p->next = w->worker->spare;
+    w->worker->spare = p;
+}
+
+/* Make visible what must be when at most `count` are under way. What began in order ends in order, so all but the last
+ * `count` of it are over. Scalar loads may end in any order: which of them is over is known only when all are. */
+static void drain(Wave *w, Queue *q, uint32_t count) {
+    uint32_t ordered = 0;
+    for (Pending *p = q->first; p; p = p->next)
+        ordered += p->in_order;
+    uint32_t over = ordered > count ? ordered - count : 0;
+    Pending *p = q->first;
+    *q = (Queue){NULL, NULL, 0};
+    while (p) {
+        Pending *next = p->next;
+        p->next = NULL;
+        bool ends = count == 0 || (p->in_order && over > 0);
+        over -= p->in_order && over > 0;
+        if (ends) {
+            if (p->commit)
+                p->commit(w, p);
+            release(w, p);
+        } else
+            append(q, p);
+        p = next;
+    }
+}
+
+static int run_wait(Wave *w, const Instruction *i) {
+    for (int k = 0; k < QUEUES; k++)
+        if (w->queue[k].length > i->wait[k])
+            drain(w, &w->queue[k], i->wait[k]);
+    return NEXT;
+}
+
+/* The end of a wave makes everything visible. */
+static void drain_all(Wave *w) {
+    for (int k = 0; k < QUEUES; k++)
+        if (w->queue[k].length)
+            drain(w, &w->queue[k], 0);
+}
+
+static void drop_pending(Wave *w) {
+    for (int k = 0; k < QUEUES; k++) {
+        for (Pending *p = w->queue[k].first, *next; p; p = next) {
+            next = p->next;
+            release(w, p);
+        }
+        w->queue[k] = (Queue){NULL, NULL, 0};
+    }
+}
+
+static void free_spare(Worker *worker) {
+    while (worker->spare) {
+        Pending *p = worker->spare;
+        worker->spare = p->next;
+        free(p);
+    }
+}
+
+static void commit_vectors(Wave *w, Pending *p) {
+    const Instruction *i = p->instruction;
+    if (i->flags & (D16 | D16_HIGH)) {
+        uint32_t keep = i->flags & D16_HIGH ? 0x0000ffffu : 0xffff0000u, merged[LANES];
+        const uint32_t *old = w->v[i->out.index];
+        for (int l = 0; l < LANES; l++)
+            merged[l] = (old[l] & keep) | (p->value[0][l] & ~keep);
+        write_lanes(w, i->out.index, merged, p->mask);
+        return;
+    }
+    for (uint32_t k = 0; k < p->count; k++)
+        write_lanes(w, i->out.index + (int)k, p->value[k], p->mask);
+}
+
+static void commit_scalars(Wave *w, Pending *p) {
+    for (uint32_t k = 0; k < p->count; k++)
+        w->s[p->instruction->out.index + (int)k] = p->value[k][0];
+}
+
+/* An effect that was filled in by its instruction: now, or later. */
+HOT int finish(Wave *w, Pending *p) {
+    const Launch *g = w->worker->launch;
+    if (g->strict) {
+        uint32_t number = p->instruction->queue;
+        Queue *q = &w->queue[number];
+        if (q->length >= g->capacity[number])
+            drain(w, q, g->capacity[number] - 1u); /* a full counter cannot count one more */
+        append(q, p);
+        return NEXT;
+    }
+    if (p->commit)
+        p->commit(w, p);
+    release(w, p);
+    return NEXT;
+}
+
+static bool meets(const Written *written, const Pending *p) {
+    int first = p->instruction->out.index, kind = p->commit == commit_scalars ? SCALAR : VECTOR;
+    if (p->commit != commit_scalars && p->commit != commit_vectors)
+        return false;
+    for (int k = 0; k < MOST_WRITTEN && written[k].count; k++)
+        if (written[k].kind == kind && written[k].first < first + (int)p->count &&
+            first < written[k].first + written[k].count)
+            return true;
+    return false;
+}
+
+/* Strict mode: a load under way arrives right after something else wrote its register, and overwrites that. It stays in
+ * its queue: see overwrites.py. */
+COLD void overwrite(Wave *w, const Instruction *i) {
+    for (int k = 0; k < QUEUES; k++)
+        for (Pending *p = w->queue[k].first; p; p = p->next)
+            if (meets(i->written, p))
+                p->commit(w, p);
+}

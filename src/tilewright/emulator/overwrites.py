@@ -1,0 +1,58 @@
+"""Registers that are written while a load into them is under way.
+
+A load arrives when it likes. If another instruction writes its register before a wait, the load may come right after
+and overwrite that. Strict mode lets it come then, so that the missing wait is seen.
+"""
+
+from __future__ import annotations
+
+from tilewright.building.instruction_mix import classify
+from tilewright.emulator.code import Code
+from tilewright.emulator.group import Group
+from tilewright.emulator.instruction import Instruction, Operand
+
+Registers = frozenset[tuple[str, int]]  # ("v", number) and ("s", number)
+NONE: Registers = frozenset()
+
+_COMPUTES = ("valu", "salu", "matrix")
+# Instructions that compute but write no register that they name.
+_READ_ONLY = ("s_cmp", "s_bitcmp", "s_nop", "s_set", "s_cbranch")
+# Both operands change places.
+_SWAPS = ("v_swap", "v_permlane16_swap", "v_permlane32_swap")
+
+
+def written(instruction: Instruction, code: Code) -> Registers:
+    """The registers that an instruction writes at once. Loads write theirs when they arrive, so they have none."""
+    halves = (instruction, instruction.other) if instruction.other else (instruction,)
+    return NONE.union(*(_written(half, code) for half in halves))
+
+
+def _written(instruction: Instruction, code: Code) -> Registers:
+    name = instruction.mnemonic
+    if classify(name) not in _COMPUTES or name.startswith(_READ_ONLY) or not instruction.operands:
+        return NONE
+    targets = list(instruction.operands[:1])
+    second = instruction.operands[1:2]
+    if name.startswith(_SWAPS) or (name.startswith("v_") and second and second[0].kind == "s" and _has_carry(name)):
+        targets += second
+    return frozenset(register for target in targets for register in _registers(target, code))
+
+
+def _has_carry(name: str) -> bool:
+    """Whether the second operand is a second destination."""
+    return "_co_" in name or name.startswith(("v_mad_u64_u32", "v_mad_i64_i32", "v_div_scale"))
+
+
+def _registers(operand: Operand, code: Code) -> list[tuple[str, int]]:
+    if operand.kind in ("v", "a"):
+        first = code.register(operand)
+        return [("v", first + k) for k in range(operand.count)]
+    return [("s", operand.index + k) for k in range(operand.count)] if operand.kind == "s" else []
+
+
+def arrive(group: Group, changed: Registers) -> None:
+    """Let the loads arrive whose registers were just written. They stay in their counters until a wait."""
+    for queue in group.pending.values():
+        for effect in queue:
+            if not effect.registers.isdisjoint(changed):
+                effect.commit(group)

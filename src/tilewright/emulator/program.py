@@ -1,0 +1,175 @@
+"""A kernel's code, cut into blocks and translated when they are first reached."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from tilewright.building.code_object import Line
+from tilewright.building.instruction_mix import classify
+from tilewright.emulator import access, alu, control, matrix
+from tilewright.emulator.code import Code
+from tilewright.emulator.control import Ending
+from tilewright.emulator.disassembly import branch_target, parse
+from tilewright.emulator.faults import CodeFault, CodeObjectError, Fault, Place
+from tilewright.emulator.group import Group, Step
+from tilewright.emulator.instruction import Instruction, Operand
+from tilewright.emulator.overwrites import Registers, written
+
+Translator = Callable[[Instruction, Code], Step | None]
+TRANSLATORS: tuple[Translator, ...] = (control.translate, alu.translate, access.translate, matrix.translate)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The instructions of a code object by address, and where blocks begin."""
+
+    lines: Mapping[int, Line]
+    leaders: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Instructions that run one after another. `steps` leaves out those that do nothing; `sources` are theirs.
+
+    `written` are the registers that each step writes at once.
+    """
+
+    address: int
+    steps: tuple[Step, ...]
+    sources: tuple[Instruction, ...]
+    written: tuple[Registers, ...]
+    ending: Ending | None
+    last: Instruction
+    count: int
+    mix: Mapping[str, int]
+
+
+def make_listing(lines: Iterable[Line]) -> Listing:
+    """Blocks begin where branches go to and behind instructions that end one."""
+    listed = {line.address: line for line in lines}
+    leaders: set[int] = set()
+    for line in listed.values():
+        if control.ends_block(line.text.partition(" ")[0]):
+            leaders.add(line.address + line.size)
+            target = branch_target(line)
+            if target is not None:
+                leaders.add(target)
+    return Listing(listed, frozenset(leaders))
+
+
+class Program:
+    """The code of one kernel."""
+
+    def __init__(self, listing: Listing, code: Code, vgprs: int) -> None:
+        self._listing = listing
+        self._code = code
+        self._vgprs = vgprs
+        self._blocks: dict[int, Block] = {}
+        self._watchers: dict[int, Callable[[Step], Step]] = {}
+
+    @property
+    def lines(self) -> Mapping[int, Line]:
+        """The instructions of the code object by address."""
+        return self._listing.lines
+
+    def block(self, address: int) -> Block:
+        """The block that begins at an address. Where there is no instruction, that is a `CodeFault`."""
+        block = self._blocks.get(address)
+        if block is None:
+            block = self._blocks[address] = self._translate(address)
+        return block
+
+    @property
+    def reached(self) -> tuple[Line, ...]:
+        """The instructions of all blocks that were run so far, in order of their addresses."""
+        found: dict[int, Line] = {}
+        for block in self._blocks.values():
+            at = block.address
+            while at < block.last.following:
+                found[at] = self._listing.lines[at]
+                at += found[at].size
+        return tuple(found[address] for address in sorted(found))
+
+    def changed(self, address: int, text: str) -> Program:
+        """The same code with another instruction at one address, to ask what becomes of a kernel with that error."""
+        line = replace(self._listing.lines[address], text=text)
+        listing = replace(self._listing, lines={**self._listing.lines, address: line})
+        return Program(listing, self._code, self._vgprs)
+
+    def watch(self, address: int, watcher: Callable[[Step], Step]) -> None:
+        """Put something around the step of one instruction, to look at the waves before and after it."""
+        self._watchers[address] = watcher
+        self._blocks.clear()
+
+    def _translate(self, address: int) -> Block:
+        steps: list[Step] = []
+        sources: list[Instruction] = []
+        mix: Counter[str] = Counter()
+        at, count = address, 0
+        while True:
+            instruction, end, step = self.read(at)
+            count += 1
+            mix.update(classify(half.mnemonic) for half in (instruction, instruction.other) if half)
+            if step is not None and step is not control.nothing:
+                steps.append(self._watchers.get(at, _unwatched)(step))
+                sources.append(instruction)
+            at = instruction.following
+            if end is not None or at in self._listing.leaders or at not in self._listing.lines:
+                changed = tuple(written(source, self._code) for source in sources)
+                return Block(address, tuple(steps), tuple(sources), changed, end, instruction, count, mix)
+
+    def read(self, address: int) -> tuple[Instruction, Ending | None, Step | None]:
+        """The instruction at an address and what it does. What is unknown is a step that says so when it is reached."""
+        line = self._listing.lines.get(address)
+        if line is None:
+            raise CodeFault(f"there is no instruction at {address:#x}", Place(address=address))
+        try:
+            instruction = parse(line)
+        except Fault as fault:
+            return Instruction(line.address, line.size, line.text.split()[0], (), line.text), None, Raising(fault)
+        return instruction, *self._meaning(instruction)
+
+    def _meaning(self, instruction: Instruction) -> tuple[Ending | None, Step | None]:
+        try:
+            self.check_registers(instruction)
+            end = control.ending(instruction, self._code)
+            return (end, None) if end is not None else (None, self._step(instruction))
+        except Fault as fault:
+            return None, Raising(fault)
+        except Exception as error:  # a form of the instruction that its translator did not expect
+            what = f"this form of the instruction ({type(error).__name__}: {error})"
+            return None, Raising(self._code.unknown(what, instruction), error)
+
+    def _step(self, instruction: Instruction) -> Step:
+        for translate in TRANSLATORS:
+            step = translate(instruction, self._code)
+            if step is not None:
+                return step
+        raise self._code.unknown(f"'{instruction.mnemonic}'", instruction)
+
+    def check_registers(self, instruction: Instruction) -> None:
+        """Raise for a vector register that the kernel did not ask for."""
+        for operand in (*instruction.operands, *(instruction.other.operands if instruction.other else ())):
+            if operand.kind in ("v", "a") and self._code.register(operand) + operand.count > self._limit(operand):
+                what = f"{operand.kind}{operand.index + operand.count - 1} is used"
+                raise CodeObjectError(f"{what}, and the kernel asks for {self._vgprs} vector registers")
+
+    def _limit(self, operand: Operand) -> int:
+        return self._vgprs if operand.kind == "a" or not self._code.accumulators else self._code.accumulators
+
+
+@dataclass(frozen=True, slots=True)
+class Raising:
+    """The step of an instruction that is not known."""
+
+    fault: Fault
+    cause: Exception | None = None
+
+    def __call__(self, _: Group) -> None:
+        raise self.fault from self.cause
+
+
+def _unwatched(step: Step) -> Step:
+    return step

@@ -1,0 +1,112 @@
+"""Which group of waves runs next.
+
+Fast: the group at the lowest address, so that waves that went different ways meet again behind them. Strict: waves
+of a work-group one after another (see `slots`), each as far as the next barrier. In both, a group that has waited
+long runs first: waves may spin until another one has done its work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.emulator.group import Group, Places
+
+# Blocks of instructions that others may run while a group waits. Long enough for the loops inside an `if`, after
+# which waves shall meet; short enough that spinning costs little.
+PATIENCE = 4096
+
+
+@dataclass(slots=True)
+class Ready:
+    """A group that can run on, and where."""
+
+    group: Group
+    address: int
+    slot: int
+    since: int = 0
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.slot, self.address
+
+
+class Schedule:
+    """The groups that can run."""
+
+    def __init__(self) -> None:
+        self._ready: list[Ready] = []
+        self._now = 0  # blocks run so far
+        self._lowest = (0, 0)
+        self._deadline = 0  # when the group that has waited longest must run
+        self._mine_until = 0  # until then the running group is not disturbed
+
+    def add(self, entry: Ready) -> None:
+        entry.since = self._now
+        self._ready.append(entry)
+        self._look()
+
+    def _look(self) -> None:
+        if self._ready:
+            self._lowest = min(entry.key for entry in self._ready)
+            self._deadline = min(entry.since for entry in self._ready) + PATIENCE
+
+    def next(self) -> Ready | None:
+        """The group to run, joined with those at the same place; None when there is none."""
+        if not self._ready:
+            return None
+        if self._now > self._deadline:
+            chosen = min(self._ready, key=lambda entry: entry.since)
+            self._mine_until = self._now + PATIENCE
+        else:
+            chosen = min(self._ready, key=lambda entry: (entry.key, entry.since))
+        together = [entry for entry in self._ready if entry is chosen or _can_join(entry, chosen)]
+        self._ready = [entry for entry in self._ready if not any(entry is other for other in together)]
+        self._look()
+        if len(together) > 1:
+            return Ready(join([entry.group for entry in together]), chosen.address, chosen.slot)
+        return chosen
+
+    def disturbs(self, address: int, slot: int) -> bool:
+        """Whether the running group, about to go on at `address`, must make room for another. Counts the blocks."""
+        self._now += 1
+        if not self._ready or self._now < self._mine_until:
+            return False
+        return self._lowest <= (slot, address) or self._now > self._deadline
+
+
+def _can_join(one: Ready, other: Ready) -> bool:
+    """Groups with effects under way stay apart, or some would have to become visible too early."""
+    return (
+        one.key == other.key
+        and not one.group.pending
+        and not other.group.pending
+        and one.group.float_mode == other.group.float_mode
+    )
+
+
+def join(groups: Sequence[Group]) -> Group:
+    """Several groups as one, its waves in the order of their numbers. None may have effects under way."""
+    places = Places.join([group.places for group in groups])
+    order = np.argsort(places.wave, kind="stable")
+    return Group(
+        groups[0].batch,
+        np.concatenate([group.vgprs for group in groups], axis=1)[:, order],
+        np.concatenate([group.sgprs for group in groups])[order],
+        np.concatenate([group.scc for group in groups])[order],
+        places.take(order),
+        groups[0].float_mode,
+    )
+
+
+def slots(group: Group, waves_per_block: int) -> Iterator[tuple[int, Group]]:
+    """The waves of each work-group apart, so that one runs after the other.
+
+    Slot k has wave k of even work-groups and the k-th from behind of odd ones: both orders occur.
+    """
+    block, number = np.divmod(group.places.wave, waves_per_block)
+    place = np.where(block % 2 == 0, number, waves_per_block - 1 - number)
+    for slot in range(waves_per_block):
+        yield slot, group.take(np.flatnonzero(place == slot))

@@ -1,0 +1,1 @@
+"""A HIP library for emulated devices: kernel libraries run on it unchanged."""

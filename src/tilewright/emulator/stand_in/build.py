@@ -1,0 +1,129 @@
+"""Building the stand-in for libamdhip64, under the name and with the symbol versions of the toolchain's own library.
+
+Kernel libraries ask for `libamdhip64.so.N` and for versions such as `hip_4.2`. Once a library of that name is loaded,
+the dynamic linker looks no further.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from tilewright.base.digest import digest_value
+from tilewright.base.errors import CompileError, CorruptError, ToolchainError
+from tilewright.building.discover import ROCM
+from tilewright.building.link_flags import HIP_LIBRARY
+from tilewright.building.process import run, tool_output
+from tilewright.building.store.artifact import Artifact
+from tilewright.building.store.local import Store
+from tilewright.building.toolchain import Toolchain
+
+_HERE = Path(__file__).parent
+_SOURCES = ("kernels.cpp", "memory.cpp", "streams.cpp", "devices.cpp")
+_HEADERS = ("interface.hpp", "state.hpp")
+_VERSIONS = "versions.map"
+_WHOLE = "stand_in.cpp"  # includes all sources: HIP's headers are read once
+_LIMIT_S = 300.0  # 2 s on an idle machine
+
+_SONAME = re.compile(r"\(SONAME\)\s+Library soname: \[(?P<name>[A-Za-z0-9_.+-]+)\]")
+# "   595: 00000000000f49c0  2763 FUNC    GLOBAL DEFAULT   13 hipMalloc@@hip_4.2", of `llvm-readelf --dyn-syms`.
+_VERSIONED = re.compile(r"\bFUNC\s.*\s(?P<symbol>\w+)@@?(?P<version>[\w.]+)(?:\s|$)")
+
+
+def stand_in_library(toolchain: Toolchain, store: Store | None = None) -> Path:
+    """The library's file, built now if the store does not have it. Its bytes were checked just now."""
+    store = store or Store()
+    real = real_library(toolchain)
+    soname = soname_of(real, toolchain)
+    texts = {name: (_HERE / name).read_text("utf-8") for name in (*_SOURCES, *_HEADERS)}
+    texts[_WHOLE] = "".join(f'#include "{name}"\n' for name in _SOURCES)
+    texts[_VERSIONS] = version_script(versions_of(real, toolchain))
+    key = digest_value({"stand-in": texts, "soname": soname, "toolchain": toolchain.identity(), "flags": _FLAGS})
+    # Waits for another process that builds it.
+    with store.flight(key, landed=lambda: store.get(key) is not None):
+        return _stored(store, key, soname) or _built(toolchain, store, key, soname, texts)
+
+
+def real_library(toolchain: Toolchain) -> Path:
+    """The file that `-lamdhip64` finds."""
+    name = f"lib{HIP_LIBRARY.removeprefix('-l')}.so"
+    if toolchain.kind == ROCM:
+        path = toolchain.rocm_path / "lib" / name
+    else:
+        # clang prints the bare name when it finds none.
+        path = Path(tool_output([str(toolchain.cxx), f"-print-file-name={name}"]).strip())
+    if not path.is_absolute() or not path.exists():
+        raise ToolchainError(
+            f"{name} is not there, and kernel libraries are linked with it. "
+            "Get it with: apt-get install libamdhip64-dev"
+        )
+    return path
+
+
+def soname_of(library: Path, toolchain: Toolchain) -> str:
+    """The name under which libraries ask for this one."""
+    found = _SONAME.search(tool_output([str(toolchain.readelf), "--dynamic", str(library)]))
+    if found is None:
+        raise ToolchainError(f"{library} has no soname: it is no shared library")
+    return found["name"]
+
+
+def versions_of(library: Path, toolchain: Toolchain) -> Mapping[str, str]:
+    """The versions of the functions that a library defines; empty when it has none."""
+    listed = tool_output([str(toolchain.readelf), "--dyn-syms", "--wide", str(library)])
+    found = (_VERSIONED.search(line) for line in listed.splitlines() if " UND " not in line)
+    return {match["symbol"]: match["version"] for match in found if match is not None}
+
+
+def version_script(versions: Mapping[str, str]) -> str:
+    """A linker script that gives functions their versions. Of those that are not defined nothing is made."""
+    nodes: dict[str, list[str]] = {}
+    for symbol, version in sorted(versions.items()):
+        if "hip" in symbol:
+            nodes.setdefault(version, []).append(symbol)
+    own = "tilewright_1 {\n  global: tilewright_*;\n"
+    if not nodes:
+        return f"{own}  hip*; __hip*;\n  local: *;\n}};\n"
+    texts = [f"{version} {{\n  global: {'; '.join(symbols)};\n}};\n" for version, symbols in sorted(nodes.items())]
+    return "".join([*texts, f"{own}  local: *;\n}};\n"])
+
+
+_FLAGS = (
+    "-x",
+    "c++",
+    "-std=c++17",
+    "-O1",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-shared",
+    "-fuse-ld=lld",
+    "-Wl,--build-id=none",
+    "-Wl,-z,defs",
+    "-Wl,--undefined-version",  # the script has all functions of HIP
+    f"-Wl,--version-script={_VERSIONS}",
+)
+
+
+def _stored(store: Store, key: str, soname: str) -> Path | None:
+    found = store.get(key)
+    if not isinstance(found, Artifact):
+        return None
+    try:
+        return found.checked(soname)
+    except CorruptError:
+        return None  # noticed and moved aside by `checked`
+
+
+def _built(toolchain: Toolchain, store: Store, key: str, soname: str, texts: Mapping[str, str]) -> Path:
+    with store.work_folder("stand-in") as folder:
+        for name, text in texts.items():
+            (folder / name).write_text(text, "utf-8")
+        include = f"-I{toolchain.rocm_path}/include"
+        command = (str(toolchain.cxx), *_FLAGS, f"-Wl,-soname,{soname}", include, _WHOLE, "-o", soname)
+        done = run(command, folder=folder, timeout_s=_LIMIT_S)
+        if done.code != 0:
+            first = next((line for line in done.output.splitlines() if "error" in line), f"code {done.code}")
+            raise CompileError(f"the stand-in for {soname} does not compile: {first}", done.output)
+        facts = {"slug": f"stand-in for {soname}", "cost": {"cpu_s": round(done.cpu_s, 2)}}
+        return store.put(key, {soname: folder / soname}, facts).checked(soname)

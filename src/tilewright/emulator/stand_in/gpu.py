@@ -1,0 +1,177 @@
+"""One emulated GPU as HIP shows it: memory, loaded code, launches."""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+from tilewright.arch import load
+from tilewright.arch.occupancy import occupancy
+from tilewright.base.errors import InvalidValueError
+from tilewright.building.code_object import KernelResources, read_resources
+from tilewright.building.toolchain import Toolchain
+from tilewright.emulator.bundle import code_object_for, read_bundle
+from tilewright.emulator.device import EmulatedDevice, Kernel, Module
+from tilewright.emulator.engine import LIMIT
+from tilewright.emulator.faults import CodeObjectError, LaunchFault
+from tilewright.emulator.kernel_metadata import KernelMetadata
+from tilewright.emulator.launch import Extent, Launch
+from tilewright.emulator.memory import Memory
+from tilewright.emulator.stand_in.images import ELF, image_at
+from tilewright.emulator.stand_in.interface import LaunchRequest
+from tilewright.emulator.stand_in.settings import AUTO, LaunchRecord, record, settings_of
+
+
+class UnknownKernelError(LaunchFault):
+    """A kernel that the code object does not have."""
+
+
+class NoCodeForGpuError(CodeObjectError):
+    """A library without code for the GPU that it was asked to run on."""
+
+
+class EmulatedGpu:
+    """Work on it is done one call at a time, each to its end."""
+
+    def __init__(self, index: int, name: str, toolchain: Toolchain) -> None:
+        self.index = index
+        self.arch = load(name)
+        self._toolchain = toolchain
+        self.lock = threading.RLock()
+        self._depth = 0
+        self._released: list[int] = []
+        self._images: dict[int, bytes] = {}  # code objects by the number of their image
+        self._modules: dict[int, Module] = {}
+        self._resources: dict[int, Mapping[str, KernelResources]] = {}
+
+    @cached_property
+    def memory(self) -> Memory:
+        return Memory()
+
+    @cached_property
+    def _device(self) -> EmulatedDevice:
+        return EmulatedDevice(self.arch, self.memory)
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Nobody else works on this GPU inside the `with` block."""
+        with self.lock:
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                while self._depth == 0 and self._released:
+                    self.memory.free(self._released.pop(0))
+
+    def holds(self, address: int) -> bool:
+        """Whether an address is in this GPU's memory, allocated or not."""
+        memory = self.__dict__.get("memory")  # not made before it is needed
+        return memory is not None and memory.base <= address < memory.base + memory.capacity
+
+    def release(self, address: int) -> None:
+        """Free an allocation. Python may collect a buffer in the middle of other work: then it is freed after that."""
+        with self.working():
+            if self._depth > 1:
+                self._released.append(address)
+            else:
+                self.memory.free(address)
+
+    def keep(self, image: int, address: int) -> None:
+        """Take the code for this GPU out of the image at an address, which its owner may give back afterwards."""
+        data = image_at(address)
+        if not data.startswith(ELF) and self.arch.name not in (archs := _archs_in(data)):
+            there = ", ".join(archs) or "none at all"
+            raise NoCodeForGpuError(
+                f"there is no code for {self.arch.name}; there is for {there}. Build it for this GPU."
+            )
+        self._images[image] = code_object_for(data, self.arch.name)
+
+    def forget(self, image: int) -> None:
+        """An image was unloaded."""
+        with self.working():
+            self._images.pop(image, None)
+            self._resources.pop(image, None)
+            module = self._modules.pop(image, None)
+            if module is not None:
+                self._device.unload(module)
+
+    def kernel(self, image: int, address: int | None, name: str) -> Kernel:
+        """A kernel of an image, whose code is loaded when it is first asked for."""
+        if image not in self._modules:
+            if image not in self._images and address is not None:
+                self.keep(image, address)
+            self._modules[image] = self._device.load(self._images[image])
+        kernels = self._modules[image].kernels
+        if name not in kernels:
+            raise UnknownKernelError(f"there is no kernel '{name}'; the code object has {', '.join(kernels) or 'none'}")
+        return kernels[name]
+
+    def launch(self, request: LaunchRequest) -> None:
+        """Run a launch to its end."""
+        settings = settings_of(self.index)
+        with self.working():
+            kernel = self.kernel(request.image, request.data, request.kernel.decode())
+            grid, block = Extent(*request.grid), Extent(*request.block)
+            launch = Launch(grid, block, packed(kernel.metadata, request), request.dynamic_lds)
+            counters = self._device.launch(
+                kernel,
+                launch,
+                settings.mode,
+                detailed=settings.detailed,
+                limit=LIMIT if settings.limit is None else settings.limit,
+                engine=None if settings.engine == AUTO else settings.engine,
+            )
+        record(self.index, LaunchRecord(kernel.name, grid, block, counters, settings.mode))
+
+    def resident_blocks(self, request: LaunchRequest) -> int:
+        """How many work-groups of a kernel one unit of the GPU holds at once."""
+        name = request.kernel.decode()
+        with self.working():
+            self.kernel(request.image, request.data, name)
+            if request.image not in self._resources:
+                self._resources[request.image] = self._read_resources(self._images[request.image])
+            used = self._resources[request.image][name]
+        threads = request.block[0]
+        if threads > used.max_block_threads:
+            raise InvalidValueError(f"{threads} threads in a work-group: kernel {name} allows {used.max_block_threads}")
+        return occupancy(
+            self.arch,
+            vgprs=used.vgprs,
+            agprs=used.agprs,
+            sgprs=used.sgprs,
+            lds_bytes=used.lds_bytes + request.dynamic_lds,
+            block_threads=threads,
+        ).blocks_per_unit
+
+    def _read_resources(self, code: bytes) -> Mapping[str, KernelResources]:
+        with tempfile.NamedTemporaryFile(suffix=".co") as file:
+            file.write(code)
+            file.flush()
+            listed = read_resources(Path(file.name), self.arch, self._toolchain)
+        return {kernel.name: kernel for kernel in listed}
+
+
+def packed(kernel: KernelMetadata, request: LaunchRequest) -> bytes:
+    """The arguments of a launch as they lie in memory, from one pointer per argument or from the caller's own bytes."""
+    if request.packed:
+        return ctypes.string_at(request.packed, request.packed_bytes)
+    explicit = [argument for argument in kernel.arguments if not argument.hidden]
+    room = bytearray(kernel.explicit_bytes)
+    for number, argument in enumerate(explicit):
+        source = request.arguments[number] if request.arguments else None
+        if source is None:
+            raise LaunchFault(f"argument {number} of {len(explicit)} is missing: its pointer is null")
+        room[argument.offset : argument.offset + argument.size] = ctypes.string_at(source, argument.size)
+    return bytes(room)
+
+
+def _archs_in(bundle: bytes) -> list[str]:
+    """The GPUs that a bundle has code for. Its targets look like hipv4-amdgcn-amd-amdhsa--gfx942:xnack-."""
+    targets = [target for target in read_bundle(bundle) if target.startswith("hip")]
+    return [target.rpartition("--")[2].partition(":")[0] for target in targets]

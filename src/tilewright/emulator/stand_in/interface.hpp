@@ -1,0 +1,53 @@
+// What the stand-in library and Python share. interface.py has the same structures in the same order.
+#ifndef TILEWRIGHT_STAND_IN_INTERFACE_HPP
+#define TILEWRIGHT_STAND_IN_INTERFACE_HPP
+
+#include <cstdint>
+
+struct DeviceFacts
+{
+    char name[64];
+    char arch[64];
+    uint64_t memory_bytes;
+    uint64_t lds_bytes;      // of a work-group
+    uint64_t lds_unit_bytes; // of a unit
+    int32_t wave_size;
+    int32_t units;
+    int32_t max_block_threads;
+    int32_t max_unit_threads;
+    int32_t block_registers;
+    int32_t clock_khz;
+    int32_t l2_bytes;
+    int32_t major;
+    int32_t minor;
+};
+
+struct LaunchRequest
+{
+    int32_t device;
+    uint64_t image; // a number that no other image of this process has
+    const void* data;
+    const char* kernel;
+    uint32_t grid[3];  // in work-groups
+    uint32_t block[3]; // in threads
+    uint64_t dynamic_lds;
+    void** arguments;   // one pointer per argument, or null
+    const void* packed; // all arguments as they lie in memory, or null
+    uint64_t packed_bytes;
+};
+
+// Each gives a hipError_t. `device` is the one whose caller gets to know what went wrong.
+struct Callbacks
+{
+    int (*launch)(const LaunchRequest*);
+    int (*occupancy)(const LaunchRequest*, int* blocks);
+    int (*load)(int device, uint64_t image, const void* data);
+    int (*find)(int device, uint64_t image, const char* kernel);
+    int (*unload)(uint64_t image);
+    int (*allocate)(int device, uint64_t bytes, void** address);
+    int (*release)(int device, void* address);
+    int (*copy)(int device, void* target, const void* source, uint64_t bytes, int direction);
+    int (*fill)(int device, void* target, uint64_t pitch, int value, uint64_t width, uint64_t height);
+};
+
+#endif

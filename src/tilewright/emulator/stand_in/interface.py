@@ -1,0 +1,106 @@
+"""What hip.cpp and Python share: structures and callbacks, in the same order as in interface.hpp."""
+
+from __future__ import annotations
+
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    c_char,
+    c_char_p,
+    c_int,
+    c_int32,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+from typing import Any
+
+from tilewright.arch.spec import Arch
+
+
+class DeviceFacts(Structure):
+    """What the stand-in answers when it is asked for a device's properties."""
+
+    _fields_ = (
+        ("name", c_char * 64),
+        ("arch", c_char * 64),
+        ("memory_bytes", c_uint64),
+        ("lds_bytes", c_uint64),
+        ("lds_unit_bytes", c_uint64),
+        ("wave_size", c_int32),
+        ("units", c_int32),
+        ("max_block_threads", c_int32),
+        ("max_unit_threads", c_int32),
+        ("block_registers", c_int32),
+        ("clock_khz", c_int32),
+        ("l2_bytes", c_int32),
+        ("major", c_int32),
+        ("minor", c_int32),
+    )
+
+
+class LaunchRequest(Structure):
+    """A launch as the host asked for it."""
+
+    _fields_ = (
+        ("device", c_int32),
+        ("image", c_uint64),
+        ("data", c_void_p),
+        ("kernel", c_char_p),
+        ("grid", c_uint32 * 3),
+        ("block", c_uint32 * 3),
+        ("dynamic_lds", c_uint64),
+        ("arguments", POINTER(c_void_p)),
+        ("packed", c_void_p),
+        ("packed_bytes", c_uint64),
+    )
+
+
+# The members of Callbacks: name, types of the arguments. All give a hipError_t.
+CALLBACKS: dict[str, tuple[Any, ...]] = {
+    "launch": (POINTER(LaunchRequest),),
+    "occupancy": (POINTER(LaunchRequest), POINTER(c_int)),
+    "load": (c_int, c_uint64, c_void_p),
+    "find": (c_int, c_uint64, c_char_p),
+    "unload": (c_uint64,),
+    "allocate": (c_int, c_uint64, POINTER(c_void_p)),
+    "release": (c_int, c_void_p),
+    "copy": (c_int, c_void_p, c_void_p, c_uint64, c_int),
+    "fill": (c_int, c_void_p, c_uint64, c_int, c_uint64, c_uint64),
+}
+_TYPES = {name: CFUNCTYPE(c_int, *types) for name, types in CALLBACKS.items()}
+
+
+class Callbacks(Structure):
+    """The functions of Python that the stand-in calls."""
+
+    _fields_ = tuple(_TYPES.items())
+
+
+def callbacks_to(functions: object) -> Callbacks:
+    """The methods of an object, by the names of `CALLBACKS`. The structure must live as long as it may be called."""
+    return Callbacks(**{name: kind(getattr(functions, name)) for name, kind in _TYPES.items()})
+
+
+def facts_of(arch: Arch, memory_bytes: int) -> DeviceFacts:
+    """What the stand-in says about a GPU."""
+    digits = arch.name.removeprefix("gfx")  # the last two are minor version and stepping
+    compute, registers = arch.compute, arch.registers
+    return DeviceFacts(
+        name=f"{arch.product} (emulated)".encode()[:63],
+        arch=arch.name.encode(),
+        memory_bytes=memory_bytes,
+        lds_bytes=arch.lds.bytes,
+        lds_unit_bytes=arch.lds.unit_bytes,
+        wave_size=arch.wave_size,
+        units=compute.units,
+        max_block_threads=compute.max_block_threads,
+        max_unit_threads=compute.simds_per_unit * compute.max_waves_per_simd * arch.wave_size,
+        # 32-bit vector registers of one unit: HIP counts those of a multiprocessor.
+        block_registers=registers.vgprs * arch.wave_size * compute.simds_per_unit,
+        clock_khz=compute.clock_mhz * 1000,
+        l2_bytes=arch.memory.l2_bytes,
+        major=int(digits[:-2]),
+        minor=int(digits[-2]),
+    )

@@ -1,0 +1,88 @@
+"""The stand-in library of this process: built, loaded and connected with Python. There is at most one."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tilewright.base.errors import DeviceError
+from tilewright.building.toolchain import find
+from tilewright.emulator.memory import CAPACITY
+from tilewright.emulator.stand_in.build import stand_in_library
+from tilewright.emulator.stand_in.callbacks import HipCallbacks
+from tilewright.emulator.stand_in.gpu import EmulatedGpu
+from tilewright.emulator.stand_in.interface import DeviceFacts, callbacks_to, facts_of
+from tilewright.emulator.stand_in.settings import ARCHS
+
+
+class StandIn:
+    """The loaded library and the emulated GPUs behind it."""
+
+    def __init__(self) -> None:
+        toolchain = find()
+        self.path = stand_in_library(toolchain)
+        self.gpus = tuple(EmulatedGpu(index, name, toolchain) for index, name in enumerate(ARCHS))
+        self.library = _loaded(self.path)
+        # C code calls these as long as the process lives, so they must not be collected.
+        self._callbacks = callbacks_to(HipCallbacks(self.gpus))
+        facts = (DeviceFacts * len(ARCHS))(*(facts_of(gpu.arch, CAPACITY) for gpu in self.gpus))
+        self.library.tilewright_open(facts, len(ARCHS), ctypes.byref(self._callbacks))
+        atexit.register(self.library.tilewright_close)
+        os.register_at_fork(before=self._stop, after_in_parent=self._go_on, after_in_child=self._start_anew)
+
+    def dry(self, device: int, on: bool) -> None:
+        """Whether this thread's launches on a device do nothing."""
+        self.library.tilewright_dry(device, int(on))
+
+    def _stop(self) -> None:
+        """Wait until no work is done on any GPU: the child gets whole launches, never a part of one."""
+        for gpu in self.gpus:
+            gpu.lock.acquire()
+
+    def _go_on(self) -> None:
+        for gpu in self.gpus:
+            gpu.lock.release()
+
+    def _start_anew(self) -> None:
+        """The child has its own copy of the memory, and no thread that could hold a lock."""
+        for gpu in self.gpus:
+            gpu.lock = threading.RLock()
+
+
+_lock = threading.Lock()
+_opened: StandIn | None = None
+
+
+def opened() -> StandIn:
+    """The stand-in of this process, opened now if it was not. Nobody else may have loaded a HIP library."""
+    global _opened  # noqa: PLW0603 - one per process, as a library is
+    if _opened is None:
+        with _lock:
+            if _opened is None:
+                _opened = StandIn()
+    return _opened
+
+
+@contextmanager
+def running_dry(device: int, on: bool, before: bool) -> Iterator[None]:
+    """Launches of this thread on a device do nothing inside the `with` block, or really run."""
+    opened().dry(device, on)
+    try:
+        yield
+    finally:
+        opened().dry(device, before)
+
+
+def _loaded(path: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise DeviceError(f"the stand-in for HIP, {path}, cannot be loaded: {error}") from error
+
+
+os.register_at_fork(after_in_child=lambda: globals().__setitem__("_lock", threading.Lock()))

@@ -1,0 +1,109 @@
+// A stand-in for libamdhip64: HIP's entry points for devices that are emulated.
+//
+// Handles, call configurations and each thread's state are kept here. Memory and launches belong to Python, which sets
+// `callbacks` once. An entry point that is not defined does not exist: a library that needs it cannot be loaded.
+//
+// No lock is held while Python is called: a thread that waits for Python's own lock would block a fork for ever.
+#ifndef TILEWRIGHT_STAND_IN_STATE_HPP
+#define TILEWRIGHT_STAND_IN_STATE_HPP
+
+#define __HIP_PLATFORM_AMD__ 1
+#define __HIP_PLATFORM_HCC__ 1 // the name that headers before 5.0 ask for
+
+#include <hip/hip_runtime_api.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "interface.hpp"
+
+#define TW_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace stand_in {
+
+struct Image
+{
+    uint64_t number;
+    const void* data;
+};
+
+struct Function
+{
+    Image image;
+    std::string kernel;
+};
+
+struct Module
+{
+    int device;
+    Image image;
+    std::deque<Function> functions; // addresses stay: they are handles
+};
+
+// What all threads share.
+struct State
+{
+    std::mutex lock;
+    std::unordered_map<const void*, Function> stubs; // by the address of the host's stub
+    std::unordered_map<void*, Module> modules;
+    std::unordered_set<const void*> functions;
+    std::unordered_map<void*, int> streams; // -> device
+    std::unordered_set<void*> events;
+};
+
+// Never destroyed: libraries take back what they registered after this library's own destructors ran.
+inline State& state()
+{
+    static State* const made = new State;
+    return *made;
+}
+
+inline std::vector<DeviceFacts> devices;
+inline Callbacks callbacks{};
+inline std::atomic<bool> open{false};
+
+inline thread_local int current_device = 0;
+inline thread_local uint64_t dry       = 0; // one bit per device: launches do nothing
+inline thread_local hipError_t last    = hipSuccess;
+
+// Remembers a failure for hipGetLastError.
+inline hipError_t said(hipError_t status)
+{
+    if(status != hipSuccess)
+        last = status;
+    return status;
+}
+
+// The status of a call into Python.
+template <typename... Types, typename... Arguments>
+hipError_t ask(int (*callback)(Types...), Arguments... arguments)
+{
+    if(!open.load(std::memory_order_acquire))
+        return said(hipErrorDeinitialized);
+    return said(static_cast<hipError_t>(callback(arguments...)));
+}
+
+inline bool is_device(int index) { return index >= 0 && static_cast<size_t>(index) < devices.size(); }
+
+// The device of a stream; negative for a handle that is no stream.
+inline int device_of(hipStream_t stream)
+{
+    // No stream, hipStreamLegacy and hipStreamPerThread (2) are streams of the current device.
+    if(reinterpret_cast<uintptr_t>(stream) <= 2)
+        return current_device;
+    const std::lock_guard<std::mutex> guard(state().lock);
+    const auto found = state().streams.find(stream);
+    return found == state().streams.end() ? -1 : found->second;
+}
+
+inline hipError_t known(hipStream_t stream) { return said(device_of(stream) < 0 ? hipErrorInvalidHandle : hipSuccess); }
+
+} // namespace stand_in
+
+#endif

@@ -1,0 +1,127 @@
+"""Counters of memory instructions that are under way, and waiting for them.
+
+Every GPU has its own set of counters and of instructions that wait until a counter is small enough.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilewright.emulator.code import Code
+from tilewright.emulator.group import Group
+from tilewright.emulator.instruction import Instruction
+
+# Which counter each kind of access occupies (ISA manuals for CDNA3, RDNA3 and RDNA4, "Data dependency resolution").
+_GFX9 = {"load": "vm", "store": "vm", "lds": "lgkm", "scalar": "lgkm"}
+_GFX11 = {**_GFX9, "store": "vs"}
+_GFX12 = {"load": "load", "store": "store", "lds": "ds", "scalar": "km"}
+_COUNTERS: Mapping[str, Mapping[str, str]] = {
+    "gfx90a": _GFX9,
+    "gfx942": _GFX9,
+    "gfx950": _GFX9,
+    "gfx1100": _GFX11,
+    "gfx1201": _GFX12,
+}
+# The largest value of each counter. A wave that has so many accesses under way stops until the oldest is over
+# (LLVM, AMDGPU::getVmcntBitMask and its like: as many ones as the counter has bits).
+_CAPACITY_GFX9 = {"vm": 63, "lgkm": 15}
+_CAPACITY_GFX11 = {"vm": 63, "vs": 63, "lgkm": 63}
+_CAPACITY_GFX12 = {"load": 63, "store": 63, "ds": 63, "km": 31}
+_CAPACITIES: Mapping[str, Mapping[str, int]] = {
+    "gfx90a": _CAPACITY_GFX9,
+    "gfx942": _CAPACITY_GFX9,
+    "gfx950": _CAPACITY_GFX9,
+    "gfx1100": _CAPACITY_GFX11,
+    "gfx1201": _CAPACITY_GFX12,
+}
+# Counters of things that the emulated device never has under way: exports, image samples, ray tracing.
+_IDLE = frozenset(("exp", "sample", "bvh"))
+
+# RDNA4 has a wait for each counter instead of s_waitcnt. LLVM still encodes it there, and CK Tile's kernels have it
+# before their end. What it waits for is not documented, so here it makes nothing visible.
+_WITHOUT_LIST = ("gfx1201",)
+
+_LISTED = re.compile(r"(vm|lgkm|exp)cnt\((\d+)\)")
+_SINGLE = re.compile(r"s_waitcnt_(vs|vm|lgkm|exp)cnt|s_wait_(load|store|ds|km|exp|sample|bvh)cnt")
+_PAIRED = re.compile(r"s_wait_(load|store)cnt_dscnt")
+# Pieces of the number in s_waitcnt, as first bit of the number, width, and first bit of the count.
+_Pieces = Mapping[str, tuple[tuple[int, int, int], ...]]
+_PIECES_GFX9: _Pieces = {"vm": ((0, 4, 0), (14, 2, 4)), "exp": ((4, 3, 0),), "lgkm": ((8, 4, 0),)}
+_PIECES_GFX11: _Pieces = {"exp": ((0, 3, 0),), "lgkm": ((4, 6, 0),), "vm": ((10, 6, 0),)}
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait until each of these counters is at most its number."""
+
+    counts: Mapping[str, int]
+
+    def __call__(self, group: Group) -> None:
+        for counter, count in self.counts.items():
+            group.drain(counter, count)
+
+
+def counter_of(arch: str) -> Mapping[str, str]:
+    """The counter that each kind of access occupies on a GPU."""
+    return _COUNTERS[arch]
+
+
+def capacity_of(arch: str) -> Mapping[str, int]:
+    """How many accesses of a wave each counter of a GPU can count."""
+    return _CAPACITIES[arch]
+
+
+def translate(instruction: Instruction, code: Code) -> Wait | None:
+    """The wait that an instruction asks for; None when it is no wait for memory."""
+    name = instruction.mnemonic
+    counts: Mapping[str, int]
+    if name == "s_waitcnt":
+        counts = _listed(instruction, code)
+        if code.arch.name in _WITHOUT_LIST:
+            counts = {}
+    elif match := _SINGLE.fullmatch(name):
+        counts = {match[1] or match[2]: _number(instruction, code)}
+    elif match := _PAIRED.fullmatch(name):
+        # RDNA4: the upper byte is for loads or stores, the lower one for the LDS.
+        number = _number(instruction, code)
+        counts = {match[1]: number >> 8 & 0x3F, "ds": number & 0x3F}
+    else:
+        return None
+    known = {*counter_of(code.arch.name).values(), *_IDLE}
+    for counter in counts:
+        if counter not in known:
+            raise code.unknown(f"the counter '{counter}'", instruction)
+    return Wait({counter: count for counter, count in counts.items() if counter not in _IDLE})
+
+
+def _listed(instruction: Instruction, code: Code) -> dict[str, int]:
+    """The counts of s_waitcnt: written out by name, or as one number when they are all zero or out of range."""
+    text = instruction.operands[0].name
+    if re.fullmatch(r"0x[0-9a-f]+|\d+", text):
+        pieces = _PIECES_GFX11 if code.arch.name == "gfx1100" else _PIECES_GFX9
+        return {counter: _assembled(int(text, 0), parts) for counter, parts in pieces.items()}
+    parts = text.replace("&", " ").split()
+    matches = [_LISTED.fullmatch(part) for part in parts]
+    if not parts or not all(matches):
+        raise code.unknown(f"the list of counters '{text}'", instruction)
+    return {match[1]: int(match[2]) for match in matches if match}
+
+
+def _assembled(number: int, pieces: tuple[tuple[int, int, int], ...]) -> int:
+    return sum((number >> first & ((1 << width) - 1)) << to for first, width, to in pieces)
+
+
+def _number(instruction: Instruction, code: Code) -> int:
+    last = instruction.operands[-1]
+    others = instruction.operands[:-1]
+    if last.kind != "const" or not isinstance(last.value, int) or any(item.kind != "none" for item in others):
+        raise code.unknown("this form of a wait", instruction)
+    return last.value
+
+
+def drain_all(group: Group) -> None:
+    """Make everything visible, as the end of a program does."""
+    for counter in tuple(group.pending):
+        group.drain(counter, 0)

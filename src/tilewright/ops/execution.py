@@ -1,0 +1,57 @@
+"""How kernels of an op are called and checked: what an op gives to dispatch and verification."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.arch.spec import Arch
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of a problem: its logical shape, and where its elements lie (strides in elements)."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    output: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What must be done to an input before a kernel can take it: `apply` maps a NumPy array to the array to upload."""
+
+    tensor: str
+    what: str  # a sentence for people
+    apply: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How kernels of an op are called and checked. Problems and configs are those of the op.
+
+    Tensors are always in the order of `tensors`. Functions that take or give arrays import NumPy themselves.
+    """
+
+    tensors: Callable[[Any], tuple[Tensor, ...]]
+    # The problem with the strides that tensors really have, by name; an error where the layout cannot have them.
+    with_strides: Callable[[Any, Mapping[str, tuple[int, ...]]], Any]
+    # The C struct of the op's abi.h without pointers, and a function that puts the tensors' addresses into it.
+    arguments: Callable[[Any], ctypes.Structure]
+    point: Callable[[Any, Sequence[int]], None]
+    # What a kernel needs done to its inputs (config, problem); empty for most.
+    preparations: Callable[[Any, Any], tuple[Preparation, ...]]
+    # The nearest larger problem that a kernel supports, where it does not support this one (config, problem, arch).
+    padded: Callable[[Any, Any, Arch], Any | None]
+    # Random inputs of a problem as NumPy arrays by name (problem, seed, arch).
+    inputs: Callable[[Any, int, Arch], Mapping[str, Any]]
+    # Outputs in float64 (or exact integers) by name, from inputs by name (problem, inputs, arch).
+    reference: Callable[[Any, Mapping[str, Any], Arch], Mapping[str, Any]]
+    # The largest error allowed to each output element (config, problem, inputs, reference outputs, arch).
+    tolerance: Callable[[Any, Any, Mapping[str, Any], Mapping[str, Any], Arch], Mapping[str, Any]]
+    # Problems that try a kernel's edges: sizes of 1, primes, around a tile, tails, splits (config, arch).
+    trials: Callable[[Any, Arch], tuple[Any, ...]]

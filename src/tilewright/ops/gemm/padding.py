@@ -1,0 +1,72 @@
+"""The nearest larger problem that a kernel computes."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.gemm import resources
+from tilewright.ops.gemm.config import Config
+from tilewright.ops.gemm.fit import FIT_RULES
+from tilewright.ops.gemm.problem import Problem
+from tilewright.ops.rule import violations
+
+
+def padded(config: Config, problem: Problem, arch: Arch) -> Problem | None:
+    """The problem itself if the kernel computes it, else the one with the fewest elements more that it computes.
+
+    Rows and columns of zeros change nothing in the part of C that is wanted. None where no padding helps, because
+    the kernel has other types, or was built without split-K. A padded problem is packed.
+    """
+    if computes(config, problem, arch):
+        return problem
+    larger = sorted(
+        (
+            _resized(problem, m, n, k)
+            for m, n, k in itertools.product(
+                _extents(problem.m, _steps_m(config, arch)),
+                _extents(problem.n, _steps_n(config, arch)),
+                _extents(problem.k, _steps_k(config, problem, arch)),
+            )
+        ),
+        key=lambda p: (p.m * p.k + p.k * p.n + p.m * p.n, p.m, p.n, p.k),
+    )
+    return next((candidate for candidate in larger if computes(config, candidate, arch)), None)
+
+
+def computes(config: Config, problem: Problem, arch: Arch) -> bool:
+    """Whether no fit rule refuses the problem."""
+    return not violations(FIT_RULES, config, problem, arch)
+
+
+def _steps_m(config: Config, arch: Arch) -> tuple[int, ...]:
+    vector = resources.vector_a(config, arch) if config.layout[0] == "c" else 1
+    return (vector, config.block.m)
+
+
+def _steps_n(config: Config, arch: Arch) -> tuple[int, ...]:
+    vectors = [resources.vector_c(config), resources.vector_d(config)]
+    if config.layout[1] == "r":
+        vectors.append(resources.vector_b(config, arch))
+    return (math.lcm(*vectors), config.mma.n, config.block.n)
+
+
+def _steps_k(config: Config, problem: Problem, arch: Arch) -> tuple[int, ...]:
+    vectors = [1]
+    if config.layout[0] == "r":
+        vectors.append(resources.vector_a(config, arch))
+    if config.layout[1] == "c":
+        vectors.append(resources.vector_b(config, arch))
+    block = config.block.k * problem.k_batch
+    # The last one gives every part of a split as many steps as the pipeline needs at least.
+    return (math.lcm(*vectors), config.mma.k, block, block * resources.least_steps(config))
+
+
+def _extents(size: int, steps: tuple[int, ...]) -> list[int]:
+    return sorted({size, *(-(-size // step) * step for step in steps)})
+
+
+def _resized(problem: Problem, m: int, n: int, k: int) -> Problem:
+    return dataclasses.replace(problem, m=m, n=n, k=k, stride_a=0, stride_b=0, stride_c=0)

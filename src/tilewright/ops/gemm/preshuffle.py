@@ -1,0 +1,54 @@
+"""The order in which a preshuffle kernel wants B.
+
+The kernel loads B from memory straight into the registers of the matrix instruction, so B must lie in memory as the
+lanes want it. B (k × n) is cut into mma tiles of k × n. The tiles of one column of tiles follow each other along k.
+Within a tile, lane after lane has its values: lane = group · mma.n + column, and a lane holds mma.k / groups
+neighbours along k, where groups = wave size / mma.n. (MakeBFlatDramTileDistribution in
+ck_tile/ops/gemm/pipeline/wp_pipeline_agmem_bgmem_creg_base_policy.hpp; ck_tile/host/tensor_shuffle_utils.hpp makes
+the same order for CK's own examples.)
+
+With `permute_n`, the columns of a block are dealt out first: a wave's r-th tile takes every repeat-th column of the
+wave's share, beginning with the r-th. Then a lane ends up with neighbouring columns of C.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tilewright.ops.execution import Preparation
+from tilewright.ops.gemm.config import Config
+from tilewright.ops.gemm.problem import Problem
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# No GPU with waves of 32 has preshuffle tiles in its file (rule P304).
+WAVE_SIZE = 64
+
+
+def preparations(config: Config, _: Problem) -> tuple[Preparation, ...]:
+    """B's reordering for a preshuffle kernel, nothing for others. The problem is one that fits (S509)."""
+    if config.variant != "preshuffle":
+        return ()
+    columns = f", with the columns of each {config.block.n} dealt out to the waves" if config.permute_n else ""
+    what = f"b is reordered into tiles of {config.mma.k}×{config.mma.n}, each as the lanes load it{columns}"
+    return (Preparation("b", what, lambda b: preshuffled(config, b)),)
+
+
+def preshuffled(config: Config, b: NDArray[Any]) -> NDArray[Any]:
+    """B (k × n) in the order of the kernel: an array of the same shape whose column-major memory is that order."""
+    k, n = b.shape
+    mma = config.mma
+    columns = _dealt_out(config, b.T) if config.permute_n else b.T  # n × k
+    groups = WAVE_SIZE // mma.n
+    tiles = columns.reshape(n // mma.n, mma.n, k // mma.k, groups, mma.k // groups)
+    in_order = tiles.transpose(0, 2, 3, 1, 4).reshape(n, k)
+    return in_order.T
+
+
+def _dealt_out(config: Config, columns: NDArray[Any]) -> NDArray[Any]:
+    n, k = columns.shape
+    waves, width = config.waves.n, config.mma.n
+    repeat = config.block.n // (waves * width)
+    shares = columns.reshape(n // config.block.n, waves, width, repeat, k)
+    return shares.transpose(0, 3, 1, 2, 4).reshape(n, k)

@@ -1,0 +1,99 @@
+"""Memory of a device."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tilewright.base.errors import DeviceError, InvalidValueError
+from tilewright.runtime.hip import DEVICE_TO_HOST, HOST_TO_DEVICE, Hip
+from tilewright.runtime.host_bytes import host_bytes
+from tilewright.runtime.streams import stream_handle
+
+if TYPE_CHECKING:
+    from tilewright.runtime.device import Device
+
+
+class Buffer:
+    """Bytes on a device, freed with `free`, at the end of a `with` block, or when nobody has the buffer any more.
+
+    Copies and fills are done when the call returns. With a `stream` they come after the work that is in it.
+    """
+
+    def __init__(self, device: Device, nbytes: int, label: str = "") -> None:
+        if not isinstance(nbytes, int) or isinstance(nbytes, bool) or nbytes < 1:
+            raise InvalidValueError(f"a buffer of {nbytes!r} bytes cannot be had; it needs a whole number from 1 on")
+        made = ctypes.c_void_p()
+        with device.naming(label):
+            hip = device.call("hipMalloc", ctypes.byref(made), nbytes)
+        self.device = device
+        self.address = int(made.value or 0)
+        self.nbytes = nbytes
+        self.label = label
+        self._release = weakref.finalize(self, _free, hip, self.address)
+        self._release.atexit = False  # a process that ends gives everything back anyway
+
+    @property
+    def alive(self) -> bool:
+        """Whether it was not freed yet."""
+        return self._release.alive
+
+    def copy_from(self, source: Any, stream: object = None) -> None:
+        """Fill it from its start with the bytes of an array or any other holder of bytes in one piece."""
+        with host_bytes(source, writable=False) as host:
+            self._check("copied into", host.nbytes)
+            self._copy(self.address, host.address, host.nbytes, HOST_TO_DEVICE, stream)
+
+    def copy_to(self, target: Any, stream: object = None) -> None:
+        """Copy bytes from its start into an array or any other writable holder of bytes, as many as that has."""
+        with host_bytes(target, writable=True) as host:
+            self._check("copied from", host.nbytes)
+            self._copy(host.address, self.address, host.nbytes, DEVICE_TO_HOST, stream)
+
+    def fill(self, byte: int, stream: object = None) -> None:
+        """Set all its bytes to one value."""
+        if not 0 <= byte <= 255:
+            raise InvalidValueError(f"a byte is 0 to 255, not {byte}")
+        self._check("filled in", self.nbytes)
+        handle = stream_handle(stream)
+        self.device.call("hipMemsetAsync", self.address, byte, self.nbytes, handle)
+        self.device.call("hipStreamSynchronize", handle)
+
+    def free(self) -> None:
+        """Give the memory back now. Nobody may use the address afterwards."""
+        if not self._release.alive:
+            raise DeviceError(f"{self!r} is freed a second time")
+        self.device.ready("hipFree")
+        self._release.detach()
+        self.device.call("hipFree", self.address)
+
+    def _copy(self, target: int, source: int, nbytes: int, direction: int, stream: object) -> None:
+        handle = stream_handle(stream)
+        self.device.call("hipMemcpyAsync", target, source, nbytes, direction, handle)
+        self.device.call("hipStreamSynchronize", handle)
+
+    def _check(self, done: str, nbytes: int) -> None:
+        if not self._release.alive:
+            raise DeviceError(f"{self!r} was freed and cannot be used any more")
+        if nbytes > self.nbytes:
+            raise InvalidValueError(f"{nbytes} bytes cannot be {done} {self!r}: it has {self.nbytes}")
+
+    def __enter__(self) -> Buffer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._release.alive:
+            self._release()
+
+    def __repr__(self) -> str:
+        name = f"'{self.label}', " if self.label else ""
+        return f"Buffer({name}{self.nbytes} bytes at {self.address:#x} of {self.device.name})"
+
+
+def _free(hip: Hip, address: int) -> None:
+    if hip.usable():
+        hip.need("hipFree", address)

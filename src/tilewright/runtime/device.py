@@ -1,0 +1,225 @@
+"""Devices: GPUs and emulated ones, which differ only in the HIP library that is loaded."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tilewright.arch import load
+from tilewright.arch.spec import Arch
+from tilewright.base import knobs
+from tilewright.base.errors import DeviceError, InvalidValueError, KnobError, UnknownValueError
+from tilewright.runtime import emulation, loaded
+from tilewright.runtime.buffers import Buffer
+from tilewright.runtime.hip import Hip
+from tilewright.runtime.libraries import kernel_library
+from tilewright.runtime.selection import Selection
+from tilewright.runtime.streams import Event, Stream
+
+if TYPE_CHECKING:
+    from tilewright.emulator.launch import Mode
+    from tilewright.emulator.stand_in.settings import LaunchRecord
+
+GPU, EMULATED = "gpu", "emulated"
+_GPU_NAME = re.compile(r"gpu:(0|[1-9]\d{0,3})")
+# gcnArchName in hipDeviceProp_t, such as gfx942:sramecc+:xnack-. It comes after the marketing name's 256 bytes.
+_ARCH_NAME = re.compile(rb"(gfx[0-9a-f]{3,6})(?:[:\0])")
+_NAME_BYTES = 256
+
+_entered: ContextVar[tuple[Device, ...]] = ContextVar("tilewright_devices", default=())
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device by name: "gpu:0" or "emulated:gfx942". Cheap to make; nothing is loaded before it is used.
+
+    `with device:` makes it the current device of the thread.
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name not in emulated_names() and not _GPU_NAME.fullmatch(str(self.name)):
+            raise UnknownValueError("device", self.name, ["gpu:0", "gpu:1", "…", *emulated_names()])
+
+    @cached_property
+    def kind(self) -> str:
+        """ "gpu" or "emulated"."""
+        return self.name.partition(":")[0]
+
+    @cached_property
+    def index(self) -> int:
+        """The number by which its HIP library knows the device."""
+        return int(self.name.partition(":")[2]) if self.kind == GPU else emulated_names().index(self.name)
+
+    @cached_property
+    def arch(self) -> Arch:
+        """The GPU's facts. Asks the HIP library which GPU it is, unless the name says it."""
+        return load(self.name.partition(":")[2] if self.kind == EMULATED else _arch_name(self.hip(), self.name))
+
+    def hip(self) -> Hip:
+        """The HIP library of this device, loaded and bound now if it was not. Checks that the device is there."""
+        if self.kind == EMULATED:
+            return loaded.stand_in()
+        hip = loaded.real()
+        _check_there(hip, self.index)
+        return hip
+
+    def ready(self, what: str) -> Hip:
+        """The HIP library, after raising what went wrong on this device before and nobody asked for."""
+        hip = self.hip()
+        self._raise_fault(hip, what)
+        return hip
+
+    def call(self, what: str, *arguments: Any) -> Hip:
+        """Call a HIP function for this device. What is not hipSuccess is raised."""
+        hip = self.ready(what)
+        with Selection(hip, self.index):
+            status = hip.call(what, *arguments)
+        self.check(status, what)
+        return hip
+
+    def check(self, status: int, what: str) -> None:
+        """Raise what a HIP status means: the fault behind it on the emulated device, else a `HipError`."""
+        if status:
+            hip = self.hip()
+            self._raise_fault(hip, what)
+            hip.forget_error()
+            raise hip.error(status, what)
+
+    def raise_pending(self, message: str) -> NoReturn:
+        """Raise the fault that made a call fail, or a `DeviceError` with `message` when none is known."""
+        hip = self.hip()
+        self._raise_fault(hip, message)
+        hip.forget_error()
+        raise DeviceError(f"{self.name}: {message}")
+
+    def _raise_fault(self, hip: Hip, what: str) -> None:
+        if self.kind == EMULATED and emulation.has_pending(self.index):
+            hip.forget_error()
+            emulation.raise_pending(self.index, what)
+
+    def activate(self) -> None:
+        """Make launches of this thread go to this device, until another one is activated."""
+        hip = self.hip()
+        if status := hip.set_device(self.index):
+            raise hip.error(status, "hipSetDevice")
+
+    def selected(self) -> AbstractContextManager[None]:
+        """Launches of this thread go to this device inside the `with` block, afterwards to where they went before."""
+        return Selection(self.hip(), self.index)
+
+    def allocate(self, nbytes: int, label: str = "") -> Buffer:
+        """New memory. The emulated device names it by `label` in faults."""
+        return Buffer(self, nbytes, label)
+
+    def naming(self, label: str) -> AbstractContextManager[None]:
+        """What is allocated inside the `with` block gets this name, on the emulated device."""
+        return emulation.naming(label) if self.kind == EMULATED else nullcontext()
+
+    def stream(self) -> Stream:
+        """A new stream, not ordered after others."""
+        return Stream(self)
+
+    def event(self) -> Event:
+        """A new event."""
+        return Event(self)
+
+    def synchronize(self) -> None:
+        """Wait until all work on the device is done. Raises faults of threads that ended without asking."""
+        if self.kind == EMULATED:
+            emulation.raise_orphan(self.index)
+        self.call("hipDeviceSynchronize")
+
+    def library(self, path: Path) -> ctypes.CDLL:
+        """A kernel library with this device's HIP library underneath; loaded once per path."""
+        return kernel_library(self.hip(), path, emulated=self.kind == EMULATED)
+
+    def emulating(
+        self,
+        *,
+        mode: Mode | None = None,
+        detailed: bool | None = None,
+        limit: int | None = None,
+        dry: bool | None = None,
+        engine: str | None = None,
+    ) -> AbstractContextManager[None]:
+        """How this thread's launches run inside the `with` block; what is not given stays. See `Settings`."""
+        self._emulated_only("emulating")
+        self.hip()
+        return emulation.emulating(self.index, mode=mode, detailed=detailed, limit=limit, dry=dry, engine=engine)
+
+    def mode(self, mode: Mode) -> AbstractContextManager[None]:
+        """This thread's launches run fast or strict inside the `with` block."""
+        return self.emulating(mode=mode)
+
+    def recording(self) -> AbstractContextManager[list[LaunchRecord]]:
+        """A list that gets a record of each launch of this thread inside the `with` block."""
+        self._emulated_only("recording")
+        self.hip()
+        return emulation.recording(self.index)
+
+    def _emulated_only(self, what: str) -> None:
+        if self.kind != EMULATED:
+            raise DeviceError(
+                f"{self.name} has no {what}(): only emulated devices ({', '.join(emulated_names())}) have"
+            )
+
+    def __enter__(self) -> Device:
+        _entered.set((*_entered.get(), self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _entered.set(_entered.get()[:-1])
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def current_device() -> Device | None:
+    """The device of the innermost `with` block of this thread, else the knob's, else None."""
+    entered = _entered.get()
+    if entered:
+        return entered[-1]
+    named = knobs.DEVICE.get()
+    if named is None:
+        return None
+    try:
+        return Device(named)
+    except InvalidValueError as error:
+        raise KnobError(f"{knobs.DEVICE.name}={named!r} cannot be used: {error}") from error
+
+
+def devices() -> list[Device]:
+    """The GPUs that there are, then the emulated devices. Without a HIP library or a GPU there are only these."""
+    return [Device(f"gpu:{index}") for index in range(loaded.gpu_count())] + [Device(name) for name in emulated_names()]
+
+
+def emulated_names() -> tuple[str, ...]:
+    """The names of all emulated devices."""
+    return tuple(f"{EMULATED}:{arch}" for arch in emulation.ARCHS)
+
+
+def _check_there(hip: Hip, index: int) -> None:
+    count = hip.count()
+    if index >= count:
+        there = ", ".join(f"gpu:{number}" for number in range(count))
+        raise DeviceError(f"gpu:{index} is not there: HIP sees {count} ({there}). HIP_VISIBLE_DEVICES may hide others.")
+
+
+def _arch_name(hip: Hip, name: str) -> str:
+    index = int(name.partition(":")[2])
+    # The field's place differs between versions of HIP, so it is found by its form.
+    found = _ARCH_NAME.search(hip.properties(index), _NAME_BYTES)
+    if found is None:
+        raise DeviceError(f"{hip.path} does not say which GPU {name} is: its properties have no gfx name")
+    return found[1].decode()

@@ -1,0 +1,155 @@
+"""The functions of HIP that are used here, with their C types. The only place that binds them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_uint, c_void_p
+from pathlib import Path
+from typing import Any
+
+from tilewright.base.errors import DeviceError
+from tilewright.runtime.errors import HipError
+
+# hipMemcpyKind
+HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3
+# Not ordered after work in the default stream (hipStreamNonBlocking).
+NON_BLOCKING = 1
+
+_HANDLE = c_void_p
+_NEW_HANDLE = POINTER(c_void_p)
+SIGNATURES: Mapping[str, tuple[Any, ...]] = {
+    "hipInit": (c_uint,),
+    "hipDriverGetVersion": (POINTER(c_int),),
+    "hipRuntimeGetVersion": (POINTER(c_int),),
+    "hipGetDeviceCount": (POINTER(c_int),),
+    "hipGetDevice": (POINTER(c_int),),
+    "hipSetDevice": (c_int,),
+    "hipDeviceGetAttribute": (POINTER(c_int), c_int, c_int),
+    "hipDeviceSynchronize": (),
+    "hipMalloc": (POINTER(c_void_p), c_size_t),
+    "hipFree": (c_void_p,),
+    "hipMemcpy": (c_void_p, c_void_p, c_size_t, c_int),
+    "hipMemcpyAsync": (c_void_p, c_void_p, c_size_t, c_int, _HANDLE),
+    "hipMemset": (c_void_p, c_int, c_size_t),
+    "hipMemsetAsync": (c_void_p, c_int, c_size_t, _HANDLE),
+    "hipStreamCreate": (_NEW_HANDLE,),
+    "hipStreamCreateWithFlags": (_NEW_HANDLE, c_uint),
+    "hipStreamDestroy": (_HANDLE,),
+    "hipStreamSynchronize": (_HANDLE,),
+    "hipStreamQuery": (_HANDLE,),
+    "hipEventCreate": (_NEW_HANDLE,),
+    "hipEventDestroy": (_HANDLE,),
+    "hipEventRecord": (_HANDLE, _HANDLE),
+    "hipEventSynchronize": (_HANDLE,),
+    "hipEventQuery": (_HANDLE,),
+    "hipEventElapsedTime": (POINTER(c_float), _HANDLE, _HANDLE),
+    "hipGetLastError": (),
+    "hipPeekAtLastError": (),
+    "hipModuleLoadData": (_NEW_HANDLE, c_void_p),
+    "hipModuleGetFunction": (_NEW_HANDLE, _HANDLE, c_char_p),
+    "hipModuleLaunchKernel": (_HANDLE, *(c_uint,) * 7, _HANDLE, POINTER(c_void_p), POINTER(c_void_p)),
+    "hipModuleUnload": (_HANDLE,),
+}
+# Functions that give a text. They are asked for a status, nothing else.
+_TEXTS = ("hipGetErrorName", "hipGetErrorString")
+# HIP 6 gave the function that fills the larger structure a name of its own; older ones have only the second.
+_PROPERTIES = ("hipGetDevicePropertiesR0600", "hipGetDeviceProperties")
+# More than any version's hipDeviceProp_t has: 792 bytes in 5.2, 1472 in 6.x.
+_PROPERTIES_BYTES = 16384
+
+FORKED = (
+    "HIP was used in the parent of this process, and a GPU cannot be used across a fork. Start processes with "
+    "multiprocessing's 'spawn' or 'forkserver', or use the device only after the fork."
+)
+
+
+class Hip:
+    """A HIP library with typed functions."""
+
+    def __init__(self, library: ctypes.CDLL, path: Path) -> None:
+        self.library = library
+        self.path = path
+        self.forked = False
+        self._called = False
+        self._count: int | None = None
+        self._functions: dict[str, Callable[..., int]] = {}
+        for name, types in SIGNATURES.items():
+            self._functions[name] = _bound(library, path, name, types, c_int)
+        for name in _TEXTS:
+            self._functions[name] = _bound(library, path, name, (c_int,), c_char_p)
+        # The two that are called around everything else.
+        self.set_device = self._functions["hipSetDevice"]
+        self._get_device = self._functions["hipGetDevice"]
+
+    def call(self, name: str, *arguments: Any) -> int:
+        """Call a function and give its status, whatever it is."""
+        self._called = True
+        return self._functions[name](*arguments)
+
+    def mark_forked(self) -> None:
+        """To be called in a new child: a GPU that the parent has used cannot be used there."""
+        self.forked = self.forked or self._called
+
+    def usable(self) -> bool:
+        """Whether it may be called in this process."""
+        return not self.forked
+
+    def need(self, name: str, *arguments: Any) -> None:
+        """Call a function that must succeed."""
+        status = self.call(name, *arguments)
+        if status:
+            raise self.error(status, name)
+
+    def error(self, status: int, what: str) -> HipError:
+        """The exception for a status that `what` gave."""
+        return HipError(what, status, self._text("hipGetErrorName", status), self._text("hipGetErrorString", status))
+
+    def forget_error(self) -> None:
+        """Once an error is raised, nobody may find it again: kernel libraries ask for the last one after a launch."""
+        self.call("hipGetLastError")
+
+    def _text(self, name: str, status: int) -> str:
+        said: Any = self.call(name, status)
+        return said.decode(errors="replace") if isinstance(said, bytes) else "hipErrorUnknown"
+
+    def current_device(self) -> int:
+        """The device that this thread's calls mean."""
+        if self.forked:
+            raise DeviceError(FORKED)
+        self._called = True
+        index = c_int(-1)
+        status = self._get_device(ctypes.byref(index))
+        if status:
+            raise self.error(status, "hipGetDevice")
+        return index.value
+
+    def count(self) -> int:
+        """How many devices there are. That does not change while a process lives."""
+        if self._count is None:
+            number = c_int(0)
+            self.need("hipGetDeviceCount", ctypes.byref(number))
+            self._count = number.value
+        return self._count
+
+    def properties(self, index: int) -> bytes:
+        """hipDeviceProp_t of a device as bytes: its layout depends on the version of the library."""
+        name = next((name for name in _PROPERTIES if hasattr(self.library, name)), None)
+        if name is None:
+            raise DeviceError(f"{self.path} has neither {' nor '.join(_PROPERTIES)}")
+        function = _bound(self.library, self.path, name, (c_void_p, c_int), c_int)
+        room = ctypes.create_string_buffer(_PROPERTIES_BYTES)
+        status = function(room, index)
+        if status:
+            raise self.error(status, name)
+        return room.raw
+
+
+def _bound(library: ctypes.CDLL, path: Path, name: str, types: tuple[Any, ...], gives: Any) -> Callable[..., int]:
+    try:
+        # Not library.name: others may have bound the same library with types of their own.
+        prototype = ctypes.CFUNCTYPE(gives, *types)
+        function: Callable[..., int] = prototype((name, library))
+    except AttributeError as error:
+        raise DeviceError(f"{path} has no function {name}: it is no HIP library, or a very old one") from error
+    return function

@@ -1,0 +1,62 @@
+"""The address of bytes that another object holds, without NumPy: Python's buffer protocol itself."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tilewright.base.errors import InvalidValueError
+
+# Python.h: PyBUF_SIMPLE asks for plain bytes in one piece, which also types without a format letter can give.
+_SIMPLE, _WRITABLE = 0, 1
+
+
+class _PyBuffer(ctypes.Structure):
+    """Py_buffer of Python's C interface."""
+
+    _fields_ = (
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.py_object),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    )
+
+
+_get = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int)(
+    ("PyObject_GetBuffer", ctypes.pythonapi)
+)
+_release = ctypes.PYFUNCTYPE(None, ctypes.POINTER(_PyBuffer))(("PyBuffer_Release", ctypes.pythonapi))
+
+
+@dataclass(frozen=True, slots=True)
+class HostBytes:
+    """Where they are and how many."""
+
+    address: int
+    nbytes: int
+
+
+@contextmanager
+def host_bytes(holder: object, *, writable: bool) -> Iterator[HostBytes]:
+    """The bytes of an array, bytes, bytearray or memoryview, which keep their place inside the `with` block."""
+    view = _PyBuffer()
+    try:
+        _get(holder, ctypes.byref(view), _WRITABLE if writable else _SIMPLE)
+    except (BufferError, TypeError, ValueError) as error:
+        need = "writable bytes in one piece" if writable else "bytes in one piece"
+        raise InvalidValueError(
+            f"{type(holder).__name__} does not give {need}: {error}. Make a contiguous copy first."
+        ) from error
+    try:
+        yield HostBytes(int(view.buf or 0), int(view.len))
+    finally:
+        _release(ctypes.byref(view))

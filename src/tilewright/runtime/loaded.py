@@ -1,0 +1,211 @@
+"""Which HIP library this process has. There can be one: the real one or the stand-in, never both."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import sys
+import threading
+from pathlib import Path
+
+from tilewright.base import knobs
+from tilewright.base.errors import DeviceError
+from tilewright.building.discover import DEFAULT_ROCM
+from tilewright.building.process import tool_output
+from tilewright.runtime.errors import NO_DEVICE
+from tilewright.runtime.hip import FORKED, Hip
+
+# The modules that the emulated device needs, and the packages they come in.
+EXTRAS = {"numpy": "numpy", "ml_dtypes": "ml-dtypes", "elftools": "pyelftools"}
+
+_STEM = "libamdhip64.so"
+# What to ask the dynamic linker for. The bare name is there only with development packages.
+_NAMES = (_STEM, f"{_STEM}.7", f"{_STEM}.6", f"{_STEM}.5")
+# The kernel driver's files; without one of them no library finds a GPU (amdgpu on Linux, and on WSL).
+_DRIVERS = (Path("/dev/kfd"), Path("/dev/dxg"))
+_COUNTING = Path(__file__).with_name("count_gpus.py")
+
+
+class _Process:
+    """What is loaded; changed under its lock only."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.real: Hip | None = None
+        self.stand_in: Hip | None = None
+        self.gpu_library: Path | None = None  # instead of the library that would be found
+
+
+_process = _Process()
+
+
+def stand_in() -> Hip:
+    """The stand-in library of the emulated devices."""
+    if _process.stand_in is None:
+        with _process.lock:
+            if _process.stand_in is None:
+                _process.stand_in = _open_stand_in()
+    return _process.stand_in
+
+
+def real() -> Hip:
+    """The HIP library of this machine's GPUs."""
+    if _process.real is None:
+        with _process.lock:
+            if _process.real is None:
+                _process.real = _open_real()
+    if _process.real.forked:
+        raise DeviceError(FORKED)
+    return _process.real
+
+
+def gpu_count() -> int:
+    """How many GPUs there are. A process that has not used one asks another process: counting loads no HIP here."""
+    if _process.real is not None:
+        return real().count()
+    if _process.gpu_library is None and not any(path.exists() for path in _DRIVERS):
+        return 0
+    known = _process.gpu_library or _of_rocm()
+    names = [str(known)] if known is not None else list(_NAMES)
+    said = tool_output([sys.executable, "-I", str(_COUNTING), *names]).split()
+    if said == ["none"]:
+        return 0
+    status, count = (int(word) for word in said)
+    if status not in (0, NO_DEVICE):
+        raise DeviceError(f"counting the GPUs failed: hipGetDeviceCount of {names[0]} gave HIP error {status}")
+    return count if status == 0 else 0
+
+
+def use_for_gpus(path: Path) -> None:
+    """Take this library for GPUs instead of the one that would be found."""
+    if _process.real is not None:
+        raise DeviceError(f"{_process.real.path} is loaded already; a process has one HIP library")
+    _process.gpu_library = path
+
+
+def in_memory() -> list[Path]:
+    """The HIP libraries that are mapped into this process, whoever loaded them."""
+    found = []
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        _, slash, path = line.partition("/")
+        name = path.rpartition("/")[2]
+        if slash and name.startswith("libamdhip64") and ".so" in name:
+            found.append(Path(f"/{path}"))
+    return list(dict.fromkeys(found))
+
+
+def missing_extras() -> list[str]:
+    """The packages that the emulated device needs and that are not installed."""
+    return [package for module, package in EXTRAS.items() if importlib.util.find_spec(module) is None]
+
+
+def check_single(wanted: Path) -> None:
+    """Raise when another HIP library than `wanted` is in this process."""
+    others = [path for path in in_memory() if not _same(path, wanted)]
+    if others:
+        raise DeviceError(
+            f"this process has {others[0]} loaded, and {wanted} is wanted beside it. Kernels would register with one "
+            "and be launched by the other. A process has one HIP library: use GPUs and emulated devices in different "
+            "processes, and load kernel libraries through the device (device.library)."
+        )
+
+
+def check_after_loading(hip: Hip) -> None:
+    """Raise when a library that was just loaded brought another HIP library with it.
+
+    Asks the dynamic linker for the known names: reading the process's map takes longer the more libraries there are.
+    """
+    for name in _NAMES:
+        try:
+            found = ctypes.CDLL(name, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+        except OSError:
+            continue  # not loaded
+        if found._handle != hip.library._handle:
+            check_single(hip.path)
+
+
+def _open_stand_in() -> Hip:
+    if missing := missing_extras():
+        raise DeviceError(
+            f"the emulated device needs {', '.join(missing)}. Get it with: pip install 'tilewright[emulator]'"
+        )
+    if others := in_memory():
+        raise DeviceError(
+            f"this process has a real HIP library loaded ({others[0]}), so no emulated device can be used in it. Use "
+            "GPUs and emulated devices in different processes, and load kernel libraries through the device "
+            "(device.library)."
+        )
+    from tilewright.emulator.stand_in.opened import opened  # noqa: PLC0415  (loads NumPy)
+
+    found = opened()
+    return Hip(found.library, found.path)
+
+
+def _open_real() -> Hip:
+    path = _process.gpu_library
+    if path is None and _process.stand_in is not None:
+        raise DeviceError(
+            "this process has used an emulated device, so it cannot use a GPU: kernel libraries would find the wrong "
+            "HIP library. Use GPUs and emulated devices in different processes."
+        )
+    wanted = path or next(iter(in_memory()), None) or _of_rocm()
+    library = _load(wanted) if wanted is not None else _of_loader()
+    if library is None:
+        raise DeviceError(
+            f"there is no HIP library: {_STEM} is neither in {DEFAULT_ROCM}/lib nor known to the dynamic linker. "
+            f"Install ROCm, or set {knobs.ROCM_PATH.name}. Without a GPU use Device('emulated:gfx942')."
+        )
+    place = wanted or next(iter(in_memory()), Path(_STEM))
+    check_single(place)
+    hip = Hip(library, place)
+    os.register_at_fork(after_in_child=hip.mark_forked)
+    return hip
+
+
+def _of_rocm() -> Path | None:
+    """The library of the ROCm that the knob names, else of the usual folder; None when the folder has none."""
+    asked = knobs.ROCM_PATH.get()
+    path = (asked or DEFAULT_ROCM) / "lib" / _STEM
+    if asked is not None and not path.exists():
+        raise DeviceError(f"{knobs.ROCM_PATH.name}={asked} is set, and {path} does not exist. Unset or correct it.")
+    return path if path.exists() else None
+
+
+def _of_loader() -> ctypes.CDLL | None:
+    for name in _NAMES:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue  # the next name
+    return None
+
+
+def _load(path: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise DeviceError(f"the HIP library {path} cannot be loaded: {error}") from error
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # removed since it was loaded
+        return one == other
+
+
+def _before_fork() -> None:
+    """Wait for a thread that opens a library: in the child its imports would stay half done for ever."""
+    _process.lock.acquire()
+
+
+def _after_fork() -> None:
+    _process.lock.release()
+
+
+def _fresh_lock() -> None:
+    _process.lock = threading.RLock()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_fresh_lock)

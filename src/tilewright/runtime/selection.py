@@ -1,0 +1,37 @@
+"""Which device a thread's HIP calls mean."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from tilewright.runtime.hip import Hip
+
+
+class Selection:
+    """HIP calls of this thread mean one device inside the `with` block, and what they meant before afterwards.
+
+    A class rather than a generator: it is entered around every launch.
+    """
+
+    __slots__ = ("_before", "_hip", "_index")
+
+    def __init__(self, hip: Hip, index: int) -> None:
+        self._hip = hip
+        self._index = index
+        self._before = index
+
+    def __enter__(self) -> None:
+        self._before = self._hip.current_device()
+        if self._before != self._index:
+            self._set(self._index)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before != self._index:
+            self._set(self._before)
+
+    def _set(self, index: int) -> None:
+        status = self._hip.set_device(index)
+        if status:
+            raise self._hip.error(status, "hipSetDevice")

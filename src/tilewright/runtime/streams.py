@@ -1,0 +1,100 @@
+"""Streams and events of a device."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.runtime.hip import NON_BLOCKING, Hip
+
+if TYPE_CHECKING:
+    from tilewright.runtime.device import Device
+
+
+class Stream:
+    """Work that is done in order. `handle` is HIP's own, for anything that takes one."""
+
+    def __init__(self, device: Device) -> None:
+        made = ctypes.c_void_p()
+        hip = device.call("hipStreamCreateWithFlags", ctypes.byref(made), NON_BLOCKING)
+        self.device = device
+        self.handle = int(made.value or 0)
+        _destroyed_with(self, hip, "hipStreamDestroy", self.handle)
+
+    def synchronize(self) -> None:
+        """Wait until all work in the stream is done."""
+        self.device.call("hipStreamSynchronize", self.handle)
+
+    def __int__(self) -> int:
+        return self.handle
+
+    def __repr__(self) -> str:
+        return f"Stream({self.handle:#x} of {self.device.name})"
+
+
+class Event:
+    """A point in a stream."""
+
+    def __init__(self, device: Device) -> None:
+        made = ctypes.c_void_p()
+        hip = device.call("hipEventCreate", ctypes.byref(made))
+        self.device = device
+        self.handle = int(made.value or 0)
+        _destroyed_with(self, hip, "hipEventDestroy", self.handle)
+
+    def record(self, stream: object = None) -> None:
+        """Mark the point that the stream has reached in its work."""
+        self.device.call("hipEventRecord", self.handle, stream_handle(stream))
+
+    def synchronize(self) -> None:
+        """Wait until the point is reached."""
+        self.device.call("hipEventSynchronize", self.handle)
+
+    def elapsed_ms(self, earlier: Event) -> float:
+        """Milliseconds between two recorded points. An emulated device has no time: there it is a `HipError`."""
+        gone = ctypes.c_float()
+        self.device.call("hipEventElapsedTime", ctypes.byref(gone), earlier.handle, self.handle)
+        return gone.value
+
+    def __repr__(self) -> str:
+        return f"Event({self.handle:#x} of {self.device.name})"
+
+
+def stream_handle(stream: object) -> int:
+    """HIP's handle of a stream: ours, torch's, hip-python's or a number. None is the default stream."""
+    if stream is None:
+        return 0
+    of_torch = getattr(stream, "cuda_stream", None)
+    if isinstance(of_torch, int):
+        return of_torch
+    if isinstance(stream, bool):
+        raise _no_stream(stream)
+    if isinstance(stream, Stream):
+        return stream.handle
+    try:
+        return operator.index(stream)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    if hasattr(stream, "__int__") and not isinstance(stream, float):
+        return int(stream)
+    raise _no_stream(stream)
+
+
+def _no_stream(stream: object) -> InvalidValueError:
+    return InvalidValueError(
+        f"{stream!r} is no stream. Give a Stream, a number (hipStream_t), a torch stream or a hip-python one; "
+        "None is the default stream."
+    )
+
+
+def _destroyed_with(owner: object, hip: Hip, function: str, handle: int) -> None:
+    """Destroy a handle when its owner is gone. A process that ends needs no such care."""
+    weakref.finalize(owner, _destroy, hip, function, handle).atexit = False
+
+
+def _destroy(hip: Hip, function: str, handle: Any) -> None:
+    if hip.usable():
+        hip.need(function, handle)

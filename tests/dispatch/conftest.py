@@ -1,0 +1,59 @@
+"""Built kernels of the small op `scale`, and the emulated device they run on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright.base import knobs
+from tilewright.ops import op_named
+from tilewright.ops.kernel import Kernel
+
+MakeKernel = Callable[..., Kernel]
+
+
+@pytest.fixture(scope="session")
+def scale_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("dispatch") / "store"
+
+
+@pytest.fixture(scope="module")
+def scale(plugin: Path) -> MakeKernel:
+    """A kernel of `scale`: 64 threads, fp32, gfx942 unless told otherwise."""
+
+    def make(factor: int, arch: str = "gfx942", **fields: Any) -> Kernel:
+        op = op_named("scale")
+        return op.kernel(op.config(**{"dtype": "fp32", "threads": 64, "factor": factor, **fields}), arch)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def registry(scale: MakeKernel, scale_store: Path) -> Iterator[tw.Registry]:
+    """Kernels that differ in what they need: the factor tells which one ran."""
+    with pytest.MonkeyPatch.context() as patch:
+        for knob in knobs.KNOBS:
+            if knob not in (knobs.CACHE_DIR, knobs.CK_PATH, knobs.ROCM_PATH, knobs.CXX):
+                patch.delenv(knob.name, raising=False)
+        patch.setenv(knobs.STORE.name, str(scale_store))
+        kernels = [
+            scale(2),
+            scale(3, dtype="fp64"),
+            scale(5, whole=True, dtype="fp64"),
+            scale(7, backwards=True),
+            scale(11, scratch=256),
+            scale(13, "gfx90a"),
+            scale(17, whole=True),
+        ]
+        built = tw.build(kernels, jobs=1)
+        assert built.failures == {}
+        yield built
+
+
+@pytest.fixture
+def device() -> tw.Device:
+    return tw.Device("emulated:gfx942")

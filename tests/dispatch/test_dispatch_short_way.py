@@ -1,0 +1,101 @@
+"""The short way to a launch: when there is one, that it is taken, and what it costs."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bench_dispatch
+import tilewright as tw
+from tilewright.dispatch.short_way import around_addresses
+from tilewright.ops import op_named
+from tilewright.ops.kernel import Kernel
+
+# What CI must not exceed. The machine may be busy, and its figures noisy: tools/bench_dispatch.py has the real ones.
+GENEROUS = 8.0
+
+
+class Args(ctypes.Structure):
+    _fields_ = (("size", ctypes.c_uint64), ("a", ctypes.c_void_p), ("b", ctypes.c_void_p), ("n", ctypes.c_int64))
+
+
+def in_order(args: Any, addresses: Any) -> None:
+    args.a, args.b = addresses
+
+
+def turned_round(args: Any, addresses: Any) -> None:
+    args.b, args.a = addresses
+
+
+def and_more(args: Any, addresses: Any) -> None:
+    args.a, args.b = addresses
+    args.n = 7 if addresses[0] % 16 else 0
+
+
+def one_only(args: Any, addresses: Any) -> None:
+    args.a = addresses[0]
+
+
+def test_a_struct_is_cut_around_its_addresses() -> None:
+    around = around_addresses(Args(size=32, n=5), in_order, 2)
+    assert around is not None
+    made = Args.from_buffer_copy(around.pack(around.head, 4096, 8192, around.tail))
+    assert (made.size, made.a, made.b, made.n) == (32, 4096, 8192, 5)
+
+
+@pytest.mark.parametrize("point", [turned_round, and_more, one_only])
+def test_an_op_that_does_something_else_is_called_each_time(point: Callable[[Any, Any], None]) -> None:
+    assert around_addresses(Args(size=32, n=5), point, 2) is None
+
+
+def test_gemm_has_a_short_way_without_d_only() -> None:
+    execution = tw.gemm.OP.execution
+    assert execution is not None
+    for num_d, short in ((0, True), (1, False)):
+        problem = tw.gemm.Problem(m=8, n=8, k=8, dtype="fp16", layout="rcr", num_d=num_d)
+        count = len(execution.tensors(problem))
+        assert (around_addresses(execution.arguments(problem), execution.point, count) is not None) == short
+
+
+@pytest.mark.compile
+def test_the_short_way_is_taken_and_left(registry: tw.Registry, device: tw.Device) -> None:
+    problem = op_named("scale").problem_type(32)
+    x, out = (tw.view_on(device.allocate(128), (32,), "fp32") for _ in range(2))
+    x.owner.copy_from(np.arange(32, dtype=np.float32))
+    other = tw.Device("emulated:gfx90a")
+    elsewhere = tw.view_on(other.allocate(128), (32,), "fp32")
+    elsewhere.owner.copy_from(np.arange(32, dtype=np.float32))
+
+    def result(view: Any) -> Any:
+        found = np.empty(32, np.float32)
+        view.owner.copy_to(found)
+        view.owner.fill(0)
+        return found[5]
+
+    registry.run(problem, x, out=out)
+    way = registry._ways[id(problem)]
+    assert result(registry.run(problem, x, out=out)) == 10
+    other.activate()  # the thread's device is another one: the launch must not go there
+    assert result(registry.run(problem, x, out=out)) == 10
+    assert registry._ways[id(problem)] is way, "still the short way"
+    assert result(registry.run(problem, elsewhere)) == 65
+    assert registry._ways[id(problem)] is not way, "the last forms have it"
+    assert result(registry.run(problem, x, out=out)) == 10
+    assert result(registry.run(problem, x, out=out, kernel=registry.kernels[0])) == 10
+    np.testing.assert_array_equal(registry.run(problem, np.ones(32, np.float32), device=device), np.full(32, 2))
+
+
+@pytest.mark.compile
+def test_dispatch_costs_little_more_than_the_call(registry: tw.Registry, scale: Callable[..., Kernel]) -> None:
+    only = registry.find(factor=2)
+    measured = min(
+        (bench_dispatch.overhead(only, op_named("scale").problem_type(256), rounds=40) for _ in range(3)),
+        key=lambda overhead: overhead.ratio,
+    )
+    assert measured.kernel == scale(2).slug
+    print(f"{measured.run_ns:.0f} ns beside {measured.bare_ns:.0f} ns, {measured.ratio:.2f}×")
+    assert measured.ratio <= GENEROUS

@@ -1,0 +1,132 @@
+"""What dispatch costs: `registry.run` with a remembered plan beside a bare ctypes call of the same kernel, in one run.
+
+    python tools/bench_dispatch.py
+
+Launches do nothing here: the emulated device runs dry, so what is left is the way from the problem to the launch, and
+the kernel library's own checks. Tensors are on the device. Rounds of both sides alternate, so that a busy machine
+disturbs both; a side's figure is the median of its rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tilewright as tw
+from tilewright.dispatch.element_types import SIZES, stored_as
+from tilewright.dispatch.tensors import View, span
+from tilewright.ops import op_named
+from tilewright.ops.execution import Tensor
+
+GPU = "gfx942"
+PLUGIN = Path(__file__).resolve().parents[1] / "tests" / "plugin"
+# Long enough for the clock, short enough that most rounds are not interrupted.
+CALLS = 200
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Nanoseconds of a call on each side: the median of the rounds."""
+
+    kernel: str
+    bare_ns: float
+    run_ns: float
+
+    @property
+    def ratio(self) -> float:
+        return self.run_ns / self.bare_ns
+
+
+def overhead(registry: tw.Registry, problem: Any, rounds: int) -> Overhead:
+    """Both sides for the registry's choice, launches left out."""
+    device = tw.Device(f"emulated:{GPU}")
+    execution = op_named(registry.kernels[0].op).execution
+    assert execution is not None
+    tensors = execution.tensors(problem)
+    views = [_on(device, tensor) for tensor in tensors]
+    inputs, out = views[:-1], views[-1]
+    with device.emulating(dry=True), device.selected():
+        plan, call = registry._dispatcher.plan(problem, device, None, False)
+        args = execution.arguments(problem)
+        execution.point(args, [view.address for view in views])
+        place, function = ctypes.addressof(args), call.functions.run
+        times = _alternate(lambda: function(place, None), _caller(registry, problem, inputs, out), rounds)
+    return Overhead(plan.stages[0].kernel.slug, *times)
+
+
+def _caller(registry: tw.Registry, problem: Any, inputs: list[View], out: View) -> Callable[[], Any]:
+    """The call as a user writes it: unpacking a list there would cost something of its own."""
+    if len(inputs) == 1:
+        (x,) = inputs
+        return lambda: registry.run(problem, x, out=out)
+    a, b = inputs
+    return lambda: registry.run(problem, a, b, out=out)
+
+
+def _on(device: tw.Device, tensor: Tensor) -> View:
+    dtype = stored_as(tensor.dtype, device.arch)
+    buffer = device.allocate(span(tensor.shape, tensor.strides) * SIZES[dtype], tensor.name)
+    return tw.view_on(buffer, tensor.shape, dtype, tensor.strides)
+
+
+def _alternate(one: Callable[[], Any], other: Callable[[], Any], rounds: int) -> tuple[float, float]:
+    taken: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds + 1):
+        for act, into in zip((one, other), taken, strict=True):
+            started = time.perf_counter_ns()
+            for _ in range(CALLS):
+                act()
+            into.append((time.perf_counter_ns() - started) / CALLS)
+    # The first round of each makes plans and fills caches.
+    first, second = (statistics.median(times[1:]) for times in taken)
+    return first, second
+
+
+def scale_case() -> tuple[tw.Registry, Any]:
+    """The smallest op there is: almost nothing but the call."""
+    sys.path.insert(0, str(PLUGIN))
+    op = op_named("scale")
+    kernel = op.kernel(op.config(dtype="fp32", threads=64, factor=2), GPU)
+    return tw.build([kernel]), op.problem_type(256)
+
+
+def gemm_case() -> tuple[tw.Registry, Any]:
+    """A GEMM, whose library checks the arguments as CK Tile does."""
+    config = tw.gemm.config(
+        variant="standard",
+        dtype="fp16",
+        layout="rcr",
+        block=(64, 64, 32),
+        waves=(2, 2, 1),
+        mma=(16, 16, 16),
+        pipeline="compv3",
+        scheduler="intrawave",
+        epilogue="cshuffle",
+    )
+    return tw.build([config], arch=GPU), tw.gemm.Problem(m=256, n=256, k=256, dtype="fp16", layout="rcr")
+
+
+CASES = {"scale": scale_case, "gemm": gemm_case}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=300, help="rounds of each side (default: 300)")
+    parser.add_argument("--case", choices=CASES, action="append", help="measure only this one")
+    given = parser.parse_args(arguments)
+    print(f"{'case':8} {'bare call':>12} {'registry.run':>14} {'ratio':>7}")
+    for name in given.case or CASES:
+        result = overhead(*CASES[name](), rounds=given.rounds)
+        print(f"{name:8} {result.bare_ns:9,.0f} ns {result.run_ns:11,.0f} ns {result.ratio:6.2f}×")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
