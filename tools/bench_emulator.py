@@ -4,8 +4,8 @@
     python tools/bench_emulator.py --out docs/bench-emulator.md    # the same as a page
 
 All run the same kernel (fp16, compv3, cshuffle, 128x128x32 on gfx942) on the same data. Times are the least of all
-rounds; rounds are interleaved. The first launch, which translates the code, is reported apart. An older emulator is
-measured, too, when it lies in ../shared/prototype/emulator.
+rounds; rounds are interleaved. The first launch, which translates the code, is reported apart. `--beside FOLDER`
+measures another emulator, too: a module gcnemu with CodeObject, Memory and Emulator. The page leaves it out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tilewright.ops import op_named
 ARCH = "gfx942"
 BLOCK = (128, 128, 32)
 SIZES = ((256, 256, 128), (512, 512, 256), (1024, 1024, 512), (2048, 2048, 512))
-PROTOTYPE = Path(__file__).resolve().parents[2] / "shared" / "prototype" / "emulator"
+OTHER = "the other"
 _TOLERANCE = 0.05  # of a result of at most about 60: rounding to fp16 is 0.016
 
 
@@ -106,16 +106,10 @@ class Ours:
         return run
 
 
-def prototype(path: Path) -> Callable[[Problem], Callable[[], NDArray[np.float16]]] | None:
-    """The older emulator; None when it is not there or cannot be loaded."""
-    if not PROTOTYPE.is_dir():
-        return None
-    sys.path.insert(0, str(PROTOTYPE))
-    try:
-        old: Any = importlib.import_module("gcnemu")
-    except ImportError as error:
-        print(f"the older emulator is not measured: {error}", file=sys.stderr)
-        return None
+def another(folder: Path, path: Path) -> Callable[[Problem], Callable[[], NDArray[np.float16]]]:
+    """The emulator of a folder, with the code object loaded."""
+    sys.path.insert(0, str(folder))
+    old: Any = importlib.import_module("gcnemu")
     code = old.CodeObject(str(path))
 
     def prepare(given: Problem) -> Callable[[], NDArray[np.float16]]:
@@ -151,21 +145,22 @@ def measure(runs: dict[str, Callable[[], NDArray[np.float16]]], given: Problem, 
 def table(rows: list[tuple[tuple[int, int, int], dict[str, list[float]]]]) -> str:
     names = list(rows[0][1])
     head = ["M x N x K", *(f"{name}, ms" for name in names), "numpy / native", "numpy / native, strict"]
-    if "prototype" in names:
-        head.append("prototype / numpy")
+    if OTHER in names:
+        head.append(f"{OTHER} / numpy")
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for sizes, times in rows:
         least = {name: seconds[1] for name, seconds in times.items()}
         cells = ["x".join(map(str, sizes)), *(f"{1000 * least[name]:.1f}" for name in names)]
         cells.append(f"{least['numpy'] / least['native']:.1f}")
         cells.append(f"{least['numpy, strict'] / least['native, strict']:.1f}")
-        if "prototype" in names:
-            cells.append(f"{least['prototype'] / least['numpy']:.2f}")
+        if OTHER in names:
+            cells.append(f"{least[OTHER] / least['numpy']:.2f}")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def page(rows: list[tuple[tuple[int, int, int], dict[str, list[float]]]]) -> str:
+def page(measured: list[tuple[tuple[int, int, int], dict[str, list[float]]]]) -> str:
+    rows = [(sizes, {name: t for name, t in times.items() if name != OTHER}) for sizes, times in measured]
     first = {name: seconds[0] for name, seconds in rows[0][1].items()}
     begun = ", ".join(f"{name} {1000 * seconds:.0f} ms" for name, seconds in first.items())
     return f"""# How fast the emulated device is
@@ -177,7 +172,6 @@ Written by `make bench-emulator`. An fp16 GEMM (compv3, cshuffle, 128x128x32, {A
 
 First launch of the smallest problem, which translates the code:
 {begun}.
-Where the machine has no idle core, NumPy's own threads (BLAS) slow down the native engine, which runs in turn with it.
 The native engine is compiled once per machine, which is not in these times.
 """
 
@@ -186,18 +180,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="write a page")
     parser.add_argument("--code", type=Path, help="a code object to run, instead of building the kernel")
+    parser.add_argument("--beside", type=Path, help="a folder with another emulator")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sizes", type=int, default=len(SIZES), help="how many of the sizes, from the smallest")
     given = parser.parse_args()
     path = given.code or built()
-    ours, old = Ours(path.read_bytes()), prototype(path)
+    ours, old = Ours(path.read_bytes()), another(given.beside, path) if given.beside else None
     rows = []
     for sizes in SIZES[: given.sizes]:
         data = problem(*sizes)
         runs = {"numpy": ours.launch(data, "numpy", Mode.FAST), "native": ours.launch(data, "native", Mode.FAST)}
         runs |= {f"{engine}, strict": ours.launch(data, engine, Mode.STRICT) for engine in ("numpy", "native")}
         if old is not None:
-            runs["prototype"] = old(data)
+            runs[OTHER] = old(data)
         rows.append((sizes, measure(runs, data, given.rounds)))
         print(table(rows[-1:]).splitlines()[-1], flush=True)
     print(table(rows))

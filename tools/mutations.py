@@ -281,7 +281,8 @@ def report(kernel: OpKernel, changes: Mapping[str, str], taken: Mapping[str, tup
         "",
         f"**{caught} of {len(changes)} random changes are noticed**: "
         + ", ".join(f"{name} {count}" for name, count in sorted(counts.items()) if name != "same")
-        + f". {counts['same']} give the same result.",
+        + ".",
+        f"{counts['same']} give the same result.",
         "",
         f"**Of {len(taken)} barriers and waits taken away, strict mode notices {strict}**, fast mode {fast}.",
         f"{idle} waits are not needed; the table says why.",

@@ -35,6 +35,7 @@ def launch(
     limit: int = 10_000_000,
     batch_waves: int = BATCH_WAVES,
     engine: str = "numpy",
+    turned: bool = False,
 ) -> Outcome:
     """The output's address is the first argument; `more` follows it. The output is zero before."""
     memory = Memory(1 << 24)
@@ -43,5 +44,5 @@ def launch(
     output = memory.allocate(4 * words, "output")
     arguments = output.to_bytes(8, "little") + more
     asked = Launch(grid, block, arguments)
-    counters = device.launch(kernel, asked, mode, limit=limit, batch_waves=batch_waves, engine=engine)
+    counters = device.launch(kernel, asked, mode, limit=limit, batch_waves=batch_waves, engine=engine, turned=turned)
     return Outcome(np.frombuffer(memory.read(output, 4 * words), np.uint32), counters)

@@ -88,9 +88,10 @@ def verify(
 ) -> list[Check]:
     """Run a built kernel on problems and check each. `mode` is how an emulated device runs (None: as it is set).
 
-    Each problem is computed twice: with the op's special inputs (seed 0) and with random ones. Outputs, the gaps
-    between their lines and the gaps between those of the inputs are poisoned before, so that what is not written,
-    written beside its place or read from there is seen. Memory is exactly as large as the tensors.
+    Each problem is computed twice: with the op's special inputs (seed 0) and with random ones. The second time waves
+    run in the other order, in strict mode. Outputs, the gaps between their lines and those between lines of the inputs
+    are poisoned before, so that what is not written, written beside its place or read from there is seen. Memory is
+    exactly as large as the tensors.
     """
     if kernel.arch != device.arch.name:
         raise InvalidValueError(f"{kernel.slug} is a kernel for {kernel.arch}, {device.name} is a {device.arch.name}")
@@ -150,7 +151,7 @@ def _run(subject: _Subject, problem: Any, seed: int) -> tuple[list[_Difference],
         buffers = [freed.enter_context(device.allocate(each.nbytes, each.tensor.name)) for each in placed]
         for buffer, each in zip(buffers, placed, strict=True):
             buffer.copy_from(each.memory)
-        counters = _launch(subject, call, [buffer.address for buffer in buffers])
+        counters = _launch(subject, call, [buffer.address for buffer in buffers], turned=seed != SPECIAL_SEED)
         for buffer, each in zip(buffers, placed, strict=True):
             buffer.copy_to(each.after)
     found = [
@@ -160,7 +161,7 @@ def _run(subject: _Subject, problem: Any, seed: int) -> tuple[list[_Difference],
     return found, counters
 
 
-def _launch(subject: _Subject, call: Call, addresses: Sequence[int]) -> Counters | None:
+def _launch(subject: _Subject, call: Call, addresses: Sequence[int], turned: bool) -> Counters | None:
     device = subject.device
     if device.kind != "emulated":
         if subject.mode is not None:
@@ -169,7 +170,7 @@ def _launch(subject: _Subject, call: Call, addresses: Sequence[int]) -> Counters
             call(addresses, None)
         device.synchronize()
         return None
-    settings = device.emulating(mode=subject.mode, detailed=True)
+    settings = device.emulating(mode=subject.mode, detailed=True, turned=turned)
     with device.selected(), settings, device.recording() as launches:
         call(addresses, None)
         device.synchronize()

@@ -124,9 +124,12 @@ class EmulatedDevice:
         limit: int = LIMIT,
         batch_waves: int = BATCH_WAVES,
         engine: str | None = None,
+        turned: bool = False,
     ) -> Counters:
         """Run a kernel to its end. What it does wrong is a `Fault`.
 
+        In strict mode the waves of even work-groups run from the first to the last and those of odd ones from the last
+        to the first, or with `turned` the other way round.
         `engine` is "numpy", "native" (in C, compiled at its first use), or None: the native one where it can.
         """
         from tilewright.emulator.native.choose import native_parts  # noqa: PLC0415  (not all launches need it)
@@ -134,7 +137,7 @@ class EmulatedDevice:
         self._check(kernel, launch)
         with self._lock, np.errstate(all="ignore"):
             native = native_parts(kernel, engine)
-            return _Run(self, kernel, launch, mode, detailed).run(Budget(limit), batch_waves, native)
+            return _Run(self, kernel, launch, mode, detailed, turned).run(Budget(limit), batch_waves, native)
 
     def _check(self, kernel: Kernel, launch: Launch) -> None:
         metadata, place = kernel.metadata, Place(kernel=kernel.name)
@@ -158,7 +161,10 @@ class EmulatedDevice:
 class _Run:
     """The memory that one launch needs besides its arguments' own."""
 
-    def __init__(self, device: EmulatedDevice, kernel: Kernel, launch: Launch, mode: Mode, detailed: bool) -> None:
+    def __init__(
+        self, device: EmulatedDevice, kernel: Kernel, launch: Launch, mode: Mode, detailed: bool, turned: bool
+    ) -> None:
+        self._turned = turned
         self._device = device
         self._kernel = kernel
         self._launch = launch
@@ -254,6 +260,7 @@ class _Run:
             scratch=address,
             scratch_bytes=self._private_bytes,
             waves_per_block=start.waves_per_block,
+            turned=self._turned,
             counter_of=waits.counter_of(self._device.arch.name),
             capacity_of=waits.capacity_of(self._device.arch.name),
         )

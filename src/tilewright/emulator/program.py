@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tilewright.building.code_object import Line
 from tilewright.building.instruction_mix import classify
@@ -23,10 +23,11 @@ TRANSLATORS: tuple[Translator, ...] = (control.translate, alu.translate, access.
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The instructions of a code object by address, and where blocks begin."""
+    """The instructions of a code object by address, and where blocks begin. `parsed` has those that were asked for."""
 
     lines: Mapping[int, Line]
     leaders: frozenset[int]
+    parsed: dict[int, Instruction] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,13 @@ class Program:
         """The instructions of the code object by address."""
         return self._listing.lines
 
+    def instruction(self, address: int) -> Instruction:
+        """The instruction at an address that has one, parsed once for all kernels of the code object."""
+        found = self._listing.parsed.get(address)
+        if found is None:
+            found = self._listing.parsed[address] = parse(self._listing.lines[address])
+        return found
+
     def block(self, address: int) -> Block:
         """The block that begins at an address. Where there is no instruction, that is a `CodeFault`."""
         block = self._blocks.get(address)
@@ -95,7 +103,7 @@ class Program:
     def changed(self, address: int, text: str) -> Program:
         """The same code with another instruction at one address, to ask what becomes of a kernel with that error."""
         line = replace(self._listing.lines[address], text=text)
-        listing = replace(self._listing, lines={**self._listing.lines, address: line})
+        listing = replace(self._listing, lines={**self._listing.lines, address: line}, parsed={})
         return Program(listing, self._code, self._vgprs)
 
     def watch(self, address: int, watcher: Callable[[Step], Step]) -> None:
@@ -126,7 +134,7 @@ class Program:
         if line is None:
             raise CodeFault(f"there is no instruction at {address:#x}", Place(address=address))
         try:
-            instruction = parse(line)
+            instruction = self.instruction(address)
         except Fault as fault:
             return Instruction(line.address, line.size, line.text.split()[0], (), line.text), None, Raising(fault)
         return instruction, *self._meaning(instruction)

@@ -104,9 +104,10 @@ def join(groups: Sequence[Group]) -> Group:
 def slots(group: Group, waves_per_block: int) -> Iterator[tuple[int, Group]]:
     """The waves of each work-group apart, so that one runs after the other.
 
-    Slot k has wave k of even work-groups and the k-th from behind of odd ones: both orders occur.
+    Slot k has wave k of even work-groups and the k-th from behind of odd ones, or turned: both orders occur.
     """
     block, number = np.divmod(group.places.wave, waves_per_block)
-    place = np.where(block % 2 == 0, number, waves_per_block - 1 - number)
+    upward = block % 2 == int(group.batch.turned)
+    place = np.where(upward, number, waves_per_block - 1 - number)
     for slot in range(waves_per_block):
         yield slot, group.take(np.flatnonzero(place == slot))

@@ -150,11 +150,14 @@ class Device:
         limit: int | None = None,
         dry: bool | None = None,
         engine: str | None = None,
+        turned: bool | None = None,
     ) -> AbstractContextManager[None]:
         """How this thread's launches run inside the `with` block; what is not given stays. See `Settings`."""
         self._emulated_only("emulating")
         self.hip()
-        return emulation.emulating(self.index, mode=mode, detailed=detailed, limit=limit, dry=dry, engine=engine)
+        return emulation.emulating(
+            self.index, mode=mode, detailed=detailed, limit=limit, dry=dry, engine=engine, turned=turned
+        )
 
     def mode(self, mode: Mode) -> AbstractContextManager[None]:
         """This thread's launches run fast or strict inside the `with` block."""

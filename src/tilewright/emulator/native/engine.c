@@ -60,12 +60,13 @@ static void run_wave(Wave *w, uint64_t turn) {
     worker->total += w->executed - begun;
 }
 
-/* Whether some wave came further. In strict mode odd blocks run their waves downwards: both orders must work. */
+/* Whether some wave came further. In strict mode every other block runs its waves downwards: both orders must work. */
 static bool run_waves(Worker *worker, Block *b) {
     bool progress = false;
     const Launch *g = worker->launch;
     for (uint32_t k = 0; k < g->waves_per_block && !worker->fault.code; k++) {
-        Wave *w = &b->waves[g->strict && b->number & 1 ? g->waves_per_block - 1 - k : k];
+        bool down = g->strict && (b->number & 1) != (int64_t)g->turned;
+        Wave *w = &b->waves[down ? g->waves_per_block - 1 - k : k];
         if (w->state == AT_BARRIER && w->phase != b->phase)
             w->state = READY;
         if (w->state != READY)

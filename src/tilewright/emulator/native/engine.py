@@ -71,6 +71,7 @@ class NativeEngine:
             scratch=batch.scratch,
             lanes=descriptor.lanes,
             strict=batch.strict,
+            turned=batch.turned,
             detailed=batch.detailed,
             float_mode=descriptor.float_mode,
             entry=lowered.entry(descriptor.entry),

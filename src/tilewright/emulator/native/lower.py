@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from tilewright.building.instruction_mix import classify
 from tilewright.emulator.code import Code
-from tilewright.emulator.disassembly import parse
 from tilewright.emulator.faults import CodeFault, Fault, Place
 from tilewright.emulator.instruction import Instruction
 from tilewright.emulator.matrix.shapes import shapes
@@ -95,14 +94,13 @@ def lower(program: Program, code: Code, entry: int, vgprs: int) -> Lowered | Ref
 
 
 def _lower_line(program: Program, code: Code, address: int, tables: Tables) -> _Line | Refusal:
-    text = program.lines.get(address)
-    if text is None:
+    if address not in program.lines:
         fault = CodeFault(f"there is no instruction at {address:#x}", Place(address=address))
         nowhere = Instruction(address, 4, "", (), "")
         return _Line(nowhere, record("nowhere", offset=address), fault)
     made: Record | None = None
     try:
-        instruction = parse(text)
+        instruction = program.instruction(address)
         program.check_registers(instruction)
         made = _lowered(instruction, code, tables)
     except Fault:

@@ -31,14 +31,23 @@ def lower_matrix(instruction: Instruction, code: Code, tables: Tables) -> Record
     modifiers = read_modifiers(shape, instruction, code)
     if shape.scaled or not _plain(modifiers):
         return None
-    made = _matrix(shape, modifiers, code)
-    if made is None:
+    number = _number(shape, modifiers, code, tables)
+    if number is None:
         return None
-    tables.matrices.append(made)
     registers = [layout.vector(code.register(operand)) for operand in instruction.operands[:3]]
     sources = [*registers[1:], _addend(instruction.operands[3], shape, code)]
     doubled = int(shape.layout == "wmma11")
-    return record(_handler(shape), registers[0], sources, target=len(tables.matrices) - 1, detail=doubled)
+    return record(_handler(shape), registers[0], sources, target=number, detail=doubled)
+
+
+def _number(shape: MatrixShape, modifiers: Modifiers, code: Code, tables: Tables) -> int | None:
+    """The place of the side table, which instructions of one form share; None for a form that only NumPy runs."""
+    key = (shape, modifiers)
+    if key not in tables.matrix_numbers:
+        made = _matrix(shape, modifiers, code)
+        tables.matrix_numbers[key] = None if made is None else len(tables.matrices)
+        tables.matrices += [] if made is None else [made]
+    return tables.matrix_numbers[key]
 
 
 def _plain(modifiers: Modifiers) -> bool:

@@ -18,6 +18,7 @@ class Tables:
     first_spare: int  # vector registers from here on are the engine's own
     permutations: list[Permutation] = field(default_factory=list)
     matrices: list[Matrix] = field(default_factory=list)
+    matrix_numbers: dict[Any, int | None] = field(default_factory=dict)  # places in `matrices` by form
     parts: list[Record] = field(default_factory=list)
 
 

@@ -126,6 +126,7 @@ class EmulatedGpu:
                 detailed=settings.detailed,
                 limit=LIMIT if settings.limit is None else settings.limit,
                 engine=None if settings.engine == AUTO else settings.engine,
+                turned=settings.turned,
             )
         record(self.index, LaunchRecord(kernel.name, grid, block, counters, settings.mode))
 

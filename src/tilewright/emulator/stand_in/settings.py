@@ -23,13 +23,15 @@ ENGINES = ("numpy", "native", AUTO)
 class Settings:
     """`detailed` counts cache lines and bank conflicts, too; `limit` is the most instructions that a launch may run
     (None: the device's own); with `dry` launches do nothing and return at once, to measure what the host does;
-    `engine` is what runs the instructions: NumPy, C code that is compiled at a kernel's first launch, or "auto"."""
+    `engine` is what runs the instructions: NumPy, C code that is compiled at its first use, or "auto"; `turned` changes
+    the order of waves in strict mode, see `EmulatedDevice.launch`."""
 
     mode: Mode = Mode.FAST
     detailed: bool = False
     limit: int | None = None
     dry: bool = False
-    engine: str = "numpy"
+    engine: str = AUTO
+    turned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,8 +266,7 @@ def too_few_steps(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     bad={**PRESHUFFLE, "pad_k": True, "problem": {"k": 264}},
 )
 def preshuffle_not_whole(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """With preshuffle, N and K must be multiples of the mma tile, also where they are padded, and B has no gaps.
-    With permute_n, N must be a multiple of the block.
+    """With preshuffle, B has whole mma tiles and no gaps; with permute_n, N is a multiple of the block.
 
     Why: B is reordered by whole mma tiles, and permute_n deals out the columns of whole blocks; there is no order for
     a part of one, and a reordered B has no lines that gaps could be between.
