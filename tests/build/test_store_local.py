@@ -12,9 +12,11 @@ from stores import CODE, files_below, key_of, noticed, put, whole
 
 from tilewright.base.digest import digest_file
 from tilewright.base.errors import InvalidValueError, StoreError, UnknownValueError
-from tilewright.building.store.artifact import Artifact, Failure
+from tilewright.building.store.artifact import Artifact, Entry, Failure
+from tilewright.building.store.aside import Damage, inode_of, set_aside
 from tilewright.building.store.layout import SCHEMA
 from tilewright.building.store.local import USE_RESOLUTION_S, Store
+from tilewright.building.store.reading import read_entry
 
 KEY = key_of(1)
 
@@ -192,3 +194,13 @@ def test_listing_is_fast(store: Store) -> None:
         assert len(list(store.entries())) == 250
         fastest = min(fastest, time.perf_counter() - started)
     assert fastest < 2 * 250 / 10_000
+
+
+def test_a_sound_entry_with_the_inode_of_a_removed_one_goes_back(store: Store) -> None:
+    """A reader judged a folder that was removed; a writer's new folder got its inode."""
+    put(store, KEY, b"x")
+    folder = store.layout.entry(KEY)
+    stale = Damage(KEY, folder, "missing file", "x is missing", inode_of(folder))
+    assert set_aside(store.layout, stale, lambda path: isinstance(read_entry(path, KEY), Entry)) is None
+    assert whole(store, KEY, b"x")
+    assert set_aside(store.layout, stale) is not None

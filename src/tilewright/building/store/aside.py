@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -45,11 +46,15 @@ def still_there(damage: Damage) -> bool:
     return damage.inode is not None and inode_of(damage.path) == damage.inode
 
 
-def set_aside(layout: Layout, damage: Damage) -> Path | None:
-    """Move what is damaged to `corrupt/` and say so; None when it could not be moved or is already gone."""
+def set_aside(layout: Layout, damage: Damage, sound: Callable[[Path], bool] | None = None) -> Path | None:
+    """Move what is damaged to `corrupt/` and say so; None when it could not be moved or is already gone.
+
+    A file system may give a removed folder's inode to the next one. `sound` looks at what was moved: if it is an entry
+    without damage, a writer has put it there since, and it goes back.
+    """
     try:
         layout.corrupt.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        moved = _move(layout, damage)
+        moved = _move(layout, damage, sound)
     except OSError as error:
         emit(Noticed(f"{damage.path} is damaged ({damage.what}) and cannot be moved aside: {error.strerror}"))
         return None
@@ -58,7 +63,7 @@ def set_aside(layout: Layout, damage: Damage) -> Path | None:
     return moved
 
 
-def _move(layout: Layout, damage: Damage) -> Path | None:
+def _move(layout: Layout, damage: Damage, sound: Callable[[Path], bool] | None) -> Path | None:
     for number in range(MAX_COPIES):
         target = layout.corrupt / f"{damage.key}-{number}"
         if inode_of(target) is not None:
@@ -71,16 +76,17 @@ def _move(layout: Layout, damage: Damage) -> Path | None:
             if error.errno in _TAKEN:
                 continue
             raise
-        return target if _is_the_judged(target, damage) else None
+        return target if _is_the_judged(target, damage, sound) else None
     oldest = layout.corrupt / f"{damage.key}-0"
     remove_tree(oldest)
     damage.path.rename(oldest)
     return oldest
 
 
-def _is_the_judged(target: Path, damage: Damage) -> bool:
+def _is_the_judged(target: Path, damage: Damage, sound: Callable[[Path], bool] | None) -> bool:
     """A writer may have put a sound entry under the path just before it was moved. Then it goes back."""
-    if damage.inode is None or inode_of(target) == damage.inode:
+    same = damage.inode is None or inode_of(target) == damage.inode
+    if same and not (sound is not None and sound(target)):
         return True
     try:
         target.rename(damage.path)

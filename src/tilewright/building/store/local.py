@@ -55,7 +55,7 @@ class Store:
             if found is None:
                 return None
             if still_there(found):
-                set_aside(self.layout, found)
+                set_aside(self.layout, found, lambda path: isinstance(read_entry(path, key), Entry))
                 return None
         return None  # it changes faster than it can be read: to be built, as if it were not there
 

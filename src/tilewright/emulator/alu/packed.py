@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.emulator.alu import pairing
 from tilewright.emulator.alu.float_mode import Subnormal, step_by_mode
 from tilewright.emulator.alu.operands import Getter, applied, vector_source
 from tilewright.emulator.alu.results import finisher, put, register_writer
@@ -73,16 +74,7 @@ def _picks(site: Site, count: int, high: int = 1) -> list[_Picks]:
 
 
 def _source_operands(site: Site, operation: Operation) -> list[Operand]:
-    """The operands of the sources; a former value is the destination."""
-    left = list(site.instruction.operands[1:])
-    operands = []
-    for kind in operation.sources:
-        if not kind.startswith("old ") and not left:
-            raise site.unknown(f"too few operands of {site.instruction.mnemonic}")
-        operands.append(site.destination if kind.startswith("old ") else left.pop(0))
-    if left:
-        raise site.unknown(f"too many operands of {site.instruction.mnemonic}")
-    return operands
+    return [source.given for source in pairing.sources_of(site, operation, site.instruction.operands[1:])]
 
 
 def _negated(getter: Getter, kind: str, negate: int) -> Getter:

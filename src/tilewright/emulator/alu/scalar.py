@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.emulator.alu import pairing
 from tilewright.emulator.alu.constants import FLAGS, aperture, constant, flag
 from tilewright.emulator.alu.float_mode import Subnormal, step_by_mode
 from tilewright.emulator.alu.operands import Getter, applied
@@ -94,22 +95,14 @@ def _test(sources: tuple[Getter, ...], scc: Callable[..., Array] | None) -> Step
 
 
 def _sources(site: Site, operation: Operation, subnormal: Subnormal) -> tuple[Getter, ...]:
-    left = list(site.instruction.operands[1 if operation.result else 0 :])
+    operands = site.instruction.operands[1 if operation.result else 0 :]
     getters: list[Getter] = []
-    for kind in operation.sources:
-        if kind == "scc":
+    for source in pairing.sources_of(site, operation, operands):
+        if source.kind == "scc":
             getters.append(lambda group: group.scc.astype(np.uint32))
             continue
-        if kind.startswith("old "):
-            operand, kind = site.destination, kind.removeprefix("old ")  # noqa: PLW2901
-        elif left:
-            operand = left.pop(0)
-        else:
-            raise site.unknown(f"too few operands of {site.instruction.mnemonic}")
-        getter = scalar_source(site, operand, kind)
-        getters.append(_flushing(getter) if kind in subnormal.sources else getter)
-    if left:
-        raise site.unknown(f"too many operands of {site.instruction.mnemonic}")
+        getter = scalar_source(site, source.given, source.kind)
+        getters.append(_flushing(getter) if source.kind in subnormal.sources else getter)
     return tuple(getters)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.emulator.alu import pairing
 from tilewright.emulator.alu.float_mode import KEPT, Subnormal, step_by_mode
 from tilewright.emulator.alu.lanes import LaneMap, lane_map
 from tilewright.emulator.alu.operands import Getter, applied, mask_source, sdwa_source, vector_source
@@ -100,22 +101,13 @@ def sources_of(
     subnormal: Subnormal = KEPT,
 ) -> tuple[Getter, ...]:
     """The sources of an operation, from the operands after the destinations."""
-    left = list(operands)
     getters = []
-    for kind in operation.sources:
-        if kind == "mask":
-            getters.append(mask_source(site, left.pop(0) if left else None))
+    for source in pairing.sources_of(site, operation, operands):
+        if source.kind == "mask":
+            getters.append(mask_source(site, source.operand))
             continue
-        old = kind.startswith("old ")
-        kind = kind.removeprefix("old ")  # noqa: PLW2901
-        if not old and not left:
-            raise site.unknown(f"too few operands of {site.instruction.mnemonic}")
-        operand = site.destination if old else left.pop(0)
-        number = len(operands) - len(left) - 1
-        getter = _source(site, operand, kind, -1 if old else number, lanes)
-        getters.append(_flushing(getter) if kind in subnormal.sources else getter)
-    if left:
-        raise site.unknown(f"too many operands of {site.instruction.mnemonic}")
+        getter = _source(site, source.given, source.kind, source.number, lanes)
+        getters.append(_flushing(getter) if source.kind in subnormal.sources else getter)
     return tuple(getters)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.emulator.alu import pairing
 from tilewright.emulator.alu.lanes import lane_map
 from tilewright.emulator.alu.site import DPP_MODIFIERS, SDWA_MODIFIERS, Site
 from tilewright.emulator.alu.vector import first_bit_of, vector_operation
@@ -142,19 +143,11 @@ def set_sources(site: Site, made: Record, operation: Operation, operands: tuple[
         made.target = len(tables.permutations)
         made.flags |= layout.MASKED
         tables.permutations.append(permutation(lanes))
-    left = list(operands)
-    for k, kind in enumerate(operation.sources):
-        if kind == "mask":
-            made.sources[k] = mask_source(site, left.pop(0) if left else None)
-            continue
-        old = kind.startswith("old ")
-        if not old and not left:
-            raise site.unknown(f"too few operands of {site.instruction.mnemonic}")
-        operand = site.destination if old else left.pop(0)
-        number = -1 if old else len(operands) - len(left) - 1
-        made.sources[k] = _source(site, operand, kind.removeprefix("old "), number, lanes is not None)
-    if left:
-        raise site.unknown(f"too many operands of {site.instruction.mnemonic}")
+    for k, each in enumerate(pairing.sources_of(site, operation, operands)):
+        if each.kind == "mask":
+            made.sources[k] = mask_source(site, each.operand)
+        else:
+            made.sources[k] = _source(site, each.given, each.kind, each.number, lanes is not None)
 
 
 def _source(site: Site, operand: Operand, kind: str, number: int, moves: bool) -> layout.Operand:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.emulator.alu import pairing
 from tilewright.emulator.alu.site import PACKED_MODIFIERS, Site
 from tilewright.emulator.alu.vector import vector_operation
 from tilewright.emulator.code import Code
@@ -69,15 +70,7 @@ def _packed(site: Site, tables: Tables) -> Record | None:
 
 
 def _operands(site: Site, operation: Operation) -> list[Operand]:
-    left = list(site.instruction.operands[1:])
-    found = []
-    for kind in operation.sources:
-        if not kind.startswith("old ") and not left:
-            raise site.unknown(f"too few operands of {site.instruction.mnemonic}")
-        found.append(site.destination if kind.startswith("old ") else left.pop(0))
-    if left:
-        raise site.unknown(f"too many operands of {site.instruction.mnemonic}")
-    return found
+    return [each.given for each in pairing.sources_of(site, operation, site.instruction.operands[1:])]
 
 
 def _element(site: Site, operand: Operand, kind: str, part: int, pairs: bool) -> layout.Operand:
@@ -172,15 +165,8 @@ def lower_dual(instruction: Instruction, code: Code, tables: Tables) -> Record |
 
 
 def _set_dual_sources(site: Site, made: Record, operation: Operation) -> None:
-    left = list(site.instruction.operands[1:])
-    for k, kind in enumerate(operation.sources):
-        if kind == "mask":
-            made.sources[k] = mask_source(site, left.pop(0) if left else None)
-            continue
-        old = kind.startswith("old ")
-        if not old and not left:
-            raise site.unknown(f"too few operands of {site.instruction.mnemonic}")
-        operand = site.destination if old else left.pop(0)
-        made.sources[k] = source(site, operand, kind.removeprefix("old "))
-    if left:
-        raise site.unknown(f"too many operands of {site.instruction.mnemonic}")
+    for k, each in enumerate(pairing.sources_of(site, operation, site.instruction.operands[1:])):
+        if each.kind == "mask":
+            made.sources[k] = mask_source(site, each.operand)
+        else:
+            made.sources[k] = source(site, each.given, each.kind)

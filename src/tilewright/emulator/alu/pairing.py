@@ -1,0 +1,50 @@
+"""Which operand of an instruction is which source of its operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.emulator.alu.site import Site
+from tilewright.emulator.instruction import Operand
+from tilewright.emulator.isa.operation import Operation
+
+# Sources that are no operands, or whose operand may be left out.
+_WITHOUT = ("scc", "mask")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source: its type, its operand (None where there is none), and its number among the operands.
+
+    The destination's former value has the number -1.
+    """
+
+    kind: str
+    operand: Operand | None
+    number: int
+
+    @property
+    def given(self) -> Operand:
+        """The operand of a source that has one."""
+        assert self.operand is not None
+        return self.operand
+
+
+def sources_of(site: Site, operation: Operation, operands: Sequence[Operand]) -> list[Source]:
+    """The sources of an operation, from the operands after the destinations. All of these must be used."""
+    left = list(operands)
+    found = []
+    for kind in operation.sources:
+        number = len(operands) - len(left)
+        if kind == "scc":
+            found.append(Source(kind, None, number))
+        elif kind.startswith("old "):
+            found.append(Source(kind.removeprefix("old "), site.destination, -1))
+        elif left or kind in _WITHOUT:
+            found.append(Source(kind, left.pop(0) if left else None, number))
+        else:
+            raise site.unknown(f"too few operands of {site.instruction.mnemonic}")
+    if left:
+        raise site.unknown(f"too many operands of {site.instruction.mnemonic}")
+    return found
