@@ -100,7 +100,9 @@ def command(
 
 def _device(name: str | None) -> Device:
     from tilewright.runtime.device import Device, current_device
+    from tilewright.runtime.loaded import need_extras
 
+    need_extras("verifying")  # said before anything is built
     found = Device(name) if name is not None else current_device()
     if found is None:
         raise InvalidValueError("say where to run: --device gpu:0, --device emulated:gfx942, or TILEWRIGHT_DEVICE")

@@ -125,11 +125,14 @@ def check_after_loading(hip: Hip) -> None:
             check_single(hip.path)
 
 
-def _open_stand_in() -> Hip:
+def need_extras(what: str) -> None:
+    """Raise when packages are missing that `what` needs."""
     if missing := missing_extras():
-        raise DeviceError(
-            f"the emulated device needs {', '.join(missing)}. Get it with: pip install 'tilewright[emulator]'"
-        )
+        raise DeviceError(f"{what} needs {', '.join(missing)}. Get it with: pip install 'tilewright[emulator]'")
+
+
+def _open_stand_in() -> Hip:
+    need_extras("the emulated device")
     if others := in_memory():
         raise DeviceError(
             f"this process has a real HIP library loaded ({others[0]}), so no emulated device can be used in it. Use "
