@@ -17,7 +17,7 @@ import tilewright as tw
 from tilewright.base import knobs
 from tilewright.base.errors import InvalidValueError
 from tilewright.cli.app import root
-from tilewright.cli.problems import problem_text, read_problem
+from tilewright.cli.problems import read_problem
 from tilewright.dispatch.guarded import POISON, Guarded
 from tilewright.dispatch.verify import Check, verify
 from tilewright.emulator.launch import Mode
@@ -25,6 +25,7 @@ from tilewright.ops import op_named
 from tilewright.ops.execution import Tensor
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
+from tilewright.ops.problem_text import problem_text
 from tilewright.runtime.device import Device
 
 pytestmark = pytest.mark.compile

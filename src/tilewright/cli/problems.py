@@ -34,28 +34,3 @@ def read_problem(op: Op, config: ConfigBase, text: str) -> Any:
     if missing:
         raise InvalidValueError(f"--problem {text} does not say {', '.join(missing)}")
     return op.problem_type(**shared, **given)
-
-
-def problem_fields(problem: Any, config: ConfigBase) -> dict[str, Any]:
-    """The fields that make a problem of a kernel: without those that the config has, and without defaults."""
-    fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(problem)}
-    needed = dict(fields)
-    for f in dataclasses.fields(problem):
-        if f.default is dataclasses.MISSING:
-            continue
-        rest = {name: value for name, value in needed.items() if name != f.name}
-        if _same(problem, rest):
-            needed = rest
-    return {name: value for name, value in needed.items() if not hasattr(config, name)}
-
-
-def _same(problem: Any, fields: dict[str, Any]) -> bool:
-    try:
-        return bool(type(problem)(**fields) == problem)
-    except InvalidValueError:
-        return False  # the field cannot be left out
-
-
-def problem_text(problem: Any, config: ConfigBase) -> str:
-    """A problem as --problem takes it."""
-    return ",".join(f"{name}={value}" for name, value in problem_fields(problem, config).items())

@@ -12,7 +12,7 @@ from tilewright.base.errors import InvalidValueError, UnknownValueError
 from tilewright.base.events import task
 from tilewright.cli.command import Command
 from tilewright.cli.output import bad, good, heading_line, json_option, plural, print_json, print_table
-from tilewright.cli.problems import problem_fields, problem_text, read_problem
+from tilewright.cli.problems import read_problem
 from tilewright.cli.progress import progress
 from tilewright.cli.selection import changed_set, named_set, set_of_space
 from tilewright.cli.settings import declared_space, setting_option
@@ -191,6 +191,8 @@ def _document(device: Device, registry: Registry, checks: Mapping[Kernel, Sequen
 def _check_json(check: Check) -> dict[str, Any]:
     from dataclasses import asdict
 
+    from tilewright.ops.problem_text import problem_fields
+
     return {
         "problem": problem_fields(check.problem, check.kernel.config),
         "verdict": check.verdict,
@@ -207,6 +209,8 @@ def _finite(value: float) -> float | None:
 
 
 def _print(device: Device, registry: Registry, checks: Mapping[Kernel, Sequence[Check]]) -> None:
+    from tilewright.ops.problem_text import problem_text
+
     for kernel, found in checks.items():
         print_table(
             ("problem", *NUMBERS, "verdict"),
@@ -228,6 +232,8 @@ def _print(device: Device, registry: Registry, checks: Mapping[Kernel, Sequence[
 
 def _row(check: Check) -> tuple[Any, ...]:
     from rich.text import Text
+
+    from tilewright.ops.problem_text import problem_text
 
     verdict = Text(check.verdict, style="green" if check.ok else "bold red")
     text = problem_text(check.problem, check.kernel.config).replace(",", " ")

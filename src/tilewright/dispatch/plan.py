@@ -11,6 +11,7 @@ from tilewright.dispatch.tensors import shape_text
 from tilewright.ops import op_named
 from tilewright.ops.execution import Execution, Preparation
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.problem_text import problem_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Stage:
     workspace_bytes: int
 
     def describe(self) -> str:
-        lines = [self.kernel.slug, f"  problem      {self.problem}"]
+        lines = [self.kernel.slug, f"  problem      {problem_text(self.problem, self.kernel.config)}"]
         if self.padding is not None:
             lines.append(f"  padding      {self.padding}")
         lines += [f"  preparation  {preparation.what}" for preparation in self.preparations]
@@ -71,7 +72,8 @@ class Plan:
     def describe(self) -> str:
         """The plan as text: which kernel and why, each tensor that is padded or reordered, each workspace."""
         stages = "\n".join(f"{number}. {stage.describe()}" for number, stage in enumerate(self.stages, 1))
-        return f"{self.problem} on {self.device}: {self.why}\n{stages}"
+        asked = problem_text(self.problem, self.stages[0].kernel.config)
+        return f"{asked} on {self.device}: {self.why}\n{stages}"
 
     def __str__(self) -> str:
         return self.describe()

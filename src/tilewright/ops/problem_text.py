@@ -1,0 +1,34 @@
+"""A problem in a few words: the fields that a kernel does not fix, and that are not their defaults."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.ops.fields import ConfigBase
+
+
+def problem_fields(problem: Any, config: ConfigBase) -> dict[str, Any]:
+    """The fields that make a problem of a kernel: without those that the config has, and without defaults."""
+    fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(problem)}
+    needed = dict(fields)
+    for f in dataclasses.fields(problem):
+        if f.default is dataclasses.MISSING:
+            continue
+        rest = {name: value for name, value in needed.items() if name != f.name}
+        if _same(problem, rest):
+            needed = rest
+    return {name: value for name, value in needed.items() if not hasattr(config, name)}
+
+
+def _same(problem: Any, fields: dict[str, Any]) -> bool:
+    try:
+        return bool(type(problem)(**fields) == problem)
+    except InvalidValueError:
+        return False  # the field cannot be left out
+
+
+def problem_text(problem: Any, config: ConfigBase) -> str:
+    """A problem as `--problem` takes it: `m=64,n=64,k=32`."""
+    return ",".join(f"{name}={value}" for name, value in problem_fields(problem, config).items())
