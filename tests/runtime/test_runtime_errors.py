@@ -124,7 +124,7 @@ def alarm(seconds: float) -> Iterator[None]:
 
 
 def test_an_interruption_ends_a_launch_and_is_not_lost(scale: ScaleLibrary) -> None:
-    n = 4_000_000  # takes seconds
+    n = 100_000_000  # takes seconds
     with GFX942.allocate(4 * n, "x") as x, alarm(0.3):
         status = scale.run(GFX942, x.address, x.address, n)
     assert status == HIP_ERROR

@@ -29,7 +29,7 @@ static int run_handler(Wave *w, const Instruction *i) { return HANDLERS[i->op](w
 /* What the threads of a launch share. */
 typedef struct {
     pthread_mutex_t lock;
-    int64_t next;   /* block to begin */
+    int64_t next;   /* how many blocks were begun */
     int64_t end;    /* no block from here on is begun: the grid's end, or a fault */
 } Supply;
 
@@ -74,7 +74,7 @@ static bool run_waves(Worker *worker, Block *b) {
         uint64_t left = g->limit - worker->total;
         run_wave(w, left < TURN ? left : TURN);
         progress = true;
-        if (worker->total >= g->limit && !worker->fault.code && w->state == READY)
+        if ((worker->total >= g->limit || g->stop) && !worker->fault.code && w->state == READY)
             fail(w, LOOP_FAULT, -1, 0, worker->total);
     }
     return progress;
@@ -83,7 +83,7 @@ static bool run_waves(Worker *worker, Block *b) {
 /* Whether the block ended; false when it has used up its turn. */
 static bool run_block(Worker *worker, Block *b) {
     uint64_t begun = worker->total;
-    while (!worker->fault.code && b->living) {
+    while (!worker->fault.code && b->living && !worker->launch->stop) {
         if (!run_waves(worker, b))
             deadlock(b, worker->launch->waves_per_block);
         if (worker->total - begun >= TURN && b->living)
@@ -92,11 +92,14 @@ static bool run_block(Worker *worker, Block *b) {
     return true;
 }
 
-static int64_t take_block(Supply *supply) {
+/* The next block: upwards, or turned. What a block wrongly writes for another one is seen in one of both orders. */
+static int64_t take_block(const Launch *g, Supply *supply) {
     pthread_mutex_lock(&supply->lock);
-    int64_t number = supply->next < supply->end ? supply->next++ : -1;
+    int64_t at = supply->next < g->blocks ? supply->next++ : -1;
+    int64_t number = g->first_block + (g->strict && g->turned ? g->blocks - 1 - at : at);
+    bool begins = at >= 0 && number < supply->end;
     pthread_mutex_unlock(&supply->lock);
-    return number;
+    return begins ? number : -1;
 }
 
 /* After a fault only blocks before its own still run, so that the first of all faults is found. */
@@ -127,7 +130,9 @@ static void *work(void *argument) {
     Block *first = NULL, **last = &first, *used = NULL;
     int waiting = 0;
     for (;;) {
-        int64_t number = waiting < MOST_WAITING ? take_block(share->supply) : -1;
+        if (worker->launch->stop)
+            break;
+        int64_t number = waiting < MOST_WAITING ? take_block(worker->launch, share->supply) : -1;
         Block *b = first;
         if (number >= 0) {
             if (!(b = start_block(worker, used, number)) && !no_room(share, number))
@@ -152,6 +157,11 @@ static void *work(void *argument) {
         free(used);
         used = b;
     }
+    for (Block *b = first, *next; b; b = next) {
+        next = b->next;
+        abandon(b, worker->launch->waves_per_block);
+        free(b);
+    }
     free(used);
     free_spare(worker);
     return NULL;
@@ -170,7 +180,7 @@ static void add_counts(Launch *g, Worker *worker) {
 
 /* Run the blocks of a launch. Returns the fault's code. */
 __attribute__((visibility("default"))) int tilewright_run(Launch *g) {
-    Supply supply = {PTHREAD_MUTEX_INITIALIZER, g->first_block, g->first_block + g->blocks};
+    Supply supply = {PTHREAD_MUTEX_INITIALIZER, 0, g->first_block + g->blocks};
     uint32_t threads = g->threads ? g->threads : 1;
     Share *shares = calloc(threads, sizeof *shares);
     if (!shares)

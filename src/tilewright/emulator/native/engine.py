@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections import Counter
 from dataclasses import replace
 
@@ -49,9 +50,25 @@ class NativeEngine:
         launch.ranges = ranges.ctypes.data_as(ctypes.POINTER(Range))
         launch.range_count = len(ranges)
         launch.first_block, launch.blocks = first_block, blocks
-        if self._library.run(launch):
+        if self._interruptible(launch):
             raise fault_of(launch, self._lowered, self._code, batch.memory)
         self._add(launch)
+
+    def _interruptible(self, launch: Launch) -> int:
+        """Run C code so that the main thread still hears Ctrl-C, which Python delivers only between its own steps."""
+        if threading.current_thread() is not threading.main_thread():
+            return self._library.run(launch)
+        codes: list[int] = []
+        worker = threading.Thread(target=lambda: codes.append(self._library.run(launch)), daemon=True)
+        worker.start()
+        try:
+            while worker.is_alive():
+                worker.join(1.0)
+        except BaseException:
+            launch.stop = 1
+            worker.join()
+            raise
+        return codes[0]
 
     def _launch(self, start: Start, batch: Batch, scalars: NDArray[np.uint32]) -> Launch:
         lowered, arch, descriptor = self._lowered, self._code.arch, start.descriptor
