@@ -27,6 +27,7 @@ from tilewright.building.store.artifact import Artifact
 from tilewright.building.unit import LIBRARY
 from tilewright.dispatch.guarded import Guarded
 from tilewright.dispatch.launch import Call, functions_of
+from tilewright.dispatch.plan import execution_of
 from tilewright.emulator import waits
 from tilewright.emulator.device import EmulatedDevice, Kernel
 from tilewright.emulator.disassembly import parse
@@ -177,10 +178,8 @@ def captured() -> Iterator[list[tuple[EmulatedDevice, Kernel, Launch]]]:
 def launched(kernel: OpKernel, artifact: Artifact) -> Subject:
     """Launch a kernel once through its library, and keep the launch and its memory."""
     device = tw.Device(f"emulated:{kernel.arch}")
-    op = op_named(kernel.op)
-    execution = op.execution
-    assert execution is not None
-    problem = op.problem_type(**PROBLEM)
+    execution = execution_of(kernel.op)
+    problem = op_named(kernel.op).problem_type(**PROBLEM)
     inputs = execution.inputs(problem, 1, device.arch)
     placed = [Guarded(t, numpy_dtype(t.dtype, device.arch), inputs.get(t.name)) for t in execution.tensors(problem)]
     buffers = [device.allocate(each.nbytes, each.tensor.name) for each in placed]

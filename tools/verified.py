@@ -16,9 +16,9 @@ from pathlib import Path
 
 import tilewright as tw
 from tilewright import arch as archs
+from tilewright.dispatch.plan import execution_of
 from tilewright.dispatch.verify import Check, verify
 from tilewright.emulator.launch import Mode
-from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
 from truth import accepted
 
@@ -27,9 +27,7 @@ def checks_of(kernels: Sequence[Kernel], jobs: int) -> Iterator[list[Check]]:
     """The checks of each kernel, built first if need be."""
     registry = tw.build(list(kernels), jobs=jobs)
     for kernel in kernels:
-        execution = op_named(kernel.op).execution
-        assert execution is not None
-        problems = execution.trials(kernel.config, archs.load(kernel.arch))
+        problems = execution_of(kernel.op).trials(kernel.config, archs.load(kernel.arch))
         started = time.monotonic()
         device = tw.Device(f"emulated:{kernel.arch}")
         checks = verify(kernel, registry.artifact(kernel), device, problems, mode=Mode.STRICT)

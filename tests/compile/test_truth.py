@@ -12,6 +12,7 @@ from tilewright import arch as archs
 from tilewright.building.inspect import inspect_object
 from tilewright.building.toolchain import find
 from tilewright.building.unit import CODE_OBJECT
+from tilewright.dispatch.plan import execution_of
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
 from tilewright.ops import OPS, op_named
@@ -56,9 +57,7 @@ def test_the_bad_example_of_a_rule_that_the_compiler_enforces(case: Case) -> Non
 
 def trials(case: Case) -> tuple[Any, ...]:
     """Problems for a kernel of the sample, not more than CI has time for. `make verified` takes all of them."""
-    execution = op_named(case.kernel.op).execution
-    assert execution is not None
-    every = execution.trials(case.kernel.config, archs.load(case.kernel.arch))
+    every = execution_of(case.kernel.op).trials(case.kernel.config, archs.load(case.kernel.arch))
     # Not the first ones only: the list goes from sizes along one dimension to splits, batches and strides.
     return every[:: -(-len(every) // MOST_TRIALS)]
 

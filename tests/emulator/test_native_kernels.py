@@ -301,7 +301,7 @@ def test_what_only_numpy_runs() -> None:
     memory = Memory(1 << 24)
     device = EmulatedDevice(tilewright.arch.load("gfx942"), memory)
     (kernel,) = device.load(assemble(START + body + END, "gfx942")).kernels.values()
-    assert native_parts(kernel, None) is None
+    assert native_parts(kernel, "auto") is None
     with pytest.raises(DeviceError, match="flat_load_dword"):
         native_parts(kernel, "native")
     with pytest.raises(UnknownValueError, match="engine"):

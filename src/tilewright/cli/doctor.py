@@ -88,10 +88,12 @@ def _devices() -> dict[str, Any]:
 
 
 def _print_devices() -> None:
+    from tilewright.runtime.loaded import INSTALL
+
     found = _devices()
     click.echo(f"  GPUs: {', '.join(found['gpus']) or 'none'}")
     if found["missing"]:
-        lacks = f"{bad('missing')} {', '.join(found['missing'])}; get it with: pip install 'tilewright[emulator]'"
+        lacks = f"{bad('missing')} {', '.join(found['missing'])}; get it with: {INSTALL}"
         click.echo(f"  emulated devices: {lacks}")
     else:
         click.echo(f"  emulated devices: {', '.join(found['emulated'])}")

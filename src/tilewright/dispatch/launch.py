@@ -87,7 +87,6 @@ class Call:
             raise UnsupportedError(told)
         if status == HIP_ERROR:
             self.device.raise_pending(told)
-            raise DeviceError(told)
         what = "status 3, the workspace" if status == WORKSPACE else f"status {status}, which is none of abi.h"
         raise DeviceError(f"{told} ({what})")
 

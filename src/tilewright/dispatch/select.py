@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tilewright.arch.spec import Arch
-from tilewright.base.errors import InvalidValueError, UnsupportedError
+from tilewright.base.errors import UnsupportedError
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
@@ -156,24 +156,13 @@ def _judge(kernel: Kernel, problem: Any, arch: Arch) -> tuple[tuple[str, ...], A
     op = op_named(kernel.op)
     if type(problem) is not op.problem_type:
         return (f"it is a kernel of {op.name}, and the problem a {type(problem).__qualname__}",), None
-    reasons = _refusals(op, kernel, problem, arch)
+    reasons = tuple(str(fault) for fault in violations(op.fit_rules, kernel.config, problem, arch))
     return reasons, _padded(op, kernel, problem, arch) if reasons else None
-
-
-def _refusals(op: Op, kernel: Kernel, problem: Any, arch: Arch) -> tuple[str, ...]:
-    """What rules say against it; else why its inputs cannot be prepared."""
-    faults = violations(op.fit_rules, kernel.config, problem, arch)
-    if not faults and op.execution is not None:
-        try:
-            op.execution.preparations(kernel.config, problem)
-        except InvalidValueError as error:
-            return (str(error),)
-    return tuple(str(fault) for fault in faults)
 
 
 def _padded(op: Op, kernel: Kernel, problem: Any, arch: Arch) -> Any:
     """The larger problem that the op proposes, if the kernel really supports it."""
     larger = op.execution.padded(kernel.config, problem, arch) if op.execution is not None else None
-    if larger is None or _refusals(op, kernel, larger, arch):
+    if larger is None or violations(op.fit_rules, kernel.config, larger, arch):
         return None
     return larger

@@ -111,10 +111,6 @@ def _check(subject: _Subject, problem: Any, seed: int) -> Check:
     if refused:
         return Check(kernel, problem, "unsupported", str(refused[0]))
     try:
-        execution_of(kernel.op).preparations(kernel.config, problem)
-    except InvalidValueError as error:
-        return Check(kernel, problem, "unsupported", str(error))
-    try:
         runs = [_run(subject, problem, each) for each in dict.fromkeys((SPECIAL_SEED, seed))]
     except UnsupportedError as error:
         return Check(kernel, problem, "unsupported", f"the rules accept it, the library does not: {error}")

@@ -12,15 +12,15 @@ from elftools.elf.elffile import ELFFile
 from tilewright.emulator import msgpack
 from tilewright.emulator.descriptor import SIZE as DESCRIPTOR_BYTES
 from tilewright.emulator.faults import CodeObjectError
+from tilewright.emulator.gpus import MACHINES
 from tilewright.emulator.kernel_metadata import KernelMetadata, read_metadata
 
 _MACHINE = "EM_AMDGPU"
 _HSA = 64  # ELFOSABI_AMDGPU_HSA
 _ABI_VERSIONS = {2: "4", 3: "5", 4: "6"}  # ELFABIVERSION_AMDGPU_HSA_V4 to V6
 _SHARED_OBJECT = "ET_DYN"
-# EF_AMDGPU_MACH, the lowest 8 bits of e_flags (LLVM, "User Guide for AMDGPU Backend", table "AMDGPU e_flags").
-_MACH_MASK = 0xFF
-_MACH = {0x3F: "gfx90a", 0x4C: "gfx942", 0x4F: "gfx950", 0x41: "gfx1100", 0x4E: "gfx1201"}
+_GPU_MASK = 0xFF  # EF_AMDGPU_MACH in e_flags
+_GPUS = {number: name for name, number in MACHINES.items()}
 _METADATA_NOTE = 32  # NT_AMDGPU_METADATA
 _ALLOC, _EXECUTE = 0x2, 0x4  # SHF_ALLOC, SHF_EXECINSTR
 _MOST_BYTES = 1 << 30  # of a loaded code object: far more than any has, far less than the emulated memory
@@ -120,10 +120,10 @@ def _check_header(elf: Any) -> str:
         raise CodeObjectError(f"it is for machine {header['e_machine']}, not for AMD GPUs ({_MACHINE})")
     if header["e_type"] != _SHARED_OBJECT:
         raise CodeObjectError(f"it is of type {header['e_type']}, and loadable code objects are {_SHARED_OBJECT}")
-    number = header["e_flags"] & _MACH_MASK
-    if number not in _MACH:
-        raise CodeObjectError(f"it is for GPU number {number:#x}; known are {', '.join(_MACH.values())}")
-    return _MACH[number]
+    number = header["e_flags"] & _GPU_MASK
+    if number not in _GPUS:
+        raise CodeObjectError(f"it is for GPU number {number:#x}; known are {', '.join(_GPUS.values())}")
+    return _GPUS[number]
 
 
 def _alloc_sections(elf: Any, file_bytes: int) -> Iterator[Section]:

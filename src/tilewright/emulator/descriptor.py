@@ -9,6 +9,7 @@ import struct
 from dataclasses import dataclass
 
 from tilewright.emulator.faults import CodeObjectError
+from tilewright.emulator.gpus import generation
 
 SIZE = 64
 _LAYOUT = struct.Struct("<IIIIq20sIIIHHI")
@@ -33,11 +34,9 @@ _PROPERTIES: _Fields = (
 )  # fmt: skip
 _PRELOAD: _Fields = (("length", 0, 7), ("offset", 7, 9))
 _GENERATIONS = {
-    "gfx90a": (_RSRC1_GFX9, _RSRC3_GFX9),
-    "gfx942": (_RSRC1_GFX9, _RSRC3_GFX9),
-    "gfx950": (_RSRC1_GFX9, _RSRC3_GFX9),
-    "gfx1100": (_RSRC1_GFX11, _RSRC3_GFX11),
-    "gfx1201": (_RSRC1_GFX12, _RSRC3_GFX12),
+    "gfx9": (_RSRC1_GFX9, _RSRC3_GFX9),
+    "gfx11": (_RSRC1_GFX11, _RSRC3_GFX11),
+    "gfx12": (_RSRC1_GFX12, _RSRC3_GFX12),
 }
 # Scratch is found by the hardware itself, without a descriptor or an offset in scalar registers
 # (LLVM, GCNProcessors: feature architected-flat-scratch).
@@ -93,7 +92,7 @@ def read_descriptor(data: bytes, address: int, arch: str) -> Descriptor:
     lds, private, kernarg, zero0, entry, zero1, rsrc3, rsrc1, rsrc2, properties, preload, zero2 = _LAYOUT.unpack(data)
     if zero0 or any(zero1) or zero2:
         raise CodeObjectError("the kernel descriptor has set bits that are reserved")
-    rsrc1_fields, rsrc3_fields = _GENERATIONS[arch]
+    rsrc1_fields, rsrc3_fields = _GENERATIONS[generation(arch)]
     one = _fields(rsrc1, rsrc1_fields, "compute_pgm_rsrc1", arch)
     two = _fields(rsrc2, _RSRC2, "compute_pgm_rsrc2", arch)
     three = _fields(rsrc3, rsrc3_fields, "compute_pgm_rsrc3", arch)

@@ -17,15 +17,15 @@ from tilewright.emulator.code_object import CodeObject, Symbol, read_code_object
 from tilewright.emulator.counters import Counters
 from tilewright.emulator.descriptor import Descriptor, read_descriptor
 from tilewright.emulator.disassembly import disassemble
-from tilewright.emulator.engine import LIMIT, Budget, Engine
 from tilewright.emulator.entry_state import Start, argument_memory, dispatch_packet, first_group
 from tilewright.emulator.faults import CodeObjectError, LaunchFault, Place
 from tilewright.emulator.group import POISON, Batch
 from tilewright.emulator.kernel_metadata import KernelMetadata
-from tilewright.emulator.launch import Launch, Mode
+from tilewright.emulator.launch import AUTO, Launch, Mode
 from tilewright.emulator.lds import Lds
 from tilewright.emulator.memory import Memory
 from tilewright.emulator.program import Listing, Program, make_listing
+from tilewright.emulator.run_groups import LIMIT, Budget, Engine
 
 if TYPE_CHECKING:
     from tilewright.emulator.native.library import Library
@@ -123,14 +123,14 @@ class EmulatedDevice:
         detailed: bool = False,
         limit: int = LIMIT,
         batch_waves: int = BATCH_WAVES,
-        engine: str | None = None,
+        engine: str = AUTO,
         turned: bool = False,
     ) -> Counters:
         """Run a kernel to its end. What it does wrong is a `Fault`.
 
         In strict mode the waves of even work-groups run from the first to the last and those of odd ones from the last
         to the first, or with `turned` the other way round.
-        `engine` is "numpy", "native" (in C, compiled at its first use), or None: the native one where it can.
+        `engine` is "numpy", "native" (in C, compiled at its first use), or "auto": the native one where it can.
         """
         from tilewright.emulator.native.choose import native_parts  # noqa: PLC0415  (not all launches need it)
 
@@ -197,8 +197,8 @@ class _Run:
         engine.count_mix()
 
     def _run_native(self, start: Start, budget: Budget, batch_waves: int, library: Library, lowered: Lowered) -> None:
-        from tilewright.emulator.native.engine import BATCH_WAVES as LARGEST  # noqa: PLC0415
-        from tilewright.emulator.native.engine import NativeEngine  # noqa: PLC0415
+        from tilewright.emulator.native.run_blocks import BATCH_WAVES as LARGEST  # noqa: PLC0415
+        from tilewright.emulator.native.run_blocks import NativeEngine  # noqa: PLC0415
 
         engine = NativeEngine(library, lowered, self._kernel.code, self._counters, budget.instructions)
         total = self._launch.grid.count

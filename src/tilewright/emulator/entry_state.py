@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from tilewright.emulator.apertures import PRIVATE_BASE, SHARED_BASE
 from tilewright.emulator.descriptor import Descriptor
 from tilewright.emulator.faults import CodeObjectError
+from tilewright.emulator.gpus import generation
 from tilewright.emulator.group import POISON, U32, Batch, Group, Places
 from tilewright.emulator.instruction import EXEC, SCALARS, TTMP
 from tilewright.emulator.kernel_metadata import KernelMetadata
 from tilewright.emulator.launch import Launch
 
 # The numbers of the work-group are in ttmp9 and ttmp7 (LLVM, feature architected-sgprs with block numbers in TTMPs).
-_BLOCK_IDS_IN_TTMP = ("gfx1201",)
+_BLOCK_IDS_IN_TTMP = "gfx12"
 _ABSENT = (
     "none", "printf_buffer", "hostcall_buffer", "multigrid_sync_arg", "heap_v1", "default_queue",
     "completion_action", "queue_ptr", "tool_correlation_id",
@@ -142,7 +143,7 @@ def _set_scalars(sgprs: U32, start: Start, batch: Batch, block: NDArray[np.int64
     sgprs[:, : len(words)] = words
     ids = (block % grid.x, block // grid.x % grid.y, block // (grid.x * grid.y))
     at = descriptor.user_sgprs
-    if start.arch in _BLOCK_IDS_IN_TTMP:
+    if generation(start.arch) == _BLOCK_IDS_IN_TTMP:
         sgprs[:, TTMP + 9] = ids[0]
         sgprs[:, TTMP + 7] = ids[1] | ids[2] << 16
     else:

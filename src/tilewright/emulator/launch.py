@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+NUMPY, NATIVE = "numpy", "native"
+AUTO = "auto"  # the native engine where there is a compiler and it knows every instruction, else NumPy's
+ENGINES = (NUMPY, NATIVE, AUTO)
+
 
 class Mode(Enum):
     """FAST runs all waves in lock-step. STRICT makes every missing barrier and every missing wait visible."""

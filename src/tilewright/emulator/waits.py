@@ -10,38 +10,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.emulator.code import Code
+from tilewright.emulator.gpus import generation
 from tilewright.emulator.group import Group
 from tilewright.emulator.instruction import Instruction
 
 # Which counter each kind of access occupies (ISA manuals for CDNA3, RDNA3 and RDNA4, "Data dependency resolution").
-_GFX9 = {"load": "vm", "store": "vm", "lds": "lgkm", "scalar": "lgkm"}
-_GFX11 = {**_GFX9, "store": "vs"}
-_GFX12 = {"load": "load", "store": "store", "lds": "ds", "scalar": "km"}
 _COUNTERS: Mapping[str, Mapping[str, str]] = {
-    "gfx90a": _GFX9,
-    "gfx942": _GFX9,
-    "gfx950": _GFX9,
-    "gfx1100": _GFX11,
-    "gfx1201": _GFX12,
+    "gfx9": {"load": "vm", "store": "vm", "lds": "lgkm", "scalar": "lgkm"},
+    "gfx11": {"load": "vm", "store": "vs", "lds": "lgkm", "scalar": "lgkm"},
+    "gfx12": {"load": "load", "store": "store", "lds": "ds", "scalar": "km"},
 }
 # The largest value of each counter. A wave that has so many accesses under way stops until the oldest is over
 # (LLVM, AMDGPU::getVmcntBitMask and its like: as many ones as the counter has bits).
-_CAPACITY_GFX9 = {"vm": 63, "lgkm": 15}
-_CAPACITY_GFX11 = {"vm": 63, "vs": 63, "lgkm": 63}
-_CAPACITY_GFX12 = {"load": 63, "store": 63, "ds": 63, "km": 31}
 _CAPACITIES: Mapping[str, Mapping[str, int]] = {
-    "gfx90a": _CAPACITY_GFX9,
-    "gfx942": _CAPACITY_GFX9,
-    "gfx950": _CAPACITY_GFX9,
-    "gfx1100": _CAPACITY_GFX11,
-    "gfx1201": _CAPACITY_GFX12,
+    "gfx9": {"vm": 63, "lgkm": 15},
+    "gfx11": {"vm": 63, "vs": 63, "lgkm": 63},
+    "gfx12": {"load": 63, "store": 63, "ds": 63, "km": 31},
 }
 # Counters of things that the emulated device never has under way: exports, image samples, ray tracing.
 _IDLE = frozenset(("exp", "sample", "bvh"))
 
 # RDNA4 has a wait for each counter instead of s_waitcnt. LLVM still encodes it there, and CK Tile's kernels have it
 # before their end. What it waits for is not documented, so here it makes nothing visible.
-_WITHOUT_LIST = ("gfx1201",)
+_WITHOUT_LIST = "gfx12"
 
 _LISTED = re.compile(r"(vm|lgkm|exp)cnt\((\d+)\)")
 _SINGLE = re.compile(r"s_waitcnt_(vs|vm|lgkm|exp)cnt|s_wait_(load|store|ds|km|exp|sample|bvh)cnt")
@@ -65,12 +56,12 @@ class Wait:
 
 def counter_of(arch: str) -> Mapping[str, str]:
     """The counter that each kind of access occupies on a GPU."""
-    return _COUNTERS[arch]
+    return _COUNTERS[generation(arch)]
 
 
 def capacity_of(arch: str) -> Mapping[str, int]:
     """How many accesses of a wave each counter of a GPU can count."""
-    return _CAPACITIES[arch]
+    return _CAPACITIES[generation(arch)]
 
 
 def translate(instruction: Instruction, code: Code) -> Wait | None:
@@ -79,7 +70,7 @@ def translate(instruction: Instruction, code: Code) -> Wait | None:
     counts: Mapping[str, int]
     if name == "s_waitcnt":
         counts = _listed(instruction, code)
-        if code.arch.name in _WITHOUT_LIST:
+        if generation(code.arch.name) == _WITHOUT_LIST:
             counts = {}
     elif match := _SINGLE.fullmatch(name):
         counts = {match[1] or match[2]: _number(instruction, code)}
@@ -100,7 +91,7 @@ def _listed(instruction: Instruction, code: Code) -> dict[str, int]:
     """The counts of s_waitcnt: written out by name, or as one number when they are all zero or out of range."""
     text = instruction.operands[0].name
     if re.fullmatch(r"0x[0-9a-f]+|\d+", text):
-        pieces = _PIECES_GFX11 if code.arch.name == "gfx1100" else _PIECES_GFX9
+        pieces = _PIECES_GFX11 if generation(code.arch.name) == "gfx11" else _PIECES_GFX9
         return {counter: _assembled(int(text, 0), parts) for counter, parts in pieces.items()}
     parts = text.replace("&", " ").split()
     matches = [_LISTED.fullmatch(part) for part in parts]

@@ -16,6 +16,7 @@ from tilewright.arch import load
 from tilewright.arch.spec import Arch
 from tilewright.base import knobs
 from tilewright.base.errors import DeviceError, InvalidValueError, KnobError, UnknownValueError
+from tilewright.emulator import gpus
 from tilewright.runtime import emulation, loaded
 from tilewright.runtime.buffers import Buffer
 from tilewright.runtime.hip import Hip
@@ -209,7 +210,7 @@ def devices() -> list[Device]:
 
 def emulated_names() -> tuple[str, ...]:
     """The names of all emulated devices."""
-    return tuple(f"{EMULATED}:{arch}" for arch in emulation.ARCHS)
+    return tuple(f"{EMULATED}:{arch}" for arch in gpus.EMULATED)
 
 
 def _check_there(hip: Hip, index: int) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 from tilewright.emulator.stand_in import pending, settings
 
-ARCHS = settings.ARCHS
 has_pending = pending.has_own
 raise_pending = pending.raise_own
 raise_orphan = pending.raise_orphan

@@ -18,6 +18,7 @@ from tilewright.runtime.hip import FORKED, Hip
 
 # The modules that the emulated device needs, and the packages they come in.
 EXTRAS = {"numpy": "numpy", "ml_dtypes": "ml-dtypes", "elftools": "pyelftools"}
+INSTALL = "pip install 'tilewright[emulator]'"
 
 _STEM = "libamdhip64.so"
 # What to ask the dynamic linker for. The bare name is there only with development packages.
@@ -128,7 +129,7 @@ def check_after_loading(hip: Hip) -> None:
 def need_extras(what: str) -> None:
     """Raise when packages are missing that `what` needs."""
     if missing := missing_extras():
-        raise DeviceError(f"{what} needs {', '.join(missing)}. Get it with: pip install 'tilewright[emulator]'")
+        raise DeviceError(f"{what} needs {', '.join(missing)}. Get it with: {INSTALL}")
 
 
 def _open_stand_in() -> Hip:

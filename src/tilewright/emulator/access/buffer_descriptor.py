@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tilewright.emulator.access.operands import pair_of
 from tilewright.emulator.code import Code
+from tilewright.emulator.gpus import generation
 from tilewright.emulator.group import Group
 from tilewright.emulator.instruction import Instruction
 
@@ -47,7 +48,7 @@ class RawBuffer:
 
 
 def is_gfx9(code: Code) -> bool:
-    return code.arch.name.startswith("gfx9")
+    return generation(code.arch.name) == "gfx9"
 
 
 def is_swizzled(group: Group, register: int, code: Code) -> bool:

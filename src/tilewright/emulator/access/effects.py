@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.emulator.access.gather import load, store
-from tilewright.emulator.group import U32, Group, Pending
+from tilewright.emulator.group import U32, Group, Pending, Step
 from tilewright.emulator.instruction import EXEC
 from tilewright.emulator.lds import Lds
 from tilewright.emulator.memory import Index, Mask
@@ -34,6 +34,19 @@ class LdsChange(Protocol):
 def active(group: Group) -> Mask | None:
     """The lanes that take part; None when all do."""
     return None if group.full else group.exec_mask
+
+
+def by_lanes(kind: str, act: Callable[[Group, Mask | None], None]) -> Step:
+    """A step that acts for the active lanes. With none of them it only takes its place in the counter of `kind`."""
+
+    def step(group: Group) -> None:
+        mask = active(group)
+        if mask is None or mask.any():
+            act(group, mask)
+        else:
+            occupy(group, kind)
+
+    return step
 
 
 @dataclass(frozen=True, slots=True)

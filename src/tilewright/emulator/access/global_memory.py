@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from tilewright.emulator.access import traffic
 from tilewright.emulator.access.atomics import atomic_operation, memory_atomic
-from tilewright.emulator.access.effects import Arrival, active, deliver, occupy
+from tilewright.emulator.access.effects import Arrival, active, by_lanes, deliver, occupy
 from tilewright.emulator.access.elements import LOADS, STORES, Element
-from tilewright.emulator.access.gather import load, store
-from tilewright.emulator.access.lds_dma import global_load_lds
+from tilewright.emulator.access.gather import store
+from tilewright.emulator.access.lds_dma import global_load_lds, read_elements
 from tilewright.emulator.access.operands import (
     CACHE_POLICY,
     check_modifiers,
@@ -27,6 +27,7 @@ from tilewright.emulator.access.private import scratch_load, scratch_offsets, sc
 from tilewright.emulator.code import Code
 from tilewright.emulator.group import Group, Step
 from tilewright.emulator.instruction import Instruction, Operand
+from tilewright.emulator.memory import Mask
 
 Addresses = Callable[[Group], NDArray[np.uint64]]  # of each lane
 
@@ -95,18 +96,11 @@ def vector_pair(group: Group, register: int) -> NDArray[np.uint64]:
 def _load(address: Addresses, element: Element, register: int, code: Code) -> Step:
     line_bytes = code.arch.memory.line_bytes
 
-    def step(group: Group) -> None:
-        mask = active(group)
-        if mask is not None and not mask.any():
-            occupy(group, "load")
-            return
-        memory = group.batch.memory
-        index = memory.check(address(group), element.size, mask)
-        traffic.memory_read(group, index, element.size, mask, line_bytes)
-        values = element.arrived(load(memory.views, index, element.size))
+    def act(group: Group, mask: Mask | None) -> None:
+        values = read_elements(group, address(group), element, mask, line_bytes)
         deliver(group, "load", Arrival(register, tuple(values), mask, element.keep))
 
-    return step
+    return by_lanes("load", act)
 
 
 def _store(address: Addresses, element: Element, register: int, code: Code) -> Step:
@@ -134,12 +128,8 @@ def _atomic(rest: str, instruction: Instruction, code: Code) -> Step:
     register = vector(instruction, code, data, operation.registers)
     address = addresses(instruction, code, vaddr, saddr)
 
-    def step(group: Group) -> None:
-        mask = active(group)
-        if mask is not None and not mask.any():
-            occupy(group, "store" if destination is None else "load")
-            return
+    def act(group: Group, mask: Mask | None) -> None:
         index = group.batch.memory.check(address(group), operation.size, mask)
         memory_atomic(group, operation, index, mask, register, destination)
 
-    return step
+    return by_lanes("store" if destination is None else "load", act)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tilewright.emulator.access import traffic
-from tilewright.emulator.access.effects import Arrival, LdsWrite, active, deliver, held, occupy, read_lds, write_lds
+from tilewright.emulator.access.effects import Arrival, LdsWrite, by_lanes, deliver, held, read_lds, write_lds
 from tilewright.emulator.access.elements import LDS_READS, LDS_WRITES, Element
 from tilewright.emulator.access.gather import load
 from tilewright.emulator.access.lds_atomics import translate_lds_atomic
@@ -22,7 +22,7 @@ from tilewright.emulator.access.transpose import TRANSPOSES, transposed
 from tilewright.emulator.code import Code
 from tilewright.emulator.group import U32, Group, Step
 from tilewright.emulator.instruction import M0, Instruction
-from tilewright.emulator.memory import Index
+from tilewright.emulator.memory import Index, Mask
 from tilewright.emulator.views import Views
 
 _PAIR = re.compile(r"(read|write)2(st64)?_(b32|b64)")
@@ -98,17 +98,13 @@ def _read_by_lane(instruction: Instruction, code: Code) -> Step:
 def _read_at(offsets: Offsets, element: Element, register: int, code: Code) -> Step:
     banks = code.arch.lds.banks
 
-    def step(group: Group) -> None:
-        mask = active(group)
-        if mask is not None and not mask.any():
-            occupy(group, "lds")
-            return
+    def act(group: Group, mask: Mask | None) -> None:
         index = check_range(group, offsets(group), element.size, mask)
         traffic.lds_read(group, element.size, mask, banks, index)
         values = element.arrived(read_lds(group, lambda views: load(views, index, element.size)))
         deliver(group, "lds", Arrival(register, tuple(values), mask, element.keep))
 
-    return step
+    return by_lanes("lds", act)
 
 
 def _write(instruction: Instruction, code: Code, element: Element) -> Step:
@@ -125,17 +121,13 @@ def _write_by_lane(instruction: Instruction, code: Code) -> Step:
 def _write_at(offsets: Offsets, element: Element, register: int, code: Code) -> Step:
     banks = code.arch.lds.banks
 
-    def step(group: Group) -> None:
-        mask = active(group)
-        if mask is not None and not mask.any():
-            occupy(group, "lds")
-            return
+    def act(group: Group, mask: Mask | None) -> None:
         index = check_range(group, offsets(group), element.size, mask)
         traffic.lds_write(group, element.size, mask, banks, index)
         values = element.leaving(held(group, register, element.registers))
         write_lds(group, LdsWrite(index, tuple(values), element.size, mask))
 
-    return step
+    return by_lanes("lds", act)
 
 
 def _two(instruction: Instruction, code: Code, unit: int, address: int) -> tuple[Offsets, Offsets]:
@@ -151,11 +143,7 @@ def _read_two(instruction: Instruction, code: Code, element: Element, unit: int)
     places = _two(instruction, code, unit, vector(instruction, code, address, 1))
     banks = code.arch.lds.banks
 
-    def step(group: Group) -> None:
-        mask = active(group)
-        if mask is not None and not mask.any():
-            occupy(group, "lds")
-            return
+    def act(group: Group, mask: Mask | None) -> None:
         first, second = (check_range(group, place(group), element.size, mask) for place in places)
         traffic.lds_read(group, element.size, mask, banks, first, second)
 
@@ -164,7 +152,7 @@ def _read_two(instruction: Instruction, code: Code, element: Element, unit: int)
 
         deliver(group, "lds", Arrival(register, tuple(read_lds(group, both)), mask))
 
-    return step
+    return by_lanes("lds", act)
 
 
 def _write_two(instruction: Instruction, code: Code, element: Element, unit: int) -> Step:
@@ -173,11 +161,7 @@ def _write_two(instruction: Instruction, code: Code, element: Element, unit: int
     places = _two(instruction, code, unit, vector(instruction, code, address, 1))
     banks = code.arch.lds.banks
 
-    def step(group: Group) -> None:
-        mask = active(group)
-        if mask is not None and not mask.any():
-            occupy(group, "lds")
-            return
+    def act(group: Group, mask: Mask | None) -> None:
         index = [check_range(group, place(group), element.size, mask) for place in places]
         traffic.lds_write(group, element.size, mask, banks, *index)
         first, second = (group.v[register : register + element.registers] for register in registers)
@@ -189,7 +173,7 @@ def _write_two(instruction: Instruction, code: Code, element: Element, unit: int
         values = tuple(np.stack(pair, axis=-1) for pair in zip(first, second, strict=True))
         write_lds(group, LdsWrite(np.stack(index, axis=-1), values, element.size, mask))
 
-    return step
+    return by_lanes("lds", act)
 
 
 def _read_transposed(instruction: Instruction, code: Code, kind: str) -> Step:
@@ -201,11 +185,7 @@ def _read_transposed(instruction: Instruction, code: Code, kind: str) -> Step:
     offsets = _address(instruction, code, vector(instruction, code, address, 1))
     banks = code.arch.lds.banks
 
-    def step(group: Group) -> None:
-        mask = active(group)
-        if mask is not None and not mask.any():
-            occupy(group, "lds")
-            return
+    def act(group: Group, mask: Mask | None) -> None:
         if mask is not None and (mask.any(axis=1) != mask.all(axis=1)).any():
             raise code.unknown("a transposing LDS read by some lanes of a wave", instruction)
         index = check_range(group, offsets(group), size, mask)
@@ -213,4 +193,4 @@ def _read_transposed(instruction: Instruction, code: Code, kind: str) -> Step:
         values = transposed(read_lds(group, lambda views: load(views, index, size)), bits)
         deliver(group, "lds", Arrival(register, tuple(values), mask))
 
-    return step
+    return by_lanes("lds", act)

@@ -15,7 +15,7 @@ from tilewright.emulator.access.atomics import (
     operand_values,
     perform,
 )
-from tilewright.emulator.access.effects import Arrival, Rows, active, held, occupy, undo
+from tilewright.emulator.access.effects import Arrival, Rows, by_lanes, held, undo
 from tilewright.emulator.access.lds_range import check_range, lds_address
 from tilewright.emulator.access.operands import expect, number, vector
 from tilewright.emulator.code import Code
@@ -76,11 +76,7 @@ def translate_lds_atomic(rest: str, instruction: Instruction, code: Code) -> Ste
     offset = number(instruction, code, "offset")
     banks = code.arch.lds.banks
 
-    def step(group: Group) -> None:
-        mask = active(group)
-        if mask is not None and not mask.any():
-            occupy(group, "lds")
-            return
+    def act(group: Group, mask: Mask | None) -> None:
         index = check_range(group, lds_address(group, address, offset), operation.size, mask)
         check_alignment(index, operation.size, mask)
         group.batch.counters.atomics += traffic.lanes(group, mask)
@@ -88,4 +84,4 @@ def translate_lds_atomic(rest: str, instruction: Instruction, code: Code) -> Ste
         values = tuple(value for register in data for value in held(group, register, words))
         group.later("lds", _pending(LdsAtomic(operation, index, values, mask, destination)))
 
-    return step
+    return by_lanes("lds", act)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.emulator.access import traffic
-from tilewright.emulator.access.effects import LdsWrite, active, copy_to_lds, occupy
+from tilewright.emulator.access.effects import LdsWrite, active, by_lanes, copy_to_lds
 from tilewright.emulator.access.elements import LOADS, Element
 from tilewright.emulator.access.gather import load
 from tilewright.emulator.access.lds_range import check_range
@@ -20,7 +20,7 @@ from tilewright.emulator.access.operands import number
 from tilewright.emulator.code import Code
 from tilewright.emulator.group import U32, Group, Step
 from tilewright.emulator.instruction import M0, Instruction
-from tilewright.emulator.memory import Index
+from tilewright.emulator.memory import Index, Mask
 
 # dword from gfx9 on, the wider ones from gfx950 on [llvm: FeatureLDSLoadB96_B128].
 _NARROW = ("ubyte", "sbyte", "ushort", "sshort", "dword")
@@ -50,23 +50,25 @@ def send_to_lds(group: Group, values: list[U32], element: Element, offset: int, 
     copy_to_lds(group, LdsWrite(index, tuple(values), size, mask))
 
 
+def read_elements(
+    group: Group, address: NDArray[np.uint64], element: Element, mask: Mask | None, line_bytes: int
+) -> list[U32]:
+    """What lanes load from addresses, as it comes into registers or LDS."""
+    memory = group.batch.memory
+    index = memory.check(address, element.size, mask)
+    traffic.memory_read(group, index, element.size, mask, line_bytes)
+    return element.arrived(load(memory.views, index, element.size))
+
+
 def global_load_lds(
     instruction: Instruction, code: Code, kind: str, address: Callable[[Group], NDArray[np.uint64]]
 ) -> Step:
     """global_load_lds_…"""
     element = dma_element(kind, instruction, code)
     offset = number(instruction, code, "offset")
-    line_bytes = code.arch.memory.line_bytes
 
-    def step(group: Group) -> None:
-        mask = active(group)
-        if mask is not None and not mask.any():
-            occupy(group, "load")
-            return
-        memory = group.batch.memory
-        index = memory.check(address(group), element.size, mask)
-        traffic.memory_read(group, index, element.size, mask, line_bytes)
-        values = element.arrived(load(memory.views, index, element.size))
+    def act(group: Group, mask: Mask | None) -> None:
+        values = read_elements(group, address(group), element, mask, code.arch.memory.line_bytes)
         send_to_lds(group, values, element, offset, code)
 
-    return step
+    return by_lanes("load", act)

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from tilewright.base.errors import DeviceError, choose
+from tilewright.emulator.launch import ENGINES, NATIVE, NUMPY
 from tilewright.emulator.native.library import Library, library
 from tilewright.emulator.native.lower import Lowered, Refusal, lower
 from tilewright.emulator.program import Program
 
 if TYPE_CHECKING:
     from tilewright.emulator.device import Kernel
-
-NUMPY, NATIVE = "numpy", "native"
-ENGINES = (NUMPY, NATIVE)
 
 _lowered: WeakKeyDictionary[Program, Lowered | Refusal] = WeakKeyDictionary()
 
@@ -29,14 +27,12 @@ def lowered_of(kernel: Kernel) -> Lowered | Refusal:
     return found
 
 
-def native_parts(kernel: Kernel, engine: str | None) -> tuple[Library, Lowered] | None:
+def native_parts(kernel: Kernel, engine: str) -> tuple[Library, Lowered] | None:
     """What the engine in C needs to run a kernel; None when NumPy is to run it.
 
-    `engine` is "numpy", "native", or None: native if there is a compiler and it knows every instruction.
+    `engine` is one of `ENGINES`.
     """
-    if engine is not None:
-        choose("engine", engine, ENGINES)
-    if engine == NUMPY:
+    if choose("engine", engine, ENGINES) == NUMPY:
         return None
     compiled = library()
     if compiled is None:

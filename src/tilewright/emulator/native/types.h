@@ -72,7 +72,7 @@ typedef struct {
 enum { READY, AT_BARRIER, ENDED };
 /* What an instruction returns to the loop. */
 enum { NEXT, JUMPED, YIELDED, STOPPED };
-/* What went wrong; engine.py has the same numbers. */
+/* What went wrong; faults.py has the same numbers. */
 enum {
     NO_FAULT, MEMORY_FAULT, LDS_FAULT, ALIGNMENT_FAULT, UNKNOWN_FAULT, LOOP_FAULT, BARRIER_FAULT, JUMP_FAULT,
     ROUNDING_FAULT, DESCRIPTOR_FAULT, SCRATCH_FAULT, TRAP_FAULT, NO_ROOM_FAULT, ATOMIC_FAULT,
@@ -143,7 +143,7 @@ struct Block {
     Block *next;
 };
 
-/* One launch, as engine.py describes it. */
+/* One launch, as run_blocks.py describes it. */
 struct Launch {
     const Instruction *code;
     uint32_t code_count;

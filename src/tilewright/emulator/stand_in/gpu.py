@@ -17,14 +17,14 @@ from tilewright.building.code_object import KernelResources, read_resources
 from tilewright.building.toolchain import Toolchain
 from tilewright.emulator.bundle import code_object_for, read_bundle
 from tilewright.emulator.device import EmulatedDevice, Kernel, Module
-from tilewright.emulator.engine import LIMIT
 from tilewright.emulator.faults import CodeObjectError, LaunchFault
 from tilewright.emulator.kernel_metadata import KernelMetadata
 from tilewright.emulator.launch import Extent, Launch
 from tilewright.emulator.memory import Memory
+from tilewright.emulator.run_groups import LIMIT
 from tilewright.emulator.stand_in.images import ELF, image_at
 from tilewright.emulator.stand_in.interface import LaunchRequest
-from tilewright.emulator.stand_in.settings import AUTO, LaunchRecord, record, settings_of
+from tilewright.emulator.stand_in.settings import LaunchRecord, record, settings_of
 
 
 class UnknownKernelError(LaunchFault):
@@ -125,7 +125,7 @@ class EmulatedGpu:
                 settings.mode,
                 detailed=settings.detailed,
                 limit=LIMIT if settings.limit is None else settings.limit,
-                engine=None if settings.engine == AUTO else settings.engine,
+                engine=settings.engine,
                 turned=settings.turned,
             )
         record(self.index, LaunchRecord(kernel.name, grid, block, counters, settings.mode))

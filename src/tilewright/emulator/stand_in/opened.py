@@ -12,12 +12,12 @@ from pathlib import Path
 
 from tilewright.base.errors import DeviceError
 from tilewright.building.toolchain import find
+from tilewright.emulator.gpus import EMULATED
 from tilewright.emulator.memory import CAPACITY
 from tilewright.emulator.stand_in.build import stand_in_library
 from tilewright.emulator.stand_in.callbacks import HipCallbacks
 from tilewright.emulator.stand_in.gpu import EmulatedGpu
 from tilewright.emulator.stand_in.interface import DeviceFacts, callbacks_to, facts_of
-from tilewright.emulator.stand_in.settings import ARCHS
 
 
 class StandIn:
@@ -26,12 +26,12 @@ class StandIn:
     def __init__(self) -> None:
         toolchain = find()
         self.path = stand_in_library(toolchain)
-        self.gpus = tuple(EmulatedGpu(index, name, toolchain) for index, name in enumerate(ARCHS))
+        self.gpus = tuple(EmulatedGpu(index, name, toolchain) for index, name in enumerate(EMULATED))
         self.library = _loaded(self.path)
         # C code calls these as long as the process lives, so they must not be collected.
         self._callbacks = callbacks_to(HipCallbacks(self.gpus))
-        facts = (DeviceFacts * len(ARCHS))(*(facts_of(gpu.arch, CAPACITY) for gpu in self.gpus))
-        self.library.tilewright_open(facts, len(ARCHS), ctypes.byref(self._callbacks))
+        facts = (DeviceFacts * len(EMULATED))(*(facts_of(gpu.arch, CAPACITY) for gpu in self.gpus))
+        self.library.tilewright_open(facts, len(EMULATED), ctypes.byref(self._callbacks))
         atexit.register(self.library.tilewright_close)
         os.register_at_fork(before=self._stop, after_in_parent=self._go_on, after_in_child=self._start_anew)
 

@@ -11,20 +11,14 @@ from typing import Any
 
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.emulator.counters import Counters
-from tilewright.emulator.launch import Extent, Mode
-
-# The GPUs that are emulated. The place in this list is the number by which the stand-in library knows a device.
-ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
-AUTO = "auto"  # in C where that is possible, else NumPy
-ENGINES = ("numpy", "native", AUTO)
+from tilewright.emulator.launch import AUTO, ENGINES, Extent, Mode
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`detailed` counts cache lines and bank conflicts, too; `limit` is the most instructions that a launch may run
     (None: the device's own); with `dry` launches do nothing and return at once, to measure what the host does;
-    `engine` is what runs the instructions: NumPy, C code that is compiled at its first use, or "auto"; `turned` changes
-    the order of waves in strict mode, see `EmulatedDevice.launch`."""
+    `engine` and `turned` are those of `EmulatedDevice.launch`."""
 
     mode: Mode = Mode.FAST
     detailed: bool = False

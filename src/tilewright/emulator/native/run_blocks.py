@@ -1,4 +1,4 @@
-"""Running launches with the engine in C. It does what emulator/engine.py does, and counts the same."""
+"""Running launches with the engine in C. It does what emulator/run_groups.py does, and counts the same."""
 
 from __future__ import annotations
 

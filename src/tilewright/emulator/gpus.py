@@ -1,0 +1,12 @@
+"""The GPUs that are emulated, and the generation of instructions that each has."""
+
+from __future__ import annotations
+
+# EF_AMDGPU_MACH, the lowest 8 bits of e_flags (LLVM, "User Guide for AMDGPU Backend", table "AMDGPU e_flags").
+MACHINES = {"gfx90a": 0x3F, "gfx942": 0x4C, "gfx950": 0x4F, "gfx1100": 0x41, "gfx1201": 0x4E}
+EMULATED = tuple(MACHINES)
+
+
+def generation(arch: str) -> str:
+    """gfx9, gfx11 or gfx12: the name without its last two signs, which are LLVM's minor version and stepping."""
+    return arch[:-2]
