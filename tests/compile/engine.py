@@ -23,6 +23,7 @@ from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
 from tilewright.building.store.verify import verify
+from tilewright.building.store.work import sweep
 from tilewright.building.unit import LIBRARY
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
@@ -61,6 +62,12 @@ def loaded_name(artifact: Artifact) -> str:
 
 def all_load(built: Built) -> bool:
     return all(loaded_name(artifact) == kernel.slug for kernel, artifact in built.artifacts.items())
+
+
+def swept_and_sound(store: Path) -> None:
+    """Nothing is damaged, and what a process left that was interrupted while it cleaned up belongs to nobody."""
+    sweep(Store(store).layout)
+    sound(store)
 
 
 def sound(store: Path) -> None:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from engine import answer, at_work_in, environment, eventually, sound, start
+from engine import answer, at_work_in, environment, eventually, sound, start, swept_and_sound
 
 from tilewright.building.store.local import Store
 
@@ -42,7 +42,7 @@ def test_interrupts(ck: Path, tmp_path: Path, whom: str, when: object) -> None:
     assert (process.returncode, complaints) == (130, "interrupted\n")
     assert took < 2.5, "headers or kernels were compiled to the end first"
     assert at_work_in(store) == []
-    sound(store)
+    swept_and_sound(store)
     done = len(list(store.glob("v1/entries/*/*/kernel.so")))
     found = answer(start(environment(ck, store), FACTORS))
     assert found["compiled"] == len(FACTORS) - done
