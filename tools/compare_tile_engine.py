@@ -31,7 +31,7 @@ from tilewright.base.digest import digest_text
 from tilewright.base.errors import ToolchainError
 from tilewright.building.ck_headers import ck_tools
 from tilewright.ops import op_named
-from tilewright.ops.gemm.config import dtype_fields
+from tilewright.ops.block_gemm.types import dtype_fields
 from tilewright.ops.gemm.tile_engine import read_tile_engine
 from tilewright.ops.rule import violations
 from tilewright.ops.space import Space

@@ -12,11 +12,9 @@ from pathlib import Path
 
 from tilewright.building.toolchain import Toolchain
 from tilewright.codegen.render import render_unchecked
-from tilewright.ops.gemm.abi import Args, arguments
 from tilewright.ops.kernel import Kernel
 
 TW_OK, TW_BAD_ARGS, TW_UNSUPPORTED = 0, 1, 2
-args_of = arguments
 
 
 def run(*command: object) -> str:
@@ -37,7 +35,7 @@ def host_library(kernel: Kernel, toolchain: Toolchain, folder: Path) -> ctypes.C
     return ctypes.CDLL(str(library))
 
 
-def supports(library: ctypes.CDLL, kernel: Kernel, args: Args) -> int:
+def supports(library: ctypes.CDLL, kernel: Kernel, args: ctypes.Structure) -> int:
     """The status of `supports` for these arguments."""
     status: int = getattr(library, f"{kernel.symbol}_supports")(ctypes.byref(args))
     return status

@@ -5,6 +5,7 @@ config's mma names and no other, and its LDS must be what was predicted. Configs
 Tile enforces must not compile, or must compile to a kernel that does not compute.
 
     python tools/truth.py --accepted 60 --rejected 20 --seed 1
+    python tools/truth.py --op grouped_conv --accepted 40 --rejected 25 --seed 2
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from host_library import TW_OK, TW_UNSUPPORTED, args_of, host_library, supports
+from host_library import TW_OK, TW_UNSUPPORTED, host_library, supports
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.base.digest import digest_text
@@ -36,7 +37,8 @@ from tilewright.building.store.local import Store
 from tilewright.building.toolchain import Toolchain, find
 from tilewright.building.unit import Unit
 from tilewright.codegen.render import render_unchecked
-from tilewright.ops import OPS, op_named
+from tilewright.dispatch.plan import execution_of
+from tilewright.ops import OPS, op_named, parse_kernel
 from tilewright.ops.fields import fields_of
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
@@ -68,10 +70,10 @@ class Outcome:
     cpu_s: float
 
 
-def accepted(n: int, seed: int) -> list[Case]:
-    """n legal kernels, spread so that every pair of features (GPU, variant, pipeline, epilogue, types, layout)
-    that is legal at all appears as early as possible."""
-    pool = [k for op in OPS for arch in ARCHS for k in _pool(op, archs.load(arch), seed)]
+def accepted(op: Op, n: int, seed: int) -> list[Case]:
+    """n legal kernels of an op, spread so that every pair of features (GPU and the op's strata: pipeline, epilogue,
+    types, …) that is legal at all appears as early as possible."""
+    pool = [k for arch in ARCHS for k in _pool(op, archs.load(arch), seed)]
     # In an order that has nothing to do with the others: a kernel more or less leaves their places as they are.
     pool.sort(key=lambda kernel: digest_text(f"{seed} {kernel.slug}"))
     return [Case(kernel, "computes") for kernel in _covering(pool, n)]
@@ -121,21 +123,26 @@ def _pairs(kernel: Kernel) -> set[tuple[str, str]]:
     return pairs | {(where, f"{n}={getattr(kernel.config, n)}") for n in options}
 
 
-def rejected(n: int, seed: int) -> list[Case]:
+def rejected(op: Op, n: int, seed: int) -> list[Case]:
     """n kernels that break exactly one rule that the compiler or `supports` enforces, the rules taking turns."""
-    spread = {(op.name, arch): strata(op, archs.load(arch)) for op in OPS for arch in ARCHS}
-    codes = [(op, r.code) for op in OPS for r in op.rules if r.enforced_by in ("compiler", "supports")]
+    spread = {arch: strata(op, archs.load(arch)) for arch in ARCHS}
+    codes = [r.code for r in op.rules if r.enforced_by in ("compiler", "supports")]
     cases: dict[str, Case] = {}
-    for turn, (op, code) in itertools.product(range(n), codes):
+    for turn, code in itertools.product(range(n), codes):
         rng = random.Random(f"{seed} {code} {turn}")
         arch = rng.choice(ARCHS)
-        config = draw_breaking(op, archs.load(arch), rng, code, spread[op.name, arch])
+        config = draw_breaking(op, archs.load(arch), rng, code, spread[arch])
         if config is not None and _bounded(config):
             case = Case(Kernel(op.name, config, arch), code)
             cases.setdefault(case.kernel.slug, case)
         if len(cases) == n:
             break
     return list(cases.values())
+
+
+def sample(op: Op, n_accepted: int, n_rejected: int, seed: int) -> list[Case]:
+    """Kernels of both kinds."""
+    return [*accepted(op, n_accepted, seed), *rejected(op, n_rejected, seed)]
 
 
 def judge(case: Case, toolchain: Toolchain) -> Outcome:
@@ -182,16 +189,15 @@ def lds_note(kernel: Kernel, code: Sequence[KernelInspection], spec: Arch, toolc
 
 
 def refuses(kernel: Kernel, toolchain: Toolchain) -> bool:
-    """Whether the built kernel refuses to split K, which is what rules that `supports` enforces are about."""
-    op = op_named(kernel.op)
-    config: Any = kernel.config
-    sizes = {"m": config.block.m * 4, "n": config.block.n * 4, "k": config.block.k * 8, "k_batch": 2}
-    types = {name: getattr(config, name) for name in ("dtype_a", "dtype_b", "dtype_c", "layout", "num_d")}
-    problem = op.problem_type(**sizes, **types)
+    """Whether the built kernel refuses problems that it should compute, going by the fit rules, and takes others.
+
+    Rules that `supports` enforces are about such kernels: built to split a sum, for example, and refusing every split.
+    """
+    execution = execution_of(kernel.op)
+    problems = execution.trials(kernel.config, archs.load(kernel.arch))
     with tempfile.TemporaryDirectory(prefix="truth-") as folder:
         library = host_library(kernel, toolchain, Path(folder))
-        whole = supports(library, kernel, args_of(dataclasses.replace(problem, k_batch=1)))
-        return (whole, supports(library, kernel, args_of(problem))) == (TW_OK, TW_UNSUPPORTED)
+        return {supports(library, kernel, execution.arguments(p)) for p in problems} == {TW_OK, TW_UNSUPPORTED}
 
 
 # LLVM may move an array that it could not keep in registers from scratch into LDS that is left over.
@@ -260,11 +266,7 @@ def _known(log: Path | None) -> dict[tuple[str, str], Outcome]:
 
 
 def table(outcomes: Sequence[Outcome], seeds: str) -> str:
-    """The outcomes as a Markdown document."""
-    accepted_ones = [o for o in outcomes if o.expected == "computes"]
-    refused_ones = [o for o in outcomes if o.expected != "computes"]
-    right = sum(o.verdict == "computes" and not o.finding for o in accepted_ones)
-    verdicts = Counter(o.verdict for o in refused_ones)
+    """The outcomes as a Markdown document with a section for each op."""
     lines = [
         "# Rules and compiler compared",
         "",
@@ -273,26 +275,38 @@ def table(outcomes: Sequence[Outcome], seeds: str) -> str:
         "Every accepted kernel was compiled; each of its device kernels must contain the matrix instruction that",
         "its mma names, no other, and the predicted amount of LDS. Every rejected kernel breaks exactly one rule; it",
         "must not compile, or not compute.",
-        "",
+    ]
+    for op in OPS:
+        of_op = [o for o in outcomes if parse_kernel(o.slug).op == op.name]
+        if of_op:
+            lines += ["", f"## {op.name}", "", *_section(of_op)]
+    return "\n".join(lines) + "\n"
+
+
+def _section(outcomes: Sequence[Outcome]) -> list[str]:
+    accepted_ones = [o for o in outcomes if o.expected == "computes"]
+    refused_ones = [o for o in outcomes if o.expected != "computes"]
+    right = sum(o.verdict == "computes" and not o.finding for o in accepted_ones)
+    verdicts = Counter(o.verdict for o in refused_ones)
+    return [
         f"- accepted by the rules: {len(accepted_ones)}, of these right: {right}",
         f"- rejected by the rules: {len(refused_ones)}",
         f"  - refused by the compiler or by `supports`: {verdicts['refused']}",
         f"  - compiled to a kernel that does not compute: {verdicts['wrong']}",
         f"  - compiled without a sign: {verdicts['computes']}",
         "",
-        "## Accepted",
+        "### Accepted",
         "",
         "| GPU | kernel | verdict |",
         "|---|---|---|",
         *(f"| {o.arch} | `{_short(o)}` | {_cell(o.finding or o.error or o.verdict)} |" for o in accepted_ones),
         "",
-        "## Rejected",
+        "### Rejected",
         "",
         "| rule | GPU | kernel | verdict | what the compiler said, or what came out |",
         "|---|---|---|---|---|",
         *(f"| {o.expected} | {o.arch} | `{_short(o)}` | {o.verdict} | {_cell(o.error)} |" for o in refused_ones),
     ]
-    return "\n".join(lines) + "\n"
 
 
 def _short(outcome: Outcome) -> str:
@@ -305,6 +319,8 @@ def _cell(text: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = [op.name for op in OPS]
+    parser.add_argument("--op", choices=names, action="append", help="only this op; may be repeated (default: all)")
     parser.add_argument("--accepted", type=int, default=60)
     parser.add_argument("--rejected", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
@@ -312,7 +328,8 @@ def main() -> int:
     parser.add_argument("--log", type=Path, help="append outcomes to this JSONL file")
     parser.add_argument("--out", type=Path, help="write the table to this Markdown file")
     options = parser.parse_args()
-    cases = [*accepted(options.accepted, options.seed), *rejected(options.rejected, options.seed)]
+    ops = [op_named(name) for name in options.op or names]
+    cases = [case for op in ops for case in sample(op, options.accepted, options.rejected, options.seed)]
     outcomes = run(cases, options.jobs, options.log)
     if options.out:
         options.out.write_text(table(outcomes, str(options.seed)))

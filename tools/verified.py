@@ -3,6 +3,7 @@
 The kernels are those of the truth sample, each with all its trial problems, in strict mode.
 
     python tools/verified.py --kernels 64 --seed 20261 --out docs/verified.md
+    python tools/verified.py --op grouped_conv
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tilewright import arch as archs
 from tilewright.dispatch.plan import execution_of
 from tilewright.dispatch.verify import Check, verify
 from tilewright.emulator.launch import Mode
+from tilewright.ops import OPS
 from tilewright.ops.kernel import Kernel
 from truth import accepted
 
@@ -45,16 +47,18 @@ def table(results: Sequence[Sequence[Check]], seed: int) -> str:
         "# Kernels run and checked",
         "",
         f"Written by `tools/verified.py` (seed {seed}). Each kernel ran on the emulated device of its GPU in strict",
-        "mode, with problems at its edges; every element of C was held against a float64 reference. Tolerances are",
-        "derived ([verifying](verifying.md)); “of limit” is the largest share of it that an element used.",
+        "mode, with problems at its edges; every element of the result was held against a float64 reference.",
+        "Tolerances are derived ([verifying](verifying.md)); “of limit” is the largest share of it that an element",
+        "used.",
         "",
         f"- {len(results)} kernels on {', '.join(gpus)}, {len(every)} pairs of kernel and problem",
         f"- {', '.join(f'{verdict}: {count}' for verdict, count in verdicts.most_common())}",
-        "",
-        "| GPU | kernel | problems | ok | worst ulps | of limit | matrix MFLOP | bank conflicts |",
-        "|---|---|---|---|---|---|---|---|",
-        *(_row(checks) for checks in results),
     ]
+    for op in dict.fromkeys(checks[0].kernel.op for checks in results):
+        mine = [checks for checks in results if checks[0].kernel.op == op]
+        lines += ["", f"## {op}", "", f"{len(mine)} kernels, {sum(len(checks) for checks in mine)} pairs.", ""]
+        lines += ["| GPU | kernel | problems | ok | worst ulps | of limit | matrix MFLOP | bank conflicts |"]
+        lines += ["|---|---|---|---|---|---|---|---|", *(_row(checks) for checks in mine)]
     for check in every:
         if not check.ok:
             lines += ["", f"`{check.kernel.slug}`, {check.problem}: {check.verdict}. {check.message}"]
@@ -79,12 +83,14 @@ def _row(checks: Sequence[Check]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kernels", type=int, default=64)
+    parser.add_argument("--op", action="append", choices=[op.name for op in OPS], help="default: every op")
+    parser.add_argument("--kernels", type=int, default=64, help="of each op")
     parser.add_argument("--seed", type=int, default=20261)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, help="write the table to this Markdown file")
     options = parser.parse_args()
-    kernels = [case.kernel for case in accepted(options.kernels, options.seed)]
+    ops = [op for op in OPS if op.name in (options.op or [op.name])]
+    kernels = [case.kernel for op in ops for case in accepted(op, options.kernels, options.seed)]
     results = list(checks_of(kernels, options.jobs))
     if options.out:
         options.out.write_text(table(results, options.seed), encoding="utf-8")

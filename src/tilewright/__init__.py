@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from tilewright.building.inspect import inspect_kernel
     from tilewright.codegen.render import render
     from tilewright.dispatch.tensors import view_on
-    from tilewright.ops import explain, fits, gemm, kernel_of, parse_kernel, suggest
+    from tilewright.ops import explain, fits, gemm, grouped_conv, kernel_of, parse_kernel, suggest
     from tilewright.ops.kernel_set import load_kernel_set
+    from tilewright.ops.problem_list import read_problems
     from tilewright.registry.registry import Registry, build
     from tilewright.runtime.device import Device, devices
 
@@ -34,11 +35,13 @@ __all__ = [
     "explain",
     "fits",
     "gemm",
+    "grouped_conv",
     "inspect_kernel",
     "kernel_of",
     "load",
     "load_kernel_set",
     "parse_kernel",
+    "read_problems",
     "render",
     "suggest",
     "view_on",
@@ -52,10 +55,12 @@ _HOMES = {
     "explain": "tilewright.ops",
     "fits": "tilewright.ops",
     "gemm": "tilewright.ops",
+    "grouped_conv": "tilewright.ops",
     "kernel_of": "tilewright.ops",
     "parse_kernel": "tilewright.ops",
     "suggest": "tilewright.ops",
     "load_kernel_set": "tilewright.ops.kernel_set",
+    "read_problems": "tilewright.ops.problem_list",
     "Registry": "tilewright.registry.registry",
     "build": "tilewright.registry.registry",
     "Device": "tilewright.runtime.device",

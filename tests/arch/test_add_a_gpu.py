@@ -55,6 +55,7 @@ line_bytes = 128
 [numbers]
 fp8 = "ocp"
 halves_flushed = false
+bf16_add = true
 
 [peak_tflops]
 fp16 = 1

@@ -126,6 +126,7 @@ def test_preshuffle_tables() -> None:
 def test_what_numbers_mean() -> None:
     assert {arch.name for arch in archs() if arch.numbers.fp8 == "ocp"} == {"gfx950", "gfx1200", "gfx1201"}
     assert {arch.name for arch in archs() if arch.numbers.halves_flushed} == {"gfx90a"}
+    assert {arch.name for arch in archs() if not arch.numbers.bf16_add} == {"gfx950"}
     assert [load("gfx942").stored(name) for name in ("fp8", "bf8", "fp16")] == ["fp8_fnuz", "bf8_fnuz", "fp16"]
     assert [load("gfx1201").stored(name) for name in ("fp8", "bf8", "bf16")] == ["fp8_ocp", "bf8_ocp", "bf16"]
 

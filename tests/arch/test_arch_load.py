@@ -103,6 +103,7 @@ def test_an_unknown_key_names_the_nearest(tmp_path: Path, line: str, instead: st
         ("agprs =", 'agprs = "some"', "registers.agprs", "'unified', 'separate' or 'none'"),
         ('fp8 = "', 'fp8 = "e4m3"', "numbers.fp8", "'fnuz' or 'ocp'"),
         ("halves_flushed =", "halves_flushed = 0", "numbers.halves_flushed", "valid boolean"),
+        ("bf16_add =", "bf16_add = 1", "numbers.bf16_add", "valid boolean"),
         ("units =", "units = 304.0", "compute.units", "valid integer"),
         ("units =", "units = 0", "compute.units", "greater than or equal to 1"),
         ("vgpr_granule =", "vgpr_granule = 7", "registers.vgpr_granule", "does not divide"),

@@ -73,17 +73,22 @@ def test_rules_list_every_rule(run: Callable[..., Result], run_json: Callable[..
     assert max(len(line) for line in shown.splitlines()) <= 100
 
 
-@pytest.mark.parametrize("rule", [r for op in OPS for r in (*op.rules, *op.fit_rules)], ids=lambda r: r.code)
-def test_a_rule_in_full(rule: Any, run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
-    shown = " ".join(run("rules", rule.code.lower()).stdout.split())
+@pytest.mark.parametrize(
+    ("op", "rule"),
+    [pytest.param(op.name, r, id=f"{op.name}-{r.code}") for op in OPS for r in (*op.rules, *op.fit_rules)],
+)
+def test_a_rule_in_full(op: str, rule: Any, run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
+    shown = " ".join(run("rules", rule.code.lower(), "--op", op).stdout.split())
     for text in (rule.what, rule.why, rule.fix, rule.enforced_by):
         assert text in shown
-    document = run_json("rules", rule.slug)
-    assert (document["code"], document["why"]) == (rule.code, rule.why)
+    document = run_json("rules", rule.slug, "--op", op)
+    assert (document["op"], document["code"], document["why"]) == (op, rule.code, rule.why)
 
 
 def test_sets(run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
-    listed = {entry["name"]: entry for entry in run_json("sets", "--op", "gemm")}
+    for op in OPS:
+        assert {entry["name"] for entry in run_json("sets", "--op", op.name)} == set(op.sets())
+    listed = {entry["name"]: entry for entry in run_json("sets")}
     assert set(listed) == {name for op in OPS for name in op.sets()}
     name = "fp16_rcr_essential"
     document = run_json("sets", name)

@@ -30,8 +30,8 @@ def test_a_second_generation_writes_nothing(tmp_path: Path) -> None:
     stamps = {p: p.stat().st_mtime_ns for p in tmp_path.iterdir()}
     second = generate(kernels(5), tmp_path)
 
-    assert (first.kernels, first.written, first.unchanged) == (5, 8, 0)
-    assert (second.written, second.unchanged, second.removed) == (0, 8, 0)
+    assert (first.kernels, first.written, first.unchanged) == (5, 9, 0)
+    assert (second.written, second.unchanged, second.removed) == (0, 9, 0)
     assert {p: p.stat().st_mtime_ns for p in tmp_path.iterdir()} == stamps
 
 
@@ -52,7 +52,12 @@ def test_the_manifest_describes_every_kernel(tmp_path: Path) -> None:
     generate(kernels(3), tmp_path)
     manifest = json.loads((tmp_path / MANIFEST_NAME).read_text())
 
-    assert manifest["support"] == ["tilewright_ck_shortcuts.hpp", "tilewright_gemm.h", "tilewright_gemm_launch.hpp"]
+    assert manifest["support"] == [
+        "tilewright_call.hpp",
+        "tilewright_ck_shortcuts.hpp",
+        "tilewright_gemm.h",
+        "tilewright_gemm_launch.hpp",
+    ]
     for entry in manifest["kernels"]:
         kernel = parse_kernel(entry["slug"])
         assert GEMM.config(**entry["config"]) == kernel.config

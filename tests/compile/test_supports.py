@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from host_library import TW_BAD_ARGS, TW_OK, TW_UNSUPPORTED, Args, args_of, host_library, supports, text_of
+from host_library import TW_BAD_ARGS, TW_OK, TW_UNSUPPORTED, host_library, supports, text_of
 from tilewright import arch as archs
 from tilewright.building.toolchain import find
 from tilewright.ops import op_named
+from tilewright.ops.gemm.abi import Args, arguments
 
 pytestmark = pytest.mark.compile
 
@@ -119,7 +120,7 @@ def large_problems(draw: st.DrawFn, config: Any) -> Any:
 def refusals(library: Any, kernel: Any, problem: Any) -> list[str]:
     """The rules that refuse the problem; the library must agree."""
     violations = tw.fits(kernel.config, problem, ARCH)
-    status = supports(library, kernel, args_of(problem))
+    status = supports(library, kernel, arguments(problem))
     assert status in (TW_OK, TW_UNSUPPORTED)
     assert (status == TW_OK) == (not violations), (problem, violations, text_of(library, kernel, "message"))
     return [violation.code for violation in violations]
@@ -145,7 +146,7 @@ def test_python_and_the_built_kernel_agree(overrides: dict[str, Any], tmp_path: 
     # Every problem that trials make is one that the kernel takes.
     assert GEMM.execution is not None
     for problem in GEMM.execution.trials(config, archs.load(ARCH)):
-        assert supports(library, kernel, args_of(problem)) == TW_OK, problem
+        assert supports(library, kernel, arguments(problem)) == TW_OK, problem
     assert min(counts.values()) > 30
     assert text_of(library, kernel, "name") == kernel.slug
     assert supports(library, kernel, Args(size=8)) == TW_BAD_ARGS

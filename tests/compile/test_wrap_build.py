@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from host_library import TW_OK, TW_UNSUPPORTED, args_of, supports, text_of
+from host_library import TW_OK, TW_UNSUPPORTED, supports, text_of
 from tilewright.base import knobs
 from tilewright.ops import parse_kernel
+from tilewright.ops.gemm.abi import arguments
 
 pytestmark = pytest.mark.compile
 
@@ -100,7 +101,7 @@ def test_from_declaration_to_library(system: str, tmp_path: Path) -> None:
         config: Any = kernel.config
         for n, status in ((128, TW_OK), (100, TW_UNSUPPORTED)):
             problem = tw.gemm.Problem(m=128, n=n, k=128, dtype=config.dtype_a, layout=config.layout)
-            assert supports(library, kernel, args_of(problem)) == status
+            assert supports(library, kernel, arguments(problem)) == status
     before = stamps(products)
     tilewright(*wrap)
     build(system, out)

@@ -1,4 +1,4 @@
-"""The programs in examples/run do what they say."""
+"""The programs in examples/run and examples/conv do what they say."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ import pytest
 
 pytestmark = pytest.mark.compile
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "run"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 # The last line that each prints.
 SAID = {
-    "gemm.py": "C is 128 × 192, largest error",
-    "torch_tensors.py": "torch.bfloat16, largest value",
-    "verify_a_set.py": "all right",
-    "missing_barrier.py": "without barrier, strict: WRONG",
+    "conv/backward_data.py": "grad_input is 2 × 12 × 12 × 2 × 16, largest error",
+    "conv/backward_weight.py": "grad_weight is 2 × 24 × 3 × 3 × 16, largest error",
+    "conv/forward.py": "output is 2 × 8 × 8 × 2 × 20, largest error",
+    "run/gemm.py": "C is 128 × 192, largest error",
+    "run/torch_tensors.py": "torch.bfloat16, largest value",
+    "run/verify_a_set.py": "all right",
+    "run/missing_barrier.py": "without barrier, strict: WRONG",
 }
 
 
 def test_all_examples_are_run() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == set(SAID)
+    assert {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.glob("**/*.py")} == set(SAID)
 
 
 @pytest.mark.parametrize("name", sorted(SAID))
@@ -34,5 +37,5 @@ def test_example(name: str) -> None:
 
 
 def test_declare_build_run_takes_fifteen_lines() -> None:
-    lines = [line for line in (EXAMPLES / "gemm.py").read_text().splitlines() if line.strip()]
+    lines = [line for line in (EXAMPLES / "run" / "gemm.py").read_text().splitlines() if line.strip()]
     assert len(lines) <= 17  # with its docstring and the check of the result

@@ -1,4 +1,4 @@
-"""Golden sources: one kernel of each variant × pipeline × epilogue, compared letter by letter.
+"""Golden sources: one kernel of each kind that an op has, and some of special forms, compared letter by letter.
 
 `pytest tests/golden --update-golden` writes them anew; review the difference like code.
 """
@@ -10,7 +10,9 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +26,31 @@ from tilewright.ops.sampling import draw_legal, strata
 
 FOLDER = Path(__file__).parent
 GEMM = op_named("gemm")
+CONV = op_named("grouped_conv")
+# Forms that are no kinds of their own: what they change in the op's example, which is forward, 2-D and fp16.
+FORMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "grouped_conv": {
+        "forward-2d-split_image": {"split_image": True},
+        "forward-2d-filter3x3": {"specialization": "filter3x3", "vector": (1, 1, 8)},
+        "forward-3d-filter1x1": {"ndim": 3, "specialization": "filter1x1_pad0"},
+        "forward-3d-gemm": {"ndim": 3, "specialization": "filter1x1_stride1_pad0", "explicit_gemm": True},
+        "backward_data-2d": {"direction": "backward_data", "vector": (8, 8, 8)},
+        "backward_data-3d": {"direction": "backward_data", "vector": (8, 8, 8), "ndim": 3},
+        "backward_weight-2d-two_stage": {
+            "direction": "backward_weight",
+            "vector": (8, 8, 4),
+            "split_k": True,
+            "two_stage": True,
+        },
+        "backward_weight-3d-merge": {
+            "direction": "backward_weight",
+            "vector": (8, 8, 8),
+            "ndim": 3,
+            "split_k": True,
+            "merge_groups": 2,
+        },
+    }
+}
 
 
 def representatives(op: Op) -> list[Kernel]:
@@ -41,16 +68,27 @@ def representatives(op: Op) -> list[Kernel]:
     return list(chosen.values())
 
 
-def golden_path(kernel: Kernel) -> Path:
-    kinds = op_named(kernel.op).kinds
-    return FOLDER / kernel.op / ("-".join(str(getattr(kernel.config, k)) for k in kinds) + ".golden")
+def golden_kernels(op: Op) -> dict[Path, Kernel]:
+    """The file of each golden kernel, named by its kind or its form."""
+    folder = FOLDER / op.name
+    kernels = {}
+    for kernel in representatives(op):
+        kind = "-".join(str(getattr(kernel.config, field)) for field in op.kinds)
+        kernels[folder / f"{kind}.golden"] = kernel
+    for form, changes in FORMS.get(op.name, {}).items():
+        kernels[folder / f"{form}.golden"] = op.kernel(op.example_config(changes), "gfx942")
+    return kernels
 
 
-KERNELS = [k for op in OPS for k in representatives(op)]
+GOLDEN = {path: kernel for op in OPS for path, kernel in golden_kernels(op).items()}
 
 
-def test_the_golden_kernels_cover_variants_pipelines_and_epilogues() -> None:
-    seen = {(k.config.variant, k.config.pipeline, k.config.epilogue) for k in KERNELS}  # type: ignore[attr-defined]
+def configs_of(op: Op) -> list[Any]:
+    return [kernel.config for kernel in GOLDEN.values() if kernel.op == op.name]
+
+
+def test_the_golden_kernels_of_gemm_cover_variants_pipelines_and_epilogues() -> None:
+    seen = {(c.variant, c.pipeline, c.epilogue) for c in configs_of(GEMM)}
     single = ("mem", "compv3", "compv6")
     expected = {
         *itertools.product(("standard", "multi_d"), (*single, "compv4"), ("cshuffle", "default")),
@@ -62,9 +100,28 @@ def test_the_golden_kernels_cover_variants_pipelines_and_epilogues() -> None:
     assert seen == expected
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: golden_path(k).stem)
-def test_golden(kernel: Kernel, request: pytest.FixtureRequest) -> None:
-    path = golden_path(kernel)
+def test_the_golden_kernels_of_grouped_conv_cover_directions_dimensions_and_forms() -> None:
+    configs = configs_of(CONV)
+    both, single = ("cshuffle", "default"), ("mem", "compv3", "compv6")
+    expected = {
+        *itertools.product(("forward", "backward_weight"), (*single, "compv4"), both),
+        *itertools.product(("forward", "backward_weight"), ("comp_async",), ("default",)),
+        *itertools.product(("backward_data",), single, both),
+        ("forward", "compv5", "default"),
+    }
+    assert {(c.direction, c.pipeline, c.epilogue) for c in configs} == expected
+    dimensions = itertools.product(("forward", "backward_data", "backward_weight"), (1, 2, 3))
+    assert {(c.direction, c.ndim) for c in configs} == set(dimensions)
+    for form in ("split_k", "two_stage", "split_image", "explicit_gemm"):
+        assert {getattr(c, form) for c in configs} == {False, True}, form
+    texts = [render(kernel).text for kernel in GOLDEN.values() if kernel.op == CONV.name]
+    for adapter in ("AnyLoop<", "OfTuples<", "FirstWave<"):
+        assert any(adapter in text for text in texts), adapter
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_golden(path: Path, request: pytest.FixtureRequest) -> None:
+    kernel = GOLDEN[path]
     text = render(kernel).text
     if request.config.getoption("--update-golden"):
         path.parent.mkdir(exist_ok=True)
@@ -74,7 +131,7 @@ def test_golden(kernel: Kernel, request: pytest.FixtureRequest) -> None:
 
 
 def test_no_golden_file_is_left_over() -> None:
-    assert set(FOLDER.glob("*/*.golden")) == {golden_path(k) for k in KERNELS}
+    assert set(FOLDER.glob("*/*.golden")) == set(GOLDEN)
 
 
 def test_rendering_depends_on_nothing_but_the_kernel(tmp_path: Path) -> None:
@@ -83,7 +140,7 @@ def test_rendering_depends_on_nothing_but_the_kernel(tmp_path: Path) -> None:
         "import sys; from tilewright.ops import parse_kernel; from tilewright.codegen.render import render\n"
         "for slug in sys.argv[1:]: sys.stdout.write(render(parse_kernel(slug)).text)"
     )
-    slugs = [k.slug for k in KERNELS[:6]]
+    slugs = [kernel.slug for kernel in [*GOLDEN.values()][::8]]
     here = "".join(render(parse_kernel(slug)).text for slug in slugs)
     for seed in ("0", "77"):
         environment = {"PYTHONHASHSEED": seed, "TZ": "Asia/Tokyo", "LC_ALL": "C", "PATH": os.environ["PATH"]}

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulated_sums import F, rounding_of, shares_of, stored
 
 import tilewright as tw
 from tilewright import arch as archs
-from tilewright.arch.number_formats import numpy_dtype, representable, spacing
+from tilewright.arch.number_formats import representable, spacing
 from tilewright.arch.spec import Arch
 from tilewright.ops import op_named
 from tilewright.ops.gemm.config import ELEMENTWISE
@@ -26,7 +27,6 @@ from tilewright.ops.gemm.tolerance import tolerance
 
 GEMM = op_named("gemm")
 GFX942, GFX90A = archs.load("gfx942"), archs.load("gfx90a")
-F = np.float32
 
 
 def subject(elementwise: str = "PassThrough", num_d: int = 0, **values: Any) -> tuple[Any, Any]:
@@ -47,13 +47,6 @@ def subject(elementwise: str = "PassThrough", num_d: int = 0, **values: Any) -> 
     return config, problem
 
 
-def cut_off(values: Any) -> Any:
-    """To fp32 towards zero, as a matrix unit might."""
-    near = values.astype(F)
-    beyond = np.abs(near.astype(np.float64)) > np.abs(values)
-    return np.where(beyond, np.nextafter(near, F(0)), near)
-
-
 def summed(a: Any, b: Any, rng: Any, *, rounding: Any) -> Any:
     """Σ a·b in fp32 in a random order of single steps: chunks that are summed on their own, then together."""
     order = rng.permutation(a.shape[1])
@@ -68,14 +61,6 @@ def summed(a: Any, b: Any, rng: Any, *, rounding: Any) -> Any:
     for part in parts[1:]:
         total = rounding(total.astype(float) + part)
     return total
-
-
-def stored(values: Any, name: str, arch: Arch) -> Any:
-    """In C's type, as CK Tile makes it: bf16 is cut off."""
-    if name == "bf16":
-        cut = (np.asarray(values, F).view(np.uint32) & np.uint32(0xFFFF0000)).view(F)
-        return cut.astype(numpy_dtype(name, arch))
-    return np.asarray(values).astype(numpy_dtype(name, arch))
 
 
 def operated(name: str, c: Any, ds: list[Any]) -> Any:
@@ -99,7 +84,7 @@ def operated(name: str, c: Any, ds: list[Any]) -> Any:
 def computed(config: Any, problem: Any, given: dict[str, Any], seed: int, arch: Arch) -> Any:
     """C as a kernel might compute it."""
     rng = np.random.default_rng(seed)
-    rounding = (lambda v: v.astype(F)) if seed % 2 else cut_off
+    rounding = rounding_of(seed)
     a, b = given["a"].astype(float), given["b"].astype(float)
     if problem.k_batch > 1:
         whole = -(-problem.k // (problem.k_batch * config.mma.k)) * config.mma.k
@@ -121,7 +106,7 @@ def shares(config: Any, problem: Any, seed: int, arch: Arch = GFX942, given: Any
     exact = reference(problem, given, arch)
     allowed = tolerance(config, problem, given, exact, arch)["c"]
     error = np.abs(computed(config, problem, given, seed, arch).astype(float) - exact["c"])
-    return np.divide(error, allowed, out=np.where(error > 0, np.inf, 0.0), where=allowed > 0)
+    return shares_of(error, allowed)
 
 
 FLOATS = [("fp16", None), ("bf16", None), ("fp16", "fp32"), ("fp8", None), ("bf8", "bf16"), ("fp32", None)]

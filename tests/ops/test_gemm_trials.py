@@ -10,7 +10,7 @@ import pytest
 import tilewright as tw
 from tilewright import arch as archs
 from tilewright.ops import op_named
-from tilewright.ops.gemm import resources
+from tilewright.ops.block_gemm import resources
 from tilewright.ops.sampling import draw_legal, strata
 
 GEMM = op_named("gemm")

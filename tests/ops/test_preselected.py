@@ -1,4 +1,4 @@
-"""The shipped GEMM sets keep their word: legal on every GPU they name, and no shape left out."""
+"""What ships with the ops keeps its word: sets are legal on every GPU they name; those of GEMM leave no shape out."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ import pytest
 
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, UnknownValueError
-from tilewright.ops import op_named
+from tilewright.ops import OPS, op_named
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.problem import Problem
-from tilewright.ops.gemm.sets import (
-    PRESELECTED,
-    named_space,
-    preselected,
-    spaces,
-)
-from tilewright.ops.kernel_set import dump_kernel_set, illegal_members, load_kernel_set
+from tilewright.ops.kernel_set import KernelSet, dump_kernel_set, illegal_members, load_kernel_set
+from tilewright.ops.op import Op
 from tilewright.ops.rule import violations
+from tilewright.ops.shipped_sets import named_space
 
+GEMM = op_named("gemm")
+SETS: list[KernelSet] = [found for op in OPS for found in op.sets().values()]
 NAMES = {
     "fp16_rcr_essential",
     "fp16_rcr_compute",
@@ -39,37 +37,45 @@ NAMES = {
 ESSENTIAL = sorted(name for name in NAMES if name.endswith("essential"))
 
 
-def test_the_sets_are_known_by_unique_names() -> None:
-    files = sorted(PRESELECTED.glob("*.toml"))
-    assert set(preselected()) == NAMES
-    assert len(files) == len(NAMES), "two files have the same name in them"
-    assert {path.stem for path in files} == NAMES, "a file is named as its set"
-    assert op_named("gemm").sets() == preselected()
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+@pytest.mark.parametrize("folder", ["preselected", "spaces"])
+def test_what_ships_is_known_by_unique_names(op: Op, folder: str) -> None:
+    files = {path.stem for path in (op.template.parent / folder).glob("*.toml")}
+    known = op.sets() if folder == "preselected" else op.spaces()
+    assert files, f"nothing ships in {folder} of {op.name}"
+    assert set(known) == files, "a file is named as its set"
+    assert {found.op for found in known.values()} == {op.name}
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
-def test_every_member_is_legal_on_every_gpu_it_names(name: str) -> None:
-    found = preselected()[name]
-    assert found.archs, f"{name} names no GPU"
-    assert found.doc, f"{name} does not say what it is for"
+def test_the_sets_of_gemm() -> None:
+    assert set(GEMM.sets()) == NAMES
+    for found in GEMM.sets().values():
+        for arch in found.archs:
+            count = found.report(arch).kernels
+            assert 6 <= count <= 24, f"{found.name} has {count} kernels on {arch}"
+
+
+@pytest.mark.parametrize("found", SETS, ids=lambda found: found.name)
+def test_every_member_is_legal_on_every_gpu_it_names(found: KernelSet) -> None:
+    assert found.archs, f"{found.name} names no GPU"
+    assert found.doc, f"{found.name} does not say what it is for"
     illegal = illegal_members(found)
-    assert not illegal, "\n".join(map(str, illegal))
+    assert not illegal, "\n".join(map(str, illegal[:20]))
     for arch in found.archs:
         report = found.report(arch)
-        assert report.raw == report.legal == report.kernels, f"{name} repeats kernels: {report}"
-        assert 6 <= report.kernels <= 24, f"{name} has {report.kernels} kernels on {arch}"
+        assert report.raw == report.legal == report.kernels, f"{found.name} repeats kernels: {report}"
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
-def test_a_set_survives_writing(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("found", SETS, ids=lambda found: found.name)
+def test_a_set_survives_writing(found: KernelSet, tmp_path: Path) -> None:
     path = tmp_path / "copy.toml"
-    path.write_text(dump_kernel_set(preselected()[name]), encoding="utf-8")
-    assert load_kernel_set(path) == preselected()[name]
+    path.write_text(dump_kernel_set(found), encoding="utf-8")
+    assert load_kernel_set(path) == found
 
 
 def test_all_is_the_union_and_essential_a_part_of_it() -> None:
     def kernels(name: str) -> set[object]:
-        return set(preselected()[name].kernels("gfx942"))
+        return set(GEMM.sets()[name].kernels("gfx942"))
 
     union = set().union(*(kernels(f"fp16_rcr_{x}") for x in ("compute", "memory", "latency")))
     assert kernels("fp16_rcr_all") == union
@@ -79,8 +85,8 @@ def test_all_is_the_union_and_essential_a_part_of_it() -> None:
 
 @pytest.mark.parametrize("name", ESSENTIAL)
 def test_an_essential_set_runs_every_aligned_shape(name: str) -> None:
-    found = preselected()[name]
-    rules = op_named("gemm").fit_rules
+    found = GEMM.sets()[name]
+    rules = GEMM.fit_rules
     dtype = name.removeprefix("rdna_").split("_")[0]
     for arch in found.archs:
         spec = archs.load(arch)
@@ -92,15 +98,15 @@ def test_an_essential_set_runs_every_aligned_shape(name: str) -> None:
 
 
 def test_mixed_precision_mixes() -> None:
-    for kernel in preselected()["mixed_precision"].kernels("gfx942"):
+    for kernel in GEMM.sets()["mixed_precision"].kernels("gfx942"):
         config = kernel.config
         assert isinstance(config, Config)
         assert config.dtype_a != config.dtype_b, f"{kernel} has one type only"
 
 
 def test_the_default_space_of_tile_engine() -> None:
-    assert set(spaces()) == {"tile_engine_default"}
-    space = named_space("tile_engine_default")
+    assert set(GEMM.spaces()) == {"tile_engine_default"}
+    space = named_space(GEMM, "tile_engine_default")
     start = time.process_time()
     report = space.report("gfx942")
     assert time.process_time() - start < 5
@@ -109,7 +115,7 @@ def test_the_default_space_of_tile_engine() -> None:
 
 
 def test_a_named_space_takes_overrides() -> None:
-    space = named_space("tile_engine_default", dtype="bf16", layout="rrr", pipeline="mem")
+    space = named_space(GEMM, "tile_engine_default", dtype="bf16", layout="rrr", pipeline="mem")
     assert space.raw_count("gfx942") == 622_080 // 3
     kernel = next(space.iter("gfx942"))
     assert "bf16-bf16" in kernel.slug
@@ -118,8 +124,8 @@ def test_a_named_space_takes_overrides() -> None:
 
 def test_a_named_space_refuses_what_it_does_not_know() -> None:
     with pytest.raises(UnknownValueError, match="Did you mean 'tile_engine_default'"):
-        named_space("tile_engine_defalt")
+        named_space(GEMM, "tile_engine_defalt")
     with pytest.raises(UnknownValueError, match="Did you mean 'layout'"):
-        named_space("tile_engine_default", layuot="rcr")
+        named_space(GEMM, "tile_engine_default", layuot="rcr")
     with pytest.raises(InvalidValueError, match="declared twice"):
-        named_space("tile_engine_default", dtype_a="fp16")
+        named_space(GEMM, "tile_engine_default", dtype_a="fp16")

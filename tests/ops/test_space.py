@@ -12,8 +12,8 @@ import tilewright as tw
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, UnknownValueError
 from tilewright.ops import op_named
-from tilewright.ops.gemm.sets import named_space
 from tilewright.ops.rule import is_legal
+from tilewright.ops.shipped_sets import named_space
 from tilewright.ops.space import Space
 
 GEMM = op_named("gemm")
@@ -51,7 +51,7 @@ def test_a_search_finds_what_trying_everything_finds() -> None:
 
 def test_the_default_space_of_tile_engine_is_counted_in_under_five_seconds() -> None:
     start = time.process_time()
-    report = named_space("tile_engine_default").report("gfx942")
+    report = named_space(GEMM, "tile_engine_default").report("gfx942")
 
     assert time.process_time() - start < 5
     assert report.raw == 622_080

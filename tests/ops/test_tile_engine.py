@@ -21,9 +21,10 @@ from tilewright.base.errors import (
 )
 from tilewright.building.ck_headers import ck_tools
 from tilewright.ops import op_named
-from tilewright.ops.gemm.config import EPILOGUES, LAYOUTS, PIPELINES, SCHEDULERS
-from tilewright.ops.gemm.sets import named_space
+from tilewright.ops.block_gemm.config_fields import EPILOGUES
+from tilewright.ops.gemm.config import LAYOUTS, PIPELINES, SCHEDULERS
 from tilewright.ops.gemm.tile_engine import read_tile_engine, write_tile_engine
+from tilewright.ops.shipped_sets import named_space
 from tilewright.ops.space import Space
 
 GEMM = op_named("gemm")
@@ -184,7 +185,7 @@ def test_multi_d_needs_its_operation() -> None:
 
 
 def test_the_named_space_is_what_its_json_says() -> None:
-    space = named_space("tile_engine_default")
+    space = named_space(GEMM, "tile_engine_default")
     assert read_tile_engine(write_tile_engine(space), dtype="fp16", layout="rcr") == space
 
 

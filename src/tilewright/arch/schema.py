@@ -69,6 +69,7 @@ class _Memory(_Strict):
 class _Numbers(_Strict):
     fp8: Literal["fnuz", "ocp"]
     halves_flushed: Annotated[bool, Field(strict=True)]
+    bf16_add: Annotated[bool, Field(strict=True)]
 
 
 class ArchFile(_Strict):

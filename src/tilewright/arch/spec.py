@@ -84,12 +84,13 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """What numbers mean to the GPU."""
+    """What numbers mean to the GPU, and which it can add in memory."""
 
     # How fp8 and bf8 are encoded: "ocp" as the standard has it, "fnuz" without infinities and minus zero. Where no
     # instruction takes them, it is what CK Tile's own conversions do.
     fp8: str
     halves_flushed: bool  # matrix instructions take subnormal fp16 and bf16 numbers for zeros
+    bf16_add: bool  # CK Tile's atomic add of bf16 compiles for this GPU
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ COMMANDS = {
     "build": "build",
     "wrap": "wrap",
     "inspect": "inspect",
+    "problems": "problem_list",
     "verify": "verify",
     "rules": "rules",
     "cache": "cache",

@@ -10,7 +10,8 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
-from tilewright.cli.command import Command, Several
+from tilewright.cli.command import Several
+from tilewright.cli.filters import FilterCommand, filter_options, named_filters
 from tilewright.cli.output import bad, json_option, plural, print_facts, print_json, print_table
 from tilewright.cli.progress import progress
 from tilewright.cli.selection import chosen_kernels, chosen_sets, nothing_chosen
@@ -28,7 +29,7 @@ MOST_FAILURES = 20
 
 
 @click.command(
-    cls=Command,
+    cls=FilterCommand,
     examples=(
         "tilewright build gemm --gpu-target gfx942 --preselected fp16_rcr_essential",
         "tilewright build gemm --gpu-target gfx942 --kernel-set mine.toml --jobs 8 --trace build.json",
@@ -38,9 +39,7 @@ MOST_FAILURES = 20
 )
 @click.argument("op_name", metavar="OP")
 @click.option("--gpu-target", cls=Several, required=True, metavar="GPU…", help="One GPU or several: gfx942,gfx950.")
-@click.option("--datatype", cls=Several, spaced=True, metavar="D…", help="Only these types: fp16 bf16 …")
-@click.option("--layout", cls=Several, spaced=True, metavar="L…", help="Only these layouts: rcr rrr …")
-@click.option("--variants", cls=Several, spaced=True, metavar="V…", help="Only these variants.")
+@filter_options
 @click.option("--preselected", metavar="NAME", help="A preselected set: see `tilewright sets`.")
 @click.option(
     "--kernel-set",
@@ -63,9 +62,7 @@ def command(
     *,
     op_name: str,
     gpu_target: tuple[str, ...],
-    datatype: tuple[str, ...],
-    layout: tuple[str, ...],
-    variants: tuple[str, ...],
+    filters: Mapping[str, tuple[str, ...]],
     preselected: str | None,
     kernel_set: Path | None,
     slugs: tuple[str, ...],
@@ -81,15 +78,18 @@ def command(
     """Compile kernels into the store, and link them into a pack.
 
     Kernels come from --preselected, --kernel-set or --kernel; with none of them, from all preselected
-    sets of the op that are meant for the GPU. What the store or its remote tier has is not compiled
-    again. A kernel that fails fails alone; the exit code is then 1, and no pack is written.
+    sets of the op that are meant for the GPU. --datatype, --layout and --variants each keep only the
+    members that match, and so does every field of the op: --pipeline compv3 mem.
+
+    What the store or its remote tier has is not compiled again. A kernel that fails fails alone; the
+    exit code is then 1, and no pack is written.
     """
     from tilewright.building.builder import LIMIT_S
     from tilewright.ops import op_named
     from tilewright.registry.registry import Registry
 
     op = op_named(op_name)
-    wanted = {"dtype": datatype, "layout": layout, "variant": variants}
+    wanted = named_filters(op, command, filters)
     with progress(as_json=as_json):
         with task("choosing kernels"):
             kernels = _kernels(op, gpu_target, preselected, kernel_set, slugs, wanted, limit)

@@ -33,14 +33,15 @@ class Command(click.Command):
         self.examples = tuple(examples)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        names = {name for p in self.params if isinstance(p, Several) and p.spaced for name in p.opts}
+        spaced = [p for p in self.params if isinstance(p, Several) and p.spaced]
+        names = {name for p in spaced for name in p.opts}
         try:
             return super().parse_args(ctx, spread(args, names))
         except click.MissingParameter as error:
             if not names.intersection(args):
                 raise
             # One of the values may have been meant as the argument.
-            hint = f"It comes before {', '.join(sorted(names))}."
+            hint = f"It comes before {', '.join(sorted(p.opts[0] for p in spaced))}."
             raise click.MissingParameter(hint, error.ctx, error.param) from error
 
     def format_epilog(

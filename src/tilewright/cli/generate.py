@@ -10,7 +10,7 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
-from tilewright.cli.command import Command, Several
+from tilewright.cli.filters import FilterCommand, filter_options, named_filters
 from tilewright.cli.output import json_option, plural, print_facts, print_json
 from tilewright.cli.progress import progress
 from tilewright.cli.selection import chosen_kernels, chosen_sets, nothing_chosen
@@ -24,7 +24,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command(
-    cls=Command,
+    cls=FilterCommand,
     examples=(
         "tilewright generate gemm --output-dir kernels --gpu-target gfx942 \\",
         "    --datatype fp16 --layout rcr --variants standard preshuffle multi_d",
@@ -37,9 +37,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.argument("op_name", metavar="OP")
 @click.option("--output-dir", type=FOLDER, required=True, metavar="DIR", help="Made if need be.")
 @click.option("--gpu-target", required=True, metavar="GPU", help="See `tilewright arch list`.")
-@click.option("--datatype", cls=Several, spaced=True, metavar="D…", help="Only these types: fp16 bf16 …")
-@click.option("--layout", cls=Several, spaced=True, metavar="L…", help="Only these layouts: rcr rrr …")
-@click.option("--variants", cls=Several, spaced=True, metavar="V…", help="Only these variants.")
+@filter_options
 @click.option("--preselected", metavar="NAME", help="A preselected set: see `tilewright sets`.")
 @click.option("--kernel-set", type=FILE, metavar="FILE", help="A kernel-set file (.toml).")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N kernels.")
@@ -51,9 +49,7 @@ def command(
     op_name: str,
     output_dir: Path,
     gpu_target: str,
-    datatype: tuple[str, ...],
-    layout: tuple[str, ...],
-    variants: tuple[str, ...],
+    filters: Mapping[str, tuple[str, ...]],
     preselected: str | None,
     kernel_set: Path | None,
     limit: int | None,
@@ -65,7 +61,8 @@ def command(
 
     Kernels come from --preselected or --kernel-set; with neither, from all preselected sets of the
     op that are meant for the GPU. --datatype, --layout and --variants each keep only the members
-    that match; several values may follow one of these flags, so OP comes before them.
+    that match, and so does every field of the op: --pipeline compv3 mem, --wave-groups 2. Several
+    values may follow one of these flags, so OP comes before them.
 
     Only files that change are written, and kernels of an earlier run that are no longer asked for
     are removed. manifest.json lists what is there.
@@ -77,7 +74,7 @@ def command(
 
     op = op_named(op_name)
     gpus.load(gpu_target)
-    wanted = {"dtype": datatype, "layout": layout, "variant": variants}
+    wanted = named_filters(op, command, filters)
     with progress(as_json=as_json):
         sets = chosen_sets(op, gpu_target, preselected, kernel_set)
         with task("choosing kernels"):

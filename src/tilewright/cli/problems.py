@@ -1,14 +1,16 @@
-"""Problems on a command line: `m=64,n=64,k=32`."""
+"""Problems on a command line, `m=64,n=64,k=32`, and which kernels those of a file are for."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import InvalidValueError, choose
 
 if TYPE_CHECKING:
     from tilewright.ops.fields import ConfigBase
+    from tilewright.ops.kernel import Kernel
     from tilewright.ops.op import Op
 
 
@@ -34,3 +36,32 @@ def read_problem(op: Op, config: ConfigBase, text: str) -> Any:
     if missing:
         raise InvalidValueError(f"--problem {text} does not say {', '.join(missing)}")
     return op.problem_type(**shared, **given)
+
+
+@dataclasses.dataclass(frozen=True)
+class Listed:
+    """Problems of a list by the kernels that they are for. `idle` kernels have none, `left` problems have no kernel."""
+
+    tried: Mapping[Kernel, Sequence[Any]]
+    idle: Sequence[Kernel]
+    left: Sequence[Any]
+
+
+def shared_out(problems: Sequence[Any], kernels: Sequence[Kernel]) -> Listed:
+    """Give each kernel the problems of its kind: those that agree with it in all that a kernel fixes."""
+    found = {kernel: [problem for problem in problems if _is_for(kernel, problem)] for kernel in kernels}
+    taken = {problem for own in found.values() for problem in own}
+    left = [problem for problem in problems if problem not in taken]
+    return Listed({k: own for k, own in found.items() if own}, [k for k, own in found.items() if not own], left)
+
+
+def fixed_fields(kernel: Kernel, problem: Any) -> dict[str, Any]:
+    """What a kernel fixes of its problems: the fields of its config that problems have, too."""
+    from tilewright.ops.fields import fields_of
+
+    names = [name for name in fields_of(type(kernel.config)) if hasattr(problem, name)]
+    return {name: getattr(kernel.config, name) for name in names}
+
+
+def _is_for(kernel: Kernel, problem: Any) -> bool:
+    return all(getattr(problem, name) == value for name, value in fixed_fields(kernel, problem).items())

@@ -82,10 +82,10 @@ def _read(op: Op, name: str, text: str) -> Any:
 
 
 def field_filter(op: Op, name: str, texts: Sequence[str]) -> Callable[[Kernel], bool]:
-    """Whether a kernel has one of the values of a field or shorthand; with none, all have."""
+    """Whether a kernel has one of the values of a field, shorthand or filter; with none, all have."""
     if not texts:
         return lambda _: True
-    fields, rows = _rows(op, name, texts)
+    fields, rows = _rows(op, op.filters.get(name, name), texts)
 
     def matches(kernel: Kernel) -> bool:
         return tuple(getattr(kernel.config, field) for field in fields) in rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +13,7 @@ from tilewright.base.errors import InvalidValueError, UnknownValueError
 from tilewright.base.events import task
 from tilewright.cli.command import Command
 from tilewright.cli.output import bad, good, heading_line, json_option, plural, print_json, print_table
-from tilewright.cli.problems import read_problem
+from tilewright.cli.problems import Listed, fixed_fields, read_problem, shared_out
 from tilewright.cli.progress import progress
 from tilewright.cli.selection import changed_set, named_set, set_of_space
 from tilewright.cli.settings import declared_space, setting_option
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tilewright.registry.registry import Registry
     from tilewright.runtime.device import Device
 
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 NUMBERS = ("ulps", "of limit", "instr.", "MFLOP", "KB read", "written", "lines", "conflicts")
 
 
@@ -50,6 +52,8 @@ NUMBERS = ("ulps", "of limit", "instr.", "MFLOP", "KB read", "written", "lines",
 @click.option(
     "--problem", "texts", multiple=True, metavar="FIELD=N,…", help="This problem instead of the trials; repeatable."
 )
+@click.option("--problems", "file", type=FILE, metavar="FILE", help="The problems that a file lists: see `problems`.")
+@click.option("--format", "file_format", metavar="NAME", help="Of --problems, if its suffix does not tell.")
 @click.option("--trials", type=click.IntRange(1), metavar="N", help="At most N trial problems per kernel.")
 @click.option("--seed", type=click.IntRange(1), default=1, show_default=True, help="Of the random inputs.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N kernels.")
@@ -64,6 +68,8 @@ def command(
     settings: tuple[str, ...],
     mode: str | None,
     texts: tuple[str, ...],
+    file: Path | None,
+    file_format: str | None,
     trials: int | None,
     seed: int,
     limit: int | None,
@@ -77,6 +83,9 @@ def command(
     around a tile, tails, splits, lines with gaps. How far an element may be off is derived from types
     and sums, not a fixed number; "of limit" is how much of that was used, 1 is all of it.
 
+    With --problems each kernel runs on those problems of the file that have its types, layout and
+    whatever else a kernel fixes; what remains untried is counted.
+
     Exit code 1 when a result is wrong, the device stopped a kernel, or a problem is not supported.
     """
     from tilewright.emulator.launch import Mode
@@ -89,12 +98,15 @@ def command(
     with progress(as_json=as_json):
         with task("choosing kernels"):
             kernels = _kernels(subjects, settings, device.arch.name, limit)
-        registry = Registry.of(kernels).build(jobs)
-        checks = _checks(registry, device, how, texts, trials, seed)
+            listed = _listed(kernels, file, file_format, clashing=bool(texts or trials))
+        registry = Registry.of(kernels if listed is None else list(listed.tried)).build(jobs)
+        checks = _checks(registry, device, how, texts, listed, trials, seed)
     if as_json:
-        print_json(_document(device, registry, checks))
+        print_json({**_document(device, registry, checks), **({} if listed is None else _untried(listed))})
     else:
         _print(device, registry, checks)
+        if listed is not None:
+            _print_untried(listed)
     ctx.exit(0 if not registry.failures and all(c.ok for found in checks.values() for c in found) else 1)
 
 
@@ -152,15 +164,46 @@ def _op_of_set(name: str, ops: Sequence[Op]) -> Op:
     return having[0]
 
 
+def _listed(kernels: Sequence[Kernel], file: Path | None, file_format: str | None, *, clashing: bool) -> Listed | None:
+    """The problems of a file, given to the kernels whose kind they are; None without a file."""
+    from tilewright.ops.problem_list import read_problems
+    from tilewright.ops.problem_values import value_text
+
+    if file is None:
+        if file_format is not None:
+            raise InvalidValueError("--format is that of a file: give --problems FILE")
+        return None
+    if clashing:
+        raise InvalidValueError("--problem, --problems and --trials each say what is computed: give one of them")
+    ops = sorted({kernel.op for kernel in kernels})
+    if len(ops) > 1:
+        raise InvalidValueError(f"{file} holds problems of one op, these kernels are of {', '.join(ops)}")
+    listed = shared_out(read_problems(ops[0], file, file_format), kernels)
+    if not listed.tried:
+        kind = ", ".join(
+            f"{name} {value_text(value)}" for name, value in fixed_fields(kernels[0], listed.left[0]).items()
+        )
+        raise InvalidValueError(
+            f"{file} has {plural(len(listed.left), 'problem')}, none for these kernels; the first kernel is for {kind}"
+        )
+    return listed
+
+
 def _checks(
-    registry: Registry, device: Device, mode: Any, texts: Sequence[str], trials: int | None, seed: int
+    registry: Registry,
+    device: Device,
+    mode: Any,
+    texts: Sequence[str],
+    listed: Listed | None,
+    trials: int | None,
+    seed: int,
 ) -> dict[Kernel, list[Check]]:
     from tilewright.dispatch.verify import verify
 
     found = {}
     with task("kernels", len(registry.artifacts)) as advance:
         for kernel, artifact in registry.artifacts.items():
-            problems = _problems(kernel, device, texts, trials)
+            problems = listed.tried[kernel] if listed else _problems(kernel, device, texts, trials)
             found[kernel] = verify(kernel, artifact, device, problems, seed, mode)
             advance(kernel.slug)
     return found
@@ -186,6 +229,17 @@ def _document(device: Device, registry: Registry, checks: Mapping[Kernel, Sequen
             for kernel, failure in registry.failures.items()
         ],
     }
+
+
+def _untried(listed: Listed) -> dict[str, Any]:
+    return {"untried": {"kernels": [kernel.slug for kernel in listed.idle], "problems": len(listed.left)}}
+
+
+def _print_untried(listed: Listed) -> None:
+    if listed.idle:
+        click.echo(f"not run, since no problem is of their kind: {plural(len(listed.idle), 'kernel')}", err=True)
+    if listed.left:
+        click.echo(f"not tried, since no kernel is of their kind: {plural(len(listed.left), 'problem')}", err=True)
 
 
 def _check_json(check: Check) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from tilewright.base.errors import UnsupportedError
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
+from tilewright.ops.problem_text import problem_text
 from tilewright.ops.rule import violations
 
 # How many refused kernels an error names: enough to see a pattern, few enough to read.
@@ -129,7 +130,8 @@ def select(
             fitting.append(Choice(kernel, float(priority), f"{said}supports the problem as it is"))
         elif larger is not None and pad:
             fault = "; ".join(reasons)
-            padded.append(Choice(kernel, float(priority), f"{said}supports {larger}, not this one: {fault}", larger))
+            why = f"{said}supports {problem_text(larger, kernel.config)}, not this one: {fault}"
+            padded.append(Choice(kernel, float(priority), why, larger))
         else:
             rejected.append(Rejection(kernel, reasons, larger is not None))
     choices = selector.rank(problem, arch, (*fitting, *padded))

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright.arch.spec import Arch
+
+
+def imported_when_called(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module that is imported when it is first called: one that works on arrays imports NumPy."""
+
+    def call(*arguments: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(*arguments)
+
+    return call
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +44,7 @@ class Preparation:
 class Execution:
     """How kernels of an op are called and checked. Problems and configs are those of the op.
 
-    Tensors are always in the order of `tensors`. Functions that take or give arrays import NumPy themselves.
+    Tensors are always in the order of `tensors`. Functions that take or give arrays are `imported_when_called`.
     """
 
     tensors: Callable[[Any], tuple[Tensor, ...]]

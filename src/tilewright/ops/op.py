@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,9 @@ class Op:
     values. `context` gives the template's variables, `headers` what all rendered sources include, `support`
     those of them that are our own files. `sets` and `spaces` are the kernel sets and the spaces that come with
     the op, by name; `importers` read files of other tools as spaces. `execution` tells how kernels are called and
-    checked; without it they can be built but not run.
+    checked; without it they can be built but not run. `problem_readers` read files of other tools as lists of
+    problems, by the name of the format. `filters` gives words by which commands choose kernels, beside the fields and
+    shorthands: word → field or shorthand.
     """
 
     name: str
@@ -59,6 +61,8 @@ class Op:
     spaces: Callable[[], Mapping[str, Any]]
     importers: Mapping[str, Callable[..., Any]]
     execution: Execution | None = None
+    problem_readers: Mapping[str, Callable[[Path], list[Any]]] = field(default_factory=dict)
+    filters: Mapping[str, str] = field(default_factory=dict)
 
     def config(self, **values: Any) -> ConfigBase:
         """A config of this op; unknown fields and impossible values are errors."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.fields import ConfigBase
+from tilewright.ops.problem_values import value_text
 
 
 def problem_fields(problem: Any, config: ConfigBase) -> dict[str, Any]:
@@ -31,4 +32,4 @@ def _same(problem: Any, fields: dict[str, Any]) -> bool:
 
 def problem_text(problem: Any, config: ConfigBase) -> str:
     """A problem as `--problem` takes it: `m=64,n=64,k=32`."""
-    return ",".join(f"{name}={value}" for name, value in problem_fields(problem, config).items())
+    return ",".join(f"{name}={value_text(value)}" for name, value in problem_fields(problem, config).items())

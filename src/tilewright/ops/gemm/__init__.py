@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 from pathlib import Path
 from typing import Any
 
 from tilewright.arch.spec import Arch, Shape
+from tilewright.ops.block_gemm.candidates import ODDITIES, STARS
+from tilewright.ops.block_gemm.config_fields import EPILOGUES
+from tilewright.ops.block_gemm.resources import lds_bytes, matrix_instruction
+from tilewright.ops.block_gemm.types import DTYPE_FIELDS, dtype_fields
 from tilewright.ops.gemm import source
 from tilewright.ops.gemm.config import (
-    DTYPE_FIELDS,
-    EPILOGUES,
     LAYOUTS,
     PIPELINES,
     VARIANTS,
     Config,
-    dtype_fields,
 )
 from tilewright.ops.gemm.execution import EXECUTION
 from tilewright.ops.gemm.fit import FIT_RULES
 from tilewright.ops.gemm.problem import Problem
-from tilewright.ops.gemm.resources import lds_bytes, matrix_instruction
 from tilewright.ops.gemm.rules import RULES
-from tilewright.ops.gemm.rules.examples import COMPV5_WAVES
-from tilewright.ops.gemm.sets import preselected, spaces
 from tilewright.ops.gemm.tile_engine import read_tile_engine
 from tilewright.ops.op import Op, Shorthand
+from tilewright.ops.shipped_sets import sets_in
 from tilewright.ops.space import Space
 
 _HERE = Path(__file__).parent
-_BLOCK_EXTENTS = (16, 32, 64, 128, 256)
-
-
-def _blocks(_: Arch) -> tuple[Shape, ...]:
-    return tuple(Shape(*s) for s in itertools.product(_BLOCK_EXTENTS, repeat=3))
-
-
-def _mma(arch: Arch) -> tuple[Shape, ...]:
-    return tuple(dict.fromkeys(shape for table in arch.mma.values() for shape in table))
 
 
 def _strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
@@ -71,18 +61,12 @@ OP = Op(
     rules=RULES,
     fit_rules=FIT_RULES,
     stars={
-        "block": _blocks,
-        "waves": lambda arch: (*arch.waves, COMPV5_WAVES),
-        "mma": _mma,
+        **STARS,
         "num_d": lambda _: (0, 1, 2),
         "vector": lambda _: (None,),
-        "wave_groups": lambda _: (1, 2),
-        "blocks_per_cu": lambda _: (1, 2),
     },
     oddities={
-        "block": tuple(Shape(*s) for s in ((96, 128, 32), (192, 64, 32), (128, 48, 64), (128, 128, 96))),
-        "mma": tuple(Shape(*s) for s in ((16, 16, 8), (32, 32, 4), (64, 64, 16), (16, 32, 16))),
-        "waves": tuple(Shape(*s) for s in ((8, 4, 1), (16, 2, 1), (1, 1, 2), (2, 2, 2), (8, 2, 1))),
+        **ODDITIES,
         "vector": tuple(Shape(*s) for s in ((16, 8, 8), (8, 16, 8), (4, 4, 4), (3, 8, 8))),
     },
     kinds=("variant", "pipeline", "epilogue"),
@@ -94,8 +78,8 @@ OP = Op(
     support=source.SUPPORT,
     lds_bytes=lds_bytes,
     matrix_instruction=matrix_instruction,
-    sets=preselected,
-    spaces=spaces,
+    sets=functools.partial(sets_in, _HERE / "preselected"),
+    spaces=functools.partial(sets_in, _HERE / "spaces"),
     importers={"tile_engine": read_tile_engine},
     execution=EXECUTION,
 )

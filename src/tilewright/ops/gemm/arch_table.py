@@ -9,7 +9,7 @@ from tilewright.arch.schema import TRIPLES, parse_shape
 from tilewright.arch.spec import Arch, Shape, Triple
 from tilewright.base.errors import FileFormatError, FileProblem, UnknownValueError
 
-KEYS = ("preshuffle", "bf16_add")
+KEYS = ("preshuffle",)
 
 
 @functools.cache
@@ -33,8 +33,3 @@ def preshuffle_tiles(arch: Arch) -> Mapping[Triple, frozenset[Shape]]:
     if problems:
         raise FileFormatError(arch.source, problems)
     return tiles
-
-
-def has_bf16_add(arch: Arch) -> bool:
-    """Whether CK Tile's atomic add of bf16 compiles for this GPU; a file that does not say otherwise has it."""
-    return bool(arch.op_tables.get("gemm", {}).get("bf16_add", True))

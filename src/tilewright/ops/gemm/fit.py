@@ -10,8 +10,8 @@ from typing import Any
 
 from tilewright.arch.dtypes import dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.gemm import resources
-from tilewright.ops.gemm.config import dtype_fields
+from tilewright.ops.block_gemm import resources
+from tilewright.ops.block_gemm.types import dtype_fields
 from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.rules.examples import PRESHUFFLE
 from tilewright.ops.gemm.tensors import batch_strides

@@ -15,21 +15,15 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <type_traits>
 #include <utility>
 
+#include "tilewright_call.hpp"
 #include "tilewright_gemm.h"
 
 namespace tilewright_gemm {
 
-inline thread_local char last_message[256] = "";
-
-inline int fail(int status, const char* format, long long x = 0, long long y = 0)
-{
-    std::snprintf(last_message, sizeof(last_message), format, x, y);
-    return status;
-}
+using tilewright_call::fail;
 
 template <typename D>
 struct Launcher
@@ -217,6 +211,13 @@ struct Launcher
         });
     }
 
+    // None of these kernels needs a workspace.
+    static int workspace_size(const tw_gemm_args* args, uint64_t* bytes)
+    {
+        *bytes = 0;
+        return check(args);
+    }
+
     static int run(const tw_gemm_args* args, hipStream_t stream)
     {
         if(const int status = supports(args); status != TW_OK)
@@ -278,32 +279,6 @@ struct Launcher
 
 } // namespace tilewright_gemm
 
-#if defined(__HIP_DEVICE_COMPILE__) && !defined(TILEWRIGHT_WHOLE_HOST)
-#define TILEWRIGHT_GEMM_EXPORT(symbol) \
-    inline void symbol##_instances() { tilewright_gemm::Launcher<symbol::Description>::name_instances(); }
-#else
-// The C functions of one kernel. None of these kernels needs a workspace.
-#define TILEWRIGHT_GEMM_EXPORT(symbol)                                                                          \
-    extern "C" {                                                                                                \
-    __attribute__((visibility("default"))) int symbol##_supports(const tw_gemm_args* args)                      \
-    {                                                                                                           \
-        return tilewright_gemm::Launcher<symbol::Description>::supports(args);                                  \
-    }                                                                                                           \
-    __attribute__((visibility("default"))) int symbol##_workspace_size(const tw_gemm_args* args, uint64_t* n)   \
-    {                                                                                                           \
-        *n = 0;                                                                                                 \
-        return tilewright_gemm::Launcher<symbol::Description>::check(args);                                     \
-    }                                                                                                           \
-    __attribute__((visibility("default"))) int symbol##_run(const tw_gemm_args* args, void* stream)             \
-    {                                                                                                           \
-        return tilewright_gemm::Launcher<symbol::Description>::run(args, static_cast<hipStream_t>(stream));     \
-    }                                                                                                           \
-    __attribute__((visibility("default"))) const char* symbol##_message(void)                                   \
-    {                                                                                                           \
-        return tilewright_gemm::last_message;                                                                   \
-    }                                                                                                           \
-    __attribute__((visibility("default"))) const char* symbol##_name(void) { return symbol::Description::name; } \
-    }
-#endif
+#define TILEWRIGHT_GEMM_EXPORT(symbol) TILEWRIGHT_EXPORT(symbol, tilewright_gemm::Launcher, tw_gemm_args)
 
 #endif

@@ -7,7 +7,7 @@ import itertools
 import math
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.gemm import resources
+from tilewright.ops.block_gemm import resources
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.fit import FIT_RULES
 from tilewright.ops.gemm.problem import Problem

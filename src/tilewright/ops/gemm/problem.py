@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import InitVar, dataclass
-from typing import Any
 
 from tilewright.arch.dtypes import dtype as dtype_named
 from tilewright.base.errors import InvalidValueError, choose
-from tilewright.ops.gemm.config import ELEMENTWISE, LAYOUTS, MAX_D, dtype_fields
+from tilewright.ops.block_gemm.types import dtype_fields
+from tilewright.ops.gemm.config import ELEMENTWISE, LAYOUTS, MAX_D
+from tilewright.ops.problem_values import check_count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +45,11 @@ class Problem:
         choose("layout", self.layout, LAYOUTS)
         choose("elementwise operation", self.elementwise, ELEMENTWISE)
         for name in ("m", "n", "k", "batch", "k_batch"):
-            _check_count(name, getattr(self, name), 1)
-        _check_count("num_d", self.num_d, 0, MAX_D)
+            check_count(name, getattr(self, name), 1)
+        check_count("num_d", self.num_d, 0, MAX_D)
         for name, packed in self._packed_strides().items():
             value = getattr(self, name)
-            _check_count(name, value, 0)
+            check_count(name, value, 0)
             if value and value < packed:
                 raise InvalidValueError(f"{name} is {value}, but one line of the matrix has {packed} elements")
             object.__setattr__(self, name, value or packed)
@@ -72,10 +73,3 @@ class Problem:
         b = self.k * self.n * dtype_named(self.dtype_b).bits
         c = self.m * self.n * dtype_named(self.dtype_c).bits * (1 + self.num_d)
         return self.batch * (a + b + c) // 8
-
-
-def _check_count(name: str, value: Any, least: int, most: int = 2**63 - 1) -> None:
-    if type(value) is not int:
-        raise InvalidValueError(f"{name} must be a whole number, got {value!r}")
-    if not least <= value <= most:
-        raise InvalidValueError(f"{name} is {value}, must be at least {least} and at most {most}")

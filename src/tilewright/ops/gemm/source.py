@@ -7,40 +7,31 @@ from typing import Any
 
 from tilewright.arch.dtypes import dtype
 from tilewright.arch.layouts import major_name
-from tilewright.ops import ck_shortcuts
+from tilewright.ops import c_interface, ck_shortcuts
+from tilewright.ops.block_gemm import ck_names
+from tilewright.ops.block_gemm.resources import DOUBLE_LDS, least_steps, unbounded_add
 from tilewright.ops.gemm.config import Config
-from tilewright.ops.gemm.resources import DOUBLE_LDS, least_steps, unbounded_add
 from tilewright.ops.kernel import Kernel
 
 # Our own files that a rendered source includes, by the name it includes them under.
 SUPPORT = {
     **ck_shortcuts.SUPPORT,
+    **c_interface.SUPPORT,
     "tilewright_gemm.h": Path(__file__).parent / "abi.h",
     "tilewright_gemm_launch.hpp": Path(__file__).parent / "launch.hpp",
 }
 
-PIPELINE_TYPES = {
-    "mem": "GemmPipelineAgBgCrMem",
-    "compv3": "GemmPipelineAgBgCrCompV3",
-    "compv4": "GemmPipelineAgBgCrCompV4",
-    "compv5": "GemmPipelineAgBgCrCompV5",
-    "compv6": "GemmPipelineAgBgCrCompV6",
-    "comp_async": "GemmPipelineAgBgCrCompAsync",
-    "preshufflev2": "WeightPreshufflePipelineAGmemBGmemCRegV2",
-}
+PIPELINE_TYPES = {**ck_names.PIPELINE_TYPES, "preshufflev2": "WeightPreshufflePipelineAGmemBGmemCRegV2"}
 KERNEL_TYPES = {
     "standard": "GemmKernel",
     "preshuffle": "GemmKernel",
     "multi_d": "GemmKernelMultiD",
     "batched": "BatchedGemmKernel",
 }
-SCHEDULER_NAMES = {"intrawave": "Intrawave", "interwave": "Interwave", "default": "Default"}
+SCHEDULER_NAMES = {**ck_names.SCHEDULER_NAMES, "default": "Default"}
 # Operations that take the D tensors as arguments; CK Tile's others are unary.
 TAKES_D = ("PassThrough", "MultiDAdd", "MultiDMultiply")
 ELEMENTWISE_TYPES = {"Tanh": "TanH"}
-# BlockHasHotloop says that 3 steps have a hot loop, but then the loop takes 2 and the tail 3 of them: 5 steps are
-# summed (gemm/pipeline/gemm_pipeline_ag_bg_cr_comp_v4.hpp and …comp_async.hpp). Without the loop they are right.
-UNLOOPED = {"compv4": 3, "comp_async": 3}
 HEADERS = (
     ck_shortcuts.NAME,
     "ck_tile/core.hpp",
@@ -87,7 +78,7 @@ def context(kernel: Kernel) -> dict[str, Any]:
         "elementwise_cpp": ELEMENTWISE_TYPES.get(config.elementwise, config.elementwise),
         "sums_d": config.elementwise not in TAKES_D,
         "blocks_per_cu": config.blocks_per_cu,
-        "unlooped": UNLOOPED.get(config.pipeline, 0),
+        "unlooped": ck_names.UNLOOPED.get(config.pipeline, 0),
         "least_steps": least_steps(config),
         "unbounded_add": _cpp(unbounded_add(config)),
     }

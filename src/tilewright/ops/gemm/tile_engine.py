@@ -19,9 +19,10 @@ from tilewright.base.errors import (
     UnknownValueError,
     choose,
 )
+from tilewright.ops.block_gemm.types import dtype_fields
 from tilewright.ops.declaration import STAR, grid_columns, multiplied
 from tilewright.ops.fields import fields_of
-from tilewright.ops.gemm.config import Config, dtype_fields
+from tilewright.ops.gemm.config import Config
 from tilewright.ops.op import Op
 from tilewright.ops.space import Space
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright.arch.dtypes import dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.gemm import resources
+from tilewright.ops.block_gemm import resources
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.padding import computes
 from tilewright.ops.gemm.problem import Problem

@@ -1,4 +1,4 @@
-"""The rules of GEMM configs.
+"""The rules of GEMM configs: those of the block GEMM, and GEMM's own.
 
 Codes: A1xx what the GPU has, T2xx tile arithmetic, P3xx pipeline and epilogue, R4xx resources. File names in
 rules are below ck_tile/ops/. Each rule says who enforces it; `make truth` compares them with the compiler.
@@ -6,7 +6,9 @@ rules are below ck_tile/ops/. Each rule says who enforces it; `make truth` compa
 
 from __future__ import annotations
 
-from tilewright.ops.gemm.rules import epilogue, hardware, pipeline, tiles
+from tilewright.ops.block_gemm.lift import joined
+from tilewright.ops.block_gemm.rules import RULES as SHARED
+from tilewright.ops.gemm.rules import epilogue, pipeline, preshuffle
 from tilewright.ops.rule import Rule, rules_in
 
-RULES: tuple[Rule, ...] = rules_in(hardware, tiles, pipeline, epilogue)
+RULES: tuple[Rule, ...] = joined(SHARED, rules_in(preshuffle, pipeline, epilogue))

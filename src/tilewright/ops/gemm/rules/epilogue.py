@@ -1,16 +1,14 @@
-"""What can be stored and how: P307 to P313, R401."""
+"""What can be stored and how: P307, P308, P310, P312, P313, P317, P320."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tilewright.arch.dtypes import ACCUMULATORS, dtype
+from tilewright.arch.dtypes import dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.gemm import resources
-from tilewright.ops.gemm.arch_table import has_bf16_add
-from tilewright.ops.gemm.config import OUTPUTS
-from tilewright.ops.gemm.distribution import coverage_fault
-from tilewright.ops.gemm.rules.examples import PRESHUFFLE, TILES
+from tilewright.ops.block_gemm.lift import unless
+from tilewright.ops.block_gemm.rules import storage
+from tilewright.ops.block_gemm.rules.examples import TILES
 from tilewright.ops.rule import Fault, rule
 
 
@@ -66,108 +64,6 @@ def split_k_not_possible(config: Any, arch: Arch) -> Fault | None:
 
 
 @rule(
-    "P319",
-    "split-k-preshuffled",
-    reads=("split_k", "variant"),
-    enforced_by="device",
-    good={"split_k": True},
-    bad={**PRESHUFFLE, "split_k": True},
-)
-def split_k_preshuffled(config: Any, arch: Arch) -> Fault | None:
-    """preshuffle cannot split K.
-
-    Why: CK Tile finds the parts of A, but looks for those of the reordered B in the wrong place: every k_batch above
-    1 gives wrong results.
-
-    Fix: turn split_k off, or use another variant.
-    """
-    if not (config.split_k and config.variant == "preshuffle"):
-        return None
-    return Fault("preshuffle cannot split K", "split_k", False)
-
-
-@rule(
-    "P321",
-    "no-bf16-add",
-    reads=("split_k", "dtype_c"),
-    enforced_by="compiler",
-    good={"split_k": True},
-    bad={"dtype_a": "bf16", "dtype_b": "bf16", "dtype_c": "bf16", "split_k": True},
-    arch="gfx950",
-)
-def no_bf16_add(config: Any, arch: Arch) -> Fault | None:
-    """Split-K with a bf16 C needs a GPU for which CK Tile's atomic add of bf16 compiles.
-
-    Why: where CK Tile uses the buffer instruction, it hands integer vectors to it, and the compiler has no
-    instruction for those.
-
-    Fix: use an fp32 C, or no split-K.
-    """
-    if not config.split_k or config.dtype_c != "bf16" or has_bf16_add(arch):
-        return None
-    return Fault(f"CK Tile's atomic add of bf16 does not compile for {arch.name}", "dtype_c", "fp32")
-
-
-@rule(
-    "P310",
-    "output-type",
-    reads=("dtype_a", "dtype_b", "dtype_acc", "dtype_c"),
-    enforced_by="tilewright",
-    good={"dtype_c": "fp32"},
-    bad={"dtype_c": "int8"},
-)
-def output_type(config: Any, arch: Arch) -> Fault | None:
-    """C has the type of A, or that of the accumulator, or the usual output of the inputs.
-
-    Why: these conversions are the ones CK Tile's epilogues are used with; others round or overflow in ways that
-    nothing checks.
-
-    Fix: take one of the listed types.
-    """
-    known = ACCUMULATORS.get((config.dtype_a, config.dtype_b))
-    if known is None or config.dtype_acc != known:
-        pair = f"{config.dtype_a}×{config.dtype_b}"
-        return Fault(f"{pair} accumulates in {known or 'nothing'}, not {config.dtype_acc}", "dtype_acc", known)
-    usual = OUTPUTS.get(config.dtype_a, config.dtype_a)
-    allowed = dict.fromkeys([usual, known])
-    if usual == "fp16" and config.dtype_a != "fp16":
-        allowed["bf16"] = None
-    if config.dtype_c in allowed:
-        return None
-    listing = ", ".join(allowed)
-    return Fault(f"C of {config.dtype_a} inputs is one of {listing}, not {config.dtype_c}", "dtype_c", usual)
-
-
-@rule(
-    "P311",
-    "vector-width",
-    reads=("vector", "dtype_a", "dtype_b", "dtype_c"),
-    enforced_by="tilewright",
-    good={"vector": (8, 8, 8)},
-    bad={"vector": (3, 8, 8)},
-)
-def vector_width(config: Any, arch: Arch) -> Fault | None:
-    """Fixed vector widths are powers of two of at most 16 bytes.
-
-    Why: a lane's load or store moves 1 to 16 bytes in powers of two. A wider vector is several accesses, and CK Tile
-    compiles it for some tiles and types only; one that is no power of two is refused by the compiler.
-
-    Fix: use powers of two, or leave the widths native.
-    """
-    if config.vector is None:
-        return None
-    for name, width in zip("abc", config.vector, strict=True):
-        size = dtype(getattr(config, f"dtype_{name}")).storage_bytes
-        if width & (width - 1) or width * size > resources.MAX_ACCESS_BYTES:
-            return Fault(
-                f"vector {name} = {width} elements of {size} bytes, must be a power of two of at most "
-                f"{resources.MAX_ACCESS_BYTES} bytes",
-                "vector",
-            )
-    return None
-
-
-@rule(
     "P320",
     "vector-unused",
     reads=("vector", "pipeline", "epilogue"),
@@ -218,83 +114,17 @@ def permute_n(config: Any, arch: Arch) -> Fault | None:
     return None
 
 
-@rule(
-    "P313",
-    "shuffle-not-whole",
+def _stored_from_registers(config: Any) -> bool:
+    return bool(config.permute_n)
+
+
+shuffle_not_whole = unless(
+    storage.shuffle_not_whole,
+    _stored_from_registers,
     reads=("epilogue", "dtype_c", "vector", "permute_n", *TILES),
-    enforced_by="device",
-    good={"block": (128, 128, 32)},
-    bad={"block": (192, 128, 32), "waves": (4, 1, 1), "mma": (16, 16, 32)},
 )
-def shuffle_not_whole(config: Any, arch: Arch) -> Fault | None:
-    """The cshuffle epilogue must stage a whole number of times.
-
-    Why: it packs several small mma tiles into one wide store. When the tiles of a wave along m are not a
-    multiple of that number, CK Tile sizes its LDS tile for one but still writes several: about half of C is wrong.
-
-    Fix: make block m / (waves m × mma m) even, use a 32-wide mma, or the default epilogue.
-    """
-    if config.epilogue != "cshuffle" or config.permute_n:
-        return None
-    repeat = config.block.m // (config.waves.m * config.mma.m)
-    taken = min(resources.staged_tiles(config, arch), repeat)
-    if taken and repeat % taken:
-        return Fault(f"a wave has {repeat} mma tiles along m but the epilogue stages {taken} at a time", "block")
-    return None
-
-
-@rule(
-    "P317",
-    "shuffle-not-spread",
+shuffle_not_spread = unless(
+    storage.shuffle_not_spread,
+    _stored_from_registers,
     reads=("epilogue", "dtype_c", "vector", "permute_n", "wave_groups", *TILES),
-    enforced_by="compiler",
-    good={"block": (128, 128, 32)},
-    bad={"block": (64, 48, 32), "waves": (1, 3, 1), "mma": (16, 16, 32)},
 )
-def shuffle_not_spread(config: Any, arch: Arch) -> Fault | None:
-    """The threads of a work-group must share the staged tile of C evenly.
-
-    Why: as for the tiles of A and B, each wave stores whole lines of it with one vector per lane.
-
-    Fix: use waves and mma whose product along n is a power of two, or the default epilogue.
-    """
-    if config.epilogue != "cshuffle" or config.permute_n:
-        return None
-    rows, columns = resources.shuffle_tile(config, arch)
-    fault = coverage_fault(
-        threads=config.waves.m * config.waves.n * arch.wave_size,
-        wave=arch.wave_size,
-        y=rows,
-        x=columns,
-        vector=resources.vector_c(config),
-        groups=config.wave_groups,
-    )
-    return None if fault is None else Fault(f"the staged C tile of {rows}×{columns}: {fault}", "block")
-
-
-@rule(
-    "R401",
-    "lds-overflow",
-    reads=("pipeline", "epilogue", "dtype_a", "dtype_b", "dtype_acc", "dtype_c", "vector", *TILES),
-    enforced_by="compiler",
-    good={"block": (64, 64, 256)},
-    bad={"block": (64, 64, 512)},
-)
-def lds_overflow(config: Any, arch: Arch) -> Fault | None:
-    """The tiles of A and B, or the staged tile of C, must fit the LDS.
-
-    Why: a work-group cannot have more LDS than the GPU has. Pipelines with two buffers need twice the room.
-
-    Fix: make block k smaller first, then m and n; or take a pipeline with one buffer.
-    """
-    needed = resources.lds_bytes(config, arch)
-    if needed <= arch.lds.bytes:
-        return None
-    buffers = 2 if config.pipeline in resources.DOUBLE_LDS else 1
-    tiles = resources.pipeline_lds_bytes(config)
-    staged = resources.epilogue_lds_bytes(config, arch)
-    return Fault(
-        f"needs {needed:,} bytes of LDS ({buffers} × the larger of {tiles:,} for A and B and {staged:,} for C), "
-        f"{arch.name} has {arch.lds.bytes:,}",
-        "block",
-    )

@@ -1,4 +1,4 @@
-"""Names that several rules share: groups of fields that they read, and pieces of their examples."""
+"""Pieces of examples that several rules share."""
 
 from __future__ import annotations
 
@@ -6,16 +6,6 @@ from typing import Any
 
 from tilewright.arch.spec import Shape
 
-TYPES = ("dtype_a", "dtype_b", "dtype_acc")
-TILES = ("block", "waves", "mma")
-COMPV5_WAVES = Shape(1, 1, 2)
-
-COMPV5: dict[str, Any] = {
-    "pipeline": "compv5",
-    "waves": COMPV5_WAVES,
-    "wave_groups": 2,
-    "epilogue": "default",
-}
 PRESHUFFLE: dict[str, Any] = {
     "variant": "preshuffle",
     "pipeline": "preshufflev2",
@@ -24,4 +14,3 @@ PRESHUFFLE: dict[str, Any] = {
     "mma": Shape(16, 16, 32),
     "block": Shape(128, 128, 64),
 }
-FP8 = {"dtype_a": "fp8", "dtype_b": "fp8", "dtype_c": "fp16"}

@@ -6,8 +6,8 @@ from typing import Any
 
 from tilewright.arch.dtypes import dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.gemm import resources
-from tilewright.ops.gemm.rules.examples import FP8, TYPES
+from tilewright.ops.block_gemm import resources
+from tilewright.ops.block_gemm.rules.examples import FP8, TYPES
 from tilewright.ops.rule import Fault, rule
 
 
@@ -64,7 +64,7 @@ def block_too_large(config: Any, arch: Arch) -> Fault | None:
 @rule(
     "A103",
     "transposed-read",
-    reads=(*TYPES, "layout", "mma", "pipeline"),
+    reads=(*TYPES, "layout", "mma"),
     enforced_by="compiler",
     good={"layout": "rrr", "mma": (32, 32, 16)},
     bad={**FP8, "layout": "rrr", "mma": (32, 32, 32)},
@@ -80,7 +80,7 @@ def transposed_read(config: Any, arch: Arch) -> Fault | None:
     Fix: take another mma, or layout rcr.
     """
     read = arch.lds.transpose_read_bytes
-    if not read or config.layout == "rcr" or config.pipeline == "preshufflev2":
+    if not read or config.layout == "rcr":
         return None
     size = dtype(config.dtype_a).storage_bytes
     per_read = read // size

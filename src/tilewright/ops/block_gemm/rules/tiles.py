@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
 from tilewright.arch.spec import Arch, Shape
-from tilewright.ops.gemm import resources
-from tilewright.ops.gemm.distribution import coverage_fault
-from tilewright.ops.gemm.rules.examples import COMPV5_WAVES, TILES
+from tilewright.ops.block_gemm import resources
+from tilewright.ops.block_gemm.distribution import coverage_fault
+from tilewright.ops.block_gemm.rules.examples import COMPV5_WAVES, TILES
 from tilewright.ops.rule import Fault, rule
 
 
@@ -44,7 +43,7 @@ def block_not_covered(config: Any, arch: Arch) -> Fault | None:
 @rule(
     "T202",
     "a-tile-not-spread",
-    reads=("dtype_a", "layout", "pipeline", "block", "waves", "vector", "wave_groups"),
+    reads=("dtype_a", "layout", "block", "waves", "vector", "wave_groups"),
     enforced_by="compiler",
     good={"block": (128, 128, 32)},
     bad={"block": (128, 128, 96), "mma": (32, 32, 8)},
@@ -57,8 +56,6 @@ def a_tile_not_spread(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use a power of two for the contiguous extent, or a larger block, or fewer waves.
     """
-    if config.pipeline == "preshufflev2":
-        return _preshuffle_a_fault(config, arch)
     rows = config.layout[0] == "r"
     y, x = (config.block.m, config.block.k) if rows else (config.block.k, config.block.m)
     vector = config.vector.m if config.vector else resources.vector_a(config, arch)
@@ -68,7 +65,7 @@ def a_tile_not_spread(config: Any, arch: Arch) -> Fault | None:
 @rule(
     "T203",
     "b-tile-not-spread",
-    reads=("dtype_b", "layout", "pipeline", "block", "waves", "vector", "wave_groups"),
+    reads=("dtype_b", "layout", "block", "waves", "vector", "wave_groups"),
     enforced_by="compiler",
     good={"block": (128, 128, 32)},
     bad={"block": (128, 96, 32), "waves": (4, 1, 1), "layout": "rrr"},
@@ -76,12 +73,10 @@ def a_tile_not_spread(config: Any, arch: Arch) -> Fault | None:
 def b_tile_not_spread(config: Any, arch: Arch) -> Fault | None:
     """The threads of a work-group must share the B tile evenly.
 
-    Why: as for A. A preshuffled B is loaded by each wave for itself and is exempt.
+    Why: as for A, each wave loads whole lines of it with one vector per lane.
 
     Fix: use a power of two for the contiguous extent, or a larger block, or fewer waves.
     """
-    if config.pipeline == "preshufflev2":
-        return None
     columns = config.layout[1] == "c"
     y, x = (config.block.n, config.block.k) if columns else (config.block.k, config.block.n)
     vector = config.vector.n if config.vector else resources.vector_b(config, arch)
@@ -98,23 +93,6 @@ def _spread_fault(name: str, config: Any, arch: Arch, y: int, x: int, vector: in
         groups=config.wave_groups,
     )
     return None if fault is None else Fault(f"the {name} tile of {y}×{x}: {fault}", "block")
-
-
-def _preshuffle_a_fault(config: Any, arch: Arch) -> Fault | None:
-    """A row-major A of the preshuffle pipeline (MakeADramTileDistribution in
-    gemm/pipeline/wp_pipeline_agmem_bgmem_creg_base_policy.hpp)."""
-    vector = resources.MAX_ACCESS_BYTES // dtype(config.dtype_a).storage_bytes
-    lanes_k = config.block.k // vector
-    if config.block.k % vector or lanes_k == 0 or arch.wave_size % lanes_k:
-        return Fault(
-            f"block k = {config.block.k} is {lanes_k} vectors of {vector}, which do not divide a wave of "
-            f"{arch.wave_size}",
-            "block",
-        )
-    rows = arch.wave_size // lanes_k * resources.block_threads(config, arch) // arch.wave_size
-    if config.block.m % rows:
-        return Fault(f"block m = {config.block.m} is not a multiple of the {rows} rows loaded at once", "block")
-    return None
 
 
 @rule(
@@ -141,3 +119,33 @@ def waves_along_k(config: Any, arch: Arch) -> Fault | None:
         return None
     nearest = config.waves._replace(k=1)
     return Fault(f"{config.pipeline} takes 1 wave along k, not {config.waves.k}", "waves", nearest)
+
+
+@rule(
+    "T205",
+    "transposed-vector",
+    reads=("dtype_a", "dtype_b", "layout", "block", "waves", "vector"),
+    enforced_by="compiler",
+    good={"layout": "rrr", "vector": (4, 8, 8)},
+    bad={"layout": "rrr", "vector": (4, 4, 8)},
+)
+def transposed_vector(config: Any, arch: Arch) -> Fault | None:
+    """A column-major A or a row-major B is loaded in the vectors that its tile allows.
+
+    Why: such a tile is transposed in registers on its way to LDS. CK Tile lays out the transposed tile for the widest
+    vector that divides a thread's share, whatever vector was fixed for the load, and the two must agree. GPUs that
+    transpose when they read LDS do not need it.
+
+    Fix: take that vector for the operand, or a block that makes it narrower.
+    """
+    if config.vector is None or arch.lds.transpose_read_bytes:
+        return None
+    operands = (
+        ("a", config.layout[0] == "c", config.vector[0], resources.vector_a(config, arch)),
+        ("b", config.layout[1] == "r", config.vector[1], resources.vector_b(config, arch)),
+    )
+    for name, turned, fixed, native in operands:
+        if turned and fixed != native:
+            near = Shape(*(native if letter == name else n for letter, n in zip("abc", config.vector, strict=True)))
+            return Fault(f"vector {name} = {fixed}, but its tile is transposed in vectors of {native}", "vector", near)
+    return None

@@ -1,4 +1,4 @@
-"""What a GEMM config costs before it is compiled: threads, vector widths and LDS, as CK Tile computes them.
+"""What the GEMM of one work-group costs before it is compiled: threads, vector widths and LDS, as CK Tile has them.
 
 Every function reads only attributes of the config, so that it also works on a partly bound one in a search.
 File names in comments are below ck_tile/ops/.

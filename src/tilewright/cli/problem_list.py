@@ -1,0 +1,107 @@
+"""`tilewright problems`: what a list of problems contains, and the list in another format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.cli.command import Command
+from tilewright.cli.output import json_option, plural, print_json, print_table
+
+if TYPE_CHECKING:
+    from tilewright.ops.op import Op
+
+NUMBERS = ("GFLOP", "MB", "FLOP/B")
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "tilewright problems gemm shapes.csv",
+        "tilewright problems gemm shapes.csv --to json > shapes.json",
+    ),
+)
+@click.argument("op_name", metavar="OP")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--format", "file_format", metavar="NAME", help="csv, json or one of the op's own; without it the suffix tells."
+)
+@click.option("--to", "target", type=click.Choice(["csv", "json"]), help="Print the list in this format instead.")
+@json_option
+def command(*, op_name: str, file: Path, file_format: str | None, target: str | None, as_json: bool) -> None:
+    """List the problems in a file, with their work and traffic.
+
+    The first line of a CSV file names fields of the op's problems; extents are written 28x28, and
+    an empty cell is the default. A JSON file is a list of objects. An op may read files of other
+    tools; the error about an unknown format lists them.
+
+    MB is the least traffic: every operand read once, the result written once. FLOP/B is the
+    arithmetic intensity that follows from it.
+    """
+    from tilewright.ops import op_named
+    from tilewright.ops.problem_list import WRITERS, read_problems
+
+    if target is not None and as_json:
+        raise InvalidValueError("--to and --json both say what is printed: give one of them")
+    op = op_named(op_name)
+    problems = read_problems(op, file, file_format)
+    if target is not None:
+        click.echo(WRITERS[target](op, problems), nl=False)
+    elif as_json:
+        print_json({"op": op.name, "file": str(file), "problems": [_document(problem) for problem in problems]})
+    else:
+        _print(op, problems)
+
+
+def _document(problem: Any) -> dict[str, Any]:
+    from tilewright.ops.problem_list import needed_fields
+
+    document: dict[str, Any] = {"problem": needed_fields(problem)}
+    if _is_counted(problem):
+        document |= {"flops": problem.flops, "bytes_moved": problem.bytes_moved}
+        document["intensity"] = round(problem.flops / problem.bytes_moved, 3)
+    return document
+
+
+def _is_counted(problem: Any) -> bool:
+    """Whether work and traffic are known: not every op says them."""
+    return hasattr(problem, "flops") and hasattr(problem, "bytes_moved")
+
+
+def _print(op: Op, problems: Sequence[Any]) -> None:
+    from tilewright.ops.problem_list import needed_fields
+
+    fields = [needed_fields(problem) for problem in problems]
+    common = _common(fields) if len(problems) > 1 else {}
+    texts = [_words({n: v for n, v in own.items() if n not in common}) for own in fields]
+    counted = all(_is_counted(problem) for problem in problems)
+    numbers = NUMBERS if counted else ()
+    figures = [_figures(problem.flops, problem.bytes_moved) if counted else () for problem in problems]
+    print_table(("problem", *numbers), [(t, *f) for t, f in zip(texts, figures, strict=True)], numbers=numbers)
+    if common:
+        click.echo(f"\nall of them: {_words(common)}")
+    totals = ""
+    if counted:
+        gflop, megabytes, _ = _figures(sum(p.flops for p in problems), sum(p.bytes_moved for p in problems))
+        totals = f": {gflop} GFLOP, {megabytes} MB"
+    click.echo(f"\n{plural(len(problems), f'{op.name} problem')}{totals}")
+
+
+def _common(fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The fields that have one value in all problems."""
+    first, *others = fields
+    return {name: value for name, value in first.items() if all(o.get(name) == value for o in others)}
+
+
+def _words(fields: Mapping[str, Any]) -> str:
+    from tilewright.ops.problem_values import value_text
+
+    return " ".join(f"{name}={value_text(value)}" for name, value in fields.items()) or "the same"
+
+
+def _figures(flops: int, moved: int) -> tuple[str, str, str]:
+    return f"{flops / 1e9:,.3f}", f"{moved / 1e6:,.2f}", f"{flops / moved:,.1f}"

@@ -1,0 +1,65 @@
+"""How an op takes over rules that it shares with others."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.rule import Fault, Rule
+
+
+def lifted(
+    rule: Rule,
+    view: Callable[[Any], Any],
+    *,
+    reads: Sequence[str] | None = None,
+    good: Mapping[str, Any] | None = None,
+    bad: Mapping[str, Any] | None = None,
+    arch: str | None = None,
+) -> Rule:
+    """The rule for an op whose configs it sees through `view`. What is not given stays as it is.
+
+    `reads` are fields of the op's config. A fault at a field that is not among them is one of the view: it then names
+    no field and no value near by.
+    """
+    fields = rule.reads if reads is None else tuple(reads)
+
+    def check(config: Any, arch: Arch) -> Fault | None:
+        fault = rule.check(view(config), arch)
+        if fault is None or fault.field in fields:
+            return fault
+        return Fault(fault.message)
+
+    return dataclasses.replace(
+        rule,
+        reads=fields,
+        check=check,
+        good=rule.good if good is None else good,
+        bad=rule.bad if bad is None else bad,
+        arch=rule.arch if arch is None else arch,
+    )
+
+
+def unless(rule: Rule, exempt: Callable[[Any], bool], *, reads: Sequence[str]) -> Rule:
+    """The rule for an op that has configs it does not hold for. `reads` are the fields that both look at."""
+
+    def check(config: Any, arch: Arch) -> Fault | None:
+        return None if exempt(config) else rule.check(config, arch)
+
+    return dataclasses.replace(rule, reads=tuple(reads), check=check)
+
+
+def joined(shared: Sequence[Rule], own: Sequence[Rule]) -> tuple[Rule, ...]:
+    """Shared rules and an op's own, in the order of their codes.
+
+    An own rule with the code of a shared one is the op's form of it and takes its place; both have the same slug.
+    """
+    by_code = {rule.code: rule for rule in shared}
+    for rule in own:
+        known = by_code.get(rule.code)
+        if known is not None and known.slug != rule.slug:
+            raise ValueError(f"rule code {rule.code} used twice: for {known.slug} and for {rule.slug}")
+        by_code[rule.code] = rule
+    return tuple(by_code[code] for code in sorted(by_code))

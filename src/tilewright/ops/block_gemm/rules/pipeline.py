@@ -1,0 +1,193 @@
+"""What pipelines go together with: P301, P305, P306, P314 to P316, P318."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.arch.dtypes import dtype
+from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm import resources
+from tilewright.ops.block_gemm.rules.examples import COMPV5
+from tilewright.ops.rule import Fault, rule
+
+
+@rule(
+    "P301",
+    "scheduler-not-offered",
+    reads=("pipeline", "scheduler"),
+    enforced_by="compiler",
+    good={"scheduler": "intrawave"},
+    bad={"scheduler": "interwave"},
+)
+def scheduler_not_offered(config: Any, arch: Arch) -> Fault | None:
+    """The pipeline must have been written for the scheduler.
+
+    Why: mem has an intrawave and an interwave body, all others are intrawave only; CK Tile has no code for the
+    rest.
+
+    Fix: take a scheduler that the pipeline has.
+    """
+    return scheduler_fault(config, SCHEDULERS_OF.get(config.pipeline, ("intrawave",)))
+
+
+SCHEDULERS_OF = {"mem": ("intrawave", "interwave")}
+
+
+def scheduler_fault(config: Any, offered: Sequence[str]) -> Fault | None:
+    """Why the pipeline cannot have the scheduler, where it offers these."""
+    if config.scheduler in offered:
+        return None
+    listing = " or ".join(offered)
+    return Fault(f"{config.pipeline} has {listing}, not {config.scheduler}", "scheduler", offered[0])
+
+
+@rule(
+    "P305",
+    "wave-groups",
+    reads=("pipeline", "wave_groups", "epilogue"),
+    enforced_by="device",
+    good={"wave_groups": 1},
+    bad={"wave_groups": 2},
+)
+def wave_groups(config: Any, arch: Arch) -> Fault | None:
+    """compv5 runs two wave groups with the default epilogue, every other pipeline one.
+
+    Why: compv5 is built of a group that loads and a group that computes, and only the first stores C; the
+    cshuffle epilogue spreads C over waves along m and n and does not cover a second group. The others have
+    no notion of groups.
+
+    Fix: set wave_groups to 2 and the default epilogue for compv5, wave_groups to 1 otherwise.
+    """
+    needed = 2 if config.pipeline == "compv5" else 1
+    if config.wave_groups != needed:
+        return Fault(
+            f"{config.pipeline} works with {needed} wave group(s), not {config.wave_groups}",
+            "wave_groups",
+            needed,
+        )
+    if needed == 2 and config.epilogue != "default":
+        return Fault(f"compv5 stores with the default epilogue, not {config.epilogue}", "epilogue", "default")
+    return None
+
+
+@rule(
+    "P306",
+    "async-copy",
+    reads=("pipeline",),
+    enforced_by="compiler",
+    good={"pipeline": "compv3"},
+    bad={"pipeline": "comp_async", "block": (128, 128, 64)},
+)
+def async_copy(config: Any, arch: Arch) -> Fault | None:
+    """comp_async needs a GPU that copies 16 bytes per lane from memory to LDS.
+
+    Why: CK Tile issues the copy in one instruction per vector; gfx950 is the first to have the 12- and 16-byte
+    forms, others copy 4 bytes.
+
+    Fix: use compv4, which loads through registers.
+    """
+    if config.pipeline != "comp_async" or arch.lds.async_copy_bytes >= resources.MAX_ACCESS_BYTES:
+        return None
+    return Fault(
+        f"{arch.name} copies {arch.lds.async_copy_bytes} bytes per lane from memory to LDS, comp_async needs "
+        f"{resources.MAX_ACCESS_BYTES}",
+        "pipeline",
+        "compv4",
+    )
+
+
+@rule(
+    "P314",
+    "mixed-types",
+    reads=("dtype_a", "dtype_b", "pipeline"),
+    enforced_by="device",
+    good={},
+    bad={"dtype_a": "fp8", "dtype_b": "bf8", "mma": (32, 32, 16), "block": (128, 128, 64)},
+)
+def mixed_types(config: Any, arch: Arch) -> Fault | None:
+    """Different types of A and B need a pipeline that keeps them apart.
+
+    Why: mem and compv3 take one compute type for both operands: they compile, but read the bits of B as if it
+    had A's type (an fp8×bf8 kernel contains …_fp8_fp8 instructions) and every result is wrong.
+
+    Fix: use compv4, compv6 or comp_async.
+    """
+    if config.dtype_a == config.dtype_b or config.pipeline not in ("mem", "compv3"):
+        return None
+    return Fault(f"{config.pipeline} would read {config.dtype_b} as {config.dtype_a}", "pipeline", "compv4")
+
+
+@rule(
+    "P315",
+    "compv5-layout",
+    reads=("pipeline", "layout"),
+    enforced_by="compiler",
+    good={"layout": "rrr"},
+    bad={**COMPV5, "layout": "rrr"},
+)
+def compv5_layout(config: Any, arch: Arch) -> Fault | None:
+    """compv5 takes layout rcr.
+
+    Why: for a column-major A or a row-major B it would transpose in registers, and CK Tile's transposition does
+    not know the distribution over wave groups.
+
+    Fix: use rcr, or another pipeline.
+    """
+    if config.pipeline != "compv5" or config.layout == "rcr":
+        return None
+    return Fault(f"compv5 takes rcr, not {config.layout}", "layout", "rcr")
+
+
+@rule(
+    "P316",
+    "async-vector",
+    reads=("pipeline", "dtype_a", "dtype_b", "layout", "block", "waves"),
+    enforced_by="compiler",
+    good={"pipeline": "comp_async", "epilogue": "default", "block": (128, 128, 64)},
+    bad={"pipeline": "comp_async", "epilogue": "default", "block": (32, 128, 32), "mma": (16, 16, 32)},
+    arch="gfx950",
+)
+def async_vector(config: Any, arch: Arch) -> Fault | None:
+    """comp_async needs tiles of A and B that a lane copies in vectors of 16 or 4 bytes.
+
+    Why: the copies from memory to LDS exist for 4, 12 and 16 bytes, and CK Tile takes the widest vector of 16 or
+    8 bytes that divides a thread's share of the tile.
+
+    Fix: use a larger block or fewer waves, so that a thread's share is a multiple of 16 bytes.
+    """
+    if config.pipeline != "comp_async":
+        return None
+    for name, vector, kind in (
+        ("A", resources.vector_a(config, arch), config.dtype_a),
+        ("B", resources.vector_b(config, arch), config.dtype_b),
+    ):
+        size = vector * dtype(kind).storage_bytes
+        if size not in ASYNC_VECTOR_BYTES:
+            return Fault(f"a lane would copy {name} in vectors of {size} bytes, the GPU has 4 and 16", "block")
+    return None
+
+
+ASYNC_VECTOR_BYTES = (4, 16)
+
+
+@rule(
+    "P318",
+    "async-shuffle",
+    reads=("pipeline", "epilogue"),
+    enforced_by="device",
+    good={"pipeline": "comp_async", "epilogue": "default", "block": (128, 128, 64)},
+    bad={"pipeline": "comp_async", "block": (128, 128, 64)},
+    arch="gfx950",
+)
+def async_shuffle(config: Any, arch: Arch) -> Fault | None:
+    """comp_async stores with the default epilogue.
+
+    Why: after its last barrier it leaves copies from memory to LDS under way, and cshuffle stages C in the same LDS.
+    A wave waits for its own copies, not for those of the others: they can overwrite the part of C that it staged.
+
+    Fix: use the default epilogue, or compv4.
+    """
+    if config.pipeline != "comp_async" or config.epilogue == "default":
+        return None
+    return Fault(f"comp_async stores with the default epilogue, not {config.epilogue}", "epilogue", "default")

@@ -1,0 +1,16 @@
+"""The four types of a GEMM, and those that follow when only the operands are named."""
+
+from __future__ import annotations
+
+from tilewright.arch.dtypes import accumulator
+
+DTYPE_FIELDS = ("dtype_a", "dtype_b", "dtype_acc", "dtype_c")
+# What C is when only the inputs are named. 8- and 4-bit floats have too little range for a sum.
+OUTPUTS = {"fp8": "fp16", "bf8": "fp16", "pk_fp4": "fp16", "int8": "int32"}
+
+
+def dtype_fields(dtype: str) -> dict[str, str]:
+    """`fp16` or `fp8*bf8` → the four type fields, with the usual accumulator and output."""
+    a, _, b = dtype.partition("*")
+    b = b or a
+    return dict(zip(DTYPE_FIELDS, (a, b, accumulator(a, b), OUTPUTS.get(a, a)), strict=True))

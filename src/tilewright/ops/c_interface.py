@@ -1,0 +1,8 @@
+"""The header that the launchers of all ops include for their C functions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+NAME = "tilewright_call.hpp"
+SUPPORT = {NAME: Path(__file__).parent / "c_interface.hpp"}

@@ -1,0 +1,138 @@
+"""Grouped convolution: forward, and the gradients of the input and of the weights."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from pathlib import Path
+from typing import Any
+
+from tilewright.arch.spec import Arch, Shape
+from tilewright.base.errors import choose
+from tilewright.ops.block_gemm.candidates import ODDITIES, STARS
+from tilewright.ops.block_gemm.config_fields import EPILOGUES
+from tilewright.ops.block_gemm.types import DTYPE_FIELDS, dtype_fields
+from tilewright.ops.grouped_conv import source
+from tilewright.ops.grouped_conv.config import (
+    DIRECTIONS,
+    INPUTS,
+    LAYOUTS,
+    NDIMS,
+    PIPELINES,
+    Config,
+)
+from tilewright.ops.grouped_conv.execution import EXECUTION
+from tilewright.ops.grouped_conv.fit import FIT_RULES
+from tilewright.ops.grouped_conv.miopen_driver import read_miopen_driver
+from tilewright.ops.grouped_conv.problem import Problem
+from tilewright.ops.grouped_conv.resources import lds_bytes, matrix_instruction
+from tilewright.ops.grouped_conv.rules import RULES
+from tilewright.ops.op import Op, Shorthand
+from tilewright.ops.shipped_sets import sets_in
+from tilewright.ops.space import Space
+
+_HERE = Path(__file__).parent
+_VECTORS = (1, 2, 4, 8, 16)
+
+
+def _ndim_of(layout: str) -> tuple[int]:
+    by_name = {name: ndim for ndim, name in LAYOUTS.items()}
+    return (by_name[choose("layout of grouped_conv", layout, by_name)],)
+
+
+def _direction_of(name: str) -> tuple[str]:
+    return (choose("variant of grouped_conv", name, DIRECTIONS),)
+
+
+def _strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
+    types = [tuple(dtype_fields(triple.a).values()) for triple in arch.mma if triple.a == triple.b in INPUTS]
+    return {
+        ("direction",): [(name,) for name in DIRECTIONS],
+        ("ndim",): [(ndim,) for ndim in NDIMS],
+        DTYPE_FIELDS: types,
+        ("pipeline",): [(name,) for name in PIPELINES],
+        ("epilogue",): [(name,) for name in EPILOGUES],
+    }
+
+
+OP = Op(
+    name="grouped_conv",
+    doc="grouped convolution, its gradient by the input and its gradient by the weights",
+    config_type=Config,
+    problem_type=Problem,
+    example={
+        "direction": "forward",
+        "ndim": 2,
+        **dtype_fields("fp16"),
+        "block": (128, 128, 32),
+        "waves": (2, 2, 1),
+        "mma": (32, 32, 16),
+        "pipeline": "compv3",
+        "scheduler": "intrawave",
+        "epilogue": "cshuffle",
+        "vector": (4, 8, 8),
+    },
+    example_problem={
+        "direction": "forward",
+        "n": 2,
+        "c": 64,
+        "k": 64,
+        "input_size": (16, 16),
+        "filter_size": (3, 3),
+        "left_pad": (1, 1),
+        "right_pad": (1, 1),
+        "dtype": "fp16",
+    },
+    rules=RULES,
+    fit_rules=FIT_RULES,
+    stars={
+        **STARS,
+        "ndim": lambda _: NDIMS,
+        "vector": lambda _: tuple(Shape(*s) for s in itertools.product(_VECTORS, repeat=3)),
+        "merge_groups": lambda _: (1, 2, 4, 8),
+    },
+    oddities={
+        **ODDITIES,
+        "vector": tuple(Shape(*s) for s in ((16, 8, 8), (8, 16, 8), (3, 8, 8), (8, 8, 6))),
+        "merge_groups": (3, 5, 16),
+    },
+    kinds=("direction", "pipeline", "epilogue"),
+    strata=_strata,
+    shorthands={
+        "dtype": Shorthand(DTYPE_FIELDS, lambda name: tuple(dtype_fields(name).values())),
+        "variant": Shorthand(("direction",), _direction_of),
+        "layout": Shorthand(("ndim",), _ndim_of),
+    },
+    template=_HERE / "kernel.hip.j2",
+    context=source.context,
+    headers=source.HEADERS,
+    support=source.SUPPORT,
+    lds_bytes=lds_bytes,
+    matrix_instruction=matrix_instruction,
+    sets=functools.partial(sets_in, _HERE / "preselected"),
+    spaces=functools.partial(sets_in, _HERE / "spaces"),
+    importers={},
+    problem_readers={"miopen_driver": read_miopen_driver},
+    filters={"ndim_spatial": "ndim"},
+    execution=EXECUTION,
+)
+
+
+def space(**declared: Any) -> Space:
+    """A lazy set of convolution kernels: each field a value, a list of values or "*".
+
+    Required fields that are not named take every value; optional ones keep their defaults.
+    `dtype="fp16"` stands for the four type fields.
+    """
+    return Space(OP, declared)
+
+
+def config(*, dtype: str | None = None, **values: Any) -> Config:
+    """One convolution config; `dtype="fp16"` stands for the four type fields."""
+    given = {**(dtype_fields(dtype) if dtype else {}), **values}
+    made = OP.config(**given)
+    assert isinstance(made, Config)
+    return made
+
+
+__all__ = ["OP", "Config", "Problem", "config", "space"]

@@ -1,0 +1,42 @@
+"""The struct of abi.h in Python, and how a problem fills it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+from tilewright.ops.grouped_conv.config import NDIMS
+from tilewright.ops.grouped_conv.problem import Problem
+
+MAX_NDIM = max(NDIMS)
+_EXTENTS = ("input_size", "filter_size", "stride", "dilation", "left_pad", "right_pad")
+
+
+class Args(ctypes.Structure):
+    """tw_grouped_conv_args, field by field."""
+
+    _fields_ = (
+        ("size", ctypes.c_uint64),
+        ("a", ctypes.c_void_p),
+        ("b", ctypes.c_void_p),
+        ("c", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("ndim", "n", "g", "channels_in", "channels_out")),
+        *((name, ctypes.c_int64 * MAX_NDIM) for name in _EXTENTS),
+        ("k_batch", ctypes.c_int64),
+        ("workspace", ctypes.c_void_p),
+        ("workspace_size", ctypes.c_uint64),
+    )
+
+
+def arguments(problem: Problem) -> Args:
+    """The struct of a problem, without addresses."""
+    args = Args(size=ctypes.sizeof(Args), ndim=problem.ndim, n=problem.n, g=problem.g, k_batch=problem.k_batch)
+    args.channels_in, args.channels_out = problem.c, problem.k
+    for name in _EXTENTS:
+        getattr(args, name)[: problem.ndim] = getattr(problem, name)
+    return args
+
+
+def point(args: Args, addresses: Sequence[int]) -> None:
+    """Put the addresses of A, B and C into the struct."""
+    args.a, args.b, args.c = addresses

@@ -1,0 +1,80 @@
+"""The config of a grouped convolution kernel: every field that changes the kernel, and none that does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.arch.spec import Shape
+from tilewright.ops.block_gemm import config_fields
+from tilewright.ops.fields import Choice, ConfigBase, Count, Flag, Tile, config_field
+
+FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT = "forward", "backward_data", "backward_weight"
+DIRECTIONS = (FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT)
+NDIMS = (1, 2, 3)
+# The layouts of CK Tile's convolutions by the number of spatial dimensions: channels last, those of a group together.
+LAYOUTS = {1: "nwgc", 2: "nhwgc", 3: "ndhwgc"}
+PIPELINES = ("mem", "compv3", "compv4", "compv5", "compv6", "comp_async")
+SCHEDULERS = ("intrawave", "interwave")
+SPECIALIZATIONS = ("default", "filter1x1_pad0", "filter1x1_stride1_pad0", "filter3x3")
+
+# Types that CK Tile's convolutions are built with. A sum of 8-bit integers is an int32.
+INPUTS = ("fp16", "bf16", "fp32", "fp8", "bf8", "int8")
+SUMS = ("fp32", "int32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(ConfigBase):
+    """Compile-time facts of one kernel: a convolution, or its gradient by the input or by the weights."""
+
+    direction: str = config_field(
+        Choice(DIRECTIONS),
+        "forward: output from input and weights; backward_data: gradient of the input; backward_weight: gradient of"
+        " the weights",
+    )
+    ndim: int = config_field(Count(1, 3), "spatial dimensions", tag="nd")
+    dtype_a: str = config_field(Choice(INPUTS), "element type of A: input, or gradient of the output")
+    dtype_b: str = config_field(Choice(INPUTS), "element type of B: weights, or input (backward_weight)")
+    dtype_acc: str = config_field(Choice(SUMS), "type that products are summed in")
+    dtype_c: str = config_field(Choice((*INPUTS, "int32")), "element type of the result")
+    block: Shape = config_fields.block()
+    waves: Shape = config_fields.waves()
+    mma: Shape = config_fields.mma()
+    pipeline: str = config_fields.pipeline(PIPELINES)
+    scheduler: str = config_fields.scheduler(SCHEDULERS)
+    epilogue: str = config_fields.epilogue()
+    vector: Shape = config_field(
+        Tile(labels=("a", "b", "c"), most=32),
+        "elements per global access of A, B and the result: they must divide the channels that are contiguous there",
+        tag="v",
+    )
+    specialization: str = config_field(
+        Choice(SPECIALIZATIONS),
+        "what the kernel may take for granted: a 1x1 filter without padding, also with stride 1, or a 3x3 filter on"
+        " groups of one channel",
+        tag="for_",
+        default="default",
+    )
+    merge_groups: int = config_field(
+        Count(1, 64), "groups that one work-group computes together", tag="merge", default=1
+    )
+    split_k: bool = config_fields.split_k()
+    two_stage: bool = config_field(
+        Flag(),
+        "sums are stored as fp32 in a workspace, and a second kernel converts them",
+        tag="twostage",
+        default=False,
+    )
+    split_image: bool = config_field(
+        Flag(),
+        "an image is computed in two pieces, one after the other",
+        tag="splitimage",
+        default=False,
+    )
+    explicit_gemm: bool = config_field(
+        Flag(),
+        "1x1 filters with stride 1 and no padding as a plain batched GEMM, without the arithmetic of a convolution",
+        tag="gemm",
+        default=False,
+    )
+    wave_groups: int = config_fields.wave_groups()
+    blocks_per_cu: int = config_fields.blocks_per_cu()

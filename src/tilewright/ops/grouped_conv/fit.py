@@ -1,0 +1,352 @@
+"""Which problems a convolution kernel can compute: the same tests as the built kernel's `supports`.
+
+Mirrors IsSupportedArgument of CK Tile's kernels and the checks of our own launcher. Codes S5xx.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+from tilewright.arch.dtypes import dtype
+from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm import resources
+from tilewright.ops.block_gemm.types import dtype_fields
+from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD
+from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
+from tilewright.ops.grouped_conv.problem import Problem
+from tilewright.ops.rule import Fault, Rule, rule, rules_in
+
+# CK Tile keeps an access out of a tensor by 2³¹ bytes added to its offset (amd_buffer_store in
+# core/arch/amd_buffer_addressing_builtins.hpp), so that no tensor may reach beyond those.
+MAX_BYTES = 2**31
+# Which channels a vector of a, b or c runs along: those of the input or those of the output.
+VECTOR_CHANNELS = {
+    FORWARD: ("c", "c", "k"),
+    BACKWARD_DATA: ("k", "c", "c"),
+    BACKWARD_WEIGHT: ("k", "c", "c"),
+}
+# GEMMs that one launch of a gradient of the input can hold (MaxGroupedGemmGroupsNum in
+# grouped_convolution/kernel/grouped_convolution_backward_data_kernel.hpp).
+MAX_GEMMS = 128
+_BF16 = {**dtype_fields("bf16"), "direction": BACKWARD_WEIGHT, "vector": (8, 8, 8), "split_k": True}
+
+
+@rule(
+    "S501",
+    "other-problem",
+    reads=("direction", "ndim", "dtype_a", "dtype_b", "dtype_c"),
+    enforced_by="tilewright",
+    good={},
+    bad={"problem": {"dtype": "bf16"}},
+)
+def other_problem(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """Direction, number of dimensions and types of problem and kernel must be the same.
+
+    Why: they are compiled in.
+
+    Fix: choose a kernel of the problem's direction, dimensions and types.
+    """
+    for name in ("direction", "ndim", "dtype_a", "dtype_b", "dtype_c"):
+        mine, wanted = getattr(config, name), getattr(problem, name)
+        if mine != wanted:
+            return Fault(f"the kernel has {name} {mine}, the problem {wanted}", name)
+    return None
+
+
+@rule(
+    "S505",
+    "not-aligned",
+    reads=("direction", "vector", "merge_groups"),
+    enforced_by="supports",
+    good={"problem": {"k": 72}},
+    bad={"problem": {"k": 68}},
+)
+def not_aligned(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """The channels of a group must be multiples of the vectors that run along them.
+
+    Why: a lane loads or stores whole vectors, and only a vector's first element is held against the channels. The end
+    of a pixel's last vector belongs to the next pixel: 20 output channels stored in vectors of 8 put zeros over the
+    first 4 channels of the next pixel, and vectors of the input mix two pixels. K need not be a multiple of 16: the
+    outputs that public measurements of such problems lack are those of weights that were padded along the filter
+    instead of along K (docs/findings.md).
+
+    Fix: a kernel with narrower vectors, or a plan that pads the channels of every group with zeros.
+    """
+    c, k = problem.group_channels
+    channels = {"c": ("input", c), "k": ("output", k)}
+    for matrix, letter, vector in zip("abc", VECTOR_CHANNELS[config.direction], config.vector, strict=True):
+        name, count = channels[letter]
+        if count % vector:
+            return Fault(
+                f"the {count} {name} channels of a group are not a multiple of vector {matrix} = {vector}", "vector"
+            )
+    return None
+
+
+@rule(
+    "S506",
+    "split-k-not-built",
+    reads=("split_k", "direction", "explicit_gemm", "mma", "block"),
+    enforced_by="supports",
+    good={"direction": "backward_weight", "split_k": True, "problem": {"direction": "backward_weight", "k_batch": 2}},
+    bad={"problem": {"k_batch": 2}},
+)
+def split_k_not_built(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """k_batch above 1 needs a kernel with split-K; one that is a plain GEMM needs parts that make the same loops.
+
+    Why: the parts are added atomically by instances that only a split-K kernel contains, and all parts of a plain
+    GEMM run one compiled loop body, chosen by the first.
+
+    Fix: a kernel with split_k, or a k_batch that divides the sum into equal parts of whole steps.
+    """
+    if problem.k_batch == 1:
+        return None
+    if not config.split_k:
+        return Fault(f"k_batch is {problem.k_batch}, the kernel was built without split-K", "split_k", True)
+    if not config.explicit_gemm:
+        return None
+    whole, last = _plain_parts(config, problem)
+    if last < 1 or -(-whole // config.block.k) != -(-last // config.block.k):
+        return Fault(f"the sum splits into parts of {whole} and a last one of {last}", "split_k")
+    return None
+
+
+@rule(
+    "S507",
+    "too-large",
+    reads=("direction", "dtype_a", "dtype_b", "dtype_c", "explicit_gemm"),
+    enforced_by="supports",
+    good={"problem": {"n": 2**20}},
+    bad={"problem": {"input_size": "8192x8192"}},
+)
+def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """No image and no weights may have more than 2³¹ bytes; for a weight gradient or a plain GEMM no tensor.
+
+    Why: CK Tile computes with 32-bit offsets, and keeps an access out of a tensor by 2³¹ bytes added to its offset.
+    Where the images are too many for that, it shares them out to parts of the grid, but not in a sum over all of them.
+
+    Fix: split the problem along n.
+    """
+    together = config.direction == BACKWARD_WEIGHT or config.explicit_gemm
+    images = problem.n if together else 1
+    image = images * problem.c * math.prod(problem.input_size)
+    weights = problem.k * (problem.c // problem.g) * math.prod(problem.filter_size)
+    output = images * problem.k * math.prod(problem.output_size)
+    elements = {
+        FORWARD: (image, weights, output),
+        BACKWARD_DATA: (output, weights, image),
+        BACKWARD_WEIGHT: (output, image, weights),
+    }
+    for name, count in zip("abc", elements[config.direction], strict=True):
+        # The sums of a weight gradient may be kept in fp32.
+        wide = name == "c" and config.direction == BACKWARD_WEIGHT
+        size = 4 if wide else dtype(getattr(config, f"dtype_{name}")).storage_bytes
+        if count * size > MAX_BYTES:
+            what = name if together else f"{name} of one image, or of the weights,"
+            return Fault(f"{what} has {count * size:,} bytes, CK Tile addresses up to {MAX_BYTES:,}", "n")
+    return None
+
+
+@rule(
+    "S508",
+    "too-few-steps",
+    reads=("direction", "pipeline", "block", "mma", "explicit_gemm"),
+    enforced_by="device",
+    good={"pipeline": "compv6", "problem": {"c": 64}},
+    bad={"pipeline": "compv6", "problem": {"c": 32, "filter_size": 1, "left_pad": 0, "right_pad": 0}},
+)
+def too_few_steps(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """compv6 needs at least two steps along K.
+
+    Why: with a single one its tail sums blocks that lie beyond K, and the result is wrong.
+
+    Fix: a kernel with a smaller block k, or another pipeline.
+    """
+    needed = resources.least_steps(config)
+    fewest = least_steps_taken(config, problem)
+    if fewest >= needed:
+        return None
+    return Fault(f"the sum takes {fewest} step(s) of {config.block.k}, the kernel needs {needed}", "block")
+
+
+@rule(
+    "S510",
+    "unbounded-add",
+    reads=("split_k", "two_stage", "dtype_c", "block", "merge_groups"),
+    enforced_by="device",
+    good={**_BF16, "problem": {"direction": "backward_weight", "dtype": "bf16", "k_batch": 2, "k": 128}},
+    bad={**_BF16, "problem": {"direction": "backward_weight", "dtype": "bf16", "k_batch": 2, "k": 136}},
+)
+def unbounded_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """A split sum with a bf16 result needs output channels that are a multiple of the block.
+
+    Why: CK Tile adds bf16 by a compare-and-swap loop that does not stop at the last row of a group's weights, and so
+    adds to what lies behind them.
+
+    Fix: k_batch 1, two stages, or padded channels.
+    """
+    if problem.k_batch == 1 or not resources.unbounded_add(ImplicitGemm(config)):
+        return None
+    rows = problem.k // problem.g * config.merge_groups
+    if rows % config.block.m == 0:
+        return None
+    return Fault(f"{rows} output channels are not a multiple of block m = {config.block.m}", "block")
+
+
+@rule(
+    "S511",
+    "not-specialized-for",
+    reads=("specialization",),
+    enforced_by="supports",
+    good={"specialization": "filter1x1_pad0", "problem": {"filter_size": 1, "left_pad": 0, "right_pad": 0}},
+    bad={"specialization": "filter1x1_pad0"},
+)
+def not_specialized_for(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """A specialized kernel computes only what it takes for granted.
+
+    Why: filter1x1 kernels leave out the arithmetic of filter and padding, and with stride1 that of the stride; the
+    filter3x3 kernel has the filter's nine taps and one channel per group compiled in. On another problem they would
+    read other elements than they should.
+
+    Fix: a kernel with specialization default.
+    """
+    kind = config.specialization
+    if kind.startswith("filter1x1"):
+        if set(problem.filter_size) != {1} or any(problem.left_pad) or any(problem.right_pad):
+            return Fault(
+                f"a {kind} kernel computes 1x1 filters without padding, not {_filter_text(problem)}", "specialization"
+            )
+        if kind == "filter1x1_stride1_pad0" and set(problem.stride) != {1}:
+            return Fault(f"a {kind} kernel has stride 1, the problem {problem.stride}", "specialization")
+    if kind == "filter3x3":
+        if set(problem.filter_size) != {3}:
+            return Fault(f"a {kind} kernel computes 3x3 filters, not {_filter_text(problem)}", "specialization")
+        if problem.c != problem.g:
+            return Fault(
+                f"a {kind} kernel computes one input channel per group, not {problem.c // problem.g}", "specialization"
+            )
+    return None
+
+
+def _filter_text(problem: Problem) -> str:
+    shape = "x".join(str(size) for size in problem.filter_size)
+    pads = "".join(f" {left}+{right}" for left, right in zip(problem.left_pad, problem.right_pad, strict=True))
+    return f"{shape} with pads{pads}"
+
+
+@rule(
+    "S512",
+    "groups-not-merged",
+    reads=("merge_groups",),
+    enforced_by="supports",
+    good={"direction": "backward_weight", "merge_groups": 2, "problem": {"direction": "backward_weight", "g": 4}},
+    bad={"direction": "backward_weight", "merge_groups": 2, "problem": {"direction": "backward_weight", "g": 1}},
+)
+def groups_not_merged(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """A kernel that merges groups needs a multiple of as many.
+
+    Why: every work-group computes that many groups; there is no form for fewer.
+
+    Fix: a kernel that merges fewer groups.
+    """
+    if problem.g % config.merge_groups == 0:
+        return None
+    return Fault(f"g = {problem.g} is not a multiple of merge_groups = {config.merge_groups}", "merge_groups", 1)
+
+
+@rule(
+    "S513",
+    "pieces-not-tiled",
+    reads=("split_image", "block"),
+    enforced_by="device",
+    good={"split_image": True, "problem": {"n": 1}},
+    bad={"split_image": True, "problem": {"n": 2, "input_size": "15x15"}},
+)
+def pieces_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """With split_image, several images need pieces of whole blocks.
+
+    Why: the last tile of a piece continues into the next piece of its image, while CK Tile counts on it to begin
+    with the next image's: those outputs would stay unwritten.
+
+    Fix: n = 1, a smaller block m, or a kernel without split_image.
+    """
+    if not config.split_image or problem.n == 1:
+        return None
+    first = problem.output_size[0]
+    line = math.prod(problem.output_size[1:])
+    pieces = min(2, first)
+    piece = first // pieces * line
+    last = first * line - piece * (pieces - 1)
+    if piece % config.block.m == 0 and last % config.block.m == 0:
+        return None
+    return Fault(
+        f"the pieces of an image have {piece} and {last} outputs, which are not multiples of block m = "
+        f"{config.block.m}",
+        "split_image",
+        False,
+    )
+
+
+@rule(
+    "S514",
+    "too-many-gemms",
+    reads=("direction", "explicit_gemm"),
+    enforced_by="supports",
+    good={"direction": "backward_data", "problem": {"direction": "backward_data", "stride": 2}},
+    bad={
+        "direction": "backward_data",
+        "problem": {"direction": "backward_data", "stride": 12, "filter_size": 12, "input_size": "32x32"},
+    },
+)
+def too_many_gemms(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """The gradient of the input has at most 128 GEMMs in one launch.
+
+    Why: positions with different remainders by the stride are different GEMMs, and the kernel's arguments have room
+    for 128 of them.
+
+    Fix: there is no kernel for larger strides; compute the gradient in parts.
+    """
+    if config.direction != BACKWARD_DATA or config.explicit_gemm:
+        return None
+    count = math.prod(len(taps) for taps in sub_filters(problem))
+    if count <= MAX_GEMMS:
+        return None
+    return Fault(f"the strides make {count} GEMMs, one launch holds {MAX_GEMMS}", "stride")
+
+
+def sub_filters(problem: Problem) -> list[list[int]]:
+    """For each dimension: how many taps of the filter each remainder of a position by the stride meets, if any."""
+    found = []
+    for size, stride, dilation in zip(problem.filter_size, problem.stride, problem.dilation, strict=True):
+        remainders = stride // math.gcd(stride, dilation)
+        found.append([-(-(size - i) // remainders) for i in range(min(size, remainders))])
+    return found
+
+
+def least_steps_taken(config: Any, problem: Problem) -> int:
+    """Steps along K of the work-group that has the fewest."""
+    return -(-_shortest_sum(config, problem) // int(config.block.k))
+
+
+def _shortest_sum(config: Any, problem: Problem) -> int:
+    """Products that the work-group with the fewest sums for each element."""
+    c, k = problem.group_channels
+    if config.direction == BACKWARD_WEIGHT:
+        # Every part of a split convolution has as many steps, some of them beyond the end.
+        whole = -(-problem.n * math.prod(problem.output_size) // problem.k_batch)
+        return min(_plain_parts(config, problem)) if config.explicit_gemm else whole
+    if config.direction == BACKWARD_DATA:
+        return k * math.prod(min(taps) for taps in sub_filters(problem))
+    return c * math.prod(problem.filter_size)
+
+
+def _plain_parts(config: Any, problem: Problem) -> tuple[int, int]:
+    """Sizes of the first and the last part that a plain GEMM splits the sum into: whole mma tiles."""
+    total = problem.n * math.prod(problem.output_size)
+    whole = -(-total // (problem.k_batch * config.mma.k)) * int(config.mma.k)
+    return whole, total - whole * (problem.k_batch - 1)
+
+
+FIT_RULES: tuple[Rule, ...] = rules_in(sys.modules[__name__])

@@ -1,0 +1,33 @@
+"""M, N and K of the GEMM inside a problem, for one group."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from tilewright.ops.grouped_conv.config import BACKWARD_DATA, FORWARD
+from tilewright.ops.grouped_conv.problem import Problem
+
+
+class GemmSizes(NamedTuple):
+    """Sizes of an implicit GEMM; `k` is how many products each element of the result is the sum of."""
+
+    m: int
+    n: int
+    k: int
+
+
+def gemm_sizes(problem: Problem) -> GemmSizes:
+    """The GEMM of one group, as the table in `implicit_gemm` has it.
+
+    The gradient of the input is computed in several GEMMs where the stride is above 1. These are the sizes of all
+    of them together: no element is a sum of more products than `k`.
+    """
+    c, k = problem.group_channels
+    taps = math.prod(problem.filter_size)
+    outputs = problem.n * math.prod(problem.output_size)
+    if problem.direction == FORWARD:
+        return GemmSizes(outputs, k, taps * c)
+    if problem.direction == BACKWARD_DATA:
+        return GemmSizes(problem.n * math.prod(problem.input_size), c, taps * k)
+    return GemmSizes(k, taps * c, outputs)

@@ -1,0 +1,40 @@
+"""The GEMM inside a convolution: what M, N and K stand for in each direction, and how its matrices lie.
+
+| direction       | A (M × K)          | B (K × N)   | C (M × N)             | M          | N          | K            |
+|-----------------|--------------------|-------------|-----------------------|------------|------------|--------------|
+| forward         | input, unfolded    | weights     | output                | N · Ho·Wo  | K          | Y·X · C      |
+| backward_data   | gradient of output | weights     | gradient of input     | N · Hi·Wi  | C          | Y·X · K      |
+| backward_weight | gradient of output | input       | gradient of weights   | K          | Y·X · C    | N · Ho·Wo    |
+
+Channels are those of one group; groups are independent GEMMs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD
+
+# AsLayoutFwd and its siblings in GroupedConvTraits (grouped_convolution/utils/grouped_convolution_utils.hpp).
+LAYOUTS = {FORWARD: "rcr", BACKWARD_DATA: "rrr", BACKWARD_WEIGHT: "crr"}
+
+
+class ImplicitGemm:
+    """A convolution's config, whole or partly bound, seen as the config of the GEMM inside it."""
+
+    __slots__ = ("_config",)
+
+    def __init__(self, config: Any) -> None:
+        self._config = config
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._config, name)
+
+    @property
+    def layout(self) -> str:
+        return LAYOUTS[self._config.direction]
+
+    @property
+    def dtype_c(self) -> str:
+        """What the GEMM stores: sums of two stages are converted by another kernel."""
+        return "fp32" if self._config.two_stage else str(self._config.dtype_c)

@@ -1,0 +1,62 @@
+"""The nearest larger problem that a kernel computes: more channels in every group."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.grouped_conv.config import BACKWARD_DATA, FORWARD, Config
+from tilewright.ops.grouped_conv.fit import FIT_RULES, VECTOR_CHANNELS
+from tilewright.ops.grouped_conv.problem import Problem
+from tilewright.ops.rule import violations
+
+
+def padded(config: Config, problem: Problem, arch: Arch) -> Problem | None:
+    """The problem itself if the kernel computes it, else the one with the fewest channels more that it computes.
+
+    Channels of zeros change nothing in the part of the result that is wanted. They follow the channels of each group,
+    so that groups stay together. Sizes, images and groups are never changed: None where that would be needed, or where
+    the kernel has other types or another direction.
+    """
+    if computes(config, problem, arch):
+        return problem
+    c, k = problem.group_channels
+    steps_c, steps_k = _steps(config)
+    larger = sorted(
+        itertools.product(_extents(c, steps_c), _extents(k, steps_k)),
+        key=lambda channels: (channels[0] * channels[1], sum(channels)),
+    )
+    candidates = (dataclasses.replace(problem, c=c * problem.g, k=k * problem.g) for c, k in larger)
+    return next((candidate for candidate in candidates if computes(config, candidate, arch)), None)
+
+
+def computes(config: Config, problem: Problem, arch: Arch) -> bool:
+    """Whether no fit rule refuses the problem."""
+    return not violations(FIT_RULES, config, problem, arch)
+
+
+def channel_units(config: Config) -> tuple[int, int]:
+    """What input and output channels of one group must be multiples of: the vectors that run along them."""
+    along = list(zip(VECTOR_CHANNELS[config.direction], config.vector, strict=True))
+    c, k = (math.lcm(*(vector for letter, vector in along if letter == wanted)) for wanted in ("c", "k"))
+    return c, k
+
+
+def _steps(config: Config) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Multiples worth trying for the channels of a group, input and output: of vectors, of mma tiles, of blocks."""
+    unit_c, unit_k = channel_units(config)
+    block, mma = config.block, config.mma
+    rows, columns, summed = (mma.m, block.m), (mma.n, block.n), (mma.k, block.k)
+    if config.direction == FORWARD:
+        along_c, along_k = summed, columns
+    elif config.direction == BACKWARD_DATA:
+        along_c, along_k = columns, summed
+    else:
+        along_c, along_k = columns, rows
+    return (unit_c, *along_c), (unit_k, *along_k)
+
+
+def _extents(size: int, steps: tuple[int, ...]) -> list[int]:
+    return sorted({size, *(-(-size // step) * step for step in steps)})

@@ -1,0 +1,38 @@
+"""What a convolution config costs before it is compiled: that of the GEMM inside it, with what it really stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm import resources
+from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT
+from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
+
+# Pipelines with a form that finds out about its loop on the device (operator() with has_hot_loop and tail_number).
+RUN_TIME_LOOPS = ("mem", "compv3")
+
+
+def chooses_loop_at_run_time(config: Any) -> bool:
+    """Whether the kernel finds out about its loop over K on the device. The gradient of the input is several GEMMs of
+    different K in one launch (one for each remainder of the position by the stride), so that no form fits all."""
+    return config.direction == BACKWARD_DATA and not config.explicit_gemm and config.pipeline in RUN_TIME_LOOPS
+
+
+def ck_ndim(config: Any) -> int:
+    """Spatial dimensions that CK Tile computes a kernel in.
+
+    Its 1-D gradient of the weights reads the gradient of the output as if it were transposed
+    (grouped_convolution/utils/transform_conv_bwd_weight_to_gemm.hpp), so we have it computed as images of one line.
+    """
+    return 2 if config.direction == BACKWARD_WEIGHT and config.ndim == 1 else int(config.ndim)
+
+
+def lds_bytes(config: Any, arch: Arch) -> int:
+    """LDS of one work-group."""
+    return resources.lds_bytes(ImplicitGemm(config), arch)
+
+
+def matrix_instruction(config: Any, arch: Arch) -> str:
+    """The matrix instruction that the kernel's code must contain; empty when the GPU has none for it."""
+    return resources.matrix_instruction(ImplicitGemm(config), arch)

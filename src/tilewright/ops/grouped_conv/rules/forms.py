@@ -1,0 +1,336 @@
+"""Which forms of a kernel there are in which direction: P33x and P34x."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.arch.dtypes import dtype
+from tilewright.arch.spec import Arch, Shape
+from tilewright.ops.block_gemm import resources
+from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD
+from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
+from tilewright.ops.grouped_conv.resources import RUN_TIME_LOOPS
+from tilewright.ops.rule import Fault, rule
+
+_DATA = {"direction": BACKWARD_DATA, "vector": (8, 8, 8)}
+_WEIGHT = {"direction": BACKWARD_WEIGHT, "vector": (8, 8, 8)}
+_GEMM = {"specialization": "filter1x1_stride1_pad0", "explicit_gemm": True}
+
+
+@rule(
+    "P330",
+    "backward-data-buffers",
+    reads=("direction", "pipeline", "explicit_gemm"),
+    enforced_by="compiler",
+    good=_DATA,
+    bad={**_DATA, "pipeline": "compv4"},
+)
+def backward_data_buffers(config: Any, arch: Arch) -> Fault | None:
+    """The gradient of the input takes a pipeline with one LDS buffer.
+
+    Why: CK Tile's kernel asks a window for its length where it has two buffers, which windows do not tell.
+
+    Fix: use mem or compv3.
+    """
+    if config.direction != BACKWARD_DATA or config.explicit_gemm or config.pipeline not in resources.DOUBLE_LDS:
+        return None
+    return Fault(f"{config.pipeline} does not compile for {config.direction}", "pipeline", "compv3")
+
+
+@rule(
+    "P331",
+    "backward-data-loop",
+    reads=("direction", "pipeline", "explicit_gemm"),
+    enforced_by="tilewright",
+    good={**_DATA, "pipeline": "mem"},
+    bad={**_DATA, "pipeline": "compv6"},
+)
+def backward_data_loop(config: Any, arch: Arch) -> Fault | None:
+    """The gradient of the input takes a pipeline that finds out about its loop on the device.
+
+    Why: positions with different remainders by the stride meet different taps of the filter, so that the work-groups
+    of one launch have sums of different lengths. mem and compv3 choose the form of their loop at run time; the others
+    are compiled for one form.
+
+    Fix: use mem or compv3.
+    """
+    if config.direction != BACKWARD_DATA or config.explicit_gemm:
+        return None
+    if config.pipeline in (*RUN_TIME_LOOPS, *resources.DOUBLE_LDS):
+        return None
+    return Fault(f"{config.pipeline} is compiled for one length of the sum", "pipeline", "compv3")
+
+
+@rule(
+    "P332",
+    "merged-groups",
+    reads=("direction", "merge_groups"),
+    enforced_by="device",
+    good={**_WEIGHT, "merge_groups": 2},
+    bad={"merge_groups": 2},
+)
+def merged_groups(config: Any, arch: Arch) -> Fault | None:
+    """Groups are merged, by a power of two, for the gradient of the weights only.
+
+    Why: CK Tile's forward kernel counts work-groups and finds tensors as if no group were merged, and reads beyond
+    the weights; its kernel for the gradient of the input knows nothing of merging. The order of merged groups is
+    found by exclusive or, which is right for powers of two.
+
+    Fix: merge_groups 1, or a power of two for backward_weight.
+    """
+    count = config.merge_groups
+    if count == 1:
+        return None
+    if config.direction != BACKWARD_WEIGHT:
+        return Fault(f"{config.direction} cannot merge {count} groups", "merge_groups", 1)
+    if count & (count - 1):
+        return Fault(f"{count} groups cannot be merged, it must be a power of two", "merge_groups", 2)
+    return None
+
+
+@rule(
+    "P333",
+    "split-k-direction",
+    reads=("direction", "split_k"),
+    enforced_by="supports",
+    good={**_WEIGHT, "split_k": True},
+    bad={"split_k": True},
+)
+def split_k_direction(config: Any, arch: Arch) -> Fault | None:
+    """The sum is split for the gradient of the weights only.
+
+    Why: CK Tile's kernels of the other directions refuse every k_batch above 1. Theirs are short sums over a
+    filter, while those of a weight gradient run over all pixels.
+
+    Fix: turn split_k off.
+    """
+    if not config.split_k or config.direction == BACKWARD_WEIGHT:
+        return None
+    return Fault(f"{config.direction} cannot split its sum", "split_k", False)
+
+
+@rule(
+    "P334",
+    "two-stages",
+    reads=("direction", "two_stage", "dtype_c", "dtype_acc"),
+    enforced_by="tilewright",
+    good={**_WEIGHT, "two_stage": True},
+    bad={"two_stage": True},
+)
+def two_stages(config: Any, arch: Arch) -> Fault | None:
+    """Two stages are for gradients of the weights that are not stored in the type of the sum.
+
+    Why: the workspace has the size of the weights, and a second kernel converts it. Where the result has the type of
+    the sum there is nothing to convert.
+
+    Fix: turn two_stage off, or use a 16-bit result with backward_weight.
+    """
+    if not config.two_stage:
+        return None
+    if config.direction != BACKWARD_WEIGHT:
+        return Fault(f"{config.direction} has one stage", "two_stage", False)
+    if config.dtype_c == config.dtype_acc:
+        return Fault(f"the result is {config.dtype_c} already", "two_stage", False)
+    return None
+
+
+@rule(
+    "P335",
+    "split-image-direction",
+    reads=("direction", "split_image", "explicit_gemm", "merge_groups"),
+    enforced_by="tilewright",
+    good={"split_image": True},
+    bad={**_DATA, "split_image": True},
+)
+def split_image_direction(config: Any, arch: Arch) -> Fault | None:
+    """The image is split in forward kernels only.
+
+    Why: CK Tile's other kernels ignore it, and a plain GEMM has no image.
+
+    Fix: turn split_image off.
+    """
+    if not config.split_image:
+        return None
+    if config.direction != FORWARD or config.explicit_gemm:
+        what = "a plain GEMM" if config.explicit_gemm else config.direction
+        return Fault(f"{what} does not split the image", "split_image", False)
+    return None
+
+
+@rule(
+    "P336",
+    "explicit-gemm-form",
+    reads=("explicit_gemm", "specialization", "merge_groups", "split_image"),
+    enforced_by="tilewright",
+    good=_GEMM,
+    bad={"explicit_gemm": True},
+)
+def explicit_gemm_form(config: Any, arch: Arch) -> Fault | None:
+    """An explicit GEMM is a kernel for 1x1 filters with stride 1 and no padding, and merges no groups.
+
+    Why: only then is the convolution a plain product of two tensors as they lie in memory. Any other value would
+    make two names for one kernel.
+
+    Fix: set specialization to filter1x1_stride1_pad0 and merge_groups to 1.
+    """
+    if not config.explicit_gemm:
+        return None
+    needed = "filter1x1_stride1_pad0"
+    if config.specialization != needed:
+        return Fault(f"explicit_gemm with specialization {config.specialization}", "specialization", needed)
+    if config.merge_groups != 1:
+        return Fault(f"explicit_gemm with {config.merge_groups} merged groups", "merge_groups", 1)
+    return None
+
+
+@rule(
+    "P337",
+    "explicit-gemm-buffers",
+    reads=("explicit_gemm", "pipeline"),
+    enforced_by="compiler",
+    good=_GEMM,
+    bad={**_GEMM, "pipeline": "compv4"},
+)
+def explicit_gemm_buffers(config: Any, arch: Arch) -> Fault | None:
+    """An explicit GEMM has one LDS buffer.
+
+    Why: CK Tile's batched kernel passes a single buffer, which the pipelines with two do not accept.
+
+    Fix: use mem, compv3, compv5 or compv6.
+    """
+    if not config.explicit_gemm or config.pipeline not in resources.DOUBLE_LDS:
+        return None
+    return Fault(f"{config.pipeline} needs two LDS buffers, a batched GEMM has one", "pipeline", "compv3")
+
+
+@rule(
+    "P338",
+    "odd-vector-add",
+    reads=("split_k", "vector", "dtype_c", "two_stage"),
+    enforced_by="supports",
+    good={**_WEIGHT, "split_k": True},
+    bad={**_WEIGHT, "split_k": True, "vector": (8, 8, 1)},
+)
+def odd_vector_add(config: Any, arch: Arch) -> Fault | None:
+    """Parts of a 16-bit result are added in vectors of two or more.
+
+    Why: the GPU adds 16-bit values in pairs. With a vector of one, CK Tile compiles an empty kernel and refuses every
+    k_batch above 1.
+
+    Fix: a vector c of at least 2, an fp32 result, or two stages.
+    """
+    stored = ImplicitGemm(config).dtype_c
+    if not config.split_k or dtype(stored).bits != 16 or config.vector[2] % 2 == 0:
+        return None
+    return Fault(f"vector c = {config.vector[2]} cannot add {stored} atomically", "vector")
+
+
+@rule(
+    "P339",
+    "specialization-direction",
+    reads=("direction", "specialization", "explicit_gemm"),
+    enforced_by="tilewright",
+    good={"specialization": "filter1x1_pad0"},
+    bad={**_DATA, "specialization": "filter1x1_pad0"},
+)
+def specialization_direction(config: Any, arch: Arch) -> Fault | None:
+    """Only forward kernels are specialized.
+
+    Why: CK Tile's other kernels compute the same with every specialization, they only refuse problems that do not
+    match it: two names for one kernel.
+
+    Fix: specialization default, or explicit_gemm for 1x1 filters.
+    """
+    if config.direction == FORWARD or config.specialization == "default" or config.explicit_gemm:
+        return None
+    return Fault(f"{config.direction} has no {config.specialization} form", "specialization", "default")
+
+
+@rule(
+    "P340",
+    "filter3x3-vectors",
+    reads=("specialization", "vector"),
+    enforced_by="supports",
+    good={"specialization": "filter3x3", "vector": (1, 1, 8)},
+    bad={"specialization": "filter3x3"},
+)
+def filter3x3_vectors(config: Any, arch: Arch) -> Fault | None:
+    """A filter3x3 kernel loads single elements.
+
+    Why: it computes groups of one input channel, and a vector runs along the channels of a group: a wider one fits
+    no problem at all.
+
+    Fix: vector a = b = 1.
+    """
+    a, b, c = config.vector
+    if config.specialization != "filter3x3" or (a, b) == (1, 1):
+        return None
+    return Fault(f"vectors {a} and {b} along a single channel", "vector", Shape(1, 1, c))
+
+
+@rule(
+    "P341",
+    "backward-data-type",
+    reads=("direction", "dtype_a", "dtype_b", "dtype_c", "explicit_gemm"),
+    enforced_by="device",
+    good=_DATA,
+    bad={**_DATA, "dtype_c": "fp32", "vector": (8, 8, 4)},
+)
+def backward_data_type(config: Any, arch: Arch) -> Fault | None:
+    """The three tensors of a gradient of the input have one type.
+
+    Why: CK Tile's kernel takes the gradient of the output for one of the result's type, and walks over it in steps
+    of that type's size.
+
+    Fix: the same type for all three; 8-bit types, whose sums do not fit them, have no such kernel.
+    """
+    if config.direction != BACKWARD_DATA or config.explicit_gemm:
+        return None
+    if config.dtype_a == config.dtype_b == config.dtype_c:
+        return None
+    return Fault(f"{config.dtype_a} and {config.dtype_b} to {config.dtype_c}", "dtype_c", config.dtype_a)
+
+
+@rule(
+    "P342",
+    "filter3x3-steps",
+    reads=("specialization", "ndim", "pipeline", "block"),
+    enforced_by="tilewright",
+    good={"specialization": "filter3x3", "vector": (1, 1, 8)},
+    bad={"specialization": "filter3x3", "vector": (1, 1, 8), "pipeline": "compv6"},
+)
+def filter3x3_steps(config: Any, arch: Arch) -> Fault | None:
+    """A filter3x3 kernel needs a pipeline that computes so short a sum.
+
+    Why: with one channel it sums the taps of the filter. compv6 needs two steps, so that no problem is left for it.
+
+    Fix: use another pipeline.
+    """
+    if config.specialization != "filter3x3":
+        return None
+    taps, needed = 3**config.ndim, resources.least_steps(config)
+    steps = -(-taps // config.block.k)
+    if steps >= needed:
+        return None
+    return Fault(f"{taps} taps are {steps} step of {config.block.k}, {config.pipeline} needs {needed}", "pipeline")
+
+
+@rule(
+    "P320",
+    "vector-unused",
+    reads=("vector", "epilogue"),
+    enforced_by="tilewright",
+    good={"vector": (4, 8, 1), "epilogue": "default"},
+    bad={"epilogue": "default"},
+)
+def vector_unused(config: Any, arch: Arch) -> Fault | None:
+    """The default epilogue has a vector c of 1.
+
+    Why: it stores single elements whatever the width is; another width would make two names for one kernel, and
+    refuse channels that the kernel can store.
+
+    Fix: vector c = 1, or the cshuffle epilogue.
+    """
+    if config.epilogue != "default" or config.vector[2] == 1:
+        return None
+    return Fault(f"the default epilogue stores 1 element, vector c is {config.vector[2]}", "vector")

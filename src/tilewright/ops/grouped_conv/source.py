@@ -1,0 +1,118 @@
+"""From a convolution kernel to its template's variables: CK Tile's names for our words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tilewright.arch.dtypes import dtype
+from tilewright.arch.layouts import major_name
+from tilewright.ops import c_interface, ck_shortcuts
+from tilewright.ops.block_gemm.ck_names import PIPELINE_TYPES, SCHEDULER_NAMES, UNLOOPED
+from tilewright.ops.block_gemm.resources import DOUBLE_LDS, least_steps, unbounded_add
+from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, LAYOUTS, Config
+from tilewright.ops.grouped_conv.implicit_gemm import LAYOUTS as GEMM_LAYOUTS
+from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
+from tilewright.ops.grouped_conv.resources import chooses_loop_at_run_time, ck_ndim
+from tilewright.ops.kernel import Kernel
+
+_HERE = Path(__file__).parent
+# Our own files that a rendered source includes, by the name it includes them under.
+SUPPORT = {
+    **ck_shortcuts.SUPPORT,
+    **c_interface.SUPPORT,
+    "tilewright_grouped_conv.h": _HERE / "abi.h",
+    "tilewright_grouped_conv_args.hpp": _HERE / "launch_args.hpp",
+    "tilewright_grouped_conv_implicit.hpp": _HERE / "implicit_gemm.hpp",
+    "tilewright_grouped_conv_plain.hpp": _HERE / "plain_gemm.hpp",
+    "tilewright_grouped_conv_launch.hpp": _HERE / "launch.hpp",
+}
+KERNEL_TYPES = {
+    FORWARD: "GroupedConvolutionForwardKernel",
+    BACKWARD_DATA: "GroupedConvolutionBackwardDataKernel",
+    BACKWARD_WEIGHT: "GroupedConvolutionBackwardWeightKernel",
+}
+SPECIALIZATION_NAMES = {
+    "default": "Default",
+    "filter1x1_pad0": "Filter1x1Pad0",
+    "filter1x1_stride1_pad0": "Filter1x1Stride1Pad0",
+    "filter3x3": "Filter3x3",
+}
+_FILTER_LETTERS = {1: "X", 2: "YX", 3: "ZYX"}
+HEADERS = (
+    ck_shortcuts.NAME,
+    "ck_tile/core.hpp",
+    "ck_tile/host/kernel_launch.hpp",
+    "ck_tile/ops/gemm.hpp",
+    "ck_tile/ops/grouped_convolution.hpp",
+    "ck_tile/ops/epilogue/cshuffle_epilogue.hpp",
+    "ck_tile/ops/epilogue/default_2d_epilogue.hpp",
+    "tilewright_grouped_conv_launch.hpp",
+)
+
+
+def context(kernel: Kernel) -> dict[str, Any]:
+    """The variables of kernel.hip.j2."""
+    config = kernel.config
+    assert isinstance(config, Config)
+    matrices = zip("abc", GEMM_LAYOUTS[config.direction], strict=True)
+    return {
+        "slug": kernel.slug,
+        "symbol": kernel.symbol,
+        "direction": config.direction,
+        "ndim": config.ndim,
+        "ck_ndim": ck_ndim(config),
+        "cpp": {
+            "a": dtype(config.dtype_a).cpp,
+            "b": dtype(config.dtype_b).cpp,
+            "acc": dtype(config.dtype_acc).cpp,
+            "c": dtype(config.dtype_c).cpp,
+            "stored": dtype(ImplicitGemm(config).dtype_c).cpp,
+        },
+        "layout": {matrix: major_name(letter) for matrix, letter in matrices},
+        "tensors": _tensor_layouts(ck_ndim(config)),
+        "block": config.block,
+        "waves": config.waves,
+        "mma": config.mma,
+        "vector": config.vector,
+        "double_lds": _cpp(config.pipeline in DOUBLE_LDS),
+        "wave_groups": config.wave_groups,
+        "scheduler": SCHEDULER_NAMES[config.scheduler],
+        "pipeline": PIPELINE_TYPES[config.pipeline],
+        "pipeline_adapter": _pipeline_adapter(config),
+        # Of the two waves of compv5 the first has the result.
+        "first_wave": config.pipeline == "compv5",
+        "epilogue": config.epilogue,
+        "specialization": SPECIALIZATION_NAMES[config.specialization],
+        "merge_groups": config.merge_groups,
+        "split_k": _cpp(config.split_k),
+        "two_stage": _cpp(config.two_stage),
+        "split_image": _cpp(config.split_image),
+        "explicit_gemm": config.explicit_gemm,
+        "kernel_template": "BatchedGemmKernel" if config.explicit_gemm else KERNEL_TYPES[config.direction],
+        "blocks_per_cu": config.blocks_per_cu,
+        "unlooped": UNLOOPED.get(config.pipeline, 0),
+        "least_steps": least_steps(config),
+        "unbounded_add": _cpp(unbounded_add(ImplicitGemm(config))),
+    }
+
+
+def _pipeline_adapter(config: Config) -> str:
+    """What the pipeline must be dressed up as for CK Tile's convolution kernels (implicit_gemm.hpp)."""
+    if chooses_loop_at_run_time(config):
+        return "AnyLoop"
+    # They have no form for operands that are not in tuples; batched GEMMs have them in tuples.
+    return "OfTuples" if config.pipeline in ("compv6", "comp_async") and not config.explicit_gemm else ""
+
+
+def _tensor_layouts(ndim: int) -> dict[str, str]:
+    input_layout = LAYOUTS[ndim].upper()
+    return {
+        "input": input_layout,
+        "weight": f"GK{_FILTER_LETTERS[ndim]}C",
+        "output": input_layout.removesuffix("C") + "K",
+    }
+
+
+def _cpp(value: bool) -> str:
+    return "true" if value else "false"

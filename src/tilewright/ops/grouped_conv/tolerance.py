@@ -1,0 +1,117 @@
+"""How far a convolution's result may be from the exact one: a bound for each element.
+
+Imports NumPy: import this module only where arrays are at hand.
+
+Each element is a sum of products, summed and stored as `block_gemm.rounding` says; the sum of absolute products is the
+same convolution of absolute values. Positions in the padding add zeros, which cost nothing.
+
+**Split-K.** Parts of a gradient by the weights are added atomically: in C's type, or in fp32 when a second kernel
+converts them (`two_stage`), which then rounds once more. Which positions a part sums is the kernel's matter; but it is
+a run of whole mma steps in the order of positions, and the runs do not overlap. With S the sums of the first 0, 1, 2 …
+steps, each part is a difference of two of them, so that
+
+- |part| is at most R = max S - min S, and storing k_batch parts costs at most k_batch roundings of R,
+- Σ|part| is at most k_batch · R, and at most the sum of |steps|: the smaller one bounds all sums of parts,
+- the errors of the parts' own sums together are at most that of the whole sum: their magnitudes add up to its.
+
+Adding may itself push a sum over a power of two, where an ulp is twice as large: the bound for the sums includes the
+errors of adding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.arch.number_formats import Floats, is_integer
+from tilewright.arch.spec import Arch
+from tilewright.base.errors import InvalidValueError
+from tilewright.ops.block_gemm.rounding import (
+    added,
+    all_whole,
+    flushes,
+    rounded,
+    stored,
+    summed,
+    wide,
+    without_subnormals,
+)
+from tilewright.ops.grouped_conv.config import BACKWARD_WEIGHT, Config
+from tilewright.ops.grouped_conv.gemm_sizes import gemm_sizes
+from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
+from tilewright.ops.grouped_conv.problem import Problem
+from tilewright.ops.grouped_conv.reference import by_group, convolved, inner, windows
+from tilewright.ops.grouped_conv.tensors import tensors
+
+
+def tolerance(
+    config: Config,
+    problem: Problem,
+    inputs: Mapping[str, NDArray[Any]],
+    reference: Mapping[str, NDArray[Any]],
+    arch: Arch,
+) -> dict[str, Floats]:
+    """The largest error allowed to each element of the result."""
+    first, second, output = tensors(problem)
+    exact = wide(reference[output.name])
+    if is_integer(config.dtype_acc):
+        return {output.name: np.zeros_like(exact)}
+    a, b = wide(inputs[first.name]), wide(inputs[second.name])
+    off, computed = _summation(config, problem, a, b, arch), config.dtype_acc
+    if problem.k_batch > 1:
+        computed = ImplicitGemm(config).dtype_c  # as the parts are stored
+        off = off + _parts(config, problem, (a, b), off, computed, arch)
+    return {output.name: off + stored(exact, off, config.dtype_c, computed, arch)}
+
+
+def _summation(config: Config, problem: Problem, a: Floats, b: Floats, arch: Arch) -> Floats:
+    """The error of the sums of products, before anything is stored."""
+    magnitude = convolved(problem, np.abs(a), np.abs(b))
+    bound = summed(magnitude, gemm_sizes(problem).k, config.dtype_acc, arch, whole=all_whole(a, b))
+    if not flushes(config.dtype_a, arch):
+        return bound
+    kept_a = without_subnormals(a, config.dtype_a, arch)
+    kept_b = without_subnormals(b, config.dtype_b, arch)
+    return bound + np.maximum(magnitude - convolved(problem, np.abs(kept_a), np.abs(kept_b)), 0.0)
+
+
+def _parts(
+    config: Config, problem: Problem, operands: tuple[Floats, Floats], off: Floats, name: str, arch: Arch
+) -> Floats:
+    """The error of storing and adding the parts of a split sum in a type, when all are off by up to `off`."""
+    if problem.direction != BACKWARD_WEIGHT:
+        raise InvalidValueError(
+            f"k_batch is {problem.k_batch}, but only sums of {BACKWARD_WEIGHT} are split, not those of "
+            f"{problem.direction}: use k_batch 1"
+        )
+    largest, together = _reach(problem, *operands, config.mma.k)
+    whole = (off == 0) & all_whole(*operands)
+    each = np.zeros_like(off) if name == config.dtype_acc else rounded(largest + off, name, arch, exact=whole)
+    reach = together + off + problem.k_batch * each
+    growth = added(reach, problem.k_batch, name, arch, exact=whole)
+    return problem.k_batch * each + added(reach + growth, problem.k_batch, name, arch, exact=whole)
+
+
+def _reach(problem: Problem, grad: Floats, image: Floats, step: int) -> tuple[Floats, Floats]:
+    """R and the bound for Σ|part| of each weight, see above. Parts consist of steps of so many positions."""
+    rows = _steps(by_group(grad), step).swapaxes(-1, -2)
+    c, k = problem.group_channels
+    largest = np.zeros((problem.g, k, *problem.filter_size, c))
+    together = np.zeros_like(largest)
+    for tap, seen in windows(problem, image):
+        steps = rows @ _steps(seen, step)
+        sums = np.cumsum(steps, axis=1)
+        spread = np.maximum(sums.max(axis=1), 0.0) - np.minimum(sums.min(axis=1), 0.0)
+        largest[inner(tap)] = spread
+        together[inner(tap)] = np.minimum(problem.k_batch * spread, np.abs(steps).sum(axis=1))
+    return largest, together
+
+
+def _steps(values: Floats, step: int) -> Floats:
+    """(g, positions, channels) as (g, steps, positions of a step, channels), the last step filled with zeros."""
+    g, positions, channels = values.shape
+    filled = np.pad(values, [(0, 0), (0, -positions % step), (0, 0)])
+    return filled.reshape(g, -1, step, channels)

@@ -1,0 +1,251 @@
+"""Problems that try the edges of a kernel, small enough for an emulated device."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, Config
+from tilewright.ops.grouped_conv.padding import channel_units, computes
+from tilewright.ops.grouped_conv.problem import Problem
+from tilewright.ops.problem_values import Extents
+
+LONGEST = 5  # steps along K: covers every form of the loops (no hot loop, one, several; odd and even tails)
+STEPS = 2  # steps along K of a trial that is about something else
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """Filter, stride, dilation and pads of one dimension.
+
+    `rest` are input elements at the far edge that no filter reaches, because the stride steps over them.
+    """
+
+    filter: int
+    stride: int = 1
+    dilation: int = 1
+    left: int = 0
+    right: int = 0
+    rest: int = 0
+
+    def input_size(self, outputs: int) -> int:
+        """The input that gives so many outputs."""
+        reach = (self.filter - 1) * self.dilation + 1
+        return (outputs - 1) * self.stride + reach - self.left - self.right + self.rest
+
+    @property
+    def least_outputs(self) -> int:
+        """What an input of one element gives: pads alone may give several."""
+        return next(outputs for outputs in itertools.count(1) if self.input_size(outputs) >= 1)
+
+
+# Forms of three dimensions, outermost first; problems of fewer have the last of them.
+_Forms: TypeAlias = tuple[_Form, _Form, _Form]
+
+
+def _everywhere(form: _Form) -> _Forms:
+    return (form, form, form)
+
+
+POINT = _everywhere(_Form(1))
+POINT_STRIDED = (_Form(1), _Form(1, stride=3, rest=2), _Form(1, stride=2, rest=1))
+PLAIN = _everywhere(_Form(3))
+SAME = _everywhere(_Form(3, left=1, right=1))
+STRIDED = _everywhere(_Form(3, stride=2, left=1, right=1, rest=1))
+DILATED = _everywhere(_Form(3, dilation=2, left=2, right=2))
+ONE_SIDED = _everywhere(_Form(3, right=2))
+# Seven taps in two dimensions at most: 343 would make the GEMM far larger than a block.
+WIDE = (_Form(1, stride=2), _Form(7, stride=2, left=3, right=2), _Form(7, stride=2, left=3, right=2))
+# Different in every dimension, so that none can pass for another.
+MIXED = (
+    _Form(2, stride=3, dilation=2, right=1),
+    _Form(3, stride=2, left=1, rest=1),
+    _Form(4, dilation=3, left=2, right=3),
+)
+FORMS = (SAME, POINT, WIDE, DILATED, STRIDED, MIXED, POINT_STRIDED)
+# Even filters, pads on one side, strides wider than the filter, pads wider than the filter.
+ODD_ONES = (
+    ONE_SIDED,
+    _everywhere(_Form(2, stride=3, rest=2)),
+    _everywhere(_Form(3, stride=2, dilation=2, left=1, right=3)),
+    _everywhere(_Form(1, left=1, right=1)),
+    _everywhere(_Form(3, left=3, right=3)),
+)
+MANY_TAPS = 9  # with more, a few vectors of channels are several blocks
+
+
+def trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
+    """The problems that the kernel computes, most telling first: about two blocks along M and N of each group."""
+    found: dict[Problem, None] = {}
+    for values in _tried(config):
+        problem = Problem(
+            **values,
+            direction=config.direction,
+            dtype_a=config.dtype_a,
+            dtype_b=config.dtype_b,
+            dtype_c=config.dtype_c,
+        )
+        if computes(config, problem, arch):
+            found[problem] = None
+    return tuple(found)
+
+
+def _tried(config: Config) -> Iterator[dict[str, Any]]:
+    kinds = _kinds(config)
+    yield from (_Trial(config, forms).fields() for forms in kinds)
+    yield from (_Trial(config, kinds[0], groups=groups).fields() for groups in (2, 3))
+    yield from _channels(config, kinds[0])
+    yield from _splits(config, kinds[0])
+    yield from _images(config, kinds[0])
+    yield from _lengths(config, PLAIN if config.specialization == "filter3x3" else POINT)
+    yield from (_Trial(config, forms, groups=2, n=1, c=1, k=3).fields() for forms in kinds[1:])
+    if kinds is FORMS:
+        yield from (_Trial(config, forms).fields() for forms in ODD_ONES)
+
+
+def _kinds(config: Config) -> tuple[_Forms, ...]:
+    """The forms that a kernel is there for, the commonest first."""
+    if config.explicit_gemm or config.specialization == "filter1x1_stride1_pad0":
+        return (POINT,)
+    if config.specialization == "filter1x1_pad0":
+        return (POINT, POINT_STRIDED)
+    if config.specialization == "filter3x3":
+        return (SAME, STRIDED, DILATED, ONE_SIDED, PLAIN)
+    return FORMS
+
+
+def _channels(config: Config, forms: _Forms) -> Iterator[dict[str, Any]]:
+    """Channels from one vector to a vector more than a block, odd multiples of vectors among them."""
+    full = _Trial(config, forms)
+    c, k = (count // unit for count, unit in zip(full.channels, channel_units(config), strict=True))
+    odd = ((3, 5), (5, 3)) if full.taps <= MANY_TAPS else ((1, 3), (3, 1))
+    for c_vectors, k_vectors in ((1, 1), *odd, (c, k + 1), (c + 1, k), (max(c - 1, 1), max(k - 1, 1))):
+        yield _Trial(config, forms, c=c_vectors, k=k_vectors).fields()
+
+
+def _images(config: Config, forms: _Forms) -> Iterator[dict[str, Any]]:
+    """One image and several, outputs that fill a block, miss it by one, or are a single one."""
+    whole = config.block.k * STEPS if config.direction == BACKWARD_WEIGHT else config.block.m
+    for positions in (whole, whole + 1, whole - 1, 1):
+        yield _Trial(config, forms, n=1, positions=positions, lines=1).fields()
+    for n, positions in ((1, whole), (3, whole // 3), (2, whole)):
+        yield _Trial(config, forms, n=n, positions=positions).fields()
+    yield _Trial(config, forms, n=5, positions=1, lines=1).fields()
+    if config.split_image:  # it computes two pieces of an image
+        yield _Trial(config, forms, n=2, positions=2 * whole, lines=2).fields()
+
+
+def _lengths(config: Config, forms: _Forms) -> Iterator[dict[str, Any]]:
+    """Sums of every number of steps, whole and with a tail."""
+    unit_c, unit_k = channel_units(config)
+    taps = _Trial(config, forms).taps
+    for steps in range(1, LONGEST + 1):
+        length = config.block.k * steps
+        if config.direction == BACKWARD_WEIGHT:
+            for positions in (length, length - 1, length - config.block.k + 1):
+                yield _Trial(config, forms, n=1, positions=positions, lines=1).fields()
+            continue
+        vectors = length // (taps * (unit_c if config.direction == FORWARD else unit_k))
+        for count in (max(vectors, 1), max(vectors - 1, 1)):
+            summed = {"c" if config.direction == FORWARD else "k": count}
+            yield _Trial(config, forms, **summed).fields()
+
+
+def _splits(config: Config, forms: _Forms) -> Iterator[dict[str, Any]]:
+    """Parts of equal length, and a last one that is shorter."""
+    if not config.split_k:
+        return
+    for k_batch in (2, 3):
+        whole = config.block.k * 2 * k_batch
+        yield {**_Trial(config, forms, n=2, positions=whole // 2, groups=2).fields(), "k_batch": k_batch}
+        for positions in (whole // 2, whole, whole * 3 // 2, whole - 1, whole - config.mma.k):
+            yield {**_Trial(config, forms, n=1, positions=positions, lines=1).fields(), "k_batch": k_batch}
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """One trial of a kernel. Channels are given in vectors; without them they fill a block, or STEPS of them."""
+
+    config: Config
+    forms: _Forms
+    n: int | None = None
+    groups: int = 1  # as often as many as one work-group computes
+    c: int | None = None
+    k: int | None = None
+    positions: int | None = None  # outputs of one image
+    lines: int | None = None  # exactly so many positions, in so many lines; else about so many
+
+    @property
+    def images(self) -> int:
+        # Pieces of several images must be whole blocks, which few sizes are.
+        return self.n or (1 if self.config.split_image else 2)
+
+    @property
+    def by_dimension(self) -> tuple[_Form, ...]:
+        return self.forms[-self.config.ndim :]
+
+    @property
+    def taps(self) -> int:
+        return math.prod(form.filter for form in self.by_dimension)
+
+    @property
+    def channels(self) -> tuple[int, int]:
+        """Input and output channels of one group."""
+        block, merged = self.config.block, self.config.merge_groups
+        if self.config.direction == FORWARD:
+            c, k = block.k * STEPS // self.taps, block.n // merged
+        elif self.config.direction == BACKWARD_DATA:
+            c, k = block.n // merged, block.k * STEPS // self.taps
+        else:
+            c, k = block.n // (self.taps * merged), block.m // merged
+        if self.config.specialization == "filter3x3":
+            c = 1  # it is for groups of one input channel
+        unit_c, unit_k = channel_units(self.config)
+        c = max(c // unit_c, 1) if self.c is None else self.c
+        k = max(k // unit_k, 1) if self.k is None else self.k
+        return c * unit_c, k * unit_k
+
+    def fields(self) -> dict[str, Any]:
+        """The values of a problem."""
+        g = self.groups * self.config.merge_groups
+        c, k = self.channels
+        forms = self.by_dimension
+        return {
+            "n": self.images,
+            "g": g,
+            "c": c * g,
+            "k": k * g,
+            "input_size": tuple(form.input_size(size) for form, size in zip(forms, self._outputs(), strict=True)),
+            "filter_size": tuple(form.filter for form in forms),
+            "stride": tuple(form.stride for form in forms),
+            "dilation": tuple(form.dilation for form in forms),
+            "left_pad": tuple(form.left for form in forms),
+            "right_pad": tuple(form.right for form in forms),
+        }
+
+    def _outputs(self) -> Extents:
+        """Output sizes: different ones, so that no dimension can pass for another."""
+        ndim = self.config.ndim
+        wanted = self.positions or self._usual_positions()
+        if ndim == 1:
+            return (max(wanted, self.by_dimension[0].least_outputs),)
+        if self.lines is not None:
+            return (self.lines, *(1,) * (ndim - 2), wanted // self.lines)
+        outer = max(round(wanted ** (1 / ndim)) - 1, 2)
+        rows = (outer,) if ndim == 2 else (outer - 1, outer)
+        sizes = (*rows, max(wanted // math.prod(rows), outer + 1))
+        return tuple(max(size, form.least_outputs) for size, form in zip(sizes, self.by_dimension, strict=True))
+
+    def _usual_positions(self) -> int:
+        """A block and a bit in all images together, so that edges of images and of blocks differ."""
+        if self.config.direction == BACKWARD_WEIGHT:
+            return self.config.block.k * STEPS * 5 // (4 * self.images)
+        total = self.config.block.m * 5 // 4
+        if self.config.direction == BACKWARD_DATA:
+            # The input has so many times as many, in a GEMM of its own for each remainder.
+            total //= max(form.stride for form in self.by_dimension)
+        return max(total // self.images, 1)

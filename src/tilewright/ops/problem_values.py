@@ -1,0 +1,43 @@
+"""Values of problems: whole numbers within bounds, and extents with one number for each dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from tilewright.base.errors import InvalidValueError
+
+Extents: TypeAlias = tuple[int, ...]
+MOST = 2**63 - 1  # sizes are int64_t in the C interface of every op
+
+
+def check_count(name: str, value: Any, least: int, most: int = MOST) -> None:
+    """An error unless the value is a whole number within the bounds."""
+    if type(value) is not int:
+        raise InvalidValueError(f"{name} must be a whole number, got {value!r}")
+    if not least <= value <= most:
+        raise InvalidValueError(f"{name} is {value}, must be at least {least} and at most {most}")
+
+
+def read_extents(name: str, value: Any, least: int, ndim: int | None = None) -> Extents:
+    """Extents from (28, 28), [28, 28], "28x28" or 28. With `ndim`, a single number stands for every dimension."""
+    parts: Any = value.split("x") if isinstance(value, str) else value
+    if isinstance(value, str):
+        if not all(part.isdecimal() for part in parts):
+            raise InvalidValueError(f"{name} must look like 28x28, got {value!r}")
+        parts = [int(part) for part in parts]
+    if not isinstance(parts, Sequence):
+        parts = [parts]
+    for part in parts:
+        check_count(name, part, least)
+    if ndim is not None and len(parts) == 1:
+        parts = list(parts) * ndim
+    if not parts or (ndim is not None and len(parts) != ndim):
+        wanted = "at least one number" if ndim is None else f"one number, or {ndim} of them"
+        raise InvalidValueError(f"{name} needs {wanted}, got {value!r}")
+    return tuple(parts)
+
+
+def value_text(value: Any) -> str:
+    """A value as files and command lines have it: extents as 28x28."""
+    return "x".join(str(part) for part in value) if isinstance(value, tuple) else str(value)

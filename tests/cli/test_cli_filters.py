@@ -1,0 +1,99 @@
+"""Filters of `generate` and `build`: fields of the op as options, and words that an op adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from tilewright.base.errors import UnknownValueError
+from tilewright.cli.filters import named_filters, split_options
+from tilewright.cli.generate import command
+from tilewright.cli.selection import chosen_kernels
+from tilewright.ops import op_named, parse_kernel
+
+GEMM = op_named("gemm")
+
+
+def _args(folder: Path, *more: str) -> list[str]:
+    return ["generate", "gemm", "--output-dir", str(folder / "kernels"), "--gpu-target", "gfx942", *more, "--dry-run"]
+
+
+@pytest.mark.parametrize(
+    "words", [["--variant", "standard", "multi_d"], ["--variant=standard", "--variants", "multi_d"]]
+)
+def test_variant_is_another_word_for_variants(words: list[str], run_json: Callable[..., Any], tmp_path: Path) -> None:
+    configs: list[Any] = [parse_kernel(slug).config for slug in run_json(*_args(tmp_path, *words))["kernels"]]
+    assert {config.variant for config in configs} == {"standard", "multi_d"}
+
+
+@pytest.mark.parametrize(
+    "words", [["--pipeline", "compv3", "mem"], ["--pipeline=compv3,mem"], ["--pipeline", "mem,compv3"]]
+)
+def test_every_field_is_an_option(words: list[str], run_json: Callable[..., Any], tmp_path: Path) -> None:
+    args = _args(tmp_path, *words, "--datatype", "fp16", "--layout", "rcr")
+    configs: list[Any] = [parse_kernel(slug).config for slug in run_json(*args)["kernels"]]
+    assert {config.pipeline for config in configs} == {"compv3", "mem"}
+    assert {config.dtype_a for config in configs} == {"fp16"}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--ndim-spatial", "2"], "unknown option for gemm '--ndim-spatial'."),
+        (["--pipelin", "mem"], "Did you mean '--pipeline'? Known: --output-dir,"),
+        (["--pipeline", "mems"], "unknown pipeline 'mems'. Did you mean 'mem'?"),
+        (["--pipeline"], "Option '--pipeline' requires a value."),
+        (["--pipeline", "--limit", "2"], "Option '--pipeline' requires a value."),
+        (["--wave-groups", "2", "--pipeline", "mem"], "is legal on gfx942 with wave_groups 2, pipeline mem."),
+        (["-q", "3"], "No such option"),
+    ],
+)
+def test_options_that_do_not_exist(more: list[str], message: str, run: Callable[..., Result], tmp_path: Path) -> None:
+    result = run(*_args(tmp_path, *more))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+def test_build_has_them_too(run: Callable[..., Result]) -> None:
+    result = run("build", "gemm", "--gpu-target", "gfx942", "--ndim-spatial", "2")
+    assert result.exit_code == 2
+    assert "unknown option for gemm '--ndim-spatial'." in result.stderr
+
+
+def test_the_op_after_a_field_is_explained(run: Callable[..., Result], tmp_path: Path) -> None:
+    args = ["generate", "--output-dir", str(tmp_path), "--gpu-target", "gfx942"]
+    assert "Missing argument 'OP'. It comes before --pipeline." in run(*args, "--pipeline", "mem", "gemm").stderr
+    assert "Missing argument 'OP'" in run(*args).stderr
+
+
+def test_words_of_an_op() -> None:
+    op = replace(GEMM, filters={"how_many": "num_d", "variant": "pipeline"})
+    named = named_filters(op, command, {"variant": ("mem",), "--how-many": ("0",), "--pipeline": ("compv3",)})
+    assert named == {"variant": ("mem",), "how_many": ("0",), "pipeline": ("compv3",)}
+    sets = [op.sets()["fp16_rcr_all"]]
+    everything: list[Any] = [k.config for k in chosen_kernels(op, "gfx942", sets, {}, None)]
+    chosen: list[Any] = [
+        k.config for k in chosen_kernels(op, "gfx942", sets, {"variant": ("mem",), "how_many": ("0",)}, None)
+    ]
+    assert chosen == [config for config in everything if config.pipeline == "mem" and config.num_d == 0]
+    assert 0 < len(chosen) < len(everything)
+    with pytest.raises(UnknownValueError, match=r"Known: .*--how-many"):
+        named_filters(op, command, {"--how-few": ("1",)})
+
+
+@pytest.mark.parametrize(
+    ("args", "own", "others"),
+    [
+        (["op", "--x", "1", "--y", "a", "b", "--x", "2"], ["op", "--x", "1", "--x", "2"], {"--y": ("a", "b")}),
+        (["--y=a,b", "--y", "c", "-s", "d"], ["-s", "d"], {"--y": ("a", "b", "c")}),
+        (["--y", "--", "--z"], ["--", "--z"], {"--y": ()}),
+        (["--x=1", "p"], ["--x=1", "p"], {}),
+    ],
+)
+def test_split_options(args: list[str], own: list[str], others: dict[str, tuple[str, ...]]) -> None:
+    assert split_options(args, {"--x"}) == (own, others)

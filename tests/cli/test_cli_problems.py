@@ -1,0 +1,118 @@
+"""`problems`: what a file lists; `verify --problems`: which of it a kernel gets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+import tilewright as tw
+from tilewright.cli.problems import shared_out
+from tilewright.ops import kernel_of, op_named
+
+LIST = "m,n,k,dtype,layout,batch\n1024,2048,512,fp16,rcr,\n1,4096,4096,fp16,rrr,2\n"
+
+
+@pytest.fixture
+def shapes(tmp_path: Path) -> Path:
+    path = tmp_path / "shapes.csv"
+    path.write_text(LIST)
+    return path
+
+
+def test_the_table(run: Callable[..., Result], shapes: Path) -> None:
+    result = run("problems", "gemm", str(shapes))
+    assert (result.exit_code, result.stderr) == (0, "")
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert ["m=1024", "n=2048", "k=512", "layout=rcr", "2.147", "7.34", "292.6"] in rows
+    assert ["m=1", "n=4096", "k=4096", "layout=rrr", "batch=2", "0.067", "67.14", "1.0"] in rows
+    assert "all of them: dtype_a=fp16 dtype_b=fp16 dtype_c=fp16\n" in result.stdout
+    assert result.stdout.endswith("2 gemm problems: 2.215 GFLOP, 74.48 MB\n")
+
+
+def test_json(run_json: Callable[..., Any], shapes: Path) -> None:
+    first, second = run_json("problems", "gemm", str(shapes))["problems"]
+    problem = tw.gemm.Problem(m=1024, n=2048, k=512, dtype="fp16", layout="rcr")
+    assert tw.gemm.Problem(**first["problem"]) == problem
+    assert (first["flops"], first["bytes_moved"]) == (problem.flops, problem.bytes_moved)
+    assert first["intensity"] == round(problem.flops / problem.bytes_moved, 3)
+    assert second["problem"]["batch"] == 2
+
+
+@pytest.mark.parametrize("target", ["csv", "json"])
+def test_other_formats(target: str, run: Callable[..., Result], shapes: Path) -> None:
+    text = run("problems", "gemm", str(shapes), "--to", target).stdout
+    path = shapes.with_name("other")
+    path.write_text(text)
+    assert tw.read_problems("gemm", path, target) == tw.read_problems("gemm", shapes)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            ["--format", "jason"],
+            "unknown format of a list of gemm problems 'jason'. Did you mean 'json'? Known: csv, json.",
+        ),
+        (["--format", "json"], "is not JSON"),
+        (["--to", "csv", "--json"], "give one of them"),
+        (["--to", "xml"], "'xml' is not one of"),
+    ],
+)
+def test_what_cannot_be_meant(more: list[str], message: str, run: Callable[..., Result], shapes: Path) -> None:
+    result = run("problems", "gemm", str(shapes), *more)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+def test_bad_files_are_one_error(run: Callable[..., Result], tmp_path: Path) -> None:
+    path = tmp_path / "shapes.csv"
+    path.write_text(f"{LIST}0,1,1,fp16,rcr,\n1,1,1,fp16,rc,\n")
+    result = run("problems", "gemm", str(path))
+    assert result.exit_code == 2
+    assert "2 problems\n  line 4: m is 0" in result.stderr
+    assert "line 5: unknown layout 'rc'" in result.stderr
+    (tmp_path / "shapes.txt").write_text(LIST)
+    result = run("problems", "gemm", str(tmp_path / "shapes.txt"))
+    assert "so its format must be said. Known: csv, json." in result.stderr
+
+
+def test_kernels_get_the_problems_of_their_kind() -> None:
+    config = op_named("gemm").example_config()
+    columns = kernel_of(config, "gfx942")
+    rows = kernel_of(replace(config, layout="rrr"), "gfx942")
+    halves = kernel_of(replace(config, dtype_a="bf16", dtype_b="bf16", dtype_c="bf16"), "gfx942")
+    problems = [
+        tw.gemm.Problem(m=1, n=1, k=1, dtype=dtype, layout=layout)
+        for dtype, layout in (("fp16", "rcr"), ("fp16", "rrr"), ("fp16", "rrr"), ("fp8", "rcr"))
+    ]
+    listed = shared_out(problems, [columns, rows, halves])
+    assert listed.tried == {columns: problems[:1], rows: problems[1:3]}
+    assert (listed.idle, listed.left) == ([halves], problems[3:])
+
+
+def test_verify_refuses_before_it_builds(run: Callable[..., Result], shapes: Path) -> None:
+    slug = kernel_of(replace(op_named("gemm").example_config(), layout="crr"), "gfx942").slug
+    args = ["verify", slug, "--device", "emulated:gfx942"]
+    result = run(*args, "--problems", str(shapes))
+    assert result.exit_code == 2
+    assert "shapes.csv has 2 problems, none for these kernels; the first kernel is for dtype_a fp16" in result.stderr
+    assert "layout crr" in result.stderr
+    for other in (["--problem", "m=1,n=2,k=3"], ["--trials", "2"]):
+        both = run(*args, "--problems", str(shapes), *other)
+        assert "--problem, --problems and --trials each say" in both.stderr
+    alone = run(*args, "--format", "csv")
+    assert "--format is that of a file" in alone.stderr
+
+
+def test_one_problem_is_written_out(run: Callable[..., Result], shapes: Path) -> None:
+    path = shapes.with_name("one.json")
+    path.write_text(json.dumps([{"m": 1, "n": 2, "k": 3, "dtype": "fp16", "layout": "rcr"}]))
+    shown = run("problems", "gemm", str(path)).stdout
+    assert "m=1 n=2 k=3 dtype_a=fp16" in shown
+    assert "all of them" not in shown

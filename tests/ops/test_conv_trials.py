@@ -1,0 +1,144 @@
+"""Trial problems of convolutions: all of them fit, are small, and have the edges among them."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright import arch as archs
+from tilewright.ops import op_named
+from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, DIRECTIONS, NDIMS, SPECIALIZATIONS
+from tilewright.ops.grouped_conv.gemm_sizes import gemm_sizes
+from tilewright.ops.sampling import draw_legal, strata
+
+CONV = op_named("grouped_conv")
+GPUS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+
+
+def trials(config: Any, arch: str = "gfx942") -> tuple[Any, ...]:
+    assert CONV.execution is not None
+    return CONV.execution.trials(config, archs.load(arch))
+
+
+def config(**values: Any) -> Any:
+    return CONV.config(**{**CONV.example, "block": (64, 64, 32), "vector": (4, 4, 4), **values})
+
+
+def work_groups(config: Any, problem: Any) -> int:
+    sizes = gemm_sizes(problem)
+    merged = config.merge_groups
+    blocks = math.ceil(sizes.m / config.block.m) * math.ceil(sizes.n / config.block.n)
+    return int(blocks * problem.g // merged * problem.k_batch)
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+def test_all_kinds_of_kernels_have_trials_that_fit(gpu: str) -> None:
+    rng, arch = random.Random(3), archs.load(gpu)
+    kinds = strata(CONV, arch)
+    drawn = [
+        draw_legal(CONV, arch, rng, {**fixed, "specialization": rng.choice(SPECIALIZATIONS)})
+        for fixed in rng.sample(kinds, min(len(kinds), 40))
+    ]
+    assert any(drawn)
+    for kernel in drawn:
+        if kernel is None:
+            continue
+        problems = trials(kernel, gpu)
+        assert len(problems) >= 5 and len(set(problems)) == len(problems)
+        for problem in problems:
+            assert tw.fits(kernel, problem, gpu) == []
+
+
+@pytest.mark.parametrize("ndim", NDIMS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_trials_are_small(direction: str, ndim: int) -> None:
+    kernel = config(direction=direction, ndim=ndim, split_k=direction == BACKWARD_WEIGHT)
+    for problem in trials(kernel):
+        assert work_groups(kernel, problem) <= 30 and problem.n <= 5 and problem.k_batch <= 3
+        assert gemm_sizes(problem).k <= 12 * kernel.block.k or math.prod(problem.filter_size) > 9
+        assert problem.flops < 2 * 10_000_000
+
+
+@pytest.mark.parametrize("ndim", NDIMS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_every_form_is_among_them(direction: str, ndim: int) -> None:
+    found = trials(config(direction=direction, ndim=ndim))
+    assert {p.ndim for p in found} == {ndim}
+    assert any(set(p.filter_size) == {3} and set(p.left_pad) == set(p.right_pad) == {1} for p in found[:1])
+    assert any(set(p.filter_size) == {1} and set(p.stride) == {1} for p in found[:2])
+    assert any(p.filter_size[-1] == 7 and set(p.stride) == {2} and p.left_pad != p.right_pad for p in found[:3])
+    assert any(set(p.dilation) == {2} for p in found[:4])
+    assert any(set(p.filter_size) == {3} and set(p.stride) == {2} for p in found[:5])
+    assert {p.g for p in found} == {1, 2, 3} and {p.n for p in found} >= {1, 2, 3, 5}
+    # A 1x1 filter with a stride leaves inputs unread: their gradient is 0, and must be written.
+    assert any(set(p.filter_size) == {1} and min(p.stride[-1:]) > 1 for p in found)
+    # Inputs behind the last filter, pads wider than the filter, even filters.
+    over = [(p.padded_size[-1] - p.reach[-1]) % p.stride[-1] for p in found]
+    assert any(over)
+    assert any(p.left_pad[-1] >= p.filter_size[-1] for p in found)
+    assert any(p.filter_size[-1] % 2 == 0 for p in found)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_dimensions_differ(direction: str) -> None:
+    """A kernel that takes one dimension's numbers for another's is noticed."""
+    found = trials(config(direction=direction, ndim=3))
+    names = ("input_size", "output_size", "filter_size", "stride", "dilation", "left_pad", "right_pad")
+    assert any(all(len(set(getattr(p, name))) == 3 for name in names) for p in found[:7])
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_channels_and_outputs_around_a_block(direction: str) -> None:
+    kernel = config(direction=direction)
+    found = trials(kernel)
+    sizes = [gemm_sizes(p) for p in found]
+    channels = [p.group_channels for p in found]
+    assert (4, 4) in channels  # one vector of each
+    assert any(c % 8 and k % 8 and c > 4 and k > 4 for c, k in channels)  # odd multiples of vectors
+    assert any(s.n < 64 for s in sizes) and any(s.n % 64 and s.n > 64 for s in sizes)
+    assert any(s.m < 64 for s in sizes) and any(s.m % 64 and s.m > 64 for s in sizes)
+    if direction != BACKWARD_WEIGHT:
+        assert {s.m for s in sizes} >= {1, 63, 64, 65}
+    assert {1, 2, 3, 4, 5} <= {s.k // 32 for s in sizes if s.k % 32 == 0}
+    assert {0, 1, 2, 3, 4} <= {s.k // 32 for s in sizes if s.k % 32}
+
+
+def test_splits() -> None:
+    split = trials(config(direction=BACKWARD_WEIGHT, split_k=True))
+    assert {p.k_batch for p in split} == {1, 2, 3}
+    assert any(p.k_batch > 1 and p.g > 1 for p in split)
+    assert any(gemm_sizes(p).k % (32 * p.k_batch) for p in split if p.k_batch > 1)
+    assert {p.k_batch for p in trials(config(direction=BACKWARD_WEIGHT))} == {1}
+
+
+def test_specialized_kernels_get_what_they_take() -> None:
+    points = trials(config(specialization="filter1x1_pad0"))
+    assert {p.filter_size for p in points} == {(1, 1)} and {p.stride for p in points} >= {(1, 1), (3, 2)}
+    for kernel in (config(specialization="filter1x1_stride1_pad0"), config(explicit_gemm=True)):
+        plain = trials(kernel)
+        assert len(plain) > 10 and {(p.filter_size, p.stride, p.left_pad) for p in plain} == {((1, 1), (1, 1), (0, 0))}
+    depthwise = trials(config(specialization="filter3x3", vector=(1, 1, 4)))
+    assert len(depthwise) > 10 and {p.filter_size for p in depthwise} == {(3, 3)}
+    assert all(p.c == p.g for p in depthwise) and {p.g for p in depthwise} >= {1, 2, 3}
+    assert {p.stride for p in depthwise} >= {(1, 1), (2, 2)} and (2, 2) in {p.dilation for p in depthwise}
+
+
+def test_merged_groups() -> None:
+    found = trials(config(direction=BACKWARD_WEIGHT, merge_groups=4, vector=(4, 1, 4)))
+    assert len(found) > 10 and {p.g for p in found} == {4, 8, 12}
+
+
+def test_pieces_of_images() -> None:
+    found = trials(config(split_image=True))
+    assert len(found) > 10 and {p.n for p in found} >= {1, 2}
+
+
+def test_strided_gradients_by_the_input_stay_small() -> None:
+    """Each remainder of a position by the stride is a GEMM of its own."""
+    kernel = config(direction=BACKWARD_DATA, ndim=3)
+    strided = [p for p in trials(kernel) if max(p.stride) > 1]
+    assert strided and max(work_groups(kernel, p) for p in strided) <= 30

@@ -1,0 +1,132 @@
+"""Rules that ops share: seen through a view, exempted, and joined with an op's own."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tilewright import arch as archs
+from tilewright.ops import op_named
+from tilewright.ops.block_gemm.lift import joined, lifted, unless
+from tilewright.ops.block_gemm.rules import RULES, hardware, pipeline, storage, tiles
+from tilewright.ops.rule import Rule
+
+GFX942 = archs.load("gfx942")
+GEMM = op_named("gemm")
+# All that a block GEMM's config has: rules that are shared may read no more.
+ATTRIBUTES = (
+    "dtype_a",
+    "dtype_b",
+    "dtype_acc",
+    "dtype_c",
+    "layout",
+    "block",
+    "waves",
+    "mma",
+    "pipeline",
+    "scheduler",
+    "epilogue",
+    "vector",
+    "wave_groups",
+    "split_k",
+)
+
+
+def bare(overrides: Any) -> SimpleNamespace:
+    """GEMM's example with the attributes of a block GEMM only."""
+    config = GEMM.example_config(overrides)
+    return SimpleNamespace(**{name: getattr(config, name) for name in ATTRIBUTES})
+
+
+class Turned:
+    """A config that says `turned` where a GEMM says its layout."""
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.config, name)
+
+    @property
+    def layout(self) -> str:
+        return "rrr" if self.config.turned else "rcr"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_a_shared_rule_needs_nothing_that_only_gemm_has(rule: Rule) -> None:
+    arch = archs.load(rule.arch)
+
+    assert set(rule.reads) <= set(ATTRIBUTES)
+    assert rule.violation(bare(rule.good), arch) is None
+    assert rule.violation(bare(rule.bad), arch) is not None
+
+
+def test_gemm_has_every_shared_rule() -> None:
+    assert {(r.code, r.slug) for r in RULES} <= {(r.code, r.slug) for r in GEMM.rules}
+
+
+def test_a_lifted_rule_sees_the_view_and_keeps_its_texts() -> None:
+    rule = pipeline.compv5_layout
+    mine = lifted(
+        rule, Turned, reads=("pipeline", "turned"), good={"turned": False}, bad={"turned": True}, arch="gfx90a"
+    )
+
+    assert (mine.code, mine.slug, mine.what, mine.why, mine.fix) == (
+        rule.code,
+        rule.slug,
+        rule.what,
+        rule.why,
+        rule.fix,
+    )
+    assert (mine.reads, mine.arch, mine.enforced_by) == (("pipeline", "turned"), "gfx90a", "compiler")
+    assert (mine.good, mine.bad) == ({"turned": False}, {"turned": True})
+    assert mine.violation(SimpleNamespace(pipeline="compv5", turned=False), GFX942) is None
+    violation = mine.violation(SimpleNamespace(pipeline="compv5", turned=True), GFX942)
+    assert violation is not None
+    assert violation.message == "compv5 takes rcr, not rrr"
+
+
+def test_a_lifted_rule_names_only_fields_that_its_op_has() -> None:
+    layout = lifted(pipeline.compv5_layout, Turned, reads=("pipeline", "turned"))
+    waves = lifted(tiles.waves_along_k, Turned)
+    config = SimpleNamespace(**vars(bare({"pipeline": "compv5", "waves": (2, 2, 1)})), turned=True)
+    about_layout, about_waves = (rule.violation(config, GFX942) for rule in (layout, waves))
+
+    assert about_layout is not None
+    assert (about_layout.field, about_layout.nearest) == ("", None)
+    assert about_waves is not None
+    assert (about_waves.field, about_waves.nearest) == ("waves", (1, 1, 2))
+
+
+def test_what_is_not_given_to_a_lifted_rule_stays() -> None:
+    rule = hardware.no_matrix_instruction
+    mine = lifted(rule, lambda config: config)
+
+    assert dataclasses.replace(mine, check=rule.check) == rule
+
+
+def test_an_exempt_config_passes() -> None:
+    rule = unless(storage.lds_overflow, lambda config: config.split_k, reads=(*storage.lds_overflow.reads, "split_k"))
+    large = {"block": (64, 64, 512)}
+
+    assert rule.violation(bare(large), GFX942) is not None
+    assert rule.violation(bare({**large, "split_k": True}), GFX942) is None
+    assert rule.reads == (*storage.lds_overflow.reads, "split_k")
+
+
+def test_an_own_rule_takes_the_place_of_the_shared_one_of_its_code() -> None:
+    own = dataclasses.replace(tiles.block_not_covered, why="of another reason that the op has")
+    new = dataclasses.replace(tiles.block_not_covered, code="T299", slug="new")
+
+    rules = joined((tiles.waves_along_k, tiles.block_not_covered), (new, own))
+    assert rules == (own, tiles.waves_along_k, new)
+
+
+def test_a_code_means_one_rule() -> None:
+    other = dataclasses.replace(tiles.block_not_covered, slug="something-else")
+
+    with pytest.raises(ValueError, match="T201 used twice: for block-not-covered and for something-else"):
+        joined((tiles.block_not_covered,), (other,))
