@@ -319,17 +319,28 @@ def _tiles(arch: Arch) -> str:
 
 # Kernel sets
 
+MOST_LISTED = 60  # more names than one reads
+
 
 def sets_page() -> str:
     """The preselected sets and their members."""
     intro = (
         "A preselected set is a short list of kernels for a purpose. All its members are legal on every GPU it\n"
-        "names. `tilewright generate --preselected NAME` writes their sources."
+        "names. `tilewright generate --preselected NAME` writes their sources, and names them with `--dry-run`.\n"
+        f"Sets of more than {MOST_LISTED} kernels for a GPU are only counted here."
     )
     known = [kernel_set for op in OPS for kernel_set in op.sets().values()]
-    rows = [(f"[{s.name}](#{s.name})", s.op, _counts(s), s.doc) for s in known]
-    parts = (f"## {s.name}\n\n{_members(s)}" for s in known)
+    rows = [(_set_cell(s), s.op, _counts(s), s.doc) for s in known]
+    parts = (f"## {s.name}\n\n{_members(s)}" for s in known if _is_listed(s))
     return page("Preselected kernel sets", intro, table(("set", "op", "kernels", "what for"), rows), *parts)
+
+
+def _is_listed(kernel_set: KernelSet) -> bool:
+    return max(len(list(kernel_set.kernels(arch))) for arch in kernel_set.archs) <= MOST_LISTED
+
+
+def _set_cell(kernel_set: KernelSet) -> str:
+    return f"[{kernel_set.name}](#{kernel_set.name})" if _is_listed(kernel_set) else kernel_set.name
 
 
 def _counts(kernel_set: KernelSet) -> str:

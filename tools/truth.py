@@ -42,6 +42,7 @@ from tilewright.ops import OPS, op_named, parse_kernel
 from tilewright.ops.fields import fields_of
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
+from tilewright.ops.rule import violations
 from tilewright.ops.sampling import draw_breaking, draw_legal, strata
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
@@ -189,15 +190,21 @@ def lds_note(kernel: Kernel, code: Sequence[KernelInspection], spec: Arch, toolc
 
 
 def refuses(kernel: Kernel, toolchain: Toolchain) -> bool:
-    """Whether the built kernel refuses problems that it should compute, going by the fit rules, and takes others.
+    """Whether the built kernel refuses problems that it should compute, going by the fit rules, and takes others: it
+    was built to split a sum, for example, and refuses every split.
 
-    Rules that `supports` enforces are about such kernels: built to split a sum, for example, and refusing every split.
+    Some kernels have no problem at all. Such a one must refuse all that the nearest legal kernel computes.
     """
+    op, arch = op_named(kernel.op), archs.load(kernel.arch)
     execution = execution_of(kernel.op)
-    problems = execution.trials(kernel.config, archs.load(kernel.arch))
+    expected, problems = {TW_OK, TW_UNSUPPORTED}, execution.trials(kernel.config, arch)
+    if not problems:
+        (violation,) = violations(op.rules, kernel.config, arch)
+        nearest: Any = dataclasses.replace(kernel.config, **{violation.field: violation.nearest})
+        expected, problems = {TW_UNSUPPORTED}, execution.trials(nearest, arch)
     with tempfile.TemporaryDirectory(prefix="truth-") as folder:
         library = host_library(kernel, toolchain, Path(folder))
-        return {supports(library, kernel, execution.arguments(p)) for p in problems} == {TW_OK, TW_UNSUPPORTED}
+        return {supports(library, kernel, execution.arguments(problem)) for problem in problems} == expected
 
 
 # LLVM may move an array that it could not keep in registers from scratch into LDS that is left over.

@@ -81,7 +81,7 @@ def test_a_rule_in_full(op: str, rule: Any, run: Callable[..., Result], run_json
     shown = " ".join(run("rules", rule.code.lower(), "--op", op).stdout.split())
     for text in (rule.what, rule.why, rule.fix, rule.enforced_by):
         assert text in shown
-    document = run_json("rules", rule.slug, "--op", op)
+    (document,) = run_json("rules", rule.slug, "--op", op)
     assert (document["op"], document["code"], document["why"]) == (op, rule.code, rule.why)
 
 

@@ -7,23 +7,19 @@ check is taken out of its source.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from built_kernels import built_unchecked
+from on_device import Inputs, call_of, compare, computed, device_of, outcome, without_check
 
 import tilewright as tw
 from tilewright import arch as archs
 from tilewright.arch.number_formats import numpy_dtype
-from tilewright.base.errors import DeviceError, UnsupportedError
-from tilewright.building.store.artifact import Artifact
-from tilewright.building.unit import LIBRARY
-from tilewright.codegen.render import Source, render_unchecked
-from tilewright.dispatch.guarded import Guarded
-from tilewright.dispatch.launch import Call, functions_of
+from tilewright.base.errors import UnsupportedError
+from tilewright.codegen.render import render_unchecked
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
 from tilewright.ops import op_named
@@ -113,7 +109,7 @@ def test_a_problem_that_does_not_fit_is_computed_wrongly(rule: Rule) -> None:
     fitting, other = small_problem(rule.good, kernel), small_problem(rule.bad, kernel)
     assert example(rule, rule.good) == kernel
     assert [violation.code for violation in tw.fits(kernel.config, other, kernel.arch)] == [rule.code]
-    compare(kernel, rule.code, fitting, other)
+    compare(kernel, LIFTED[rule.code], fitting, other, arranged(kernel))
 
 
 def test_a_store_beyond_the_edge_can_come_back_into_c() -> None:
@@ -122,7 +118,7 @@ def test_a_store_beyond_the_edge_can_come_back_into_c() -> None:
     base = {"m": 1, "n": 128, "k": 64, "dtype": "fp16", "layout": "rcr"}
     fitting, other = tw.gemm.Problem(**base), tw.gemm.Problem(**base, stride_c=2**30)
     assert [violation.code for violation in tw.fits(kernel.config, other, kernel.arch)] == ["S507"]
-    compare(kernel, "S507", fitting, other)
+    compare(kernel, LIFTED["S507"], fitting, other)
 
 
 def test_columns_that_cannot_be_dealt_out_are_refused() -> None:
@@ -143,7 +139,7 @@ def test_three_steps_need_the_instance_without_a_loop() -> None:
     """compv4 says that 3 steps have a hot loop, and then sums 5. The launcher knows better."""
     source = render_unchecked(GEMM.kernel(GEMM.example_config({"pipeline": "compv4"}), "gfx942"))
     two, three = (tw.gemm.Problem(m=128, n=128, k=32 * steps, dtype="fp16", layout="rcr") for steps in (2, 3))
-    sound, tampered = built_unchecked(source), built_unchecked(without_check(source, "unlooped"))
+    sound, tampered = built_unchecked(source), built_unchecked(without_check(source, *LIFTED["unlooped"]))
     assert [outcome(source.kernel, sound, problem) for problem in (two, three)] == ["right", "right"]
     assert [outcome(source.kernel, tampered, problem) for problem in (two, three)] == ["right", "wrong"]
 
@@ -156,7 +152,7 @@ def test_bf16_is_cut_off_not_rounded() -> None:
     # Long enough for sums above 2⁸, the largest up to which bf16 has all whole numbers.
     problem = tw.gemm.Problem(m=128, n=128, k=1024, dtype="bf16", layout="rcr")
     c, expected = computed(kernel, artifact, problem)
-    exact = expected["c"].astype(np.float32)
+    exact = expected.astype(np.float32)
     cut = (exact.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
     rounded = exact.astype(numpy_dtype("bf16", archs.load(kernel.arch))).astype(np.float32)
     assert (c.values().astype(np.float32) == cut).all()
@@ -170,66 +166,9 @@ def small_problem(fields: Any, kernel: Kernel) -> Any:
     return GEMM.problem_type(**{**GEMM.example_problem, **sizes, **fields.get("problem", {})})
 
 
-def compare(kernel: Kernel, code: str, fitting: Any, other: Any) -> None:
-    """A kernel is right about the one problem and refuses the other; made to take it, it is wrong about it."""
-    source = render_unchecked(kernel)
-    sound = built_unchecked(source)
-    assert outcome(kernel, sound, fitting) == "right"
-    with pytest.raises(UnsupportedError):
-        call_of(kernel, sound, other)
-    tampered = built_unchecked(without_check(source, code))
-    assert outcome(kernel, tampered, fitting) == "right"
-    assert outcome(kernel, tampered, other) != "right"
-
-
-def without_check(source: Source, code: str) -> Source:
-    known, instead = LIFTED[code]
-    assert source.text.count(known) == 1
-    return dataclasses.replace(source, text=source.text.replace(known, instead))
-
-
-def device_of(kernel: Kernel) -> tw.Device:
-    return tw.Device(f"emulated:{kernel.arch}")
-
-
-def call_of(kernel: Kernel, artifact: Artifact, problem: Any) -> Call:
-    device = device_of(kernel)
-    return Call(device, kernel, functions_of(device, artifact.checked(LIBRARY), kernel), EXECUTION, problem)
-
-
-def computed(kernel: Kernel, artifact: Artifact, problem: Any) -> tuple[Guarded, Any]:
-    """C as the kernel leaves it, and the outputs as they should be. Inputs are small whole numbers (seed 0)."""
-    device, call = device_of(kernel), call_of(kernel, artifact, problem)
-    inputs = whole_inputs(kernel, problem)
-    given = {**inputs, "b": in_order(kernel.config, inputs["b"])}
-    placed = [Guarded(t, numpy_dtype(t.dtype, device.arch), given.get(t.name)) for t in EXECUTION.tensors(problem)]
-    buffers = [device.allocate(each.nbytes, each.tensor.name) for each in placed]
-    for buffer, each in zip(buffers, placed, strict=True):
-        buffer.copy_from(each.memory)
-    with device.selected(), device.emulating(mode=Mode.STRICT):
-        call([buffer.address for buffer in buffers], None)
-        device.synchronize()
-    for buffer, each in zip(buffers, placed, strict=True):
-        buffer.copy_to(each.after)
-    assert not any(each.damage() for each in placed if not each.tensor.output)
-    (c,) = [each for each in placed if each.tensor.output]
-    return c, EXECUTION.reference(problem, inputs, device.arch)
-
-
-def whole_inputs(kernel: Kernel, problem: Any) -> Any:
-    return EXECUTION.inputs(problem, 0, archs.load(kernel.arch))
-
-
-def outcome(kernel: Kernel, artifact: Artifact, problem: Any) -> str:
-    """What comes of a problem, whether it fits or not: right, wrong, or the fault."""
-    try:
-        c, expected = computed(kernel, artifact, problem)
-    except DeviceError as error:
-        return str(error)
-    inputs, arch = whole_inputs(kernel, problem), archs.load(kernel.arch)
-    allowed = EXECUTION.tolerance(kernel.config, problem, inputs, expected, arch)["c"]
-    within = np.abs(c.values().astype(np.float64) - expected["c"]) <= allowed
-    return "right" if within.all() and not c.damage() else "wrong"
+def arranged(kernel: Kernel) -> Callable[[Inputs], Inputs]:
+    """Inputs as a kernel wants them: B in the order of its tiles, where it has one."""
+    return lambda inputs: {**inputs, "b": in_order(kernel.config, inputs["b"])}
 
 
 def in_order(config: Any, b: Any) -> Any:

@@ -33,7 +33,12 @@ FORMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "forward-2d-split_image": {"split_image": True},
         "forward-2d-filter3x3": {"specialization": "filter3x3", "vector": (1, 1, 8)},
         "forward-3d-filter1x1": {"ndim": 3, "specialization": "filter1x1_pad0"},
-        "forward-3d-gemm": {"ndim": 3, "specialization": "filter1x1_stride1_pad0", "explicit_gemm": True},
+        "forward-3d-gemm": {
+            "ndim": 3,
+            "vector": (8, 8, 8),
+            "specialization": "filter1x1_stride1_pad0",
+            "explicit_gemm": True,
+        },
         "backward_data-2d": {"direction": "backward_data", "vector": (8, 8, 8)},
         "backward_data-3d": {"direction": "backward_data", "vector": (8, 8, 8), "ndim": 3},
         "backward_weight-2d-two_stage": {

@@ -32,7 +32,8 @@ ENFORCERS = {
 def command(code: str | None, op_name: str | None, as_json: bool) -> None:
     """List the rules that configs must follow, or explain one.
 
-    CODE is a rule's code (R401) or its name (lds-overflow).
+    CODE is a rule's code (R401) or its name (lds-overflow). Ops have rules in common under the same
+    code, with examples of their own; --op shows those of one.
     """
     from tilewright.ops import all_ops, op_named
 
@@ -41,10 +42,12 @@ def command(code: str | None, op_name: str | None, as_json: bool) -> None:
     if code is not None:
         listed = _of_code(listed, code)
     if as_json:
-        documents = [_document(op, rule) for op, rule in listed]
-        print_json(documents if code is None else documents[0])
+        print_json([_document(op, rule) for op, rule in listed])
     elif code is not None:
-        _print_one(*listed[0])
+        for number, (op, rule) in enumerate(listed):
+            if number:
+                click.echo()
+            _print_one(op, rule)
     else:
         _print_all(listed)
 

@@ -142,7 +142,7 @@ def compv5_layout(config: Any, arch: Arch) -> Fault | None:
 @rule(
     "P316",
     "async-vector",
-    reads=("pipeline", "dtype_a", "dtype_b", "layout", "block", "waves"),
+    reads=("pipeline", "dtype_a", "dtype_b", "layout", "block", "waves", "vector"),
     enforced_by="compiler",
     good={"pipeline": "comp_async", "epilogue": "default", "block": (128, 128, 64)},
     bad={"pipeline": "comp_async", "epilogue": "default", "block": (32, 128, 32), "mma": (16, 16, 32)},
@@ -151,20 +151,20 @@ def compv5_layout(config: Any, arch: Arch) -> Fault | None:
 def async_vector(config: Any, arch: Arch) -> Fault | None:
     """comp_async needs tiles of A and B that a lane copies in vectors of 16 or 4 bytes.
 
-    Why: the copies from memory to LDS exist for 4, 12 and 16 bytes, and CK Tile takes the widest vector of 16 or
-    8 bytes that divides a thread's share of the tile.
+    Why: the copies from memory to LDS exist for 4, 12 and 16 bytes. Where no vectors are fixed, CK Tile takes the
+    widest of 16 or 8 bytes that divides a thread's share of the tile.
 
-    Fix: use a larger block or fewer waves, so that a thread's share is a multiple of 16 bytes.
+    Fix: use a larger block or fewer waves, so that a thread's share is a multiple of 16 bytes; or fix other vectors.
     """
     if config.pipeline != "comp_async":
         return None
-    for name, vector, kind in (
-        ("A", resources.vector_a(config, arch), config.dtype_a),
-        ("B", resources.vector_b(config, arch), config.dtype_b),
-    ):
+    native = resources.vector_a(config, arch), resources.vector_b(config, arch)
+    taken = native if config.vector is None else config.vector[:2]
+    for name, vector, kind in zip("AB", taken, (config.dtype_a, config.dtype_b), strict=True):
         size = vector * dtype(kind).storage_bytes
         if size not in ASYNC_VECTOR_BYTES:
-            return Fault(f"a lane would copy {name} in vectors of {size} bytes, the GPU has 4 and 16", "block")
+            field = "block" if config.vector is None else "vector"
+            return Fault(f"a lane would copy {name} in vectors of {size} bytes, the GPU has 4 and 16", field)
     return None
 
 

@@ -14,7 +14,7 @@ from tilewright.ops.rule import Fault, rule
 
 _DATA = {"direction": BACKWARD_DATA, "vector": (8, 8, 8)}
 _WEIGHT = {"direction": BACKWARD_WEIGHT, "vector": (8, 8, 8)}
-_GEMM = {"specialization": "filter1x1_stride1_pad0", "explicit_gemm": True}
+_GEMM = {"specialization": "filter1x1_stride1_pad0", "explicit_gemm": True, "vector": (8, 8, 8)}
 
 
 @rule(
@@ -204,6 +204,34 @@ def explicit_gemm_buffers(config: Any, arch: Arch) -> Fault | None:
 
 
 @rule(
+    "P343",
+    "explicit-gemm-vectors",
+    reads=("explicit_gemm", "direction", "vector", "dtype_a", "dtype_b", "block", "waves"),
+    enforced_by="supports",
+    good=_GEMM,
+    bad={**_GEMM, "vector": (4, 8, 8)},
+)
+def explicit_gemm_vectors(config: Any, arch: Arch) -> Fault | None:
+    """An explicit GEMM has the vectors of a and b that its tiles allow.
+
+    Why: CK Tile's batched kernel refuses channels that are no multiple of the widest vector that divides a thread's
+    share of the tile, whatever vector was fixed for the loads. A narrower one would promise channels that the kernel
+    does not take.
+
+    Fix: take those vectors, or a smaller block.
+    """
+    if not config.explicit_gemm:
+        return None
+    gemm = ImplicitGemm(config)
+    native = resources.vector_a(gemm, arch), resources.vector_b(gemm, arch)
+    for name, fixed, widest in zip("ab", config.vector, native, strict=False):
+        if fixed % widest:
+            near = Shape(*native, config.vector[2])
+            return Fault(f"vector {name} = {fixed}, but the kernel asks for multiples of {widest}", "vector", near)
+    return None
+
+
+@rule(
     "P338",
     "odd-vector-add",
     reads=("split_k", "vector", "dtype_c", "two_stage"),
@@ -272,7 +300,7 @@ def filter3x3_vectors(config: Any, arch: Arch) -> Fault | None:
     "P341",
     "backward-data-type",
     reads=("direction", "dtype_a", "dtype_b", "dtype_c", "explicit_gemm"),
-    enforced_by="device",
+    enforced_by="compiler",
     good=_DATA,
     bad={**_DATA, "dtype_c": "fp32", "vector": (8, 8, 4)},
 )

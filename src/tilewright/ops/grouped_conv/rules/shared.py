@@ -38,7 +38,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "good": {"direction": BACKWARD_DATA},
         "bad": {**COMPV5, "direction": BACKWARD_DATA},
     },
-    "P316": {"good": _ASYNC, "bad": {**_ASYNC, "block": (32, 128, 32), "mma": (16, 16, 32)}},
+    "P316": {"good": _ASYNC, "bad": {**_ASYNC, "vector": (4, 8, 1)}},
     "P318": {"good": _ASYNC, "bad": {**_ASYNC, "epilogue": "cshuffle", "vector": (8, 8, 8)}},
     "P321": {"good": _SPLIT, "bad": {**_SPLIT, **_BF16}},
 }
