@@ -4,7 +4,8 @@ A line is what one would type, or what MIOpen logs: `./bin/MIOpenDriver convfp16
 MIOpenDriver is left out; a line may also begin with the layer, as in `convfp16 -n 128`.
 
 What is imported are types and sizes. Layouts are read and left out: MIOpen takes NCHW where a line says nothing, and
-Tilewright's convolutions are channels-last, whatever the line says. Results of 8-bit types are fp16, as `dtype` has it.
+Tilewright's convolutions are channels-last, whatever the line says. Results of 8-bit floats are fp16 and
+of 8-bit integers int32, as `dtype` has it.
 
 Options, meanings and defaults are those of ConvDriver::AddCmdLineArgs in MIOpen's driver/conv_driver.hpp.
 """
@@ -23,8 +24,14 @@ from tilewright.ops.problem_list import read_each, read_text
 from tilewright.ops.problem_values import Extents
 
 PROGRAM = "MIOpenDriver"
-LAYERS = {"conv": "fp32", "convfp16": "fp16", "convbfp16": "bf16", "convfp8": "fp8", "convbfp8": "bf8"}
-UNSUPPORTED_LAYERS = {"convint8": "Tilewright has no convolutions of 8-bit integers"}
+LAYERS = {
+    "conv": "fp32",
+    "convfp16": "fp16",
+    "convbfp16": "bf16",
+    "convfp8": "fp8",
+    "convbfp8": "bf8",
+    "convint8": "int8",
+}
 
 # Whole numbers: long name → short name and default.
 NUMBERS = {
@@ -118,8 +125,6 @@ def parse_command(line: str) -> list[Problem]:
     if not words:
         raise InvalidValueError(f"names no layer. Known: {', '.join(LAYERS)}.")
     layer, *rest = words
-    if layer in UNSUPPORTED_LAYERS:
-        raise InvalidValueError(f"{layer} is not supported: {UNSUPPORTED_LAYERS[layer]}")
     choose(f"layer of {PROGRAM}", layer, LAYERS)
     given = _options(rest)
     _check_words(given)
