@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from host_library import TW_OK, TW_UNSUPPORTED, host_library, supports
+from op_sections import write_sections
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.base.digest import digest_text
@@ -195,12 +196,12 @@ def refuses(kernel: Kernel, toolchain: Toolchain) -> bool:
 
     Some kernels have no problem at all. Such a one must refuse all that the nearest legal kernel computes.
     """
-    op, arch = op_named(kernel.op), archs.load(kernel.arch)
-    execution = execution_of(kernel.op)
-    expected, problems = {TW_OK, TW_UNSUPPORTED}, execution.trials(kernel.config, arch)
+    config: Any = kernel.config
+    arch, execution = archs.load(kernel.arch), execution_of(kernel.op)
+    expected, problems = {TW_OK, TW_UNSUPPORTED}, execution.trials(config, arch)
     if not problems:
-        (violation,) = violations(op.rules, kernel.config, arch)
-        nearest: Any = dataclasses.replace(kernel.config, **{violation.field: violation.nearest})
+        (violation,) = violations(op_named(kernel.op).rules, config, arch)
+        nearest = dataclasses.replace(config, **{violation.field: violation.nearest})
         expected, problems = {TW_UNSUPPORTED}, execution.trials(nearest, arch)
     with tempfile.TemporaryDirectory(prefix="truth-") as folder:
         library = host_library(kernel, toolchain, Path(folder))
@@ -272,30 +273,32 @@ def _known(log: Path | None) -> dict[tuple[str, str], Outcome]:
     return {(outcome.slug, outcome.expected): outcome for outcome in outcomes if not outcome.finding}
 
 
-def table(outcomes: Sequence[Outcome], seeds: str) -> str:
+HEAD = (
+    "# Rules and compiler compared",
+    "",
+    "Written by `tools/truth.py`.",
+    "",
+    "Every accepted kernel was compiled; each of its device kernels must contain the matrix instruction that",
+    "its mma names, no other, and the predicted amount of LDS. Every rejected kernel breaks exactly one rule; it",
+    "must not compile, or not compute.",
+)
+
+
+def write_table(path: Path, outcomes: Sequence[Outcome], seeds: str) -> None:
     """The outcomes as a Markdown document with a section for each op."""
-    lines = [
-        "# Rules and compiler compared",
-        "",
-        f"Written by `tools/truth.py` (seeds: {seeds}).",
-        "",
-        "Every accepted kernel was compiled; each of its device kernels must contain the matrix instruction that",
-        "its mma names, no other, and the predicted amount of LDS. Every rejected kernel breaks exactly one rule; it",
-        "must not compile, or not compute.",
-    ]
-    for op in OPS:
-        of_op = [o for o in outcomes if parse_kernel(o.slug).op == op.name]
-        if of_op:
-            lines += ["", f"## {op.name}", "", *_section(of_op)]
-    return "\n".join(lines) + "\n"
+    by_op: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        by_op.setdefault(parse_kernel(outcome.slug).op, []).append(outcome)
+    write_sections(path, HEAD, {name: _section(found, seeds) for name, found in by_op.items()})
 
 
-def _section(outcomes: Sequence[Outcome]) -> list[str]:
+def _section(outcomes: Sequence[Outcome], seeds: str) -> list[str]:
     accepted_ones = [o for o in outcomes if o.expected == "computes"]
     refused_ones = [o for o in outcomes if o.expected != "computes"]
     right = sum(o.verdict == "computes" and not o.finding for o in accepted_ones)
     verdicts = Counter(o.verdict for o in refused_ones)
     return [
+        f"- seeds: {seeds}",
         f"- accepted by the rules: {len(accepted_ones)}, of these right: {right}",
         f"- rejected by the rules: {len(refused_ones)}",
         f"  - refused by the compiler or by `supports`: {verdicts['refused']}",
@@ -333,13 +336,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--log", type=Path, help="append outcomes to this JSONL file")
-    parser.add_argument("--out", type=Path, help="write the table to this Markdown file")
+    parser.add_argument("--out", type=Path, help="write the tables of these ops to this Markdown file")
     options = parser.parse_args()
     ops = [op_named(name) for name in options.op or names]
     cases = [case for op in ops for case in sample(op, options.accepted, options.rejected, options.seed)]
     outcomes = run(cases, options.jobs, options.log)
     if options.out:
-        options.out.write_text(table(outcomes, str(options.seed)))
+        write_table(options.out, outcomes, str(options.seed))
     findings = [o for o in outcomes if o.finding]
     print(f"{len(outcomes)} kernels, {len(findings)} findings")
     return 1 if findings else 0

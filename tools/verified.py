@@ -3,7 +3,7 @@
 The kernels are those of the truth sample, each with all its trial problems, in strict mode.
 
     python tools/verified.py --kernels 64 --seed 20261 --out docs/verified.md
-    python tools/verified.py --op grouped_conv
+    python tools/verified.py --op grouped_conv --kernels 48 --out docs/verified.md
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import tilewright as tw
+from op_sections import write_sections
 from tilewright import arch as archs
 from tilewright.dispatch.plan import execution_of
 from tilewright.dispatch.verify import Check, verify
 from tilewright.emulator.launch import Mode
-from tilewright.ops import OPS
+from tilewright.ops import OPS, op_named
 from tilewright.ops.kernel import Kernel
 from truth import accepted
 
@@ -38,31 +39,32 @@ def checks_of(kernels: Sequence[Kernel], jobs: int) -> Iterator[list[Check]]:
         yield checks
 
 
-def table(results: Sequence[Sequence[Check]], seed: int) -> str:
-    """The results as a Markdown document."""
+HEAD = (
+    "# Kernels run and checked",
+    "",
+    "Written by `tools/verified.py`. Each kernel ran on the emulated device of its GPU in strict mode, with problems",
+    "at its edges; every element of the result was held against a float64 reference. Tolerances are derived",
+    "([verifying](verifying.md)); “of limit” is the largest share of it that an element used.",
+)
+
+
+def section(results: Sequence[Sequence[Check]], seed: int) -> list[str]:
+    """The results of an op's kernels as lines of Markdown."""
     every = [check for checks in results for check in checks]
     verdicts = Counter(check.verdict for check in every)
     gpus = sorted({check.kernel.arch for check in every})
     lines = [
-        "# Kernels run and checked",
-        "",
-        f"Written by `tools/verified.py` (seed {seed}). Each kernel ran on the emulated device of its GPU in strict",
-        "mode, with problems at its edges; every element of the result was held against a float64 reference.",
-        "Tolerances are derived ([verifying](verifying.md)); “of limit” is the largest share of it that an element",
-        "used.",
-        "",
-        f"- {len(results)} kernels on {', '.join(gpus)}, {len(every)} pairs of kernel and problem",
+        f"- seed {seed}: {len(results)} kernels on {', '.join(gpus)}, {len(every)} pairs of kernel and problem",
         f"- {', '.join(f'{verdict}: {count}' for verdict, count in verdicts.most_common())}",
+        "",
+        "| GPU | kernel | problems | ok | worst ulps | of limit | matrix MFLOP | bank conflicts |",
+        "|---|---|---|---|---|---|---|---|",
+        *(_row(checks) for checks in results),
     ]
-    for op in dict.fromkeys(checks[0].kernel.op for checks in results):
-        mine = [checks for checks in results if checks[0].kernel.op == op]
-        lines += ["", f"## {op}", "", f"{len(mine)} kernels, {sum(len(checks) for checks in mine)} pairs.", ""]
-        lines += ["| GPU | kernel | problems | ok | worst ulps | of limit | matrix MFLOP | bank conflicts |"]
-        lines += ["|---|---|---|---|---|---|---|---|", *(_row(checks) for checks in mine)]
     for check in every:
         if not check.ok:
             lines += ["", f"`{check.kernel.slug}`, {check.problem}: {check.verdict}. {check.message}"]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _row(checks: Sequence[Check]) -> str:
@@ -82,20 +84,23 @@ def _row(checks: Sequence[Check]) -> str:
 
 
 def main() -> int:
+    names = [op.name for op in OPS]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--op", action="append", choices=[op.name for op in OPS], help="default: every op")
-    parser.add_argument("--kernels", type=int, default=64, help="of each op")
+    parser.add_argument("--op", choices=names, action="append", help="only this op; may be repeated (default: all)")
+    parser.add_argument("--kernels", type=int, default=64)
     parser.add_argument("--seed", type=int, default=20261)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--out", type=Path, help="write the table to this Markdown file")
+    parser.add_argument("--out", type=Path, help="write the tables of these ops to this Markdown file")
     options = parser.parse_args()
-    ops = [op for op in OPS if op.name in (options.op or [op.name])]
-    kernels = [case.kernel for op in ops for case in accepted(op, options.kernels, options.seed)]
-    results = list(checks_of(kernels, options.jobs))
+    results: dict[str, list[list[Check]]] = {}
+    for name in options.op or names:
+        kernels = [case.kernel for case in accepted(op_named(name), options.kernels, options.seed)]
+        results[name] = list(checks_of(kernels, options.jobs))
     if options.out:
-        options.out.write_text(table(results, options.seed), encoding="utf-8")
-    wrong = sum(not check.ok for checks in results for check in checks)
-    print(f"{sum(len(checks) for checks in results)} pairs, {wrong} not ok")
+        write_sections(options.out, HEAD, {name: section(found, options.seed) for name, found in results.items()})
+    checks = [check for found in results.values() for listed in found for check in listed]
+    wrong = sum(not check.ok for check in checks)
+    print(f"{len(checks)} pairs, {wrong} not ok")
     return 1 if wrong else 0
 
 

@@ -143,6 +143,15 @@ both:
   v_xor_b32 v3, v3, v10
   v_xor_b32 v3, v3, v12
 """,
+    "offsets that wrap around": """
+  s_mov_b32 s12, s8
+  s_mov_b32 s13, s9
+  s_movk_i32 s14, 0x1000
+  s_mov_b32 s15, 0x00020000
+  v_add_u32 v4, 0xffffff00, v1
+  buffer_load_dword v3, v4, s[12:15], 0 offen offset:384
+  s_waitcnt vmcnt(0)
+""",
     "buffer bounds": """
   s_mov_b32 s12, s8
   s_and_b32 s13, s9, 0xffff

@@ -137,7 +137,7 @@ def test_no_two_options_share_a_name() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("pool -n 3", "unknown layer of MIOpenDriver 'pool'. Known: conv, convfp16, convbfp16, convfp8, convbfp8, convint8."),
+        ("pool -n 3", "unknown layer of MIOpenDriver 'pool'. Known: conv, convfp16, convbfp16, convfp8"),
         ("./MIOpenDriver", "names no layer"),
         ("conv -n 3 -B 4", "unknown option of MIOpenDriver '-B'. Known: --spatial_dim -_, --forw -F"),
         ("conv --in_channel 4", "Did you mean '--in_channels -c'?"),

@@ -30,7 +30,10 @@ VECTOR_CHANNELS = {
 # GEMMs that one launch of a gradient of the input can hold (MaxGroupedGemmGroupsNum in
 # grouped_convolution/kernel/grouped_convolution_backward_data_kernel.hpp).
 MAX_GEMMS = 128
-_BF16 = {**dtype_fields("bf16"), "direction": BACKWARD_WEIGHT, "vector": (8, 8, 8), "split_k": True}
+_SPLIT = {"direction": BACKWARD_WEIGHT, "vector": (8, 8, 8), "split_k": True}
+_COMPV6 = {**_SPLIT, "pipeline": "compv6"}
+_BF16 = {**_SPLIT, **dtype_fields("bf16"), "specialization": "filter1x1_stride1_pad0", "explicit_gemm": True}
+_POINT = {"direction": BACKWARD_WEIGHT, "filter_size": 1, "left_pad": 0, "right_pad": 0, "k_batch": 2}
 
 
 @rule(
@@ -152,44 +155,49 @@ def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 @rule(
     "S508",
     "too-few-steps",
-    reads=("direction", "pipeline", "block", "mma", "explicit_gemm"),
+    reads=("pipeline", "block", "explicit_gemm"),
     enforced_by="device",
-    good={"pipeline": "compv6", "problem": {"c": 64}},
-    bad={"pipeline": "compv6", "problem": {"c": 32, "filter_size": 1, "left_pad": 0, "right_pad": 0}},
+    good={**_COMPV6, "problem": {"direction": "backward_weight", "k_batch": 2, "n": 1, "input_size": "16x8"}},
+    bad={**_COMPV6, "problem": {"direction": "backward_weight", "k_batch": 2, "n": 1, "input_size": "8x8"}},
 )
 def too_few_steps(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """compv6 needs at least two steps along K.
+    """compv6 needs at least two steps along K in every part of a split sum.
 
-    Why: with a single one its tail sums blocks that lie beyond K, and the result is wrong.
+    Why: with a single one its tail sums blocks that lie beyond the end. Beyond the end of a sum a convolution reads
+    zeros, but beyond that of a part it reads the next part. Plain GEMMs read zeros there, too.
 
-    Fix: a kernel with a smaller block k, or another pipeline.
+    Fix: a smaller k_batch, a kernel with a smaller block k, or another pipeline.
     """
     needed = resources.least_steps(config)
-    fewest = least_steps_taken(config, problem)
-    if fewest >= needed:
+    if config.explicit_gemm or problem.k_batch == 1:
         return None
-    return Fault(f"the sum takes {fewest} step(s) of {config.block.k}, the kernel needs {needed}", "block")
+    # Every part has as many steps, some of them beyond the end.
+    step = problem.k_batch * config.block.k
+    steps = -(-problem.n * math.prod(problem.output_size) // step)
+    if steps >= needed:
+        return None
+    return Fault(f"a part of the sum takes {steps} step of {config.block.k}, the kernel needs {needed}", "block")
 
 
 @rule(
     "S510",
     "unbounded-add",
-    reads=("split_k", "two_stage", "dtype_c", "block", "merge_groups"),
+    reads=("split_k", "two_stage", "dtype_c", "block", "explicit_gemm"),
     enforced_by="device",
-    good={**_BF16, "problem": {"direction": "backward_weight", "dtype": "bf16", "k_batch": 2, "k": 128}},
-    bad={**_BF16, "problem": {"direction": "backward_weight", "dtype": "bf16", "k_batch": 2, "k": 136}},
+    good={**_BF16, "problem": {**_POINT, "dtype": "bf16", "k": 128}},
+    bad={**_BF16, "problem": {**_POINT, "dtype": "bf16", "k": 136}},
 )
 def unbounded_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """A split sum with a bf16 result needs output channels that are a multiple of the block.
+    """A split sum with a bf16 result needs output channels that are a multiple of the block, in an explicit GEMM.
 
-    Why: CK Tile adds bf16 by a compare-and-swap loop that does not stop at the last row of a group's weights, and so
-    adds to what lies behind them.
+    Why: CK Tile adds bf16 by a compare-and-swap loop that does not stop at the last row of a matrix, and so adds to
+    what lies behind a group's weights. The rows of a convolution are padded, which the loop does see.
 
     Fix: k_batch 1, two stages, or padded channels.
     """
-    if problem.k_batch == 1 or not resources.unbounded_add(ImplicitGemm(config)):
+    if problem.k_batch == 1 or not config.explicit_gemm or not resources.unbounded_add(ImplicitGemm(config)):
         return None
-    rows = problem.k // problem.g * config.merge_groups
+    rows = problem.k // problem.g
     if rows % config.block.m == 0:
         return None
     return Fault(f"{rows} output channels are not a multiple of block m = {config.block.m}", "block")
@@ -323,23 +331,6 @@ def sub_filters(problem: Problem) -> list[list[int]]:
         remainders = stride // math.gcd(stride, dilation)
         found.append([-(-(size - i) // remainders) for i in range(min(size, remainders))])
     return found
-
-
-def least_steps_taken(config: Any, problem: Problem) -> int:
-    """Steps along K of the work-group that has the fewest."""
-    return -(-_shortest_sum(config, problem) // int(config.block.k))
-
-
-def _shortest_sum(config: Any, problem: Problem) -> int:
-    """Products that the work-group with the fewest sums for each element."""
-    c, k = problem.group_channels
-    if config.direction == BACKWARD_WEIGHT:
-        # Every part of a split convolution has as many steps, some of them beyond the end.
-        whole = -(-problem.n * math.prod(problem.output_size) // problem.k_batch)
-        return min(_plain_parts(config, problem)) if config.explicit_gemm else whole
-    if config.direction == BACKWARD_DATA:
-        return k * math.prod(min(taps) for taps in sub_filters(problem))
-    return c * math.prod(problem.filter_size)
 
 
 def _plain_parts(config: Any, problem: Problem) -> tuple[int, int]:

@@ -9,7 +9,7 @@
 //   block_m, block_k, merge_groups, blocks_per_cu, split_k, two_stage, split_image, explicit_gemm
 //                               fields of its config
 //   unlooped                    a number of steps that has no hot loop although CK Tile says so; 0 = none
-//   least_steps                 fewer steps along K than this are computed wrongly
+//   least_steps                 parts of a sum with fewer steps along K than this are computed wrongly
 //   unbounded_add               atomic adds are not checked against the edge of the result
 #ifndef TILEWRIGHT_GROUPED_CONV_LAUNCH_HPP
 #define TILEWRIGHT_GROUPED_CONV_LAUNCH_HPP
@@ -30,8 +30,11 @@ struct Launcher
             return status;
         if(const int status = Form::check(*args); status != TW_OK || Form::one_instance)
             return status;
-        if(const int64_t steps = Form::steps(*args); steps < D::least_steps)
-            return fail(TW_UNSUPPORTED, "the sum takes %lld steps, this kernel needs %lld", steps, D::least_steps);
+        // Beyond the end of a sum are zeros, beyond that of a part is the next one.
+        if(const int64_t steps = Form::steps(*args);
+           !D::explicit_gemm && args->k_batch > 1 && steps < D::least_steps)
+            return fail(TW_UNSUPPORTED, "a part of the sum takes %lld steps, this kernel needs %lld", steps,
+                        D::least_steps);
         const int64_t rows = args->channels_out / args->g * D::merge_groups;
         if(D::unbounded_add && args->k_batch > 1 && rows % D::block_m != 0)
             return fail(TW_UNSUPPORTED, "%lld output channels are not a multiple of block m = %lld, and this kernel's "

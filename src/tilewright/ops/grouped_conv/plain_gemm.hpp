@@ -47,6 +47,8 @@ struct PlainGemm
         for(int i = 0; i < args.ndim; ++i)
             if(args.filter_size[i] != 1 || args.stride[i] != 1 || args.left_pad[i] != 0 || args.right_pad[i] != 0)
                 return fail(TW_UNSUPPORTED, "this kernel computes 1x1 filters with stride 1 and no padding");
+        if(args.k_batch > 1 && D::direction != Direction::backward_weight)
+            return fail(TW_UNSUPPORTED, "k_batch is %lld, but only sums of weight gradients are split", args.k_batch);
         // All parts run one compiled loop, so they must agree in its form.
         const int64_t k    = gemm_of(args).k;
         const int64_t last = k - part(args) * (args.k_batch - 1);

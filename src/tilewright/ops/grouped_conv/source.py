@@ -93,7 +93,7 @@ def context(kernel: Kernel) -> dict[str, Any]:
         "blocks_per_cu": config.blocks_per_cu,
         "unlooped": UNLOOPED.get(config.pipeline, 0),
         "least_steps": least_steps(config),
-        "unbounded_add": _cpp(unbounded_add(ImplicitGemm(config))),
+        "unbounded_add": _cpp(config.explicit_gemm and unbounded_add(ImplicitGemm(config))),
     }
 
 

@@ -151,19 +151,21 @@ def compv5_layout(config: Any, arch: Arch) -> Fault | None:
 def async_vector(config: Any, arch: Arch) -> Fault | None:
     """comp_async needs tiles of A and B that a lane copies in vectors of 16 or 4 bytes.
 
-    Why: the copies from memory to LDS exist for 4, 12 and 16 bytes. Where no vectors are fixed, CK Tile takes the
-    widest of 16 or 8 bytes that divides a thread's share of the tile.
+    Why: the copies from memory to LDS exist for 4, 12 and 16 bytes. A vector is never wider than a thread's share of
+    the tile; where none is fixed, CK Tile takes the widest of 16 or 8 bytes that divides it.
 
     Fix: use a larger block or fewer waves, so that a thread's share is a multiple of 16 bytes; or fix other vectors.
     """
     if config.pipeline != "comp_async":
         return None
     native = resources.vector_a(config, arch), resources.vector_b(config, arch)
-    taken = native if config.vector is None else config.vector[:2]
-    for name, vector, kind in zip("AB", taken, (config.dtype_a, config.dtype_b), strict=True):
-        size = vector * dtype(kind).storage_bytes
+    for name, vector, extent, kind in zip(
+        "AB", config.vector or native, config.block, (config.dtype_a, config.dtype_b), strict=False
+    ):
+        share = extent * config.block.k // resources.block_threads(config, arch)
+        size = min(vector, share) * dtype(kind).storage_bytes
         if size not in ASYNC_VECTOR_BYTES:
-            field = "block" if config.vector is None else "vector"
+            field = "block" if vector >= share else "vector"
             return Fault(f"a lane would copy {name} in vectors of {size} bytes, the GPU has 4 and 16", field)
     return None
 

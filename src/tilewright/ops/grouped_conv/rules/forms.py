@@ -160,7 +160,7 @@ def split_image_direction(config: Any, arch: Arch) -> Fault | None:
 @rule(
     "P336",
     "explicit-gemm-form",
-    reads=("explicit_gemm", "specialization", "merge_groups", "split_image"),
+    reads=("explicit_gemm", "specialization", "merge_groups"),
     enforced_by="tilewright",
     good=_GEMM,
     bad={"explicit_gemm": True},
@@ -307,8 +307,7 @@ def filter3x3_vectors(config: Any, arch: Arch) -> Fault | None:
 def backward_data_type(config: Any, arch: Arch) -> Fault | None:
     """The three tensors of a gradient of the input have one type.
 
-    Why: CK Tile's kernel takes the gradient of the output for one of the result's type, and walks over it in steps
-    of that type's size.
+    Why: CK Tile's kernel takes the gradient of the output for one of the result's type, which its pipeline refuses.
 
     Fix: the same type for all three; 8-bit types, whose sums do not fit them, have no such kernel.
     """
@@ -317,30 +316,6 @@ def backward_data_type(config: Any, arch: Arch) -> Fault | None:
     if config.dtype_a == config.dtype_b == config.dtype_c:
         return None
     return Fault(f"{config.dtype_a} and {config.dtype_b} to {config.dtype_c}", "dtype_c", config.dtype_a)
-
-
-@rule(
-    "P342",
-    "filter3x3-steps",
-    reads=("specialization", "ndim", "pipeline", "block"),
-    enforced_by="tilewright",
-    good={"specialization": "filter3x3", "vector": (1, 1, 8)},
-    bad={"specialization": "filter3x3", "vector": (1, 1, 8), "pipeline": "compv6"},
-)
-def filter3x3_steps(config: Any, arch: Arch) -> Fault | None:
-    """A filter3x3 kernel needs a pipeline that computes so short a sum.
-
-    Why: with one channel it sums the taps of the filter. compv6 needs two steps, so that no problem is left for it.
-
-    Fix: use another pipeline.
-    """
-    if config.specialization != "filter3x3":
-        return None
-    taps, needed = 3**config.ndim, resources.least_steps(config)
-    steps = -(-taps // config.block.k)
-    if steps >= needed:
-        return None
-    return Fault(f"{taps} taps are {steps} step of {config.block.k}, {config.pipeline} needs {needed}", "pipeline")
 
 
 @rule(
