@@ -16,6 +16,9 @@ from built_kernels import built
 
 import tilewright as tw
 from tilewright import arch as archs
+from tilewright.building.inspect import inspect_object
+from tilewright.building.toolchain import find
+from tilewright.building.unit import CODE_OBJECT
 from tilewright.dispatch.plan import execution_of
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
@@ -155,6 +158,16 @@ def test_a_plan_pads_channels_that_no_vector_divides(direction: str) -> None:
     allowed = EXECUTION.tolerance(made.config, asked, inputs, expected, gpu.arch)[result]
     assert found.shape == expected[result].shape
     assert (np.abs(found.astype(np.float64) - expected[result]) <= allowed).all()
+
+
+def test_the_kernel_of_the_second_stage_is_not_taken_for_one_of_the_op() -> None:
+    """It has no matrix instruction, and need not: every kernel that computes the sums must."""
+    made = kernel("gfx942", BACKWARD_WEIGHT, 2, "bf16")
+    (artifact,) = built([made])
+    found = inspect_object(artifact.checked(CODE_OBJECT), archs.load(made.arch), find())
+    assert {each.is_op for each in found if "convert" in each.name} == {False}
+    sums = [each for each in found if "GroupedConvolutionBackwardWeightKernel" in each.name]
+    assert len(sums) > 0 and all(each.is_op and each.matrix for each in sums)
 
 
 def device(made: Kernel) -> tw.Device:

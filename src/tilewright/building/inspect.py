@@ -47,7 +47,7 @@ class KernelInspection:
     mix: Mapping[str, int]
     matrix: Mapping[str, int]
     code_bytes: int
-    is_op: bool  # one of the op's own kernels, not a small one that CK's headers bring along
+    is_op: bool  # one that computes the op, not a small one beside it: of CK's headers, or one that converts a result
 
     @property
     def name(self) -> str:
@@ -175,7 +175,8 @@ def _inspect_kernel(
         mix=mix(code),
         matrix=matrix,
         code_bytes=code_bytes,
-        # CK Tile launches its kernels through `kentry`; kernels such as flush_cache come with its headers.
+        # CK Tile launches its kernels through `kentry`; kernels such as flush_cache come with its headers. Launchers
+        # may have some without matrix instructions, such as the second stage of a weight gradient.
         is_op=bool(matrix) or resources.lds_bytes > 0 or "kentry" in resources.name,
     )
 

@@ -16,17 +16,12 @@ from tilewright.ops.block_gemm.types import dtype_fields
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
 from tilewright.ops.grouped_conv.problem import Problem
+from tilewright.ops.grouped_conv.vectors import VECTOR_CHANNELS
 from tilewright.ops.rule import Fault, Rule, rule, rules_in
 
 # CK Tile keeps an access out of a tensor by 2³¹ bytes added to its offset (amd_buffer_store in
 # core/arch/amd_buffer_addressing_builtins.hpp), so that no tensor may reach beyond those.
 MAX_BYTES = 2**31
-# Which channels a vector of a, b or c runs along: those of the input or those of the output.
-VECTOR_CHANNELS = {
-    FORWARD: ("c", "c", "k"),
-    BACKWARD_DATA: ("k", "c", "c"),
-    BACKWARD_WEIGHT: ("k", "c", "c"),
-}
 # GEMMs that one launch of a gradient of the input can hold (MaxGroupedGemmGroupsNum in
 # grouped_convolution/kernel/grouped_convolution_backward_data_kernel.hpp).
 MAX_GEMMS = 128

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, FORWARD, Config
-from tilewright.ops.grouped_conv.fit import FIT_RULES, VECTOR_CHANNELS
+from tilewright.ops.grouped_conv.fit import FIT_RULES
 from tilewright.ops.grouped_conv.problem import Problem
+from tilewright.ops.grouped_conv.vectors import channel_units
 from tilewright.ops.rule import violations
 
 
@@ -35,13 +35,6 @@ def padded(config: Config, problem: Problem, arch: Arch) -> Problem | None:
 def computes(config: Config, problem: Problem, arch: Arch) -> bool:
     """Whether no fit rule refuses the problem."""
     return not violations(FIT_RULES, config, problem, arch)
-
-
-def channel_units(config: Config) -> tuple[int, int]:
-    """What input and output channels of one group must be multiples of: the vectors that run along them."""
-    along = list(zip(VECTOR_CHANNELS[config.direction], config.vector, strict=True))
-    c, k = (math.lcm(*(vector for letter, vector in along if letter == wanted)) for wanted in ("c", "k"))
-    return c, k
 
 
 def _steps(config: Config) -> tuple[tuple[int, ...], tuple[int, ...]]:

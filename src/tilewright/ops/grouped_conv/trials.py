@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, Config
-from tilewright.ops.grouped_conv.padding import channel_units, computes
+from tilewright.ops.grouped_conv.padding import computes
 from tilewright.ops.grouped_conv.problem import Problem
+from tilewright.ops.grouped_conv.vectors import channel_units
 from tilewright.ops.problem_values import Extents
 
 LONGEST = 5  # steps along K: covers every form of the loops (no hot loop, one, several; odd and even tails)

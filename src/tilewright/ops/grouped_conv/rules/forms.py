@@ -10,6 +10,7 @@ from tilewright.ops.block_gemm import resources
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
 from tilewright.ops.grouped_conv.resources import RUN_TIME_LOOPS
+from tilewright.ops.grouped_conv.vectors import VECTOR_CHANNELS, channel_units
 from tilewright.ops.rule import Fault, rule
 
 _DATA = {"direction": BACKWARD_DATA, "vector": (8, 8, 8)}
@@ -209,25 +210,30 @@ def explicit_gemm_buffers(config: Any, arch: Arch) -> Fault | None:
     reads=("explicit_gemm", "direction", "vector", "dtype_a", "dtype_b", "block", "waves"),
     enforced_by="supports",
     good=_GEMM,
-    bad={**_GEMM, "vector": (4, 8, 8)},
+    bad={**_GEMM, "vector": (4, 4, 8)},
 )
 def explicit_gemm_vectors(config: Any, arch: Arch) -> Fault | None:
-    """An explicit GEMM has the vectors of a and b that its tiles allow.
+    """The vectors of an explicit GEMM ask for no fewer channels than its tiles do.
 
     Why: CK Tile's batched kernel refuses channels that are no multiple of the widest vector that divides a thread's
-    share of the tile, whatever vector was fixed for the loads. A narrower one would promise channels that the kernel
+    share of the tile, whatever vector was fixed for the loads. Narrower ones would promise channels that the kernel
     does not take.
 
-    Fix: take those vectors, or a smaller block.
+    Fix: take that vector, or a smaller block.
     """
     if not config.explicit_gemm:
         return None
     gemm = ImplicitGemm(config)
     native = resources.vector_a(gemm, arch), resources.vector_b(gemm, arch)
-    for name, fixed, widest in zip("ab", config.vector, native, strict=False):
-        if fixed % widest:
-            near = Shape(*native, config.vector[2])
-            return Fault(f"vector {name} = {fixed}, but the kernel asks for multiples of {widest}", "vector", near)
+    promised = dict(zip("ck", channel_units(config), strict=True))
+    for name, letter, widest in zip("ab", VECTOR_CHANNELS[config.direction], native, strict=False):
+        if promised[letter] % widest:
+            return Fault(
+                f"channels {letter} in multiples of {promised[letter]}, but the kernel asks for multiples of {widest} "
+                f"because of {name}",
+                "vector",
+                Shape(*native, config.vector[2]),
+            )
     return None
 
 
