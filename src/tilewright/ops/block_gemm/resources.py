@@ -50,6 +50,13 @@ def vector_b(config: Any, arch: Arch) -> int:
     return global_vector(config.dtype_b, share, block.n if config.layout[1] == "r" else block.k)
 
 
+def fixed_vector(config: Any, arch: Arch, operand: int) -> int:
+    """Elements of A (0) or B (1) that a lane loads at once where vectors are fixed: not more than its share of the
+    tile (LargestVec in core/algorithm/static_encoding_pattern.hpp)."""
+    share = config.block[operand] * config.block.k // block_threads(config, arch)
+    return int(min(config.vector[operand], share))
+
+
 def vector_c(config: Any) -> int:
     """Elements of C (and of a D) that a lane stores (or loads) at once."""
     if config.epilogue == "default":

@@ -158,14 +158,13 @@ def async_vector(config: Any, arch: Arch) -> Fault | None:
     """
     if config.pipeline != "comp_async":
         return None
-    native = resources.vector_a(config, arch), resources.vector_b(config, arch)
-    for name, vector, extent, kind in zip(
-        "AB", config.vector or native, config.block, (config.dtype_a, config.dtype_b), strict=False
-    ):
-        share = extent * config.block.k // resources.block_threads(config, arch)
-        size = min(vector, share) * dtype(kind).storage_bytes
+    fixed = config.vector is not None
+    a = resources.fixed_vector(config, arch, 0) if fixed else resources.vector_a(config, arch)
+    b = resources.fixed_vector(config, arch, 1) if fixed else resources.vector_b(config, arch)
+    for name, vector, kind in (("A", a, config.dtype_a), ("B", b, config.dtype_b)):
+        size = vector * dtype(kind).storage_bytes
         if size not in ASYNC_VECTOR_BYTES:
-            field = "block" if vector >= share else "vector"
+            field = "vector" if fixed else "block"
             return Fault(f"a lane would copy {name} in vectors of {size} bytes, the GPU has 4 and 16", field)
     return None
 

@@ -141,8 +141,8 @@ def transposed_vector(config: Any, arch: Arch) -> Fault | None:
     if config.vector is None or arch.lds.transpose_read_bytes:
         return None
     operands = (
-        ("a", config.layout[0] == "c", config.vector[0], resources.vector_a(config, arch)),
-        ("b", config.layout[1] == "r", config.vector[1], resources.vector_b(config, arch)),
+        ("a", config.layout[0] == "c", resources.fixed_vector(config, arch, 0), resources.vector_a(config, arch)),
+        ("b", config.layout[1] == "r", resources.fixed_vector(config, arch, 1), resources.vector_b(config, arch)),
     )
     for name, turned, fixed, native in operands:
         if turned and fixed != native:
