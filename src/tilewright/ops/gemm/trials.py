@@ -16,7 +16,8 @@ from tilewright.ops.gemm.problem import Problem
 
 # Primes that are no multiple of any tile or vector.
 PRIMES = (13, 17, 19)
-LONGEST = 5  # steps along K: covers every form of the loops (no hot loop, one, several; odd and even tails)
+# Steps along K: no hot loop, one, several; odd and even tails. Not every form of mem, which prefetches up to 8 steps.
+LONGEST = 5
 
 
 def trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
