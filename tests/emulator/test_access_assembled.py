@@ -232,22 +232,23 @@ def expected(numbers: list[int], blocks: int) -> list[int]:
 
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("arch", SPELLINGS)
-def test_compiled_pointers(arch: str, mode: Mode, tmp_path: Path) -> None:
+def test_compiled_pointers_on_both_engines(arch: str, mode: Mode, tmp_path: Path) -> None:
     source, built = tmp_path / "kernel.cl", tmp_path / "kernel.co"
     source.write_text(SOURCE)
     command = ["clang-22", "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}", "-O2", "-nogpulib", "-cl-std=CL2.0", "-w"]
     subprocess.run([*command, str(source), "-o", str(built)], check=True)
     blocks = 4
     numbers = [37, *np.random.default_rng(0).integers(0, 1000, blocks * 64 - 1).tolist(), 0, 0]
-    memory = Memory(1 << 26)
-    device = EmulatedDevice(load(arch), memory)
-    kernel = device.load(built.read_bytes()).kernels["kernel_of_pointers"]
-    source_address, result_address = memory.allocate(len(numbers) * 4, "in"), memory.allocate(blocks * 256, "out")
-    memory.write(source_address, np.array(numbers, np.int32).tobytes())
-    arguments = struct.pack("<QQ", result_address, source_address)
-    device.launch(kernel, Launch(Extent(blocks), Extent(64), arguments), mode=mode)
-    found = np.frombuffer(memory.read(result_address, blocks * 256), np.int32)
-    assert found.tolist() == expected(numbers, blocks)
+    for engine in ("numpy", "native"):
+        memory = Memory(1 << 26)
+        device = EmulatedDevice(load(arch), memory)
+        kernel = device.load(built.read_bytes()).kernels["kernel_of_pointers"]
+        given, result = memory.allocate(len(numbers) * 4, "in"), memory.allocate(blocks * 256, "out")
+        memory.write(given, np.array(numbers, np.int32).tobytes())
+        asked = Launch(Extent(blocks), Extent(64), struct.pack("<QQ", result, given))
+        device.launch(kernel, asked, mode=mode, engine=engine)
+        found = np.frombuffer(memory.read(result, blocks * 256), np.int32)
+        assert found.tolist() == expected(numbers, blocks), engine
 
 
 # The output's address, the thread's byte offset in v1, 0x33 in all of the LDS but its first dwords, and v4 below zero.

@@ -183,7 +183,7 @@ def test_transposing_reads_need_whole_waves() -> None:
     assert (group.v[0][0] != old[0]).any()
     mask[2, 5] = False
     set_exec(group, mask)
-    with pytest.raises(UnknownInstructionFault, match="some lanes of a wave"):
+    with pytest.raises(UnknownInstructionFault, match="lanes that exec disables"):
         run(group, "gfx950", "ds_read_b64_tr_b16", "v[0:1]", "v8")
 
 

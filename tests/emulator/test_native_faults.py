@@ -95,3 +95,16 @@ def test_the_first_work_group_at_fault_is_reported(mode: Mode) -> None:
         fault = run(code, "gfx942", "native", mode, grid=64, block=64).fault
         assert fault is not None
         assert (fault.place.block, fault.place.wave, fault.place.lane) == (5, 0, 0)
+
+
+@pytest.mark.parametrize("text", ["ds_read_b64_tr_b16 v[2:3], v1", "v_permlane32_swap_b32 v2, v3"])
+def test_lanes_that_exec_disables(text: str) -> None:
+    """Exchanges between lanes of which no source says what they do for some lanes of a wave."""
+    some = f"  s_mov_b64 exec, 0xff\n  {text}\n  s_endpgm\n"
+    none = f"  s_mov_b64 exec, 0\n  {text}\n  s_endpgm\n"
+    for engine in ("numpy", "native"):
+        fault = run(assemble(START + some, "gfx950", vgprs=8, lds=1024), "gfx950", engine, Mode.FAST).fault
+        assert fault is not None
+        assert "with lanes that exec disables" in fault.what
+        if text.startswith("ds_"):
+            assert run(assemble(START + none, "gfx950", vgprs=8, lds=1024), "gfx950", engine, Mode.FAST).fault is None

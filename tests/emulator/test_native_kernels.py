@@ -305,13 +305,13 @@ def test_structures_are_those_of_the_library() -> None:
 
 
 def test_what_only_numpy_runs() -> None:
-    """A flat access: chosen by itself, NumPy runs it; asked for, the native engine says what it cannot."""
-    body = "  v_mov_b32 v4, s6\n  v_mov_b32 v5, s7\n  flat_load_dword v3, v[4:5]\n  s_waitcnt vmcnt(0) lgkmcnt(0)\n"
+    """Chosen by itself, NumPy runs it; asked for, the native engine says what it cannot."""
+    body = "  s_mov_b32 m0, 0\n  ds_read_addtid_b32 v3\n  s_waitcnt lgkmcnt(0)\n"
     memory = Memory(1 << 24)
     device = EmulatedDevice(tilewright.arch.load("gfx942"), memory)
     (kernel,) = device.load(assemble(START + body + END, "gfx942")).kernels.values()
     assert native_parts(kernel, "auto") is None
-    with pytest.raises(DeviceError, match="flat_load_dword"):
+    with pytest.raises(DeviceError, match="ds_read_addtid_b32"):
         native_parts(kernel, "native")
     with pytest.raises(UnknownValueError, match="engine"):
         device.launch(kernel, Launch(Extent(1), Extent(64), bytes(16)), engine="cuda")

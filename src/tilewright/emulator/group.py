@@ -35,7 +35,7 @@ class Batch:
     scratch: int = 0  # address of the private memory of the batch's first wave
     scratch_bytes: int = 0  # per lane
     waves_per_block: int = 1
-    turned: bool = False  # strict mode: the waves of even work-groups run from the last to the first, not of odd ones
+    turned: bool = False  # strict mode: waves run in the other order, and copies to LDS arrive at once
     # Which counter of the GPU counts "load", "store", "lds" and "scalar" accesses: see waits.py.
     counter_of: Mapping[str, str] = field(default_factory=dict)
     capacity_of: Mapping[str, int] = field(default_factory=dict)  # how far each of these counters counts

@@ -20,6 +20,7 @@ from tilewright.emulator.code import Code
 from tilewright.emulator.faults import AlignmentFault, Place
 from tilewright.emulator.group import U32, Group
 from tilewright.emulator.instruction import Instruction
+from tilewright.emulator.isa.float_functions import flushed
 from tilewright.emulator.memory import Index, Mask
 from tilewright.emulator.views import Views
 
@@ -53,6 +54,11 @@ def _decrement(old: Values, limit: Values) -> Values:
 def _exchange(old: Values, new: Values, compare: Values) -> Values:
     result: Values = np.where(old == compare, new, old)
     return result
+
+
+def _flushed_sum(old: Values, value: Values) -> Values:
+    """A sum that reads and gives no subnormal numbers."""
+    return flushed(flushed(old) + flushed(value))
 
 
 def _packed(dtype: Any) -> Callable[[Values, Values], Values]:
@@ -98,6 +104,7 @@ def _table() -> dict[tuple[str, str], AtomicOperation]:
             for name in names:
                 combine, operands, ufunc = _COMBINE[name]
                 table[name, f"{letter}{bits}"] = AtomicOperation(bits // 8, dtype, combine, operands, ufunc)
+    table["add_flushed", "f32"] = AtomicOperation(4, np.dtype(np.float32), _flushed_sum)
     for kind, element in (("f16", np.float16), ("bf16", ml_dtypes.bfloat16)):
         table["pk_add", kind] = AtomicOperation(4, np.dtype(np.uint32), _packed(np.dtype(element)))
     return table
@@ -120,6 +127,11 @@ _RENAMED = {
 }
 
 
+# GPUs whose memory adds f32 without subnormal numbers. LLVM knows it as a feature of the others: for these it makes a
+# loop around a compare-and-swap where subnormal numbers matter.
+_FLUSHED_ADDS = frozenset({"gfx90a"})
+
+
 def atomic_operation(rest: str, instruction: Instruction, code: Code) -> AtomicOperation:
     """The operation named by what stands after …_atomic_, or after ds_ without _rtn."""
     short, wide = (rest.removesuffix("_x2"), "64") if rest.endswith("_x2") else (rest, "32")
@@ -131,6 +143,13 @@ def atomic_operation(rest: str, instruction: Instruction, code: Code) -> AtomicO
     if found is None:
         raise code.unknown(f"atomic operation {rest}", instruction)
     return found
+
+
+def memory_operation(rest: str, instruction: Instruction, code: Code) -> AtomicOperation:
+    """As `atomic_operation`, for memory."""
+    found = atomic_operation(rest, instruction, code)
+    flushes = found is OPERATIONS["add", "f32"] and code.arch.name in _FLUSHED_ADDS
+    return OPERATIONS["add_flushed", "f32"] if flushes else found
 
 
 def operand_values(operation: AtomicOperation, registers: Sequence[U32], mask: Mask | None) -> list[Values]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.emulator.access import traffic
-from tilewright.emulator.access.atomics import AtomicOperation, atomic_operation, memory_atomic
+from tilewright.emulator.access.atomics import AtomicOperation, memory_atomic, memory_operation
 from tilewright.emulator.access.buffer_descriptor import RawBuffer, buffer_base, is_gfx9, is_swizzled, raw_buffer
 from tilewright.emulator.access.effects import Arrival, active, deliver, occupy
 from tilewright.emulator.access.elements import LOADS, STORES, Element
@@ -207,7 +207,7 @@ def translate_buffer(name: str, instruction: Instruction, code: Code) -> Step:
     data, *others = expect(instruction, code, (4,))
     where = _address(instruction, code, tuple(others))
     if kind == "atomic":
-        operation = atomic_operation(rest, instruction, code)
+        operation = memory_operation(rest, instruction, code)
         register = vector(instruction, code, data, operation.registers)
         return _atomic(where, operation, register, returns(instruction, code))
     table = LOADS if kind == "load" else STORES

@@ -170,11 +170,16 @@ def _pending_write(write: LdsWrite) -> Pending:
 
 
 def copy_to_lds(group: Group, write: LdsWrite) -> None:
-    """Elements that come from memory: later LDS reads of the same wave do not see them before a wait for the load."""
-    if group.batch.strict:
+    """Elements that come from memory: later LDS reads of the same wave need not see them before a wait for the load.
+
+    They come at any moment up to the wait. Strict mode lets them come at the last one, which shows a wait that is
+    missing; when it is turned at the first one, which shows who still reads what they overwrite.
+    """
+    if group.batch.strict and not group.batch.turned:
         group.later("load", _pending_copy(write))
     else:
         write.commit(group)
+        occupy(group, "load")
 
 
 def _pending_copy(write: LdsWrite) -> Pending:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tilewright.emulator.access import traffic
 from tilewright.emulator.access.atomics import (
     AtomicOperation,
-    atomic_operation,
     check_alignment,
+    memory_operation,
     old_registers,
     operand_values,
     perform,
@@ -83,7 +83,7 @@ def translate_flat(name: str, instruction: Instruction, code: Code) -> Step:
         register = vector(instruction, code, data, STORES[rest].registers)
         return _store(addresses(instruction, code, vaddr, None), STORES[rest], register, code)
     if kind == "atomic":
-        operation = atomic_operation(rest, instruction, code)
+        operation = memory_operation(rest, instruction, code)
         old = returns(instruction, code)
         operands = expect(instruction, code, (3,) if old else (2,))
         destination = vector(instruction, code, operands[0], operation.size // 4) if old else None

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.emulator.access import traffic
-from tilewright.emulator.access.atomics import atomic_operation, memory_atomic
+from tilewright.emulator.access.atomics import memory_atomic, memory_operation
 from tilewright.emulator.access.effects import Arrival, active, by_lanes, deliver, occupy
 from tilewright.emulator.access.elements import LOADS, STORES, Element
 from tilewright.emulator.access.gather import store
@@ -120,7 +120,7 @@ def _store(address: Addresses, element: Element, register: int, code: Code) -> S
 
 
 def _atomic(rest: str, instruction: Instruction, code: Code) -> Step:
-    operation = atomic_operation(rest, instruction, code)
+    operation = memory_operation(rest, instruction, code)
     old = returns(instruction, code)
     operands = expect(instruction, code, (4,) if old else (3,))
     destination = vector(instruction, code, operands[0], operation.size // 4) if old else None

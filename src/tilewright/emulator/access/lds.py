@@ -187,7 +187,7 @@ def _read_transposed(instruction: Instruction, code: Code, kind: str) -> Step:
 
     def act(group: Group, mask: Mask | None) -> None:
         if mask is not None and (mask.any(axis=1) != mask.all(axis=1)).any():
-            raise code.unknown("a transposing LDS read by some lanes of a wave", instruction)
+            raise code.unknown(f"{instruction.mnemonic} with lanes that exec disables", instruction)
         index = check_range(group, offsets(group), size, mask)
         traffic.lds_read(group, size, mask, banks, index)
         values = transposed(read_lds(group, lambda views: load(views, index, size)), bits)

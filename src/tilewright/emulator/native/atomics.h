@@ -6,7 +6,7 @@
 /* Instruction.detail: operation and type. lower_memory.py has the same order. */
 enum {
     A_ADD, A_SUB, A_RSUB, A_MIN, A_MAX, A_AND, A_OR, A_XOR, A_INC, A_DEC, A_SUB_CLAMP, A_COND_SUB, A_SWAP, A_CMPSWAP,
-    A_CMPST, A_MSKOR, A_PK_ADD,
+    A_CMPST, A_MSKOR, A_PK_ADD, A_ADD_FLUSHED,
 };
 enum { T_U32, T_U64, T_I32, T_I64, T_F32, T_F64, T_F16, T_BF16 };
 
@@ -33,7 +33,10 @@ static uint64_t combine_whole(uint32_t op, uint64_t old, uint64_t a, uint64_t b)
 
 static uint32_t combine_f32(uint32_t op, uint32_t old, uint32_t a) {
     union { uint32_t u; float f; } x = {old}, y = {a};
-    x.f = op == A_ADD ? x.f + y.f : op == A_MIN ? __builtin_fminf(x.f, y.f) : __builtin_fmaxf(x.f, y.f);
+    if (op == A_ADD_FLUSHED)
+        x.f = flushed_f32(flushed_f32(x.f) + flushed_f32(y.f));
+    else
+        x.f = op == A_ADD ? x.f + y.f : op == A_MIN ? __builtin_fminf(x.f, y.f) : __builtin_fmaxf(x.f, y.f);
     return x.u;
 }
 

@@ -10,6 +10,7 @@
 #include "counters.h"
 #include "scalar_memory.h"
 #include "global_memory.h"
+#include "flat.h"
 #include "buffer.h"
 #include "lds.h"
 #include "atomics.h"

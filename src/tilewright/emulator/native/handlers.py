@@ -42,6 +42,9 @@ HANDLERS = {
     "buffer_load": "run_buffer_load",
     "buffer_store": "run_buffer_store",
     "buffer_atomic": "run_buffer_atomic",
+    "flat_load": "run_flat_load",
+    "flat_store": "run_flat_store",
+    "flat_atomic": "run_flat_atomic",
     "occupy": "occupy",
     # lds.h
     "lds_read": "run_lds_read",

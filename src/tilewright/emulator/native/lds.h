@@ -112,6 +112,8 @@ static int run_lds_read(Wave *w, const Instruction *i) {
     int places = i->flags & TWO ? 2 : 1;
     if (!mask)
         return occupy(w, i);
+    if (i->detail && mask != w->all)
+        return fail(w, INACTIVE_FAULT, -1, 0, 0);
     for (int n = 0; n < places; n++)
         if (lds_places(w, at, n ? i->offset1 : i->offset, i->size, mask, place[n]))
             return STOPPED;
@@ -128,10 +130,6 @@ static int run_lds_read(Wave *w, const Instruction *i) {
         load_lanes(from, i->size, mask, &p->value[(uint32_t)n * words]);
     }
     hide_own(w, own);
-    if (i->detail && mask != w->all)
-        for (uint32_t k = 0; k < words; k++)
-            for (int l = 0; l < LANES; l++)
-                p->value[k][l] = mask >> l & 1 ? p->value[k][l] : 0;
     if (i->detail)
         transpose(p->value, i->size, i->detail);
     arrive(i, p->value);
@@ -163,7 +161,7 @@ static int run_lds_write(Wave *w, const Instruction *i) {
     return finish(w, p);
 }
 
-/* Loaded elements, to M0 + offset + lane · size. The wave's own reads do not see them before a wait for the load. */
+/* Loaded elements, to M0 + offset + lane · size. The wave's own reads need not see them before a wait for the load. */
 static int send_to_lds(Wave *w, Pending *p) {
     const Instruction *i = p->instruction;
     const Launch *g = w->worker->launch;
@@ -185,6 +183,10 @@ static int send_to_lds(Wave *w, Pending *p) {
     p->size = (uint8_t)size;
     p->mask = mask;
     p->commit = write_lds;
+    if (g->strict && g->turned) { /* at the first moment that is possible: see copy_to_lds of effects.py */
+        p->commit(w, p);
+        p->commit = NULL;
+    }
     return finish(w, p);
 }
 

@@ -38,7 +38,7 @@ _LOWERERS: tuple[Callable[[Instruction, Code, Tables], Record | None], ...] = (
 )  # fmt: skip
 SPARE_REGISTERS = 2  # of the engine, behind the kernel's
 _PARTS = frozenset((NUMBERS["pair"], NUMBERS["halves"]))
-_ATOMICS = frozenset((NUMBERS["global_atomic"], NUMBERS["buffer_atomic"]))
+_ATOMICS = frozenset(NUMBERS[name] for name in ("global_atomic", "buffer_atomic", "flat_atomic"))
 _BARRIERS = frozenset(NUMBERS[name] for name in ("barrier", "barrier_signal", "barrier_first"))
 
 

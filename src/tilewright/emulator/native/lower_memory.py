@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-from tilewright.emulator.access.atomics import OPERATIONS, AtomicOperation, atomic_operation
+from tilewright.emulator.access.atomics import OPERATIONS, AtomicOperation, memory_operation
 from tilewright.emulator.access.elements import LOADS, STORES, Element
 from tilewright.emulator.access.lds_dma import dma_element
 from tilewright.emulator.access.operands import CACHE_POLICY, check_modifiers, expect, number, returns, scalar, vector
@@ -24,7 +25,7 @@ _CACHE_CONTROL = re.compile(r"buffer_(wbl2|inv|wbinvl1|wbinvl1_vol|gl0_inv|gl1_i
 # The order of the enumerations in atomics.h.
 _ATOMICS = (
     "add", "sub", "rsub", "min", "max", "and", "or", "xor", "inc", "dec", "sub_clamp", "cond_sub", "swap", "cmpswap",
-    "cmpst", "mskor", "pk_add",
+    "cmpst", "mskor", "pk_add", "add_flushed",
 )  # fmt: skip
 _ATOMIC_TYPES = ("u32", "u64", "i32", "i64", "f32", "f64", "f16", "bf16")
 
@@ -34,16 +35,8 @@ def lower_memory(instruction: Instruction, code: Code, tables: Tables) -> Record
     name = canonical(instruction.mnemonic)
     if _CACHE_CONTROL.fullmatch(name):
         return _cache_control(name, instruction, code, tables)
-    family = name.partition("_")[0]
-    if family == "buffer":
-        return _buffer(name, instruction, code, tables)
-    if family == "global":
-        return _global(name, instruction, code, tables)
-    if family == "scratch":
-        return _scratch(name, instruction, code, tables)
-    if family == "ds":
-        return lower_lds(name, instruction, code, tables)
-    return _scalar(name, instruction, code, tables)
+    lower_kind = _FAMILIES.get(name.partition("_")[0], _scalar)
+    return lower_kind(name, instruction, code, tables)
 
 
 def element_flags(element: Element) -> int:
@@ -89,8 +82,10 @@ def _scalar(name: str, instruction: Instruction, code: Code, tables: Tables) -> 
     return record(handler, out, sources, offset=immediate, queue=tables.queues["scalar"], **fields)
 
 
-def _vector_address(instruction: Instruction, code: Code, vaddr: Operand, saddr: Operand) -> list[layout.Operand]:
-    if saddr.kind != "none":
+def _vector_address(
+    instruction: Instruction, code: Code, vaddr: Operand, saddr: Operand | None
+) -> list[layout.Operand]:
+    if saddr is not None and saddr.kind != "none":
         pair = layout.scalar(scalar(instruction, code, saddr, 2))
         return [layout.vector(vector(instruction, code, vaddr, 1)), pair]
     return [layout.vector(vector(instruction, code, vaddr, 2)), layout.operand(layout.NOTHING)]
@@ -132,17 +127,58 @@ def _store(handler: str, sources: list[layout.Operand], element: Element, offset
 
 
 def _global_atomic(rest: str, instruction: Instruction, code: Code, tables: Tables) -> Record:
-    operation, old = atomic_operation(rest, instruction, code), returns(instruction, code)
-    operands = expect(instruction, code, (4,) if old else (3,))
+    operands = expect(instruction, code, (4,) if returns(instruction, code) else (3,))
     vaddr, data, saddr = operands[-3:]
-    out = layout.vector(vector(instruction, code, operands[0], operation.size // 4)) if old else None
+    return _atomic("global_atomic", rest, (operands[0], vaddr, saddr, data), instruction, code, tables)
+
+
+def _atomic(
+    handler: str,
+    rest: str,
+    places: tuple[Operand, Operand, Operand | None, Operand],
+    instruction: Instruction,
+    code: Code,
+    tables: Tables,
+) -> Record:
+    """`places` are the destination, if there is one, both parts of the address, and the data."""
+    operation, old = memory_operation(rest, instruction, code), returns(instruction, code)
+    destination, vaddr, saddr, data = places
+    out = layout.vector(vector(instruction, code, destination, operation.size // 4)) if old else None
     sources = _vector_address(instruction, code, vaddr, saddr)
     sources += [layout.operand(layout.NOTHING), layout.vector(vector(instruction, code, data, operation.registers))]
     return record(
-        "global_atomic", out, sources, offset=number(instruction, code, "offset"), size=operation.size,
+        handler, out, sources, offset=number(instruction, code, "offset"), size=operation.size,
         detail=atomic_detail(operation), flags=layout.RETURNS if old else 0,
         queue=tables.queues["load" if old else "store"],
     )  # fmt: skip
+
+
+def _flat(name: str, instruction: Instruction, code: Code, tables: Tables) -> Record | None:
+    """`target` is the queue of LDS accesses, which a flat one occupies, too."""
+    check_modifiers(instruction, code, _POLICY)
+    kind, _, rest = name.removeprefix("flat_").partition("_")
+    offset, nothing = number(instruction, code, "offset"), layout.operand(layout.NOTHING)
+    made: Record | None = None
+    if kind == "load" and rest in LOADS:
+        data, vaddr = expect(instruction, code, (2,))
+        out = layout.vector(vector(instruction, code, data, LOADS[rest].registers))
+        made = _load("flat_load", out, _vector_address(instruction, code, vaddr, None), LOADS[rest], offset, tables)
+    elif kind == "store" and rest in STORES:
+        vaddr, data = expect(instruction, code, (2,))
+        from_ = layout.vector(vector(instruction, code, data, STORES[rest].registers))
+        where = [*_vector_address(instruction, code, vaddr, None), nothing, from_]
+        made = _store("flat_store", where, STORES[rest], offset, tables)
+    elif kind == "atomic":
+        made = _flat_atomic(rest, instruction, code, tables)
+    if made is not None:
+        made.target = tables.queues["lds"]
+    return made
+
+
+def _flat_atomic(rest: str, instruction: Instruction, code: Code, tables: Tables) -> Record:
+    operands = expect(instruction, code, (3,) if returns(instruction, code) else (2,))
+    vaddr, data = operands[-2:]
+    return _atomic("flat_atomic", rest, (operands[0], vaddr, None, data), instruction, code, tables)
 
 
 def _scratch(name: str, instruction: Instruction, code: Code, tables: Tables) -> Record | None:
@@ -222,7 +258,7 @@ def _buffer_place(instruction: Instruction, code: Code, operands: tuple[Operand,
 
 
 def _buffer_atomic(rest: str, instruction: Instruction, code: Code, tables: Tables) -> Record | None:
-    operation, old = atomic_operation(rest, instruction, code), returns(instruction, code)
+    operation, old = memory_operation(rest, instruction, code), returns(instruction, code)
     data, *others = expect(instruction, code, (4,))
     made = _buffer_place(instruction, code, tuple(others))
     if made is None:
@@ -233,3 +269,12 @@ def _buffer_atomic(rest: str, instruction: Instruction, code: Code, tables: Tabl
     made.flags |= layout.RETURNS if old else 0
     made.queue = tables.queues["load" if old else "store"]
     return made
+
+
+_FAMILIES: dict[str, Callable[[str, Instruction, Code, Tables], Record | None]] = {
+    "buffer": _buffer,
+    "global": _global,
+    "flat": _flat,
+    "scratch": _scratch,
+    "ds": lower_lds,
+}

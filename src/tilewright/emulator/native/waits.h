@@ -107,11 +107,10 @@ static void commit_scalars(Wave *w, Pending *p) {
         w->s[p->instruction->out.index + (int)k] = p->value[k][0];
 }
 
-/* An effect that was filled in by its instruction: now, or later. */
-HOT int finish(Wave *w, Pending *p) {
+/* An effect that was filled in by its instruction: now, or later, in the queue of that number. */
+HOT int finish_in(Wave *w, Pending *p, uint32_t number) {
     const Launch *g = w->worker->launch;
     if (g->strict) {
-        uint32_t number = p->instruction->queue;
         Queue *q = &w->queue[number];
         if (q->length >= g->capacity[number])
             drain(w, q, g->capacity[number] - 1u); /* a full counter cannot count one more */
@@ -123,6 +122,8 @@ HOT int finish(Wave *w, Pending *p) {
     release(w, p);
     return NEXT;
 }
+
+HOT int finish(Wave *w, Pending *p) { return finish_in(w, p, p->instruction->queue); }
 
 static bool meets(const Written *written, const Pending *p) {
     int first = p->instruction->out.index, kind = p->commit == commit_scalars ? SCALAR : VECTOR;

@@ -56,7 +56,8 @@ def changed(old: Settings, **given: Any) -> Settings:
     if wanted.get("limit", 1) < 1:
         raise InvalidValueError(f"a limit of {given['limit']} instructions lets nothing run; it must be at least 1")
     if not isinstance(wanted.get("mode", old.mode), Mode):
-        raise InvalidValueError(f"{given['mode']!r} is no mode; there are {', '.join(str(known) for known in Mode)}")
+        known = ", ".join(str(mode) for mode in Mode)
+        raise InvalidValueError(f"{given['mode']!r} is no Mode of tilewright.emulator.launch; there are {known}")
     choose("engine", wanted.get("engine", old.engine), ENGINES)
     return replace(old, **wanted)
 
