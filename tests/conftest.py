@@ -25,7 +25,17 @@ settings.load_profile("tilewright")
 @pytest.fixture(scope="module")
 def plugin() -> Iterator[Path]:
     """The package in tests/plugin is found like an installed one, and adds its op while the tests of a module run."""
-    folder = Path(__file__).with_name("plugin")
+    yield from _plugged_in("plugin")
+
+
+@pytest.fixture(scope="module")
+def staged_plugin() -> Iterator[Path]:
+    """The same with the package in tests/staged_plugin, whose op computes its problems with two kernels."""
+    yield from _plugged_in("staged_plugin")
+
+
+def _plugged_in(name: str) -> Iterator[Path]:
+    folder = Path(__file__).with_name(name)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
         ops.all_ops.cache_clear()

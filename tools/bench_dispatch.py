@@ -21,6 +21,7 @@ from typing import Any
 
 import tilewright as tw
 from tilewright.dispatch.element_types import SIZES, stored_as
+from tilewright.dispatch.launch import Call
 from tilewright.dispatch.tensors import View, span
 from tilewright.ops import op_named
 from tilewright.ops.execution import Tensor
@@ -54,8 +55,9 @@ def overhead(registry: tw.Registry, problem: Any, rounds: int) -> Overhead:
     inputs, out = views[:-1], views[-1]
     with device.emulating(dry=True), device.selected():
         plan, call = registry._dispatcher.plan(problem, device, None, False)
+        assert isinstance(call, Call)
         args = execution.arguments(problem)
-        execution.point(args, [view.address for view in views])
+        execution.point(problem)(args, [view.address for view in views])
         place, function = ctypes.addressof(args), call.functions.run
         times = _alternate(lambda: function(place, None), _caller(registry, problem, inputs, out), rounds)
     return Overhead(plan.stages[0].kernel.slug, *times)

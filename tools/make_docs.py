@@ -14,7 +14,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
@@ -25,7 +25,7 @@ from tilewright.base.knobs import ARCH_PATH, KNOBS
 from tilewright.cli.app import root
 from tilewright.ops import OPS
 from tilewright.ops.fields import ConfigBase, Field, fields_of, tokens_of
-from tilewright.ops.kernel_set import KernelSet
+from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
 from tilewright.ops.rule import Rule
 from tilewright.ops.sampling import draw_legal, strata
@@ -319,7 +319,8 @@ def _tiles(arch: Arch) -> str:
 
 # Kernel sets
 
-MOST_LISTED = 60  # more names than one reads
+MOST_NAMED = 60  # more kernels than one reads
+Members: TypeAlias = Mapping[str, Sequence[Kernel]]  # the kernels of a set on each GPU
 
 
 def sets_page() -> str:
@@ -327,31 +328,33 @@ def sets_page() -> str:
     intro = (
         "A preselected set is a short list of kernels for a purpose. All its members are legal on every GPU it\n"
         "names. `tilewright generate --preselected NAME` writes their sources, and names them with `--dry-run`.\n"
-        f"Sets of more than {MOST_LISTED} kernels for a GPU are only counted here."
+        f"Sets of more than {MOST_NAMED} kernels for a GPU are only counted here."
     )
     known = [kernel_set for op in OPS for kernel_set in op.sets().values()]
-    rows = [(_set_cell(s), s.op, _counts(s), s.doc) for s in known]
-    parts = (f"## {s.name}\n\n{_members(s)}" for s in known if _is_listed(s))
+    # Looked for once: a large set takes a second.
+    members = {s.name: {arch: list(s.kernels(arch)) for arch in s.archs} for s in known}
+    rows = [(_set_cell(s.name, members[s.name]), s.op, _counts(members[s.name]), s.doc) for s in known]
+    parts = (f"## {name}\n\n{_members(found)}" for name, found in members.items() if _is_listed(found))
     return page("Preselected kernel sets", intro, table(("set", "op", "kernels", "what for"), rows), *parts)
 
 
-def _is_listed(kernel_set: KernelSet) -> bool:
-    return max(len(list(kernel_set.kernels(arch))) for arch in kernel_set.archs) <= MOST_LISTED
+def _is_listed(members: Members) -> bool:
+    return max(map(len, members.values())) <= MOST_NAMED
 
 
-def _set_cell(kernel_set: KernelSet) -> str:
-    return f"[{kernel_set.name}](#{kernel_set.name})" if _is_listed(kernel_set) else kernel_set.name
+def _set_cell(name: str, members: Members) -> str:
+    return f"[{name}](#{name})" if _is_listed(members) else name
 
 
-def _counts(kernel_set: KernelSet) -> str:
-    return ", ".join(f"{arch} {len(list(kernel_set.kernels(arch)))}" for arch in kernel_set.archs)
+def _counts(members: Members) -> str:
+    return ", ".join(f"{arch} {len(kernels)}" for arch, kernels in members.items())
 
 
-def _members(kernel_set: KernelSet) -> str:
+def _members(members: Members) -> str:
     """The configs as they are in names, once for each group of GPUs that have them."""
     where: dict[str, list[str]] = {}
-    for arch in kernel_set.archs:
-        for kernel in kernel_set.kernels(arch):
+    for arch, kernels in members.items():
+        for kernel in kernels:
             where.setdefault("-".join(tokens_of(kernel.config)), []).append(arch)
     groups: dict[tuple[str, ...], list[str]] = {}
     for config, names in where.items():

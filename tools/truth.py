@@ -47,8 +47,6 @@ from tilewright.ops.rule import violations
 from tilewright.ops.sampling import draw_breaking, draw_legal, strata
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
-# Matrix operations of one wave per step of k. More only makes the compiler unroll longer.
-MOST_OPERATIONS = 24
 
 
 @dataclass(frozen=True)
@@ -89,15 +87,9 @@ def _pool(op: Op, arch: Arch, seed: int) -> Iterator[Kernel]:
             config = draw_legal(op, arch, rng, fixed)
             if config is None:
                 break
-            if _bounded(config):
+            if op.is_small(config):
                 yield Kernel(op.name, config, arch.name)
                 break
-
-
-def _bounded(config: Any) -> bool:
-    block, waves, mma = config.block, config.waves, config.mma
-    per_wave = -(-block.m // (waves.m * mma.m)) * -(-block.n // (waves.n * mma.n)) * -(-block.k // mma.k)
-    return bool(per_wave <= MOST_OPERATIONS)
 
 
 def _covering(pool: Sequence[Kernel], n: int) -> list[Kernel]:
@@ -134,7 +126,7 @@ def rejected(op: Op, n: int, seed: int) -> list[Case]:
         rng = random.Random(f"{seed} {code} {turn}")
         arch = rng.choice(ARCHS)
         config = draw_breaking(op, archs.load(arch), rng, code, spread[arch])
-        if config is not None and _bounded(config):
+        if config is not None and op.is_small(config):
             case = Case(Kernel(op.name, config, arch), code)
             cases.setdefault(case.kernel.slug, case)
         if len(cases) == n:
@@ -165,7 +157,7 @@ def judge_code(case: Case, code: Sequence[KernelInspection], toolchain: Toolchai
     op = op_named(kernel.op)
     base = (kernel.slug, kernel.arch, case.expected)
     spec = archs.load(kernel.arch)
-    problems = differences(code, op.matrix_instruction(kernel.config, spec))
+    problems = differences(code, op.matrix_instructions(kernel.config, spec))
     note, unexpected = ("", "") if problems else lds_note(kernel, code, spec, toolchain)
     problems = [*problems, *([unexpected] if unexpected else [])]
     verdict = "wrong" if problems else "computes"
@@ -222,15 +214,17 @@ def warm_flags(kernel: Kernel, toolchain: Toolchain) -> tuple[str, ...]:
     return roof_of(Unit(render_unchecked(kernel), toolchain).device_prefix, Store()).flags
 
 
-def differences(code: Sequence[KernelInspection], wanted: str) -> list[str]:
+def differences(code: Sequence[KernelInspection], named: Sequence[str]) -> list[str]:
     """Where the instructions of the code object are not what the config says."""
+    wanted = set(named)
+    names = ", ".join(sorted(wanted - {""}))
     problems = []
     for device_kernel in code:
-        others = set(device_kernel.matrix) - {wanted}
+        others = set(device_kernel.matrix) - wanted
         if others:
-            problems.append(f"contains {', '.join(sorted(others))} instead of {wanted or 'nothing'}")
-        elif wanted not in device_kernel.matrix:
-            problems.append(f"has a kernel without {wanted or 'any matrix instruction'}")
+            problems.append(f"contains {', '.join(sorted(others))} instead of {names or 'nothing'}")
+        elif wanted - set(device_kernel.matrix):
+            problems.append(f"has a kernel without {names or 'any matrix instruction'}")
     return list(dict.fromkeys(problems))
 
 

@@ -85,6 +85,14 @@ def test_a_rule_in_full(op: str, rule: Any, run: Callable[..., Result], run_json
     assert (document["op"], document["code"], document["why"]) == (op, rule.code, rule.why)
 
 
+def test_an_unknown_rule_names_each_code_once(run: Callable[..., Result]) -> None:
+    """Ops have rules in common."""
+    result = run("rules", "X1")
+    assert result.exit_code == 2
+    known = result.stderr.partition("Known: ")[2].rstrip(".\n").split(", ")
+    assert len(known) == len(set(known)) and set(known) >= {rule.code for op in OPS for rule in op.rules}
+
+
 def test_sets(run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
     for op in OPS:
         assert {entry["name"] for entry in run_json("sets", "--op", op.name)} == set(op.sets())

@@ -12,7 +12,8 @@ import pytest
 from click.testing import Result
 
 import tilewright as tw
-from tilewright.cli.problems import shared_out
+from tilewright.base.errors import InvalidValueError, UnknownValueError
+from tilewright.cli.problems import read_problem, shared_out
 from tilewright.ops import kernel_of, op_named
 
 LIST = "m,n,k,dtype,layout,batch\n1024,2048,512,fp16,rcr,\n1,4096,4096,fp16,rrr,2\n"
@@ -80,6 +81,20 @@ def test_bad_files_are_one_error(run: Callable[..., Result], tmp_path: Path) -> 
     (tmp_path / "shapes.txt").write_text(LIST)
     result = run("problems", "gemm", str(tmp_path / "shapes.txt"))
     assert "so its format must be said. Known: csv, json." in result.stderr
+
+
+def test_a_problem_on_the_command_line_is_made_of_what_problems_are_made_of() -> None:
+    """Words for several fields as well, but none that says what the kernel fixes."""
+    conv = op_named("grouped_conv")
+    config, sizes = conv.example_config(), "n=2,c=16,k=16,input_size=8x8,filter_size=3"
+    padded = read_problem(conv, config, f"{sizes},pad=1")
+    assert (padded.left_pad, padded.right_pad, padded.dtype_a) == ((1, 1), (1, 1), "fp16")
+    assert padded == read_problem(conv, config, f"{sizes},left_pad=1,right_pad=1")
+    for fixed in ("dtype", "dtype_a", "direction"):
+        with pytest.raises(UnknownValueError, match=f"'{fixed}'.* Known: n, g, c, k, input_size"):
+            read_problem(conv, config, f"{sizes},{fixed}=fp16")
+    with pytest.raises(InvalidValueError, match="does not say c, filter_size"):
+        read_problem(conv, config, "n=2,k=16,input_size=8x8")
 
 
 def test_kernels_get_the_problems_of_their_kind() -> None:

@@ -102,14 +102,14 @@ def test_the_report_of_an_inspection(capsys: pytest.CaptureFixture[str]) -> None
     names = ("_ZN1fILb1ELNS_4TailE2EEE", "_ZN1fILb0ELNS_4TailE0EEE")
     kernels = tuple(_kernel(name, spills) for spills, name in enumerate(names))
     inspection = Inspection("k", "gfx942", "clang 22", 1.0, 2.0, 48824, kernels)
-    print_inspection(inspection, Findings("v_mfma_x", ("v_mfma_x",), 16384, (16384,)))
+    print_inspection(inspection, Findings(("v_mfma_x",), ("v_mfma_x",), 16384, (16384,)))
     shown = capsys.readouterr().out
     assert "true, Tail 2" in shown
     assert "false, Tail 0" in shown
     assert "✓ matrix instruction v_mfma_x, as the config names (32, 32)" in shown
     assert "✓ 16,384 bytes of LDS, as predicted" in shown
     assert "! 1 kernel spill registers to memory" in shown
-    print_inspection(inspection, Findings("v_mfma_y", ("v_mfma_x",), 8192, (16384,)))
+    print_inspection(inspection, Findings(("v_mfma_y",), ("v_mfma_x",), 8192, (16384,)))
     shown = capsys.readouterr().out
     assert "✗ matrix instruction v_mfma_x; the config names v_mfma_y" in shown
     assert "✗ 16,384 bytes of LDS; 8,192 were predicted" in shown
@@ -126,6 +126,7 @@ def test_doctor_and_inspect_for_real(settings: Callable[..., list[str]], tmp_pat
     done = subprocess.run([*program, *args], check=True, capture_output=True, text=True)
     document = json.loads(done.stdout)
     assert done.stderr == ""
-    assert document["checks"]["matrix_instruction"]["ok"]
+    assert document["checks"]["matrix_instructions"]["ok"]
     assert document["checks"]["lds_bytes"]["ok"]
-    assert document["checks"]["matrix_instruction"]["expected"] in code.read_text()
+    (expected,) = document["checks"]["matrix_instructions"]["expected"]
+    assert expected in code.read_text()

@@ -37,9 +37,14 @@ def call_of(kernel: Kernel, artifact: Artifact, problem: Any) -> Call:
 
 
 def without_check(source: Source, known: str, instead: str) -> Source:
-    """A source that says something else about itself, so that its launcher takes what it should refuse."""
-    assert source.text.count(known) == 1
-    return dataclasses.replace(source, text=source.text.replace(known, instead))
+    """A source that says something else about itself, so that its launcher takes what it should refuse.
+
+    What is said stands once in all that is compiled: in the source, or in one of our files that it includes.
+    """
+    count = sum(text.count(known) for text in (source.text, *source.files.values()))
+    assert count == 1, f"{known!r} stands {count} times in the source and its files: has the launcher changed?"
+    files = {name: text.replace(known, instead) for name, text in source.files.items()}
+    return dataclasses.replace(source, text=source.text.replace(known, instead), files=files)
 
 
 def as_they_are(inputs: Inputs) -> Inputs:

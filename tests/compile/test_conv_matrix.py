@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from built_kernels import built
+from on_device import device_of
 
 import tilewright as tw
 from tilewright import arch as archs
@@ -130,8 +131,20 @@ def test_the_problems_have_what_convolutions_have() -> None:
 def test_a_kernel_computes_what_it_should(made: Kernel) -> None:
     (artifact,) = built([made])
     listed = problems(made)
-    checks = verify(made, artifact, device(made), listed, mode=Mode.STRICT)
+    checks = verify(made, artifact, device_of(made), listed, mode=Mode.STRICT)
     assert len(checks) == len(listed)
+    assert [f"{check.problem}: {check.verdict}: {check.message}" for check in checks if not check.ok] == []
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_every_form_of_mem(direction: str) -> None:
+    """It prefetches 4 steps of this tile: sums of 1 to 8 steps have every tail, with a loop before it and without."""
+    made = kernel("gfx942", direction, 1, "fp16")
+    (artifact,) = built([made])
+    sizes = {"n": 1, "c": 8, "k": 8, "input_size": 64, "filter_size": 1}
+    summed = {FORWARD: "c", BACKWARD_DATA: "k", BACKWARD_WEIGHT: "input_size"}[direction]
+    listed = [problem(made, **{**sizes, summed: 32 * steps}) for steps in range(1, 9)]
+    checks = verify(made, artifact, device_of(made), listed, mode=Mode.STRICT)
     assert [f"{check.problem}: {check.verdict}: {check.message}" for check in checks if not check.ok] == []
 
 
@@ -145,7 +158,7 @@ def test_a_plan_pads_channels_that_no_vector_divides(direction: str) -> None:
         left_pad=(0, 1, 0), right_pad=(0, 0, 1),
     )  # fmt: skip
     assert {violation.code for violation in tw.fits(made.config, asked, made.arch)} == {"S505"}
-    registry, gpu = tw.Registry((made,), {made: artifact}), device(made)
+    registry, gpu = tw.Registry((made,), {made: artifact}), device_of(made)
     plan = registry.plan(asked, gpu, pad=True)
     (stage,) = plan.stages
     assert (stage.problem.c, stage.problem.k) == (2 * 8, 2 * 12)
@@ -168,7 +181,3 @@ def test_the_kernel_of_the_second_stage_is_not_taken_for_one_of_the_op() -> None
     assert {each.is_op for each in found if "convert" in each.name} == {False}
     sums = [each for each in found if "GroupedConvolutionBackwardWeightKernel" in each.name]
     assert len(sums) > 0 and all(each.is_op and each.matrix for each in sums)
-
-
-def device(made: Kernel) -> tw.Device:
-    return tw.Device(f"emulated:{archs.load(made.arch).name}")

@@ -18,15 +18,15 @@ import numpy as np
 import pytest
 from built_kernels import built_unchecked
 from numpy.typing import NDArray
+from on_device import call_of, device_of, without_check
 
 import tilewright as tw
 from tilewright import arch as archs
 from tilewright.arch.number_formats import numpy_dtype
 from tilewright.base.errors import UnsupportedError
 from tilewright.building.store.artifact import Artifact
-from tilewright.building.unit import LIBRARY
-from tilewright.codegen.render import Source, render
-from tilewright.dispatch.launch import Call, functions_of
+from tilewright.codegen.render import render
+from tilewright.dispatch.plan import execution_of
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
 from tilewright.ops import op_named
@@ -39,8 +39,7 @@ pytestmark = pytest.mark.compile
 
 ARCH = "gfx950"
 CONV = op_named("grouped_conv")
-assert CONV.execution is not None
-EXECUTION = CONV.execution
+EXECUTION = execution_of(CONV.name)
 PUBLISHED = (4, 8, 8)  # the vectors that AMD's generator chooses
 # In launch.hpp: where `supports` asks CK Tile.
 CHECK = "if(!Form::template supported<K>(K::MakeKernelArgs(Form::host_args(*args, nullptr))))"
@@ -87,7 +86,7 @@ def test_every_output_is_written_and_right(pipeline: str, vector_c: int, channel
     """No K here is a multiple of 16. `verify` poisons the output: what is not written is seen."""
     made = kernel(pipeline, (4, 8, vector_c))
     problems = [problem(k, filter_size=size) for k, size in itertools.product(channels, (1, 3))]
-    checks = verify(made, artifact_of(made), device(), problems, mode=Mode.STRICT)
+    checks = verify(made, artifact_of(made), device_of(made), problems, mode=Mode.STRICT)
     assert len(checks) == 8
     assert [(check.problem, check.verdict, check.message) for check in checks if not check.ok] == []
 
@@ -140,7 +139,8 @@ def test_made_to_take_it_the_kernel_overwrites_the_next_pixel() -> None:
     """
     made, asked = kernel(), problem(20, filter_size=1)
     image, weight = normal_inputs(asked)
-    found = launched(made, built_unchecked(without_check(made)), asked, image, weight)
+    tampered = built_unchecked(without_check(render(made), CHECK, "if(false)"))
+    found = launched(made, tampered, asked, image, weight)
     right = within_tolerance(made, asked, image, weight, found)
     assert right[..., 4:].all() and not right[..., :4].all()
     assert (found[~right] == 0).all()
@@ -150,20 +150,16 @@ def test_made_to_take_it_the_kernel_overwrites_the_next_pixel() -> None:
 @pytest.mark.parametrize(("g", "weight_text", "output_text"), [(1, "1×20×3×3×16", "1×24"), (2, "2×20×3×3×16", "2×24")])
 def test_a_plan_pads_k_of_every_group_and_says_so(g: int, weight_text: str, output_text: str) -> None:
     made, asked = kernel(), problem(20 * g, c=16 * g, g=g)
-    registry = tw.Registry((made,), {made: artifact_of(made)})
+    registry, gpu = tw.Registry((made,), {made: artifact_of(made)}), device_of(made)
     with pytest.raises(UnsupportedError, match="With pad=True"):
-        registry.plan(asked, device())
-    said = str(registry.plan(asked, device(), pad=True))
+        registry.plan(asked, gpu)
+    said = str(registry.plan(asked, gpu, pad=True))
     assert f"weight padded from {weight_text} to {weight_text.replace('20', '24')} with zeros" in said
     assert f"output cut from 2×9×9×{output_text} to 2×9×9×{output_text.replace('24', '20')}" in said
     image, weight = normal_inputs(asked)
-    found = registry.run(asked, image, weight, device=device(), pad=True)
+    found = registry.run(asked, image, weight, device=gpu, pad=True)
     assert np.count_nonzero(found) == found.size
     assert within_tolerance(made, asked, image, weight, found).all()
-
-
-def device() -> tw.Device:
-    return tw.Device(f"emulated:{ARCH}")
 
 
 def normal_inputs(asked: Problem) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -184,7 +180,7 @@ def launched(
     made: Kernel, artifact: Artifact, asked: Problem, image: NDArray[Any], weight: NDArray[Any]
 ) -> NDArray[Any]:
     """The output of a launch with any memory as weights; what is not written is NaN, which is not zero."""
-    ours, call = device(), call_of(made, artifact, asked)
+    ours, call = device_of(made), call_of(made, artifact, asked)
     output = np.full(EXECUTION.tensors(asked)[-1].shape, np.nan, numpy_dtype("bf16", archs.load(ARCH)))
     arrays = [np.ascontiguousarray(array).view(np.uint8).ravel() for array in (image, weight, output)]
     with ExitStack() as freed:
@@ -196,18 +192,6 @@ def launched(
             ours.synchronize()
         buffers[-1].copy_to(arrays[-1])
     return output
-
-
-def call_of(made: Kernel, artifact: Artifact, asked: Problem) -> Call:
-    ours = device()
-    return Call(ours, made, functions_of(ours, artifact.checked(LIBRARY), made), EXECUTION, asked)
-
-
-def without_check(made: Kernel) -> Source:
-    """The kernel's source without the question to CK Tile whether it computes a problem."""
-    source = render(made)
-    (name,) = [name for name, text in source.files.items() if text.count(CHECK) == 1]
-    return replace(source, files={**source.files, name: source.files[name].replace(CHECK, "if(false)")})
 
 
 def within_tolerance(

@@ -37,12 +37,14 @@ class Wanted:
     pairs: int  # of kernel and problem, at least
     every_value_of: tuple[str, ...]  # fields
     dtypes: frozenset[str]
+    dtype_field: str = "dtype_a"
 
 
 FLOATS_AND_INT8 = frozenset({"fp16", "bf16", "fp32", "fp8", "bf8", "int8"})
 WANTED = {
     "gemm": Wanted(64, 26, 10, 6, 300, ("variant", "layout", "pipeline", "epilogue"), FLOATS_AND_INT8),
     "grouped_conv": Wanted(48, 18, 10, 3, 100, ("direction", "ndim", "pipeline", "epilogue"), FLOATS_AND_INT8),
+    "fmha": Wanted(44, 16, 12, 3, 100, ("family", "mode"), frozenset({"fp16", "bf16", "fp32", "fp8"}), "dtype"),
 }
 # Tests are named by their place in the sample, and it is drawn when the first of them runs: to draw it takes long.
 ACCEPTED = [(name, place) for name, wanted in WANTED.items() for place in range(wanted.accepted)]
@@ -87,7 +89,7 @@ def test_the_sample_covers_what_there_is(name: str) -> None:
         offered = {value for arch in ARCHS for value in op.candidates(field, archs.load(arch))}
         assert {getattr(config, field) for config in configs} == offered
     assert {kernel.arch for kernel in kernels} == set(ARCHS)
-    assert {config.dtype_a for config in configs} >= wanted.dtypes
+    assert {getattr(config, wanted.dtype_field) for config in configs} >= wanted.dtypes
     assert len({kernel.slug for kernel in kernels}) == wanted.accepted
     assert len(rejected_of(name)) == wanted.rejected
     assert len({case.expected for case in rejected_of(name)}) >= wanted.broken_rules

@@ -1,4 +1,4 @@
-"""Built kernels of the small op `scale`, and the emulated device they run on."""
+"""Built kernels of the small ops `scale` and `axpb`, and the emulated device they run on."""
 
 from __future__ import annotations
 
@@ -35,20 +35,50 @@ def scale(plugin: Path) -> MakeKernel:
 @pytest.fixture(scope="module")
 def registry(scale: MakeKernel, scale_store: Path) -> Iterator[tw.Registry]:
     """Kernels that differ in what they need: the factor tells which one ran."""
+    kernels = [
+        scale(2),
+        scale(3, dtype="fp64"),
+        scale(5, whole=True, dtype="fp64"),
+        scale(7, backwards=True),
+        scale(11, scratch=256),
+        scale(13, "gfx90a"),
+        scale(17, whole=True),
+    ]
+    yield from _built(kernels, scale_store)
+
+
+@pytest.fixture(scope="module")
+def axpb(staged_plugin: Path) -> MakeKernel:
+    """A kernel of `axpb`, an op whose problems take two of them: 64 threads, gfx942."""
+
+    def make(step: str, **fields: Any) -> Kernel:
+        op = op_named("axpb")
+        return op.kernel(op.config(**{"step": step, "threads": 64, **fields}), "gfx942")
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def staged(axpb: MakeKernel, scale_store: Path) -> Iterator[tw.Registry]:
+    """Kernels for both steps. What the first one leaves in two parts, no other takes."""
+    kernels = [
+        axpb("scale", parts=2),
+        axpb("scale"),
+        axpb("scale", parts=3),
+        axpb("add"),
+        axpb("add", parts=3),
+        axpb("scale", lazy=True),
+    ]
+    yield from _built(kernels, scale_store)
+
+
+def _built(kernels: list[Kernel], store: Path) -> Iterator[tw.Registry]:
+    """A registry of built kernels, and its surroundings for as long as tests use it."""
     with pytest.MonkeyPatch.context() as patch:
         for knob in knobs.KNOBS:
             if knob not in (knobs.CACHE_DIR, knobs.CK_PATH, knobs.ROCM_PATH, knobs.CXX):
                 patch.delenv(knob.name, raising=False)
-        patch.setenv(knobs.STORE.name, str(scale_store))
-        kernels = [
-            scale(2),
-            scale(3, dtype="fp64"),
-            scale(5, whole=True, dtype="fp64"),
-            scale(7, backwards=True),
-            scale(11, scratch=256),
-            scale(13, "gfx90a"),
-            scale(17, whole=True),
-        ]
+        patch.setenv(knobs.STORE.name, str(store))
         built = tw.build(kernels, jobs=1)
         assert built.failures == {}
         yield built

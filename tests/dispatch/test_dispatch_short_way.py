@@ -58,7 +58,7 @@ def test_gemm_has_a_short_way_without_d_only() -> None:
     for num_d, short in ((0, True), (1, False)):
         problem = tw.gemm.Problem(m=8, n=8, k=8, dtype="fp16", layout="rcr", num_d=num_d)
         count = len(execution.tensors(problem))
-        assert (around_addresses(execution.arguments(problem), execution.point, count) is not None) == short
+        assert (around_addresses(execution.arguments(problem), execution.point(problem), count) is not None) == short
 
 
 @pytest.mark.compile

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tilewright.arch.spec import Shape
-from tilewright.ops.fields import Choice, ConfigBase, Count, Flag, Kind, OptionalTile, Tile, fields_of
+from tilewright.ops.fields import Choice, ConfigBase, Count, Flag, Kind, Numbers, OptionalTile, Tile, fields_of
 from tilewright.ops.op import Op
 
 # Numbers that tiles are made of, and some that no tile should be.
@@ -23,6 +23,8 @@ def values_of(kind: Kind) -> st.SearchStrategy[Any]:
     if isinstance(kind, Tile):
         extent = EXTENTS.filter(lambda n: n <= kind.most)
         return st.builds(Shape, extent, extent, extent)
+    if isinstance(kind, Numbers):
+        return st.lists(EXTENTS, min_size=kind.fewest, max_size=kind.most).map(tuple)
     assert isinstance(kind, OptionalTile)
     return st.none() | values_of(kind.tile)
 

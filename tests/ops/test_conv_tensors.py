@@ -104,7 +104,7 @@ def test_a_problem_fills_the_struct(direction: str) -> None:
     assert [list(x) for x in (args.stride, args.dilation)] == [[2, 1, 0], [1, 3, 0]]
     assert [list(x) for x in (args.left_pad, args.right_pad)] == [[1, 0, 0], [0, 2, 0]]
     assert (args.a, args.workspace, args.workspace_size) == (None, None, 0)
-    EXECUTION.point(args, [16, 32, 48])
+    EXECUTION.point(made)(args, [16, 32, 48])
     assert (args.a, args.b, args.c) == (16, 32, 48)
 
 

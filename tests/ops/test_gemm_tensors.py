@@ -106,8 +106,9 @@ def test_a_gap_between_matrices_of_a_batch_is_refused() -> None:
 
 
 def test_addresses_go_where_the_kernel_looks_for_them() -> None:
-    args = EXECUTION.arguments(problem(num_d=2, elementwise="MultiDAdd"))
-    EXECUTION.point(args, [16, 32, 48, 64, 80])
+    made = problem(num_d=2, elementwise="MultiDAdd")
+    args = EXECUTION.arguments(made)
+    EXECUTION.point(made)(args, [16, 32, 48, 64, 80])
     assert (args.a, args.b, args.c, list(args.d[:3])) == (16, 32, 80, [48, 64, None])  # type: ignore[attr-defined]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import time
 from types import SimpleNamespace
 
@@ -10,11 +11,12 @@ import pytest
 
 import tilewright as tw
 from tilewright import arch as archs
+from tilewright.arch.spec import Shape
 from tilewright.base.errors import InvalidValueError, UnknownValueError
 from tilewright.ops import op_named
 from tilewright.ops.rule import is_legal
 from tilewright.ops.shipped_sets import named_space
-from tilewright.ops.space import Space
+from tilewright.ops.space import Axis, Search, Space, joined
 
 GEMM = op_named("gemm")
 SMALL = {
@@ -47,6 +49,28 @@ def test_a_search_finds_what_trying_everything_finds() -> None:
     report = space.report("gfx942")
     assert report.legal == len(legal) > 0
     assert report.raw == space.raw_count("gfx942") == report.legal + sum(c.removed for c in report.removed)
+
+
+def test_reports_by_a_field_add_up_to_the_whole() -> None:
+    space = Space(GEMM, SMALL)
+    whole = space.report("gfx942")
+    parts = space.reports_by("pipeline", "gfx942")
+    assert len(parts) > 1
+    assert joined(list(parts.values())) == whole
+    for pipeline, part in parts.items():
+        alone = Space(GEMM, {**SMALL, "pipeline": pipeline}).report("gfx942")
+        assert (part.raw, part.legal) == (alone.raw, alone.legal)
+
+
+def test_a_jumping_search_finds_a_member_if_there_is_one() -> None:
+    """In the worst order of axes: what decides comes last, and much that does not matter lies in between."""
+    arch = archs.load("gfx942")
+    axes = sorted(Space(GEMM, SMALL).axes(arch), key=lambda axis: axis.fields == ("block",))
+    found = Search(GEMM, axes, arch).jumping_member(random.Random(1))
+    assert found is not None
+    assert is_legal(GEMM.rules, GEMM.config_type(**found), arch)
+    hopeless = [axis if axis.fields != ("block",) else Axis(("block",), ((Shape(7, 7, 7),),)) for axis in axes]
+    assert Search(GEMM, hopeless, arch).jumping_member(random.Random(1)) is None
 
 
 def test_the_default_space_of_tile_engine_is_counted_in_under_five_seconds() -> None:

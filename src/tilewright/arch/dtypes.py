@@ -35,6 +35,7 @@ _ALL = (
     DType("fp8", 8, "ck_tile::fp8_t", "8-bit float, 4 exponent bits (E4M3)"),
     DType("bf8", 8, "ck_tile::bf8_t", "8-bit float, 5 exponent bits (E5M2)"),
     DType("int8", 8, "ck_tile::int8_t", "signed 8-bit integer"),
+    DType("uint8", 8, "uint8_t", "unsigned 8-bit integer"),
     DType("int32", 32, "ck_tile::int32_t", "signed 32-bit integer"),
     DType("int4", 4, "ck_tile::pk_int4_t", "signed 4-bit integer, two per byte"),
     DType("pk_fp4", 4, "ck_tile::pk_fp4_t", "4-bit float (E2M1), two per byte"),
@@ -54,6 +55,7 @@ ARRAY_TYPES: dict[str, str] = {
     "bf8_ocp": "float8_e5m2",
     "bf8_fnuz": "float8_e5m2fnuz",
     "int8": "int8",
+    "uint8": "uint8",
     "int32": "int32",
 }
 

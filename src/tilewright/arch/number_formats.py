@@ -52,7 +52,7 @@ FORMATS = {
     "bf8_ocp": Format(3, -14),
     "bf8_fnuz": Format(3, -15),
 }
-INTEGERS = {"int8": 8, "int32": 32}
+INTEGERS = {"int8": 8, "uint8": 8, "int32": 32}
 
 
 def is_integer(name: str) -> bool:

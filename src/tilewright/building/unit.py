@@ -66,12 +66,12 @@ class Unit:
     def device_prefix(self) -> Prefix:
         """The headers of the device pass, to be precompiled."""
         flags = self.toolchain.device_flags(archs.load(self.kernel.arch))
-        return Prefix(f"device-{self.kernel.arch}", flags, headers(self.kernel.op), self.source.files, self.toolchain)
+        return Prefix(f"device-{self.kernel.arch}", flags, headers(self.kernel), self.source.files, self.toolchain)
 
     @property
     def host_prefix(self) -> Prefix:
         """The headers of the host pass, to be precompiled. The same for all GPUs."""
-        return Prefix("host", self.toolchain.host_flags(), headers(self.kernel.op), self.source.files, self.toolchain)
+        return Prefix("host", self.toolchain.host_flags(), headers(self.kernel), self.source.files, self.toolchain)
 
     def texts(self) -> Mapping[str, str]:
         """The files that must be in a folder before the commands run there."""

@@ -14,7 +14,7 @@ from tilewright.cli.command import Several
 from tilewright.cli.filters import FilterCommand, filter_options, named_filters
 from tilewright.cli.output import bad, json_option, plural, print_facts, print_json, print_table
 from tilewright.cli.progress import progress
-from tilewright.cli.selection import chosen_kernels, chosen_sets, nothing_chosen
+from tilewright.cli.selection import chosen_kernels, chosen_profile, chosen_sets, nothing_chosen
 
 if TYPE_CHECKING:
     from tilewright.building.pack.manifest import Pack
@@ -47,6 +47,7 @@ MOST_FAILURES = 20
     metavar="FILE",
     help="A kernel-set file (.toml).",
 )
+@click.option("--profile", metavar="NAME", help="Only what an integration needs: see `tilewright sets`.")
 @click.option("--kernel", "slugs", multiple=True, metavar="NAME", help="One kernel by its name; may be repeated.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N kernels per GPU.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Compilers at once.")
@@ -65,6 +66,7 @@ def command(
     filters: Mapping[str, tuple[str, ...]],
     preselected: str | None,
     kernel_set: Path | None,
+    profile: str | None,
     slugs: tuple[str, ...],
     limit: int | None,
     jobs: int | None,
@@ -78,8 +80,9 @@ def command(
     """Compile kernels into the store, and link them into a pack.
 
     Kernels come from --preselected, --kernel-set or --kernel; with none of them, from all preselected
-    sets of the op that are meant for the GPU. --datatype, --layout and --variants each keep only the
-    members that match, and so does every field of the op: --pipeline compv3 mem.
+    sets of the op that are meant for the GPU, or with --profile from its space `default`. --datatype,
+    --layout and --variants each keep only the members that match, and so does every field of the op:
+    --pipeline compv3 mem.
 
     What the store or its remote tier has is not compiled again. A kernel that fails fails alone; the
     exit code is then 1, and no pack is written.
@@ -92,7 +95,7 @@ def command(
     wanted = named_filters(op, command, filters)
     with progress(as_json=as_json):
         with task("choosing kernels"):
-            kernels = _kernels(op, gpu_target, preselected, kernel_set, slugs, wanted, limit)
+            kernels = _kernels(op, gpu_target, preselected, kernel_set, profile, slugs, wanted, limit)
         registry = Registry.of(kernels).build(jobs, limit_s=time_limit or LIMIT_S, retry=retry, trace=trace)
         packed = _packed(registry, pack, pack_name)
     if as_json:
@@ -107,6 +110,7 @@ def _kernels(
     gpus: Sequence[str],
     preselected: str | None,
     kernel_set: Path | None,
+    profile: str | None,
     slugs: Sequence[str],
     wanted: Mapping[str, tuple[str, ...]],
     limit: int | None,
@@ -117,18 +121,20 @@ def _kernels(
     for gpu in gpus:
         archs.load(gpu)
     if slugs:
-        if preselected or kernel_set or any(wanted.values()):
-            raise InvalidValueError("--kernel names kernels one by one: give no sets and no filters beside it")
+        if preselected or kernel_set or profile or any(wanted.values()):
+            raise InvalidValueError("--kernel names kernels one by one: give no sets, profiles and filters beside it")
         named = [parse_kernel(slug) for slug in slugs]
         others = [k.slug for k in named if k.op != op.name or k.arch not in gpus]
         if others:
             raise InvalidValueError(f"{others[0]} is not a kernel of {op.name} for {', '.join(gpus)}")
         return named
     kernels: list[Kernel] = []
+    needed = chosen_profile(op, profile)
     for gpu in gpus:
-        chosen = chosen_kernels(op, gpu, chosen_sets(op, gpu, preselected, kernel_set), wanted, limit)
+        sets = chosen_sets(op, gpu, preselected, kernel_set, needed)
+        chosen = chosen_kernels(op, gpu, sets, wanted, limit, needed)
         if not chosen:
-            raise InvalidValueError(nothing_chosen(op, gpu, wanted))
+            raise InvalidValueError(nothing_chosen(op, gpu, wanted, profile))
         kernels += chosen
     return kernels
 

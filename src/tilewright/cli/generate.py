@@ -13,7 +13,7 @@ from tilewright.base.events import task
 from tilewright.cli.filters import FilterCommand, filter_options, named_filters
 from tilewright.cli.output import json_option, plural, print_facts, print_json
 from tilewright.cli.progress import progress
-from tilewright.cli.selection import chosen_kernels, chosen_sets, nothing_chosen
+from tilewright.cli.selection import chosen_kernels, chosen_profile, chosen_sets, nothing_chosen
 
 if TYPE_CHECKING:
     from tilewright.codegen.folder import Generated
@@ -32,6 +32,8 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
         "    --preselected fp16_rcr_essential",
         "tilewright generate gemm --output-dir kernels --gpu-target gfx950 \\",
         "    --kernel-set mine.toml --dry-run",
+        "tilewright generate fmha --output-dir kernels --gpu-target gfx942 --profile flash \\",
+        "    --datatype fp16",
     ),
 )
 @click.argument("op_name", metavar="OP")
@@ -40,6 +42,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @filter_options
 @click.option("--preselected", metavar="NAME", help="A preselected set: see `tilewright sets`.")
 @click.option("--kernel-set", type=FILE, metavar="FILE", help="A kernel-set file (.toml).")
+@click.option("--profile", metavar="NAME", help="Only what an integration needs: see `tilewright sets`.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N kernels.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Processes at once.")
 @click.option("--dry-run", is_flag=True, help="Name the kernels and write nothing.")
@@ -52,6 +55,7 @@ def command(
     filters: Mapping[str, tuple[str, ...]],
     preselected: str | None,
     kernel_set: Path | None,
+    profile: str | None,
     limit: int | None,
     jobs: int | None,
     dry_run: bool,
@@ -60,9 +64,10 @@ def command(
     """Write the sources of kernels into a folder.
 
     Kernels come from --preselected or --kernel-set; with neither, from all preselected sets of the
-    op that are meant for the GPU. --datatype, --layout and --variants each keep only the members
-    that match, and so does every field of the op: --pipeline compv3 mem, --wave-groups 2. Several
-    values may follow one of these flags, so OP comes before them.
+    op that are meant for the GPU, or with --profile from its space `default`. --datatype, --layout
+    and --variants each keep only the members that match, and so does every field of the op:
+    --pipeline compv3 mem, --wave-groups 2. Several values may follow one of these flags, so OP comes
+    before them.
 
     Only files that change are written, and kernels of an earlier run that are no longer asked for
     are removed. manifest.json lists what is there.
@@ -75,12 +80,13 @@ def command(
     op = op_named(op_name)
     gpus.load(gpu_target)
     wanted = named_filters(op, command, filters)
+    needed = chosen_profile(op, profile)
     with progress(as_json=as_json):
-        sets = chosen_sets(op, gpu_target, preselected, kernel_set)
+        sets = chosen_sets(op, gpu_target, preselected, kernel_set, needed)
         with task("choosing kernels"):
-            chosen = chosen_kernels(op, gpu_target, sets, wanted, limit)
+            chosen = chosen_kernels(op, gpu_target, sets, wanted, limit, needed)
         if not chosen:
-            raise InvalidValueError(nothing_chosen(op, gpu_target, wanted))
+            raise InvalidValueError(nothing_chosen(op, gpu_target, wanted, profile))
         kernels = list(chosen)
         workers = jobs or knobs.job_count()
         done = None if dry_run else generate(kernels, output_dir, jobs=workers)

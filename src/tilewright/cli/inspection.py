@@ -23,15 +23,15 @@ LITERAL = re.compile(r"L(?:NS_\d+(?P<enum>[A-Za-z_]+)E|b)(?P<value>\d+)E")
 class Findings:
     """What the config promises and what the code has, over all kernels of the op."""
 
-    expected_matrix: str
+    expected_matrix: tuple[str, ...]  # sorted, each once
     matrix: tuple[str, ...]
     predicted_lds: int
     lds: tuple[int, ...]
 
     @property
     def matrix_ok(self) -> bool:
-        """Whether the code has the named matrix instruction and no other."""
-        return self.matrix == (self.expected_matrix,)
+        """Whether the code has the named matrix instructions and no other."""
+        return self.matrix == self.expected_matrix
 
     @property
     def lds_ok(self) -> bool:
@@ -45,9 +45,9 @@ class Findings:
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
-            "matrix_instruction": {
+            "matrix_instructions": {
                 "ok": self.matrix_ok,
-                "expected": self.expected_matrix,
+                "expected": list(self.expected_matrix),
                 "found": list(self.matrix),
             },
             "lds_bytes": {
@@ -66,7 +66,7 @@ def find_differences(kernel: Kernel, inspection: Inspection) -> Findings:
     op, spec = op_named(kernel.op), gpus.load(kernel.arch)
     own = inspection.op_kernels
     return Findings(
-        expected_matrix=op.matrix_instruction(kernel.config, spec),
+        expected_matrix=tuple(sorted(set(op.matrix_instructions(kernel.config, spec)))),
         matrix=tuple(sorted({name for k in own for name in k.matrix})),
         predicted_lds=op.lds_bytes(kernel.config, spec),
         lds=tuple(sorted({k.resources.lds_bytes for k in own})),
@@ -146,10 +146,11 @@ def _print_mix(kernels: Sequence[KernelInspection]) -> None:
 def _print_findings(findings: Findings, kernels: Sequence[KernelInspection]) -> None:
     found = ", ".join(findings.matrix) or "none"
     if findings.matrix_ok:
-        counts = ", ".join(str(kernel.matrix[findings.expected_matrix]) for kernel in kernels)
+        counts = ", ".join(str(sum(kernel.matrix.values())) for kernel in kernels)
         click.echo(f"{good('✓')} matrix instruction {found}, as the config names ({counts})")
     else:
-        click.echo(f"{bad('✗')} matrix instruction {found}; the config names {findings.expected_matrix}")
+        named = ", ".join(findings.expected_matrix) or "none"
+        click.echo(f"{bad('✗')} matrix instruction {found}; the config names {named}")
     lds = ", ".join(f"{count:,}" for count in findings.lds) or "no"
     if findings.lds_ok:
         click.echo(f"{good('✓')} {lds} bytes of LDS, as predicted")

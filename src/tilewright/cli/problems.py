@@ -14,25 +14,30 @@ if TYPE_CHECKING:
     from tilewright.ops.op import Op
 
 
-def read_problem(op: Op, config: ConfigBase, text: str) -> Any:
-    """The problem that a text describes; fields that problem and config share are the config's."""
-    names = [f.name for f in dataclasses.fields(op.problem_type)]
-    shared = {name: getattr(config, name) for name in names if hasattr(config, name)}
-    own = [name for name in names if name not in shared]
+def read_problem(op: Op, config: ConfigBase | None, text: str) -> Any:
+    """The problem that a text describes; fields that problem and config share are the config's.
+
+    Without a config the text says all of it.
+    """
+    from tilewright.ops.fields import fields_of
+    from tilewright.ops.problem_list import missing_fields, parameters_of
+    from tilewright.ops.problem_values import read_value
+
+    names = parameters_of(op)
+    fixed = {} if config is None else fields_of(type(config))
+    shared = {name: getattr(config, name) for name in names if name in fixed}
+    # Shorthands stand for fields of the config, which are not for the problem to say.
+    own = [name for name in names if name not in shared and (config is None or name not in op.shorthands)]
     given: dict[str, Any] = {}
     for pair in filter(None, text.split(",")):
         name, equals, value = pair.partition("=")
         if not (name and equals and value):
             raise InvalidValueError(f"--problem takes FIELD=VALUE,…, got {pair!r} in {text!r}")
-        choose(f"field of a {op.name} problem that the kernel leaves open", name, own)
+        choose(f"field of a {op.name} problem{' that the kernel leaves open' if config else ''}", name, own)
         if name in given:
             raise InvalidValueError(f"--problem {text} has {name} twice")
-        given[name] = int(value) if value.isdecimal() else value
-    missing = [
-        f.name
-        for f in dataclasses.fields(op.problem_type)
-        if f.name in own and f.name not in given and f.default is dataclasses.MISSING
-    ]
+        given[name] = read_value(value)
+    missing = missing_fields(op, {**shared, **given})
     if missing:
         raise InvalidValueError(f"--problem {text} does not say {', '.join(missing)}")
     return op.problem_type(**shared, **given)

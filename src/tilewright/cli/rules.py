@@ -57,10 +57,9 @@ def _of_code(listed: list[tuple[Op, Rule]], code: str) -> list[tuple[Op, Rule]]:
 
     found = [(o, r) for o, r in listed if code.lower() in (r.code.lower(), r.slug.lower())]
     if not found:
-        known = [rule.code for _, rule in listed]
-        if not any(character.isdigit() for character in code):
-            known = [rule.slug for _, rule in listed]
-        raise UnknownValueError("rule", code, known)
+        numbered = any(character.isdigit() for character in code)
+        known = [rule.code if numbered else rule.slug for _, rule in listed]
+        raise UnknownValueError("rule", code, dict.fromkeys(known))
     return found
 
 

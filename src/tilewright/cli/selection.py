@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.cli.settings import read_settings, read_values
 
+DEFAULT = "default"  # the space of an op that is meant when none is named
+
 if TYPE_CHECKING:
+    from tilewright.arch.spec import Arch
     from tilewright.ops.kernel import Kernel
     from tilewright.ops.kernel_set import KernelSet
-    from tilewright.ops.op import Op
+    from tilewright.ops.op import Op, Profile
     from tilewright.ops.space import Space
 
 
@@ -82,9 +86,14 @@ def _read(op: Op, name: str, text: str) -> Any:
 
 
 def field_filter(op: Op, name: str, texts: Sequence[str]) -> Callable[[Kernel], bool]:
-    """Whether a kernel has one of the values of a field, shorthand or filter; with none, all have."""
+    """Whether a kernel has one of the values of a field, shorthand or filter; with none, all have.
+
+    A filter may be named as a property of the config that follows from its fields.
+    """
     if not texts:
         return lambda _: True
+    if isinstance(getattr(op.config_type, name, None), property):
+        return lambda kernel: str(getattr(kernel.config, name)) in texts
     fields, rows = _rows(op, op.filters.get(name, name), texts)
 
     def matches(kernel: Kernel) -> bool:
@@ -101,14 +110,30 @@ def _rows(op: Op, name: str, texts: Sequence[str]) -> tuple[tuple[str, ...], set
     return (name,), {(_read(op, name, text),) for text in texts}
 
 
-def chosen_sets(op: Op, arch: str, preselected: str | None, kernel_set: Path | None) -> Sequence[KernelSet]:
-    """The set that is named, or all preselected sets of the op that are meant for the GPU."""
+def chosen_profile(op: Op, name: str | None) -> Profile | None:
+    """The profile of that name."""
+    if name is None:
+        return None
+    if not op.profiles:
+        raise InvalidValueError(f"{op.name} has no profiles: leave --profile out")
+    return op.profiles[choose(f"profile of {op.name}", name, op.profiles)]
+
+
+def chosen_sets(
+    op: Op, arch: str, preselected: str | None, kernel_set: Path | None, profile: Profile | None
+) -> Sequence[KernelSet]:
+    """The set that is named, or all preselected sets of the op that are meant for the GPU.
+
+    A profile chooses from the op's space `default` when no set is named.
+    """
     if preselected is not None and kernel_set is not None:
         raise InvalidValueError("--preselected and --kernel-set both name a set: give one of them")
     if preselected is not None:
         return [named_set(op, preselected)]
     if kernel_set is not None:
         return [set_of_file(op, kernel_set)]
+    if profile is not None and DEFAULT in op.spaces():
+        return [op.spaces()[DEFAULT]]
     sets = [found for found in op.sets().values() if arch in found.archs]
     if not sets:
         raise InvalidValueError(f"no preselected set of {op.name} is meant for {arch}")
@@ -121,10 +146,15 @@ def chosen_kernels(
     sets: Sequence[KernelSet],
     wanted: Mapping[str, tuple[str, ...]],
     limit: int | None,
+    profile: Profile | None = None,
 ) -> dict[Kernel, str]:
     """Matching kernel → the first set that has it."""
+    from tilewright import arch as archs
+
+    spec = archs.load(arch)
     filters = [field_filter(op, name, texts) for name, texts in wanted.items()]
-    members = ((kernel, found.name) for found in sets for kernel in found.kernels(arch))
+    keep = None if profile is None else functools.partial(_wanted, profile, spec)
+    members = ((kernel, found.name) for found in sets for kernel in found.kernels(arch, keep))
     chosen: dict[Kernel, str] = {}
     for kernel, name in members:
         if limit is not None and len(chosen) == limit:
@@ -134,8 +164,13 @@ def chosen_kernels(
     return chosen
 
 
-def nothing_chosen(op: Op, arch: str, wanted: Mapping[str, tuple[str, ...]]) -> str:
+def _wanted(profile: Profile, arch: Arch, config: Any) -> bool:
+    return profile.wants(config, arch)
+
+
+def nothing_chosen(op: Op, arch: str, wanted: Mapping[str, tuple[str, ...]], profile: str | None) -> str:
     """What to say when no kernel is left."""
+    wanted = {**wanted, "profile": (profile,) if profile else ()}
     asked = ", ".join(f"{name} {' or '.join(texts)}" for name, texts in wanted.items() if texts)
     return (
         f"none of these {op.name} kernels is legal on {arch}{' with ' if asked else ''}{asked}. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ from tilewright.cli.progress import progress
 
 if TYPE_CHECKING:
     from tilewright.ops.kernel_set import KernelSet
+    from tilewright.ops.op import Op
 
 
 @click.command(cls=Command, examples=("tilewright sets", "tilewright sets fp16_rcr_essential --op gemm"))
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--op", "op_name", metavar="OP", help="Only the sets of this op.")
 @json_option
 def command(name: str | None, op_name: str | None, as_json: bool) -> None:
-    """List the preselected kernel sets, or name the kernels of one."""
+    """List the kernel sets and profiles, or name a set's kernels."""
     from tilewright.base.errors import choose
     from tilewright.ops import all_ops, op_named
 
@@ -38,6 +40,14 @@ def command(name: str | None, op_name: str | None, as_json: bool) -> None:
     else:
         rows = [(s.op, s.name, _counts(members[s.op, s.name]), _first_sentence(s.doc)) for s in known]
         print_table(("op", "set", "kernels", "what for"), rows, whole=("op", "set"))
+        _print_profiles(ops)
+
+
+def _print_profiles(ops: Iterable[Op]) -> None:
+    rows = [(op.name, name, profile.doc) for op in ops for name, profile in op.profiles.items()]
+    if rows:
+        click.echo()
+        print_table(("op", "profile", "what for"), rows, whole=("op", "profile"))
 
 
 def _members(kernel_set: KernelSet) -> dict[str, list[str]]:

@@ -87,7 +87,7 @@ def read_values(op: Op, texts: Iterable[str]) -> dict[str, Any]:
     declared: dict[str, Any] = {}
     for name, text in read_settings(texts).items():
         _check_name(op, name)
-        if text == STAR and name in op.shorthands:
+        if text == STAR and name in op.shorthands and op.shorthands[name].stars is None:
             raise InvalidValueError(f"{name} stands for several fields: list its values, not '*'")
         declared[name] = STAR if text == STAR else text.split(",")
     return declared
@@ -108,8 +108,7 @@ def _values(op: Op, settings: Mapping[str, str]) -> dict[str, Any]:
 def _written_out(op: Op, name: str, text: str) -> dict[str, Any]:
     if name not in op.shorthands:
         return {name: text}
-    short = op.shorthands[name]
-    return dict(zip(short.fields, short.row(text), strict=True))
+    return op.shorthands[name].written_out(text)
 
 
 def _check_name(op: Op, name: str) -> None:

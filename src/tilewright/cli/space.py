@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewright.base.errors import InvalidValueError
+from tilewright.base.errors import InvalidValueError, choose
 from tilewright.base.events import task
 from tilewright.cli.command import Command, Several
 from tilewright.cli.output import heading_line, json_option, plural, print_json, print_table
 from tilewright.cli.progress import progress
-from tilewright.cli.selection import changed_set, named_set, set_of_space, tile_engine_space
+from tilewright.cli.selection import DEFAULT, changed_set, named_set, set_of_space, tile_engine_space
 from tilewright.cli.settings import declared_space, setting_option
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         "    -s layout=rcr -s 'block=*' -s waves=2x2x1,4x1x1 -s 'mma=*' -s 'pipeline=*' \\",
         "    -s 'scheduler=*' -s 'epilogue=*' --sample 5",
         "tilewright space gemm --arch gfx942 --tile-engine config.json -s dtype=fp16 -s layout=rcr",
+        "tilewright space fmha --arch gfx942,gfx950 --by family",
     ),
 )
 @click.argument("op_name", metavar="OP")
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A configuration file of CK's tile_engine; -s gives types and layout.",
 )
+@click.option("--by", metavar="FIELD", help="Count by the values of this field; without it, by what tells kinds apart.")
 @click.option("--list", "listed", type=click.IntRange(1), metavar="N", help="Name the first N kernels.")
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Name N kernels drawn at random.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of --sample.")
@@ -58,6 +60,7 @@ def command(
     settings: tuple[str, ...],
     set_name: str | None,
     tile_engine: Path | None,
+    by: str | None,
     listed: int | None,
     sample: int | None,
     seed: int,
@@ -66,7 +69,8 @@ def command(
     """Count the legal kernels of a space and what each rule removed.
 
     A space is declared with -s, or taken from --set (then -s changes fields of it) or
-    --tile-engine. A combination that breaks several rules is counted at the first of them.
+    --tile-engine. With none of them it is the op's space `default`, or all there is if it has
+    none. A combination that breaks several rules is counted at the first of them.
     """
     from tilewright import arch as gpus
     from tilewright.ops import op_named
@@ -75,15 +79,17 @@ def command(
     for name in archs:
         gpus.load(name)
     kernel_set = _kernel_set(op, settings, set_name, tile_engine)
+    field = choose(f"field of {op.name}", by or op.kinds[0], op.field_names)
     started = time.perf_counter()
     with progress(as_json=as_json):
-        reports = [_report(kernel_set, name) for name in archs]
+        reports = [_report(kernel_set, name, field) for name in archs]
         names = {name: _names(kernel_set, name, listed, sample, seed) for name in archs}
     elapsed = time.perf_counter() - started
+    counts = {report.arch: _counts(op, field, report) for report in reports}
     if as_json:
-        print_json(_document(reports, names, elapsed))
+        print_json(_document(reports, names, field, counts, elapsed))
         return
-    _print(op, reports, elapsed)
+    _print(op, reports, field, counts, elapsed)
     for name, slugs in names.items():
         if slugs:
             heading_line(f"{plural(len(slugs), 'kernel')} on {name}")
@@ -97,12 +103,22 @@ def _kernel_set(op: Op, settings: tuple[str, ...], set_name: str | None, tile_en
         return changed_set(op, named_set(op, set_name), settings)
     if tile_engine is not None:
         return set_of_space(op, "tile_engine", tile_engine_space(op, tile_engine, settings))
+    if not settings and DEFAULT in op.spaces():
+        return named_set(op, DEFAULT)
     return set_of_space(op, "declared", declared_space(op, settings))
 
 
-def _report(kernel_set: KernelSet, arch: str) -> SetReport:
+def _report(kernel_set: KernelSet, arch: str, by: str) -> SetReport:
     with task(f"counting on {arch}"):
-        return kernel_set.report(arch)
+        return kernel_set.report(arch, by)
+
+
+def _counts(op: Op, field: str, report: SetReport) -> dict[str, int]:
+    """Legal kernels by the value of a field, as text."""
+    from tilewright.ops.fields import fields_of
+
+    kind = fields_of(op.config_type)[field].kind
+    return {kind.token(value): count for value, count in report.by.items()}
 
 
 def _names(kernel_set: KernelSet, arch: str, listed: int | None, sample: int | None, seed: int) -> list[str]:
@@ -126,21 +142,34 @@ def _sampled(kernel_set: KernelSet, arch: str, count: int, seed: int) -> list[st
     return [kernel.slug for kernel in drawn]
 
 
-def _document(reports: list[SetReport], names: dict[str, list[str]], elapsed: float) -> dict[str, Any]:
-    spaces = [{**report.to_json(), "listed": names[report.arch]} for report in reports]
+def _document(
+    reports: list[SetReport],
+    names: dict[str, list[str]],
+    field: str,
+    counts: dict[str, dict[str, int]],
+    elapsed: float,
+) -> dict[str, Any]:
+    spaces = [
+        {**report.to_json(), "by": {field: counts[report.arch]}, "listed": names[report.arch]} for report in reports
+    ]
     return {"archs": spaces, "elapsed_s": round(elapsed, 3)}
 
 
-def _print(op: Op, reports: list[SetReport], elapsed: float) -> None:
+def _print(op: Op, reports: list[SetReport], field: str, counts: dict[str, dict[str, int]], elapsed: float) -> None:
     columns = [report.arch for report in reports]
     rows: list[tuple[str, ...]] = [("", "all combinations", *(f"{r.raw:,}" for r in reports))]
     removed = [report.removed for report in reports]
     for rule in op.rules:
-        counts = [entry.get(rule.code, 0) for entry in removed]
-        if any(counts):
-            rows.append((rule.code, rule.slug, *(f"−{n:,}" if n else "·" for n in counts)))
+        numbers = [entry.get(rule.code, 0) for entry in removed]
+        if any(numbers):
+            rows.append((rule.code, rule.slug, *(f"−{n:,}" if n else "·" for n in numbers)))
     rows.append(("", "legal", *(f"{r.legal:,}" for r in reports)))
+    values = list(dict.fromkeys(value for name in columns for value in counts[name]))
+    if len(values) > 1:
+        rows += [
+            ("", f"  {field} {value}", *(f"{counts[name].get(value, 0):,}" for name in columns)) for value in values
+        ]
     if any(report.kernels != report.legal for report in reports):
         rows.append(("", "distinct kernels", *(f"{r.kernels:,}" for r in reports)))
-    print_table(("code", "rule", *columns), rows, numbers=columns, whole=("code", "rule"))
+    print_table(("code", "rule", *columns), rows, numbers=columns, whole=("code", *columns))
     click.echo(f"\ncounted in {elapsed:.2f} s")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from tilewright.cli.settings import declared_space, setting_option
 if TYPE_CHECKING:
     from tilewright.dispatch.verify import Check
     from tilewright.emulator.counters import Counters
+    from tilewright.emulator.launch import Mode
     from tilewright.ops.kernel import Kernel
     from tilewright.ops.op import Op
     from tilewright.registry.registry import Registry
@@ -28,6 +30,27 @@ if TYPE_CHECKING:
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 NUMBERS = ("ulps", "of limit", "instr.", "MFLOP", "KB read", "written", "lines", "conflicts")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be computed: problems as texts, those of a file, or a number of trials."""
+
+    texts: tuple[str, ...]
+    file: Path | None
+    file_format: str | None
+    trials: int | None
+
+
+@dataclass(frozen=True)
+class How:
+    """Where and how it is computed, and in which form it is told."""
+
+    device: Device
+    mode: Mode | None
+    seed: int
+    jobs: int | None
+    as_json: bool
 
 
 @click.command(
@@ -39,6 +62,7 @@ NUMBERS = ("ulps", "of limit", "instr.", "MFLOP", "KB read", "written", "lines",
         "tilewright verify gemm --device emulated:gfx942 -s variant=standard -s dtype=fp16 -s layout=rcr \\",
         "    -s block=64x64x32 -s waves=2x2x1 -s mma=32x32x8 -s 'pipeline=mem,compv3' \\",
         "    -s scheduler=intrawave -s epilogue=cshuffle",
+        "tilewright verify mine.toml --device emulated:gfx942 --together --problems attention.json",
     ),
 )
 @click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True)
@@ -54,6 +78,7 @@ NUMBERS = ("ulps", "of limit", "instr.", "MFLOP", "KB read", "written", "lines",
 )
 @click.option("--problems", "file", type=FILE, metavar="FILE", help="The problems that a file lists: see `problems`.")
 @click.option("--format", "file_format", metavar="NAME", help="Of --problems, if its suffix does not tell.")
+@click.option("--together", is_flag=True, help="Problems of several kernels: each by as many of KERNELS as it needs.")
 @click.option("--trials", type=click.IntRange(1), metavar="N", help="At most N trial problems per kernel.")
 @click.option("--seed", type=click.IntRange(1), default=1, show_default=True, help="Of the random inputs.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N kernels.")
@@ -70,6 +95,7 @@ def command(
     texts: tuple[str, ...],
     file: Path | None,
     file_format: str | None,
+    together: bool,
     trials: int | None,
     seed: int,
     limit: int | None,
@@ -86,28 +112,55 @@ def command(
     With --problems each kernel runs on those problems of the file that have its types, layout and
     whatever else a kernel fixes; what remains untried is counted.
 
+    With --together the problems of --problem or --problems are computed as `run` computes them, by
+    several kernels one after another where it takes several. --problem then names every field.
+
     Exit code 1 when a result is wrong, the device stopped a kernel, or a problem is not supported.
     """
     from tilewright.emulator.launch import Mode
-    from tilewright.registry.registry import Registry
 
     device = _device(device_name)
     if device.kind != "emulated" and mode is not None:
         raise InvalidValueError(f"--mode is for emulated devices; {device.name} runs as it does")
-    how = Mode(mode or "strict") if device.kind == "emulated" else None
-    with progress(as_json=as_json):
-        with task("choosing kernels"):
-            kernels = _kernels(subjects, settings, device.arch.name, limit)
-            listed = _listed(kernels, file, file_format, clashing=bool(texts or trials))
-        registry = Registry.of(kernels if listed is None else list(listed.tried)).build(jobs)
-        checks = _checks(registry, device, how, texts, listed, trials, seed)
-    if as_json:
-        print_json({**_document(device, registry, checks), **({} if listed is None else _untried(listed))})
+    how = How(device, Mode(mode or "strict") if device.kind == "emulated" else None, seed, jobs, as_json)
+    with progress(as_json=as_json), task("choosing kernels"):
+        kernels = _kernels(subjects, settings, device.arch.name, limit)
+    asked = Asked(texts, file, file_format, trials)
+    ctx.exit(0 if (_verify_together if together else _verify_each)(kernels, asked, how) else 1)
+
+
+def _verify_each(kernels: Sequence[Kernel], asked: Asked, how: How) -> bool:
+    """Verify each kernel by itself, and say what came of it. Whether all was right."""
+    from tilewright.registry.registry import Registry
+
+    with progress(as_json=how.as_json):
+        listed = _listed(kernels, asked)
+        registry = Registry.of(list(kernels) if listed is None else list(listed.tried)).build(how.jobs)
+        checks = _checks(registry, asked, listed, how)
+    if how.as_json:
+        print_json({**_document(how.device, registry, checks), **({} if listed is None else _untried(listed))})
     else:
-        _print(device, registry, checks)
+        _print(how.device, registry, {kernel.slug: found for kernel, found in checks.items()}, len(checks))
         if listed is not None:
             _print_untried(listed)
-    ctx.exit(0 if not registry.failures and all(c.ok for found in checks.values() for c in found) else 1)
+    return not registry.failures and all(check.ok for found in checks.values() for check in found)
+
+
+def _verify_together(kernels: Sequence[Kernel], asked: Asked, how: How) -> bool:
+    """Verify whole problems, each by as many of the kernels as it needs, and say what came of it."""
+    from tilewright.dispatch.verify import verify_plan
+    from tilewright.registry.registry import Registry
+
+    with progress(as_json=how.as_json):
+        problems = _whole_problems(kernels, asked)
+        registry = Registry.of(list(kernels)).build(how.jobs)
+        built = registry.artifacts
+        checks = verify_plan(built, how.device, problems, how.seed, how.mode) if built else []
+    if how.as_json:
+        print_json({**_document(how.device, registry, {}), "plans": [_plan_json(check) for check in checks]})
+    else:
+        _print(how.device, registry, {"whole problems": checks} if built else {}, len(built), whole=True)
+    return not registry.failures and all(check.ok for check in checks)
 
 
 def _device(name: str | None) -> Device:
@@ -164,21 +217,22 @@ def _op_of_set(name: str, ops: Sequence[Op]) -> Op:
     return having[0]
 
 
-def _listed(kernels: Sequence[Kernel], file: Path | None, file_format: str | None, *, clashing: bool) -> Listed | None:
+def _listed(kernels: Sequence[Kernel], asked: Asked) -> Listed | None:
     """The problems of a file, given to the kernels whose kind they are; None without a file."""
     from tilewright.ops.problem_list import read_problems
     from tilewright.ops.problem_values import value_text
 
+    file = asked.file
     if file is None:
-        if file_format is not None:
+        if asked.file_format is not None:
             raise InvalidValueError("--format is that of a file: give --problems FILE")
         return None
-    if clashing:
+    if asked.texts or asked.trials:
         raise InvalidValueError("--problem, --problems and --trials each say what is computed: give one of them")
     ops = sorted({kernel.op for kernel in kernels})
     if len(ops) > 1:
         raise InvalidValueError(f"{file} holds problems of one op, these kernels are of {', '.join(ops)}")
-    listed = shared_out(read_problems(ops[0], file, file_format), kernels)
+    listed = shared_out(read_problems(ops[0], file, asked.file_format), kernels)
     if not listed.tried:
         kind = ", ".join(
             f"{name} {value_text(value)}" for name, value in fixed_fields(kernels[0], listed.left[0]).items()
@@ -189,33 +243,40 @@ def _listed(kernels: Sequence[Kernel], file: Path | None, file_format: str | Non
     return listed
 
 
-def _checks(
-    registry: Registry,
-    device: Device,
-    mode: Any,
-    texts: Sequence[str],
-    listed: Listed | None,
-    trials: int | None,
-    seed: int,
-) -> dict[Kernel, list[Check]]:
+def _checks(registry: Registry, asked: Asked, listed: Listed | None, how: How) -> dict[Kernel, list[Check]]:
     from tilewright.dispatch.verify import verify
 
     found = {}
     with task("kernels", len(registry.artifacts)) as advance:
         for kernel, artifact in registry.artifacts.items():
-            problems = listed.tried[kernel] if listed else _problems(kernel, device, texts, trials)
-            found[kernel] = verify(kernel, artifact, device, problems, seed, mode)
+            problems = listed.tried[kernel] if listed else _problems(kernel, asked, how)
+            found[kernel] = verify(kernel, artifact, how.device, problems, how.seed, how.mode)
             advance(kernel.slug)
     return found
 
 
-def _problems(kernel: Kernel, device: Device, texts: Sequence[str], trials: int | None) -> list[Any]:
+def _whole_problems(kernels: Sequence[Kernel], asked: Asked) -> list[Any]:
+    """The problems that kernels are to compute together."""
+    from tilewright.ops import op_named
+    from tilewright.ops.problem_list import read_problems
+
+    ops = sorted({kernel.op for kernel in kernels})
+    if len(ops) > 1:
+        raise InvalidValueError(f"kernels of {' and '.join(ops)} compute no problem together: name those of one op")
+    if asked.trials or bool(asked.texts) == (asked.file is not None):
+        raise InvalidValueError("--together wants to know what is computed: give either --problem or --problems")
+    if asked.file is not None:
+        return read_problems(ops[0], asked.file, asked.file_format)
+    return [read_problem(op_named(ops[0]), None, text) for text in asked.texts]
+
+
+def _problems(kernel: Kernel, asked: Asked, how: How) -> list[Any]:
     from tilewright.dispatch.plan import execution_of
     from tilewright.ops import op_named
 
-    if texts:
-        return [read_problem(op_named(kernel.op), kernel.config, text) for text in texts]
-    return list(execution_of(kernel.op).trials(kernel.config, device.arch)[:trials])
+    if asked.texts:
+        return [read_problem(op_named(kernel.op), kernel.config, text) for text in asked.texts]
+    return list(execution_of(kernel.op).trials(kernel.config, how.device.arch)[: asked.trials])
 
 
 def _document(device: Device, registry: Registry, checks: Mapping[Kernel, Sequence[Check]]) -> dict[str, Any]:
@@ -242,6 +303,13 @@ def _print_untried(listed: Listed) -> None:
         click.echo(f"not tried, since no kernel is of their kind: {plural(len(listed.left), 'problem')}", err=True)
 
 
+def _plan_json(check: Check) -> dict[str, Any]:
+    from tilewright.ops.problem_text import problem_fields
+
+    kernels = [kernel.slug for kernel in (check.kernel, *check.later)] if check.verdict != "unsupported" else []
+    return {**_check_json(check), "problem": problem_fields(check.problem, None), "kernels": kernels}
+
+
 def _check_json(check: Check) -> dict[str, Any]:
     from dataclasses import asdict
 
@@ -262,40 +330,44 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _print(device: Device, registry: Registry, checks: Mapping[Kernel, Sequence[Check]]) -> None:
-    from tilewright.ops.problem_text import problem_text
-
-    for kernel, found in checks.items():
+def _print(
+    device: Device, registry: Registry, checks: Mapping[str, Sequence[Check]], kernels: int, *, whole: bool = False
+) -> None:
+    """A table for each title, and what is wrong. `whole` problems are told with all their fields."""
+    for title, found in checks.items():
         print_table(
             ("problem", *NUMBERS, "verdict"),
-            [_row(check) for check in found],
+            [_row(check, _problem_text(check, whole).replace(",", " ")) for check in found],
             numbers=NUMBERS,
-            title=kernel.slug,
+            title=title,
         )
         for check in found:
             if not check.ok:
-                click.echo(f"{bad(check.verdict)} {problem_text(check.problem, kernel.config)}: {check.message}")
+                click.echo(f"{bad(check.verdict)} {_problem_text(check, whole)}: {check.message}")
     for kernel, failure in registry.failures.items():
         heading_line(kernel.slug)
         click.echo(f"{bad('not built:')} {(failure.facts.get('errors') or ['?'])[0]}")
     every = [check for found in checks.values() for check in found]
     wrong = sum(not check.ok for check in every)
-    tried = f"{plural(len(every), 'problem')} on {plural(len(checks), 'kernel')}, {device.name}"
+    tried = f"{plural(len(every), 'problem')} on {plural(kernels, 'kernel')}, {device.name}"
     click.echo(f"\n{good('all right:') if not wrong and not registry.failures else bad(f'{wrong} not ok:')} {tried}")
 
 
-def _row(check: Check) -> tuple[Any, ...]:
+def _row(check: Check, problem: str) -> tuple[Any, ...]:
     from rich.text import Text
 
-    from tilewright.ops.problem_text import problem_text
-
     verdict = Text(check.verdict, style="green" if check.ok else "bold red")
-    text = problem_text(check.problem, check.kernel.config).replace(",", " ")
     if check.counters is None:
         blank = ("·",) * 6
         errors = ("·", "·") if check.verdict in ("fault", "unsupported") else _errors(check)
-        return (text, *errors, *blank, verdict)
-    return (text, *_errors(check), *_facts(check.counters), verdict)
+        return (problem, *errors, *blank, verdict)
+    return (problem, *_errors(check), *_facts(check.counters), verdict)
+
+
+def _problem_text(check: Check, whole: bool) -> str:
+    from tilewright.ops.problem_text import problem_text
+
+    return problem_text(check.problem, None if whole else check.kernel.config)
 
 
 def _errors(check: Check) -> tuple[str, str]:

@@ -50,18 +50,27 @@ def render(kernel: Kernel) -> Source:
 def render_unchecked(kernel: Kernel) -> Source:
     """The source of any kernel, legal or not: what the comparison of rules and compiler needs."""
     op = op_named(kernel.op)
-    text = _template(op.template).render(op.context(kernel), headers=headers(kernel.op))
-    return Source(kernel, text, support_files(kernel.op))
+    text = _template(op.template).render(op.context(kernel), headers=headers(kernel))
+    return Source(kernel, text, included_files(kernel))
 
 
-def headers(op_name: str) -> tuple[str, ...]:
-    """What every source of an op includes, in order. The same for all of them, so it can be precompiled."""
-    return op_named(op_name).headers
+def headers(kernel: Kernel) -> tuple[str, ...]:
+    """What the source of a kernel includes, in order. Kernels of a kind include the same: it can be precompiled."""
+    op = op_named(kernel.op)
+    return (*op.headers, *op.launchers_of(kernel.config))
+
+
+def included_files(kernel: Kernel) -> Mapping[str, str]:
+    """Our own files that the source of a kernel includes: its C interface and its launcher."""
+    op = op_named(kernel.op)
+    launchers = {name: op.launchers[name] for name in op.launchers_of(kernel.config)}
+    return {name: _text(path) for name, path in {**op.support, **launchers}.items()}
 
 
 def support_files(op_name: str) -> Mapping[str, str]:
-    """Our own files that the sources of an op include: its C interface and its launcher."""
-    return {name: _text(path) for name, path in op_named(op_name).support.items()}
+    """Our own files that any source of an op includes."""
+    op = op_named(op_name)
+    return {name: _text(path) for name, path in {**op.support, **op.launchers}.items()}
 
 
 @functools.cache

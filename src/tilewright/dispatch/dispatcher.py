@@ -12,17 +12,21 @@ from tilewright.base.errors import InvalidValueError, UnsupportedError, choose
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.unit import LIBRARY
 from tilewright.dispatch import fitting
+from tilewright.dispatch.binding import bind
 from tilewright.dispatch.device_tensors import check_ready, new_output
 from tilewright.dispatch.devices import resolve_arch, resolve_device
 from tilewright.dispatch.host_arrays import run_host
 from tilewright.dispatch.launch import Call, Functions, functions_of
-from tilewright.dispatch.plan import Plan, execution_of, stage_of
-from tilewright.dispatch.select import Choice, Selection, Selector, select
+from tilewright.dispatch.plan import Plan, execution_of
+from tilewright.dispatch.select import Named, Selection, Selector, select
+from tilewright.dispatch.sequence import CallSequence
 from tilewright.dispatch.short_way import Way, short_way
+from tilewright.dispatch.staging import select_stages
 from tilewright.dispatch.tensors import View, view_of
 from tilewright.ops import op_named
-from tilewright.ops.execution import Execution
+from tilewright.ops.execution import Execution, one_kernel
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.op import Op
 
 if TYPE_CHECKING:
     from tilewright.runtime.device import Device
@@ -50,8 +54,8 @@ class Dispatcher:
         self._priorities = priorities
         self._selector = selector
         self.ways: dict[int, Way] = {}
-        self._calls: dict[Any, tuple[Call, Any]] = {}
-        self._plans: dict[Any, tuple[Plan, Call]] = {}
+        self._calls: dict[Any, tuple[Call | CallSequence, Any]] = {}
+        self._plans: dict[Any, tuple[Plan, Call | CallSequence]] = {}
         self._functions: dict[tuple[Device, Kernel], Functions] = {}
         self._making = threading.RLock()
 
@@ -59,32 +63,50 @@ class Dispatcher:
         self,
         problem: Any,
         where: Device | Arch | str | None,
-        kernel: Kernel | str | None = None,
+        kernel: Named = None,
         *,
         pad: bool = False,
         built: bool = True,
     ) -> Selection:
-        """Rank the kernels for a problem; with `built`, those that are not built are rejected."""
+        """Rank the kernels for a problem, for each of its stages; with `built`, those not built are rejected."""
         present = sorted({k.arch for k in self._kernels})
         arch = resolve_arch(where, present)
-        only = self._kernel(kernel)
-        candidates = [k for k in self._kernels if k.arch == arch.name and only in (None, k)]
-        if only is not None and not candidates:
-            raise UnsupportedError(f"{only.slug} is not a kernel of this registry for {arch.name}")
+        candidates = [k for k in self._kernels if k.arch == arch.name]
+        wanted = self._wanted(kernel)
+        for each in wanted:
+            if each not in candidates:
+                raise UnsupportedError(f"{each.slug} is not a kernel of this registry for {arch.name}")
         if not candidates:
             raise UnsupportedError(f"the registry has no kernel for {arch.name}; it has kernels for {_listed(present)}")
-        unusable = {k: reason for k in candidates if (reason := self._unusable(k, built))}
-        return select(problem, arch, candidates, self._priorities, pad=pad, selector=self._selector, unusable=unusable)
+        op = self._op(problem)
+        execution = None if op is None else op.execution
+        staged = execution is not None and execution.next_stage is not one_kernel
+        taking_part = [k for k in candidates if staged or not wanted or k in wanted]
+        unusable = {k: reason for k in taking_part if (reason := self._unusable(k, built))}
+        select_one = functools.partial(
+            select,
+            arch=arch,
+            kernels=taking_part,
+            priorities=self._priorities,
+            pad=pad,
+            selector=self._selector,
+            unusable=unusable,
+        )
+        if execution is None or not staged:
+            return select_one(problem)
+        return select_stages(problem, execution, select_one, wanted)
 
-    def plan(self, problem: Any, device: Device, kernel: Kernel | str | None, pad: bool) -> tuple[Plan, Call]:
+    def plan(self, problem: Any, device: Device, kernel: Named, pad: bool) -> tuple[Plan, Call | CallSequence]:
         """What is done for a problem on a device, and the bound call; made once."""
-        key = (problem, device, kernel, pad)
+        named = tuple(kernel) if isinstance(kernel, list) else kernel  # a list has no place in a key
+        key = (problem, device, named, pad)
         found = self._plans.get(key)
         if found is None:
             with self._making:
                 found = self._plans.get(key)
                 if found is None:
-                    found = self._make_plan(problem, device, kernel, pad)
+                    selection = self.select(problem, device, named, pad=pad)
+                    found = bind(selection, device, functools.partial(self.functions, device))
                     if len(self._plans) >= MOST_PLANS:
                         self._plans.clear()
                     self._plans[key] = found
@@ -107,13 +129,15 @@ class Dispatcher:
         out: Any,
         stream: Any,
         device: Device | str | None,
-        kernel: Kernel | str | None,
+        kernel: Named,
         pad: bool,
         prepared: Collection[str],
     ) -> Any:
-        """Compute a problem. Gives the output, or a tuple of them where the op has several."""
+        """Compute a problem. Gives the output, or a tuple of them in the op's order where the problem has several."""
         inputs = [view_of(tensor) for tensor in tensors]
         outputs = [view_of(each) for each in (out if isinstance(out, tuple | list) else [] if out is None else [out])]
+        if isinstance(kernel, list):
+            kernel = tuple(kernel)
         options = (device, kernel, pad, tuple(prepared))
         found = self._calls.get((id(problem), options, *[view.form for view in inputs + outputs]))
         if found is not None:
@@ -130,8 +154,8 @@ class Dispatcher:
             plan, call = self.plan(problem, chosen, kernel, pad)
             if prepared:
                 raise InvalidValueError("prepared is for device tensors; host arrays are prepared on their way")
-            results = run_host(call, plan.stages[0], wanted, views, stream)
-            return results[0] if made == 1 else tuple(results)
+            results = run_host(call, plan, wanted, views, stream)
+            return _given_or_made(out, results)
         real = fitting.strided(execution, problem, wanted, views)
         plan, call = self.plan(real, chosen, kernel, pad)
         check_ready(plan.stages[0], prepared)
@@ -139,19 +163,25 @@ class Dispatcher:
             new_output(tensor, views, chosen) if view is None else view
             for tensor, view in zip(execution.tensors(real), views, strict=True)
         ]
-        if made == 1 and wanted[-1].output:
-            self._remember(problem, call, given, options, prepared)
+        if all(tensor.output for tensor in wanted[-made:]):
+            self._remember(problem, call, given, options, prepared, made)
         call([view.address for view in given], stream)
-        results = [view.tensor for tensor, view in zip(wanted, given, strict=True) if tensor.output]
-        return results[0] if made == 1 else tuple(results)
+        return _given_or_made(out, [view.tensor for t, view in zip(wanted, given, strict=True) if t.output])
 
     def _remember(
-        self, problem: Any, call: Call, views: Sequence[View], options: tuple[Any, ...], prepared: Collection[str]
+        self,
+        problem: Any,
+        call: Call | CallSequence,
+        views: Sequence[View],
+        options: tuple[Any, ...],
+        prepared: Collection[str],
+        outputs: int,
     ) -> None:
-        """Keep the call for the next time, for tensors that come inputs first and then the one output."""
+        """Keep the call for the next time, for tensors that come inputs first and then the outputs."""
         forms = [view.form for view in views]
         exact = (*options[:3], prepared)
-        way = short_way(call, forms, exact, functools.partial(self.run, problem))
+        otherwise = functools.partial(self.run, problem)
+        way = short_way(call, forms, exact, otherwise) if isinstance(call, Call) and outputs == 1 else None
         with self._making:
             if len(self._calls) >= MOST_PLANS:
                 self._calls.clear()
@@ -159,14 +189,6 @@ class Dispatcher:
             self._calls[id(problem), options, *forms] = (call, problem)
             if way is not None:
                 self.ways[id(problem)] = way
-
-    def _make_plan(self, problem: Any, device: Device, kernel: Kernel | str | None, pad: bool) -> tuple[Plan, Call]:
-        choice: Choice = self.select(problem, device, kernel, pad=pad).best
-        launched = problem if choice.padded is None else choice.padded
-        functions = self.functions(device, choice.kernel)
-        call = Call(device, choice.kernel, functions, execution_of(choice.kernel.op), launched)
-        stage = stage_of(choice, problem, call.workspace_bytes)
-        return Plan(problem, device.name, choice.why, (stage,)), call
 
     def _unusable(self, kernel: Kernel, built: bool) -> str:
         result = self._results.get(kernel)
@@ -176,17 +198,30 @@ class Dispatcher:
         return "it is not built: call build(), or choose with built=False" if result is None and built else ""
 
     def _execution(self, problem: Any) -> Execution:
-        ops = {op.name: op for op in (op_named(name) for name in dict.fromkeys(k.op for k in self._kernels))}
-        for op in ops.values():
-            if op.problem_type is type(problem):
-                return execution_of(op.name)
+        op = self._op(problem)
+        if op is not None:
+            return execution_of(op.name)
+        ops = dict.fromkeys(kernel.op for kernel in self._kernels)
         raise InvalidValueError(f"{problem!r} is no problem of the registry's kernels, which are of {_listed(ops)}")
 
-    def _kernel(self, named: Kernel | str | None) -> Kernel | None:
-        if not isinstance(named, str):
-            return named
+    def _op(self, problem: Any) -> Op | None:
+        """The op that a problem is of, if the registry has kernels of it."""
+        ops = map(op_named, dict.fromkeys(kernel.op for kernel in self._kernels))
+        return next((op for op in ops if op.problem_type is type(problem)), None)
+
+    def _wanted(self, named: Named) -> tuple[Kernel, ...]:
+        """The kernels that were asked for, if any."""
+        if named is None:
+            return ()
         known = {kernel.slug: kernel for kernel in self._kernels}
-        return known[choose("kernel of this registry", named, known)]
+        each = (named,) if isinstance(named, Kernel | str) else named
+        return tuple(known[choose("kernel of this registry", k, known)] if isinstance(k, str) else k for k in each)
+
+
+def _given_or_made(out: Any, results: Sequence[Any]) -> Any:
+    if out is not None:
+        return out
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 def _listed(names: Collection[str]) -> str:

@@ -24,6 +24,7 @@ _DLPACK = {
     (12, 8): "bf8_ocp",
     (13, 8): "bf8_fnuz",
     (0, 8): "int8",
+    (1, 8): "uint8",
     (0, 32): "int32",
 }
 # Bytes of an element.

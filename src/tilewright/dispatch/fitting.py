@@ -25,9 +25,11 @@ def match(tensors: Sequence[Tensor], inputs: Sequence[View], outputs: Sequence[V
 
 
 def check(tensors: Sequence[Tensor], views: Sequence[View | None], arch: Arch) -> None:
-    """Every tensor given has the problem's shape and, on this GPU, its type."""
+    """Every tensor given has the problem's shape and, on this GPU, its type; those that are changed are given."""
     for tensor, view in zip(tensors, views, strict=True):
         if view is None:
+            if tensor.updated:
+                raise TensorError(f"{tensor.name} is changed in place, its old contents count: give it with out=…")
             continue
         if view.shape != tensor.shape:
             raise TensorError(f"{tensor.name} is {shape_text(view.shape)}, the problem has {shape_text(tensor.shape)}")

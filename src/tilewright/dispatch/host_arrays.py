@@ -7,11 +7,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
-from tilewright.dispatch.element_types import SIZES, stored_as, torch_dtype, torch_module
+from tilewright.dispatch.element_types import stored_as, torch_dtype, torch_module
 from tilewright.dispatch.launch import Call
-from tilewright.dispatch.plan import Stage, execution_of
+from tilewright.dispatch.plan import Plan, execution_of
+from tilewright.dispatch.sequence import CallSequence, bytes_of
 from tilewright.dispatch.tensors import View, span, view_of
 from tilewright.ops.execution import Preparation, Tensor
 
@@ -19,15 +19,18 @@ if TYPE_CHECKING:
     from tilewright.runtime.buffers import Buffer
 
 
-def run_host(call: Call, stage: Stage, asked: Sequence[Tensor], views: Sequence[View | None], stream: Any) -> list[Any]:
+def run_host(
+    call: Call | CallSequence, plan: Plan, asked: Sequence[Tensor], views: Sequence[View | None], stream: Any
+) -> list[Any]:
     """Upload, launch, download. Gives the outputs, in their order; waits until they are there."""
     device = call.device
-    launched = execution_of(stage.kernel.op).tensors(stage.problem)
+    launched = execution_of(plan.stages[0].kernel.op).tensors(plan.launched)
     buffers: list[Buffer] = []
     with ExitStack() as freed:
         for tensor, view in zip(launched, views, strict=True):
-            memory = None if view is None or tensor.output else laid_out(view.array(), tensor, stage.preparations)
-            size = _bytes_of(tensor, device.arch) if memory is None else memory.nbytes
+            fresh = tensor.output and not tensor.updated
+            memory = None if view is None or fresh else laid_out(view.array(), tensor, plan.preparations)
+            size = bytes_of(tensor, device.arch) if memory is None else memory.nbytes
             buffers.append(freed.enter_context(device.allocate(size, tensor.name)))
             if memory is not None:
                 buffers[-1].copy_from(memory, stream)
@@ -38,10 +41,6 @@ def run_host(call: Call, stage: Stage, asked: Sequence[Tensor], views: Sequence[
             for buffer, wanted, tensor, view in zip(buffers, asked, launched, views, strict=True)
             if tensor.output
         ]
-
-
-def _bytes_of(tensor: Tensor, arch: Arch) -> int:
-    return span(tensor.shape, tensor.strides) * SIZES[stored_as(tensor.dtype, arch)]
 
 
 def laid_out(array: Any, tensor: Tensor, preparations: Sequence[Preparation] = ()) -> Any:

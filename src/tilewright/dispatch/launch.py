@@ -60,7 +60,7 @@ class Call:
         self.device = device
         self.kernel = kernel
         self.functions = functions
-        self.point = execution.point
+        self.point = execution.point(problem)
         self.prototype = execution.arguments(problem)
         self._workspaces: dict[tuple[int, int], Buffer] = {}
         self.workspace_bytes = self._ask_workspace()

@@ -9,7 +9,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.dispatch.select import Choice
 from tilewright.dispatch.tensors import shape_text
 from tilewright.ops import op_named
-from tilewright.ops.execution import Execution, Preparation
+from tilewright.ops.execution import Execution, Preparation, Tensor
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.problem_text import problem_text
 
@@ -61,19 +61,46 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class Intermediate:
+    """A tensor that one stage leaves to another, in memory of the plan."""
+
+    tensor: Tensor
+    nbytes: int
+
+    def __str__(self) -> str:
+        shape = shape_text(self.tensor.shape)
+        return f"{self.tensor.name}, {shape} of {self.tensor.dtype}, {self.nbytes:,} bytes"
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """All launches for a problem on a device, in order."""
+    """All launches for a problem on a device, in order, and the tensors between them."""
 
     problem: Any  # as asked
     device: str
     why: str
     stages: tuple[Stage, ...]
+    intermediates: tuple[Intermediate, ...] = ()
+
+    @property
+    def launched(self) -> Any:
+        """The problem whose tensors the launches take: larger than the one asked for, if that is padded."""
+        first = self.stages[0]
+        return self.problem if first.padding is None else first.problem
+
+    @property
+    def preparations(self) -> tuple[Preparation, ...]:
+        return tuple(preparation for stage in self.stages for preparation in stage.preparations)
 
     def describe(self) -> str:
-        """The plan as text: which kernel and why, each tensor that is padded or reordered, each workspace."""
-        stages = "\n".join(f"{number}. {stage.describe()}" for number, stage in enumerate(self.stages, 1))
-        asked = problem_text(self.problem, self.stages[0].kernel.config)
-        return f"{asked} on {self.device}: {self.why}\n{stages}"
+        """The plan as text: which kernels and why, what is padded or reordered, each workspace, what lies between."""
+        first = self.stages[0]
+        alone = len(self.stages) == 1 and self.launched == first.problem
+        asked = problem_text(self.problem, first.kernel.config if alone else None)
+        lines = [f"{asked} on {self.device}: {self.why}"]
+        lines += [f"{number}. {stage.describe()}" for number, stage in enumerate(self.stages, 1)]
+        lines += [f"between  {intermediate}" for intermediate in self.intermediates]
+        return "\n".join(lines)
 
     def __str__(self) -> str:
         return self.describe()

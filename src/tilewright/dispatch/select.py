@@ -1,4 +1,7 @@
-"""Which kernels can compute a problem, in which order to prefer them, and why the others cannot."""
+"""Which kernels can compute a problem, in which order to prefer them, and why the others cannot.
+
+`select` is for what one kernel computes; `staging` puts these together for problems of several.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,11 @@ from tilewright.base.errors import UnsupportedError
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
-from tilewright.ops.problem_text import problem_text
+from tilewright.ops.problem_text import problem_text, short_text
 from tilewright.ops.rule import violations
 
+# What `kernel=` takes: a kernel or its name, or several, for a problem of several kernels.
+Named = Kernel | str | Sequence[Kernel | str] | None
 # How many refused kernels an error names: enough to see a pattern, few enough to read.
 NEAREST = 3
 
@@ -45,19 +50,29 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Every kernel of the GPU, either among `choices`, best first, or among `rejected`, nearest first."""
+    """Every kernel of the GPU, either among `choices`, best first, or among `rejected`, nearest first.
+
+    For a problem of several kernels `parts` has the selection of each stage, and this is about the kernel to begin
+    with. A stage's problem depends on the kernels taken before it. So where a stage has no choice, the parts end there.
+    """
 
     problem: Any
     arch: str
     choices: tuple[Choice, ...]
     rejected: tuple[Rejection, ...]
+    parts: tuple[Selection, ...] = ()
+
+    @property
+    def stages(self) -> tuple[Selection, ...]:
+        """A selection for each launch; the best choices of all are what is run."""
+        return self.parts or (self,)
 
     @property
     def best(self) -> Choice:
-        """The first choice; `UnsupportedError` with the nearest kernels if there is none."""
+        """The first choice; `UnsupportedError` with the nearest kernels if there is none, or none for a later stage."""
         if self.choices:
             return self.choices[0]
-        raise UnsupportedError(self._refusal())
+        raise UnsupportedError(self._missing_stage() if self.parts else self._refusal())
 
     def __len__(self) -> int:
         return len(self.choices)
@@ -66,21 +81,30 @@ class Selection:
         return iter(self.choices)
 
     def __str__(self) -> str:
-        lines = [f"{self.problem} on {self.arch}: {len(self.choices)} can, {len(self.rejected)} cannot"]
+        if self.parts:
+            missing = "" if self.choices else f", and no kernel for stage {len(self.parts)}"
+            lines = [f"{short_text(self.problem)} on {self.arch}: {len(self.parts)} stages{missing}"]
+            return "\n".join([*lines, *(f"stage {number}: {part}" for number, part in enumerate(self.parts, 1))])
+        lines = [f"{short_text(self.problem)} on {self.arch}: {len(self.choices)} can, {len(self.rejected)} cannot"]
         lines += [f"  {rank}. {choice}" for rank, choice in enumerate(self.choices, 1)]
         lines += [f"  –  {rejection}" for rejection in self.rejected]
         return "\n".join(lines)
 
+    def _missing_stage(self) -> str:
+        *before, last = self.parts
+        after = " after " + ", ".join(part.best.kernel.slug for part in before) if before else ""
+        return f"{short_text(self.problem)} lacks a kernel for stage {len(self.parts)}{after}: {last._refusal()}"
+
     def _refusal(self) -> str:
         count = len(self.rejected)
+        kernels = f"{count} kernel{'s' if count != 1 else ''} for {self.arch}"
         named = [f"  {rejection}" for rejection in self.rejected[:NEAREST]]
         more = [f"  … and {count - NEAREST} more"] if count > NEAREST else []
         help_ = " With pad=True a larger problem is computed and cut: some of these kernels can do that."
         paddable = any(rejection.padding_helps for rejection in self.rejected)
         return "\n".join(
             [
-                f"none of {count} kernel{'s' if count != 1 else ''} for {self.arch} can compute {self.problem}."
-                + (help_ if paddable else ""),
+                f"none of {kernels} can compute {short_text(self.problem)}." + (help_ if paddable else ""),
                 *named,
                 *more,
             ]

@@ -5,7 +5,7 @@ Imports NumPy: import this module only where kernels are to be verified.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce
@@ -20,12 +20,17 @@ from tilewright.base.errors import DeviceError, InvalidValueError, UnsupportedEr
 from tilewright.base.events import task
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.unit import LIBRARY
-from tilewright.dispatch.guarded import Guarded
+from tilewright.dispatch.binding import bind
+from tilewright.dispatch.guarded import POISON, Guarded
 from tilewright.dispatch.launch import Call, Functions, functions_of
 from tilewright.dispatch.plan import execution_of
+from tilewright.dispatch.select import select
+from tilewright.dispatch.sequence import CallSequence
+from tilewright.dispatch.staging import select_stages
 from tilewright.ops import fits
 from tilewright.ops.execution import Tensor
 from tilewright.ops.kernel import Kernel
+from tilewright.runtime.streams import stream_handle
 
 if TYPE_CHECKING:
     from tilewright.emulator.counters import Counters
@@ -50,7 +55,8 @@ class Check:
     error_ulps: float = 0.0  # in ulps of the output's type, see _ulps
     share: float = 0.0  # of the tolerance: above 1 is wrong
     worst: tuple[int, ...] = ()  # the element with the largest share
-    counters: Counters | None = None  # of one launch, on an emulated device
+    counters: Counters | None = None  # of one run, on an emulated device
+    later: tuple[Kernel, ...] = ()  # the kernels after the first, of a problem of several
 
     @property
     def ok(self) -> bool:
@@ -70,12 +76,15 @@ class _Difference:
 
 @dataclass(frozen=True)
 class _Subject:
-    """A kernel on a device, loaded and bound."""
+    """What computes a problem on a device: a kernel, or several one after another. `bind` gives the call."""
 
-    kernel: Kernel
+    kernels: tuple[Kernel, ...]
     device: Device
     mode: Mode | None
-    functions: Functions = field(repr=False)
+    bind: Callable[[], Call | CallSequence] = field(repr=False)
+
+    def check(self, problem: Any, verdict: Verdict, message: str = "", **found: Any) -> Check:
+        return Check(self.kernels[0], problem, verdict, message, later=self.kernels[1:], **found)
 
 
 def verify(
@@ -93,55 +102,101 @@ def verify(
     are poisoned before, so that what is not written, written beside its place or read from there is seen. Memory is
     exactly as large as the tensors.
     """
-    if kernel.arch != device.arch.name:
-        raise InvalidValueError(f"{kernel.slug} is a kernel for {kernel.arch}, {device.name} is a {device.arch.name}")
-    functions = functions_of(device, artifact.checked(LIBRARY), kernel)
-    subject = _Subject(kernel, device, mode, functions)
-    with task(f"verifying {kernel.slug}", len(problems)) as advance:
+    functions = _loaded({kernel: artifact}, device)[kernel]
+    execution = execution_of(kernel.op)
+
+    def check(problem: Any) -> Check:
+        refused = fits(kernel.config, problem, kernel.arch)
+        if refused:
+            return Check(kernel, problem, "unsupported", str(refused[0]))
+        subject = _Subject((kernel,), device, mode, lambda: Call(device, kernel, functions, execution, problem))
+        return _check(subject, problem, seed)
+
+    return _each(f"verifying {kernel.slug}", check, problems)
+
+
+def verify_plan(
+    artifacts: Mapping[Kernel, Artifact],
+    device: Device,
+    problems: Sequence[Any],
+    seed: int = 1,
+    mode: Mode | None = None,
+) -> list[Check]:
+    """Run whole problems, each by as many of these kernels as it needs, and check each as `verify` does.
+
+    Kernels of one op, the preferred first. Memory between the stages is poisoned before each run, too.
+    """
+    kernels = tuple(artifacts)
+    if not kernels:
+        raise InvalidValueError("there is no kernel to compute these problems with: give at least one")
+    functions = _loaded(artifacts, device)
+    execution = execution_of(kernels[0].op)
+
+    def check(problem: Any) -> Check:
+        selection = select_stages(problem, execution, lambda stage: select(stage, device.arch, kernels))
+        try:
+            taken = (selection.best.kernel, *(part.best.kernel for part in selection.stages[1:]))
+        except UnsupportedError as error:
+            return Check(kernels[0], problem, "unsupported", str(error))
+        subject = _Subject(taken, device, mode, lambda: bind(selection, device, functions.__getitem__)[1])
+        return _check(subject, problem, seed)
+
+    return _each(f"verifying plans of {len(kernels)} kernels", check, problems)
+
+
+def _loaded(artifacts: Mapping[Kernel, Artifact], device: Device) -> dict[Kernel, Functions]:
+    for kernel in artifacts:
+        if kernel.arch != device.arch.name:
+            raise InvalidValueError(
+                f"{kernel.slug} is a kernel for {kernel.arch}, {device.name} is a {device.arch.name}"
+            )
+    return {kernel: functions_of(device, each.checked(LIBRARY), kernel) for kernel, each in artifacts.items()}
+
+
+def _each(what: str, check: Callable[[Any], Check], problems: Sequence[Any]) -> list[Check]:
+    with task(what, len(problems)) as advance:
         checks = []
         for problem in problems:
-            checks.append(_check(subject, problem, seed))
+            checks.append(check(problem))
             advance(str(problem))
     return checks
 
 
 def _check(subject: _Subject, problem: Any, seed: int) -> Check:
-    kernel = subject.kernel
-    refused = fits(kernel.config, problem, kernel.arch)
-    if refused:
-        return Check(kernel, problem, "unsupported", str(refused[0]))
     try:
         runs = [_run(subject, problem, each) for each in dict.fromkeys((SPECIAL_SEED, seed))]
     except UnsupportedError as error:
-        return Check(kernel, problem, "unsupported", f"the rules accept it, the library does not: {error}")
+        return subject.check(problem, "unsupported", f"the rules accept it, the library does not: {error}")
     except DeviceError as error:
-        return Check(kernel, problem, "fault", str(error))
+        return subject.check(problem, "fault", str(error))
     differences = [difference for found, _ in runs for difference in found]
     worst = max(differences, key=lambda d: (bool(d.message), d.share))
-    return Check(
-        kernel,
+    return subject.check(
         problem,
         "wrong" if worst.message else "ok",
         worst.message,
-        max(d.error_ulps for d in differences),
-        worst.share,
-        worst.worst,
-        runs[-1][1],
+        error_ulps=max(d.error_ulps for d in differences),
+        share=worst.share,
+        worst=worst.worst,
+        counters=runs[-1][1],
     )
 
 
 def _run(subject: _Subject, problem: Any, seed: int) -> tuple[list[_Difference], Counters | None]:
-    """One launch and all that is wrong with its result."""
-    kernel, device = subject.kernel, subject.device
-    execution, arch = execution_of(kernel.op), device.arch
+    """All launches of a problem and all that is wrong with their result."""
+    first, device = subject.kernels[0], subject.device
+    execution, arch = execution_of(first.op), device.arch
+    configs = tuple(kernel.config for kernel in subject.kernels)
     inputs = execution.inputs(problem, seed, arch)
     expected = execution.reference(problem, inputs, arch)
-    allowed = execution.tolerance(kernel.config, problem, inputs, expected, arch)
+    allowed = execution.tolerance(configs if len(configs) > 1 else first.config, problem, inputs, expected, arch)
     prepared = dict(inputs)
-    for preparation in execution.preparations(kernel.config, problem):
-        prepared[preparation.tensor] = preparation.apply(prepared[preparation.tensor])
-    call = Call(device, kernel, subject.functions, execution, problem)
+    if len(configs) == 1:  # kernels among several take tensors as they are
+        for preparation in execution.preparations(first.config, problem):
+            prepared[preparation.tensor] = preparation.apply(prepared[preparation.tensor])
+    call = subject.bind()
     tensors = execution.tensors(problem)
+    _check_given(tensors, inputs)
     with ExitStack() as freed:
         placed = [Guarded(t, numpy_dtype(t.dtype, arch), prepared.get(t.name)) for t in tensors]
         buffers = [freed.enter_context(device.allocate(each.nbytes, each.tensor.name)) for each in placed]
@@ -157,8 +212,18 @@ def _run(subject: _Subject, problem: Any, seed: int) -> tuple[list[_Difference],
     return found, counters
 
 
-def _launch(subject: _Subject, call: Call, addresses: Sequence[int], turned: bool) -> Counters | None:
+def _check_given(tensors: Sequence[Tensor], inputs: Mapping[str, Any]) -> None:
+    for tensor in tensors:
+        if (not tensor.output or tensor.updated) and tensor.name not in inputs:
+            what = "no old contents" if tensor.updated else "no values"
+            raise InvalidValueError(f"the op's `inputs` give {what} for {tensor.name}, only {', '.join(inputs)}")
+
+
+def _launch(subject: _Subject, call: Call | CallSequence, addresses: Sequence[int], turned: bool) -> Counters | None:
     device = subject.device
+    if isinstance(call, CallSequence):
+        for buffer in call.lent(stream_handle(None)):
+            buffer.fill(POISON)
     if device.kind != "emulated":
         if subject.mode is not None:
             raise InvalidValueError(f"a mode is for emulated devices; {device.name} runs as it does")
@@ -181,9 +246,8 @@ def _compared(
     wanted = np.asarray(expected[tensor.name], dtype=np.float64)
     limit = np.asarray(allowed[tensor.name], dtype=np.float64)
     found = placed.values().astype(np.float64)
-    error = np.abs(found - wanted)
-    error[~np.isfinite(found)] = np.inf
-    share = np.divide(error, limit, out=np.where(error > 0, np.inf, 0.0), where=limit > 0)
+    error = np.where(np.isinf(limit), 0.0, _errors(found, wanted))  # an op may leave elements open
+    share = np.divide(error, limit, out=np.where(error > 0, np.inf, 0.0), where=(limit > 0) & np.isfinite(error))
     worst = tuple(int(i) for i in np.unravel_index(int(np.argmax(share)), share.shape))
     ulps = float((error / _ulps(wanted, tensor.dtype, device.arch)).max())
     message = ""
@@ -199,10 +263,19 @@ def _compared(
     return _Difference(tensor.name, float(share[worst]), ulps, worst, message)
 
 
+def _errors(found: Floats, wanted: Floats) -> Floats:
+    """How far elements are off. An infinity is right where it is wanted; a NaN never is, found or wanted."""
+    finite = np.isfinite(found) & np.isfinite(wanted)
+    error = np.where(found == wanted, 0.0, np.inf)
+    np.subtract(found, wanted, out=error, where=finite)
+    return np.abs(error)
+
+
 def _ulps(wanted: Floats, dtype: str, arch: Arch) -> Floats:
     """One ulp of each element. A small element, left when large terms cancel, has that of the root mean square."""
-    typical = np.sqrt(np.mean(wanted * wanted))
-    return spacing(np.maximum(np.abs(wanted), typical), dtype, arch)
+    finite = np.where(np.isfinite(wanted), wanted, 0.0)
+    typical = np.sqrt(np.mean(finite * finite))
+    return spacing(np.maximum(np.abs(finite), typical), dtype, arch)
 
 
 def _element(tensor: Tensor, index: tuple[int, ...]) -> str:

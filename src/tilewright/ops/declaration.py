@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.base.errors import InvalidValueError, choose
-from tilewright.ops.fields import Field, OptionalTile, Tile, fields_of
+from tilewright.ops.fields import Field, Numbers, OptionalTile, Tile, fields_of
 from tilewright.ops.op import Op
 
 STAR = "*"
@@ -29,7 +29,11 @@ def canonical(op: Op, declared: Mapping[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for name, value in declared.items():
         choose(f"field of {op.name}", name, (*fields, *op.shorthands))
-        if name in op.shorthands:
+        if name in op.shorthands and isinstance(value, str) and value == STAR:
+            if op.shorthands[name].stars is None:
+                raise InvalidValueError(f'{name} stands for several fields: list its values, not "*"')
+            kept[name] = STAR
+        elif name in op.shorthands:
             kept[name] = tuple(dict.fromkeys(str(v) for v in listed(name, value)))
         elif isinstance(value, str) and value == STAR:
             kept[name] = STAR
@@ -46,7 +50,7 @@ def single_values(field: Field, declared: Any) -> Sequence[Any]:
     tile = tile_of(field)
     if tile is not None and isinstance(declared, Mapping):
         return _multiplied_table(field.name, tile, declared)
-    if tile is not None and _is_numbers(declared):
+    if (tile is not None or isinstance(field.kind, Numbers)) and _is_numbers(declared):
         return [declared]
     return listed(field.name, declared)
 

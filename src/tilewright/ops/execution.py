@@ -22,13 +22,17 @@ def imported_when_called(module: str, name: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor of a problem: its logical shape, and where its elements lie (strides in elements)."""
+    """A tensor of a problem: its logical shape, and where its elements lie (strides in elements).
+
+    An output is `updated` if its old contents count: the kernel changes it in place.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     output: bool = False
+    updated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,20 @@ class Preparation:
     apply: Callable[[Any], Any]
 
 
-@dataclass(frozen=True, slots=True)
+def one_kernel(problem: Any, chosen: tuple[Any, ...]) -> Any | None:
+    """The stages of a problem that one kernel computes: the problem itself, then nothing more."""
+    return None if chosen else problem
+
+
+def _no_preparations(config: Any, problem: Any) -> tuple[Preparation, ...]:  # noqa: ARG001
+    return ()
+
+
+def _no_padding(config: Any, problem: Any, arch: Arch) -> None:  # noqa: ARG001
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
     """How kernels of an op are called and checked. Problems and configs are those of the op.
 
@@ -50,18 +67,23 @@ class Execution:
     tensors: Callable[[Any], tuple[Tensor, ...]]
     # The problem with the strides that tensors really have, by name; an error where the layout cannot have them.
     with_strides: Callable[[Any, Mapping[str, tuple[int, ...]]], Any]
-    # The C struct of the op's abi.h without pointers, and a function that puts the tensors' addresses into it.
+    # The C struct of the op's abi.h for a problem, without pointers.
     arguments: Callable[[Any], ctypes.Structure]
-    point: Callable[[Any, Sequence[int]], None]
+    # For a problem, the function that puts the addresses of its tensors into such a struct (struct, addresses).
+    point: Callable[[Any], Callable[[Any, Sequence[int]], None]]
+    # The problem of the next kernel to launch, or None if there is none (problem, configs of the kernels chosen so
+    # far). Tensors of stages are matched by name. Those that the whole problem lacks live in memory of the plan.
+    next_stage: Callable[[Any, tuple[Any, ...]], Any | None] = one_kernel
     # What a kernel needs done to its inputs (config, problem); empty for most.
-    preparations: Callable[[Any, Any], tuple[Preparation, ...]]
+    preparations: Callable[[Any, Any], tuple[Preparation, ...]] = _no_preparations
     # The nearest larger problem that a kernel supports, where it does not support this one (config, problem, arch).
-    padded: Callable[[Any, Any, Arch], Any | None]
-    # Random inputs of a problem as NumPy arrays by name (problem, seed, arch).
+    padded: Callable[[Any, Any, Arch], Any | None] = _no_padding
+    # Random inputs of a problem, and old contents of what it updates, as NumPy arrays by name (problem, seed, arch).
     inputs: Callable[[Any, int, Arch], Mapping[str, Any]]
     # Outputs in float64 (or exact integers) by name, from inputs by name (problem, inputs, arch).
     reference: Callable[[Any, Mapping[str, Any], Arch], Mapping[str, Any]]
-    # The largest error allowed to each output element (config, problem, inputs, reference outputs, arch).
+    # The largest error allowed to each output element (config, problem, inputs, reference outputs, arch). For a
+    # problem of several kernels the first argument is the tuple of their configs.
     tolerance: Callable[[Any, Any, Mapping[str, Any], Mapping[str, Any], Arch], Mapping[str, Any]]
     # Problems that try a kernel's edges: sizes of 1, primes, around a tile, tails, splits (config, arch).
     trials: Callable[[Any, Arch], tuple[Any, ...]]

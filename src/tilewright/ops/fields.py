@@ -137,6 +137,37 @@ class Tile:
 
 
 @dataclass(frozen=True)
+class Numbers:
+    """A list of positive whole numbers; how many is up to other fields, within bounds."""
+
+    fewest: int
+    most: int
+
+    def read(self, name: str, value: Any) -> tuple[int, ...]:
+        parts: Any = value
+        if isinstance(value, str):
+            parts = value.split("x") if value != self.token(()) else []
+            if not all(part.isdecimal() for part in parts):
+                raise InvalidValueError(f"{name} must look like 128x64x32, got {value!r}")
+            parts = [int(part) for part in parts]
+        if not isinstance(parts, Sequence) or not self.fewest <= len(parts) <= self.most:
+            raise InvalidValueError(f"{name} needs {self.fewest} to {self.most} numbers, got {value!r}")
+        for part in parts:
+            if type(part) is not int or not 1 <= part <= Tile.most:
+                raise InvalidValueError(f"{name} is {value!r}: each number must be whole, 1 to {Tile.most}")
+        return tuple(parts)
+
+    def token(self, value: Any) -> str:
+        return "x".join(str(part) for part in value) or "none"
+
+    def json(self, value: Any) -> Any:
+        return list(value)
+
+    def describe(self) -> str:
+        return f"{self.fewest} to {self.most} numbers, each 1 to {Tile.most}"
+
+
+@dataclass(frozen=True)
 class OptionalTile:
     """Three positive whole numbers, or nothing (written `native`)."""
 

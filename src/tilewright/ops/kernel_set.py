@@ -29,7 +29,7 @@ from tilewright.ops.fields import ConfigBase, Field, fields_of
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
 from tilewright.ops.rule import Violation, violations
-from tilewright.ops.space import Report, Space
+from tilewright.ops.space import Report, Space, joined
 
 T = TypeVar("T")
 KEYS = ("op", "name", "doc", "archs", "space")
@@ -46,6 +46,7 @@ class SetReport:
     arch: str
     spaces: tuple[Report, ...]
     kernels: int
+    by: Mapping[Any, int]  # legal combinations for each value of a field, where one was asked for
 
     @property
     def raw(self) -> int:
@@ -111,22 +112,38 @@ class KernelSet:
             if space.op.name != self.op:
                 raise InvalidValueError(f"a set of {self.op} cannot hold a space of {space.op.name}")
 
-    def kernels(self, arch: str) -> Iterator[Kernel]:
-        """The legal kernels on a GPU, each once, in the order of the spaces."""
+    def kernels(self, arch: str, keep: Callable[[Any], bool] | None = None) -> Iterator[Kernel]:
+        """The legal kernels on a GPU, each once, in the order of the spaces; only those whose fields `keep` wants."""
         seen: set[Kernel] = set()
         for space in self.spaces:
-            for kernel in space.iter(arch):
+            for kernel in space.iter(arch, keep):
                 if kernel not in seen:
                     seen.add(kernel)
                     yield kernel
 
-    def report(self, arch: str) -> SetReport:
-        """How many kernels the set has on a GPU, and what each rule removed."""
-        reports = tuple(space.report(arch) for space in self.spaces)
-        # The members of one space differ; only several spaces can repeat a kernel.
-        alone = len(reports) == 1
-        distinct = reports[0].legal if alone else sum(1 for _ in self.kernels(arch))
-        return SetReport(self.name, arch, reports, distinct)
+    def report(self, arch: str, by: str | None = None) -> SetReport:
+        """How many kernels the set has on a GPU, and what each rule removed; also for each value of the field `by`."""
+        parts = [space.reports_by(by, arch) if by else {None: space.report(arch)} for space in self.spaces]
+        reports = tuple(joined(list(part.values())) for part in parts)
+        legal: dict[Any, int] = {}
+        for value, report in ((value, report) for part in parts for value, report in part.items() if by):
+            legal[value] = legal.get(value, 0) + report.legal
+        # The members of one space differ; only spaces that overlap can repeat a kernel.
+        apart = _apart(self.spaces, gpus.load(arch))
+        distinct = sum(report.legal for report in reports) if apart else sum(1 for _ in self.kernels(arch))
+        return SetReport(self.name, arch, reports, distinct, legal)
+
+
+def _apart(spaces: Sequence[Space], arch: gpus.Arch) -> bool:
+    """Whether there is a field of which no two spaces have a value in common, so that none of their kernels are the
+    same."""
+    if len(spaces) == 1:
+        return True
+    taken: dict[str, list[set[Any]]] = {}
+    for axis in (axis for space in spaces for axis in space.axes(arch)):
+        for name, values in zip(axis.fields, zip(*axis.values, strict=True), strict=True):
+            taken.setdefault(name, []).append(set(values))
+    return any(sum(map(len, sets)) == len(set().union(*sets)) for sets in taken.values())
 
 
 @dataclass(frozen=True)
@@ -281,6 +298,8 @@ def _read_key(op: Op, key: str, where: str, value: Any, problems: _Problems) -> 
     problems.trying(where, choose, f"key of a space of {op.name}", key, (*op.shorthands, *fields))
     if len(problems.found) > before:
         return ()
+    if key in op.shorthands and op.shorthands[key].stars and isinstance(value, str) and value == STAR:
+        return STAR
     if key in op.shorthands:
         single = problems.trying(where, listed, key, value) or ()
         return tuple(v for v in single if problems.trying(where, _shorthand, op, key, v))

@@ -17,10 +17,30 @@ from tilewright.ops.rule import Rule
 
 @dataclass(frozen=True)
 class Shorthand:
-    """One word for several fields: `row` turns a value of it into the values of `fields`, or raises."""
+    """One word for several fields: `row` turns a value of it into the values of `fields`, or raises.
+
+    `stars` gives the values that "*" stands for on a GPU, where it may be written.
+    """
 
     fields: tuple[str, ...]
     row: Callable[[str], tuple[Any, ...]]
+    stars: Callable[[Arch], tuple[str, ...]] | None = None
+
+    def written_out(self, value: str) -> dict[str, Any]:
+        """The fields that a value stands for, with theirs."""
+        return dict(zip(self.fields, self.row(value), strict=True))
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The kernels that an integration needs: those for which `wants(config, arch)` holds."""
+
+    doc: str
+    wants: Callable[[Any, Arch], bool]
+
+
+def _no_launchers(config: Any) -> tuple[str, ...]:  # noqa: ARG001
+    return ()
 
 
 @dataclass(frozen=True)
@@ -34,8 +54,11 @@ class Op:
     those of them that are our own files. `sets` and `spaces` are the kernel sets and the spaces that come with
     the op, by name; `importers` read files of other tools as spaces. `execution` tells how kernels are called and
     checked; without it they can be built but not run. `problem_readers` read files of other tools as lists of
-    problems, by the name of the format. `filters` gives words by which commands choose kernels, beside the fields and
-    shorthands: word → field or shorthand.
+    problems, by the name of the format. `launchers` are further files of our own, each for some kernels only:
+    `launchers_of` names those that a config's source includes, after `headers`. `filters` gives words by which
+    commands choose kernels, beside the fields and shorthands: word → field, shorthand or property of the config.
+    `profiles` choose them by what they are needed for; the space `default`, if the op has one, is what they choose
+    from.
     """
 
     name: str
@@ -56,17 +79,35 @@ class Op:
     headers: tuple[str, ...]
     support: Mapping[str, Path]
     lds_bytes: Callable[[Any, Arch], int]
-    matrix_instruction: Callable[[Any, Arch], str]
+    # The matrix instruction of each GEMM of a config's kernels, all of which their code must contain and no other;
+    # empty text for a GEMM that the GPU has no instruction for.
+    matrix_instructions: Callable[[Any, Arch], tuple[str, ...]]
+    # Whether a config's kernel compiles fast enough to be one of many in a sample.
+    is_small: Callable[[Any], bool]
     sets: Callable[[], Mapping[str, Any]]
     spaces: Callable[[], Mapping[str, Any]]
     importers: Mapping[str, Callable[..., Any]]
     execution: Execution | None = None
     problem_readers: Mapping[str, Callable[[Path], list[Any]]] = field(default_factory=dict)
     filters: Mapping[str, str] = field(default_factory=dict)
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+    launchers: Mapping[str, Path] = field(default_factory=dict)
+    launchers_of: Callable[[Any], tuple[str, ...]] = _no_launchers
 
     def config(self, **values: Any) -> ConfigBase:
         """A config of this op; unknown fields and impossible values are errors."""
         return read_config(self.config_type, values)
+
+    def written_out(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of fields and shorthands as those of fields alone. What a field is given itself counts."""
+        short: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
+        for name, value in values.items():
+            if name in self.shorthands:
+                short |= self.shorthands[name].written_out(value)
+            else:
+                fields[name] = value
+        return {**short, **fields}
 
     def kernel(self, config: ConfigBase, arch: str) -> Kernel:
         """The kernel of a config on a GPU, legal or not."""

@@ -17,11 +17,10 @@ from typing import Any
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, UnknownValueError, choose
 from tilewright.ops.op import Op
 from tilewright.ops.problem_text import problem_fields
-from tilewright.ops.problem_values import value_text
+from tilewright.ops.problem_values import read_value, value_text
 
 SUFFIXES = {".csv": "csv", ".json": "json"}
 KEYS = ("op", "problems")  # of a JSON file that is an object
-_OPEN: Any = object()  # a config that fixes no field of a problem
 
 
 def read_problems(op: Op | str, path: Path | str, format: str | None = None) -> list[Any]:
@@ -63,7 +62,7 @@ def _reader(op: Op, path: Path, format: str | None) -> Callable[[Path], list[Any
 
 def needed_fields(problem: Any) -> dict[str, Any]:
     """The fields from which a problem can be made again: those that are not their defaults."""
-    return problem_fields(problem, _OPEN)
+    return problem_fields(problem, None)
 
 
 def read_text(path: Path) -> str:
@@ -90,20 +89,21 @@ def read_each(path: Path, entries: Iterable[tuple[str, Any]], read: Callable[[An
     return found
 
 
-def _parameters(op: Op) -> Mapping[str, inspect.Parameter]:
+def parameters_of(op: Op) -> Mapping[str, inspect.Parameter]:
     """What a problem is made of: its fields, and words that stand for several of them."""
     return inspect.signature(op.problem_type).parameters
 
 
 def _problem(op: Op, values: Mapping[str, Any]) -> Any:
-    missing = _missing(op, values)
+    missing = missing_fields(op, values)
     if missing:
         raise InvalidValueError(f"does not say {', '.join(missing)}")
     return op.problem_type(**values)
 
 
-def _missing(op: Op, given: Container[str]) -> list[str]:
-    return [name for name, p in _parameters(op).items() if p.default is p.empty and name not in given]
+def missing_fields(op: Op, given: Container[str]) -> list[str]:
+    """What a problem cannot be made without and is not given."""
+    return [name for name, p in parameters_of(op).items() if p.default is p.empty and name not in given]
 
 
 # CSV
@@ -112,7 +112,7 @@ def _missing(op: Op, given: Container[str]) -> list[str]:
 def _read_csv(op: Op, path: Path) -> list[Any]:
     rows = _rows(path)
     if not rows:
-        columns = ", ".join(_parameters(op))
+        columns = ", ".join(parameters_of(op))
         raise FileFormatError(path, [FileProblem("", f"is empty: its first line names columns. Known: {columns}.")])
     (where, header), *lines = rows
     _check_header(op, path, where, header)
@@ -139,9 +139,9 @@ def _check_header(op: Op, path: Path, where: str, header: Sequence[str]) -> None
     for name in dict.fromkeys(header):
         if header.count(name) > 1:
             faults.append(f"has the column {name!r} {header.count(name)} times")
-        if name not in _parameters(op):
-            faults.append(str(UnknownValueError(f"field of a {op.name} problem", name, _parameters(op))))
-    missing = _missing(op, header)
+        if name not in parameters_of(op):
+            faults.append(str(UnknownValueError(f"field of a {op.name} problem", name, parameters_of(op))))
+    missing = missing_fields(op, header)
     if missing:
         faults.append(f"has no column for {', '.join(missing)}")
     if faults:
@@ -151,30 +151,19 @@ def _check_header(op: Op, path: Path, where: str, header: Sequence[str]) -> None
 def _of_cells(op: Op, header: Sequence[str], cells: Sequence[str]) -> Any:
     if len(cells) != len(header):
         raise InvalidValueError(f"has {len(cells)} cells, the header has {len(header)}")
-    return _problem(op, {name: _of_cell(cell) for name, cell in zip(header, cells, strict=True) if cell})
-
-
-def _of_cell(text: str) -> Any:
-    """A cell's value: a whole number, true or false; all else is a text, which the problem reads."""
-    if text in ("true", "false"):
-        return text == "true"
-    return int(text) if text.isdecimal() else text
+    return _problem(op, {name: read_value(cell) for name, cell in zip(header, cells, strict=True) if cell})
 
 
 def to_csv(op: Op, problems: Sequence[Any]) -> str:
     """A list as CSV: the columns that some problem needs, a cell empty where its value is the default."""
     needed = [needed_fields(problem) for problem in problems]
     used = {name for fields in needed for name in fields}
-    columns = [name for name, p in _parameters(op).items() if name in used or (not needed and p.default is p.empty)]
+    columns = [name for name, p in parameters_of(op).items() if name in used or (not needed and p.default is p.empty)]
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([_cell(fields.get(name, "")) for name in columns] for fields in needed)
+    writer.writerows([value_text(fields.get(name, "")) for name in columns] for fields in needed)
     return text.getvalue()
-
-
-def _cell(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else value_text(value)
 
 
 # JSON
@@ -219,7 +208,7 @@ def _of_object(op: Op, entry: Any) -> Any:
     if not isinstance(entry, dict):
         raise InvalidValueError(f"must be an object, got {entry!r}")
     for name in entry:
-        choose(f"field of a {op.name} problem", name, _parameters(op))
+        choose(f"field of a {op.name} problem", name, parameters_of(op))
     return _problem(op, {name: _of_json(name, value) for name, value in entry.items() if value is not None})
 
 

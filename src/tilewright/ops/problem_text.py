@@ -6,12 +6,15 @@ import dataclasses
 from typing import Any
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.ops.fields import ConfigBase
+from tilewright.ops.fields import ConfigBase, fields_of
 from tilewright.ops.problem_values import value_text
 
 
-def problem_fields(problem: Any, config: ConfigBase) -> dict[str, Any]:
-    """The fields that make a problem of a kernel: without those that the config has, and without defaults."""
+def problem_fields(problem: Any, config: ConfigBase | None) -> dict[str, Any]:
+    """The fields that make a problem of a kernel: without those that the config has, and without defaults.
+
+    With None for the config, those that make the problem whatever computes it.
+    """
     fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(problem)}
     needed = dict(fields)
     for f in dataclasses.fields(problem):
@@ -20,7 +23,8 @@ def problem_fields(problem: Any, config: ConfigBase) -> dict[str, Any]:
         rest = {name: value for name, value in needed.items() if name != f.name}
         if _same(problem, rest):
             needed = rest
-    return {name: value for name, value in needed.items() if not hasattr(config, name)}
+    fixed = {} if config is None else fields_of(type(config))
+    return {name: value for name, value in needed.items() if name not in fixed}
 
 
 def _same(problem: Any, fields: dict[str, Any]) -> bool:
@@ -30,6 +34,13 @@ def _same(problem: Any, fields: dict[str, Any]) -> bool:
         return False  # the field cannot be left out
 
 
-def problem_text(problem: Any, config: ConfigBase) -> str:
+def problem_text(problem: Any, config: ConfigBase | None) -> str:
     """A problem as `--problem` takes it: `m=64,n=64,k=32`."""
     return ",".join(f"{name}={value_text(value)}" for name, value in problem_fields(problem, config).items())
+
+
+def short_text(problem: Any) -> str:
+    """A problem for a message: its fields that are not their defaults, in the words of Python."""
+    if not dataclasses.is_dataclass(problem):
+        return repr(problem)  # some other object, given by mistake
+    return f"{type(problem).__name__}({problem_text(problem, None).replace(',', ', ')})"

@@ -1,7 +1,8 @@
-"""Values of problems: whole numbers within bounds, and extents with one number for each dimension."""
+"""Values of problems: whole numbers within bounds, extents with one number for each dimension, and their texts."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -9,6 +10,8 @@ from tilewright.base.errors import InvalidValueError
 
 Extents: TypeAlias = tuple[int, ...]
 MOST = 2**63 - 1  # sizes are int64_t in the C interface of every op
+_WHOLE = re.compile(r"-?[0-9]+")
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
 
 
 def check_count(name: str, value: Any, least: int, most: int = MOST) -> None:
@@ -39,5 +42,16 @@ def read_extents(name: str, value: Any, least: int, ndim: int | None = None) -> 
 
 
 def value_text(value: Any) -> str:
-    """A value as files and command lines have it: extents as 28x28."""
+    """A value as files and command lines have it: extents as 28x28, true and false."""
+    if isinstance(value, bool):
+        return str(value).lower()
     return "x".join(str(part) for part in value) if isinstance(value, tuple) else str(value)
+
+
+def read_value(text: str) -> Any:
+    """The value of a text: a number, true or false. All else stays a text, which the problem reads."""
+    if text in ("true", "false"):
+        return text == "true"
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    return float(text) if _NUMBER.fullmatch(text) else text

@@ -37,9 +37,17 @@ def draw_legal(op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any],
     """A legal config with some fields fixed, the others drawn; None when none was found.
 
     Optional fields mostly keep their defaults, as in the kernels that people build. They and the other short
-    fields are drawn first, so that the long search for tiles runs only where it can succeed.
+    fields are drawn first, so that the long search for tiles runs only where it can succeed. Where the op has tables
+    of tiles, one of these is drawn.
     """
     open_fields = {n: f for n, f in fields_of(op.config_type).items() if n not in fixed}
+    tables = _tables(op, arch)
+    if tables:
+        tied = {name for axis in tables for name in axis.fields}
+        others = [_axis(op, field, arch, rng) for name, field in open_fields.items() if name not in tied]
+        axes = [Axis(tuple(fixed), (tuple(fixed.values()),)), *tables, *others]
+        found = Search(op, axes, arch).jumping_member(rng)
+        return None if found is None else op.config_type(**found)
     for _ in range(tries):
         axes = [_axis(op, field, arch, rng) for field in open_fields.values()]
         axes.sort(key=lambda axis: len(axis.values))
@@ -51,6 +59,15 @@ def draw_legal(op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any],
         if member is not None:
             return op.config_type(**member)
     return None
+
+
+def _tables(op: Op, arch: Arch) -> list[Axis]:
+    """Axes of the shorthands that have a list of values for a GPU, such as tiles that go together."""
+    return [
+        Axis(short.fields, tuple(short.row(value) for value in short.stars(arch)))
+        for short in op.shorthands.values()
+        if short.stars
+    ]
 
 
 def _axis(op: Op, field: Field, arch: Arch, rng: random.Random) -> Axis:

@@ -3,14 +3,14 @@
 A space binds every field of a config to a list of values. Its members on a GPU are the combinations that no
 rule refuses. They are found by depth-first search: fields are bound one axis after another and a rule is
 applied as soon as all fields it reads are bound, so a refusal cuts off whole subtrees and the number of
-combinations it removes is known without visiting them.
+combinations it removes is known without visiting them. Counting visits one of all subtrees that no rule tells apart.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -70,6 +70,17 @@ class Report:
         }
 
 
+def joined(reports: Sequence[Report]) -> Report:
+    """One report on what several are about: parts of a space on one GPU."""
+    first = reports[0]
+    removed = tuple(
+        RuleCount(counts[0].rule, sum(count.removed for count in counts))
+        for counts in zip(*(report.removed for report in reports), strict=True)
+    )
+    raw, legal = sum(report.raw for report in reports), sum(report.legal for report in reports)
+    return Report(first.op, first.arch, raw, legal, removed)
+
+
 @dataclass(frozen=True)
 class Space:
     """A declared set of configs of one op: each field a value, a list of values, or "*".
@@ -85,14 +96,15 @@ class Space:
         self._fixed_axes()  # a shorthand that clashes is found when the space is declared
 
     def axes(self, arch: Arch) -> list[Axis]:
-        """Every field bound to its values on this GPU, in the order they are searched."""
-        axes = self._fixed_axes()
+        """Every field bound to its values on this GPU, in the order they are searched: first those with one value, so
+        that rules are applied as soon as can be."""
+        axes = self._fixed_axes(arch)
         bound = {name for axis in axes for name in axis.fields}
         for name, field in fields_of(self.op.config_type).items():
             if name not in bound:
                 axes.append(Axis((name,), self._open_values(field, arch)))
         order = {name: i for i, name in enumerate(self.op.field_names)}
-        return sorted(axes, key=lambda axis: max(order[name] for name in axis.fields))
+        return sorted(axes, key=lambda axis: (len(axis.values) > 1, max(order[name] for name in axis.fields)))
 
     def raw_count(self, arch: str) -> int:
         """All combinations, legal or not."""
@@ -105,15 +117,33 @@ class Space:
     def report(self, arch: str) -> Report:
         """How many members are legal on a GPU, and what each rule removed."""
         spec = archs.load(arch)
-        search = Search(self.op, self.axes(spec), spec)
+        return self._report(self.axes(spec), spec)
+
+    def reports_by(self, name: str, arch: str) -> dict[Any, Report]:
+        """The same for each value that a field takes."""
+        spec = archs.load(arch)
+        axes = self.axes(spec)
+        place = next(i for i, axis in enumerate(axes) if name in axis.fields)
+        whole = axes[place]
+        rows: dict[Any, list[tuple[Any, ...]]] = {}
+        for row in whole.values:
+            rows.setdefault(row[whole.fields.index(name)], []).append(row)
+        reports = {}
+        for value, kept in rows.items():
+            axes[place] = Axis(whole.fields, tuple(kept))
+            reports[value] = self._report(axes, spec)
+        return reports
+
+    def _report(self, axes: Sequence[Axis], arch: Arch) -> Report:
+        search = Search(self.op, axes, arch)
         legal = search.count()
         removed = tuple(RuleCount(r, search.removed[r.code]) for r in self.op.rules)
-        return Report(self.op.name, arch, search.weights[0], legal, removed)
+        return Report(self.op.name, arch.name, search.weights[0], legal, removed)
 
-    def iter(self, arch: str) -> Iterator[Kernel]:
-        """The legal kernels on a GPU, in a fixed order."""
+    def iter(self, arch: str, keep: Callable[[Any], bool] | None = None) -> Iterator[Kernel]:
+        """The legal kernels on a GPU, in a fixed order; only those for whose fields `keep` holds."""
         spec = archs.load(arch)
-        for values in Search(self.op, self.axes(spec), spec).members():
+        for values in Search(self.op, self.axes(spec), spec).members(keep):
             yield Kernel(self.op.name, self.op.config_type(**values), arch)
 
     def sample(self, arch: str, n: int, seed: int) -> list[Kernel]:
@@ -121,13 +151,18 @@ class Space:
         chosen = set(random.Random(seed).sample(range(count), n)) if (count := self.count(arch)) > n else None
         return [k for i, k in enumerate(self.iter(arch)) if chosen is None or i in chosen]
 
-    def _fixed_axes(self) -> list[Axis]:
-        """Axes of the fields that were given values; `*` and absent fields are left open."""
+    def _fixed_axes(self, arch: Arch | None = None) -> list[Axis]:
+        """Axes of the fields that were given values; `*` and absent fields are left open.
+
+        A shorthand written as "*" has those of the GPU, none without one.
+        """
         axes: list[Axis] = []
         for name, values in self.declared.items():
             if name in self.op.shorthands:
                 short = self.op.shorthands[name]
-                axes.append(Axis(short.fields, tuple(short.row(value) for value in values)))
+                stars = short.stars(arch) if short.stars and arch else ()
+                listed = stars if values == STAR else values
+                axes.append(Axis(short.fields, tuple(short.row(value) for value in listed)))
             elif values != STAR:
                 axes.append(Axis((name,), tuple((value,) for value in values)))
         names = [name for axis in axes for name in axis.fields]
@@ -160,42 +195,101 @@ class Search:
         self.weights = [1]
         for axis in reversed(axes):
             self.weights.insert(0, self.weights[0] * len(axis.values))
-        level = {name: i for i, axis in enumerate(axes) for name in axis.fields}
+        level = self.level = {name: i for i, axis in enumerate(axes) for name in axis.fields}
         self.rules_at: list[list[tuple[Rule, dict[tuple[Any, ...], bool]]]] = [[] for _ in axes]
         for rule in op.rules:
             if all(name in level for name in rule.reads):
                 self.rules_at[max(level[name] for name in rule.reads)].append((rule, {}))
         # Below this depth no rule can refuse any more.
         self.decided = max((i + 1 for i, rules in enumerate(self.rules_at) if rules), default=0)
+        # awaited[i]: fields of the first i axes that rules of the others read
+        self.awaited = [
+            sorted({name for rules in self.rules_at[i:] for rule, _ in rules for name in rule.reads if level[name] < i})
+            for i in range(len(axes))
+        ]
+        self.counted: list[dict[tuple[Any, ...], tuple[int, dict[str, int]]]] = [{} for _ in axes]
         self.bound = SimpleNamespace()
 
     def count(self) -> int:
-        return sum(self.weights[depth] for depth in self._leaves(0, end=self.decided))
+        """How many combinations no rule refuses; `removed` then says how many each rule does."""
+        legal, removed = self._counted(0)
+        for code, number in removed.items():
+            self.removed[code] += number
+        return legal
 
-    def members(self) -> Iterator[dict[str, Any]]:
-        for _ in self._leaves(0, end=len(self.axes)):
-            yield dict(self.bound.__dict__)
+    def _counted(self, depth: int) -> tuple[int, dict[str, int]]:
+        """Legal combinations below a node, and refused ones by rule.
+
+        Nodes that agree in all fields which a rule has still to look at have the same below them: it is counted once.
+        """
+        if depth >= self.decided:
+            return self.weights[depth], {}
+        values = self.bound.__dict__
+        key = tuple([values[name] for name in self.awaited[depth]])
+        known = self.counted[depth].get(key)
+        if known is not None:
+            return known
+        legal, removed = 0, dict[str, int]()
+        for row in self.axes[depth].values:
+            values.update(zip(self.axes[depth].fields, row, strict=True))
+            refused = self._refusing_rule(depth)
+            if refused is not None:
+                removed[refused.code] = removed.get(refused.code, 0) + self.weights[depth + 1]
+                continue
+            below, refused_below = self._counted(depth + 1)
+            legal += below
+            for code, number in refused_below.items():
+                removed[code] = removed.get(code, 0) + number
+        self.counted[depth][key] = legal, removed
+        return legal, removed
+
+    def members(self, keep: Callable[[Any], bool] | None = None) -> Iterator[dict[str, Any]]:
+        for _ in self._leaves(0):
+            if keep is None or keep(self.bound):
+                yield dict(self.bound.__dict__)
 
     def random_member(self, rng: random.Random) -> dict[str, Any] | None:
         """A legal combination, found by trying the values of each axis in random order; None if there is none."""
-        leaf = next(self._leaves(0, end=len(self.axes), rng=rng), None)
-        return None if leaf is None else dict(self.bound.__dict__)
+        for _ in self._leaves(0, rng):
+            return dict(self.bound.__dict__)
+        return None
 
-    def _leaves(self, depth: int, *, end: int, rng: random.Random | None = None) -> Iterator[int]:
-        """Bind the axes from `depth` to `end` in every way that no rule refuses; the yielded value is `end`."""
-        if depth == end:
-            yield depth
+    def jumping_member(self, rng: random.Random) -> dict[str, Any] | None:
+        """The same for axes in any order: where no value of an axis is left, it goes back to an axis that one of the
+        refusing rules reads, past all that have nothing to do with it."""
+        return dict(self.bound.__dict__) if self._blamed(0, rng) is None else None
+
+    def _blamed(self, depth: int, rng: random.Random) -> set[int] | None:
+        """None when the axes from `depth` on could be bound; else the axes before it that prevent it."""
+        if depth == len(self.axes):
+            return None
+        axis = self.axes[depth]
+        values = self.bound.__dict__
+        blamed: set[int] = set()
+        for row in axis.values if axis.ordered else rng.sample(axis.values, len(axis.values)):
+            values.update(zip(axis.fields, row, strict=True))
+            refusing = self._refusing_rule(depth)
+            if refusing is None:
+                below = self._blamed(depth + 1, rng)
+                if below is None or depth not in below:
+                    return below
+                blamed |= below
+            else:
+                blamed |= {self.level[name] for name in refusing.reads}
+        return blamed - {depth}
+
+    def _leaves(self, depth: int, rng: random.Random | None = None) -> Iterator[None]:
+        """Bind the axes from `depth` on in every way that no rule refuses."""
+        if depth == len(self.axes):
+            yield
             return
         axis = self.axes[depth]
         values = self.bound.__dict__
         rows = axis.values if rng is None or axis.ordered else rng.sample(axis.values, len(axis.values))
         for row in rows:
             values.update(zip(axis.fields, row, strict=True))
-            refused = self._refusing_rule(depth)
-            if refused is not None:
-                self.removed[refused.code] += self.weights[depth + 1]
-            else:
-                yield from self._leaves(depth + 1, end=end, rng=rng)
+            if self._refusing_rule(depth) is None:
+                yield from self._leaves(depth + 1, rng)
 
     def _refusing_rule(self, depth: int) -> Rule | None:
         values = self.bound.__dict__

@@ -26,7 +26,7 @@ from tilewright.building.trace import trace_json
 from tilewright.dispatch.devices import resolve_device
 from tilewright.dispatch.dispatcher import Dispatcher
 from tilewright.dispatch.plan import Plan
-from tilewright.dispatch.select import FIRST_FIT, Selection, Selector
+from tilewright.dispatch.select import FIRST_FIT, Named, Selection, Selector
 from tilewright.dispatch.short_way import Way
 from tilewright.ops.kernel import Kernel
 from tilewright.registry.document import Saved, document_of, read_document
@@ -166,7 +166,7 @@ class Registry:
         problem: Any,
         device: Device | Arch | str | None = None,
         *,
-        kernel: Kernel | str | None = None,
+        kernel: Named = None,
         pad: bool = False,
         built: bool = True,
     ) -> Selection:
@@ -175,6 +175,9 @@ class Registry:
         `device` may also be a GPU or its name. Without it: the current device, else the only GPU that the registry
         has kernels for. With `pad`, kernels that support only a padded problem come after those that support this
         one. With `built=False`, kernels that are not built yet take part.
+
+        A problem of several kernels has a selection for each in `stages`. `kernel` may then be several: each is taken
+        for the stage that it can compute.
         """
         return self._dispatcher.select(problem, device, kernel, pad=pad, built=built)
 
@@ -183,10 +186,10 @@ class Registry:
         problem: Any,
         device: Device | str | None = None,
         *,
-        kernel: Kernel | str | None = None,
+        kernel: Named = None,
         pad: bool = False,
     ) -> Plan:
-        """What `run` does for host arrays of a problem: kernel, padding, preparations, workspace. Loads the kernel."""
+        """What `run` does for host arrays of a problem: kernels, padding, preparations, memory. Loads the kernels."""
         return self._dispatcher.plan(problem, resolve_device(device), kernel, pad)[0]
 
     def run(
@@ -196,15 +199,16 @@ class Registry:
         out: Any = None,
         stream: Any = None,
         device: Device | str | None = None,
-        kernel: Kernel | str | None = None,
+        kernel: Named = None,
         pad: bool = False,
         prepared: Collection[str] = (),
     ) -> Any:
-        """Compute a problem: the inputs in the op's order, in host memory or on a device. Gives the output.
+        """Compute a problem: the inputs in the op's order, in host memory or on a device. Gives the output, or several.
 
         Host arrays (NumPy, torch, DLPack) have the logical shape and any strides; they are copied to the device, and
         the call returns when the output is back. Device tensors are passed by address, and the call returns when the
-        kernel is on its way in `stream`. Without `out` an output of the inputs' kind is made.
+        kernel is on its way in `stream`. Without `out` an output of the inputs' kind is made; what a problem changes
+        in place must be given there. Several outputs, and `out` for them, are tuples in the op's order.
 
         The device is the argument's, else that of the tensors, else the current one. `kernel` takes the choice away.
         `pad` allows a larger problem, cut afterwards. `prepared` names device tensors that were prepared already.

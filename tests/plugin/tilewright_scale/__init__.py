@@ -51,8 +51,8 @@ def _context(kernel: Kernel) -> Mapping[str, Any]:
     }
 
 
-def _none(_: Any, __: Arch) -> str:
-    return ""
+def _none(_: Any, __: Arch) -> tuple[str, ...]:
+    return ()
 
 
 OP = Op(
@@ -74,7 +74,8 @@ OP = Op(
     headers=("hip/hip_runtime.h", "tilewright_scale.h"),
     support={"tilewright_scale.h": _HERE / "abi.h"},
     lds_bytes=lambda _, __: 0,
-    matrix_instruction=_none,
+    matrix_instructions=_none,
+    is_small=lambda _: True,
     sets=dict,
     spaces=dict,
     importers={},

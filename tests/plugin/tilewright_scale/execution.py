@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,7 +43,11 @@ def _arguments(problem: Problem) -> Args:
     return Args(size=size, n=problem.n, stride_x=problem.stride_x, stride_y=problem.stride_y)
 
 
-def _point(args: Any, addresses: Sequence[int]) -> None:
+def _point(_: Problem) -> Callable[[Any, Sequence[int]], None]:
+    return _put
+
+
+def _put(args: Any, addresses: Sequence[int]) -> None:
     args.x, args.y = addresses
 
 

@@ -14,6 +14,7 @@ from tilewright.arch.spec import Arch
 # Pipelines that keep two LDS buffers and compute from one while the other is filled. The kernel declares
 # GetSmemSize() twice for them (gemm/kernel/universal_gemm_kernel.hpp, DoubleSmemBuffer).
 DOUBLE_LDS = ("compv4", "comp_async", "preshufflev2")
+SMALL_STEP = 24  # matrix operations
 MAX_ACCESS_BYTES = 16  # widest load or store of a lane
 
 
@@ -118,10 +119,17 @@ def lds_bytes(config: Any, arch: Arch) -> int:
     return buffer * 2 if config.pipeline in DOUBLE_LDS else buffer
 
 
-def matrix_instruction(config: Any, arch: Arch) -> str:
-    """The matrix instruction that the kernel's code must contain; empty when the GPU has none for it."""
+def matrix_instructions(config: Any, arch: Arch) -> tuple[str, ...]:
+    """The matrix instruction of the kernel's one GEMM; empty text when the GPU has none for it."""
     shapes = arch.mma_shapes(config.dtype_a, config.dtype_b, config.dtype_acc)
-    return shapes.get(config.mma, "")
+    return (shapes.get(config.mma, ""),)
+
+
+def is_small(config: Any) -> bool:
+    """Whether a wave has few matrix operations in a step of k. More only make the compiler unroll longer."""
+    block, waves, mma = config.block, config.waves, config.mma
+    per_wave = -(-block.m // (waves.m * mma.m)) * -(-block.n // (waves.n * mma.n)) * -(-block.k // mma.k)
+    return bool(per_wave <= SMALL_STEP)
 
 
 def least_steps(config: Any) -> int:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from tilewright.arch.dtypes import accumulator
+from tilewright.arch.dtypes import dtype as dtype_named
+from tilewright.base.errors import InvalidValueError
+from tilewright.ops.op import Shorthand
 
 DTYPE_FIELDS = ("dtype_a", "dtype_b", "dtype_acc", "dtype_c")
 # What C is when only the inputs are named. 8- and 4-bit floats have too little range for a sum.
@@ -14,3 +17,18 @@ def dtype_fields(dtype: str) -> dict[str, str]:
     a, _, b = dtype.partition("*")
     b = b or a
     return dict(zip(DTYPE_FIELDS, (a, b, accumulator(a, b), OUTPUTS.get(a, a)), strict=True))
+
+
+def problem_types(dtype: str | None, **given: str) -> dict[str, str]:
+    """The types of a problem's matrices: those that are given by name, the others from the one word for all."""
+    usual = dtype_fields(dtype) if isinstance(dtype, str) else {}
+    types = {name: value or usual.get(name, "") for name, value in given.items()}
+    for name, value in types.items():
+        if not value:
+            raise InvalidValueError(f"problem has no {name}: give dtype, or all of {', '.join(given)}")
+        dtype_named(value)
+    return types
+
+
+# For the `shorthands` of an op.
+DTYPE = Shorthand(DTYPE_FIELDS, lambda dtype: tuple(dtype_fields(dtype).values()))

@@ -9,8 +9,9 @@ from typing import Any
 from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.block_gemm.candidates import ODDITIES, STARS
 from tilewright.ops.block_gemm.config_fields import EPILOGUES
-from tilewright.ops.block_gemm.resources import lds_bytes, matrix_instruction
-from tilewright.ops.block_gemm.types import DTYPE_FIELDS, dtype_fields
+from tilewright.ops.block_gemm.resources import is_small, lds_bytes, matrix_instructions
+from tilewright.ops.block_gemm.types import DTYPE, dtype_fields
+from tilewright.ops.fields import read_config
 from tilewright.ops.gemm import source
 from tilewright.ops.gemm.config import (
     LAYOUTS,
@@ -23,7 +24,7 @@ from tilewright.ops.gemm.fit import FIT_RULES
 from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.rules import RULES
 from tilewright.ops.gemm.tile_engine import read_tile_engine
-from tilewright.ops.op import Op, Shorthand
+from tilewright.ops.op import Op
 from tilewright.ops.shipped_sets import sets_in
 from tilewright.ops.space import Space
 
@@ -31,10 +32,10 @@ _HERE = Path(__file__).parent
 
 
 def _strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
-    types = [tuple(dtype_fields(f"{triple.a}*{triple.b}").values()) for triple in arch.mma]
+    types = [DTYPE.row(f"{triple.a}*{triple.b}") for triple in arch.mma]
     return {
         ("variant",): [(name,) for name in VARIANTS],
-        DTYPE_FIELDS: types,
+        DTYPE.fields: types,
         ("layout",): [(name,) for name in LAYOUTS],
         ("pipeline",): [(name,) for name in PIPELINES],
         ("epilogue",): [(name,) for name in EPILOGUES],
@@ -71,13 +72,14 @@ OP = Op(
     },
     kinds=("variant", "pipeline", "epilogue"),
     strata=_strata,
-    shorthands={"dtype": Shorthand(DTYPE_FIELDS, lambda name: tuple(dtype_fields(name).values()))},
+    shorthands={"dtype": DTYPE},
     template=_HERE / "kernel.hip.j2",
     context=source.context,
     headers=source.HEADERS,
     support=source.SUPPORT,
     lds_bytes=lds_bytes,
-    matrix_instruction=matrix_instruction,
+    matrix_instructions=matrix_instructions,
+    is_small=is_small,
     sets=functools.partial(sets_in, _HERE / "preselected"),
     spaces=functools.partial(sets_in, _HERE / "spaces"),
     importers={"tile_engine": read_tile_engine},
@@ -94,12 +96,9 @@ def space(**declared: Any) -> Space:
     return Space(OP, declared)
 
 
-def config(*, dtype: str | None = None, **values: Any) -> Config:
+def config(**values: Any) -> Config:
     """One GEMM config; `dtype="fp16"` stands for the four type fields."""
-    given = {**(dtype_fields(dtype) if dtype else {}), **values}
-    made = OP.config(**given)
-    assert isinstance(made, Config)
-    return made
+    return read_config(Config, OP.written_out(values))
 
 
 __all__ = ["OP", "Config", "Problem", "config", "space"]

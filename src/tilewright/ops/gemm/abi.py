@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tilewright.ops.gemm.config import MAX_D
 from tilewright.ops.gemm.problem import Problem
@@ -43,8 +43,12 @@ def arguments(problem: Problem) -> Args:
     return args
 
 
-def point(args: Args, addresses: Sequence[int]) -> None:
-    """Put the addresses of a, b, d0 …, c into the struct."""
+def point(problem: Problem) -> Callable[[Args, Sequence[int]], None]:  # noqa: ARG001
+    """What puts the addresses of a, b, d0 …, c into the struct."""
+    return _put
+
+
+def _put(args: Args, addresses: Sequence[int]) -> None:
     args.a, args.b, *ds, args.c = addresses
     for i, address in enumerate(ds):
         args.d[i] = address

@@ -11,6 +11,7 @@ from typing import Any
 from tilewright.arch.dtypes import dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
+from tilewright.ops.block_gemm.split import part_sizes
 from tilewright.ops.block_gemm.types import dtype_fields
 from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.rules.examples import PRESHUFFLE
@@ -307,9 +308,7 @@ def unbounded_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 
 def _parts(config: Any, problem: Problem) -> tuple[int, int]:
     """Sizes of the first and the last part that K is split into."""
-    step = problem.k_batch * config.mma.k
-    whole = -(-problem.k // step) * config.mma.k
-    return whole, problem.k - whole * (problem.k_batch - 1)
+    return part_sizes(problem.k, problem.k_batch, config.mma.k)
 
 
 FIT_RULES: tuple[Rule, ...] = rules_in(sys.modules[__name__])

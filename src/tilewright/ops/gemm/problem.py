@@ -6,7 +6,7 @@ from dataclasses import InitVar, dataclass
 
 from tilewright.arch.dtypes import dtype as dtype_named
 from tilewright.base.errors import InvalidValueError, choose
-from tilewright.ops.block_gemm.types import dtype_fields
+from tilewright.ops.block_gemm.types import problem_types
 from tilewright.ops.gemm.config import ELEMENTWISE, LAYOUTS, MAX_D
 from tilewright.ops.problem_values import check_count
 
@@ -35,12 +35,8 @@ class Problem:
     stride_c: int = 0
 
     def __post_init__(self, dtype: str | None) -> None:
-        given = dtype_fields(dtype) if isinstance(dtype, str) else {}
-        for name in ("dtype_a", "dtype_b", "dtype_c"):
-            value = getattr(self, name) or given.get(name, "")
-            if not value:
-                raise InvalidValueError(f"problem has no {name}: give dtype, or all of dtype_a, dtype_b, dtype_c")
-            dtype_named(value)
+        types = problem_types(dtype, dtype_a=self.dtype_a, dtype_b=self.dtype_b, dtype_c=self.dtype_c)
+        for name, value in types.items():
             object.__setattr__(self, name, value)
         choose("layout", self.layout, LAYOUTS)
         choose("elementwise operation", self.elementwise, ELEMENTWISE)

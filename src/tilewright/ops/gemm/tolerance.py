@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from tilewright.arch.number_formats import Floats, is_integer
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.rounding import added, all_whole, flushes, stored, summed, wide, without_subnormals
+from tilewright.ops.block_gemm.split import part_sizes
 from tilewright.ops.gemm import elementwise
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.problem import Problem
@@ -83,7 +84,6 @@ def _split(config: Config, problem: Problem, a: Floats, b: Floats, arch: Arch) -
 
 
 def _parts(config: Config, problem: Problem, a: Floats, b: Floats) -> Iterator[tuple[Floats, Floats]]:
-    # Whole mma tiles, the same number for every part but the last (split_of in launch.hpp).
-    first = -(-problem.k // (problem.k_batch * config.mma.k)) * config.mma.k
+    first, _ = part_sizes(problem.k, problem.k_batch, config.mma.k)
     for start in range(0, problem.k, first):
         yield a[..., start : start + first], b[..., start : start + first, :]

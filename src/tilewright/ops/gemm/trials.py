@@ -16,7 +16,8 @@ from tilewright.ops.gemm.problem import Problem
 
 # Primes that are no multiple of any tile or vector.
 PRIMES = (13, 17, 19)
-# Steps along K: no hot loop, one, several; odd and even tails. Not every form of mem, which prefetches up to 8 steps.
+# Steps along K: no hot loop, one, several; odd and even tails. Not every form of mem, which prefetches up to 8 steps:
+# tests/compile/test_mem_forms.py runs those.
 LONGEST = 5
 
 

@@ -11,7 +11,9 @@ from tilewright.arch.spec import Arch, Shape
 from tilewright.base.errors import choose
 from tilewright.ops.block_gemm.candidates import ODDITIES, STARS
 from tilewright.ops.block_gemm.config_fields import EPILOGUES
-from tilewright.ops.block_gemm.types import DTYPE_FIELDS, dtype_fields
+from tilewright.ops.block_gemm.resources import is_small
+from tilewright.ops.block_gemm.types import DTYPE, dtype_fields
+from tilewright.ops.fields import read_config
 from tilewright.ops.grouped_conv import source
 from tilewright.ops.grouped_conv.config import (
     DIRECTIONS,
@@ -25,7 +27,7 @@ from tilewright.ops.grouped_conv.execution import EXECUTION
 from tilewright.ops.grouped_conv.fit import FIT_RULES
 from tilewright.ops.grouped_conv.miopen_driver import read_miopen_driver
 from tilewright.ops.grouped_conv.problem import Problem
-from tilewright.ops.grouped_conv.resources import lds_bytes, matrix_instruction
+from tilewright.ops.grouped_conv.resources import lds_bytes, matrix_instructions
 from tilewright.ops.grouped_conv.rules import RULES
 from tilewright.ops.op import Op, Shorthand
 from tilewright.ops.shipped_sets import sets_in
@@ -45,11 +47,11 @@ def _direction_of(name: str) -> tuple[str]:
 
 
 def _strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
-    types = [tuple(dtype_fields(triple.a).values()) for triple in arch.mma if triple.a == triple.b in INPUTS]
+    types = [DTYPE.row(triple.a) for triple in arch.mma if triple.a == triple.b in INPUTS]
     return {
         ("direction",): [(name,) for name in DIRECTIONS],
         ("ndim",): [(ndim,) for ndim in NDIMS],
-        DTYPE_FIELDS: types,
+        DTYPE.fields: types,
         ("pipeline",): [(name,) for name in PIPELINES],
         ("epilogue",): [(name,) for name in EPILOGUES],
     }
@@ -99,7 +101,7 @@ OP = Op(
     kinds=("direction", "pipeline", "epilogue"),
     strata=_strata,
     shorthands={
-        "dtype": Shorthand(DTYPE_FIELDS, lambda name: tuple(dtype_fields(name).values())),
+        "dtype": DTYPE,
         "variant": Shorthand(("direction",), _direction_of),
         "layout": Shorthand(("ndim",), _ndim_of),
     },
@@ -108,7 +110,8 @@ OP = Op(
     headers=source.HEADERS,
     support=source.SUPPORT,
     lds_bytes=lds_bytes,
-    matrix_instruction=matrix_instruction,
+    matrix_instructions=matrix_instructions,
+    is_small=is_small,
     sets=functools.partial(sets_in, _HERE / "preselected"),
     spaces=functools.partial(sets_in, _HERE / "spaces"),
     importers={},
@@ -127,12 +130,9 @@ def space(**declared: Any) -> Space:
     return Space(OP, declared)
 
 
-def config(*, dtype: str | None = None, **values: Any) -> Config:
-    """One convolution config; `dtype="fp16"` stands for the four type fields."""
-    given = {**(dtype_fields(dtype) if dtype else {}), **values}
-    made = OP.config(**given)
-    assert isinstance(made, Config)
-    return made
+def config(**values: Any) -> Config:
+    """One convolution config; `dtype="fp16"` stands for the four type fields, `layout="nhwgc"` for ndim."""
+    return read_config(Config, OP.written_out(values))
 
 
 __all__ = ["OP", "Config", "Problem", "config", "space"]

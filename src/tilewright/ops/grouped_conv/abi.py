@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tilewright.ops.grouped_conv.config import NDIMS
 from tilewright.ops.grouped_conv.problem import Problem
@@ -37,6 +37,10 @@ def arguments(problem: Problem) -> Args:
     return args
 
 
-def point(args: Args, addresses: Sequence[int]) -> None:
-    """Put the addresses of A, B and C into the struct."""
+def point(problem: Problem) -> Callable[[Args, Sequence[int]], None]:  # noqa: ARG001
+    """What puts the addresses of A, B and C into the struct."""
+    return _put
+
+
+def _put(args: Args, addresses: Sequence[int]) -> None:
     args.a, args.b, args.c = addresses

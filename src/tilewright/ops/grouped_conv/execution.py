@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from tilewright.ops.execution import Execution, Preparation, imported_when_called
+from tilewright.ops.execution import Execution, imported_when_called
 from tilewright.ops.grouped_conv.abi import arguments, point
-from tilewright.ops.grouped_conv.config import Config
 from tilewright.ops.grouped_conv.padding import padded
-from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.tensors import tensors, with_strides
 from tilewright.ops.grouped_conv.trials import trials
-
-
-def _preparations(config: Config, problem: Problem) -> tuple[Preparation, ...]:  # noqa: ARG001
-    return ()  # kernels take tensors as they are
-
 
 EXECUTION = Execution(
     tensors=tensors,
     with_strides=with_strides,
     arguments=arguments,
     point=point,
-    preparations=_preparations,
     padded=padded,
     inputs=imported_when_called("tilewright.ops.grouped_conv.reference", "inputs"),
     reference=imported_when_called("tilewright.ops.grouped_conv.reference", "reference"),

@@ -12,8 +12,10 @@ from typing import Any
 from tilewright.arch.dtypes import dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
+from tilewright.ops.block_gemm.split import part_sizes
 from tilewright.ops.block_gemm.types import dtype_fields
-from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD
+from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT
+from tilewright.ops.grouped_conv.gemm_sizes import gemm_sizes
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.vectors import VECTOR_CHANNELS
@@ -56,7 +58,7 @@ def other_problem(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 @rule(
     "S505",
     "not-aligned",
-    reads=("direction", "vector", "merge_groups"),
+    reads=("direction", "vector"),
     enforced_by="supports",
     good={"problem": {"k": 72}},
     bad={"problem": {"k": 68}},
@@ -86,7 +88,7 @@ def not_aligned(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 @rule(
     "S506",
     "split-k-not-built",
-    reads=("split_k", "direction", "explicit_gemm", "mma", "block"),
+    reads=("split_k", "explicit_gemm", "mma", "block"),
     enforced_by="supports",
     good={"direction": "backward_weight", "split_k": True, "problem": {"direction": "backward_weight", "k_batch": 2}},
     bad={"problem": {"k_batch": 2}},
@@ -105,7 +107,7 @@ def split_k_not_built(config: Any, problem: Problem, arch: Arch) -> Fault | None
         return Fault(f"k_batch is {problem.k_batch}, the kernel was built without split-K", "split_k", True)
     if not config.explicit_gemm:
         return None
-    whole, last = _plain_parts(config, problem)
+    whole, last = part_sizes(gemm_sizes(problem).k, problem.k_batch, config.mma.k)
     if last < 1 or -(-whole // config.block.k) != -(-last // config.block.k):
         return Fault(f"the sum splits into parts of {whole} and a last one of {last}", "split_k")
     return None
@@ -128,16 +130,7 @@ def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     Fix: split the problem along n.
     """
     together = config.direction == BACKWARD_WEIGHT or config.explicit_gemm
-    images = problem.n if together else 1
-    image = images * problem.c * math.prod(problem.input_size)
-    weights = problem.k * (problem.c // problem.g) * math.prod(problem.filter_size)
-    output = images * problem.k * math.prod(problem.output_size)
-    elements = {
-        FORWARD: (image, weights, output),
-        BACKWARD_DATA: (output, weights, image),
-        BACKWARD_WEIGHT: (output, image, weights),
-    }
-    for name, count in zip("abc", elements[config.direction], strict=True):
+    for name, count in zip("abc", problem.elements(problem.n if together else 1), strict=True):
         # The sums of a weight gradient may be kept in fp32.
         wide = name == "c" and config.direction == BACKWARD_WEIGHT
         size = 4 if wide else dtype(getattr(config, f"dtype_{name}")).storage_bytes
@@ -326,13 +319,6 @@ def sub_filters(problem: Problem) -> list[list[int]]:
         remainders = stride // math.gcd(stride, dilation)
         found.append([-(-(size - i) // remainders) for i in range(min(size, remainders))])
     return found
-
-
-def _plain_parts(config: Any, problem: Problem) -> tuple[int, int]:
-    """Sizes of the first and the last part that a plain GEMM splits the sum into: whole mma tiles."""
-    total = problem.n * math.prod(problem.output_size)
-    whole = -(-total // (problem.k_batch * config.mma.k)) * int(config.mma.k)
-    return whole, total - whole * (problem.k_batch - 1)
 
 
 FIT_RULES: tuple[Rule, ...] = rules_in(sys.modules[__name__])

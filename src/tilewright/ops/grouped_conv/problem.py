@@ -8,11 +8,9 @@ from typing import Any
 
 from tilewright.arch.dtypes import dtype as dtype_named
 from tilewright.base.errors import InvalidValueError, choose
-from tilewright.ops.block_gemm.types import dtype_fields
+from tilewright.ops.block_gemm.types import problem_types
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, DIRECTIONS, FORWARD, LAYOUTS
 from tilewright.ops.problem_values import Extents, check_count, read_extents
-
-_TYPES = ("dtype_a", "dtype_b", "dtype_c")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +42,9 @@ class Problem:
 
     def __post_init__(self, pad: Any, dtype: str | None) -> None:
         choose("direction", self.direction, DIRECTIONS)
-        self._read_types(dtype)
+        types = problem_types(dtype, dtype_a=self.dtype_a, dtype_b=self.dtype_b, dtype_c=self.dtype_c)
+        for name, value in types.items():
+            object.__setattr__(self, name, value)
         for name in ("n", "g", "c", "k", "k_batch"):
             check_count(name, getattr(self, name), 1)
         self._read_extents(pad)
@@ -54,15 +54,6 @@ class Problem:
                     f"{name} = {getattr(self, name)} channels cannot be shared by g = {self.g} groups: it must be a "
                     "multiple"
                 )
-
-    def _read_types(self, dtype: str | None) -> None:
-        given = dtype_fields(dtype) if isinstance(dtype, str) else {}
-        for name in _TYPES:
-            value = getattr(self, name) or given.get(name, "")
-            if not value:
-                raise InvalidValueError(f"problem has no {name}: give dtype, or all of {', '.join(_TYPES)}")
-            dtype_named(value)
-            object.__setattr__(self, name, value)
 
     def _read_extents(self, pad: Any) -> None:
         if pad is not None:
@@ -123,19 +114,21 @@ class Problem:
         outputs = self.n * self.k * math.prod(self.output_size)
         return 2 * outputs * (self.c // self.g) * math.prod(self.filter_size)
 
+    def elements(self, images: int) -> tuple[int, int, int]:
+        """How many elements A, B and C have with so many images."""
+        image = images * self.c * math.prod(self.input_size)
+        weights = self.k * self.c // self.g * math.prod(self.filter_size)
+        output = images * self.k * math.prod(self.output_size)
+        if self.direction == FORWARD:
+            return image, weights, output
+        if self.direction == BACKWARD_DATA:
+            return output, weights, image
+        return output, image, weights
+
     @property
     def bytes_moved(self) -> int:
         """Least traffic: both operands read once, the result written once."""
-        image = self.n * self.c * math.prod(self.input_size)
-        weights = self.k * self.c // self.g * math.prod(self.filter_size)
-        output = self.n * self.k * math.prod(self.output_size)
-        if self.direction == FORWARD:
-            a, b, c = image, weights, output
-        elif self.direction == BACKWARD_DATA:
-            a, b, c = output, weights, image
-        else:
-            a, b, c = output, image, weights
-        sizes = zip((a, b, c), (self.dtype_a, self.dtype_b, self.dtype_c), strict=True)
+        sizes = zip(self.elements(self.n), (self.dtype_a, self.dtype_b, self.dtype_c), strict=True)
         return sum(count * dtype_named(name).bits for count, name in sizes) // 8
 
 

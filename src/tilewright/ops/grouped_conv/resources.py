@@ -33,6 +33,6 @@ def lds_bytes(config: Any, arch: Arch) -> int:
     return resources.lds_bytes(ImplicitGemm(config), arch)
 
 
-def matrix_instruction(config: Any, arch: Arch) -> str:
-    """The matrix instruction that the kernel's code must contain; empty when the GPU has none for it."""
-    return resources.matrix_instruction(ImplicitGemm(config), arch)
+def matrix_instructions(config: Any, arch: Arch) -> tuple[str, ...]:
+    """The matrix instruction of the kernel's one GEMM; empty text when the GPU has none for it."""
+    return resources.matrix_instructions(ImplicitGemm(config), arch)

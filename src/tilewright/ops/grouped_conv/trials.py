@@ -15,7 +15,8 @@ from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.vectors import channel_units
 from tilewright.ops.problem_values import Extents
 
-# Steps along K: no hot loop, one, several; odd and even tails. Not every form of mem, which prefetches up to 8 steps.
+# Steps along K: no hot loop, one, several; odd and even tails. Not every form of mem, which prefetches up to 8 steps:
+# tests/compile/test_conv_matrix.py runs those.
 LONGEST = 5
 STEPS = 2  # steps along K of a trial that is about something else
 

@@ -138,7 +138,7 @@ def two_stages(config: Any, arch: Arch) -> Fault | None:
 @rule(
     "P335",
     "split-image-direction",
-    reads=("direction", "split_image", "explicit_gemm", "merge_groups"),
+    reads=("direction", "split_image", "explicit_gemm"),
     enforced_by="tilewright",
     good={"split_image": True},
     bad={**_DATA, "split_image": True},

@@ -1,0 +1,34 @@
+"""A selection made ready to launch: its kernels bound to their problems, and the plan that tells of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tilewright.dispatch.launch import Call, Functions
+from tilewright.dispatch.plan import Plan, execution_of, stage_of
+from tilewright.dispatch.select import Selection
+from tilewright.dispatch.sequence import CallSequence
+from tilewright.ops.kernel import Kernel
+
+if TYPE_CHECKING:
+    from tilewright.runtime.device import Device
+
+
+def bind(
+    selection: Selection, device: Device, functions: Callable[[Kernel], Functions]
+) -> tuple[Plan, Call | CallSequence]:
+    """The best choices as a plan, and what launches it; `UnsupportedError` where there is no choice."""
+    execution = execution_of(selection.best.kernel.op)
+    stages, calls = [], []
+    for part in selection.stages:
+        choice = part.best
+        launched = part.problem if choice.padded is None else choice.padded
+        calls.append(Call(device, choice.kernel, functions(choice.kernel), execution, launched))
+        stages.append(stage_of(choice, part.problem, calls[-1].workspace_bytes))
+    if not selection.parts:
+        return Plan(selection.problem, device.name, selection.best.why, tuple(stages)), calls[0]
+    tensors = [execution.tensors(stage.problem) for stage in stages]
+    whole = CallSequence(calls, execution.tensors(selection.problem), tensors)
+    why = ", ".join(f"stage {number} {part.best.why}" for number, part in enumerate(selection.parts, 1))
+    return Plan(selection.problem, device.name, why, tuple(stages), whole.intermediates), whole

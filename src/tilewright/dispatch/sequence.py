@@ -1,0 +1,98 @@
+"""Several kernels bound to one problem: their calls one after another, and the memory between them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilewright.arch.spec import Arch
+from tilewright.base.errors import InvalidValueError
+from tilewright.dispatch.element_types import SIZES, stored_as
+from tilewright.dispatch.launch import Call
+from tilewright.dispatch.plan import Intermediate
+from tilewright.dispatch.tensors import shape_text, span
+from tilewright.ops.execution import Tensor
+from tilewright.runtime.streams import stream_handle
+
+if TYPE_CHECKING:
+    from tilewright.runtime.buffers import Buffer
+
+
+class CallSequence:
+    """The calls of a problem's stages. It is called like one: with the addresses of the whole problem's tensors.
+
+    A stage's tensor is the one of the same name: of the whole problem, or left by an earlier stage.
+    """
+
+    __slots__ = ("_buffers", "_routes", "calls", "device", "intermediates")
+
+    def __init__(self, calls: Sequence[Call], whole: Sequence[Tensor], stages: Sequence[Sequence[Tensor]]) -> None:
+        self.calls = tuple(calls)
+        self.device = calls[0].device
+        self.intermediates = intermediates(whole, stages, self.device.arch)
+        places = [tensor.name for tensor in whole] + [each.tensor.name for each in self.intermediates]
+        self._routes = [[places.index(tensor.name) for tensor in stage] for stage in stages]
+        self._buffers: dict[tuple[int, int], list[Buffer]] = {}
+
+    def __call__(self, addresses: Sequence[int], stream: Any) -> None:
+        """Launch all in a stream; None is the default one. Returns when the kernels are on their way."""
+        handle = stream_handle(stream)
+        every = [*addresses, *(buffer.address for buffer in self.lent(handle))]
+        for call, route in zip(self.calls, self._routes, strict=True):
+            call([every[place] for place in route], handle)
+
+    def lent(self, stream: int) -> list[Buffer]:
+        """Memory for the intermediates. Launches on one stream follow each other; others have their own."""
+        key = (threading.get_ident(), stream)
+        found = self._buffers.get(key)
+        if found is None:
+            found = [self.device.allocate(each.nbytes, each.tensor.name) for each in self.intermediates]
+            self._buffers[key] = found
+        return found
+
+
+def bytes_of(tensor: Tensor, arch: Arch) -> int:
+    """What a tensor takes on a GPU, from its first to its last element."""
+    return span(tensor.shape, tensor.strides) * SIZES[stored_as(tensor.dtype, arch)]
+
+
+def intermediates(whole: Sequence[Tensor], stages: Sequence[Sequence[Tensor]], arch: Arch) -> tuple[Intermediate, ...]:
+    """The tensors between stages, in the order in which they are made. An error where stages do not fit together."""
+    own = {tensor.name for tensor in whole}
+    inputs = {tensor.name for tensor in whole if not tensor.output}
+    known = {tensor.name: tensor for tensor in whole}
+    filled = {tensor.name for tensor in whole if not tensor.output or tensor.updated}
+    made = []
+    for number, stage in enumerate(stages, 1):
+        for tensor in stage:
+            reads = not tensor.output or tensor.updated
+            if reads and tensor.name not in filled:
+                raise InvalidValueError(f"stage {number} reads {tensor.name}, which no stage before it writes")
+            if tensor.output and tensor.name in inputs:
+                raise InvalidValueError(f"stage {number} writes {tensor.name}, an input of the whole problem")
+            _check_same(known.setdefault(tensor.name, tensor), tensor, number, whole=tensor.name in own)
+            if not reads and tensor.name not in filled | own:
+                made.append(Intermediate(tensor, bytes_of(tensor, arch)))
+        filled |= {tensor.name for tensor in stage if tensor.output}
+    missing = [tensor.name for tensor in whole if tensor.name not in filled]
+    if missing:
+        raise InvalidValueError(f"no stage writes {', '.join(missing)}, of which the problem says it is an output")
+    return tuple(made)
+
+
+def _check_same(known: Tensor, tensor: Tensor, number: int, *, whole: bool) -> None:
+    """Tensors of one name are one tensor. Of an intermediate a later stage may take only a first part.
+
+    The stage that leaves it may have to say how large it is before its kernel, which decides how much it fills.
+    """
+    fewer = not whole and tensor.shape[:1] < known.shape[:1] and tensor.shape[1:] == known.shape[1:]
+    same = tensor.shape == known.shape or fewer
+    if not same or (known.dtype, known.strides) != (tensor.dtype, tensor.strides):
+        raise InvalidValueError(
+            f"stage {number} has {_form(tensor)}, and elsewhere {_form(known)}: tensors of one name must be the same"
+        )
+
+
+def _form(tensor: Tensor) -> str:
+    return f"{tensor.name} {shape_text(tensor.shape)} of {tensor.dtype} with strides {tensor.strides}"

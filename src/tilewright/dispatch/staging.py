@@ -1,0 +1,117 @@
+"""Kernels for a problem that may need several: one stage after another, each chosen for what the last one leaves."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tilewright.base.errors import InvalidValueError, UnsupportedError
+from tilewright.dispatch.select import Choice, Rejection, Selection
+from tilewright.ops.execution import Execution
+from tilewright.ops.kernel import Kernel
+from tilewright.ops.problem_text import short_text
+
+
+def select_stages(
+    problem: Any, execution: Execution, select_one: Callable[[Any], Selection], wanted: Sequence[Kernel] = ()
+) -> Selection:
+    """The selection for a problem; `select_one` ranks the kernels for what one kernel computes.
+
+    The best choice of each stage is taken. One that leaves a later stage without a kernel is passed over for the next
+    best; it is then among the rejected. For a problem that is its own only stage this is what `select_one` gives.
+
+    `wanted` kernels are the only choices of the stages that they can compute; each must be taken for one.
+    """
+    way = _Search(problem, execution, functools.cache(select_one), tuple(wanted)).way(())
+    if not way.parts:
+        raise InvalidValueError(f"next_stage gives no stage for {short_text(problem)}: an op must name at least one")
+    first, last = way.parts[0], way.parts[-1]
+    if way.fault and last.choices:
+        raise UnsupportedError(_not_taken(problem, way.parts, wanted))
+    if len(way.parts) == 1 and first.problem == problem:
+        return first
+    if not way.fault:
+        return Selection(problem, first.arch, first.choices, first.rejected, way.parts)
+    stuck = tuple(Rejection(choice.kernel, (way.fault,)) for choice in first.choices)
+    return Selection(problem, first.arch, (), (*stuck, *first.rejected), way.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A selection for each stage to come.
+
+    With a `fault` it does not lead to the end: the last stage has no choices, or a wanted kernel was left over.
+    """
+
+    parts: tuple[Selection, ...]
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    problem: Any
+    execution: Execution
+    select_one: Callable[[Any], Selection]
+    wanted: tuple[Kernel, ...]
+
+    def way(self, taken: tuple[Choice, ...]) -> _Way:
+        """The way on after these choices; if there is none, that of the best choices, with what it lacks."""
+        problem = self._next(taken)
+        if problem is None:
+            left = set(self.wanted) - {choice.kernel for choice in taken}
+            return _Way((), "with it a kernel that is wanted computes no stage" if left else "")
+        found = _only_where_they_fit(self.select_one(problem), self.wanted)
+        stuck: _Way | None = None
+        passed: list[Rejection] = []
+        for choice in found.choices:
+            fault = self._unfit(problem, (*taken, choice))
+            if not fault:
+                rest = self.way((*taken, choice))
+                if not rest.fault:
+                    return _Way((_without(found, passed), *rest.parts))
+                stuck = stuck or _Way((found, *rest.parts), rest.fault)
+                fault = rest.fault
+            passed.append(Rejection(choice.kernel, (fault,)))
+        missing = f"after it no kernel can compute stage {len(taken) + 1}, {short_text(problem)}"
+        return stuck or _Way((_without(found, passed),), missing)
+
+    def _next(self, taken: tuple[Choice, ...]) -> Any | None:
+        return self.execution.next_stage(self.problem, tuple(choice.kernel.config for choice in taken))
+
+    def _unfit(self, problem: Any, taken: tuple[Choice, ...]) -> str:
+        """Why the last choice cannot be one of several: they hand tensors on as they are."""
+        choice = taken[-1]
+        if len(taken) == 1 and self._next(taken) is None:
+            return ""
+        if choice.padded is not None:
+            return "it would compute a padded problem, which one kernel among several cannot"
+        wanted = self.execution.preparations(choice.kernel.config, problem)
+        return f"it wants {wanted[0].tensor} prepared, which one kernel among several cannot have" if wanted else ""
+
+
+def _without(found: Selection, passed: Sequence[Rejection]) -> Selection:
+    """The selection with kernels that were passed over among the rejected, before those that cannot at all."""
+    if not passed:
+        return found
+    gone = {rejection.kernel for rejection in passed}
+    kept = tuple(choice for choice in found.choices if choice.kernel not in gone)
+    return replace(found, choices=kept, rejected=(*passed, *found.rejected))
+
+
+def _only_where_they_fit(found: Selection, wanted: Sequence[Kernel]) -> Selection:
+    """A stage's selection with the choices that are wanted kernels, if there are any; else as it is."""
+    kept = tuple(choice for choice in found.choices if choice.kernel in wanted)
+    return replace(found, choices=kept) if kept else found
+
+
+def _not_taken(problem: Any, parts: Sequence[Selection], wanted: Sequence[Kernel]) -> str:
+    """Which wanted kernel no stage takes, and for each stage why not."""
+    kernel = next(kernel for kernel in wanted if kernel not in [part.best.kernel for part in parts])
+    lines = [f"{kernel.slug} computes no stage of {short_text(problem)}"]
+    for number, part in enumerate(parts, 1):
+        reasons = [rejection.reasons for rejection in part.rejected if rejection.kernel == kernel]
+        why = "; ".join(reasons[0]) if reasons else f"{part.best.kernel.slug} is taken"
+        lines.append(f"  stage {number}, {short_text(part.problem)}: {why}")
+    return "\n".join(lines)

@@ -1,0 +1,84 @@
+"""Launchers that only some kernels of an op include: in their sources, their keys, and what is precompiled for them."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tilewright.building.discover import GPU_LESS
+from tilewright.building.store.local import Store
+from tilewright.building.toolchain import Toolchain
+from tilewright.building.unit import Unit
+from tilewright.codegen.render import headers, included_files, render_unchecked, support_files
+from tilewright.ops import OPS, op_named
+from tilewright.ops.kernel import Kernel
+
+SCALE, ADD = "tilewright_axpb_scale.hpp", "tilewright_axpb_add.hpp"
+TOOLCHAIN = Toolchain(
+    kind=GPU_LESS,
+    cxx=Path("/nowhere/clang++"),
+    compiler="clang version 22.0",
+    compiler_digest="c0",
+    objdump=Path("/nowhere/objdump"),
+    readelf=Path("/nowhere/readelf"),
+    bundler=None,
+    rocm_path=Path("/nowhere"),
+    bitcode_dir=Path("/nowhere/bitcode"),
+    bitcode_digest="b0",
+    ck_include=Path("/nowhere/ck"),
+    ck_digest="d0",
+    hip_version="5.2.21153",
+)
+
+
+def kernel(step: str, threads: int = 64) -> Kernel:
+    op = op_named("axpb")
+    return op.kernel(op.config(step=step, threads=threads), "gfx942")
+
+
+@pytest.mark.parametrize(("step", "own", "other"), [("scale", SCALE, ADD), ("add", ADD, SCALE)])
+def test_a_source_has_its_own_launcher_only(staged_plugin: Path, step: str, own: str, other: str) -> None:
+    source = render_unchecked(kernel(step))
+    assert list(source.files) == ["tilewright_axpb.h", "tilewright_call.hpp", own]
+    assert f'#include "{own}"' in source.text and other not in source.text
+    assert headers(kernel(step)) == ("hip/hip_runtime.h", "tilewright_axpb.h", "tilewright_call.hpp", own)
+
+
+def test_a_folder_of_kernels_has_all_of_them(staged_plugin: Path) -> None:
+    assert set(support_files("axpb")) == {"tilewright_axpb.h", "tilewright_call.hpp", SCALE, ADD}
+
+
+def test_a_change_in_a_launcher_changes_the_keys_of_its_kernels_only(
+    staged_plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    op = op_named("axpb")
+    changed = shutil.copy(op.launchers[ADD], tmp_path / "add.hpp")
+    changed.write_text(changed.read_text() + "// more\n")
+    other = replace(op, launchers={**op.launchers, ADD: changed})
+    before = {step: Unit(render_unchecked(kernel(step)), TOOLCHAIN).key for step in ("scale", "add")}
+    monkeypatch.setattr("tilewright.codegen.render.op_named", lambda _: other)
+    after = {step: Unit(render_unchecked(kernel(step)), TOOLCHAIN).key for step in ("scale", "add")}
+    assert after["scale"] == before["scale"] and after["add"] != before["add"]
+
+
+def test_headers_are_precompiled_for_each_kind(staged_plugin: Path, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    scale, wide, add = (
+        Unit(render_unchecked(each), TOOLCHAIN) for each in (kernel("scale"), kernel("scale", 256), kernel("add"))
+    )
+    for prefix in ("device_prefix", "host_prefix"):
+        keys = [getattr(unit, prefix).key(store) for unit in (scale, wide, add)]
+        assert keys[0] == keys[1] != keys[2]
+        assert SCALE in getattr(scale, prefix).texts and ADD not in getattr(scale, prefix).texts
+
+
+@pytest.mark.parametrize("name", [op.name for op in OPS])
+def test_what_a_config_includes_is_there(name: str) -> None:
+    """Of every op: its example's launchers are among its files, and all files can be read."""
+    example = op_named(name).kernel(op_named(name).example_config(), "gfx942")
+    files = support_files(name)
+    assert set(included_files(example)) <= set(files) and all(files.values())
+    assert len(set(headers(example))) == len(headers(example))

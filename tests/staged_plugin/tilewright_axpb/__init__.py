@@ -1,0 +1,81 @@
+"""An op of two kernels: y = factor · x + b. One multiplies, the other adds up; between them lie parts of the product.
+
+Small, so that tests of plans compile it in a second. A kernel that is `lazy` leaves out the last element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright.arch.spec import Arch
+from tilewright.ops import c_interface
+from tilewright.ops.fields import Choice, ConfigBase, Count, Flag, config_field
+from tilewright.ops.kernel import Kernel
+from tilewright.ops.op import Op
+from tilewright.ops.rule import rules_in
+from tilewright_axpb import fit
+from tilewright_axpb.execution import EXECUTION
+from tilewright_axpb.problem import ADD, SCALE, Problem
+
+_HERE = Path(__file__).parent
+_LAUNCHERS = {SCALE: "tilewright_axpb_scale.hpp", ADD: "tilewright_axpb_add.hpp"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(ConfigBase):
+    step: str = config_field(Choice((SCALE, ADD)), "what the kernel computes")
+    threads: int = config_field(Count(1, 1024), "threads of a work-group", tag="t")
+    parts: int = config_field(Count(1, 16), "parts between the steps", tag="p", default=1)
+    lazy: bool = config_field(Flag(), "the last element is left out", tag="lazy", default=False)
+
+
+def _context(kernel: Kernel) -> Mapping[str, Any]:
+    config = kernel.config
+    assert isinstance(config, Config)
+    return {
+        "slug": kernel.slug,
+        "symbol": kernel.symbol,
+        "threads": config.threads,
+        "count": config.parts,
+        "lazy": str(config.lazy).lower(),
+        "launcher": f"tilewright_axpb::{config.step.title()}",
+    }
+
+
+def _none(_: Any, __: Arch) -> tuple[str, ...]:
+    return ()
+
+
+OP = Op(
+    name="axpb",
+    doc="y = factor · x + b",
+    config_type=Config,
+    problem_type=Problem,
+    example={"step": SCALE, "threads": 64},
+    example_problem={"step": SCALE, "n": 100},
+    rules=(),
+    fit_rules=rules_in(fit),
+    stars={},
+    oddities={},
+    kinds=("step",),
+    strata=lambda _: {("step",): [(SCALE,), (ADD,)]},
+    shorthands={},
+    template=_HERE / "kernel.hip.j2",
+    context=_context,
+    headers=("hip/hip_runtime.h", "tilewright_axpb.h", c_interface.NAME),
+    support={"tilewright_axpb.h": _HERE / "abi.h", **c_interface.SUPPORT},
+    launchers={name: _HERE / f"{step}.hpp" for step, name in _LAUNCHERS.items()},
+    launchers_of=lambda config: (_LAUNCHERS[config.step],),
+    lds_bytes=lambda _, __: 0,
+    matrix_instructions=_none,
+    is_small=lambda _: True,
+    sets=dict,
+    spaces=dict,
+    importers={},
+    execution=EXECUTION,
+)
+
+__all__ = ["OP", "Config", "Problem"]
