@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tilewright.building.inspect import inspect_kernel
     from tilewright.codegen.render import render
     from tilewright.dispatch.tensors import view_on
-    from tilewright.ops import explain, fits, gemm, grouped_conv, kernel_of, parse_kernel, suggest
+    from tilewright.ops import explain, fits, fmha, gemm, grouped_conv, kernel_of, parse_kernel, suggest
     from tilewright.ops.kernel_set import load_kernel_set
     from tilewright.ops.problem_list import read_problems
     from tilewright.registry.registry import Registry, build
@@ -34,6 +34,7 @@ __all__ = [
     "devices",
     "explain",
     "fits",
+    "fmha",
     "gemm",
     "grouped_conv",
     "inspect_kernel",
@@ -54,6 +55,7 @@ _HOMES = {
     "render": "tilewright.codegen.render",
     "explain": "tilewright.ops",
     "fits": "tilewright.ops",
+    "fmha": "tilewright.ops",
     "gemm": "tilewright.ops",
     "grouped_conv": "tilewright.ops",
     "kernel_of": "tilewright.ops",

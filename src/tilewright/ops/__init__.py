@@ -7,7 +7,7 @@ from typing import Any
 
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, choose
-from tilewright.ops import gemm, grouped_conv
+from tilewright.ops import fmha, gemm, grouped_conv
 from tilewright.ops.fields import ConfigBase
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.near_miss import Suggestion
@@ -15,7 +15,7 @@ from tilewright.ops.near_miss import suggest as _suggest
 from tilewright.ops.op import Op
 from tilewright.ops.rule import Verdict, Violation, verdicts, violations
 
-OPS: tuple[Op, ...] = (gemm.OP, grouped_conv.OP)
+OPS: tuple[Op, ...] = (gemm.OP, grouped_conv.OP, fmha.OP)
 # Other packages add an op with an entry point of this group whose object is an `Op`.
 ENTRY_POINTS = "tilewright.ops"
 

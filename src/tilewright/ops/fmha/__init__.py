@@ -1,0 +1,114 @@
+"""Fused attention: forward, over caches, and backward."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.fmha import source
+from tilewright.ops.fmha.arch_table import TILE_FIELDS, read_tile, tile_texts, tiles, values_of
+from tilewright.ops.fmha.config import MODES, Config
+from tilewright.ops.fmha.execution import EXECUTION
+from tilewright.ops.fmha.families import FAMILIES, PIPELINES
+from tilewright.ops.fmha.fit import FIT_RULES
+from tilewright.ops.fmha.pads import PAD_FIELDS, pads
+from tilewright.ops.fmha.problem import Problem
+from tilewright.ops.fmha.profiles import PROFILES
+from tilewright.ops.fmha.resources import is_small, lds_bytes, matrix_instructions
+from tilewright.ops.fmha.rules import RULES
+from tilewright.ops.op import Op, Shorthand
+from tilewright.ops.shipped_sets import sets_in
+from tilewright.ops.space import Space
+
+_HERE = Path(__file__).parent
+
+
+# Numbers and counts that tell kernels apart, and that are worth trying.
+_STARS: dict[str, tuple[Any, ...]] = {
+    "pad_hdim_q": (0, 1, 8),
+    "pad_hdim_v": (0, 1, 8),
+    "sink": (0, 4),
+    "log_max_splits": (0, 3, 4, 5, 6, 7),
+    "max_seqlen_q": (0, 16, 32),
+    "blocks_per_cu": (0, 1, 2),
+}
+
+
+def _strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
+    dtypes = dict.fromkeys(tile.dtype for tile in tiles(arch))
+    return {
+        ("family",): [(name,) for name in FAMILIES],
+        ("mode",): [(name,) for name in MODES],
+        ("dtype",): [(name,) for name in dtypes],
+        ("pipeline",): [(name,) for name in PIPELINES],
+    }
+
+
+def _listed(values: tuple[Any, ...], _: Arch) -> tuple[Any, ...]:
+    return values
+
+
+OP = Op(
+    name="fmha",
+    doc="fused attention, over caches of keys and values too, and its gradients",
+    config_type=Config,
+    problem_type=Problem,
+    example={
+        "family": "forward",
+        "mode": "batch",
+        "dtype": "fp16",
+        "pipeline": "qr",
+        "block": (128, 128, 32, 128, 32, 128),
+        "waves": (4, 1, 1, 4, 1, 1),
+        "mma": (32, 32, 16, 32, 32, 16),
+        "pad_q": True,
+        "pad_k": True,
+    },
+    example_problem={"family": "forward", "dtype": "fp16", "batch": 2, "heads": 4, "seqlen_q": 128, "hdim_q": 128},
+    rules=RULES,
+    fit_rules=FIT_RULES,
+    stars={
+        **{name: functools.partial(values_of, name) for name in TILE_FIELDS},
+        **{name: functools.partial(_listed, values) for name, values in _STARS.items()},
+    },
+    oddities={
+        "block": (
+            *((96, 64, 32, 64, 32, 64), (64, 48, 32, 64, 32, 64), (64, 64, 24, 64, 32, 64), (64, 64, 32, 64, 64, 64)),
+            *((64, 64, 32, 64, 32, 80), (128, 256, 128, 256, 128, 256), (64, 64, 32, 128), (24, 64), (64, 64, 72)),
+        ),
+        "waves": ((3, 1, 1, 3, 1, 1), (4, 1, 1, 2, 1, 1), (2, 1, 2, 2, 1, 2), (32, 1, 1, 32, 1, 1), (4, 1, 1)),
+        "mma": ((32, 32, 4, 32, 32, 4), (16, 16, 8, 16, 16, 8), (32, 32, 8, 16, 16, 16), (16, 16, 16)),
+        "pad_hdim_q": (2, 4),
+        "pad_hdim_v": (2, 4),
+        "log_max_splits": (9, 10),
+        "max_seqlen_q": (24,),
+    },
+    kinds=("family", "pipeline"),
+    strata=_strata,
+    shorthands={"tile": Shorthand(TILE_FIELDS, read_tile, tile_texts), "pads": Shorthand(PAD_FIELDS, pads)},
+    profiles=PROFILES,
+    filters={"variant": "family", "layout": "v_layout", "hdim_q": "hdim_q", "hdim_v": "hdim_v"},
+    template=_HERE / "kernel.hip.j2",
+    context=source.context,
+    headers=source.HEADERS,
+    support=source.SUPPORT,
+    launchers=source.LAUNCHERS,
+    launchers_of=source.launchers_of,
+    lds_bytes=lds_bytes,
+    matrix_instructions=matrix_instructions,
+    is_small=is_small,
+    sets=functools.partial(sets_in, _HERE / "preselected"),
+    spaces=functools.partial(sets_in, _HERE / "spaces"),
+    importers={},
+    execution=EXECUTION,
+)
+
+
+def space(**declared: Any) -> Space:
+    """A lazy set of attention kernels: each field a value, a list of values or "*"."""
+    return Space(OP, declared)
+
+
+__all__ = ["OP", "Config", "Problem", "space"]

@@ -1,0 +1,94 @@
+"""The struct of abi.h in Python, and how a problem fills it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+
+from tilewright.ops.fmha.config import BIASES, ROTARIES
+from tilewright.ops.fmha.problem import MASKS, Problem
+from tilewright.ops.fmha.tensors import struct_strides, tensors
+
+# Tensors with strides, in the order of abi.h; the others are plain pointers.
+STRIDED = (
+    *("q", "k", "v", "o", "lse", "bias", "randval", "o_acc", "lse_acc", "k_new", "v_new"),
+    *("d_o", "d", "dq_acc", "dq", "dk", "dv", "dbias"),
+)
+POINTERS = (
+    *("seqstart_q", "seqstart_k", "seqlens_q", "seqlens_k", "page_table", "page_starts", "page_list", "cache_index"),
+    *("rotary_cos", "rotary_sin", "drop_seed_at", "drop_offset_at"),
+)
+_NUMBERS = (
+    *("group_mode", "batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim_q", "hdim_v"),
+    *("mask", "window_left", "window_right", "sink", "bias_kind"),
+    *("wants_lse", "wants_randval", "static_quant", "bias_gradient", "deterministic"),
+    *("num_splits", "page_size", "pages", "page_table_stride", "seqlen_new", "rotary", "rotary_dim"),
+    *("dq_parts", "min_seqlen_q"),
+)
+_FLOATS = ("scale", "logits_cap", "p_drop", "scale_p", "scale_o")
+# Numbers of a problem that the struct has under the same name.
+_SAME = (
+    *("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim_q", "hdim_v", "window_left", "window_right", "sink"),
+    *("static_quant", "bias_gradient", "deterministic", "num_splits", "page_size", "seqlen_new", "dq_parts"),
+    *("min_seqlen_q", "drop_seed", "drop_offset", *_FLOATS),
+)
+
+
+class TensorArgs(ctypes.Structure):
+    """tw_fmha_tensor."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("part", "batch", "head", "row")),
+    )
+
+
+class Args(ctypes.Structure):
+    """tw_fmha_args, field by field."""
+
+    _fields_ = (
+        ("size", ctypes.c_uint64),
+        *((name, TensorArgs) for name in STRIDED),
+        *((name, ctypes.c_void_p) for name in POINTERS),
+        *((name, ctypes.c_int64) for name in _NUMBERS),
+        ("drop_seed", ctypes.c_uint64),
+        ("drop_offset", ctypes.c_uint64),
+        *((name, ctypes.c_double) for name in _FLOATS),
+        ("workspace", ctypes.c_void_p),
+        ("workspace_size", ctypes.c_uint64),
+    )
+
+
+def arguments(problem: Problem) -> Args:
+    """The struct of a problem, without addresses."""
+    args = Args(size=ctypes.sizeof(Args), **{name: getattr(problem, name) for name in _SAME})
+    args.group_mode = problem.mode == "group"
+    args.mask = MASKS.index(problem.mask)
+    args.bias_kind = BIASES.index(problem.bias)
+    args.rotary = ROTARIES.index(problem.rotary)
+    args.rotary_dim = problem.rotary_size
+    args.wants_lse, args.wants_randval = problem.lse, problem.store_randval
+    for tensor in tensors(problem):
+        if tensor.name in STRIDED:
+            strides = struct_strides(problem, tensor)
+            place = getattr(args, tensor.name)
+            place.part, place.batch, place.head, place.row = strides
+        elif tensor.name == "page_table":
+            args.page_table_stride = tensor.strides[0]
+        if tensor.name == "k" and problem.paged:
+            args.pages = tensor.shape[0]
+    return args
+
+
+def point(problem: Problem) -> Callable[[Args, Sequence[int]], None]:
+    """What puts the addresses of a problem's tensors, in their order, into the struct."""
+    names = [tensor.name for tensor in tensors(problem)]
+
+    def put(args: Args, addresses: Sequence[int]) -> None:
+        for name, address in zip(names, addresses, strict=True):
+            if name in STRIDED:
+                getattr(args, name).data = address
+            else:
+                setattr(args, name, address)
+
+    return put

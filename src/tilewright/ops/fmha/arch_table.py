@@ -1,0 +1,96 @@
+"""The part of a GPU file that only attention reads: `[[op.fmha.tiles]]`, the tiles worth trying on the GPU."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.arch.spec import Arch
+from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, choose
+from tilewright.ops.fields import fields_of
+from tilewright.ops.fmha.config import Config
+from tilewright.ops.fmha.families import FAMILIES
+from tilewright.ops.fmha.types import DTYPES
+
+KEYS = ("families", "dtypes", "tiles")
+TILE_FIELDS = ("block", "waves", "mma")
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A block with its waves and matrix instructions, for a family and a type."""
+
+    family: str
+    dtype: str
+    block: tuple[int, ...]
+    waves: tuple[int, ...]
+    mma: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        """As the file has it, and the shorthand `tile`."""
+        return tile_text((self.block, self.waves, self.mma))
+
+
+def tile_text(values: tuple[tuple[int, ...], ...]) -> str:
+    """`128x64x32x64x32x64/4x1x1x4x1x1/16x16x16x16x16x16`: block, waves, mma; the block alone where no GEMM is."""
+    return "/".join("x".join(map(str, numbers)) for numbers in values if numbers)
+
+
+def read_tile(text: str) -> tuple[tuple[int, ...], ...]:
+    """Block, waves and mma from a text."""
+    parts = text.split("/")
+    if len(parts) not in (1, len(TILE_FIELDS)):
+        raise InvalidValueError(f"a tile is block/waves/mma, or a block alone, got {text!r}")
+    fields = fields_of(Config)
+    whole = parts if len(parts) > 1 else (*parts, "none", "none")
+    return tuple(fields[name].kind.read(name, part) for name, part in zip(TILE_FIELDS, whole, strict=True))
+
+
+@functools.cache
+def tiles(arch: Arch) -> tuple[Tile, ...]:
+    """The tiles of a GPU. Empty where its file has no table."""
+    problems: list[FileProblem] = []
+    found: dict[Tile, None] = {}
+    for index, table in enumerate(arch.op_tables.get("fmha", {}).get("tiles", ())):
+        for key in table:
+            _try(problems, f"op.fmha.tiles.{index}", choose, "key", key, KEYS)
+        found.update(dict.fromkeys(_rows(table, f"op.fmha.tiles.{index}", problems)))
+    if problems:
+        raise FileFormatError(arch.source, problems)
+    return tuple(found)
+
+
+def _rows(table: Mapping[str, Any], where: str, problems: list[FileProblem]) -> Iterator[Tile]:
+    families, dtypes = table.get("families", ()), table.get("dtypes", ())
+    before = len(problems)
+    for family in families:
+        _try(problems, f"{where}.families", choose, "family", family, FAMILIES)
+    for dtype in dtypes:
+        _try(problems, f"{where}.dtypes", choose, "dtype", dtype, DTYPES)
+    if len(problems) > before:
+        return
+    for text in table.get("tiles", ()):
+        values = _try(problems, f"{where}.tiles", read_tile, text)
+        if values is not None:
+            yield from (Tile(family, dtype, *values) for family in families for dtype in dtypes)
+
+
+def _try(problems: list[FileProblem], where: str, function: Any, *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except InvalidValueError as error:
+        problems.append(FileProblem(where, str(error)))
+        return None
+
+
+def values_of(field: str, arch: Arch) -> tuple[Any, ...]:
+    """All values of block, waves or mma in a GPU's table."""
+    return tuple(dict.fromkeys(getattr(tile, field) for tile in tiles(arch)))
+
+
+def tile_texts(arch: Arch) -> tuple[str, ...]:
+    """All tiles of a GPU's table as texts: what the shorthand `tile` stands for as "*"."""
+    return tuple(dict.fromkeys(tile.text for tile in tiles(arch)))

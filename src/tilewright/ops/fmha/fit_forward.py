@@ -1,0 +1,38 @@
+"""Which problems the pipelines of forward kernels cannot compute, one by one. Code S616."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.families import FORWARD, tile_of
+from tilewright.ops.fmha.problem import Problem
+from tilewright.ops.rule import Fault, rule
+
+_V3 = {
+    **{"pipeline": "v3", "block": (256, 32, 128, 128, 32, 128)},
+    **{"waves": (8, 1, 1, 8, 1, 1), "mma": (32, 32, 16, 32, 32, 16)},
+}
+
+
+@rule(
+    "S616",
+    "two-tiles-of-keys",
+    reads=("family", "pipeline", "block"),
+    enforced_by="supports",
+    good={**_V3, "problem": {"seqlen_q": 256, "seqlen_k": 128}},
+    bad={**_V3, "problem": {"seqlen_q": 256, "seqlen_k": 64}},
+    arch="gfx950",
+)
+def two_tiles_of_keys(config: Any, problem: Problem, arch: Arch) -> Fault | None:  # noqa: ARG001
+    """v3 takes one tile of keys, or three and more.
+
+    Why: with two it reads the second one from LDS before its copy has come (`if(2 < num_total_loop)` in
+    ck_tile/ops/fmha/pipeline/block_fmha_fwd_v3_pipeline.hpp holds the wait for it).
+
+    Fix: take a kernel of another pipeline.
+    """
+    width = tile_of(config).get("n0", 0) if config.family == FORWARD and config.pipeline == "v3" else 0
+    if not width < problem.seqlen_k <= 2 * width:
+        return None
+    return Fault(f"{problem.seqlen_k} keys are two tiles of {width}", "pipeline", "qr_async")

@@ -1,0 +1,151 @@
+"""Inputs to try attention kernels with.
+
+Imports NumPy: import this module only where arrays are at hand.
+
+**Seed 0** gives inputs whose results are sharp. Keys are 0, so that a query sees all its keys with the same weight: a
+probability is exactly 1 before it is divided by their number, and sums of values, which are small whole numbers, are
+exact. Anything but the right set of keys shows. Rotations are quarter turns, and so exact. Gradients have no such
+case: there all operands are small whole numbers.
+
+**Other seeds** give normally distributed numbers, with queries twice as large, so that some keys of a row have most of
+its weight.
+
+Tokens of a cache behind the end of their sequence, and pages that nobody uses, hold numbers far larger than all
+others. Operands of a gradient fit each other: o and lse are those of a forward pass, rounded to their types.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.arch.number_formats import Floats, numpy_dtype
+from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.draw import WHOLE_NUMBERS
+from tilewright.ops.block_gemm.rounding import wide
+from tilewright.ops.execution import Tensor
+from tilewright.ops.fmha.dropout import kept_share
+from tilewright.ops.fmha.families import APPENDKV, BACKWARD, BATCH_PREFILL, COMBINE, DQ_DK_DV, FAMILIES
+from tilewright.ops.fmha.lengths import tables
+from tilewright.ops.fmha.problem import Problem
+from tilewright.ops.fmha.reference_forward import attended, scores
+from tilewright.ops.fmha.sequences import heads_first, pages_of, rows, sequences, shared
+from tilewright.ops.fmha.tensors import lengths_given, tensors
+
+_UNUSED = 96.0  # fp8 of all encodings holds it; no drawn value is near it
+_QUERY_SIZE = 2.0
+_MOST = 3  # of the small whole numbers
+_GRADIENTS = (BACKWARD, DQ_DK_DV)
+_ROTARY_BASE = 10000.0  # of the angles, as in Su et al., RoFormer (arXiv 2104.09864), section 3.2.2
+
+
+def inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
+    """Inputs by name, and old contents of what is updated, in the GPU's encoding; the same for the same seed."""
+    families = (*FAMILIES, BACKWARD)
+    generator = np.random.default_rng([seed, families.index(problem.family), problem.seqlen_q, problem.seqlen_k])
+    wanted = [tensor for tensor in tensors(problem) if not tensor.output or tensor.updated]
+    made = tables(problem, generator)
+    for tensor in wanted:
+        if tensor.name not in made and not _computed(problem, tensor):
+            values = _values(problem, tensor, seed, generator)
+            if tensor.name in ("k", "v"):
+                _mark_unused(problem, made, tensor.name, values)
+            made[tensor.name] = values.astype(numpy_dtype(tensor.dtype, arch))
+    if problem.family in _GRADIENTS:
+        made = _with_forward(problem, made, arch)
+    if problem.family == COMBINE:
+        _empty_some(made, generator)
+    return {tensor.name: made[tensor.name] for tensor in wanted}
+
+
+def _computed(problem: Problem, tensor: Tensor) -> bool:
+    """Whether an input of a gradient is a result of the forward pass."""
+    return problem.family in _GRADIENTS and tensor.name in ("o", "lse", "d")
+
+
+def _values(problem: Problem, tensor: Tensor, seed: int, generator: np.random.Generator) -> Floats:
+    """What a tensor of numbers holds, before it is rounded to its type."""
+    special = seed == WHOLE_NUMBERS
+    if tensor.name in ("rotary_cos", "rotary_sin"):
+        return _turns(tensor, special=special)
+    if tensor.name == "bias" and problem.bias == "alibi":
+        return _slopes(tensor, generator, special=special)
+    if not special:
+        size = _QUERY_SIZE if tensor.name in ("q", "lse_acc") else 1.0
+        return np.asarray(generator.standard_normal(tensor.shape) * size)
+    whole = generator.integers(-_MOST, _MOST, tensor.shape, endpoint=True).astype(np.float64)
+    if problem.family in (*_GRADIENTS, APPENDKV):
+        return whole
+    if tensor.name in ("k", "lse_acc"):
+        return np.zeros(tensor.shape)
+    # The same for all keys of a query: the LSE shows it, the weights do not change.
+    return np.broadcast_to(whole[..., :1], tensor.shape).copy() if tensor.name == "bias" else whole
+
+
+def _turns(tensor: Tensor, *, special: bool) -> Floats:
+    """Cosines or sines for each position and each pair of elements."""
+    position, pair = np.indices(tensor.shape)
+    if special:
+        quarters = position + pair + (0 if tensor.name == "rotary_cos" else 3)
+        cosines = np.asarray([1.0, 0.0, -1.0, 0.0])
+        return np.asarray(cosines[quarters % 4])
+    angles = position * _ROTARY_BASE ** (-pair / tensor.shape[1])
+    return np.asarray(np.cos(angles) if tensor.name == "rotary_cos" else np.sin(angles))
+
+
+def _slopes(tensor: Tensor, generator: np.random.Generator, *, special: bool) -> Floats:
+    """Of ALiBi, another one for each head of each sequence. Powers of two where sums should be exact."""
+    if special:
+        return np.asarray(2.0 ** -(1.0 + np.arange(np.prod(tensor.shape)) % 5)).reshape(tensor.shape)
+    return generator.uniform(0.02, 0.5, tensor.shape)
+
+
+def _mark_unused(problem: Problem, given: dict[str, NDArray[Any]], name: str, values: Floats) -> None:
+    """Put large numbers where a cache has no tokens."""
+    cached = problem.paged or lengths_given(problem) or problem.family == BATCH_PREFILL
+    if not cached or problem.family == APPENDKV:
+        return
+    by_head = heads_first(problem, values, name)
+    used = np.zeros((by_head.shape[0], by_head.shape[2]), dtype=np.bool_)
+    for sequence in sequences(problem, given):
+        if problem.paged:
+            mine = pages_of(problem, given, sequence, sequence.keys)
+            token = np.arange(sequence.keys)
+            used[mine[token // problem.page_size], token % problem.page_size] = True
+        else:
+            used[sequence.number, : sequence.keys] = True
+    for i, tokens in enumerate(used):
+        by_head[i][:, ~tokens] = _UNUSED
+
+
+def _empty_some(given: dict[str, NDArray[Any]], generator: np.random.Generator) -> None:
+    """Parts without keys: an LSE of minus infinity and a result of 0, one row has no others."""
+    o, lse = given["o_acc"], given["lse_acc"]
+    empty = generator.random(lse.shape) < 1 / (2 * lse.shape[0])
+    empty.reshape(lse.shape[0], -1)[:, 0] = True
+    lse[empty] = -np.inf
+    o[empty] = 0
+
+
+def _with_forward(problem: Problem, given: dict[str, NDArray[Any]], arch: Arch) -> dict[str, NDArray[Any]]:
+    """With the results of the forward pass that a gradient needs, rounded to their types."""
+    kinds = {tensor.name: numpy_dtype(tensor.dtype, arch) for tensor in tensors(problem)}
+    o = np.zeros_like(wide(given["d_o"]))
+    lse = np.zeros(next(t.shape for t in tensors(problem) if t.name == "lse"))
+    made: dict[str, NDArray[Any]] = {**given, "o": o, "lse": lse}
+    for sequence in sequences(problem, given):
+        of_sequence = scores(problem, given, sequence)
+        v = shared(problem, wide(rows(problem, given, "v", sequence)))
+        rows(problem, made, "o", sequence)[...] = attended(problem, of_sequence, v, sequence)
+        rows(problem, made, "lse", sequence)[...] = of_sequence.lse
+    stored = {"o": o.astype(kinds["d_o"]), "lse": lse.astype(np.float32)}
+    d = dot_do_o(problem, wide(stored["o"]), wide(given["d_o"])).astype(np.float32)
+    return {**made, **stored, "d": d}
+
+
+def dot_do_o(problem: Problem, o: Floats, d_o: Floats) -> Floats:
+    """The sums of the result times its gradient for each head of each query, times the share that dropout keeps."""
+    sums = (o * d_o).sum(axis=-1) * kept_share(problem)
+    return np.ascontiguousarray(sums.swapaxes(-1, -2)) if problem.layout == "bshd" else np.asarray(sums)

@@ -1,0 +1,282 @@
+// The launcher of the family batch_prefill: attention over pages of one token, listed for each sequence.
+#ifndef TILEWRIGHT_FMHA_BATCH_PREFILL_HPP
+#define TILEWRIGHT_FMHA_BATCH_PREFILL_HPP
+
+#include "tilewright_fmha_cache.hpp"
+
+namespace tilewright_fmha {
+
+// CK Tile's pipeline looks pages up from the first one of a sequence, whatever tile of keys a mask lets it begin with.
+// So it has to begin with the first one: that is what SinkMask does, also without sinks.
+template <typename D>
+struct BatchPrefillMask
+{
+    using Window = typename Parts<D>::Window;
+    using type   = std::conditional_t<D::mask_form == MaskForm::none, Window, SinkMask<Window, D::sink>>;
+};
+
+template <typename D>
+struct BatchPrefillTypes
+{
+    using Traits  = ck_tile::TileFmhaTraits<D::pad_q,
+                                            D::pad_k,
+                                            D::pad_hdim_q != 0,
+                                            D::pad_hdim_v != 0,
+                                            D::soft_cap,
+                                            D::bias,
+                                            false,
+                                            D::lse,
+                                            D::dropout,
+                                            D::static_quant,
+                                            Parts<D>::occupancy>;
+    using Problem = ck_tile::BlockFmhaPipelineProblem<typename D::QKV,
+                                                      typename D::QKV,
+                                                      typename D::QKV,
+                                                      float,
+                                                      float,
+                                                      typename D::Bias,
+                                                      uint8_t,
+                                                      float,
+                                                      typename D::P,
+                                                      float,
+                                                      typename D::O,
+                                                      AttentionShape<D>,
+                                                      D::group_mode,
+                                                      typename Parts<D>::Variant,
+                                                      typename BatchPrefillMask<D>::type,
+                                                      false,
+                                                      Traits>;
+    using Pipe     = ck_tile::BlockFmhaBatchPrefillPipelineQRKSVSAsync<Problem>;
+    using Epilogue = ck_tile::Default2DEpilogue<
+        ck_tile::Default2DEpilogueProblem<float, typename D::O, D::pad_q, D::pad_hdim_v != 0>>;
+    using Kernel = ck_tile::FmhaBatchPrefillWithPagedKVCacheKernel<Pipe, Epilogue>;
+};
+
+// The pages of all sequences, and behind them page 0 as often as the kernel reads beyond the last one.
+template <int Beyond, int Threads>
+__launch_bounds__(Threads) __global__
+    void copy_page_list(int32_t* copy, const int32_t* page_list, const int32_t* page_starts, int batch)
+{
+    const int listed = page_starts[batch];
+    const int step   = gridDim.x * blockDim.x;
+    for(int at = blockIdx.x * blockDim.x + threadIdx.x; at < listed + Beyond; at += step)
+        copy[at] = at < listed ? page_list[at] : 0;
+}
+
+template <typename D>
+struct BatchPrefill
+{
+    using K = typename BatchPrefillTypes<D>::Kernel;
+
+    static int check(const tw_fmha_args* args) { return check_struct(args); }
+
+    static int supports(const tw_fmha_args* args)
+    {
+        return first_refusal(args,
+                             check_struct,
+                             check_mode<D>,
+                             check_hdim_q<D>,
+                             check_hdim_v<D, D::n1>,
+                             check_mask<D>,
+                             check_bias<D>,
+                             check_lse<D>,
+                             check_soft_cap<D>,
+                             check_dropout<D>,
+                             check_static_quant<D>,
+                             check_tokens,
+                             check_min_seqlen_q<D>,
+                             check_strides_q_k_v,
+                             check_rest);
+    }
+
+    static int workspace_size(const tw_fmha_args* args, uint64_t* bytes)
+    {
+        *bytes           = 0;
+        const int status = supports(args);
+        if(status == TW_OK)
+            *bytes = needed_bytes(*args);
+        return status;
+    }
+
+    static int run(const tw_fmha_args* args, hipStream_t stream)
+    {
+        const int status =
+            first_refusal(args, supports, need_q_k_v, need_o, need_lists, need_bias<D>, need_lse<D>, need_randval);
+        if(status != TW_OK)
+            return status;
+        const auto& a = *args;
+        if(a.workspace == nullptr || a.workspace_size < needed_bytes(a))
+            return fail(TW_WORKSPACE,
+                        "the workspace has %lld bytes, this problem needs %lld",
+                        a.workspace_size,
+                        needed_bytes(a));
+        const int groups = (a.batch * a.seqlen_k + beyond + threads - 1) / threads;
+        copy_page_list<beyond, threads><<<groups, threads, 0, stream>>>(
+            static_cast<int32_t*>(a.workspace), a.page_list, a.page_starts, static_cast<int>(a.batch));
+        const auto grid = K::GridSize(a.batch, a.heads, a.seqlen_q, a.hdim_v);
+        return launch<K, K::kBlockPerCu>(grid, arguments(a), stream);
+    }
+
+    static void name_instances()
+    {
+        static_cast<void>(&copy_page_list<beyond, threads>);
+        static_cast<void>(&ck_tile::kentry<K::kBlockPerCu, K, typename K::Kargs>);
+    }
+
+    private:
+    static constexpr int threads = 256;
+    // The kernel reads numbers of pages for whole tiles of n0 keys and, ahead, for k1 more.
+    static constexpr int beyond = D::n0 + D::k1;
+
+    static uint64_t needed_bytes(const tw_fmha_args& a)
+    {
+        return (static_cast<uint64_t>(a.batch) * a.seqlen_k + beyond) * sizeof(int32_t);
+    }
+
+    static int check_tokens(const tw_fmha_args* args)
+    {
+        if(args->page_size != 1)
+            return fail(TW_UNSUPPORTED, "a page has %lld tokens, this kernel is for pages of 1", args->page_size);
+        if(args->pages < 1 || !fits_int32(args->pages) || !fits_int32(args->batch * args->seqlen_k + beyond))
+            return fail(TW_UNSUPPORTED,
+                        "there are %lld pages, and up to %lld keys; both must be below 2^31",
+                        args->pages,
+                        args->batch * args->seqlen_k);
+        return TW_OK;
+    }
+
+    static int check_rest(const tw_fmha_args* args)
+    {
+        if(args->num_splits != 0)
+            return fail(TW_UNSUPPORTED,
+                        "the keys are in %lld parts, this kernel computes them as one",
+                        args->num_splits);
+        return check_strides(args->o, "a stride of o is %lld, must be below 2^31");
+    }
+
+    static int need_lists(const tw_fmha_args* args)
+    {
+        int status = need(args->page_starts, "page_starts must not be null");
+        if(status == TW_OK)
+            status = need(args->page_list, "page_list must not be null");
+        if(status == TW_OK && D::group_mode)
+            status = need(args->seqstart_q, "seqstart_q must not be null in group mode");
+        return status;
+    }
+
+    static auto arguments(const tw_fmha_args& a)
+    {
+        if(a.drop_seed_at != nullptr)
+            return seeded_arguments(a, std::make_pair<const void*, const void*>(a.drop_seed_at, a.drop_offset_at));
+        return seeded_arguments(a, std::make_pair(a.drop_seed, a.drop_offset));
+    }
+
+    // A page has one token, so a page's stride is that of a row.
+    template <typename SeedOffset>
+    static auto seeded_arguments(const tw_fmha_args& a, const SeedOffset& seed_offset)
+    {
+        if constexpr(D::group_mode)
+            return group_arguments(a, seed_offset);
+        else
+            return batch_arguments(a, seed_offset);
+    }
+
+    template <typename SeedOffset>
+    static auto batch_arguments(const tw_fmha_args& a, const SeedOffset& seed_offset)
+    {
+        return K::MakeKargs(a.q.data,
+                            a.k.data,
+                            a.v.data,
+                            a.bias.data,
+                            a.randval.data,
+                            a.lse.data,
+                            a.o.data,
+                            a.seqlen_q,
+                            a.hdim_q,
+                            a.hdim_v,
+                            a.heads,
+                            a.heads / a.kv_heads,
+                            a.pages,
+                            a.page_starts,
+                            a.workspace,
+                            a.scale,
+                            a.scale_p,
+                            a.scale_o,
+                            a.logits_cap,
+                            a.q.row,
+                            a.k.batch,
+                            a.v.batch,
+                            bias_row_of<D>(a),
+                            a.randval.row,
+                            a.o.row,
+                            a.q.head,
+                            a.k.head,
+                            a.v.head,
+                            a.bias.head,
+                            a.randval.head,
+                            a.lse.head,
+                            a.o.head,
+                            a.q.batch,
+                            a.k.batch,
+                            a.v.batch,
+                            a.bias.batch,
+                            a.randval.batch,
+                            a.lse.batch,
+                            a.o.batch,
+                            a.window_left,
+                            a.window_right,
+                            a.mask,
+                            static_cast<float>(a.p_drop),
+                            a.wants_randval != 0,
+                            seed_offset);
+    }
+
+    template <typename SeedOffset>
+    static auto group_arguments(const tw_fmha_args& a, const SeedOffset& seed_offset)
+    {
+        return K::MakeKargs(a.q.data,
+                            a.k.data,
+                            a.v.data,
+                            a.bias.data,
+                            a.randval.data,
+                            a.lse.data,
+                            a.o.data,
+                            a.seqstart_q,
+                            a.hdim_q,
+                            a.hdim_v,
+                            a.heads,
+                            a.heads / a.kv_heads,
+                            a.pages,
+                            a.page_starts,
+                            a.workspace,
+                            a.scale,
+                            a.scale_p,
+                            a.scale_o,
+                            a.logits_cap,
+                            a.q.row,
+                            a.k.batch,
+                            a.v.batch,
+                            bias_row_of<D>(a),
+                            a.randval.row,
+                            a.o.row,
+                            a.q.head,
+                            a.k.head,
+                            a.v.head,
+                            a.bias.head,
+                            a.randval.head,
+                            a.lse.head,
+                            a.o.head,
+                            a.k.batch,
+                            a.v.batch,
+                            a.window_left,
+                            a.window_right,
+                            a.mask,
+                            static_cast<float>(a.p_drop),
+                            a.wants_randval != 0,
+                            seed_offset);
+    }
+};
+
+} // namespace tilewright_fmha
+
+#endif

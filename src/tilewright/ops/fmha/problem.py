@@ -1,0 +1,147 @@
+"""An attention problem: the run-time facts of one attention, of its gradient, or of one stage of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tilewright.base.errors import InvalidValueError, choose
+from tilewright.ops.fmha.config import BIASES, MODES, ROTARIES, V_LAYOUTS
+from tilewright.ops.fmha.families import BACKWARD, FAMILIES
+from tilewright.ops.fmha.types import DTYPES
+from tilewright.ops.problem_values import check_count
+
+MASKS = ("none", "top_left", "bottom_right")
+# bshd: rows of a token hold all heads (what frameworks call BSHD; packed sequences THD). bhsd: heads outside.
+LAYOUTS = ("bshd", "bhsd")
+_NO_LIMIT = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Queries (batch, seqlen_q, heads, hdim_q), keys and values (batch, seqlen_k, kv_heads, …).
+
+    `family` is what is computed: `forward` and `backward` are what frameworks ask for, and may take several kernels;
+    the others are what one kernel computes. In group mode sequences have different lengths and lie one behind the
+    other: there are `total_q` and `total_k` tokens, and `seqlen_q`, `seqlen_k` are the longest. Which lengths they
+    have is in the tensors. `num_splits` above 0 splits the keys of a forward problem among that many parts.
+    """
+
+    family: str
+    mode: str = "batch"
+    dtype: str
+    batch: int = 1
+    heads: int = 1
+    kv_heads: int = 0  # 0: as many as heads
+    seqlen_q: int
+    seqlen_k: int = 0  # 0: as seqlen_q
+    total_q: int = 0  # group mode
+    total_k: int = 0
+    hdim_q: int
+    hdim_v: int = 0  # 0: as hdim_q
+    layout: str = "bshd"
+    v_layout: str = "row"
+    mask: str = "none"
+    window_left: int = _NO_LIMIT  # keys before the diagonal that a query sees; -1: all
+    window_right: int = 0  # keys after it; -1: all
+    sink: int = 0  # first keys that a query always sees
+    bias: str = "none"
+    lse: bool = False
+    scale: float = 0.0  # of the scores; 0: 1 / sqrt(hdim_q)
+    logits_cap: float = 0.0  # scores are cap * tanh(score / cap); 0: they are not capped
+    p_drop: float = 0.0
+    drop_seed: int = 0
+    drop_offset: int = 0
+    store_randval: bool = False
+    static_quant: bool = False
+    scale_p: float = 1.0
+    scale_o: float = 1.0
+    num_splits: int = 0
+    page_size: int = 0  # tokens of a page; 0: keys and values are not in pages
+    pages: int = 0  # of the whole cache; 0: as many as the sequences need
+    seqlen_new: int = 0  # appendkv: tokens that are written behind each sequence
+    rotary: str = "none"
+    rotary_dim: int = 0  # 0: hdim_q
+    bias_gradient: bool = False
+    deterministic: bool = False
+    dq_parts: int = 1  # stages of backward: partial sums of dq that are kept apart
+    min_seqlen_q: int = 0
+
+    def __post_init__(self) -> None:
+        choose("family", self.family, (*FAMILIES, BACKWARD))
+        for name, known in _CHOICES.items():
+            choose(name, getattr(self, name), known)
+        self._fill_in()
+        for name in ("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim_q", "hdim_v", "dq_parts"):
+            check_count(name, getattr(self, name), 1)
+        for name in ("num_splits", "page_size", "pages", "seqlen_new", "rotary_dim", "sink", "min_seqlen_q"):
+            check_count(name, getattr(self, name), 0)
+        for name in ("window_left", "window_right"):
+            check_count(name, getattr(self, name), _NO_LIMIT)
+        for name in ("drop_seed", "drop_offset"):
+            check_count(name, getattr(self, name), 0, 2**64 - 1)
+        self._check()
+
+    def _fill_in(self) -> None:
+        stand_ins = {
+            "kv_heads": self.heads,
+            "seqlen_k": self.seqlen_q,
+            "hdim_v": self.hdim_q,
+            "scale": 1 / math.sqrt(self.hdim_q) if type(self.hdim_q) is int and self.hdim_q > 0 else 0.0,
+        }
+        for name, value in stand_ins.items():
+            if not getattr(self, name):
+                object.__setattr__(self, name, value)
+        for name in _FLOATS:
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not math.isfinite(value):
+                raise InvalidValueError(f"{name} must be a finite number, got {value!r}")
+            object.__setattr__(self, name, float(value))
+
+    def _check(self) -> None:
+        if self.heads % self.kv_heads:
+            raise InvalidValueError(
+                f"heads = {self.heads} cannot share kv_heads = {self.kv_heads}: it must be a multiple"
+            )
+        if not 0 <= self.p_drop < 1:
+            raise InvalidValueError(f"p_drop is {self.p_drop}, must be at least 0 and below 1")
+        if self.mask == "none" and (self.window_left, self.window_right, self.sink) != (_NO_LIMIT, 0, 0):
+            raise InvalidValueError("a window and sinks belong to a mask: give mask=top_left or mask=bottom_right")
+        if self.mode == "group":
+            for total, longest in (("total_q", "seqlen_q"), ("total_k", "seqlen_k")):
+                tokens, length = getattr(self, total), getattr(self, longest)
+                check_count(total, tokens, length)
+                if tokens > length * self.batch:
+                    raise InvalidValueError(
+                        f"{total} = {tokens} tokens do not fit into {self.batch} sequences of at most {length}"
+                    )
+        elif self.total_q or self.total_k:
+            raise InvalidValueError("total_q and total_k are for group mode; in batch mode all sequences are full")
+
+    @property
+    def paged(self) -> bool:
+        return self.page_size > 0
+
+    @property
+    def rotary_size(self) -> int:
+        """Elements of a head that are rotated."""
+        return 0 if self.rotary == "none" else self.rotary_dim or self.hdim_q
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of the GEMMs, masked ones included."""
+        pairs = self.batch * self.heads * self.seqlen_q * self.seqlen_k
+        forward = 2 * pairs * (self.hdim_q + self.hdim_v)
+        return 2 * pairs * (3 * self.hdim_q + 2 * self.hdim_v) if self.family in (BACKWARD, "dq_dk_dv") else forward
+
+
+_CHOICES = {
+    "mode": MODES,
+    "dtype": tuple(DTYPES),
+    "layout": LAYOUTS,
+    "v_layout": V_LAYOUTS,
+    "mask": MASKS,
+    "bias": BIASES,
+    "rotary": ROTARIES,
+}
+_FLOATS = ("scale", "logits_cap", "p_drop", "scale_p", "scale_o")

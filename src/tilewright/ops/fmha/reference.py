@@ -1,0 +1,34 @@
+"""What an attention problem's results should be, in float64.
+
+Imports NumPy: import this module only where arrays are at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.fmha import families, reference_backward, reference_caches, reference_forward
+from tilewright.ops.fmha.problem import Problem
+
+_Reference = Callable[[Problem, Mapping[str, NDArray[Any]], Arch], dict[str, NDArray[Any]]]
+_FAMILIES: dict[str, _Reference] = {
+    families.FORWARD: reference_forward.forward,
+    families.PAGEDKV: reference_forward.forward,
+    families.BATCH_PREFILL: reference_forward.forward,
+    families.SPLITKV: reference_forward.splitkv,
+    families.COMBINE: reference_forward.combine,
+    families.APPENDKV: reference_caches.appendkv,
+    families.DOT_DO_O: reference_backward.dot_do_o,
+    families.DQ_DK_DV: reference_backward.dq_dk_dv,
+    families.CONVERT_DQ: reference_backward.convert_dq,
+    families.BACKWARD: reference_backward.backward,
+}
+
+
+def reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -> dict[str, NDArray[Any]]:
+    """Outputs by name, from inputs by name. Nothing is rounded to the outputs' types."""
+    return _FAMILIES[problem.family](problem, given, arch)

@@ -1,0 +1,139 @@
+"""The gradients of attention in float64: each stage of them, and the whole.
+
+Imports NumPy: import this module only where arrays are at hand.
+
+With P the probabilities, K what dropout keeps of them (0 or 1), f its factor, and o = f · (P · K) v:
+
+- D = Σ o · do, for each query,
+- dS = P · (f · K · (do vᵀ) - D), the gradient of the scores, and of a bias,
+- dv = f · (P · K)ᵀ do, dk = scale · dSᵀ q, dq = scale · dS k; heads that share keys and values add theirs up.
+
+Kernels have D times 1 / f (`d`), and multiply by f at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.arch.number_formats import Floats
+from tilewright.arch.spec import Arch
+from tilewright.base.errors import InvalidValueError
+from tilewright.ops.block_gemm.rounding import wide
+from tilewright.ops.fmha import inputs
+from tilewright.ops.fmha.dropout import factor, kept, random_bytes
+from tilewright.ops.fmha.problem import Problem
+from tilewright.ops.fmha.reference_forward import Scores, outputs, scores
+from tilewright.ops.fmha.sequences import Arrays, Sequence, rows, sequences, shared, unshared
+from tilewright.ops.fmha.stages import keys_of_a_part
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """What a sequence's gradients are computed from: (head, token, element), and (head, query, key) by pairs."""
+
+    q: Floats
+    k: Floats
+    v: Floats
+    d_o: Floats
+    d: Floats  # (head, query)
+    of_scores: Scores
+    probabilities: Floats
+    keep: NDArray[np.bool_]
+    kept_by: float  # f
+
+    @property
+    def weights(self) -> Floats:
+        """Probabilities that are kept, not multiplied by f."""
+        return np.where(self.keep, self.probabilities, 0.0)
+
+    @property
+    def by_weight(self) -> Floats:
+        """do vᵀ."""
+        return self.d_o @ self.v.swapaxes(1, 2)
+
+    @property
+    def by_score(self) -> Floats:
+        """dS / f, as kernels have it: P · (K · (do vᵀ) - d)."""
+        return self.probabilities * (np.where(self.keep, self.by_weight, 0.0) - self.d[..., None])
+
+
+def operands(problem: Problem, given: Arrays, sequence: Sequence) -> Operands:
+    """Those of one sequence. Probabilities are made from the scores and the LSE that is given."""
+    if problem.logits_cap > 0:
+        raise InvalidValueError(f"logits_cap is {problem.logits_cap:g}, but CK Tile has no gradients of capped scores")
+    of_scores = scores(problem, given, sequence)
+    lse = wide(rows(problem, given, "lse", sequence))
+    base = np.where(np.isfinite(lse), lse, 0.0)[..., None]
+    probabilities = np.where(np.isfinite(of_scores.final), np.exp(of_scores.final - base), 0.0)
+    keep = np.ones(probabilities.shape, dtype=np.bool_)
+    if problem.p_drop > 0:
+        keep = kept(problem, sequence.number, sequence.queries, sequence.keys)
+    return Operands(
+        wide(rows(problem, given, "q", sequence)),
+        shared(problem, wide(rows(problem, given, "k", sequence))),
+        shared(problem, wide(rows(problem, given, "v", sequence))),
+        wide(rows(problem, given, "d_o", sequence)),
+        wide(rows(problem, given, "d", sequence)),
+        of_scores,
+        probabilities,
+        keep,
+        factor(problem) if problem.p_drop > 0 else 1.0,
+    )
+
+
+def dot_do_o(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
+    """d."""
+    return {"d": inputs.dot_do_o(problem, wide(given["o"]), wide(given["d_o"]))}
+
+
+def dq_dk_dv(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
+    """dq_acc, dk, dv, and those of dbias and randval that the problem has."""
+    made = outputs(problem)
+    keys = keys_of_a_part(problem)
+    for sequence in sequences(problem, given):
+        its = operands(problem, given, sequence)
+        _put(problem, made, sequence, its)
+        sums = rows(problem, made, "dq_acc", sequence)
+        for i, first in enumerate(range(0, sequence.keys, keys)):
+            part = slice(first, first + keys)
+            sums[i] = problem.scale * its.kept_by * (its.by_score[..., part] @ its.k[:, part])
+    return made
+
+
+def _put(problem: Problem, made: dict[str, NDArray[Any]], sequence: Sequence, its: Operands) -> None:
+    """A sequence's part of all gradients but that of the queries."""
+    by_score = its.kept_by * its.by_score
+    dk = problem.scale * (by_score.swapaxes(1, 2) @ its.q)
+    dv = its.kept_by * (its.weights.swapaxes(1, 2) @ its.d_o)
+    rows(problem, made, "dk", sequence)[...] = unshared(problem, dk)
+    rows(problem, made, "dv", sequence)[...] = unshared(problem, dv)
+    if "dbias" in made:
+        rows(problem, made, "dbias", sequence)[...] = by_score
+    if "randval" in made:
+        numbers = random_bytes(problem, sequence.number, sequence.queries, sequence.keys)
+        rows(problem, made, "randval", sequence)[...] = numbers
+
+
+def convert_dq(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
+    """dq, the sum of its parts: of as many as a sequence has keys for, where each tile of keys has its own."""
+    made = outputs(problem)
+    keys = keys_of_a_part(problem)
+    for sequence in sequences(problem, given):
+        parts = -(-sequence.keys // keys) if problem.deterministic else 1
+        rows(problem, made, "dq", sequence)[...] = wide(rows(problem, given, "dq_acc", sequence))[:parts].sum(axis=0)
+    return made
+
+
+def backward(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
+    """dq, dk, dv, and those of dbias and randval that the problem has."""
+    made = outputs(problem)
+    with_d = {**given, **dot_do_o(problem, given, arch)}
+    for sequence in sequences(problem, given):
+        its = operands(problem, with_d, sequence)
+        _put(problem, made, sequence, its)
+        rows(problem, made, "dq", sequence)[...] = problem.scale * its.kept_by * (its.by_score @ its.k)
+    return made

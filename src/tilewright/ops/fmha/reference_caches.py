@@ -1,0 +1,94 @@
+"""What appendkv does to a cache, in float64.
+
+Imports NumPy: import this module only where arrays are at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.arch.number_formats import Floats
+from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.rounding import wide
+from tilewright.ops.fmha.problem import Problem
+from tilewright.ops.fmha.sequences import Arrays, Sequence, heads_first, pages_of, rows, sequences
+
+Turn = Callable[[Floats, NDArray[np.int_]], Floats]
+
+
+def appendkv(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
+    """The cache with the new tokens behind those of each sequence, and the queries; both rotated."""
+    old = {name: wide(given[name]) for name in ("q", "k", "v")}
+    return appended(problem, given, old, lambda values, positions: _rotated(problem, given, values, positions))
+
+
+def appended(problem: Problem, given: Arrays, old: dict[str, Floats], turn: Turn) -> dict[str, NDArray[Any]]:
+    """Queries, keys and values with the new ones among them, when `turn` is done to queries and new keys."""
+    made: dict[str, NDArray[Any]] = {name: np.array(each) for name, each in old.items()}
+    for sequence in sequences(problem, given):
+        q = wide(rows(problem, given, "q", sequence))
+        rows(problem, made, "q", sequence)[...] = turn(q, query_positions(problem, sequence))
+        new = wide(rows(problem, given, "k_new", sequence))
+        _append(problem, given, made, "k", sequence, turn(new, key_positions(problem, sequence)))
+        _append(problem, given, made, "v", sequence, wide(rows(problem, given, "v_new", sequence)))
+    return made
+
+
+def query_positions(problem: Problem, sequence: Sequence) -> NDArray[np.int_]:
+    """Where the queries of a sequence are: behind its keys; without a mask all at the first place there."""
+    step = 0 if problem.mask == "none" else 1
+    return sequence.keys + step * np.arange(sequence.queries)
+
+
+def key_positions(problem: Problem, sequence: Sequence) -> NDArray[np.int_]:
+    """Where the new keys of a sequence are."""
+    return sequence.keys + np.arange(problem.seqlen_new)
+
+
+def _append(
+    problem: Problem, given: Arrays, made: dict[str, NDArray[Any]], name: str, sequence: Sequence, new: Floats
+) -> None:
+    by_head = heads_first(problem, made[name], name)
+    token = key_positions(problem, sequence)
+    if not problem.paged:
+        by_head[sequence.number][:, token] = new
+        return
+    pages = pages_of(problem, given, sequence, sequence.keys + problem.seqlen_new)
+    for i, place in enumerate(token):
+        by_head[pages[place // problem.page_size], :, place % problem.page_size] = new[:, i]
+
+
+def _rotated(problem: Problem, given: Arrays, values: Floats, positions: NDArray[np.int_]) -> Floats:
+    """Pairs of elements turned by the angle of their position: neighbours, or those half of the rotated part apart."""
+    if problem.rotary == "none":
+        return values
+    cos, sin = (wide(given[name])[positions] for name in ("rotary_cos", "rotary_sin"))
+    left, right = pairs(problem)
+    turned = np.array(values)
+    turned[..., left] = values[..., left] * cos - values[..., right] * sin
+    turned[..., right] = values[..., right] * cos + values[..., left] * sin
+    return turned
+
+
+def rotation_size(problem: Problem, given: Arrays, values: Floats, positions: NDArray[np.int_]) -> Floats:
+    """Of each rotated element the sum of the absolute values that it is a sum of; 0 for the others."""
+    size = np.zeros_like(values)
+    if problem.rotary == "none":
+        return size
+    cos, sin = (np.abs(wide(given[name])[positions]) for name in ("rotary_cos", "rotary_sin"))
+    left, right = pairs(problem)
+    size[..., left] = np.abs(values[..., left]) * cos + np.abs(values[..., right]) * sin
+    size[..., right] = np.abs(values[..., right]) * cos + np.abs(values[..., left]) * sin
+    return size
+
+
+def pairs(problem: Problem) -> tuple[slice, slice]:
+    """The first and the second elements of the pairs that are rotated."""
+    size = problem.rotary_size
+    if problem.rotary == "interleaved":
+        return slice(0, size, 2), slice(1, size, 2)
+    return slice(0, size // 2), slice(size // 2, size)

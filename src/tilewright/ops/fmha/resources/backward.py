@@ -1,0 +1,35 @@
+"""LDS of the kernels that compute gradients, as CK Tile's policies count it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.arch.dtypes import dtype
+from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.families import DQ_DK_DV, tile_of
+from tilewright.ops.fmha.types import DTYPES
+
+_FP32 = 4
+# What trload pipelines keep of LSE and of d at least: a number for each lane of a wave (GetSmemSizeLSE).
+_TRLOAD_LANES = 64
+
+
+def lds_bytes(config: Any, arch: Arch) -> int:  # noqa: ARG001
+    """LDS of one work-group; the stages before and after dq_dk_dv use registers only.
+
+    Keys and values pass through LDS first, then tiles of queries and of the output's gradient take their place: see
+    GetSmemSize in fmha/pipeline/block_fmha_bwd_pipeline_default_policy.hpp, and in the one of trload, where tiles are
+    kept twice instead of transposed.
+    """
+    tile = tile_of(config)
+    if config.family != DQ_DK_DV or not tile:
+        return 0
+    types = DTYPES[config.dtype]
+    size, bias_size = dtype(types.qkv).storage_bytes, dtype(types.bias).storage_bytes
+    m0, n0, hdim_q, hdim_v = (tile[name] for name in ("m0", "n0", "hdim_q", "hdim_v"))
+    k, v, q, d_o = n0 * hdim_q * size, n0 * hdim_v * size, m0 * hdim_q * size, m0 * hdim_v * size
+    scores = m0 * n0 * max(dtype(types.p).storage_bytes, bias_size if config.bias == "elementwise" else 0)
+    if config.pipeline.startswith("trload"):
+        rows = max(m0, _TRLOAD_LANES) * _FP32
+        return max(k + v, 2 * (q + d_o) + 4 * rows + scores)
+    return max(2 * k, v, 2 * (q + d_o) + 2 * m0 * _FP32 + scores)

@@ -1,0 +1,80 @@
+"""LDS of the kernels over caches, as CK Tile computes it. File names are below ck_tile/ops/fmha/pipeline/."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.families import APPENDKV, COMBINE, tile_of
+from tilewright.ops.fmha.resources import forward
+from tilewright.ops.fmha.resources.forward import Facts, facts_of, loaded_hdim, v_pack, v_pixels
+
+# The pipelines whose LDS is that of a forward one: they take the same policy.
+_LIKE_FORWARD = {"qr": "qr", "qr_pagedkv": "qr", "qr_async": "qr_async"}
+_COMBINE_WAVES = 4  # block_fmha_pipeline_problem.hpp, BlockFmhaSplitKVCombinePipelineProblem
+_FP32 = 4  # bytes
+_VECTOR = 16 // _FP32  # elements of the widest load of sums
+
+
+def lds_bytes(config: Any, arch: Arch) -> int:
+    """LDS of one work-group; 0 for a config whose tile cannot be read."""
+    tile = tile_of(config)
+    if config.family == APPENDKV or not tile:
+        return 0
+    if config.family == COMBINE:
+        return _combine(tile["n1"], 1 << config.log_max_splits, arch.wave_size)
+    if config.pipeline == "qr_nwarp_sshuffle":
+        return _nwarp_sshuffle(config, arch)
+    like = SimpleNamespace(
+        **{name: getattr(config, name) for name in ("family", "dtype", "block", "waves", "mma", "dropout")},
+        pipeline=_LIKE_FORWARD.get(config.pipeline, ""),
+    )
+    return forward.lds_bytes(like, arch)
+
+
+def _packed(rows: int, columns: int, pack: int) -> int:
+    """Elements of a tile in LDS: columns of packs, one pack apart, the last one without a gap behind it."""
+    return (columns // pack - 1) * (rows + 1) * pack + rows * pack
+
+
+def _combine(n1: int, splits: int, wave_size: int) -> int:
+    """block_fmha_fwd_splitkv_combine_pipeline_default_policy.hpp, GetSmemSize: LSE of all parts, and sums."""
+    lanes = n1 // _VECTOR
+    rows = wave_size // lanes if lanes else 0
+    if rows == 0:
+        return 0
+    lse = _packed(splits, rows, _vector(splits * rows, wave_size))
+    sums = _packed(_COMBINE_WAVES * rows, n1, _vector(_COMBINE_WAVES * rows * n1, wave_size))
+    return (lse + sums) * _FP32
+
+
+def _vector(elements: int, wave_size: int) -> int:
+    """GetVectorSizeForTile: with as many waves as have an element for each lane."""
+    waves = _COMBINE_WAVES
+    while waves > 1 and elements < waves * wave_size:
+        waves //= 2
+    return max(1, min(_VECTOR, elements // (waves * wave_size)))
+
+
+def _nwarp_sshuffle(config: Any, arch: Arch) -> int:
+    """block_fmha_fwd_splitkv_pipeline_nwarp_sshuffle_qr_ks_vs_default_policy.hpp, GetSmemSize.
+
+    Queries and keys take turns in one place, values and scores in another.
+    """
+    facts = facts_of(config, arch)
+    if len(facts.waves) != 6 or len(facts.mma) != 6 or facts.threads == 0 or v_pixels(facts) == 0:
+        return 0
+    tile, width = facts.tile, loaded_hdim(facts.tile["hdim_q"])
+    pack = min(tile["m0"] * width // facts.threads, facts.pack) or 1
+    queries = _packed(tile["m0"], width, pack) * facts.size
+    keys = _packed(tile["n0"], tile["k0"], facts.pack) * facts.size
+    scores = _packed(tile["m0"], tile["n0"], _VECTOR) * _FP32
+    return max(queries, keys) + max(_values(facts) * facts.size, scores)
+
+
+def _values(facts: Facts) -> int:
+    """MakeVLdsBlockDescriptor with one buffer: rows as wide as all banks, one pack apart."""
+    pixels, pack = facts.banks * 4 // facts.size, v_pack(facts)
+    lines = facts.tile["k1"] // pack * (facts.tile["n1"] // (pixels // pack))
+    return lines * (pixels + pack) - pack

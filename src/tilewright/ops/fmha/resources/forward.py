@@ -1,0 +1,222 @@
+"""LDS of a forward kernel, as CK Tile computes it. File names are below ck_tile/ops/fmha/pipeline/.
+
+Sizes are those of CK Tile's tensor descriptors: one more than the offset of the last element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.arch.dtypes import dtype
+from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.families import tile_of
+from tilewright.ops.fmha.types import DTYPES
+
+# tile_fmha_shape.hpp, ceil_to_qualified_tile_length: head sizes whose queries are loaded as a larger tile.
+_LOADED_AS = {96: 128, 160: 256}
+_VECTOR = 16  # bytes of the widest load and of a row's pack in LDS
+_SCORE = 4  # bytes of a score, fp32
+# block_fmha_pipeline_qr_ks_vs_async_trload.hpp: from this m0 on, keys and values have two buffers each.
+PREFILL_ROWS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the formulas below are made of."""
+
+    tile: Mapping[str, int]
+    waves: tuple[int, ...]
+    mma: tuple[int, ...]
+    size: int  # bytes of an element of queries, keys and values
+    size_p: int
+    wave_size: int
+    banks: int
+    direct: int  # bytes that a lane loads to LDS past its registers
+    dropout: bool
+
+    @property
+    def waves_in_block(self) -> int:
+        return max(_product(self.waves[:3]), _product(self.waves[3:6]))
+
+    @property
+    def threads(self) -> int:
+        return self.waves_in_block * self.wave_size
+
+    @property
+    def pack(self) -> int:
+        """Elements of one vector."""
+        return _VECTOR // self.size
+
+
+def facts_of(config: Any, arch: Arch, *, dropout: bool = False) -> Facts:
+    types = DTYPES[config.dtype]
+    cdna4 = arch.name == "gfx950"
+    return Facts(
+        tile=tile_of(config),
+        waves=config.waves,
+        mma=config.mma,
+        size=_bytes(types.qkv),
+        size_p=_bytes(types.p),
+        wave_size=arch.wave_size,
+        banks=64 if cdna4 else 32,  # core/arch/arch.hpp, get_n_lds_banks
+        direct=16 if cdna4 else 4,  # GetAlignmentK of the policies that load past registers
+        dropout=dropout,
+    )
+
+
+def _bytes(name: str) -> int:
+    return dtype(name).bits // 8
+
+
+def _product(numbers: tuple[int, ...]) -> int:
+    result = 1
+    for number in numbers:
+        result *= number
+    return result
+
+
+def loaded_hdim(hdim_q: int) -> int:
+    """The width of the tile that queries of a head size are loaded as."""
+    return _LOADED_AS.get(hdim_q, hdim_q)
+
+
+def v_pixels(facts: Facts) -> int:
+    """Elements of a tile of values that one thread loads."""
+    return facts.tile["n1"] * facts.tile["k1"] // facts.threads
+
+
+def v_pack(facts: Facts) -> int:
+    """Elements of a pack of values in LDS (block_fmha_pipeline_qx_ks_vs_custom_policy.hpp, GetSmemKPackV)."""
+    return min(v_pixels(facts), facts.pack)
+
+
+def _k_elements(facts: Facts, rows: int) -> int:
+    """MakeKLdsBlockDescriptor and MakeQLdsBlockDescriptor: k0 / pack columns of packs, one pack apart."""
+    pack = facts.pack
+    return (facts.tile["k0"] // pack - 1) * (rows + 1) * pack + rows * pack
+
+
+def _v_elements(facts: Facts) -> int:
+    """GetSingleSmemElementSpaceSize, SingleVSize: rows as wide as all banks, one pack apart."""
+    pixels = facts.banks * 4 // facts.size
+    per_row = pixels // facts.pack
+    return facts.tile["k1"] // facts.pack * (facts.tile["n1"] // per_row) * (pixels + facts.pack)
+
+
+def _v_described(facts: Facts, buffers: int) -> int:
+    """MakeVLdsBlockDescriptor with a number of buffers: its last row has no gap behind it."""
+    pixels, pack = facts.banks * 4 // facts.size, v_pack(facts)
+    per_row = pixels // pack
+    lines = facts.tile["k1"] // pack * (facts.tile["n1"] // per_row)
+    return buffers * lines * (pixels + pack) - pack
+
+
+def direct_issues(facts: Facts) -> int:
+    """Loads past registers that bring one tile of keys: NumIssues of the policies that have them."""
+    lanes_per_row = facts.tile["k1"] * facts.size // facts.direct
+    groups = facts.wave_size // lanes_per_row if lanes_per_row else 0
+    return facts.tile["n0"] // (groups * facts.waves_in_block) if groups else 0
+
+
+def _k_direct(facts: Facts) -> int:
+    """GetSingleSmemElementSpaceSize, SingleKSize with AsyncCopy."""
+    line = facts.wave_size * facts.direct // facts.size + facts.pack
+    return direct_issues(facts) * facts.waves_in_block * line
+
+
+def _dropout(facts: Facts) -> int:
+    """GetSmemSizeDropout: a byte for each score of one step, and a row more."""
+    return (facts.waves[0] * facts.mma[0] + 1) * facts.mma[1] if facts.dropout else 0
+
+
+def _qr(facts: Facts) -> int:
+    """block_fmha_pipeline_qx_ks_vs_custom_policy.hpp, GetSmemSize: keys, values and random numbers take turns."""
+    return max(max(_k_elements(facts, facts.tile["n0"]), _v_elements(facts)) * facts.size, _dropout(facts))
+
+
+def _qr_async(facts: Facts) -> int:
+    """The same with AsyncCopy: three buffers, and random numbers have a place of their own."""
+    return 3 * max(_k_direct(facts), _v_elements(facts)) * facts.size + _dropout(facts)
+
+
+def _qs(facts: Facts) -> int:
+    """block_fmha_pipeline_qs_ks_vs_default_policy.hpp: a tile of queries, too.
+
+    GetSmemSizeDropout is called there without the argument that tells its two forms apart, and gives 0.
+    """
+    queries = -(-_k_elements(facts, facts.tile["m0"]) * facts.size // 16) * 16
+    keys = _k_elements(facts, facts.tile["n0"]) * facts.size
+    return max(queries + keys, _v_described(facts, 1) * facts.size)
+
+
+def _qr_whole_k(facts: Facts) -> int:
+    """block_fmha_pipeline_qr_ks_vs_whole_k_prefetch_default_policy.hpp, GetSmemSize: two tiles each."""
+    tile, pack = facts.tile, 8 // facts.size
+    vector = min(facts.pack, tile["n0"] * tile["k0"] // facts.threads) or 1
+    buffer = tile["k0"] * tile["n0"] + tile["k0"] * pack // vector
+    last = (tile["k0"] // vector - 1) * (tile["n0"] * vector + pack) + tile["n0"] * vector
+    keys, values = (buffer + last) * facts.size, _v_described(facts, 2) * facts.size
+    difference = keys // 2 - values // 2
+    exclusive = -(-difference // 64) * 64 if difference > 0 else 0
+    return exclusive + max(keys - exclusive, values, _dropout(facts))
+
+
+def drawn_rows(facts: Facts) -> int:
+    """Rows of scores for which random numbers are drawn at once: MIterPerWarp of block/block_dropout.hpp."""
+    rows = facts.waves[0] * facts.mma[0]
+    return 2 * rows if facts.mma[0] == 16 and facts.tile["m0"] > rows else rows
+
+
+def dropout_room(facts: Facts, pipeline: str) -> tuple[int, int]:
+    """LDS that random numbers pass through (MakeRandValLdsBlockDescriptor), and what there is at their place."""
+    rows, columns = drawn_rows(facts), facts.mma[1] // 8
+    needed = (columns - 1) * (rows + 1) * 8 + rows * 8
+    if pipeline == "qr_async":
+        return needed, _dropout(facts)
+    return needed, _BY_PIPELINE[pipeline](facts)
+
+
+def _qr_async_trload(facts: Facts) -> int:
+    """block_fmha_pipeline_qr_ks_vs_async_trload_policy.hpp, and fmha_fwd_kernel.hpp for the four arrays."""
+    tile = facts.tile
+    whole = loaded_hdim(tile["hdim_q"])
+    values = tile["n0"] * tile["n1"] * facts.size
+    if tile["m0"] >= PREFILL_ROWS:
+        return 2 * (tile["n0"] * whole * facts.size + values)
+    queries, keys = tile["m0"] * whole * facts.size, tile["n0"] * tile["k0"] * facts.size
+    pack = _VECTOR // _SCORE
+    scores = ((tile["n0"] // pack - 1) * (tile["m0"] + 1) * pack + tile["m0"] * pack) * _SCORE
+    return max(queries, keys + values + (scores if facts.waves[1] > 1 else 0))
+
+
+def _v3(facts: Facts) -> int:
+    """block_fmha_fwd_v3_pipeline.hpp, GetSmemSize: four buffers of keys or values, and one of probabilities."""
+    buffers = 4 * max(_k_direct(facts), _v_elements(facts)) * facts.size
+    rows = facts.tile["m0"] * facts.size_p
+    return max(rows * facts.tile["n1"], buffers + rows * facts.tile["n0"])
+
+
+_BY_PIPELINE: Mapping[str, Callable[[Facts], int]] = {
+    "qr": _qr,
+    "qr_async": _qr_async,
+    "qr_async_trload": _qr_async_trload,
+    "qr_whole_k": _qr_whole_k,
+    "qs": _qs,
+    "v3": _v3,
+}
+
+
+def lds_bytes(config: Any, arch: Arch) -> int:
+    """LDS of one work-group; 0 for a config whose tile cannot be read."""
+    facts = facts_of(config, arch, dropout=config.dropout)
+    formula = _BY_PIPELINE.get(config.pipeline)
+    if formula is None or not facts.tile or len(facts.waves) != 6 or len(facts.mma) != 6 or not _whole(facts):
+        return 0
+    return formula(facts)
+
+
+def _whole(facts: Facts) -> bool:
+    """Whether each thread has something to load: without, CK Tile divides by zero, and rules say so."""
+    return facts.threads > 0 and v_pixels(facts) > 0

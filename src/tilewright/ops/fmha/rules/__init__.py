@@ -1,0 +1,24 @@
+"""The rules of attention configs.
+
+Codes: A1xx what the GPU has, T2xx fields and tile arithmetic that all families share, R4xx resources, P4xx the
+pipelines of a family: forward from P401, over caches from P430, gradients from P460. File names in rules are below
+ck_tile/ops/. Each rule says who enforces it; `make truth` compares them with the compiler.
+"""
+
+from __future__ import annotations
+
+from tilewright.ops.fmha.rules import (
+    backward,
+    backward_tiles,
+    cache_stages,
+    caches,
+    fields,
+    forward,
+    forward_gfx950,
+    forward_tiles,
+)
+from tilewright.ops.rule import Rule, rules_in
+
+RULES: tuple[Rule, ...] = rules_in(
+    fields, forward, forward_tiles, forward_gfx950, caches, cache_stages, backward, backward_tiles
+)

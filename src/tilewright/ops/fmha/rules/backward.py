@@ -1,0 +1,328 @@
+"""What the kernels that compute gradients can do: P460 to P474. File names are below ck_tile/ops/fmha/.
+
+Rules about how their tiles are spread over threads are in backward_tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, DQ_DK_DV, FAMILIES, tile_of
+from tilewright.ops.fmha.resources import triples
+from tilewright.ops.fmha.rules.fields import DQ_DK_DV_EXAMPLE
+from tilewright.ops.rule import Fault, rule
+
+GRADIENTS = (DOT_DO_O, DQ_DK_DV, CONVERT_DQ)
+_TILES = ("family", "block", "waves", "mma")
+_DTYPES = ("fp16", "bf16", "fp32")
+_TRLOAD = ("trload_kr_ktr_vr", "trload_qr_qtr_dor")
+# One work-group has all keys of a head, and all of its queries in one tile.
+WHOLE_HEAD = "trload_qr_qtr_dor"
+TRLOAD: Mapping[str, Any] = {**DQ_DK_DV_EXAMPLE, "pipeline": "trload_kr_ktr_vr"}
+DECODE: Mapping[str, Any] = {
+    **{**TRLOAD, "pipeline": WHOLE_HEAD, "block": (32, 32, 64, 32, 64, 32, 32, 64, 64), "max_seqlen_q": 32},
+    "waves": (1,) * 9,
+}
+
+
+def tile_of_gradients(config: Any) -> dict[str, int]:
+    """The block of a dq_dk_dv kernel by name; nothing for other families and for lists of other lengths."""
+    if config.family != DQ_DK_DV or len(config.waves) != 9 or len(config.mma) != 9:  # three GEMMs of three numbers
+        return {}
+    return tile_of(config)
+
+
+def changed(config: Any, **numbers: int) -> tuple[int, ...]:
+    """The block with other numbers."""
+    return tuple({**tile_of(config), **numbers}[label] for label in FAMILIES[config.family].block)
+
+
+@rule(
+    "P460",
+    "gradient-types",
+    reads=("family", "pipeline", "dtype"),
+    enforced_by="device",
+    good={**DQ_DK_DV_EXAMPLE, "dtype": "bf16"},
+    bad={**DQ_DK_DV_EXAMPLE, "dtype": "fp8"},
+)
+def gradient_types(config: Any, arch: Arch) -> Fault | None:
+    """Gradients are computed in fp16, bf16 or fp32, by trload pipelines in the former two.
+
+    Why: scores pass from one matrix instruction to the next in registers, four of a lane (PTFromGemm0CToGemm1A in
+    pipeline/block_fmha_bwd_pipeline_default_policy.hpp). No instruction takes four 8-bit elements of a lane: such a
+    kernel compiles, and the gradients of keys and values are zero. LDS reads that transpose have no form for 32-bit
+    elements.
+
+    Fix: use fp16, bf16, or fp32 with kr_ktr_vr.
+    """
+    known = _DTYPES[:2] if config.pipeline in _TRLOAD else _DTYPES
+    if config.family != DQ_DK_DV or config.dtype in known:
+        return None
+    return Fault(f"{config.pipeline} takes {', '.join(known)}, not {config.dtype}", "dtype", "fp16")
+
+
+@rule(
+    "P461",
+    "head-in-steps",
+    reads=_TILES,
+    enforced_by="device",
+    good=DQ_DK_DV_EXAMPLE,
+    bad={**DQ_DK_DV_EXAMPLE, "block": (32, 128, 32, 32, 64, 32, 32, 64, 64)},
+)
+def head_in_steps(config: Any, arch: Arch) -> Fault | None:
+    """k0 must be hdim_q, and k2 must be hdim_v.
+
+    Why: the pipelines multiply queries with keys, and gradients with values, in one step each. They assert that the
+    steps are no longer than a head, and leave out what is beyond a shorter one.
+
+    Fix: take the head sizes for k0 and k2.
+    """
+    tile = tile_of_gradients(config)
+    if not tile or (tile["k0"], tile["k2"]) == (tile["hdim_q"], tile["hdim_v"]):
+        return None
+    return Fault(
+        f"steps of k0 = {tile['k0']} and k2 = {tile['k2']} for heads of {tile['hdim_q']} and {tile['hdim_v']}",
+        "block",
+        changed(config, k0=tile["hdim_q"], k2=tile["hdim_v"]),
+    )
+
+
+@rule(
+    "P462",
+    "queries-in-steps",
+    reads=_TILES,
+    enforced_by="compiler",
+    good=DQ_DK_DV_EXAMPLE,
+    bad={**DQ_DK_DV_EXAMPLE, "block": (32, 128, 64, 16, 64, 16, 32, 64, 64)},
+)
+def queries_in_steps(config: Any, arch: Arch) -> Fault | None:
+    """k1 and k3 must be m0.
+
+    Why: all queries of a tile are added up in one step, for the values' gradient and for the keys' (the pipelines
+    assert it).
+
+    Fix: take m0 for k1 and k3.
+    """
+    tile = tile_of_gradients(config)
+    if not tile or tile["k1"] == tile["k3"] == tile["m0"]:
+        return None
+    return Fault(
+        f"steps of k1 = {tile['k1']} and k3 = {tile['k3']} for tiles of {tile['m0']} queries",
+        "block",
+        changed(config, k1=tile["m0"], k3=tile["m0"]),
+    )
+
+
+@rule(
+    "P463",
+    "keys-in-steps",
+    reads=_TILES,
+    enforced_by="compiler",
+    good={**DQ_DK_DV_EXAMPLE, "block": (32, 128, 64, 32, 64, 32, 64, 64, 64)},
+    bad={
+        **{**DQ_DK_DV_EXAMPLE, "block": (16, 64, 64, 16, 64, 16, 48, 64, 64)},
+        "mma": (16, 16, 32, 16, 16, 16, 16, 16, 16),
+    },
+)
+def keys_in_steps(config: Any, arch: Arch) -> Fault | None:
+    """n0 must be a multiple of k4.
+
+    Why: the queries' gradient is added up in n0 / k4 equal steps over the keys of a tile, each of which is a slice of
+    the registers that hold the keys (get_slice_tile asserts it).
+
+    Fix: take a divisor of n0 for k4.
+    """
+    tile = tile_of_gradients(config)
+    if not tile or tile["n0"] % tile["k4"] == 0:
+        return None
+    return Fault(
+        f"tiles of {tile['n0']} keys are no multiple of k4 = {tile['k4']}", "block", changed(config, k4=tile["n0"])
+    )
+
+
+@rule(
+    "P464",
+    "scores-change-waves",
+    reads=_TILES,
+    enforced_by="device",
+    good={
+        **{**DQ_DK_DV_EXAMPLE, "block": (32, 64, 64, 32, 64, 32, 32, 64, 64)},
+        "waves": (1, 2, 1, 2, 1, 1, 1, 2, 1),
+    },
+    bad={**DQ_DK_DV_EXAMPLE, "waves": (2, 2, 1, 2, 2, 1, 2, 2, 1)},
+)
+def scores_change_waves(config: Any, arch: Arch) -> Fault | None:
+    """Waves lie side by side along the keys: 1 x n for the first GEMM, n x 1 for the second.
+
+    Why: the first has scores as queries x keys, the second takes them as keys x queries. They stay in the registers of
+    the wave that has computed them.
+
+    Fix: all waves along n of the first GEMM and along m of the second. The third is free.
+    """
+    if not tile_of_gradients(config):
+        return None
+    first, second, _ = triples(config.waves)
+    if first.m == second.n == 1 and first.n == second.m:
+        return None
+    count = first.m * first.n
+    return Fault(
+        f"waves are {first.m} x {first.n}, then {second.m} x {second.n}: scores would have to change waves",
+        "waves",
+        (1, count, 1, count, 1, 1, *config.waves[6:]),
+    )
+
+
+# What the second GEMM can take from tiles of the first. trload pipelines take twice as many scores of a lane, too.
+_TAKES = {16: ((16, 16, 16),), 32: ((32, 32, 16),)}
+_TRLOAD_TAKES = {16: ((16, 16, 16), (16, 16, 32))}
+
+
+@rule(
+    "P465",
+    "scores-change-registers",
+    reads=(*_TILES, "pipeline"),
+    enforced_by="device",
+    good=DQ_DK_DV_EXAMPLE,
+    bad={**DQ_DK_DV_EXAMPLE, "mma": (16, 16, 32, 16, 16, 32, 16, 16, 32)},
+)
+def scores_change_registers(config: Any, arch: Arch) -> Fault | None:
+    """The second GEMM takes scores from where the first has left them: 16x16x16 after tiles of 16 x 16.
+
+    Why: a lane has four scores of such a tile, which are the four elements that 16x16x16 takes of a lane
+    (PTFromGemm0CToGemm1A in pipeline/block_fmha_bwd_pipeline_default_policy.hpp). With others the kernel compiles, and
+    the gradients of keys and values are wrong. 32x32x16 takes scores of tiles of 32 x 32, and trload pipelines are
+    written for 16x16x32, too.
+
+    Fix: 16x16x16 for the second GEMM.
+    """
+    if not tile_of_gradients(config):
+        return None
+    first, second, _ = triples(config.mma)
+    takes = _TRLOAD_TAKES if config.pipeline in _TRLOAD else _TAKES
+    taken = takes.get(first.m, ()) if first.m == first.n else ()
+    if tuple(second) in taken:
+        return None
+    return Fault(
+        f"scores in tiles of {first.m} x {first.n} are no operand of {second.m}x{second.n}x{second.k}",
+        "mma",
+        (16, 16, first.k, 16, 16, 16, *config.mma[6:]),
+    )
+
+
+@rule(
+    "P466",
+    "other-query-limit",
+    reads=("family", "pipeline", "block", "max_seqlen_q"),
+    enforced_by="compiler",
+    good=DECODE,
+    bad={**DQ_DK_DV_EXAMPLE, "max_seqlen_q": 32},
+    arch="gfx950",
+)
+def other_query_limit(config: Any, arch: Arch) -> Fault | None:
+    """max_seqlen_q is m0 for trload_qr_qtr_dor, and 0 for the others.
+
+    Why: that pipeline has one tile of queries and no loop over more; the others have the loop always
+    (FmhaBwdDQDKDVKernel in kernel/fmha_bwd_kernel.hpp and TileFmhaBwdShape assert both).
+
+    Fix: max_seqlen_q = m0 with trload_qr_qtr_dor, else leave it out.
+    """
+    tile = tile_of(config)
+    if config.family != DQ_DK_DV or not tile:
+        return None
+    wanted = tile["m0"] if config.pipeline == WHOLE_HEAD else 0
+    if config.max_seqlen_q == wanted:
+        return None
+    return Fault(
+        f"{config.pipeline} with m0 = {tile['m0']} has max_seqlen_q {wanted}, not {config.max_seqlen_q}",
+        "max_seqlen_q",
+        wanted,
+    )
+
+
+@rule(
+    "P467",
+    "gradients-need-transposing-reads",
+    reads=("family", "pipeline"),
+    enforced_by="device",
+    good=DQ_DK_DV_EXAMPLE,
+    bad=TRLOAD,
+)
+def no_transposing_reads(config: Any, arch: Arch) -> Fault | None:
+    """The trload pipelines need a GPU that transposes what it reads from LDS.
+
+    Why: for another GPU they compile to a kernel that returns at once and writes nothing
+    (FmhaBwdDQDKDVKernel::kIsAvailable in kernel/fmha_bwd_kernel.hpp).
+
+    Fix: use the pipeline kr_ktr_vr_iglp.
+    """
+    if config.family != DQ_DK_DV or config.pipeline not in _TRLOAD or arch.lds.transpose_read_bytes:
+        return None
+    return Fault(
+        f"{arch.name} has no transposing LDS read, which {config.pipeline} is made of", "pipeline", "kr_ktr_vr_iglp"
+    )
+
+
+@rule(
+    "P468",
+    "random-numbers-without-dropout",
+    reads=("family", "dropout", "store_randval"),
+    enforced_by="compiler",
+    good={**DQ_DK_DV_EXAMPLE, "dropout": True, "store_randval": True},
+    bad={**DQ_DK_DV_EXAMPLE, "store_randval": True},
+)
+def random_numbers_without_dropout(config: Any, arch: Arch) -> Fault | None:
+    """Only a kernel with dropout stores random numbers.
+
+    Why: without it there are none, and the arguments of the kernel have no place for them.
+
+    Fix: set dropout, or leave store_randval out.
+    """
+    if config.family != DQ_DK_DV or config.dropout or not config.store_randval:
+        return None
+    return Fault(f"store_randval is {config.store_randval} without dropout", "dropout", True)
+
+
+@rule(
+    "P470",
+    "waves-without-barrier",
+    reads=("family", "pipeline", "waves"),
+    enforced_by="device",
+    good=DECODE,
+    bad={**DECODE, "waves": (1, 2, 1, 2, 1, 1, 1, 2, 1), "block": (32, 64, 64, 32, 64, 32, 32, 64, 64)},
+    arch="gfx950",
+)
+def waves_without_barrier(config: Any, arch: Arch) -> Fault | None:
+    """trload_qr_qtr_dor takes one wave.
+
+    Why: each wave copies a part of the queries to LDS and then reads all of them, without a barrier in between
+    (BlockFmhaBwdDQDKDVPipelineTrLoadQRQTRDOR::run in pipeline/).
+
+    Fix: 1x1x1 waves for each GEMM.
+    """
+    if config.family != DQ_DK_DV or config.pipeline != WHOLE_HEAD or set(config.waves) <= {1}:
+        return None
+    return Fault(f"{WHOLE_HEAD} with waves {'x'.join(map(str, config.waves))}", "waves", (1,) * 9)
+
+
+@rule(
+    "P469",
+    "order-without-parts",
+    reads=("family", "pipeline", "deterministic"),
+    enforced_by="tilewright",
+    good=DECODE,
+    bad={**DECODE, "deterministic": True},
+    arch="gfx950",
+)
+def order_without_parts(config: Any, arch: Arch) -> Fault | None:
+    """trload_qr_qtr_dor is deterministic without the word.
+
+    Why: one work-group adds up the queries' gradient over all keys, in one order, and no atomic add is left. With
+    `deterministic` it is the same kernel under another name, and there are no parts for convert_dq to add.
+
+    Fix: leave deterministic out.
+    """
+    if config.family != DQ_DK_DV or config.pipeline != WHOLE_HEAD or not config.deterministic:
+        return None
+    return Fault(f"{WHOLE_HEAD} keeps no parts apart", "deterministic", False)

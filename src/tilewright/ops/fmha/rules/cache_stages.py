@@ -1,0 +1,186 @@
+"""Pages and lengths of caches, combine and appendkv: P440 to P459. File names are below ck_tile/ops/fmha/."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.arch.dtypes import dtype
+from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.families import APPENDKV, BATCH_PREFILL, COMBINE, PAGEDKV, SPLITKV, tile_of
+from tilewright.ops.fmha.rules.caches import APPEND, COMBINED, PAGED, PREFILL
+from tilewright.ops.fmha.types import DTYPES
+from tilewright.ops.rule import Fault, rule
+
+# pipeline/block_fmha_fwd_splitkv_combine_pipeline_default_policy.hpp: lanes of a wave along a row of LSE.
+_LSE_LANES = 8
+_SUMS_OF_A_LANE = 4  # 16 bytes of fp32
+_COMBINE_WAVES = 4
+_LEAST_LOG_SPLITS, _KNOWN_LOG_SPLITS = 3, 7
+_KNOWN_HDIM_V = 256
+# pipeline/block_fmha_pipeline_problem.hpp, BlockFmhaFwdAppendKVPipelineProblem: threads of a work-group.
+_APPEND_THREADS = 256
+
+
+@rule(
+    "P440",
+    "lengths-not-cut",
+    reads=("family", "pad_k", "mask_form", "uneven_splits", "bias", "v_layout"),
+    enforced_by="device",
+    good={**PAGED, "pad_k": False, "mask_form": "any"},
+    bad={**PAGED, "pad_k": False},
+)
+def lengths_not_cut(config: Any, arch: Arch) -> Fault | None:
+    """pagedkv needs pad_k or a mask, splitkv pad_k, a mask or uneven_splits; transposed values and a bias need pad_k.
+
+    Why: how many keys each sequence of a cache has is known on the GPU only, so a last tile is cut always: by pad_k,
+    by the mask, or by uneven_splits. Rows of keys, as those of an elementwise bias and of transposed values, would be
+    read and written in vectors across their end.
+
+    Fix: set pad_k, so that the kernel looks where keys end.
+    """
+    if config.family not in (SPLITKV, PAGEDKV, APPENDKV) or config.pad_k:
+        return None
+    if config.bias == "elementwise" or config.v_layout == "col":
+        what = "the bias" if config.bias == "elementwise" else "transposed values"
+        return Fault(f"rows of {what} end anywhere, and pad_k is False", "pad_k", True)
+    cut = config.mask_form != "none" or (config.family == SPLITKV and config.uneven_splits)
+    if cut or config.family == APPENDKV:
+        return None
+    return Fault("sequences of a cache end anywhere, and pad_k is False", "pad_k", True)
+
+
+@rule(
+    "P441",
+    "no-pages",
+    reads=("family", "paged"),
+    enforced_by="tilewright",
+    good=PREFILL,
+    bad={**PREFILL, "paged": False},
+)
+def no_pages(config: Any, arch: Arch) -> Fault | None:
+    """batch_prefill has pages.
+
+    Why: its kernel finds each key in a list of pages of one token; there is no other (FmhaBatchPrefillWithPagedKVCache
+    Kernel).
+
+    Fix: set paged, which all its kernels are.
+    """
+    if config.family != BATCH_PREFILL or config.paged:
+        return None
+    return Fault("batch_prefill finds keys in pages only", "paged", True)
+
+
+@rule(
+    "P442",
+    "combine-lanes",
+    reads=("family", "block"),
+    enforced_by="compiler",
+    good={**COMBINED, "block": (16, 128)},
+    bad={**COMBINED, "block": (64, 128)},
+)
+def combine_lanes(config: Any, arch: Arch) -> Fault | None:
+    """combine's n1 is 8, 16 or 32, and hdim_v a multiple of it.
+
+    Why: a lane has 4 sums, so a wave has wave_size · 4 / n1 rows. For their LSE 8 lanes share a row
+    (MakeLSEaccRegTileDistribution): at most 32 fit a wave's rows, at least 8 fit those of all 4 waves.
+    BlockFmhaSplitKVCombinePipelineProblem asserts the rest.
+
+    Fix: take n1 = 32, as usual kernels have it.
+    """
+    tile = tile_of(config) if config.family == COMBINE else {}
+    if not tile:
+        return None
+    least, most = _SUMS_OF_A_LANE * _LSE_LANES // _COMBINE_WAVES, _SUMS_OF_A_LANE * _LSE_LANES
+    n1, hdim = tile["n1"], tile["hdim_v"]
+    if n1 not in (least, 2 * least, most):
+        return Fault(f"n1 = {n1}, must be {least}, {2 * least} or {most}", "block", (most, hdim))
+    if hdim % n1:
+        return Fault(f"hdim_v = {hdim} is no multiple of n1 = {n1}", "block")
+    return None
+
+
+@rule(
+    "P443",
+    "combine-size-unknown",
+    reads=("family", "block", "log_max_splits", "blocks_per_cu"),
+    enforced_by="compiler",
+    good={**COMBINED, "log_max_splits": 8, "blocks_per_cu": 1},
+    bad={**COMBINED, "log_max_splits": 8},
+)
+def combine_size_unknown(config: Any, arch: Arch) -> Fault | None:
+    """combine joins at most 8 parts or more; above 128, or with hdim_v above 256, blocks_per_cu is given.
+
+    Why: BlockFmhaSplitKVCombinePipelineProblem asserts 8. CK Tile's own choice of work-groups per compute unit knows
+    128 parts and 256 elements at most (kBlockPerCu in pipeline/block_fmha_fwd_splitkv_combine_pipeline.hpp).
+
+    Fix: log_max_splits 3 to 7, or blocks_per_cu 1.
+    """
+    tile = tile_of(config) if config.family == COMBINE else {}
+    if not tile:
+        return None
+    log = config.log_max_splits
+    if log < _LEAST_LOG_SPLITS:
+        return Fault(
+            f"log_max_splits = {log}, must be {_LEAST_LOG_SPLITS} or more", "log_max_splits", _LEAST_LOG_SPLITS
+        )
+    if config.blocks_per_cu:
+        return None
+    if log > _KNOWN_LOG_SPLITS:
+        return Fault(f"2^{log} parts are more than 128, and blocks_per_cu is 0", "blocks_per_cu", 1)
+    if tile["hdim_v"] > _KNOWN_HDIM_V:
+        return Fault(f"hdim_v = {tile['hdim_v']} is above {_KNOWN_HDIM_V}, and blocks_per_cu is 0", "blocks_per_cu", 1)
+    return None
+
+
+@rule(
+    "P444",
+    "append-group",
+    reads=("family", "mode"),
+    enforced_by="compiler",
+    good=APPEND,
+    bad={**APPEND, "mode": "group"},
+)
+def append_group(config: Any, arch: Arch) -> Fault | None:
+    """appendkv is for batch mode.
+
+    Why: FmhaFwdAppendKVKernel has no other; the launcher asserts it.
+
+    Fix: take mode batch, which has all lengths.
+    """
+    if config.family != APPENDKV or config.mode == "batch":
+        return None
+    return Fault("appendkv has no group mode", "mode", "batch")
+
+
+@rule(
+    "P445",
+    "append-tile",
+    reads=("family", "dtype", "block", "v_layout", "rotary"),
+    enforced_by="device",
+    good={**APPEND, "block": (16, 16, 128, 128)},
+    bad={**APPEND, "block": (16, 24, 128, 128)},
+)
+def append_tile(config: Any, arch: Arch) -> Fault | None:
+    """The 256 threads of appendkv share each tile evenly, 16 bytes of a row at a time.
+
+    Why: what they do not share stays as it was: the rows behind the last whole pass, and the lanes behind the last
+    whole row (MakeKnewDramTileDistribution and its like in
+    pipeline/block_fmha_fwd_appendkv_pipeline_default_policy.hpp). Without rotation m0 is not used.
+
+    Fix: take powers of two for all four numbers.
+    """
+    tile = tile_of(config) if config.family == APPENDKV else {}
+    if not tile:
+        return None
+    vector = 16 * 8 // dtype(DTYPES[config.dtype].qkv).bits
+    shared = [("n0 x hdim_q", tile["n0"], tile["hdim_q"])]
+    values = ("n0 x hdim_v", tile["n0"], tile["hdim_v"])
+    shared.append(values if config.v_layout == "row" else ("hdim_v x n0", tile["hdim_v"], tile["n0"]))
+    if config.rotary != "none":
+        shared.append(("m0 x hdim_q", tile["m0"], tile["hdim_q"]))
+    for name, rows, width in shared:
+        lanes = width // vector
+        whole = lanes and width % vector == 0 and arch.wave_size % lanes == 0
+        if not whole or rows % (_APPEND_THREADS // lanes):
+            return Fault(f"{name} = {rows} x {width} cannot be shared by {_APPEND_THREADS} threads", "block")
+    return None

@@ -1,0 +1,312 @@
+"""Kernels over caches, splitkv with combine among them: P430 to P459. File names are below ck_tile/ops/fmha/.
+
+splitkv, pagedkv and batch_prefill are forward kernels that find their keys in another way. What the pipelines qr and
+qr_async cannot do, they cannot do either: P430 to P435 ask the forward rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from tilewright.arch.dtypes import dtype
+from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.families import APPENDKV, BATCH_PREFILL, COMBINE, FORWARD, PAGEDKV, SPLITKV, tile_of
+from tilewright.ops.fmha.resources.forward import loaded_hdim
+from tilewright.ops.fmha.rules import forward, forward_tiles
+from tilewright.ops.fmha.types import DTYPES
+from tilewright.ops.rule import Fault, Rule, rule
+
+_TILES = ("family", "pipeline", "block", "waves", "mma")
+NWARP = "qr_nwarp_sshuffle"
+# The forward pipeline with the same policy.
+_SEEN_AS = {
+    (SPLITKV, "qr"): "qr",
+    (SPLITKV, NWARP): "qr",
+    (PAGEDKV, "qr_pagedkv"): "qr",
+    (BATCH_PREFILL, "qr_async"): "qr_async",
+}
+# Examples: the smallest changes to the op's example that make a kernel of each family.
+SPLIT: Mapping[str, Any] = {"family": SPLITKV, "uneven_splits": True}
+SPLIT_NWARP: Mapping[str, Any] = {
+    **SPLIT,
+    **{"pipeline": NWARP, "block": (16, 64, 32, 128, 32, 128), "waves": (1, 4, 1, 1, 4, 1)},
+    "mma": (16, 16, 16, 16, 16, 16),
+}
+PAGED: Mapping[str, Any] = {"family": PAGEDKV, "pipeline": "qr_pagedkv", "paged": True}
+PREFILL: Mapping[str, Any] = {
+    **{"family": BATCH_PREFILL, "pipeline": "qr_async", "paged": True, "pad_hdim_q": 8, "pad_hdim_v": 8},
+}
+COMBINED: Mapping[str, Any] = {
+    **{"family": COMBINE, "pipeline": "combine", "block": (32, 128), "waves": (), "mma": ()},
+    **{"pad_k": False, "log_max_splits": 3},
+}
+APPEND: Mapping[str, Any] = {
+    **{"family": APPENDKV, "pipeline": "appendkv", "block": (64, 64, 128, 128), "waves": (), "mma": ()},
+}
+
+
+def _as_forward(config: Any, arch: Arch, reads: Sequence[str], rules: Sequence[Rule]) -> Fault | None:
+    """What forward rules say about a kernel that takes a forward pipeline's policy. `reads` are all that they read."""
+    pipeline = _SEEN_AS.get((config.family, config.pipeline))
+    if pipeline is None:
+        return None
+    seen = SimpleNamespace(**{name: getattr(config, name) for name in reads})
+    seen.family, seen.pipeline = FORWARD, pipeline
+    for each in rules:
+        fault = each.check(seen, arch)
+        if fault is not None:
+            nearest = None if fault.field in ("family", "pipeline") else fault.nearest
+            return Fault(f"as in a forward kernel ({each.code}), {fault.message}", fault.field, nearest)
+    return None
+
+
+_READS_TILES = ("dtype", "v_layout", *_TILES)
+
+
+@rule(
+    "P430",
+    "tile-of-no-forward",
+    reads=_READS_TILES,
+    enforced_by="compiler",
+    good={**SPLIT, "block": (128, 128, 64, 128, 32, 128)},
+    bad={**SPLIT, "block": (128, 128, 128, 128, 32, 128)},
+)
+def tile_of_no_forward(config: Any, arch: Arch) -> Fault | None:
+    """The tiles of splitkv, pagedkv and batch_prefill are such as the forward pipelines qr and qr_async take.
+
+    Why: their policies derive from the same one (pipeline/block_fmha_pipeline_qx_ks_vs_custom_policy.hpp), and their
+    pipelines assert the same.
+
+    Fix: as the forward rule says that the message names.
+    """
+    tiles = forward_tiles
+    rules = [
+        *(tiles.head_size_unknown, tiles.head_not_stepped, tiles.keys_not_stepped, tiles.few_steps),
+        *(tiles.eight_bit_mma, tiles.keys_not_spread, tiles.copies_split, tiles.other_steps, tiles.values_not_spread),
+    ]
+    return _as_forward(config, arch, _READS_TILES, rules)
+
+
+_READS_LAYOUT = ("dtype", "family", "pipeline", "waves", "mma")
+
+
+@rule(
+    "P431",
+    "layout-of-no-forward",
+    reads=_READS_LAYOUT,
+    enforced_by="device",
+    good={**PAGED, "mma": (32, 32, 8, 32, 32, 16)},
+    bad={**PAGED, "mma": (32, 32, 16, 32, 32, 8)},
+)
+def layout_of_no_forward(config: Any, arch: Arch) -> Fault | None:
+    """Waves and matrix tiles leave probabilities where the second GEMM wants them, as in a forward kernel.
+
+    Why: they stay in registers. Only qr_nwarp_sshuffle sends scores through LDS.
+
+    Fix: as the forward rule says that the message names; or qr_nwarp_sshuffle, for waves along n.
+    """
+    if config.pipeline == NWARP:
+        return None
+    return _as_forward(config, arch, _READS_LAYOUT, [forward_tiles.waves_along_n, forward_tiles.other_layout])
+
+
+@rule(
+    "P432",
+    "gpu-of-no-forward",
+    reads=("family", "pipeline"),
+    enforced_by="compiler",
+    good=APPEND,
+    bad={**PAGED, "mma": (16, 16, 16, 16, 16, 16)},
+    arch="gfx1100",
+)
+def gpu_of_no_forward(config: Any, arch: Arch) -> Fault | None:
+    """The GPU can compute a forward kernel of the same policy.
+
+    Why: it needs the same instructions and the same place of operands.
+
+    Fix: as the forward rule says that the message names.
+    """
+    if config.pipeline == NWARP:  # P446
+        return None
+    return _as_forward(config, arch, ("family", "pipeline"), [forward.no_async_copy, forward.one_lane_layout])
+
+
+_READS_FEATURES = ("family", "pipeline", "pad_q", "pad_hdim_q", "pad_hdim_v", "bias", "soft_cap")
+
+
+@rule(
+    "P433",
+    "feature-of-no-forward",
+    reads=_READS_FEATURES,
+    enforced_by="compiler",
+    good={**SPLIT, "soft_cap": True},
+    bad={**SPLIT, "soft_cap": True, "bias": "alibi"},
+)
+def feature_of_no_forward(config: Any, arch: Arch) -> Fault | None:
+    """Pads, bias and cap go together as in a forward kernel.
+
+    Why: the pipelines assert the same: batch_prefill pads queries and heads always, and no pipeline caps scores that
+    have a bias.
+
+    Fix: as the forward rule says that the message names.
+    """
+    return _as_forward(config, arch, _READS_FEATURES, [forward.pads_missing, forward.capped_bias])
+
+
+_READS_OURS = ("family", "pipeline", "pad_hdim_q", "pad_hdim_v", "mask_form", "sink")
+
+
+@rule(
+    "P434",
+    "words-of-no-forward",
+    reads=_READS_OURS,
+    enforced_by="tilewright",
+    good={**PAGED, "pad_hdim_q": 1},
+    bad={**PAGED, "pad_hdim_q": 8},
+)
+def words_of_no_forward(config: Any, arch: Arch) -> Fault | None:
+    """A pad of heads and sinks are said as for a forward kernel: one kernel has one name.
+
+    Why: CK Tile knows padded heads and others; by how much a problem's may be smaller follows from the pipeline.
+
+    Fix: as the forward rule says that the message names.
+    """
+    return _as_forward(config, arch, _READS_OURS, [forward.pad_by_another, forward.sink_without_window])
+
+
+_READS_UNSEEN = ("mode", "dtype", "skip_min_seqlen_q", "dropout", *_TILES)
+
+
+@rule(
+    "P435",
+    "unseen-as-in-forward",
+    reads=_READS_UNSEEN,
+    enforced_by="device",
+    good={**PAGED, "mode": "group", "skip_min_seqlen_q": True},
+    bad={**PAGED, "skip_min_seqlen_q": True},
+)
+def unseen_as_in_forward(config: Any, arch: Arch) -> Fault | None:
+    """Sequences are left out in group mode only, and dropout has LDS enough, as in a forward kernel.
+
+    Why: in batch mode the kernel is not told the number (kernel/fmha_fwd_pagedkv_kernel.hpp), and random numbers go
+    through the same LDS.
+
+    Fix: as the forward rule says that the message names.
+    """
+    return _as_forward(config, arch, _READS_UNSEEN, [forward.skip_in_batches, forward.dropout_overflow])
+
+
+@rule(
+    "P436",
+    "mask-without-parts",
+    reads=("family", "mask_form"),
+    enforced_by="compiler",
+    good={**SPLIT, "mask_form": "any"},
+    bad={**SPLIT, "mask_form": "causal"},
+)
+def mask_without_parts(config: Any, arch: Arch) -> Fault | None:
+    """splitkv takes the mask form any, or none.
+
+    Why: a mask must say which tiles of one part a row of tiles sees. Only SimplifiedGenericAttentionMask in
+    block/block_masking.hpp has a GetTileRangeAlongX with parts.
+
+    Fix: mask_form any: its window is a run-time fact, and may be causal.
+    """
+    if config.family != SPLITKV or config.mask_form in ("none", "any"):
+        return None
+    return Fault(f"mask form {config.mask_form} knows no parts of the keys", "mask_form", "any")
+
+
+@rule(
+    "P437",
+    "merged-rows",
+    reads=("family", "merge_heads", "mask_form", "bias"),
+    enforced_by="compiler",
+    good={**SPLIT, "merge_heads": True},
+    bad={**SPLIT, "merge_heads": True, "mask_form": "any"},
+)
+def merged_rows(config: Any, arch: Arch) -> Fault | None:
+    """With merged heads there is no mask and no bias.
+
+    Why: a row's number is then no longer that of its query (FmhaFwdSplitKVKernel asserts it).
+
+    Fix: leave one of them out.
+    """
+    if config.family != SPLITKV or not config.merge_heads or (config.mask_form, config.bias) == ("none", "none"):
+        return None
+    return Fault(f"merge_heads with mask form {config.mask_form} and bias {config.bias}", "merge_heads", False)
+
+
+@rule(
+    "P438",
+    "shuffle-waves",
+    reads=("family", "pipeline", "waves"),
+    enforced_by="compiler",
+    good=SPLIT_NWARP,
+    bad={**SPLIT_NWARP, "waves": (4, 1, 1, 4, 1, 1), "block": (64, 64, 32, 128, 32, 128)},
+)
+def shuffle_waves(config: Any, arch: Arch) -> Fault | None:
+    """With qr_nwarp_sshuffle the second GEMM has all its waves along n.
+
+    Why: every wave reads all scores of a row back from LDS (MakeSRegTileDistribution in
+    pipeline/block_fmha_fwd_splitkv_pipeline_nwarp_sshuffle_qr_ks_vs_default_policy.hpp asserts 1 along m).
+
+    Fix: waves 1 x w x 1 for both GEMMs.
+    """
+    if config.family != SPLITKV or config.pipeline != NWARP or len(config.waves) != 6 or config.waves[3] == 1:
+        return None
+    count = config.waves[3] * config.waves[4]
+    return Fault(f"{config.waves[3]} waves along m in the second GEMM", "waves", (1, count, 1, 1, count, 1))
+
+
+@rule(
+    "P439",
+    "queries-not-spread",
+    reads=("dtype", "family", "pipeline", "block", "waves"),
+    enforced_by="compiler",
+    good=SPLIT_NWARP,
+    bad={**SPLIT_NWARP, "block": (16, 64, 32, 192, 32, 192)},
+)
+def queries_not_spread(config: Any, arch: Arch) -> Fault | None:
+    """The threads of qr_nwarp_sshuffle share a tile of queries evenly, in vectors.
+
+    Why: queries go to LDS first, a vector of each thread (MakeQDramTileDistribution of the pipeline's policy).
+
+    Fix: a power of two for hdim_q, a larger m0, or fewer waves.
+    """
+    tile = tile_of(config)
+    if config.family != SPLITKV or config.pipeline != NWARP or not tile or len(config.waves) != 6:
+        return None
+    waves, width = config.waves[0] * config.waves[1], loaded_hdim(tile["hdim_q"])
+    elements = tile["m0"] * width // (waves * arch.wave_size) if waves else 0
+    vector = min(elements, 16 * 8 // dtype(DTYPES[config.dtype].qkv).bits)
+    lanes = width // vector if vector else 0
+    if lanes and width % vector == 0 and arch.wave_size % lanes == 0:
+        rows = arch.wave_size // lanes * waves
+        if tile["m0"] % rows == 0:
+            return None
+    return Fault(f"{waves} waves cannot share {tile['m0']} x {width} elements of queries", "block")
+
+
+@rule(
+    "P446",
+    "scores-of-half-a-wave",
+    reads=("family", "pipeline"),
+    enforced_by="device",
+    good=APPEND,
+    bad=SPLIT_NWARP,
+    arch="gfx1100",
+)
+def scores_of_half_a_wave(config: Any, arch: Arch) -> Fault | None:
+    """qr_nwarp_sshuffle is not for RDNA 3.
+
+    Why: a matrix instruction of RDNA 3 wants each operand in both halves of a wave. MakeSRegTileDistribution of the
+    pipeline's policy gives a place to the 16 lanes of one half; the others read beyond the scores, and beyond the LDS.
+
+    Fix: take another GPU, or another family.
+    """
+    if config.family != SPLITKV or config.pipeline != NWARP or not arch.name.startswith("gfx11"):
+        return None
+    return Fault(f"{arch.name} reads scores with 16 lanes of a wave, and others with the rest", "pipeline")

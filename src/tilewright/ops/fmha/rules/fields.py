@@ -1,0 +1,409 @@
+"""What all families share: A1xx what the GPU has, T2xx fields and tile arithmetic, R401 the LDS."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.rules import hardware, tiles
+from tilewright.ops.fields import fields_of
+from tilewright.ops.fmha.config import Config
+from tilewright.ops.fmha.families import COMBINE, DQ_DK_DV, FAMILIES, tile_of
+from tilewright.ops.fmha.resources import gemm_blocks, gemm_types, lds_bytes, triples
+from tilewright.ops.fmha.uses import USED
+from tilewright.ops.rule import Fault, Rule, rule
+
+_TILES = ("family", "block", "waves", "mma")
+_OPTIONAL = {name: field.default for name, field in fields_of(Config).items() if not field.required}
+COMBINE_EXAMPLE: Mapping[str, Any] = {
+    **{"family": COMBINE, "pipeline": "combine", "block": (32, 128), "waves": (), "mma": ()},
+    **{"pad_k": False, "log_max_splits": 3},
+}
+DQ_DK_DV_EXAMPLE: Mapping[str, Any] = {
+    **{"family": DQ_DK_DV, "pipeline": "kr_ktr_vr", "block": (32, 128, 64, 32, 64, 32, 32, 64, 64)},
+    **{"waves": (1, 4, 1, 4, 1, 1, 1, 4, 1), "mma": (16, 16, 32, 16, 16, 16, 16, 16, 32)},
+    **{"pad_q": False, "pad_k": False, "pad_hdim_q": 8, "pad_hdim_v": 8},
+}
+
+
+def gemms(config: Any) -> list[Any]:
+    """Each GEMM of a config as ops/block_gemm has one; none where lists are not as long as the family wants them."""
+    tile, waves, mma = tile_of(config), triples(config.waves), triples(config.mma)
+    count = FAMILIES[config.family].gemms
+    if not tile or not len(config.waves) == len(config.mma) == 3 * count:
+        return []
+    types = gemm_types(config)
+    return [
+        SimpleNamespace(block=block, waves=waves[i], mma=mma[i], dtype_a=types[i][0], dtype_b=types[i][1])
+        for block, i in gemm_blocks(config.family, tile)
+    ]
+
+
+def _of_each_gemm(shared: Rule, *, reads: Sequence[str], good: Mapping[str, Any], bad: Mapping[str, Any]) -> Rule:
+    """A rule of ops/block_gemm for each GEMM of an attention kernel."""
+
+    def check(config: Any, arch: Arch) -> Fault | None:
+        for number, gemm in enumerate(gemms(config)):
+            fault = shared.check(SimpleNamespace(**vars(gemm), dtype_acc="fp32"), arch)
+            if fault is not None:
+                return Fault(f"GEMM {number}: {fault.message}", fault.field if fault.field in reads else "dtype")
+        return None
+
+    return dataclasses.replace(shared, reads=tuple(reads), check=check, good=good, bad=bad)
+
+
+no_matrix_instruction = _of_each_gemm(
+    hardware.no_matrix_instruction,
+    reads=("dtype", *_TILES),
+    good={"mma": (32, 32, 8, 32, 32, 8)},
+    bad={"mma": (32, 32, 16, 32, 32, 4)},
+)
+block_not_covered = _of_each_gemm(
+    tiles.block_not_covered,
+    reads=("dtype", *_TILES),
+    good={"block": (128, 64, 32, 128, 32, 128)},
+    bad={"block": (128, 48, 32, 128, 16, 128)},
+)
+
+
+@rule(
+    "A102",
+    "block-too-large",
+    reads=("family", "block", "waves"),
+    enforced_by="device",
+    good={},
+    bad={"waves": (32, 1, 1, 32, 1, 1), "block": (1024, 128, 32, 128, 32, 128)},
+)
+def block_too_large(config: Any, arch: Arch) -> Fault | None:
+    """A work-group has at most as many threads as the GPU allows.
+
+    Why: the hardware cannot start a larger one. The compiler does not mind.
+
+    Fix: use fewer waves, or fewer threads where the block names them.
+    """
+    threads, field = tile_of(config).get("threads", 0), "block"
+    if not threads and config.waves:
+        threads, field = max(w.m * w.n * w.k for w in triples(config.waves)) * arch.wave_size, "waves"
+    limit = arch.compute.max_block_threads
+    if threads <= limit:
+        return None
+    return Fault(f"a work-group of {threads} threads, {arch.name} allows {limit}", field)
+
+
+@rule(
+    "T206",
+    "other-pipeline",
+    reads=("family", "pipeline"),
+    enforced_by="tilewright",
+    good={"pipeline": "qr_async"},
+    bad={"pipeline": "combine"},
+)
+def other_pipeline(config: Any, arch: Arch) -> Fault | None:
+    """The pipeline must be one of the family's.
+
+    Why: a family's kernel takes the pipelines that were written for it.
+
+    Fix: take one of the family's pipelines.
+    """
+    known = FAMILIES[config.family].pipelines
+    if config.pipeline in known:
+        return None
+    return Fault(f"{config.family} has no pipeline {config.pipeline}; it has {', '.join(known)}", "pipeline", known[0])
+
+
+@rule(
+    "T207",
+    "block-length",
+    reads=("family", "block"),
+    enforced_by="tilewright",
+    good={},
+    bad={"block": (128, 128, 32, 128)},
+)
+def block_length(config: Any, arch: Arch) -> Fault | None:
+    """A block must have as many numbers as the family has names for.
+
+    Why: each number has a meaning of its own.
+
+    Fix: give the numbers that the message names.
+    """
+    names = FAMILIES[config.family].block
+    if len(config.block) == len(names):
+        return None
+    return Fault(f"the block of {config.family} is {', '.join(names)}; {len(config.block)} numbers were given", "block")
+
+
+@rule(
+    "T208",
+    "gemm-count",
+    reads=("family", "waves", "mma"),
+    enforced_by="tilewright",
+    good={},
+    bad={"waves": (4, 1, 1)},
+)
+def gemm_count(config: Any, arch: Arch) -> Fault | None:
+    """Waves and mma must have three numbers for each GEMM of the family.
+
+    Why: every GEMM has waves and a matrix instruction of its own. Those of the gradients' five share them in pairs.
+
+    Fix: give three numbers for each, or none where the family has no GEMM.
+    """
+    wanted = 3 * FAMILIES[config.family].gemms
+    for name in ("waves", "mma"):
+        given = len(getattr(config, name))
+        if given != wanted:
+            return Fault(f"{config.family} has {wanted} numbers in {name}, {given} were given", name)
+    return None
+
+
+@rule(
+    "T209",
+    "unequal-waves",
+    reads=("family", "waves"),
+    enforced_by="compiler",
+    good={"waves": (2, 1, 1, 2, 1, 1), "block": (64, 128, 32, 128, 32, 128)},
+    bad={"waves": (4, 1, 1, 2, 1, 1)},
+)
+def unequal_waves(config: Any, arch: Arch) -> Fault | None:
+    """All GEMMs of a kernel have the same number of waves.
+
+    Why: they are computed one after the other by one work-group (fmha/pipeline/tile_fmha_shape.hpp asserts that the
+    counts divide).
+
+    Fix: spread the same number of waves along m and n of each GEMM.
+    """
+    counts = [w.m * w.n * w.k for w in triples(config.waves)]
+    if len(set(counts)) <= 1:
+        return None
+    return Fault(f"the GEMMs have {', '.join(map(str, counts))} waves", "waves")
+
+
+@rule(
+    "T210",
+    "waves-along-k",
+    reads=("waves",),
+    enforced_by="tilewright",
+    good={},
+    bad={"waves": (2, 1, 2, 2, 1, 2)},
+)
+def waves_along_k(config: Any, arch: Arch) -> Fault | None:
+    """Waves are spread along m and n only.
+
+    Why: no pipeline shares a sum among waves. Those along k compute once more what others compute: results are right,
+    and a part of the work-group is wasted.
+
+    Fix: use 1 wave along k.
+    """
+    for number, waves in enumerate(triples(config.waves)):
+        if waves.k != 1:
+            return Fault(f"GEMM {number} has {waves.k} waves along k, must have 1", "waves")
+    return None
+
+
+@rule(
+    "T211",
+    "group-without-pads",
+    reads=("family", "mode", "pad_q", "pad_k"),
+    enforced_by="device",
+    good={"mode": "group"},
+    bad={"mode": "group", "pad_q": False},
+)
+def group_without_pads(config: Any, arch: Arch) -> Fault | None:
+    """Group mode needs pad_q and pad_k, where the family has them.
+
+    Why: sequences end anywhere, and the rows behind an end are those of the next sequence.
+
+    Fix: set pad_q and pad_k.
+    """
+    if config.mode != "group":
+        return None
+    for name in ("pad_q", "pad_k"):
+        if name in USED[config.family] and not getattr(config, name):
+            return Fault(f"sequences of a group end anywhere, and {name} is {getattr(config, name)}", name, True)
+    return None
+
+
+@rule(
+    "T212",
+    "pad-step",
+    reads=("pad_hdim_q", "pad_hdim_v"),
+    enforced_by="tilewright",
+    good={"pad_hdim_q": 8, "pad_hdim_v": 8},
+    bad={"pad_hdim_q": 4},
+)
+def pad_step(config: Any, arch: Arch) -> Fault | None:
+    """Head sizes are padded by 0, 1 or 8 elements.
+
+    Why: 0 stands for no pads, 1 for loads of single elements, 8 for loads of vectors. CK Tile has no others.
+
+    Fix: take one of these three.
+    """
+    for name in ("pad_hdim_q", "pad_hdim_v"):
+        value = getattr(config, name)
+        if value not in PADS:
+            return Fault(f"{name} is {value}, must be one of {', '.join(map(str, PADS))}", name, 8)
+    return None
+
+
+PADS = (0, 1, 8)
+
+
+@rule(
+    "T213",
+    "gradient-without-bias",
+    reads=("bias", "bias_gradient"),
+    enforced_by="tilewright",
+    good={**DQ_DK_DV_EXAMPLE, "bias": "elementwise", "bias_gradient": True},
+    bad={**DQ_DK_DV_EXAMPLE, "bias": "alibi", "bias_gradient": True},
+)
+def gradient_without_bias(config: Any, arch: Arch) -> Fault | None:
+    """Only an elementwise bias has a gradient.
+
+    Why: there is none without a bias, and ALiBi's slopes are constants. CK Tile compiles such kernels all the same.
+
+    Fix: bias elementwise, or no bias_gradient.
+    """
+    if not config.bias_gradient or config.bias == "elementwise":
+        return None
+    return Fault(f"bias_gradient with bias {config.bias}", "bias", "elementwise")
+
+
+def _unused(names: Sequence[str], config: Any) -> Fault | None:
+    for name in names:
+        value = getattr(config, name)
+        if value != _OPTIONAL[name] and name not in USED[config.family]:
+            return Fault(f"{config.family} has no use for {name} = {value}", name, _OPTIONAL[name])
+    return None
+
+
+_PADS = ("pad_q", "pad_k", "pad_hdim_q", "pad_hdim_v")
+
+
+@rule(
+    "T214",
+    "unused-pad",
+    reads=("family", *_PADS),
+    enforced_by="tilewright",
+    good={},
+    bad={**COMBINE_EXAMPLE, "pad_k": True},
+)
+def unused_pad(config: Any, arch: Arch) -> Fault | None:
+    """A pad that the family has no use for is not set.
+
+    Why: two configs that differ in it only would be the same kernel under two names.
+
+    Fix: leave the field out.
+    """
+    return _unused(_PADS, config)
+
+
+_FEATURES = ("mask_form", "sink", "bias", "lse", "soft_cap", "dropout", "store_randval", "static_quant", "v_layout")
+
+
+@rule(
+    "T215",
+    "unused-feature",
+    reads=("family", *_FEATURES),
+    enforced_by="tilewright",
+    good={"dropout": True},
+    bad={"store_randval": True},
+)
+def unused_feature(config: Any, arch: Arch) -> Fault | None:
+    """A feature of the scores or of the result that the family has no use for keeps its default.
+
+    Why: as for pads, one kernel has one name.
+
+    Fix: leave the field out.
+    """
+    return _unused(_FEATURES, config)
+
+
+_OTHERS = tuple(name for name in _OPTIONAL if name not in (*_PADS, *_FEATURES, "waves", "mma"))
+
+
+@rule(
+    "T216",
+    "unused-option",
+    reads=("family", *_OTHERS),
+    enforced_by="tilewright",
+    good={"blocks_per_cu": 2},
+    bad={"rotary": "half"},
+)
+def unused_option(config: Any, arch: Arch) -> Fault | None:
+    """An option of caches, of gradients or of scheduling that the family has no use for keeps its default.
+
+    Why: as for pads, one kernel has one name.
+
+    Fix: leave the field out.
+    """
+    return _unused(_OTHERS, config)
+
+
+@rule(
+    "T217",
+    "sink-without-mask",
+    reads=("mask_form", "sink"),
+    enforced_by="tilewright",
+    good={"mask_form": "any", "sink": 4},
+    bad={"sink": 4},
+)
+def sink_without_mask(config: Any, arch: Arch) -> Fault | None:
+    """Sinks need a mask.
+
+    Why: they are keys that a window does not hide. Without a mask nothing is hidden, and no problem has both.
+
+    Fix: set mask_form, or leave sink out.
+    """
+    if not config.sink or config.mask_form != "none":
+        return None
+    return Fault(f"sink is {config.sink}, and mask_form is {config.mask_form}", "mask_form", "any")
+
+
+HOST_WAVE = 64  # lanes of a wave to the host pass of the compiler (get_warp_size in ck_tile/core/arch/arch.hpp)
+
+
+@rule(
+    "T218",
+    "threads-not-whole",
+    reads=("family", "block"),
+    enforced_by="tilewright",
+    good={"family": "dot_do_o", "block": (64, 64)},
+    bad={"family": "dot_do_o", "block": (32, 64)},
+    arch="gfx1201",
+)
+def threads_not_whole(config: Any, arch: Arch) -> Fault | None:
+    """A block's number of threads is a multiple of 64 on every GPU.
+
+    Why: CK Tile asserts whole waves in the host pass too, which does not know the GPU and has waves of 64 lanes.
+
+    Fix: take a multiple of 64 threads.
+    """
+    threads = tile_of(config).get("threads", HOST_WAVE)
+    if threads % HOST_WAVE == 0:
+        return None
+    return Fault(f"{threads} threads are no multiple of {HOST_WAVE}", "block")
+
+
+@rule(
+    "R401",
+    "lds-overflow",
+    reads=("dtype", "pipeline", *_TILES, "dropout", "log_max_splits"),
+    enforced_by="compiler",
+    good={},
+    bad={"block": (128, 128, 128, 256, 128, 256), "mma": (32, 32, 16, 32, 32, 16)},
+)
+def lds_overflow(config: Any, arch: Arch) -> Fault | None:
+    """The tiles that a work-group keeps in LDS must fit.
+
+    Why: a work-group cannot have more LDS than the GPU has.
+
+    Fix: make k0 and k1 smaller first, then n0.
+    """
+    if any(other.check(config, arch) for other in (block_length, gemm_count, other_pipeline)):
+        return None
+    needed = lds_bytes(config, arch)
+    if needed <= arch.lds.bytes:
+        return None
+    return Fault(f"needs {needed:,} bytes of LDS, {arch.name} has {arch.lds.bytes:,}", "block")

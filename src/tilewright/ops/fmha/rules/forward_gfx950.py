@@ -1,0 +1,220 @@
+"""The pipelines of gfx950, v3 and qr_async_trload: P419, P420, P425 to P429.
+
+File names are below ck_tile/ops/fmha/pipeline/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.families import FORWARD, tile_of
+from tilewright.ops.fmha.resources.forward import PREFILL_ROWS, facts_of, loaded_hdim
+from tilewright.ops.fmha.resources.spread import copied_fault, spread_fault
+from tilewright.ops.fmha.rules.forward_tiles import TILES, by, facts_for, tile_for
+from tilewright.ops.rule import Fault, rule
+
+V3: Mapping[str, Any] = {
+    **{"pipeline": "v3", "block": (256, 32, 128, 128, 32, 128)},
+    **{"waves": (8, 1, 1, 8, 1, 1), "mma": (32, 32, 16, 32, 32, 16)},
+}
+TRLOAD: Mapping[str, Any] = {
+    **{"pipeline": "qr_async_trload", "block": (64, 64, 64, 64, 32, 64), "mma": (16, 16, 32, 16, 16, 32)},
+}
+_WHOLE_HEAD_FROM = 64  # block_fmha_pipeline_qr_ks_vs_async_trload.hpp, kKLoadOnce
+_READS_WAITED_FOR = 15  # core/arch/arch.hpp, WaitcntLayoutLegacy::LGKM_MASK
+
+
+@rule(
+    "P419",
+    "v3-lse",
+    reads=("family", "pipeline", "lse"),
+    enforced_by="device",
+    good=V3,
+    bad={**V3, "lse": True},
+    arch="gfx950",
+)
+def v3_lse(config: Any, arch: Arch) -> Fault | None:
+    """v3 stores no LSE.
+
+    Why: it adds a row's largest product to the log of the sum, without the scale that scores have: `lse(i_idx)` in
+    block_fmha_fwd_v3_pipeline.hpp lacks the factor `scale_s` of the other pipelines.
+
+    Fix: another pipeline, or no lse.
+    """
+    if config.family != FORWARD or config.pipeline != "v3" or not config.lse:
+        return None
+    return Fault("v3 leaves the scale out of LSE", "lse", False)
+
+
+@rule(
+    "P420",
+    "trload-heads",
+    reads=("family", "pipeline", "block"),
+    enforced_by="device",
+    good=TRLOAD,
+    bad={**TRLOAD, "block": (64, 64, 64, 32, 32, 64)},
+    arch="gfx950",
+)
+def trload_heads(config: Any, arch: Arch) -> Fault | None:
+    """With qr_async_trload, n1 and hdim_q are both 64 or both 128.
+
+    Why: pieces of a row change places by exclusive or with the row's number, and for values the kernel takes the
+    pieces of a query's head (make_v_dram in kernel/fmha_fwd_kernel.hpp). Smaller heads come out wrong.
+
+    Fix: 64 or 128 for both, with pads.
+    """
+    tile = tile_of(config) if config.family == FORWARD and config.pipeline == "qr_async_trload" else {}
+    if not tile or (tile["n1"] == tile["hdim_q"] and tile["n1"] in (64, 128)):
+        return None
+    return Fault(f"heads of {tile['hdim_q']} and {tile['n1']} are not both 64 or both 128", "block")
+
+
+@rule(
+    "P425",
+    "v3-tiles",
+    reads=("dtype", *TILES),
+    enforced_by="compiler",
+    good=V3,
+    bad={**V3, "block": (256, 64, 128, 128, 32, 128)},
+    arch="gfx950",
+)
+def v3_tiles(config: Any, arch: Arch) -> Fault | None:
+    """v3 has 8 waves along m with 32 rows each, takes a head and a tile's keys in one step, and 16-bit types.
+
+    Why: two groups of four waves take turns, a lane has one row's sum, and the steps are written out
+    (block_fmha_fwd_v3_pipeline.hpp asserts these).
+
+    Fix: block 256 x n0 x hdim_q x hdim_v x n0 x hdim_q, waves 8x1x1x8x1x1, mma 32x32x16x32x32x16.
+    """
+    tile = tile_for(config)
+    if not tile or config.pipeline != "v3":
+        return None
+    if config.dtype not in ("fp16", "bf16"):
+        return Fault(f"v3 has no code for {config.dtype}", "dtype", "fp16")
+    if config.waves != (8, 1, 1, 8, 1, 1) or tile["m0"] != 256:
+        return Fault(f"v3 has m0 = 256 and 8 waves along m, not {tile['m0']} and {by(config.waves)}", "waves")
+    if config.mma != (32, 32, 16, 32, 32, 16):
+        return Fault(f"v3 has mma 32x32x16x32x32x16, not {by(config.mma)}", "mma", (32, 32, 16, 32, 32, 16))
+    if tile["k0"] != tile["hdim_q"] or tile["k1"] != tile["n0"]:
+        return Fault(f"v3 takes one step: k0 must be {tile['hdim_q']} and k1 {tile['n0']}", "block")
+    facts = facts_of(config, arch)
+    fault = copied_fault(facts, "keys", tile["n0"], tile["k0"]) or copied_fault(facts, "values", tile["k1"], tile["n1"])
+    return None if fault is None else Fault(fault, "block")
+
+
+@rule(
+    "P426",
+    "v3-two-tiles",
+    reads=("family", "pipeline", "mode", "mask_form"),
+    enforced_by="device",
+    good=V3,
+    bad={**V3, "mask_form": "any"},
+    arch="gfx950",
+)
+def v3_two_tiles(config: Any, arch: Arch) -> Fault | None:
+    """v3 is for batch mode without a mask.
+
+    Why: where queries see exactly two tiles of keys, it reads the second one from LDS before its copy has come
+    (`if(2 < num_total_loop)` in block_fmha_fwd_v3_pipeline.hpp holds the wait for it). With a mask, and with sequences
+    of any lengths, some do. The built kernel refuses such a number of keys.
+
+    Fix: qr_async or qr_async_trload.
+    """
+    if config.family != FORWARD or config.pipeline != "v3":
+        return None
+    if config.mode != "batch":
+        return Fault("a sequence of a group may have exactly 2 tiles of keys", "mode", "batch")
+    if config.mask_form == "none":
+        return None
+    return Fault(f"with mask form {config.mask_form} some queries see exactly 2 tiles", "mask_form", "none")
+
+
+@rule(
+    "P427",
+    "trload-mma",
+    reads=("family", "pipeline", "dtype", "waves", "mma"),
+    enforced_by="tilewright",
+    good=TRLOAD,
+    bad={**TRLOAD, "mma": (16, 16, 16, 16, 16, 16)},
+    arch="gfx950",
+)
+def trload_mma(config: Any, arch: Arch) -> Fault | None:
+    """qr_async_trload takes fp16 or bf16, mma 16x16x32 or 32x32x16 for both GEMMs, and waves along m.
+
+    Why: LDS is read transposed in pieces of four 16-bit elements, two of which make the operand of one of these two
+    instructions (GetPVBlockGemm in block_fmha_pipeline_qr_ks_vs_async_trload_policy.hpp). Others were not tried.
+
+    Fix: take one of these types, tiles and waves.
+    """
+    if config.family != FORWARD or config.pipeline != "qr_async_trload":
+        return None
+    if config.dtype not in ("fp16", "bf16"):
+        return Fault(f"qr_async_trload has no code for {config.dtype}", "dtype", "fp16")
+    if config.mma not in ((16, 16, 32, 16, 16, 32), (32, 32, 16, 32, 32, 16)):
+        return Fault(f"qr_async_trload with mma {by(config.mma)}", "mma", (16, 16, 32, 16, 16, 32))
+    rows = config.waves[0] if config.waves else 0
+    if config.waves != (rows, 1, 1, rows, 1, 1):
+        return Fault(f"qr_async_trload with waves {by(config.waves)}", "waves", (rows, 1, 1, rows, 1, 1))
+    return None
+
+
+@rule(
+    "P428",
+    "trload-head-in-steps",
+    reads=("family", "pipeline", "block"),
+    enforced_by="device",
+    good=TRLOAD,
+    bad={**TRLOAD, "block": (64, 64, 32, 64, 32, 64)},
+    arch="gfx950",
+)
+def trload_head_in_steps(config: Any, arch: Arch) -> Fault | None:
+    """With qr_async_trload and m0 from 64 to 127, k0 equals hdim_q.
+
+    Why: the kernel orders keys in memory for tiles of a whole head from m0 = 64 on (kKLoadOnce), but reads such tiles
+    only from m0 = 128 on (PrefillCase in kernel/fmha_fwd_kernel.hpp). Between, pieces of rows change places.
+
+    Fix: k0 = hdim_q, or another m0.
+    """
+    tile = tile_of(config) if config.family == FORWARD and config.pipeline == "qr_async_trload" else {}
+    if not tile or not _WHOLE_HEAD_FROM <= tile["m0"] < PREFILL_ROWS or tile["k0"] == tile["hdim_q"]:
+        return None
+    return Fault(f"m0 = {tile['m0']} with k0 = {tile['k0']}: it must be hdim_q = {tile['hdim_q']}", "block")
+
+
+@rule(
+    "P429",
+    "trload-tiles",
+    reads=("dtype", *TILES),
+    enforced_by="compiler",
+    good={**TRLOAD, "block": (128, 64, 32, 64, 32, 64), "mma": (32, 32, 16, 32, 32, 16)},
+    bad={**TRLOAD, "block": (128, 64, 64, 64, 64, 64), "mma": (32, 32, 16, 32, 32, 16)},
+    arch="gfx950",
+)
+def trload_tiles(config: Any, arch: Arch) -> Fault | None:
+    """qr_async_trload shares its tiles evenly among threads, and from m0 = 128 on waits for at most 15 reads at once.
+
+    Why: tiles go to LDS past registers, 16 bytes a lane; and a wait counts up to 15 reads of LDS
+    (block_sync_lds in block_fmha_pipeline_qr_ks_vs_async_trload.hpp). A lane reads 8 elements of keys at once, and 4
+    of values.
+
+    Fix: a smaller k1, or n0.
+    """
+    facts = facts_for(config, arch, "qr_async_trload")
+    if facts is None:
+        return None
+    tile = facts.tile
+    head = loaded_hdim(tile["hdim_q"])
+    prefill = tile["m0"] >= PREFILL_ROWS
+    fault = (
+        spread_fault(facts, "the queries'", tile["m0"], head)
+        or spread_fault(facts, "the keys'", tile["n0"], head if prefill else tile["k0"])
+        or spread_fault(facts, "the values'", tile["n0"], tile["n1"])
+    )
+    if fault is not None:
+        return Fault(fault, "block")
+    reads = max(tile["n0"] * tile["k0"] // (64 * 8), tile["k1"] * tile["n1"] // (64 * 4))
+    if prefill and reads > _READS_WAITED_FOR:
+        return Fault(f"a lane has {reads} reads of LDS under way, waits count to {_READS_WAITED_FOR}", "block")
+    return None

@@ -1,0 +1,122 @@
+"""The sequences of a problem as plain arrays of (head, token, element), whatever their layout.
+
+Imports NumPy: import this module only where arrays are at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.ops.fmha.families import APPENDKV
+from tilewright.ops.fmha.problem import Problem
+from tilewright.ops.fmha.tensors import lengths_given
+
+Arrays = Mapping[str, NDArray[Any]]
+# Tensors with a row of elements for each head of a token; those with one row of keys for each head of a query; those
+# with one number for it.
+_QUERY_ROWS = ("q", "o", "d_o", "dq")
+_KEY_ROWS = ("k", "v", "dk", "dv", "k_new", "v_new")
+_TRANSPOSED = ("v", "dv", "v_new")
+_PARTS = ("o_acc", "lse_acc", "dq_acc")
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """One sequence of a batch: how many queries and keys it has, and where they begin in group mode."""
+
+    number: int
+    queries: int
+    keys: int
+    first_query: int = 0
+    first_key: int = 0
+
+
+def sequences(problem: Problem, given: Arrays) -> Iterator[Sequence]:
+    """All sequences of a problem. Of appendkv, `keys` are those before."""
+    queries = _starts(problem, given, "seqstart_q", problem.seqlen_q)
+    if "page_starts" in given:
+        keys = np.asarray(given["page_starts"]).astype(int)
+    elif lengths_given(problem):
+        keys = np.concatenate([[0], np.cumsum(np.asarray(given["seqlens_k"]).astype(int))])
+    else:
+        keys = _starts(problem, given, "seqstart_k", problem.seqlen_k)
+    for i in range(problem.batch):
+        lengths = int(queries[i + 1] - queries[i]), int(keys[i + 1] - keys[i])
+        yield Sequence(i, *lengths, int(queries[i]), int(keys[i]))
+
+
+def _starts(problem: Problem, given: Arrays, name: str, length: int) -> NDArray[np.int_]:
+    if name in given:
+        return np.asarray(given[name]).astype(int)
+    return np.arange(problem.batch + 1) * length
+
+
+def rows(problem: Problem, given: Arrays, name: str, sequence: Sequence) -> NDArray[Any]:
+    """What a sequence has of a tensor: (head, token, element), (head, query, key) or (head, query); parts before.
+
+    A view of the tensor where it is not in pages, so that it can be written to.
+    """
+    array = np.asarray(given[name])
+    if name in ("k", "v") and problem.paged:
+        return _paged(problem, given, name, sequence)
+    if name in _QUERY_ROWS + _KEY_ROWS:
+        return _tokens(problem, array, name, sequence)
+    lead = 1 if name in _PARTS else 0
+    of_sequence = array if problem.mode == "group" else np.moveaxis(array, lead, 0)[sequence.number]
+    queries = _slice(problem, sequence.first_query, sequence.queries)
+    picked = of_sequence[(slice(None),) * (lead + 1) + (queries,)]
+    return picked[..., : sequence.keys] if name in ("bias", "dbias", "randval") else picked
+
+
+def _tokens(problem: Problem, array: NDArray[Any], name: str, sequence: Sequence) -> NDArray[Any]:
+    whole = array if problem.mode == "group" else array[sequence.number]
+    by_head = heads_first(problem, whole, name)
+    if name in _QUERY_ROWS:
+        return by_head[:, _slice(problem, sequence.first_query, sequence.queries)]
+    if name in ("k_new", "v_new") or problem.family == APPENDKV:
+        return by_head
+    return by_head[:, _slice(problem, sequence.first_key, sequence.keys)]
+
+
+def heads_first(problem: Problem, array: NDArray[Any], name: str) -> NDArray[Any]:
+    """(…, head, token, element) of a tensor, as a view."""
+    if name in _TRANSPOSED and problem.v_layout == "col":
+        return array.swapaxes(-1, -2)
+    return array.swapaxes(-2, -3) if problem.layout == "bshd" else array
+
+
+def _slice(problem: Problem, first: int, length: int) -> slice:
+    return slice(first, first + length) if problem.mode == "group" else slice(0, length)
+
+
+def pages_of(problem: Problem, given: Arrays, sequence: Sequence, tokens: int) -> NDArray[np.int_]:
+    """The pages that hold the first tokens of a sequence, in their order."""
+    count = -(-tokens // problem.page_size)
+    if "page_list" in given:
+        first = sequence.first_key
+        return np.asarray(given["page_list"])[first : first + count].astype(int)
+    return np.asarray(given["page_table"])[sequence.number, :count].astype(int)
+
+
+def _paged(problem: Problem, given: Arrays, name: str, sequence: Sequence) -> NDArray[Any]:
+    by_head = heads_first(problem, np.asarray(given[name]), name)
+    used = by_head[pages_of(problem, given, sequence, sequence.keys)]  # page, head, token, element
+    _, heads, _, size = by_head.shape
+    return np.moveaxis(used, 1, 0).reshape(heads, -1, size)[:, : sequence.keys]
+
+
+def shared(problem: Problem, by_kv_head: NDArray[Any]) -> NDArray[Any]:
+    """Keys or values for each head of the queries: those that share them have the same."""
+    return np.repeat(by_kv_head, problem.heads // problem.kv_heads, axis=0)
+
+
+def unshared(problem: Problem, by_head: NDArray[Any]) -> NDArray[Any]:
+    """The sum over the heads that share keys and values."""
+    heads, *rest = by_head.shape
+    summed: NDArray[Any] = by_head.reshape(problem.kv_heads, heads // problem.kv_heads, *rest).sum(axis=1)
+    return summed

@@ -1,0 +1,128 @@
+"""How far the scores of a kernel, their exponentials and sums of them may be from exact ones.
+
+Imports NumPy: import this module only where arrays are at hand.
+
+Kernels multiply by log2(e) and take powers of two. Errors of an exponent are given in units of the natural logarithm,
+so that a small one is a relative error of the exponential. With u = 2⁻²⁴, one rounding of fp32:
+
+**A score** is scale · Σ q k [+ bias]. The sum is off by what `block_gemm.rounding` says. Then scale · log2(e) is a
+rounded constant of a rounded factor (2 u) and a product (1 u); so is a bias (2 u), ALiBi's slope times a distance
+(3 u); their sum costs 1 u. A cap takes a tanh from an exponential and a reciprocal (CK Tile's `tanh_fast`), off by at
+most 2⁻²⁰ of the cap.
+
+**An exponential** is 2^(score - m) with m the largest score of a row so far. The product is rounded or not (the
+compiler may fuse it), and so is that with m: 1 u of each, and 1 u of the difference. v_exp_f32 is right to one ulp,
+2⁻²³. Errors of m itself do not count: numerator and denominator have the same m.
+
+**Rescaling.** After each tile of keys sums are multiplied by 2^(m before - m after), which costs the same once more for
+every tile, and one rounding.
+
+**Rows whose scores are all the same**, from keys that are 0, have exponents of exactly 0: there nothing is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.arch.number_formats import Floats, format_of, representable, spacing
+from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.rounding import (
+    STEP,
+    STORE_ULPS,
+    all_whole,
+    flushes,
+    summed,
+    without_subnormals,
+)
+from tilewright.ops.fmha.problem import Problem
+from tilewright.ops.fmha.reference_forward import Scores
+from tilewright.ops.fmha.types import DTYPES
+
+U = 2.0**-24
+EXP = 2.0**-23
+RECIPROCAL = 2.0**-22  # of a division that may be a reciprocal of one ulp and a product
+LOG = 2.0**-22  # of a logarithm to the base 2 of one ulp times a constant, in parts of it or of 1
+TANH = 2.0**-20
+# Pipelines that make fp16 with v_cvt_pkrtz_f16_f32, unless compiled with CK_TILE_FMHA_FLOAT_TO_FLOAT16_RTN.
+_CUT_OFF = ("qr_async",)
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Of one sequence, (head, query, key), relative where not said otherwise."""
+
+    exponentials: Floats  # of exponentials, after all rescaling
+    rescaling: Floats  # (head, query): of what was summed before the last tile
+    flat: NDArray[np.bool_]  # (head, query): all visible scores are the same, and exact
+
+
+def dot_error(a: Floats, b: Floats, name: str, arch: Arch) -> Floats:
+    """The error of a @ bᵀ in the matrix unit, for operands of a type."""
+    magnitude = np.abs(a) @ np.abs(b).swapaxes(-1, -2)
+    bound = summed(magnitude, a.shape[-1], "fp32", arch, whole=all_whole(a, b))
+    if not flushes(name, arch):
+        return bound
+    kept_a, kept_b = (np.abs(without_subnormals(each, name, arch)) for each in (a, b))
+    return np.asarray(bound + np.maximum(magnitude - kept_a @ kept_b.swapaxes(-1, -2), 0.0))
+
+
+def score_error(problem: Problem, of_scores: Scores, q: Floats, k: Floats, arch: Arch) -> Floats:
+    """The error of each score before m is taken off, in units of the natural logarithm."""
+    products, added = np.abs(of_scores.products), np.abs(of_scores.added)
+    dot = problem.scale * dot_error(q, k, DTYPES[problem.dtype].qkv, arch)
+    error = dot + U * (3 * products + 3 * added + np.where(added > 0, products + added, 0.0))
+    if problem.logits_cap > 0:
+        error = error + problem.logits_cap * TANH
+    return np.asarray(np.where(of_scores.visible, error, 0.0))
+
+
+def errors(of_scores: Scores, score_errors: Floats, tiles: int) -> Errors:
+    """Those of a row that is computed in so many tiles of keys."""
+    size = np.where(of_scores.visible, np.abs(of_scores.final), 0.0)
+    largest = size.max(axis=-1, initial=0.0)
+    flat = is_flat(of_scores) & (score_errors.max(axis=-1, initial=0.0) <= U * 4 * largest)
+    step = U * 2 * 3 * largest + EXP + U
+    rescaling = np.where(flat, 0.0, (tiles - 1) * step)
+    own = score_errors + U * 2 * (size + largest[..., None]) + EXP
+    return Errors(np.where(flat[..., None], 0.0, own + rescaling[..., None]), rescaling, flat)
+
+
+def is_flat(of_scores: Scores) -> NDArray[np.bool_]:
+    """Rows in which every visible score has products of 0 and the same value: (head, query)."""
+    seen = of_scores.visible
+    zero = np.all(~seen | (of_scores.products == 0), axis=-1)
+    largest = of_scores.final.max(axis=-1, initial=-np.inf)[..., None]
+    return np.asarray(zero & np.all(~seen | (of_scores.final == largest), axis=-1))
+
+
+def sums_error(terms: int, tiles: int) -> float:
+    """Of a sum of exponentials: one rounding for each term and for each tile."""
+    return (terms + tiles) * STEP["fp32"]
+
+
+def ulps_of(name: str, pipeline: str = "") -> float:
+    """Ulps that rounding probabilities to a type may cost. Some pipelines cut off where others round."""
+    cut_off = name == "fp16" and pipeline in _CUT_OFF
+    return 1.0 if cut_off else STORE_ULPS.get(name, 0.5)
+
+
+def rounded_weights(weights: Floats, reach: Floats, name: str, ulps: float, arch: Arch) -> Floats:
+    """What rounding weights to a type costs, when the row's largest is `reach` of what the type rounds.
+
+    A weight is rounded when it is up to 1 / reach times larger, relative to the largest score so far.
+    """
+    if name == "fp32":
+        return np.zeros_like(weights)
+    kind = format_of(name, arch)
+    lost = kind.smallest_normal if flushes(name, arch) else ulps * kind.smallest
+    return ulps * 2.0 ** (1 - kind.precision) * weights + lost * reach
+
+
+def rounded_constant(value: float, name: str, ulps: float, arch: Arch) -> float:
+    """What rounding one number to a type costs; nothing where the type holds it."""
+    if name == "fp32" or bool(representable(np.asarray(value), name, arch)):
+        return 0.0
+    return float(ulps * spacing(np.asarray(value), name, arch))

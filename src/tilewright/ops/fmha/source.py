@@ -1,0 +1,100 @@
+"""From an attention kernel to its template's variables: CK Tile's names for our words."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+from tilewright.arch.dtypes import dtype
+from tilewright.ops import c_interface, ck_shortcuts
+from tilewright.ops.fmha.config import Config
+from tilewright.ops.fmha.types import DTYPES
+from tilewright.ops.kernel import Kernel
+
+_HERE = Path(__file__).parent
+# Our own files that every rendered source includes, by the name it includes them under.
+SUPPORT = {
+    **ck_shortcuts.SUPPORT,
+    **c_interface.SUPPORT,
+    "tilewright_fmha_settings.hpp": _HERE / "launch" / "settings.hpp",
+    "tilewright_fmha.h": _HERE / "abi.h",
+    "tilewright_fmha_kernel.hpp": _HERE / "launch" / "kernel.hpp",
+}
+# The launcher of each family: the file that its sources include, and the class template in it.
+_LAUNCHERS = {
+    "forward": "Forward",
+    "pagedkv": "PagedKv",
+    "splitkv": "SplitKv",
+    "combine": "Combine",
+    "appendkv": "AppendKv",
+    "batch_prefill": "BatchPrefill",
+    "dot_do_o": "DotDoO",
+    "dq_dk_dv": "DqDkDv",
+    "convert_dq": "ConvertDq",
+}
+# Files that come before a family's own: what concerns a cache of keys and values, what concerns gradients.
+_SHARED: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("splitkv", "pagedkv", "appendkv", "batch_prefill"), ("cache",)),
+    **dict.fromkeys(("dot_do_o", "convert_dq"), ("gradients",)),
+    "dq_dk_dv": ("gradients", "dq_dk_dv_kernel"),
+}
+LAUNCHERS = {
+    f"tilewright_fmha_{name}.hpp": _HERE / "launch" / f"{name}.hpp"
+    for name in (*_LAUNCHERS, *dict.fromkeys(itertools.chain(*_SHARED.values())))
+}
+HEADERS = (
+    "tilewright_fmha_settings.hpp",
+    ck_shortcuts.NAME,
+    "ck_tile/core.hpp",
+    "ck_tile/host/kernel_launch.hpp",
+    "ck_tile/ops/fmha.hpp",
+    "ck_tile/ops/epilogue/default_2d_epilogue.hpp",
+    "tilewright_fmha_kernel.hpp",
+)
+_BIASES = {"none": "NO_BIAS", "elementwise": "ELEMENTWISE_BIAS", "alibi": "ALIBI"}
+_ROTARIES = {"none": "NONE", "interleaved": "INTERLEAVED", "half": "HALF_ROTATED"}
+_NUMBERS = ("pad_hdim_q", "pad_hdim_v", "sink", "log_max_splits", "max_seqlen_q", "blocks_per_cu")
+_FLAGS = (
+    *("pad_q", "pad_k", "lse", "soft_cap", "dropout", "store_randval", "static_quant", "paged", "uneven_splits"),
+    *("merge_heads", "bias_gradient", "deterministic", "skip_min_seqlen_q"),
+)
+
+
+def launchers_of(config: Config) -> tuple[str, ...]:
+    """The file with the launcher of a config's family, behind those that come before it."""
+    return tuple(f"tilewright_fmha_{name}.hpp" for name in (*_SHARED.get(config.family, ()), config.family))
+
+
+def context(kernel: Kernel) -> dict[str, Any]:
+    """The variables of kernel.hip.j2."""
+    config = kernel.config
+    assert isinstance(config, Config)
+    types = DTYPES[config.dtype]
+    return {
+        "slug": kernel.slug,
+        "symbol": kernel.symbol,
+        "launcher": _LAUNCHERS[config.family],
+        "cpp": {name: dtype(getattr(types, name)).cpp for name in ("qkv", "p", "o", "bias")},
+        "tile": config.tile,
+        "waves": _triples(config.waves),
+        "mma": _triples(config.mma),
+        "pipeline": config.pipeline,
+        "mask_form": config.mask_form,
+        "bias": _BIASES[config.bias],
+        "rotary": _ROTARIES[config.rotary],
+        "numbers": {name: getattr(config, name) for name in _NUMBERS},
+        "flags": {
+            "group_mode": _cpp(config.mode == "group"),
+            "v_row_major": _cpp(config.v_layout == "row"),
+            **{name: _cpp(getattr(config, name)) for name in _FLAGS},
+        },
+    }
+
+
+def _triples(numbers: tuple[int, ...]) -> list[tuple[int, ...]]:
+    return [numbers[start : start + 3] for start in range(0, len(numbers), 3)]
+
+
+def _cpp(value: bool) -> str:
+    return "true" if value else "false"

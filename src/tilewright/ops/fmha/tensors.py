@@ -1,0 +1,247 @@
+"""The tensors of an attention problem, packed, by the names of abi.h.
+
+Inputs come first, then outputs. Where heads lie is the problem's layout:
+
+| tensor             | bshd                         | bhsd                         | group mode              |
+|--------------------|------------------------------|------------------------------|-------------------------|
+| q, o               | batch, seqlen_q, heads, hdim | batch, heads, seqlen_q, hdim | no batch, total_q rows  |
+| k, v               | batch, seqlen_k, kv_heads, … | batch, kv_heads, seqlen_k, … | no batch, total_k rows  |
+| k, v in pages      | pages, page_size, kv_heads … | pages, kv_heads, page_size … | the same                |
+| v with v_layout=col| batch, kv_heads, hdim_v, seqlen_k, in both                  | no batch                |
+
+Tensors with a number for each pair of a query and a key (bias, randval, dbias), or for each query (lse, d), have their
+heads outside in both layouts. The gradient of a tensor has its shape.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+
+from tilewright.base.errors import InvalidValueError, choose
+from tilewright.ops.execution import Tensor
+from tilewright.ops.fmha.families import (
+    APPENDKV,
+    BACKWARD,
+    BATCH_PREFILL,
+    COMBINE,
+    CONVERT_DQ,
+    DOT_DO_O,
+    DQ_DK_DV,
+    FORWARD,
+    PAGEDKV,
+    SPLITKV,
+)
+from tilewright.ops.fmha.problem import Problem
+from tilewright.ops.fmha.types import DTYPES
+
+# Inputs and outputs of each family, in their order. Which of them a problem has is `_present`.
+_ATTENTION = ("q", "k", "v", "bias")
+_LENGTHS = ("seqstart_q", "seqstart_k", "seqlens_k", "page_table")
+_INPUTS = {
+    FORWARD: (*_ATTENTION, *_LENGTHS),
+    PAGEDKV: (*_ATTENTION, *_LENGTHS),
+    SPLITKV: (*_ATTENTION, *_LENGTHS),
+    COMBINE: ("o_acc", "lse_acc", "seqstart_q"),
+    APPENDKV: ("k_new", "v_new", "seqlens_k", "page_table", "rotary_cos", "rotary_sin"),
+    BATCH_PREFILL: (*_ATTENTION, "seqstart_q", "page_starts", "page_list"),
+    DOT_DO_O: ("o", "d_o", "seqstart_q"),
+    DQ_DK_DV: (*_ATTENTION, "lse", "d_o", "d", "seqstart_q", "seqstart_k"),
+    CONVERT_DQ: ("dq_acc", "seqstart_q", "seqstart_k"),
+    BACKWARD: (*_ATTENTION, "o", "lse", "d_o", "seqstart_q", "seqstart_k"),
+}
+_OUTPUTS = {
+    FORWARD: ("o", "lse", "randval"),
+    PAGEDKV: ("o", "lse"),
+    SPLITKV: ("o_acc", "lse_acc"),
+    COMBINE: ("o", "lse"),
+    APPENDKV: ("q", "k", "v"),
+    BATCH_PREFILL: ("o", "lse", "randval"),
+    DOT_DO_O: ("d",),
+    DQ_DK_DV: ("dq_acc", "dk", "dv", "dbias", "randval"),
+    CONVERT_DQ: ("dq",),
+    BACKWARD: ("dq", "dk", "dv", "dbias", "randval"),
+}
+# Tensors whose type and shape are those of another one.
+_LIKE = {
+    **{"d_o": "o", "dq": "q", "dk": "k", "dv": "v", "dbias": "bias"},
+    **{"rotary_sin": "rotary_cos", "seqstart_k": "seqstart_q", "page_starts": "seqstart_q"},
+}
+_TYPES = {
+    **dict.fromkeys(("q", "k", "v", "k_new", "v_new", "rotary_cos"), "qkv"),
+    **{"o": "o", "bias": "bias"},
+}
+_FP32 = ("lse", "d", "o_acc", "lse_acc", "dq_acc")
+
+
+def tensors(problem: Problem) -> tuple[Tensor, ...]:
+    """All tensors of a problem: inputs, then outputs."""
+    return tuple(_tensors(problem))
+
+
+def _tensors(problem: Problem) -> Iterator[Tensor]:
+    updated = problem.family == APPENDKV
+    for name in _INPUTS[problem.family]:
+        if _present(problem, name):
+            yield _tensor(problem, name)
+    for name in _OUTPUTS[problem.family]:
+        if _present(problem, name, output=True):
+            yield _tensor(problem, name, output=True, updated=updated)
+
+
+def _present(problem: Problem, name: str, *, output: bool = False) -> bool:
+    """Whether a problem has a tensor that problems of its family may have."""
+    group = problem.mode == "group"
+    wanted = {
+        "bias": problem.bias != "none",
+        "lse": problem.lse or not output,
+        "randval": problem.store_randval,
+        "dbias": problem.bias_gradient,
+        "seqstart_q": group,
+        "seqstart_k": group,
+        "seqlens_k": lengths_given(problem),
+        "page_table": problem.paged,
+        "rotary_cos": problem.rotary != "none",
+        "rotary_sin": problem.rotary != "none",
+    }
+    return wanted.get(name, True)
+
+
+def lengths_given(problem: Problem) -> bool:
+    """Whether `seqlens_k` says how many keys each sequence has: those of a cache, in batch mode."""
+    whole = problem.family == FORWARD and (problem.paged or problem.num_splits > 0)
+    return problem.mode == "batch" and (whole or problem.family in (PAGEDKV, SPLITKV, APPENDKV))
+
+
+def _tensor(problem: Problem, name: str, *, output: bool = False, updated: bool = False) -> Tensor:
+    like = _LIKE.get(name, name)
+    shape = _shape(problem, like)
+    return Tensor(name, _dtype(problem, like), shape, _packed(shape), output=output, updated=updated)
+
+
+def _dtype(problem: Problem, name: str) -> str:
+    if name in _FP32 or (name == "bias" and problem.bias == "alibi"):
+        return "fp32"
+    if name == "randval":
+        return "uint8"
+    if name not in _TYPES:
+        return "int32"
+    kind: str = getattr(DTYPES[problem.dtype], _TYPES[name])
+    return kind
+
+
+def _shape(problem: Problem, name: str) -> tuple[int, ...]:
+    """The shape of a tensor that is not like another one."""
+    p = problem
+    per_query = _by_head(p, p.heads, p.seqlen_q, p.total_q)
+    if name in ("k", "v") and p.paged:
+        return _paged(p, name)
+    if name in ("q", "o", "k", "v", "k_new", "v_new"):
+        return _tokens(p, name)
+    if name == "bias" and p.bias == "alibi":
+        return (p.batch, p.heads)
+    if name in ("bias", "randval"):
+        return (*per_query, p.seqlen_k)
+    parts = {"o_acc": p.num_splits, "lse_acc": p.num_splits, "dq_acc": p.dq_parts}
+    if name in ("o_acc", "dq_acc"):
+        return (parts[name], *per_query, p.hdim_v if name == "o_acc" else p.hdim_q)
+    shapes = {
+        "lse": per_query,
+        "d": per_query,
+        "lse_acc": (p.num_splits, *per_query),
+        "seqstart_q": (p.batch + 1,),
+        "seqlens_k": (p.batch,),
+        "page_table": (p.batch, _pages_of(p, p.seqlen_k)),
+        "page_list": (p.total_k or p.batch * p.seqlen_k,),
+        "rotary_cos": (p.seqlen_k + max(0, p.seqlen_q - p.seqlen_new), p.rotary_size // 2),
+    }
+    return shapes[name]
+
+
+def _by_head(problem: Problem, heads: int, length: int, total: int) -> tuple[int, ...]:
+    return (heads, total) if problem.mode == "group" else (problem.batch, heads, length)
+
+
+def _tokens(problem: Problem, name: str) -> tuple[int, ...]:
+    """The shape of a tensor with a row for each head of each token."""
+    heads = problem.heads if name in ("q", "o") else problem.kv_heads
+    size = problem.hdim_v if name in ("v", "o", "v_new") else problem.hdim_q
+    if name in ("q", "o"):
+        length, total = problem.seqlen_q, problem.total_q
+    else:
+        length = problem.seqlen_new if name in ("k_new", "v_new") else problem.seqlen_k
+        total = problem.total_k
+    outer, tokens = ((), total) if problem.mode == "group" else ((problem.batch,), length)
+    if name in ("v", "v_new") and problem.v_layout == "col":
+        return (*outer, heads, size, tokens)
+    return (*outer, tokens, heads, size) if problem.layout == "bshd" else (*outer, heads, tokens, size)
+
+
+def _paged(problem: Problem, name: str) -> tuple[int, ...]:
+    heads, page = problem.kv_heads, problem.page_size
+    size = problem.hdim_v if name == "v" else problem.hdim_q
+    count = pages(problem)
+    if name == "v" and problem.v_layout == "col":
+        return (count, heads, size, page)
+    return (count, page, heads, size) if problem.layout == "bshd" else (count, heads, page, size)
+
+
+def pages(problem: Problem) -> int:
+    """Pages of the whole cache: what the problem says, or what its sequences need at most."""
+    if problem.pages:
+        return problem.pages
+    if problem.mode == "group":
+        # Each sequence may leave all but one token of its last page empty.
+        return (problem.total_k + problem.batch * (problem.page_size - 1)) // problem.page_size
+    return problem.batch * _pages_of(problem, problem.seqlen_k)
+
+
+def _pages_of(problem: Problem, length: int) -> int:
+    return -(-length // problem.page_size) if problem.paged else 0
+
+
+def _packed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides without gaps, the last dimension contiguous."""
+    steps = itertools.accumulate(reversed(shape[1:]), lambda x, y: x * y, initial=1)
+    return tuple(reversed(list(steps)))
+
+
+def struct_strides(problem: Problem, tensor: Tensor) -> tuple[int, int, int, int]:
+    """The strides (part, batch, head, row) of a tensor for the struct of abi.h, in elements; 0 where it has none."""
+    like = _LIKE.get(tensor.name, tensor.name)
+    axes = dict(zip(_axes(problem, like), tensor.strides, strict=True))
+    return axes.get("part", 0), axes.get("batch", 0), axes.get("head", 0), axes.get("row", 0)
+
+
+def _axes(problem: Problem, name: str) -> tuple[str, ...]:
+    """What the dimensions of a tensor are in the words of abi.h. `row` of a transposed v is a line of its elements."""
+    if name == "bias" and problem.bias == "alibi":
+        return ("batch", "head")
+    paged = name in ("k", "v") and problem.paged
+    outer = ("batch",) if problem.mode == "batch" or paged else ()
+    if name in ("q", "o", "k", "v", "k_new", "v_new"):
+        heads_outside = problem.layout == "bhsd" or (name in ("v", "v_new") and problem.v_layout == "col")
+        return (*outer, "head", "row", "element") if heads_outside else (*outer, "row", "head", "element")
+    part = ("part",) if name in ("o_acc", "lse_acc", "dq_acc") else ()
+    element = () if name in ("lse", "d", "lse_acc") else ("element",)
+    return (*part, *outer, "head", "row", *element)
+
+
+def with_strides(problem: Problem, found: Mapping[str, tuple[int, ...]]) -> Problem:
+    """The problem itself, if its tensors may have these strides (in elements), by name; else an error.
+
+    Kernels take packed tensors of the problem's layout. The stride of a dimension of extent 1 is never used, so any
+    will do.
+    """
+    known = {tensor.name: tensor for tensor in tensors(problem)}
+    for name, given in found.items():
+        tensor = known[choose("tensor of the problem", name, known)]
+        if len(given) != len(tensor.shape):
+            raise InvalidValueError(f"{name} has {len(tensor.shape)} dimensions, {len(given)} strides were given")
+        pairs = zip(tensor.shape, tensor.strides, given, strict=True)
+        if any(extent > 1 and wanted != real for extent, wanted, real in pairs):
+            raise InvalidValueError(
+                f"{name} of shape {tensor.shape} has strides {given}, attention of layout {problem.layout} wants "
+                f"{tensor.strides}: no gaps. Copy it into that order, or describe the problem with the other layout"
+            )
+    return problem

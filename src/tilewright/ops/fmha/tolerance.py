@@ -1,0 +1,105 @@
+"""How far attention's results may be from the reference: a bound for each element, derived and not guessed.
+
+Imports NumPy: import this module only where arrays are at hand.
+
+What is derived how is in `softmax_rounding`, `tolerance_forward` and `tolerance_backward`. An infinite bound leaves an
+element open: random numbers of pairs that no query sees, since kernels skip tiles without visible keys, and results of
+sequences that a kernel is told to leave out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.arch.number_formats import Floats
+from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.rounding import all_whole, stored, wide
+from tilewright.ops.fmha import families
+from tilewright.ops.fmha.config import Config
+from tilewright.ops.fmha.problem import Problem
+from tilewright.ops.fmha.reference_backward import dot_do_o
+from tilewright.ops.fmha.reference_caches import appended, rotation_size
+from tilewright.ops.fmha.reference_forward import left_out, visible
+from tilewright.ops.fmha.sequences import Arrays, rows, sequences
+from tilewright.ops.fmha.softmax_rounding import U
+from tilewright.ops.fmha.tensors import tensors
+from tilewright.ops.fmha.tolerance_backward import convert_off, d_off, dq_tolerance, gradients_off
+from tilewright.ops.fmha.tolerance_forward import (
+    combine_off,
+    forward_off,
+    result_tolerance,
+    split_forward_off,
+    splitkv_off,
+)
+from tilewright.ops.fmha.types import DTYPES
+
+_ATTENTION = (families.FORWARD, families.PAGEDKV, families.BATCH_PREFILL)
+
+
+def tolerance(
+    config: Config | tuple[Config, ...],
+    problem: Problem,
+    inputs: Mapping[str, NDArray[Any]],
+    expected: Mapping[str, NDArray[Any]],
+    arch: Arch,
+) -> dict[str, Floats]:
+    """The largest error allowed to each element of each output. Several configs are those of a problem's stages."""
+    first = config[0] if isinstance(config, tuple) else config
+    allowed = _bounds(first, problem, inputs, expected, arch)
+    for sequence in sequences(problem, inputs):
+        if "randval" in allowed:
+            seen = visible(problem, sequence.queries, sequence.keys)
+            rows(problem, allowed, "randval", sequence)[...] = np.where(seen, 0.0, np.inf)
+        if left_out(problem, sequence):
+            for name in allowed.keys() & {"o", "lse", "randval"}:
+                rows(problem, allowed, name, sequence)[...] = np.inf
+    return {tensor.name: allowed[tensor.name] for tensor in tensors(problem) if tensor.output}
+
+
+def _bounds(config: Config, problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
+    """Of all outputs; random numbers are open."""
+    family = problem.family
+    allowed = {name: np.full(np.shape(exact[name]), np.inf) for name in exact if name == "randval"}
+    if family == families.FORWARD and problem.num_splits > 0:
+        off = split_forward_off(config, problem, given, arch)
+        return {**result_tolerance(problem, off, exact, arch), **allowed}
+    if family in _ATTENTION:
+        return {**result_tolerance(problem, forward_off(config, problem, given, arch), exact, arch), **allowed}
+    if family == families.SPLITKV:
+        return splitkv_off(config, problem, given, arch)
+    if family == families.COMBINE:
+        return result_tolerance(problem, combine_off(problem, given), exact, arch)
+    if family == families.APPENDKV:
+        return _appended(problem, given, exact, arch)
+    return {**_gradient_bounds(problem, given, exact, arch), **allowed}
+
+
+def _gradient_bounds(problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
+    family = problem.family
+    if family == families.DOT_DO_O:
+        return {"d": d_off(problem, given, arch)}
+    if family == families.CONVERT_DQ:
+        return {"dq": dq_tolerance(problem, wide(exact["dq"]), convert_off(problem, given, arch), arch)}
+    if family == families.DQ_DK_DV:
+        return gradients_off(problem, given, arch, np.zeros(np.shape(given["d"])))
+    d = dot_do_o(problem, given, arch)
+    made = gradients_off(problem, {**given, **d}, arch, d_off(problem, given, arch))
+    return {**made, "dq": dq_tolerance(problem, wide(exact["dq"]), made["dq"], arch)}
+
+
+def _appended(problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
+    """A rotated element is a sum of two products, stored; all others are copies."""
+    kind = DTYPES[problem.dtype].qkv
+    old = {name: np.zeros(np.shape(given[name])) for name in ("q", "k", "v")}
+    sizes = appended(problem, given, old, lambda values, at: rotation_size(problem, given, values, at))
+    turned = [wide(given[name]) for name in ("q", "k_new", "rotary_cos", "rotary_sin") if name in given]
+    allowed: dict[str, NDArray[Any]] = {"v": old["v"]}
+    for name in ("q", "k"):
+        off = np.zeros_like(sizes[name]) if all_whole(*turned) else 3 * U * sizes[name]
+        rounded = off + stored(wide(exact[name]), off, kind, "fp32", arch)
+        allowed[name] = np.where(sizes[name] > 0, rounded, 0.0)
+    return allowed

@@ -1,0 +1,167 @@
+"""The fit rules of attention and `supports` of the built kernels give the same answer.
+
+The host side of one kernel of each family is compiled and asked through its C interface about many problems.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilewright as tw
+from host_library import TW_BAD_ARGS, TW_OK, TW_UNSUPPORTED, host_library, supports, text_of
+from tilewright import arch as archs
+from tilewright.base.errors import InvalidValueError
+from tilewright.building.toolchain import find
+from tilewright.ops import op_named
+from tilewright.ops.fmha.abi import Args, arguments
+from tilewright.ops.fmha.families import APPENDKV, BATCH_PREFILL, COMBINE, CONVERT_DQ, DQ_DK_DV, SPLITKV
+from tilewright.ops.fmha.problem import MASKS, Problem
+from tilewright.ops.fmha.uses import USED
+from tilewright.ops.rule import violations
+
+pytestmark = pytest.mark.compile
+
+FMHA = op_named("fmha")
+ARCH = "gfx942"
+_TILE = {"block": (64, 64, 32, 64, 32, 64), "waves": (4, 1, 1, 4, 1, 1), "mma": (16, 16, 16, 16, 16, 16)}
+_NO_GEMM: dict[str, Any] = {"waves": (), "mma": (), "pad_q": False, "pad_k": False}
+KERNELS: dict[str, dict[str, Any]] = {
+    "forward": {**_TILE, "pad_k": False, "mask_form": "causal", "lse": True, "dropout": True},
+    "forward-async": {
+        **{**_TILE, "pipeline": "qr_async", "mode": "group", "pad_hdim_q": 8, "pad_hdim_v": 8},
+        **{"mask_form": "any", "sink": 4, "bias": "alibi"},
+    },
+    "pagedkv": {**_TILE, "family": "pagedkv", "pipeline": "qr_pagedkv", "paged": True, "soft_cap": True},
+    "splitkv": {**_TILE, "family": SPLITKV, "uneven_splits": True, "merge_heads": True},
+    "splitkv-even": {**_TILE, "family": SPLITKV, "paged": True},
+    "combine": {
+        **_NO_GEMM,
+        **{"family": COMBINE, "pipeline": "combine", "block": (32, 64), "log_max_splits": 3, "lse": True},
+    },
+    "appendkv": {
+        **{**_NO_GEMM, "family": APPENDKV, "pipeline": "appendkv", "block": (64, 64, 64, 64)},
+        **{"rotary": "half", "paged": True, "pad_k": True},
+    },
+    "batch_prefill": {
+        **{**_TILE, "family": BATCH_PREFILL, "pipeline": "qr_async", "paged": True, "mode": "group"},
+        **{"pad_hdim_q": 8, "pad_hdim_v": 8, "lse": True},
+    },
+    "dot_do_o": {**_NO_GEMM, "family": "dot_do_o", "pipeline": "dot_do_o", "block": (64, 64)},
+    "dq_dk_dv": {
+        **{**_NO_GEMM, "family": DQ_DK_DV, "pipeline": "kr_ktr_vr", "block": (16, 64, 64, 16, 64, 16, 32, 64, 64)},
+        **{"waves": (1, 4, 1, 4, 1, 1, 1, 4, 1), "mma": (16, 16, 32, 16, 16, 16, 16, 16, 32)},
+        **{"bias": "elementwise", "bias_gradient": True, "deterministic": True, "pad_hdim_q": 8},
+    },
+    "convert_dq": {
+        **{**_NO_GEMM, "family": CONVERT_DQ, "pipeline": "convert_dq", "block": (256, 64, 64, 64)},
+        **{"deterministic": True},
+    },
+}
+FEATURES = ("bias", "lse", "sink", "bias_gradient", "deterministic", "static_quant", "rotary", "store_randval")
+
+
+def lengths(tile: int) -> st.SearchStrategy[int]:
+    """Whole tiles, nearly whole ones, and any."""
+    return st.one_of(
+        st.sampled_from([tile, 2 * tile, 3 * tile]), st.sampled_from([tile - 1, tile + 1]), st.integers(1, 300)
+    )
+
+
+def mostly(value: Any, *others: Any) -> st.SearchStrategy[Any]:
+    """The kernel's own value, or rarely another."""
+    return st.sampled_from([value] * 12 + list(others))
+
+
+@st.composite
+def problems(draw: st.DrawFn, config: Any) -> Problem:
+    """Problems of a kernel's family and type: some that it computes, some that miss by little."""
+    tile, used = config.tile, USED[config.family]
+    hdim_q, hdim_v = config.hdim_q or config.hdim_v, config.hdim_v or config.hdim_q
+    mask = draw(mostly("none" if config.mask_form == "none" else "bottom_right", *MASKS))
+    window = {} if mask == "none" else {
+        "window_left": draw(mostly(-1, 5, 2**29, 2**30)), "window_right": draw(st.sampled_from([0, 3, -1]))
+    }  # fmt: skip
+    group = config.mode == "group"
+    values: dict[str, Any] = {
+        "batch": draw(st.integers(1, 3)),
+        "seqlen_q": draw(lengths(tile.get("m0", 64))),
+        "seqlen_k": draw(lengths(tile.get("n0", 64))),
+        "heads": draw(st.sampled_from([2, 4, 2**12, 2**25])),
+        "kv_heads": draw(st.sampled_from([1, 2])),
+        "hdim_q": draw(mostly(hdim_q, hdim_q - 8, hdim_q - 1, hdim_q + 8)),
+        "hdim_v": draw(mostly(hdim_v, hdim_v - 8, hdim_v - 1, hdim_v + 8)),
+        "layout": draw(st.sampled_from(["bshd", "bhsd"])),
+        "mask": mask,
+        "p_drop": draw(mostly(0.25 if config.dropout else 0.0, 0.0, 0.5)),
+        "logits_cap": draw(mostly(8.0 if config.soft_cap else 0.0, 0.0, 9.0)),
+        "num_splits": draw(mostly(2 if config.family in (SPLITKV, COMBINE) else 0, 0, 1, 8, 9)),
+        "page_size": draw(mostly(_page(config), 0, 1, 64, 96, 128)),
+        "min_seqlen_q": draw(mostly(0, 3)),
+        "seqlen_new": draw(mostly(70, 0, 64)) if config.family == APPENDKV else 0,
+        "dq_parts": draw(mostly(1, 2)),
+        **window,
+    }
+    for name in FEATURES:
+        if name in used or (name == "store_randval" and config.dropout):
+            own = getattr(config, name)
+            values[name] = draw(mostly(own, *_others(own, masked=mask != "none")))
+    if values.get("rotary", "none") != "none":
+        values["rotary_dim"] = draw(mostly(0, 16, 24, 32))
+    if config.deterministic and draw(mostly(True, False)):
+        values["dq_parts"] = -(-values["seqlen_k"] // tile["n0"])
+    if group:
+        values |= {"total_q": values["seqlen_q"], "total_k": values["seqlen_k"]}
+    return Problem(family=config.family, mode=config.mode, dtype=config.dtype, v_layout=config.v_layout, **values)
+
+
+def _others(own: Any, *, masked: bool) -> tuple[Any, ...]:
+    """Values of a feature that the kernel does not have."""
+    if isinstance(own, bool):
+        return (not own,)
+    if isinstance(own, str):
+        return ("none",)
+    return (own + 1,) if masked else ()
+
+
+def _page(config: Any) -> int:
+    if not config.paged:
+        return 0
+    return 1 if config.family == BATCH_PREFILL else int(2 * config.tile["n0"])
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_python_and_the_built_kernel_agree(name: str, tmp_path: Path) -> None:
+    config: Any = FMHA.example_config(KERNELS[name])
+    assert violations(FMHA.rules, config, archs.load(ARCH)) == []
+    kernel = FMHA.kernel(config, ARCH)
+    library = host_library(kernel, find(), tmp_path)
+    answers: dict[str, int] = {}
+
+    @given(st.data())
+    @settings(max_examples=1500, database=None, derandomize=True, deadline=None)
+    def agree(data: st.DataObject) -> None:
+        try:
+            problem = data.draw(problems(config))
+        except InvalidValueError:
+            return
+        found = tw.fits(config, problem, ARCH)
+        status = supports(library, kernel, arguments(problem))
+        assert status in (TW_OK, TW_UNSUPPORTED), text_of(library, kernel, "message")
+        assert (status == TW_OK) == (not found), (problem, found, text_of(library, kernel, "message"))
+        for code in {violation.code for violation in found} or {"fits"}:
+            answers[code] = answers.get(code, 0) + 1
+
+    agree()
+    assert answers["fits"] > 20
+    assert len(answers) > 2
+    tried = FMHA.execution.trials(config, archs.load(ARCH)) if FMHA.execution else ()
+    assert tried
+    for problem in tried:
+        assert supports(library, kernel, arguments(problem)) == TW_OK, problem
+    assert text_of(library, kernel, "name") == kernel.slug
+    assert supports(library, kernel, Args(size=8)) == TW_BAD_ARGS
