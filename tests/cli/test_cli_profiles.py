@@ -18,8 +18,8 @@ def names(run_json: Callable[..., Any], folder: Path, *options: str) -> list[str
 
 
 def test_a_profile_keeps_what_an_integration_needs(run_json: Callable[..., Any], tmp_path: Path) -> None:
-    everything = names(run_json, tmp_path, "--preselected", "forward_small")
-    flash = names(run_json, tmp_path, "--preselected", "forward_small", "--profile", "flash")
+    everything = names(run_json, tmp_path, "--preselected", "attention_small")
+    flash = names(run_json, tmp_path, "--preselected", "attention_small", "--profile", "flash")
     assert 0 < len(flash) < len(everything)
     assert all("-lse" in name for name in flash)
 
@@ -31,7 +31,7 @@ def test_a_profile_chooses_from_the_space_default(run_json: Callable[..., Any], 
 
 
 def test_filters_by_field_and_by_property(run_json: Callable[..., Any], tmp_path: Path) -> None:
-    found = names(run_json, tmp_path, "--preselected", "forward_small", "--hdim-q", "192", "--datatype", "bf16")
+    found = names(run_json, tmp_path, "--preselected", "attention_small", "--hdim-q", "192", "--datatype", "bf16")
     assert len(found) == 8
     assert all("x192-" in name and "-bf16-" in name for name in found)
     stage = names(run_json, tmp_path, "--preselected", "training", "--family", "dot_do_o", "--hdim-v", "64")

@@ -43,7 +43,7 @@ def _no_launchers(config: Any) -> tuple[str, ...]:  # noqa: ARG001
     return ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Op:
     """An operation and everything Tilewright must know about it.
 
@@ -93,6 +93,9 @@ class Op:
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     launchers: Mapping[str, Path] = field(default_factory=dict)
     launchers_of: Callable[[Any], tuple[str, ...]] = _no_launchers
+
+    def __repr__(self) -> str:
+        return f"Op({self.name!r})"
 
     def config(self, **values: Any) -> ConfigBase:
         """A config of this op; unknown fields and impossible values are errors."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.arch.spec import Arch
+from tilewright.ops.fields import read_config
 from tilewright.ops.fmha import source
 from tilewright.ops.fmha.arch_table import TILE_FIELDS, read_tile, tile_texts, tiles, values_of
 from tilewright.ops.fmha.config import MODES, Config
@@ -111,4 +112,9 @@ def space(**declared: Any) -> Space:
     return Space(OP, declared)
 
 
-__all__ = ["OP", "Config", "Problem", "space"]
+def config(**values: Any) -> Config:
+    """One attention config; `tile` stands for block, waves and mma, `pads` for the four pads."""
+    return read_config(Config, OP.written_out(values))
+
+
+__all__ = ["OP", "Config", "Problem", "config", "space"]

@@ -1,8 +1,8 @@
 """The rules of attention configs.
 
 Codes: A1xx what the GPU has, T2xx fields and tile arithmetic that all families share, R4xx resources, P4xx the
-pipelines of a family: forward from P401, over caches from P430, gradients from P460. File names in rules are below
-ck_tile/ops/. Each rule says who enforces it; `make truth` compares them with the compiler.
+pipelines of a family: forward from P401 and P480, over caches from P430, gradients from P460. File names in rules are
+below ck_tile/ops/. Each rule says who enforces it; `make truth` compares them with the compiler.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from tilewright.ops.fmha.rules import (
     forward,
     forward_gfx950,
     forward_tiles,
+    forward_whole_k,
 )
 from tilewright.ops.rule import Rule, rules_in
 
 RULES: tuple[Rule, ...] = rules_in(
-    fields, forward, forward_tiles, forward_gfx950, caches, cache_stages, backward, backward_tiles
+    fields, forward, forward_tiles, forward_gfx950, forward_whole_k, caches, cache_stages, backward, backward_tiles
 )

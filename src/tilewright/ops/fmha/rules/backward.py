@@ -265,6 +265,31 @@ def no_transposing_reads(config: Any, arch: Arch) -> Fault | None:
 
 
 @rule(
+    "P479",
+    "copied-heads",
+    reads=("family", "pipeline", "pad_hdim_q", "pad_hdim_v"),
+    enforced_by="compiler",
+    good={**TRLOAD, "pad_hdim_q": 8, "pad_hdim_v": 8},
+    bad={**TRLOAD, "pad_hdim_q": 1},
+    arch="gfx950",
+)
+def copied_heads(config: Any, arch: Arch) -> Fault | None:
+    """The trload pipelines pad heads by 8, or not at all.
+
+    Why: they copy vectors past registers, and there is no such copy of a single element
+    (`bytes == 4 || bytes == 12 || bytes == 16` is asserted).
+
+    Fix: pad_hdim_q and pad_hdim_v 0 or 8.
+    """
+    if config.family != DQ_DK_DV or config.pipeline not in _TRLOAD:
+        return None
+    for name in ("pad_hdim_q", "pad_hdim_v"):
+        if getattr(config, name) == 1:
+            return Fault(f"{config.pipeline} cannot pad {name.removeprefix('pad_')} by 1", name, 8)
+    return None
+
+
+@rule(
     "P468",
     "random-numbers-without-dropout",
     reads=("family", "dropout", "store_randval"),

@@ -30,7 +30,7 @@ _APPEND_THREADS = 256
     bad={**PAGED, "pad_k": False},
 )
 def lengths_not_cut(config: Any, arch: Arch) -> Fault | None:
-    """pagedkv needs pad_k or a mask, splitkv pad_k, a mask or uneven_splits; transposed values and a bias need pad_k.
+    """Over a cache a kernel needs pad_k, a mask, or for splitkv uneven_splits; transposed values and a bias need pad_k.
 
     Why: how many keys each sequence of a cache has is known on the GPU only, so a last tile is cut always: by pad_k,
     by the mask, or by uneven_splits. Rows of keys, as those of an elementwise bias and of transposed values, would be
@@ -38,7 +38,7 @@ def lengths_not_cut(config: Any, arch: Arch) -> Fault | None:
 
     Fix: set pad_k, so that the kernel looks where keys end.
     """
-    if config.family not in (SPLITKV, PAGEDKV, APPENDKV) or config.pad_k:
+    if config.family not in (SPLITKV, PAGEDKV, APPENDKV, BATCH_PREFILL) or config.pad_k:
         return None
     if config.bias == "elementwise" or config.v_layout == "col":
         what = "the bias" if config.bias == "elementwise" else "transposed values"

@@ -267,14 +267,14 @@ def shuffle_waves(config: Any, arch: Arch) -> Fault | None:
     reads=("dtype", "family", "pipeline", "block", "waves"),
     enforced_by="compiler",
     good=SPLIT_NWARP,
-    bad={**SPLIT_NWARP, "block": (16, 64, 32, 192, 32, 192)},
+    bad={**SPLIT_NWARP, "block": (16, 64, 16, 64, 32, 48)},
 )
 def queries_not_spread(config: Any, arch: Arch) -> Fault | None:
     """The threads of qr_nwarp_sshuffle share a tile of queries evenly, in vectors.
 
     Why: queries go to LDS first, a vector of each thread (MakeQDramTileDistribution of the pipeline's policy).
 
-    Fix: a power of two for hdim_q, a larger m0, or fewer waves.
+    Fix: another hdim_q, such as 64 with pad_hdim_q, a larger m0, or fewer waves.
     """
     tile = tile_of(config)
     if config.family != SPLITKV or config.pipeline != NWARP or not tile or len(config.waves) != 6:
@@ -283,7 +283,8 @@ def queries_not_spread(config: Any, arch: Arch) -> Fault | None:
     elements = tile["m0"] * width // (waves * arch.wave_size) if waves else 0
     vector = min(elements, 16 * 8 // dtype(DTYPES[config.dtype].qkv).bits)
     lanes = width // vector if vector else 0
-    if lanes and width % vector == 0 and arch.wave_size % lanes == 0:
+    # Lanes that are left over load nothing of their own: heads of 192 take 24 of 32.
+    if lanes and width % vector == 0 and vector & (vector - 1) == 0 and lanes <= arch.wave_size:
         rows = arch.wave_size // lanes * waves
         if tile["m0"] % rows == 0:
             return None

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.families import FORWARD
+from tilewright.ops.fmha.families import BATCH_PREFILL, FORWARD
 from tilewright.ops.fmha.resources.forward import drawn_rows, dropout_room, v_pixels
 from tilewright.ops.fmha.rules import forward_tiles
 from tilewright.ops.fmha.rules.fields import COMBINE_EXAMPLE
@@ -144,14 +144,14 @@ def pad_by_another(config: Any, arch: Arch) -> Fault | None:
     "P406",
     "capped-bias",
     reads=("family", "bias", "soft_cap"),
-    enforced_by="device",
+    enforced_by="compiler",
     good={"soft_cap": True},
     bad={"soft_cap": True, "bias": "elementwise"},
 )
 def capped_bias(config: Any, arch: Arch) -> Fault | None:
     """Scores are capped, or have a bias, not both.
 
-    Why: the pipelines have code for either, and assert it (pipeline/block_fmha_pipeline_qr_ks_vs.hpp and the others).
+    Why: the pipelines have code for either, and assert it (pipeline/block_fmha_pipeline_qr_ks_vs.hpp and others).
 
     Fix: leave one of them out.
     """
@@ -163,7 +163,7 @@ def capped_bias(config: Any, arch: Arch) -> Fault | None:
 @rule(
     "P407",
     "feature-missing",
-    reads=("family", "pipeline", "dtype", *_ABSENT),
+    reads=("family", "pipeline", *_ABSENT),
     enforced_by="device",
     good={**TRLOAD},
     bad={**TRLOAD, "bias": "elementwise"},
@@ -173,16 +173,12 @@ def feature_missing(config: Any, arch: Arch) -> Fault | None:
     """The pipelines qr_async_trload and v3 know no bias, cap, dropout, quantisation, skipping or transposed values.
 
     Why: the former takes the bias and does not look at it, and neither is told of the others. qs is told of dropout
-    and drops nothing. Kernels compile and compute as if nothing had been asked for. qr_whole_k compiles for 8-bit
-    types, and is wrong about them on every GPU.
+    and drops nothing. Kernels compile and compute as if nothing had been asked for.
 
     Fix: take the pipeline qr or qr_async.
     """
-    if config.family != FORWARD or config.pipeline not in (*_SHORT_OF_FEATURES, "qs", "qr_whole_k"):
+    if config.family != FORWARD or config.pipeline not in (*_SHORT_OF_FEATURES, "qs"):
         return None
-    if config.pipeline == "qr_whole_k":
-        eight = DTYPES[config.dtype].qkv in ("fp8", "bf8")
-        return Fault(f"qr_whole_k is wrong about {config.dtype}", "pipeline", "qr") if eight else None
     absent = {"dropout": False} if config.pipeline == "qs" else _ABSENT
     for name, without in absent.items():
         if getattr(config, name) != without:
@@ -258,3 +254,26 @@ def dropout_overflow(config: Any, arch: Arch) -> Fault | None:
         return Fault(f"m0 = {tall} is no multiple of the {rows} rows that are drawn at once", "block")
     needed, room = dropout_room(facts, config.pipeline)
     return None if needed <= room else Fault(f"random numbers need {needed} bytes of LDS and have {room}", "block")
+
+
+@rule(
+    "P481",
+    "eight-bit-dropout",
+    reads=("family", "dtype", "dropout"),
+    enforced_by="compiler",
+    good={"dropout": True},
+    bad={"dtype": "fp8bf16", "dropout": True, "mma": (32, 32, 32, 32, 32, 32)},
+)
+def eight_bit_dropout(config: Any, arch: Arch) -> Fault | None:
+    """8-bit types have no dropout.
+
+    Why: random numbers are spread by a matrix operation of 8-bit types that is not there (WarpGemmDispatcher without
+    transposed results, asked for by block/block_dropout.hpp).
+
+    Fix: no dropout, or 16-bit types.
+    """
+    if config.family not in (FORWARD, BATCH_PREFILL) or not config.dropout:
+        return None
+    if DTYPES[config.dtype].qkv not in ("fp8", "bf8"):
+        return None
+    return Fault(f"{config.dtype} with dropout", "dropout", False)
