@@ -86,7 +86,7 @@ def other_features(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 @rule(
     "S603",
     "head-size",
-    reads=("family", "block", "pad_hdim_q", "pad_hdim_v"),
+    reads=("family", "dtype", "block", "pad_hdim_q", "pad_hdim_v"),
     enforced_by="supports",
     good={"pad_hdim_q": 8, "pad_hdim_v": 8, "problem": {"hdim_q": 72}},
     bad={"pad_hdim_q": 8, "pad_hdim_v": 8, "problem": {"hdim_q": 68}},
@@ -94,8 +94,8 @@ def other_features(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 def head_size(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """The head sizes must be those of the tiles, or less where the kernel pads them.
 
-    Why: a kernel without pads loads whole tiles. One that pads by 8 loads vectors of 8 elements, of which either all
-    or none are inside the head.
+    Why: a kernel without pads loads whole tiles. One that pads by 8 loads vectors of 8 elements, or of 16 where they
+    have 8 bits, of which either all or none are inside the head.
 
     Fix: a kernel with larger tiles, or with pads that fit.
     """
@@ -107,8 +107,9 @@ def head_size(config: Any, problem: Problem, arch: Arch) -> Fault | None:
             return Fault(f"{name} is {size}, the kernel's tiles hold {tile}", "block")
         if size < tile and not pad:
             return Fault(f"{name} is {size}, the kernel has no pads and takes {tile} only", f"pad_{name}")
-        if pad and size % pad:
-            return Fault(f"{name} is {size}, not a multiple of the {pad} by which the kernel pads", f"pad_{name}")
+        step = 16 if pad == 8 and dtype(DTYPES[config.dtype].qkv).bits == 8 else pad
+        if step and size % step:
+            return Fault(f"{name} is {size}, not a multiple of the {step} by which the kernel pads", f"pad_{name}")
     return None
 
 

@@ -70,6 +70,19 @@ struct BatchPrefill
 
     static int check(const tw_fmha_args* args) { return check_struct(args); }
 
+    // Vectors of 16 bytes are copied past registers: all or nothing of one must be inside a head.
+    static int check_vectors(const tw_fmha_args* args)
+    {
+        constexpr int64_t vector = 16 / sizeof(typename D::QKV);
+        if(args->hdim_q % vector != 0 || args->hdim_v % vector != 0)
+            return fail(TW_UNSUPPORTED,
+                        "heads of %lld and %lld elements are no multiples of %lld",
+                        args->hdim_q,
+                        args->hdim_v,
+                        vector);
+        return TW_OK;
+    }
+
     static int supports(const tw_fmha_args* args)
     {
         return first_refusal(args,
@@ -83,6 +96,7 @@ struct BatchPrefill
                              check_soft_cap<D>,
                              check_dropout<D>,
                              check_static_quant<D>,
+                             check_vectors,
                              check_tokens,
                              check_min_seqlen_q<D>,
                              check_strides_q_k_v,

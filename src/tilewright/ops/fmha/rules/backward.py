@@ -290,6 +290,27 @@ def copied_heads(config: Any, arch: Arch) -> Fault | None:
 
 
 @rule(
+    "P482",
+    "bias-of-few-queries",
+    reads=("family", "pipeline", "bias"),
+    enforced_by="device",
+    good={**DECODE, "bias": "alibi"},
+    bad={**DECODE, "bias": "elementwise"},
+    arch="gfx950",
+)
+def bias_of_few_queries(config: Any, arch: Arch) -> Fault | None:
+    """The pipeline trload_qr_qtr_dor takes no elementwise bias.
+
+    Why: with more keys than n0 the gradients are wrong. Without a bias, and with ALiBi, they are right.
+
+    Fix: take the pipeline trload_kr_ktr_vr instead.
+    """
+    if config.family != DQ_DK_DV or config.pipeline != "trload_qr_qtr_dor" or config.bias != "elementwise":
+        return None
+    return Fault("trload_qr_qtr_dor is wrong about an elementwise bias", "pipeline", "trload_kr_ktr_vr")
+
+
+@rule(
     "P468",
     "random-numbers-without-dropout",
     reads=("family", "dropout", "store_randval"),

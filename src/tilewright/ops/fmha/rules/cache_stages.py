@@ -30,11 +30,11 @@ _APPEND_THREADS = 256
     bad={**PAGED, "pad_k": False},
 )
 def lengths_not_cut(config: Any, arch: Arch) -> Fault | None:
-    """Over a cache a kernel needs pad_k, a mask, or for splitkv uneven_splits; transposed values and a bias need pad_k.
+    """pagedkv needs pad_k or a mask, splitkv pad_k, a mask or uneven_splits; all else over a cache needs pad_k.
 
     Why: how many keys each sequence of a cache has is known on the GPU only, so a last tile is cut always: by pad_k,
     by the mask, or by uneven_splits. Rows of keys, as those of an elementwise bias and of transposed values, would be
-    read and written in vectors across their end.
+    read and written in vectors across their end. batch_prefill reads pages behind the end, whatever the mask.
 
     Fix: set pad_k, so that the kernel looks where keys end.
     """
@@ -43,7 +43,8 @@ def lengths_not_cut(config: Any, arch: Arch) -> Fault | None:
     if config.bias == "elementwise" or config.v_layout == "col":
         what = "the bias" if config.bias == "elementwise" else "transposed values"
         return Fault(f"rows of {what} end anywhere, and pad_k is False", "pad_k", True)
-    cut = config.mask_form != "none" or (config.family == SPLITKV and config.uneven_splits)
+    masked = config.mask_form != "none" and config.family != BATCH_PREFILL
+    cut = masked or (config.family == SPLITKV and config.uneven_splits)
     if cut or config.family == APPENDKV:
         return None
     return Fault("sequences of a cache end anywhere, and pad_k is False", "pad_k", True)

@@ -172,14 +172,15 @@ def capped_bias(config: Any, arch: Arch) -> Fault | None:
 def feature_missing(config: Any, arch: Arch) -> Fault | None:
     """The pipelines qr_async_trload and v3 know no bias, cap, dropout, quantisation, skipping or transposed values.
 
-    Why: the former takes the bias and does not look at it, and neither is told of the others. qs is told of dropout
-    and drops nothing. Kernels compile and compute as if nothing had been asked for.
+    Why: the former takes the bias and does not look at it, and neither is told of the others. Kernels compile and
+    compute as if nothing had been asked for. qs is told of dropout and drops nothing; with a cap it gives NaN for a
+    sequence without keys.
 
     Fix: take the pipeline qr or qr_async.
     """
     if config.family != FORWARD or config.pipeline not in (*_SHORT_OF_FEATURES, "qs"):
         return None
-    absent = {"dropout": False} if config.pipeline == "qs" else _ABSENT
+    absent = {"dropout": False, "soft_cap": False} if config.pipeline == "qs" else _ABSENT
     for name, without in absent.items():
         if getattr(config, name) != without:
             return Fault(f"{config.pipeline} knows nothing of {name} = {getattr(config, name)}", name, without)
