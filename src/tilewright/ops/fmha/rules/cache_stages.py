@@ -25,7 +25,7 @@ _APPEND_THREADS = 256
     "P440",
     "lengths-not-cut",
     reads=("family", "pad_k", "mask_form", "uneven_splits", "bias", "v_layout"),
-    enforced_by="device",
+    enforced_by="supports",
     good={**PAGED, "pad_k": False, "mask_form": "any"},
     bad={**PAGED, "pad_k": False},
 )

@@ -183,7 +183,7 @@ _READS_UNSEEN = ("mode", "dtype", "skip_min_seqlen_q", "dropout", *_TILES)
     "P435",
     "unseen-as-in-forward",
     reads=_READS_UNSEEN,
-    enforced_by="device",
+    enforced_by="tilewright",
     good={**PAGED, "mode": "group", "skip_min_seqlen_q": True},
     bad={**PAGED, "skip_min_seqlen_q": True},
 )

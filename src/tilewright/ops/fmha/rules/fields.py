@@ -11,7 +11,7 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.rules import hardware, tiles
 from tilewright.ops.fields import fields_of
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.families import COMBINE, DQ_DK_DV, FAMILIES, tile_of
+from tilewright.ops.fmha.families import COMBINE, DQ_DK_DV, FAMILIES, FORWARD, tile_of
 from tilewright.ops.fmha.resources import gemm_blocks, gemm_types, lds_bytes, triples
 from tilewright.ops.fmha.uses import USED
 from tilewright.ops.rule import Fault, Rule, rule
@@ -207,19 +207,20 @@ def waves_along_k(config: Any, arch: Arch) -> Fault | None:
     "group-without-pads",
     reads=("family", "mode", "pad_q", "pad_k"),
     enforced_by="device",
-    good={"mode": "group"},
-    bad={"mode": "group", "pad_q": False},
+    good={"mode": "group", "pad_q": False},
+    bad={"mode": "group", "pad_k": False},
 )
 def group_without_pads(config: Any, arch: Arch) -> Fault | None:
-    """Group mode needs pad_q and pad_k, where the family has them.
+    """Group mode needs pad_k, and in other families than forward pad_q, where the family has them.
 
-    Why: sequences end anywhere, and the rows behind an end are those of the next sequence.
+    Why: sequences end anywhere, and the keys behind an end are those of the next sequence. A forward kernel is told
+    where queries end by the sizes of its buffers.
 
     Fix: set pad_q and pad_k.
     """
     if config.mode != "group":
         return None
-    for name in ("pad_q", "pad_k"):
+    for name in ("pad_k",) if config.family == FORWARD else ("pad_q", "pad_k"):
         if name in USED[config.family] and not getattr(config, name):
             return Fault(f"sequences of a group end anywhere, and {name} is {getattr(config, name)}", name, True)
     return None

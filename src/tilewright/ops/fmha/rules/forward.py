@@ -211,7 +211,7 @@ def sink_without_window(config: Any, arch: Arch) -> Fault | None:
     "P409",
     "skip-in-batches",
     reads=("family", "mode", "skip_min_seqlen_q"),
-    enforced_by="device",
+    enforced_by="tilewright",
     good={"mode": "group", "skip_min_seqlen_q": True},
     bad={"skip_min_seqlen_q": True},
 )
