@@ -15,10 +15,8 @@ heads outside in both layouts. The gradient of a tensor has its shape.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 
-from tilewright.base.errors import InvalidValueError, choose
 from tilewright.ops.execution import Tensor
 from tilewright.ops.fmha.families import (
     APPENDKV,
@@ -34,6 +32,7 @@ from tilewright.ops.fmha.families import (
 )
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.types import DTYPES
+from tilewright.ops.strides import check_strides, packed_strides
 
 # Inputs and outputs of each family, in their order. Which of them a problem has is `_present`.
 _ATTENTION = ("q", "k", "v", "bias")
@@ -116,7 +115,7 @@ def lengths_given(problem: Problem) -> bool:
 def _tensor(problem: Problem, name: str, *, output: bool = False, updated: bool = False) -> Tensor:
     like = _LIKE.get(name, name)
     shape = _shape(problem, like)
-    return Tensor(name, _dtype(problem, like), shape, _packed(shape), output=output, updated=updated)
+    return Tensor(name, _dtype(problem, like), shape, packed_strides(shape), output=output, updated=updated)
 
 
 def _dtype(problem: Problem, name: str) -> str:
@@ -200,12 +199,6 @@ def _pages_of(problem: Problem, length: int) -> int:
     return -(-length // problem.page_size) if problem.paged else 0
 
 
-def _packed(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides without gaps, the last dimension contiguous."""
-    steps = itertools.accumulate(reversed(shape[1:]), lambda x, y: x * y, initial=1)
-    return tuple(reversed(list(steps)))
-
-
 def struct_strides(problem: Problem, tensor: Tensor) -> tuple[int, int, int, int]:
     """The strides (part, batch, head, row) of a tensor for the struct of abi.h, in elements; 0 where it has none."""
     like = _LIKE.get(tensor.name, tensor.name)
@@ -233,15 +226,6 @@ def with_strides(problem: Problem, found: Mapping[str, tuple[int, ...]]) -> Prob
     Kernels take packed tensors of the problem's layout. The stride of a dimension of extent 1 is never used, so any
     will do.
     """
-    known = {tensor.name: tensor for tensor in tensors(problem)}
-    for name, given in found.items():
-        tensor = known[choose("tensor of the problem", name, known)]
-        if len(given) != len(tensor.shape):
-            raise InvalidValueError(f"{name} has {len(tensor.shape)} dimensions, {len(given)} strides were given")
-        pairs = zip(tensor.shape, tensor.strides, given, strict=True)
-        if any(extent > 1 and wanted != real for extent, wanted, real in pairs):
-            raise InvalidValueError(
-                f"{name} of shape {tensor.shape} has strides {given}, attention of layout {problem.layout} wants "
-                f"{tensor.strides}: no gaps. Copy it into that order, or describe the problem with the other layout"
-            )
+    advice = "no gaps. Copy it into that order, or describe the problem with the other layout"
+    check_strides(tensors(problem), found, f"attention of layout {problem.layout}", advice)
     return problem
