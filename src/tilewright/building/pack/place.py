@@ -106,6 +106,8 @@ def _still_replaceable(folder: Path) -> bool:
     judged = inode_of(folder)
     try:
         require_replaceable(folder)
+    except FileNotFoundError:
+        return False  # it was taken away in the middle, and the number of its inode may be in use again
     except (PackError, OSError):
         if inode_of(folder) == judged:
             raise

@@ -390,7 +390,7 @@ def threads_not_whole(config: Any, arch: Arch) -> Fault | None:
 @rule(
     "R401",
     "lds-overflow",
-    reads=("dtype", "pipeline", *_TILES, "dropout", "log_max_splits"),
+    reads=("dtype", "pipeline", *_TILES, "bias", "dropout", "log_max_splits"),
     enforced_by="compiler",
     good={},
     bad={"block": (128, 128, 128, 256, 128, 256), "mma": (32, 32, 16, 32, 32, 16)},
