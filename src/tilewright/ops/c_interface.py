@@ -6,3 +6,8 @@ from pathlib import Path
 
 NAME = "tilewright_call.hpp"
 SUPPORT = {NAME: Path(__file__).parent / "c_interface.hpp"}
+
+
+def cpp_bool(value: bool) -> str:
+    """A flag as rendered sources write it."""
+    return "true" if value else "false"

@@ -8,6 +8,7 @@ from typing import Any
 
 from tilewright.arch.dtypes import dtype
 from tilewright.ops import c_interface, ck_shortcuts
+from tilewright.ops.c_interface import cpp_bool
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.kernel import Kernel
@@ -85,16 +86,12 @@ def context(kernel: Kernel) -> dict[str, Any]:
         "rotary": _ROTARIES[config.rotary],
         "numbers": {name: getattr(config, name) for name in _NUMBERS},
         "flags": {
-            "group_mode": _cpp(config.mode == "group"),
-            "v_row_major": _cpp(config.v_layout == "row"),
-            **{name: _cpp(getattr(config, name)) for name in _FLAGS},
+            "group_mode": cpp_bool(config.mode == "group"),
+            "v_row_major": cpp_bool(config.v_layout == "row"),
+            **{name: cpp_bool(getattr(config, name)) for name in _FLAGS},
         },
     }
 
 
 def _triples(numbers: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [numbers[start : start + 3] for start in range(0, len(numbers), 3)]
-
-
-def _cpp(value: bool) -> str:
-    return "true" if value else "false"

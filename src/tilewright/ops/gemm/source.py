@@ -10,6 +10,7 @@ from tilewright.arch.layouts import major_name
 from tilewright.ops import c_interface, ck_shortcuts
 from tilewright.ops.block_gemm import ck_names
 from tilewright.ops.block_gemm.resources import DOUBLE_LDS, least_steps, unbounded_add
+from tilewright.ops.c_interface import cpp_bool
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.kernel import Kernel
 
@@ -50,7 +51,7 @@ def context(kernel: Kernel) -> dict[str, Any]:
     return {
         "slug": kernel.slug,
         "symbol": kernel.symbol,
-        "batched": _cpp(config.variant == "batched"),
+        "batched": cpp_bool(config.variant == "batched"),
         "cpp": {
             "a": dtype(config.dtype_a).cpp,
             "b": dtype(config.dtype_b).cpp,
@@ -61,18 +62,18 @@ def context(kernel: Kernel) -> dict[str, Any]:
         "block": config.block,
         "waves": config.waves,
         "mma": config.mma,
-        "pad": {"m": _cpp(config.pad_m), "n": _cpp(config.pad_n), "k": _cpp(config.pad_k)},
-        "double_lds": _cpp(config.pipeline in DOUBLE_LDS),
-        "persistent": _cpp(config.persistent),
+        "pad": {"m": cpp_bool(config.pad_m), "n": cpp_bool(config.pad_n), "k": cpp_bool(config.pad_k)},
+        "double_lds": cpp_bool(config.pipeline in DOUBLE_LDS),
+        "persistent": cpp_bool(config.persistent),
         "wave_groups": config.wave_groups,
-        "preshuffle": _cpp(config.variant == "preshuffle"),
-        "permute_n": _cpp(config.permute_n),
+        "preshuffle": cpp_bool(config.variant == "preshuffle"),
+        "permute_n": cpp_bool(config.permute_n),
         "scheduler": SCHEDULER_NAMES[config.scheduler],
         "pipeline": PIPELINE_TYPES[config.pipeline],
         "epilogue": config.epilogue,
         "vector": config.vector,
         "kernel_template": KERNEL_TYPES[config.variant],
-        "split_k": _cpp(config.split_k),
+        "split_k": cpp_bool(config.split_k),
         "num_d": config.num_d,
         "elementwise": config.elementwise,
         "elementwise_cpp": ELEMENTWISE_TYPES.get(config.elementwise, config.elementwise),
@@ -80,9 +81,5 @@ def context(kernel: Kernel) -> dict[str, Any]:
         "blocks_per_cu": config.blocks_per_cu,
         "unlooped": ck_names.UNLOOPED.get(config.pipeline, 0),
         "least_steps": least_steps(config),
-        "unbounded_add": _cpp(unbounded_add(config)),
+        "unbounded_add": cpp_bool(unbounded_add(config)),
     }
-
-
-def _cpp(value: bool) -> str:
-    return "true" if value else "false"

@@ -10,6 +10,7 @@ from tilewright.arch.layouts import major_name
 from tilewright.ops import c_interface, ck_shortcuts
 from tilewright.ops.block_gemm.ck_names import PIPELINE_TYPES, SCHEDULER_NAMES, UNLOOPED
 from tilewright.ops.block_gemm.resources import DOUBLE_LDS, least_steps, unbounded_add
+from tilewright.ops.c_interface import cpp_bool
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, LAYOUTS, Config
 from tilewright.ops.grouped_conv.implicit_gemm import LAYOUTS as GEMM_LAYOUTS
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
@@ -75,7 +76,7 @@ def context(kernel: Kernel) -> dict[str, Any]:
         "waves": config.waves,
         "mma": config.mma,
         "vector": config.vector,
-        "double_lds": _cpp(config.pipeline in DOUBLE_LDS),
+        "double_lds": cpp_bool(config.pipeline in DOUBLE_LDS),
         "wave_groups": config.wave_groups,
         "scheduler": SCHEDULER_NAMES[config.scheduler],
         "pipeline": PIPELINE_TYPES[config.pipeline],
@@ -85,15 +86,15 @@ def context(kernel: Kernel) -> dict[str, Any]:
         "epilogue": config.epilogue,
         "specialization": SPECIALIZATION_NAMES[config.specialization],
         "merge_groups": config.merge_groups,
-        "split_k": _cpp(config.split_k),
-        "two_stage": _cpp(config.two_stage),
-        "split_image": _cpp(config.split_image),
+        "split_k": cpp_bool(config.split_k),
+        "two_stage": cpp_bool(config.two_stage),
+        "split_image": cpp_bool(config.split_image),
         "explicit_gemm": config.explicit_gemm,
         "kernel_template": "BatchedGemmKernel" if config.explicit_gemm else KERNEL_TYPES[config.direction],
         "blocks_per_cu": config.blocks_per_cu,
         "unlooped": UNLOOPED.get(config.pipeline, 0),
         "least_steps": least_steps(config),
-        "unbounded_add": _cpp(config.explicit_gemm and unbounded_add(ImplicitGemm(config))),
+        "unbounded_add": cpp_bool(config.explicit_gemm and unbounded_add(ImplicitGemm(config))),
     }
 
 
@@ -112,7 +113,3 @@ def _tensor_layouts(ndim: int) -> dict[str, str]:
         "weight": f"GK{_FILTER_LETTERS[ndim]}C",
         "output": input_layout.removesuffix("C") + "K",
     }
-
-
-def _cpp(value: bool) -> str:
-    return "true" if value else "false"
