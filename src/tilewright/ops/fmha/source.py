@@ -10,6 +10,7 @@ from tilewright.arch.dtypes import dtype
 from tilewright.ops import c_interface, ck_shortcuts
 from tilewright.ops.c_interface import cpp_bool
 from tilewright.ops.fmha.config import Config
+from tilewright.ops.fmha.resources import triples
 from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.kernel import Kernel
 
@@ -78,8 +79,8 @@ def context(kernel: Kernel) -> dict[str, Any]:
         "launcher": _LAUNCHERS[config.family],
         "cpp": {name: dtype(getattr(types, name)).cpp for name in ("qkv", "p", "o", "bias")},
         "tile": config.tile,
-        "waves": _triples(config.waves),
-        "mma": _triples(config.mma),
+        "waves": triples(config.waves),
+        "mma": triples(config.mma),
         "pipeline": config.pipeline,
         "mask_form": config.mask_form,
         "bias": _BIASES[config.bias],
@@ -91,7 +92,3 @@ def context(kernel: Kernel) -> dict[str, Any]:
             **{name: cpp_bool(getattr(config, name)) for name in _FLAGS},
         },
     }
-
-
-def _triples(numbers: tuple[int, ...]) -> list[tuple[int, ...]]:
-    return [numbers[start : start + 3] for start in range(0, len(numbers), 3)]
