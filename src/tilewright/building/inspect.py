@@ -13,6 +13,7 @@ from tilewright import arch as archs
 from tilewright.arch.occupancy import Occupancy, occupancy
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import CompileError, ToolchainError
+from tilewright.building.calls import reached
 from tilewright.building.code_object import (
     Instruction,
     KernelResources,
@@ -40,7 +41,7 @@ class SourceLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KernelInspection:
-    """One device kernel of a source. Occupancy is that of its largest allowed work-group."""
+    """One device kernel of a source, with the functions that it calls. Occupancy is that of its largest work-group."""
 
     resources: KernelResources
     occupancy: Occupancy
@@ -153,8 +154,9 @@ def inspect_object(path: Path, arch: Arch, toolchain: Toolchain) -> tuple[Kernel
     for resources in read_resources(path, arch, toolchain):
         if resources.name not in code:
             raise ToolchainError(f"{path} describes kernel {resources.name} but has no code for it")
-        size = functions[resources.name].size
-        found.append(_inspect_kernel(resources, code[resources.name], size, arch))
+        parts = reached(resources.name, code, functions)
+        instructions = [instruction for part in parts for instruction in code[part]]
+        found.append(_inspect_kernel(resources, instructions, sum(functions[part].size for part in parts), arch))
     return tuple(found)
 
 

@@ -1,0 +1,38 @@
+"""Which functions a kernel calls: code so large that the compiler did not put it into the kernel itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from tilewright.building.code_object import Instruction, Symbol
+
+# How LLVM forms the address of a function: the program counter, then a distance added to its lower half. gfx12 spells
+# the addition differently.
+_GETPC = re.compile(r"s_getpc_b64 s\[(\d+):\d+\]")
+_DISTANCE = re.compile(r"s_add(?:_co)?_u32 s(\d+), s\1, (?:lit\()?(0x[0-9a-f]+|-?\d+)\)?")
+_GETPC_BYTES = 4  # the counter that it gives is that of the instruction after it
+
+
+def reached(name: str, code: Mapping[str, Sequence[Instruction]], functions: Mapping[str, Symbol]) -> tuple[str, ...]:
+    """A kernel and every function that it calls, and those that they call, each once."""
+    starts = {symbol.address: other for other, symbol in functions.items() if other in code}
+    found = [name]
+    for function in found:  # grows while it is read
+        targets = _addresses(code[function], functions[function].address)
+        found += dict.fromkeys(starts[at] for at in targets if at in starts and starts[at] not in found)
+    return tuple(found)
+
+
+def _addresses(code: Sequence[Instruction], start: int) -> Iterator[int]:
+    """Addresses that a function forms relative to its own: those of what it calls, and of constants."""
+    counters: dict[str, int] = {}
+    for instruction in code:
+        if counter := _GETPC.match(instruction.text):
+            counters[counter[1]] = start + instruction.offset + _GETPC_BYTES
+        elif (distance := _DISTANCE.match(instruction.text)) and distance[1] in counters:
+            yield counters.pop(distance[1]) + _signed(int(distance[2], 0))
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 32) if word >= 1 << 31 else word
