@@ -12,6 +12,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.ops.execution import Execution
 from tilewright.ops.fields import ConfigBase, fields_of, read_config, read_tokens
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.machine.cost import CostModel
 from tilewright.ops.rule import Rule
 
 
@@ -58,7 +59,7 @@ class Op:
     `launchers_of` names those that a config's source includes, after `headers`. `filters` gives words by which
     commands choose kernels, beside the fields and shorthands: word → field, shorthand or property of the config.
     `profiles` choose them by what they are needed for; the space `default`, if the op has one, is what they choose
-    from.
+    from. `cost` estimates how long kernels take; without it they are chosen in the order of registration.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Op:
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     launchers: Mapping[str, Path] = field(default_factory=dict)
     launchers_of: Callable[[Any], tuple[str, ...]] = _no_launchers
+    cost: CostModel | None = None
 
     def __repr__(self) -> str:
         return f"Op({self.name!r})"
