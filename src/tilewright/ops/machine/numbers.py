@@ -1,6 +1,6 @@
 """The arithmetic that estimates are written in.
 
-An estimate is one formula with three uses: for one kernel with Python's numbers, for many at once with NumPy arrays, and
+An estimate is one formula with three uses: for one kernel with Python's numbers, for many with NumPy arrays, and
 written out as C for programs without Python. So it may use the operators + - * / // ** and comparisons, and these
 functions, and nothing that asks for a truth value.
 """
