@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 JOBS ?= $(shell nproc)
 
 .PHONY: help setup toolchain fmt check test test-all docs truth verified mutations clean
-.PHONY: bench-render bench-compile bench-dispatch bench-emulator
+.PHONY: bench-render bench-compile bench-dispatch bench-emulator bench-select evaluate bundles
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -51,6 +51,15 @@ bench-compile: ## what a kernel costs to compile beside the plain unit, and seve
 
 bench-dispatch: ## what `registry.run` costs beside a bare call of the same kernel
 	$(BIN)/python tools/bench_dispatch.py
+
+bench-select: ## what choosing a kernel costs, beside a look-up and LightGBM's own predict
+	$(BIN)/python tools/bench_select.py
+
+evaluate: ## choices beside the best that was measured, on ../shared/data (about 15 minutes)
+	$(BIN)/python tools/evaluate.py
+
+bundles: ## train the shipped models anew from ../shared/data
+	$(BIN)/python tools/train_bundles.py
 
 bench-emulator: ## the emulated device's engines on one GEMM (a few minutes)
 	$(BIN)/python tools/bench_emulator.py --out docs/bench-emulator.md

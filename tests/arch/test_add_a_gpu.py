@@ -27,6 +27,8 @@ max_blocks_per_unit = 16
 max_block_threads = 1024
 clock_mhz = 1000
 dies = 1
+lanes_per_simd = 16
+launch_us = 2
 
 [registers]
 vgprs = 512
@@ -44,6 +46,8 @@ granule = 512
 banks = 32
 async_copy_bytes = 0
 transpose_read_bytes = 0
+bytes_per_clock = 128
+latency_clocks = 128
 
 [memory]
 bandwidth_gbs = 100.5
@@ -51,6 +55,11 @@ capacity_gib = 1
 l2_bytes = 1048576
 mall_bytes = 0
 line_bytes = 128
+l1_bytes_per_clock = 64
+l2_channels = 16
+l2_bytes_per_clock = 64
+latency_clocks = 700
+store_cost = 2
 
 [numbers]
 fp8 = "ocp"

@@ -101,6 +101,23 @@ def test_peak_rates_are_what_the_units_can_do(arch: Arch) -> None:
         assert per_clock == pytest.approx(whole, rel=2e-3), dtype
 
 
+# Clocks of matrix instructions: 2 to 16 passes of 4 clocks each (LLVM, SISchedule.td).
+PASSES = {8, 16, 32, 64}
+
+
+@pytest.mark.parametrize("arch", [arch for arch in archs() if arch.matrix == "mfma"], ids=lambda arch: arch.name)
+def test_rates_are_those_of_whole_passes(arch: Arch) -> None:
+    compute = arch.compute
+    simds = compute.units * compute.simds_per_unit * compute.clock_mhz / 1e6
+    for triple, shapes in arch.mma.items():
+        for name in shapes.values():
+            m, n, k = (int(part) for part in re.findall(r"(\d+)x(\d+)x(\d+)", name)[0])
+            matrices = 16 if (m, n) == (4, 4) else 1  # at once
+            rate = arch.peak_tflops[triple.a] / simds * arch.matrix_share.get(name, 1)
+            clocks = 2 * m * n * k * matrices / rate
+            assert any(clocks == pytest.approx(whole, rel=2e-3) for whole in PASSES), (name, clocks)
+
+
 def test_the_tiles_that_users_count_on() -> None:
     fp16 = {arch.name: set(map(str, arch.mma_shapes("fp16", "fp16", "fp32"))) for arch in archs()}
     assert {"32x32x8", "32x32x16", "16x16x16", "16x16x32"} <= fp16["gfx908"] & fp16["gfx90a"]

@@ -15,6 +15,8 @@ from tilewright.base.errors import FileFormatError
 
 GOOD = (DATA / "gfx942.toml").read_text(encoding="utf-8")
 
+MFMA_4X4 = "matrix_share.v_mfma_f32_4x4x4_16b_f16"
+
 
 def problems(tmp_path: Path, text: str | bytes, *, name: str = "gfx942.toml") -> dict[str, str]:
     """Where → what of all problems that reading this text reports."""
@@ -106,6 +108,11 @@ def test_an_unknown_key_names_the_nearest(tmp_path: Path, line: str, instead: st
         ("bf16_add =", "bf16_add = 1", "numbers.bf16_add", "valid boolean"),
         ("units =", "units = 304.0", "compute.units", "valid integer"),
         ("units =", "units = 0", "compute.units", "greater than or equal to 1"),
+        ("lanes_per_simd =", "lanes_per_simd = 0", "compute.lanes_per_simd", "greater than or equal to 1"),
+        ("launch_us =", "launch_us = 0.0", "compute.launch_us", "greater than 0"),
+        ("l2_channels =", "l2_channels = 1.5", "memory.l2_channels", "valid integer"),
+        (r"\[matrix_share\]", "[matrix_share]\nv_mfma_x = 0.5", "matrix_share.v_mfma_x", "unknown instruction"),
+        ("v_mfma_f32_4x4x4_16b_f16 =", "v_mfma_f32_4x4x4_16b_f16 = 1.5", MFMA_4X4, "less than 1"),
         ("vgpr_granule =", "vgpr_granule = 7", "registers.vgpr_granule", "does not divide"),
         ("max_vgprs =", "max_vgprs = 1024", "registers.max_vgprs", "cannot address 1024"),
         ("name =", 'name = "gfx941"', "name", "the file is called gfx942.toml"),

@@ -11,12 +11,13 @@ import pytest
 import tilewright as tw
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError, UnsupportedError
-from tilewright.dispatch.select import Choice, Selection, select
 from tilewright.dispatch.sequence import intermediates
 from tilewright.dispatch.staging import select_stages
 from tilewright.ops import op_named
 from tilewright.ops.execution import Preparation, Tensor
 from tilewright.ops.kernel import Kernel
+from tilewright.select.select import select
+from tilewright.select.selection import Choice, Ranking, Selection
 
 MakeKernel = Callable[..., Kernel]
 GFX942 = tw.load("gfx942")
@@ -53,8 +54,8 @@ def test_what_one_kernel_computes_has_one_stage(axpb: MakeKernel) -> None:
 def test_the_selector_ranks_every_stage(axpb: MakeKernel) -> None:
     @dataclass(frozen=True)
     class MostThreads:
-        def rank(self, asked: Any, arch: Arch, candidates: Sequence[Choice]) -> tuple[Choice, ...]:
-            return tuple(sorted(candidates, key=lambda choice: -choice.kernel.config.threads))  # type: ignore[attr-defined]
+        def rank(self, asked: Any, arch: Arch, candidates: Sequence[Choice]) -> Ranking:
+            return Ranking(sorted(candidates, key=lambda choice: -choice.kernel.config.threads))  # type: ignore[attr-defined]
 
     steps = ("scale", "add")
     kernels = [axpb(step, threads=threads) for threads in (64, 256, 128) for step in steps]

@@ -64,6 +64,7 @@ def _arch(parsed: ArchFile, path: Path) -> Arch:
         memory=Memory(**parsed.memory.model_dump()),
         numbers=Numbers(**parsed.numbers.model_dump()),
         peak_tflops=parsed.peak_tflops,
+        matrix_share=parsed.matrix_share,
         waves=tuple(parse_shape(text) for text in parsed.waves),
         mma={
             TRIPLES[key]: {parse_shape(shape): name for shape, name in table.items()}

@@ -21,6 +21,7 @@ TRIPLES = {str(Triple(a, b, acc)): Triple(a, b, acc) for (a, b), acc in ACCUMULA
 Count = Annotated[int, Field(ge=1, strict=True)]
 CountOrNone = Annotated[int, Field(ge=0, strict=True)]
 Positive = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, lt=1, strict=True, allow_inf_nan=False)]
 ShapeText = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}x[1-9][0-9]{0,3}x[1-9][0-9]{0,3}$")]
 Instruction = Annotated[str, Field(pattern=r"^v_(mfma|wmma)_[a-z0-9_]+$")]
 
@@ -37,6 +38,8 @@ class _Compute(_Strict):
     max_block_threads: Count
     clock_mhz: Count
     dies: Count
+    lanes_per_simd: Count
+    launch_us: Positive
 
 
 class _Registers(_Strict):
@@ -56,6 +59,8 @@ class _Lds(_Strict):
     banks: Count
     async_copy_bytes: CountOrNone
     transpose_read_bytes: CountOrNone
+    bytes_per_clock: Count
+    latency_clocks: Count
 
 
 class _Memory(_Strict):
@@ -64,6 +69,11 @@ class _Memory(_Strict):
     l2_bytes: Count
     mall_bytes: CountOrNone
     line_bytes: Count
+    l1_bytes_per_clock: Count
+    l2_channels: Count
+    l2_bytes_per_clock: Count
+    latency_clocks: Count
+    store_cost: Positive
 
 
 class _Numbers(_Strict):
@@ -87,6 +97,7 @@ class ArchFile(_Strict):
     memory: _Memory
     numbers: _Numbers
     peak_tflops: dict[str, Positive]
+    matrix_share: dict[str, Share] = {}
     mma: dict[str, dict[ShapeText, Instruction]]
     op: dict[str, dict[str, Any]] = {}
 
@@ -144,6 +155,15 @@ def _unknown_names(draft: Draft) -> Iterator[FileProblem]:
         yield from _unless_known(f"peak_tflops.{key}", key, "dtype", DTYPES)
     for key, _ in draft.table("mma"):
         yield from _unless_known(f"mma.{key}", key, "triple of types", TRIPLES)
+    yield from _unknown_instructions(draft)
+
+
+def _unknown_instructions(draft: Draft) -> Iterator[FileProblem]:
+    if "matrix_share" not in draft.raw or not draft.sound("mma"):
+        return
+    known = {instruction for _, table in draft.table("mma") for instruction in table.values()}
+    for key, _ in draft.table("matrix_share"):
+        yield from _unless_known(f"matrix_share.{key}", key, "instruction of this file", known)
 
 
 def _unless_known(where: str, value: str, what: str, known: Collection[str]) -> Iterator[FileProblem]:

@@ -44,6 +44,8 @@ class Compute:
     max_block_threads: int  # threads of the largest work-group
     clock_mhz: int  # peak engine clock
     dies: int  # dies that run kernels, each with its own L2 (XCDs); 1 for a monolithic GPU
+    lanes_per_simd: int  # lanes that a SIMD computes in one clock: a wave takes wave_size / lanes_per_simd
+    launch_us: float  # of an empty kernel, one of many in a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class Lds:
     banks: int
     async_copy_bytes: int  # most bytes a lane copies from memory to LDS without registers; 0 = no such copy
     transpose_read_bytes: int  # bytes a lane gets from a transposing LDS read; 0 = no such read
+    bytes_per_clock: int  # that a unit reads or writes
+    latency_clocks: int  # from a read to its value, in a busy unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,11 @@ class Memory:
     l2_bytes: int  # per die
     mall_bytes: int  # last-level cache shared by all dies (Infinity Cache); 0 = none
     line_bytes: int  # cache line of L2
+    l1_bytes_per_clock: int  # that a unit gets from its own cache
+    l2_channels: int  # of all dies together
+    l2_bytes_per_clock: int  # that one channel gives
+    latency_clocks: int  # from a load that L2 serves to its value, in a busy GPU
+    store_cost: float  # bytes of loads that take a unit as long as one byte that it stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +117,7 @@ class Arch:
     memory: Memory
     numbers: Numbers
     peak_tflops: Mapping[str, float]  # dense matrix rate by input dtype (TOPS for integers)
+    matrix_share: Mapping[str, float]  # part of that rate that an instruction reaches; all of it if not listed
     waves: tuple[Shape, ...]
     mma: Mapping[Triple, Mapping[Shape, str]]
     op_tables: Mapping[str, Mapping[str, Any]]  # tables that only one op reads; the op checks them

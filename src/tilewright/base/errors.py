@@ -11,6 +11,9 @@
     ├── UnsupportedError     a problem that no kernel at hand, or not this one, can compute (says why)
     ├── TensorError          a tensor whose type, shape, strides or place is not what the problem says
     ├── DeviceError          a device, real or emulated, failed or refused (emulated: `Fault`, with its place)
+    ├── BundleError          a model bundle that cannot be used here (says what it has and what is wanted)
+    ├── MissingExtraError    packages that are installed on request only (says how)
+    ├── LeakageError         a problem, or one near it, on both sides of a split into training and judging
     ├── PackError            a pack that cannot be written or read (says path, cause, advice)
     └── StoreError           the artifact store cannot do what was asked (says path, cause, advice)
         ├── CorruptError     an entry that is damaged or gone; it is built again
@@ -101,6 +104,18 @@ class TensorError(TilewrightError, ValueError):
 
 class DeviceError(TilewrightError):
     """A device that is not there, refused a call, or ran a kernel that did what no device may do."""
+
+
+class BundleError(TilewrightError):
+    """A model bundle that is damaged or was made for something else. The message names both sides."""
+
+
+class MissingExtraError(TilewrightError, ImportError):
+    """Packages are missing that come with an extra of Tilewright. The message says how to get them."""
+
+
+class LeakageError(TilewrightError):
+    """A problem, or a near duplicate, is in training and in judging: figures from that would flatter."""
 
 
 class PackError(TilewrightError):

@@ -140,13 +140,23 @@ def _kernels(
 
 
 def _packed(registry: Registry, folder: Path | None, name: str) -> Pack | None:
+    from tilewright import arch as archs
     from tilewright.building.pack.write import write_pack
     from tilewright.building.toolchain import find
+    from tilewright.dispatch.uses import uses_of
+    from tilewright.select.c_source import rank_sources
 
     if folder is None or registry.failures:
         return None
+    uses = uses_of(registry.results)
     with task("packing"):
-        return write_pack(list(registry.artifacts.values()), find(), folder, name=name)
+        return write_pack(
+            list(registry.artifacts.values()),
+            find(),
+            folder,
+            name=name,
+            rankings=lambda gpu, kernels: rank_sources(archs.load(gpu), kernels, uses),
+        )
 
 
 def _document(registry: Registry, packed: Pack | None) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from tilewright.dispatch.launch import Call, Functions
 from tilewright.dispatch.plan import Plan, execution_of, stage_of
-from tilewright.dispatch.select import Selection
 from tilewright.dispatch.sequence import CallSequence
 from tilewright.ops.kernel import Kernel
+from tilewright.select.selection import Selection
 
 if TYPE_CHECKING:
     from tilewright.runtime.device import Device

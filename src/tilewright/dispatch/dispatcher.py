@@ -18,15 +18,18 @@ from tilewright.dispatch.devices import resolve_arch, resolve_device
 from tilewright.dispatch.host_arrays import run_host
 from tilewright.dispatch.launch import Call, Functions, functions_of
 from tilewright.dispatch.plan import Plan, execution_of
-from tilewright.dispatch.select import Named, Selection, Selector, select
 from tilewright.dispatch.sequence import CallSequence
 from tilewright.dispatch.short_way import Way, short_way
 from tilewright.dispatch.staging import select_stages
 from tilewright.dispatch.tensors import View, view_of
+from tilewright.dispatch.uses import uses_of
 from tilewright.ops import op_named
 from tilewright.ops.execution import Execution, one_kernel
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
+from tilewright.select.pool import Pool
+from tilewright.select.select import select_from
+from tilewright.select.selection import Named, Selection, Selector
 
 if TYPE_CHECKING:
     from tilewright.runtime.device import Device
@@ -39,7 +42,7 @@ class Dispatcher:
     """Chooses and runs the kernels of one registry, which never changes. Any number of threads may use it at once.
 
     `ways` has the short way of a problem by its identity; a way keeps its problem alive, so no other object can have
-    that identity. `_calls` has the bound calls for other forms of its tensors, `_plans` those of equal problems.
+    that identity. `_calls` has the bound calls for other forms of its tensors, `plans` those of equal problems.
     """
 
     def __init__(
@@ -55,8 +58,9 @@ class Dispatcher:
         self._selector = selector
         self.ways: dict[int, Way] = {}
         self._calls: dict[Any, tuple[Call | CallSequence, Any]] = {}
-        self._plans: dict[Any, tuple[Plan, Call | CallSequence]] = {}
+        self.plans: dict[Any, tuple[Plan, Call | CallSequence]] = {}
         self._functions: dict[tuple[Device, Kernel], Functions] = {}
+        self._pools: dict[tuple[str, bool], Pool] = {}
         self._making = threading.RLock()
 
     def select(
@@ -81,17 +85,8 @@ class Dispatcher:
         op = self._op(problem)
         execution = None if op is None else op.execution
         staged = execution is not None and execution.next_stage is not one_kernel
-        taking_part = [k for k in candidates if staged or not wanted or k in wanted]
-        unusable = {k: reason for k in taking_part if (reason := self._unusable(k, built))}
-        select_one = functools.partial(
-            select,
-            arch=arch,
-            kernels=taking_part,
-            priorities=self._priorities,
-            pad=pad,
-            selector=self._selector,
-            unusable=unusable,
-        )
+        pool = self._pool(arch, built, () if staged else wanted)
+        select_one = functools.partial(select_from, pool, selector=self._selector, pad=pad)
         if execution is None or not staged:
             return select_one(problem)
         return select_stages(problem, execution, select_one, wanted)
@@ -99,17 +94,17 @@ class Dispatcher:
     def plan(self, problem: Any, device: Device, kernel: Named, pad: bool) -> tuple[Plan, Call | CallSequence]:
         """What is done for a problem on a device, and the bound call; made once."""
         named = tuple(kernel) if isinstance(kernel, list) else kernel  # a list has no place in a key
-        key = (problem, device, named, pad)
-        found = self._plans.get(key)
+        key = (problem, device.name, named, pad)
+        found = self.plans.get(key)
         if found is None:
             with self._making:
-                found = self._plans.get(key)
+                found = self.plans.get(key)
                 if found is None:
                     selection = self.select(problem, device, named, pad=pad)
                     found = bind(selection, device, functools.partial(self.functions, device))
-                    if len(self._plans) >= MOST_PLANS:
-                        self._plans.clear()
-                    self._plans[key] = found
+                    if len(self.plans) >= MOST_PLANS:
+                        self.plans.clear()
+                    self.plans[key] = found
         return found
 
     def functions(self, device: Device, kernel: Kernel) -> Functions:
@@ -189,6 +184,19 @@ class Dispatcher:
             self._calls[id(problem), options, *forms] = (call, problem)
             if way is not None:
                 self.ways[id(problem)] = way
+
+    def _pool(self, arch: Arch, built: bool, only: Sequence[Kernel]) -> Pool:
+        """The kernels for a GPU, made ready once; `only` some of them for a question that names them."""
+        with self._making:
+            found = self._pools.get((arch.name, built))
+            if found is None or only:
+                kernels = [k for k in self._kernels if k.arch == arch.name and (not only or k in only)]
+                unusable = {k: reason for k in kernels if (reason := self._unusable(k, built))}
+                uses = uses_of({k: self._results.get(k) for k in kernels})
+                found = Pool.of(arch, kernels, self._priorities, unusable, uses)
+                if not only:
+                    self._pools[arch.name, built] = found
+            return found
 
     def _unusable(self, kernel: Kernel, built: bool) -> str:
         result = self._results.get(kernel)

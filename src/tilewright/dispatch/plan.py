@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.dispatch.select import Choice
 from tilewright.dispatch.tensors import shape_text
 from tilewright.ops import op_named
 from tilewright.ops.execution import Execution, Preparation, Tensor
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.problem_text import problem_text
+from tilewright.select.selection import Choice
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.base.errors import InvalidValueError, UnsupportedError
-from tilewright.dispatch.select import Choice, Rejection, Selection
 from tilewright.ops.execution import Execution
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.problem_text import short_text
+from tilewright.select.selection import Choice, Rejection, Selection
 
 
 def select_stages(

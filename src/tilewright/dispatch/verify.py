@@ -24,13 +24,13 @@ from tilewright.dispatch.binding import bind
 from tilewright.dispatch.guarded import POISON, Guarded
 from tilewright.dispatch.launch import Call, Functions, functions_of
 from tilewright.dispatch.plan import execution_of
-from tilewright.dispatch.select import select
 from tilewright.dispatch.sequence import CallSequence
 from tilewright.dispatch.staging import select_stages
 from tilewright.ops import fits
 from tilewright.ops.execution import Tensor
 from tilewright.ops.kernel import Kernel
 from tilewright.runtime.streams import stream_handle
+from tilewright.select.select import select
 
 if TYPE_CHECKING:
     from tilewright.emulator.counters import Counters

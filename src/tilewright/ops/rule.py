@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
@@ -48,7 +48,11 @@ class Violation:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. `good` and `bad` are field overrides of the op's example config that pass and fail it."""
+    """One rule. `good` and `bad` are field overrides of the op's example config that pass and fail it.
+
+    `tells`, if given, is all that the rule makes of a config: where it is equal, so is the answer. It lets many kernels
+    be asked about at once whose fields differ, but not what follows from them.
+    """
 
     code: str
     slug: str
@@ -61,6 +65,7 @@ class Rule:
     what: str
     why: str
     fix: str
+    tells: Callable[[Any, Arch], Hashable] | None = None
 
     def violation(self, *subjects: Any) -> Violation | None:
         """None when the rule passes, else what is wrong."""
@@ -91,12 +96,13 @@ def rule(
     good: Mapping[str, Any],
     bad: Mapping[str, Any],
     arch: str = "gfx942",
+    tells: Callable[[Any, Arch], Hashable] | None = None,
 ) -> Callable[[Callable[..., Fault | None]], Rule]:
     """Make a rule of a check function; `arch` is the GPU on which the examples hold."""
 
     def make(check: Callable[..., Fault | None]) -> Rule:
         what, why, fix = _sections(check)
-        return Rule(code, slug, tuple(reads), enforced_by, check, good, bad, arch, what, why, fix)
+        return Rule(code, slug, tuple(reads), enforced_by, check, good, bad, arch, what, why, fix, tells)
 
     return make
 

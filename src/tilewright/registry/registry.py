@@ -26,7 +26,6 @@ from tilewright.building.trace import trace_json
 from tilewright.dispatch.devices import resolve_device
 from tilewright.dispatch.dispatcher import Dispatcher
 from tilewright.dispatch.plan import Plan
-from tilewright.dispatch.select import FIRST_FIT, Named, Selection, Selector
 from tilewright.dispatch.short_way import Way
 from tilewright.ops.kernel import Kernel
 from tilewright.registry.document import Saved, document_of, read_document
@@ -34,6 +33,9 @@ from tilewright.registry.library import load_library
 from tilewright.registry.members import Kernels, kernels_of
 from tilewright.registry.merging import checked_side, merged_priorities, merged_results
 from tilewright.registry.queries import find
+from tilewright.select.chain import CHAIN, Chain
+from tilewright.select.selection import Named, Selection, Selector
+from tilewright.select.tuned import TunedTable, read_tuned
 
 if TYPE_CHECKING:
     from tilewright.runtime.device import Device
@@ -51,15 +53,17 @@ class Registry:
     results: Mapping[Kernel, Artifact | Failure] = field(default_factory=dict)
     built: Built | None = field(default=None, compare=False, repr=False)  # the last build, for its figures
     priorities: Mapping[Kernel, int] = field(default_factory=dict)
-    selector: Selector = field(default=FIRST_FIT, compare=False, repr=False)
+    selector: Selector = field(default=CHAIN, compare=False, repr=False)
     # Plans and loaded libraries: they follow from the rest, so they are no part of the value.
     _dispatcher: Dispatcher = field(init=False, compare=False, repr=False)
     _ways: dict[int, Way] = field(init=False, compare=False, repr=False)  # the dispatcher's own
+    _plans: dict[Any, tuple[Plan, Any]] = field(init=False, compare=False, repr=False)  # likewise
 
     def __post_init__(self) -> None:
         made = Dispatcher(self.kernels, self.results, self.priorities, self.selector)
         object.__setattr__(self, "_dispatcher", made)
         object.__setattr__(self, "_ways", made.ways)
+        object.__setattr__(self, "_plans", made.plans)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy makes its own plans: they belong to the libraries of one process."""
@@ -126,6 +130,22 @@ class Registry:
         chosen = [self.kernel(each if isinstance(each, str) else each.slug) for each in named]
         return replace(self, priorities={**self.priorities, **dict.fromkeys(chosen, number)})
 
+    def with_tuned(self, table: TunedTable | Path | str) -> Registry:
+        """The same with a table of measured winners, or the file of one: they come first for their very problems."""
+        if not isinstance(self.selector, Chain):
+            raise InvalidValueError(f"a tuned table is for the selector Chain, and this registry has {self.selector!r}")
+        read = table if isinstance(table, TunedTable) else read_tuned(Path(table))
+        return replace(self, selector=replace(self.selector, tuned=read))
+
+    def with_bundles(self, *folders: Path | str) -> Registry:
+        """The same with these learned models in place of those that come with the ops; with none, without any."""
+        if not isinstance(self.selector, Chain):
+            raise InvalidValueError(f"bundles are for the selector Chain, and this registry has {self.selector!r}")
+        from tilewright.select.bundle import read_bundle  # noqa: PLC0415  (imports NumPy)
+
+        bundles = tuple(read_bundle(Path(folder)) for folder in folders)
+        return replace(self, selector=replace(self.selector, bundles=bundles))
+
     def merge(self, other: Registry, prefer: str | None = None) -> Registry:
         """The kernels of both, in the order of this one, then the other.
 
@@ -189,7 +209,14 @@ class Registry:
         kernel: Named = None,
         pad: bool = False,
     ) -> Plan:
-        """What `run` does for host arrays of a problem: kernels, padding, preparations, memory. Loads the kernels."""
+        """What `run` does for host arrays of a problem: kernels, padding, preparations, memory. Loads the kernels.
+
+        Made once for equal problems: after that it is one look-up.
+        """
+        if device is not None and type(kernel) is not list:
+            found = self._plans.get((problem, device if isinstance(device, str) else device.name, kernel, pad))
+            if found is not None:
+                return found[0]
         return self._dispatcher.plan(problem, resolve_device(device), kernel, pad)[0]
 
     def run(

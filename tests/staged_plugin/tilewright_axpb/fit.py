@@ -31,7 +31,7 @@ def other_step(config: Any, problem: Any, arch: Arch) -> Fault | None:
 @rule(
     "Z512",
     "other-parts",
-    reads=("parts",),
+    reads=("step", "parts"),
     enforced_by="supports",
     good={},
     bad={"parts": 7, "problem": {"step": "scale", "count": 2}},

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tilewright.base.errors import CompileError
@@ -16,6 +16,8 @@ from tilewright.building.toolchain import Toolchain
 from tilewright.codegen.fatbin import fatbin_assembly, fatbin_symbol
 
 _TABLE_FLAGS = ("-x", "c", "-std=c11", "-O1", "-fPIC", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-c")
+# The arithmetic of a ranking is rounded as Python rounds it, step by step.
+_RANK_FLAGS = (*_TABLE_FLAGS, "-O2", "-ffp-contract=off")
 _LINK_FLAGS = (
     "-shared",
     "-Wl,--no-undefined",
@@ -36,6 +38,7 @@ class LibraryPlan:
     work: Path  # for objects; not part of the pack
     include: Path
     out: Path
+    rankings: Mapping[str, str] = field(default_factory=dict)  # op → C source of its tw_<op>_rank
 
     @property
     def file(self) -> str:
@@ -49,6 +52,7 @@ def link_library(plan: LibraryPlan, toolchain: Toolchain, advance: Callable[[str
     for member in plan.members:
         objects += _objects_of(member, plan, toolchain)
         advance(member.kernel.slug)
+    objects += [_ranking(op, source, plan, toolchain) for op, source in sorted(plan.rankings.items())]
     objects.append(_table(plan, toolchain))
     (plan.work / "objects.rsp").write_text("".join(f"{name}\n" for name in objects))
     (plan.work / "exports.map").write_text(export_list(member.kernel for member in plan.members))
@@ -72,10 +76,22 @@ def _objects_of(member: Member, plan: LibraryPlan, toolchain: Toolchain) -> list
 
 
 def _table(plan: LibraryPlan, toolchain: Toolchain) -> str:
-    (plan.work / "table.c").write_text(table_source(plan.name, plan.gpu, [member.kernel for member in plan.members]))
-    include = f"-I../{plan.include.relative_to(plan.work.parent)}"
-    _compile(plan, toolchain, (*_TABLE_FLAGS, include, "table.c", "-o", "table.o"), f"compile the table of {plan.file}")
+    kernels = [member.kernel for member in plan.members]
+    (plan.work / "table.c").write_text(table_source(plan.name, plan.gpu, kernels, plan.rankings))
+    words = (*_TABLE_FLAGS, _include(plan), "table.c", "-o", "table.o")
+    _compile(plan, toolchain, words, f"compile the table of {plan.file}")
     return "table.o"
+
+
+def _ranking(op: str, source: str, plan: LibraryPlan, toolchain: Toolchain) -> str:
+    (plan.work / f"rank_{op}.c").write_text(source)
+    words = (*_RANK_FLAGS, _include(plan), f"rank_{op}.c", "-o", f"rank_{op}.o")
+    _compile(plan, toolchain, words, f"compile the ranking of {op} for {plan.file}")
+    return f"rank_{op}.o"
+
+
+def _include(plan: LibraryPlan) -> str:
+    return f"-I../{plan.include.relative_to(plan.work.parent)}"
 
 
 def _movable_flags(toolchain: Toolchain) -> tuple[str, ...]:

@@ -10,6 +10,7 @@
 #ifndef TILEWRIGHT_PACK_H
 #define TILEWRIGHT_PACK_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -37,6 +38,12 @@ typedef struct tw_pack_field {
     const char* value;
 } tw_pack_field;
 
+/* Puts kernels of one op into order for a problem, best first, without a GPU.
+ * `numbers` are `count` kernels by their place in the table, each of which supports the problem; `us` gets the
+ * microseconds that each should take. Equal ones are ordered by their numbers. Returns TW_BAD_ARGS, and changes
+ * nothing, for unusable arguments and for the number of a kernel of another op. */
+typedef int (*tw_pack_rank_fn)(const void* args, uint64_t* numbers, uint64_t count, double* us);
+
 typedef struct tw_pack_kernel {
     const char* slug;     /* the kernel's name, unique in the pack */
     const char* op;       /* which struct of arguments it takes */
@@ -51,6 +58,7 @@ typedef struct tw_pack_kernel {
     int (*workspace_size)(const void* args, uint64_t* bytes);
     int (*run)(const void* args, void* stream); /* stream is a hipStream_t; null is the default stream */
     const char* (*message)(void); /* why the last call of this thread did not return TW_OK */
+    tw_pack_rank_fn rank; /* null where there is none, or beyond the end: ask tw_pack_rank_of */
 } tw_pack_kernel;
 
 typedef struct tw_pack {
@@ -71,6 +79,12 @@ typedef const tw_pack* (*tw_pack_table_fn)(void);
 static inline const tw_pack_kernel* tw_pack_kernel_at(const tw_pack* pack, uint64_t index)
 {
     return (const tw_pack_kernel*)(const void*)((const char*)pack->kernels + index * pack->kernel_size);
+}
+
+/* What ranks the kernels of this one's op, or null: also for a library whose structs end before it. */
+static inline tw_pack_rank_fn tw_pack_rank_of(const tw_pack* pack, const tw_pack_kernel* kernel)
+{
+    return pack->kernel_size >= offsetof(tw_pack_kernel, rank) + sizeof(tw_pack_rank_fn) ? kernel->rank : 0;
 }
 
 #ifdef __cplusplus

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,12 +42,14 @@ def library_file(name: str, gpu: str) -> str:
     return f"lib{name}_{gpu}.so"
 
 
-def table_source(name: str, gpu: str, kernels: Sequence[Kernel]) -> str:
-    """The C source of a library's table; kernels appear in the given order, which must be that of their slugs."""
+def table_source(name: str, gpu: str, kernels: Sequence[Kernel], ranked: Collection[str] = ()) -> str:
+    """The C source of a library's table; kernels appear in the given order, which must be that of their slugs. The
+    library has a ranking of the kernels of `ranked` ops."""
     ops = sorted({kernel.op for kernel in kernels})
     rows = [_row(kernel) for kernel in kernels]
+    prefixes = sorted({row.prefix for row in rows if row.op in ranked})
     file = library_file(name, gpu)
-    return _fill("table.c.j2", file=file, name=name, version=version(), gpu=gpu, ops=ops, kernels=rows)
+    return _fill("table.c.j2", file=file, name=name, version=version(), gpu=gpu, ops=ops, kernels=rows, ranked=prefixes)
 
 
 def export_list(kernels: Iterable[Kernel]) -> str:

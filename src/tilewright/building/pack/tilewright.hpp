@@ -2,7 +2,7 @@
 //
 //   tilewright::Pack pack = tilewright::Pack::open("/opt/kernels", "gfx942");
 //   auto args = tilewright::make_args<tw_xyz_args>();   // from the op's own header, tilewright/xyz.h
-//   auto kernel = pack.find_first("xyz", [&](const tilewright::Kernel& k) { return k.supports(args); });
+//   auto kernel = pack.best(args, [](const tilewright::Kernel& k) { return k.field("dtype_a") == "fp16"; });
 //   kernel->run(args, stream);
 //
 // Arguments are checked against the kernel's op: a struct that no op has declared does not compile, the struct of
@@ -15,6 +15,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -170,6 +171,13 @@ class Kernel
     const tw_pack_kernel* entry_;
 };
 
+// A kernel that computes a problem, and how many microseconds it should take; that is empty where nobody knows.
+struct Choice
+{
+    Kernel kernel;
+    std::optional<double> us;
+};
+
 // The kernels of one library. Closes the library at its end: no kernel may be running or be used after that.
 class Pack
 {
@@ -229,6 +237,42 @@ class Pack
         return std::nullopt;
     }
 
+    // The kernels of the arguments' op that `filter(kernel)` accepts and that support the problem, fastest first.
+    // Types and layouts are not in the arguments: the filter compares them with `field`. Kernels of an op that the
+    // pack cannot rank come in the order of their slugs, without times.
+    template <typename Args, typename Filter>
+    std::vector<Choice> ranked(const Args& args, Filter&& filter) const
+    {
+        static_assert(detail::IsArgs<Args>::value, "not the arguments of an op: include the op's header of the pack");
+        std::vector<std::uint64_t> numbers;
+        find_first(Op<Args>::name, [&](const Kernel& kernel) {
+            if(filter(kernel) && kernel.supports(args))
+                numbers.push_back(static_cast<std::uint64_t>(&kernel - kernels_.data()));
+            return false;
+        });
+        std::vector<Choice> choices;
+        if(numbers.empty())
+            return choices;
+        std::vector<double> us(numbers.size());
+        const tw_pack_rank_fn rank = tw_pack_rank_of(table_, &kernels_[numbers.front()].entry());
+        if(rank != nullptr && rank(&args, numbers.data(), numbers.size(), us.data()) != TW_OK)
+            throw Error(file_ + " cannot rank its kernels of op '" + Op<Args>::name + "' for these arguments");
+        choices.reserve(numbers.size());
+        for(std::size_t i = 0; i < numbers.size(); ++i)
+            choices.push_back({kernels_[numbers[i]], rank == nullptr ? std::nullopt : std::optional<double>(us[i])});
+        return choices;
+    }
+
+    // The first of `ranked`, if there is one.
+    template <typename Args, typename Filter>
+    std::optional<Kernel> best(const Args& args, Filter&& filter) const
+    {
+        const std::vector<Choice> choices = ranked(args, std::forward<Filter>(filter));
+        if(choices.empty())
+            return std::nullopt;
+        return choices.front().kernel;
+    }
+
     private:
     // An absolute path: the loader would look for a bare name in the folders of the system.
     explicit Pack(const std::filesystem::path& library)
@@ -241,10 +285,10 @@ class Pack
         if(table == nullptr)
             throw Error(file_ + " is no library of a pack: it has no tw_pack_table");
         table_ = table();
-        if(table_->schema != TW_PACK_SCHEMA || table_->kernel_size < sizeof(tw_pack_kernel))
+        if(table_->schema != TW_PACK_SCHEMA || table_->kernel_size < least_size)
             throw Error(file_ + " has a table of schema " + std::to_string(table_->schema) + " with " +
                         std::to_string(table_->kernel_size) + " bytes per kernel, this program reads schema " +
-                        std::to_string(TW_PACK_SCHEMA) + " with at least " + std::to_string(sizeof(tw_pack_kernel)) +
+                        std::to_string(TW_PACK_SCHEMA) + " with at least " + std::to_string(least_size) +
                         ". Compile it with the headers of the pack.");
         kernels_.reserve(table_->count);
         for(std::uint64_t i = 0; i < table_->count; ++i)
@@ -294,6 +338,9 @@ class Pack
             text += (text.empty() ? "" : ", ") + name;
         return text.empty() ? "(none)" : text;
     }
+
+    // Libraries of the first Tilewright end before `rank`.
+    static constexpr std::size_t least_size = offsetof(tw_pack_kernel, rank);
 
     std::string file_;
     detail::Library library_;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tilewright.base import events
@@ -13,15 +13,24 @@ from tilewright.building.pack.members import Member, gpus_of, members_of
 from tilewright.building.pack.place import private_sibling, put_in_place, require_replaceable, sync_tree
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.toolchain import Toolchain
+from tilewright.ops.kernel import Kernel
 
 DEFAULT_NAME = "tilewright_pack"
+# Gives, for a GPU and its kernels in the order of the table, C sources that put kernels into order: op → source of
+# tw_<op>_rank as pack.h has it. Ops that are not in it keep the order of the table.
+Rankings = Callable[[str, Sequence[Kernel]], Mapping[str, str]]
 
 
 def write_pack(
-    artifacts: Iterable[Artifact | Failure], toolchain: Toolchain, folder: Path, *, name: str = DEFAULT_NAME
+    artifacts: Iterable[Artifact | Failure],
+    toolchain: Toolchain,
+    folder: Path,
+    *,
+    name: str = DEFAULT_NAME,
+    rankings: Rankings | None = None,
 ) -> Pack:
-    """Link artifacts into a pack in `folder`, which appears whole or not at all. The same artifacts give the same
-    bytes.
+    """Link artifacts into a pack in `folder`, which appears whole or not at all. The same artifacts and rankings give
+    the same bytes. Without rankings the pack's kernels can be asked and run, but not put into order.
 
     A pack that is already there is replaced; a folder with anything else is refused. Raises `PackError` that names
     every entry that cannot be packed, failed builds among them.
@@ -32,12 +41,18 @@ def write_pack(
     require_replaceable(target)
     with private_sibling(target) as private:
         draft = private / "pack"
-        pack = _write(draft, name, members, toolchain, private)
+        pack = _write(draft, name, members, toolchain, private, rankings or _no_rankings)
         put_in_place(draft, target)
     return Pack(folder, pack.name, pack.version, pack.libraries, pack.files, pack.kernels)
 
 
-def _write(draft: Path, name: str, members: tuple[Member, ...], toolchain: Toolchain, private: Path) -> Pack:
+def _no_rankings(gpu: str, kernels: Sequence[Kernel]) -> Mapping[str, str]:  # noqa: ARG001
+    return {}
+
+
+def _write(
+    draft: Path, name: str, members: tuple[Member, ...], toolchain: Toolchain, private: Path, rankings: Rankings
+) -> Pack:
     """Make the whole pack in `draft`; objects go beside it."""
     by_gpu = gpus_of(members)
     written = {**text.headers(sorted({m.kernel.op for m in members})), **text.cmake_package(name, tuple(by_gpu))}
@@ -45,7 +60,8 @@ def _write(draft: Path, name: str, members: tuple[Member, ...], toolchain: Toolc
     libraries = {}
     with events.task("pack", len(members)) as advance:
         for gpu, own in by_gpu.items():
-            plan = LibraryPlan(name, gpu, own, private / f"work-{gpu}", draft / "include", draft / "lib")
+            ranked = rankings(gpu, [member.kernel for member in own])
+            plan = LibraryPlan(name, gpu, own, private / f"work-{gpu}", draft / "include", draft / "lib", ranked)
             libraries[gpu] = pack_file(draft, str(link_library(plan, toolchain, advance).relative_to(draft)))
     files = tuple(pack_file(draft, path) for path in sorted(written))
     pack = Pack(draft, name, text.version(), libraries, files, tuple(_kernel(member) for member in members))

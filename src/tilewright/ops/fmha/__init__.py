@@ -11,6 +11,7 @@ from tilewright.ops.fields import read_config
 from tilewright.ops.fmha import source
 from tilewright.ops.fmha.arch_table import TILE_FIELDS, read_tile, tile_texts, tiles, values_of
 from tilewright.ops.fmha.config import MODES, Config
+from tilewright.ops.fmha.estimate import COST
 from tilewright.ops.fmha.execution import EXECUTION
 from tilewright.ops.fmha.families import FAMILIES, PIPELINES
 from tilewright.ops.fmha.fit import FIT_RULES
@@ -104,6 +105,7 @@ OP = Op(
     spaces=functools.partial(sets_in, _HERE / "spaces"),
     importers={},
     execution=EXECUTION,
+    cost=COST,
 )
 
 

@@ -5,6 +5,7 @@ The tests are those of launch/*.hpp, each rule one of them.
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
@@ -394,7 +395,7 @@ def rotary_size(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 @rule(
     "S614",
     "too-large",
-    reads=("family", "block"),
+    reads=("family", "merge_heads"),
     enforced_by="supports",
     good={},
     bad={"problem": {"heads": 2**24}},
@@ -406,14 +407,23 @@ def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 
     Fix: split the batch.
     """
-    for tensor in tensors(problem):
-        if tensor.name in STRIDED and max(struct_strides(problem, tensor)) >= _BEYOND:
-            largest = max(struct_strides(problem, tensor))
-            return Fault(f"a stride of {tensor.name} is {largest:,}, must be below {_BEYOND:,}", "family")
+    beyond = _stride_beyond(problem)
+    if beyond:
+        return Fault(f"a stride of {beyond[0]} is {beyond[1]:,}, must be below {_BEYOND:,}", "family")
     rows = query_rows(config, problem) * max(problem.num_splits, 1)
     tokens = problem.batch * problem.seqlen_k if config.family == BATCH_PREFILL else 0
     if max(rows, tokens) >= _BEYOND - 1024:
         return Fault(f"{max(rows, tokens):,} rows, must be below {_BEYOND:,}", "family")
+    return None
+
+
+@functools.lru_cache(maxsize=256)
+def _stride_beyond(problem: Problem) -> tuple[str, int] | None:
+    """The first tensor with a stride that is too large, and that; remembered, since all kernels ask for it."""
+    for tensor in tensors(problem):
+        largest = max(struct_strides(problem, tensor)) if tensor.name in STRIDED else 0
+        if largest >= _BEYOND:
+            return tensor.name, largest
     return None
 
 

@@ -19,6 +19,7 @@ from tilewright.ops.gemm.config import (
     VARIANTS,
     Config,
 )
+from tilewright.ops.gemm.cost import COST
 from tilewright.ops.gemm.execution import EXECUTION
 from tilewright.ops.gemm.fit import FIT_RULES
 from tilewright.ops.gemm.problem import Problem
@@ -84,6 +85,7 @@ OP = Op(
     spaces=functools.partial(sets_in, _HERE / "spaces"),
     importers={"tile_engine": read_tile_engine},
     execution=EXECUTION,
+    cost=COST,
 )
 
 

@@ -115,6 +115,13 @@ def k_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     )
 
 
+def _vectors(config: Any, arch: Arch) -> tuple[str, int, int, int, int]:
+    """Layout, and elements per access of A, B, C and D; 1 for a D that is not there."""
+    vector_d = resources.vector_d(config) if config.num_d else 1
+    widths = resources.vector_a(config, arch), resources.vector_b(config, arch), resources.vector_c(config)
+    return (config.layout, *widths, vector_d)
+
+
 @rule(
     "S505",
     "not-aligned",
@@ -122,6 +129,7 @@ def k_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     enforced_by="supports",
     good={"pad_k": True, "problem": {"k": 200}},
     bad={"pad_k": True, "problem": {"k": 201}},
+    tells=_vectors,
 )
 def not_aligned(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """The contiguous extent of each matrix must be a multiple of its vector width.
@@ -130,14 +138,14 @@ def not_aligned(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 
     Fix: a kernel with narrower vectors, or a padded problem.
     """
-    a, b, _ = config.layout
-    extents = {
-        "A": (("K", problem.k) if a == "r" else ("M", problem.m), resources.vector_a(config, arch)),
-        "B": (("N", problem.n) if b == "r" else ("K", problem.k), resources.vector_b(config, arch)),
-        "C": (("N", problem.n), resources.vector_c(config)),
+    layout, *vectors = _vectors(config, arch)
+    along = {
+        "A": ("K", problem.k) if layout[0] == "r" else ("M", problem.m),
+        "B": ("N", problem.n) if layout[1] == "r" else ("K", problem.k),
+        "C": ("N", problem.n),
+        "D": ("N", problem.n),
     }
-    if config.num_d:
-        extents["D"] = (("N", problem.n), resources.vector_d(config))
+    extents = {matrix: (along[matrix], vector) for matrix, vector in zip(along, vectors, strict=True)}
     for matrix, ((name, extent), vector) in extents.items():
         if extent % vector:
             return Fault(f"{name} = {extent} is not a multiple of {matrix}'s vector width {vector}", "vector")
@@ -236,6 +244,10 @@ def _batch_too_large(config: Any, problem: Problem) -> Fault | None:
     return None
 
 
+def _steps(config: Any, arch: Arch) -> tuple[int, int, int]:
+    return resources.least_steps(config), config.block.k, config.mma.k
+
+
 @rule(
     "S508",
     "too-few-steps",
@@ -243,6 +255,7 @@ def _batch_too_large(config: Any, problem: Problem) -> Fault | None:
     enforced_by="device",
     good={"pipeline": "compv6", "problem": {"k": 64}},
     bad={"pipeline": "compv6", "problem": {"k": 32}},
+    tells=_steps,
 )
 def too_few_steps(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """compv6 needs at least two steps along K.

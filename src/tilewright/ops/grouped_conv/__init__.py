@@ -23,6 +23,7 @@ from tilewright.ops.grouped_conv.config import (
     PIPELINES,
     Config,
 )
+from tilewright.ops.grouped_conv.cost import COST
 from tilewright.ops.grouped_conv.execution import EXECUTION
 from tilewright.ops.grouped_conv.fit import FIT_RULES
 from tilewright.ops.grouped_conv.miopen_driver import read_miopen_driver
@@ -118,6 +119,7 @@ OP = Op(
     problem_readers={"miopen_driver": read_miopen_driver},
     filters={"ndim_spatial": "ndim"},
     execution=EXECUTION,
+    cost=COST,
 )
 
 

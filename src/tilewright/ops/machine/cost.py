@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tilewright.arch.spec import Arch
+from tilewright.ops.machine.c_numbers import CNumbers
 from tilewright.ops.machine.numbers import Number
 
 # Numbers of a problem or of a kernel by name, read as attributes: each a `Number`.
@@ -55,3 +56,5 @@ class CostModel:
     # `features_version`.
     features: Callable[[Facts, Facts, Estimate, Arch], Mapping[str, Number]]
     features_version: int = 1
+    # `problem_numbers` in C; without it packs keep the order of their kernels.
+    in_c: CNumbers | None = None

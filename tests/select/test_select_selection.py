@@ -12,8 +12,10 @@ import tilewright as tw
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError, UnsupportedError
 from tilewright.dispatch.plan import stage_of
-from tilewright.dispatch.select import Choice, rank, select
 from tilewright.ops.kernel import Kernel
+from tilewright.select.first_fit import FIRST_FIT
+from tilewright.select.select import select
+from tilewright.select.selection import Choice, Ranking
 
 GFX942 = tw.load("gfx942")
 
@@ -46,9 +48,9 @@ def test_first_fit_follows_priority_then_registration() -> None:
     square = problem(256, 256, 64)
     kernels = [LARGE, SMALL, PADDING]
 
-    assert [c.kernel for c in rank(square, GFX942, kernels)] == kernels
-    assert [c.kernel for c in rank(square, GFX942, kernels[::-1])] == kernels[::-1]
-    ranked = rank(square, GFX942, kernels, {PADDING: 2, SMALL: -1})
+    assert [c.kernel for c in select(square, GFX942, kernels)] == kernels
+    assert [c.kernel for c in select(square, GFX942, kernels[::-1])] == kernels[::-1]
+    ranked = select(square, GFX942, kernels, {PADDING: 2, SMALL: -1}).choices
     assert [c.kernel for c in ranked] == [PADDING, LARGE, SMALL]
     assert [c.score for c in ranked] == [2.0, 0.0, -1.0]
     assert ranked[0].why == "priority 2, supports the problem as it is"
@@ -108,9 +110,9 @@ def test_a_preparation_that_cannot_be_made_is_a_reason() -> None:
 def test_a_selector_plugs_in() -> None:
     @dataclass(frozen=True)
     class SmallestBlock:
-        def rank(self, problem: Any, arch: Arch, candidates: Sequence[Choice]) -> tuple[Choice, ...]:
+        def rank(self, problem: Any, arch: Arch, candidates: Sequence[Choice]) -> Ranking:
             scored = [replace(c, score=-float(c.kernel.config.block.m), why="small") for c in candidates]  # type: ignore[attr-defined]
-            return tuple(sorted(scored, key=lambda choice: -choice.score))
+            return Ranking(sorted(scored, key=lambda choice: -choice.score))
 
     selection = select(problem(256, 256, 64), GFX942, [LARGE, SMALL], selector=SmallestBlock())
     assert [(c.kernel, c.why) for c in selection] == [(SMALL, "small"), (LARGE, "small")]
@@ -120,7 +122,7 @@ def test_a_selector_plugs_in() -> None:
 
 def test_a_registry_selects_for_a_gpu() -> None:
     other = kernel("gfx90a")
-    registry = tw.Registry.of([LARGE, SMALL, other])
+    registry = replace(tw.Registry.of([LARGE, SMALL, other]), selector=FIRST_FIT)
     square = problem(256, 256, 64)
 
     assert registry.select(square, "gfx90a", built=False).best.kernel == other

@@ -1,0 +1,92 @@
+"""`tilewright evaluate`: how good a bundle, or a way of training, chooses on measured problems."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tilewright.cli.command import Command
+from tilewright.cli.learning import dataset_of, print_evaluation, recipe_of, recipe_options, table_options
+from tilewright.cli.output import heading_line, json_option, print_json, print_table
+from tilewright.cli.progress import progress
+
+# Problems that models of a learning curve see.
+CURVE = (5, 10, 20, 40, 80, 160, 320, 640)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "tilewright evaluate times.parquet --bundle conv_gfx950",
+        "tilewright evaluate times.parquet --op grouped_conv --arch gfx950 --report report --curve",
+    ),
+)
+@table_options
+@click.option(
+    "--bundle", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Judge this bundle as it is."
+)
+@click.option("--report", type=click.Path(path_type=Path), metavar="DIR", help="Write a page with plots into DIR.")
+@click.option("--curve", is_flag=True, help="Also train with few problems, to see how many are needed.")
+@recipe_options
+@json_option
+def command(
+    *,
+    table: Path,
+    op_name: str | None,
+    arch: str | None,
+    bundle: Path | None,
+    report: Path | None,
+    curve: bool,
+    tries: int,
+    few: bool,
+    as_json: bool,
+    **recipe: Any,
+) -> None:
+    """Judge choices of kernels against the best measured ones.
+
+    TABLE holds measurements (Parquet). Without --bundle, models are trained for each fold and judged
+    on problems that they have not seen, first by problem, then by clusters of similar problems.
+    The analytical model and three baselines stand beside the learned choice.
+    """
+    from tilewright.learn.extras import need_extras
+
+    need_extras("evaluating")
+    from tilewright.learn.evaluation import evaluate_bundle, evaluate_recipe, learning_curve
+    from tilewright.learn.report import worst_choices, write_report
+    from tilewright.select.bundle import RELEVANCE, read_bundle
+
+    made = recipe_of(**recipe)
+    with progress(as_json=as_json):
+        data = dataset_of(table, op_name, arch)
+        ranker = made.kind == "ranker"
+        if bundle is not None:
+            read = read_bundle(bundle)
+            found, ranker = evaluate_bundle(data, read), read.transform == RELEVANCE
+        else:
+            found = evaluate_recipe(data, made, tries=tries, few=few)
+        sizes = [size for size in CURVE if size < 0.8 * len(data.problems)]
+        points = learning_curve(data, made, [*sizes, len(data.problems)]) if curve else ()
+        files = write_report(report, found, curve=points, ranker=ranker) if report is not None else ()
+    if as_json:
+        print_json(
+            {
+                "op": data.op.name,
+                "arch": data.arch.name,
+                "subject": found.subject,
+                "splits": found.to_json(),
+                "worst": [each.to_json() for each in worst_choices(found)],
+                "curve": [asdict(point) for point in points],
+                "report": [str(file) for file in files],
+            }
+        )
+        return
+    print_evaluation(found)
+    if points:
+        heading_line("mean efficiency with models of so many problems, %")
+        rows = [(str(p.problems), f"{100 * p.learned:.2f}", f"{100 * p.analytical:.2f}") for p in points]
+        print_table(("problems", "learned", "analytical"), rows, numbers=("problems", "learned", "analytical"))
+    if files:
+        click.echo(f"\n{files[0]}: the report")

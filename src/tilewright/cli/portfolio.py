@@ -1,0 +1,277 @@
+"""`tilewright portfolio`: the few kernels that are worth building for a list of problems."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.base.errors import InvalidValueError, MissingExtraError, choose
+from tilewright.base.events import task
+from tilewright.cli.filters import FilterCommand, filter_options, named_filters
+from tilewright.cli.output import json_option, plural, print_facts, print_json, print_table
+from tilewright.cli.progress import progress
+from tilewright.cli.selection import (
+    changed_set,
+    chosen_kernels,
+    chosen_profile,
+    chosen_sets,
+    field_filter,
+    nothing_chosen,
+    set_of_space,
+)
+from tilewright.cli.settings import declared_space, setting_option
+
+if TYPE_CHECKING:
+    from tilewright.arch.spec import Arch
+    from tilewright.ops.kernel import Kernel
+    from tilewright.ops.kernel_set import KernelSet
+    from tilewright.ops.op import Op
+    from tilewright.select.portfolio import Matrix, Portfolio
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+WRITTEN = click.Path(dir_okay=False, path_type=Path)
+NUMBERS = ("kernels", "mean %", "P10 %", "computed")
+PREDICTED, MEASURED = "predicted", "measured"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """From what to choose: kernels and lists of problems, or a table of measurements."""
+
+    files: tuple[Path, ...]
+    file_format: str | None
+    measured: Path | None
+    preselected: str | None
+    kernel_set: Path | None
+    profile: str | None
+    settings: tuple[str, ...]
+
+    @property
+    def says_kernels(self) -> bool:
+        return any((self.preselected, self.kernel_set, self.profile, self.settings))
+
+
+@dataclass(frozen=True, eq=False)
+class Times:
+    """Times of kernels for problems, and whether they are measured or predicted."""
+
+    kind: str
+    kernels: Sequence[Kernel]
+    us: Matrix  # problems × kernels
+
+
+@click.command(
+    cls=FilterCommand,
+    examples=(
+        "tilewright portfolio gemm --arch gfx942 --problems shapes.csv --keep 8 --out shipped.toml",
+        "tilewright portfolio gemm --arch gfx942 --problems shapes.csv --keep 8 \\",
+        "    --preselected tile_engine_default --datatype fp16 --layout rcr --plot coverage.png",
+        "tilewright portfolio grouped_conv --arch gfx950 --measured sweep.parquet --keep 6",
+    ),
+)
+@click.argument("op_name", metavar="OP")
+@click.option("--arch", "arch_name", required=True, metavar="GPU", help="The GPU.")
+@click.option("--keep", type=click.IntRange(1), default=8, show_default=True, metavar="N", help="At most N kernels.")
+@click.option(
+    "--problems", "files", type=FILE, multiple=True, metavar="FILE", help="A list of problems; may be repeated."
+)
+@click.option("--format", "file_format", metavar="NAME", help="Of --problems, if their suffix does not tell.")
+@click.option("--measured", type=FILE, metavar="FILE", help="Measured times (.parquet) instead of predicted ones.")
+@filter_options
+@click.option("--preselected", metavar="NAME", help="Choose from a preselected set or a shipped space.")
+@click.option("--kernel-set", type=FILE, metavar="FILE", help="Choose from a kernel-set file (.toml).")
+@click.option("--profile", metavar="NAME", help="Choose from what an integration needs: see `tilewright sets`.")
+@setting_option("VALUES", "Choose from a space declared like this, or change fields of the set.")
+@click.option("--plot", type=WRITTEN, metavar="FILE", help="Draw coverage against kernels (.png, .svg, .pdf).")
+@click.option("--out", type=WRITTEN, metavar="FILE", help="Write the kernels as a kernel-set file (.toml).")
+@json_option
+def command(
+    *,
+    op_name: str,
+    arch_name: str,
+    keep: int,
+    files: tuple[Path, ...],
+    file_format: str | None,
+    measured: Path | None,
+    filters: Mapping[str, tuple[str, ...]],
+    preselected: str | None,
+    kernel_set: Path | None,
+    profile: str | None,
+    settings: tuple[str, ...],
+    plot: Path | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Choose the few kernels that lose least on a list of problems.
+
+    The efficiency of a choice is the best time of all kernels over the time of the chosen one.
+    Kernels are kept one after the other, each the one that raises the mean efficiency of the best
+    kept kernel most; a problem that none of them computes counts 0. A problem that is listed three
+    times counts three times.
+
+    Times are predicted from the problems of --problems, without a GPU, or read from a table of
+    measurements, where a pair without a time counts as one that cannot be computed. Kernels come from
+    the options that `build` has too, or from -s; with --measured they are those of the table.
+
+    --out writes them in the order of their worth: `build --kernel-set` takes the file.
+    """
+    from tilewright import arch as archs
+    from tilewright.ops import op_named
+
+    op, arch = op_named(op_name), archs.load(arch_name)
+    wanted = named_filters(op, command, filters)
+    asked = Asked(files, file_format, measured, preselected, kernel_set, profile, settings)
+    _check(asked, plot, out)
+    with progress(as_json=as_json):
+        times = (_predicted if measured is None else _measured)(op, arch, asked, wanted)
+        portfolio = _chosen(times, keep)
+    kept = [times.kernels[place] for place in portfolio.order]
+    title = f"{op.name} on {arch.name}: {plural(len(times.us), 'problem')}, {times.kind} times"
+    if out is not None:
+        _write_set(op, arch, out, kept, title)
+    if plot is not None:
+        from tilewright.learn.plots import coverage_plot
+
+        coverage_plot(portfolio, plot, title)
+    if as_json:
+        print_json({"op": op.name, "arch": arch.name, **_document(times, portfolio, kept)})
+    else:
+        _print(op, times, portfolio, kept, keep, title)
+        print_facts([(name, str(path)) for name, path in (("kernel set", out), ("plot", plot)) if path is not None])
+
+
+def _check(asked: Asked, plot: Path | None, out: Path | None) -> None:
+    """Refuse what does not go together before any work is done."""
+    from tilewright.learn.extras import need_extras
+    from tilewright.learn.plots import SUFFIXES, need_matplotlib
+
+    if bool(asked.files) == (asked.measured is not None):
+        raise InvalidValueError("say what the kernels are for: give either --problems or --measured")
+    if asked.measured is not None and asked.says_kernels:
+        raise InvalidValueError("the kernels are those of --measured: leave the options out that name others")
+    if asked.measured is not None and asked.file_format is not None:
+        raise InvalidValueError("--format is that of --problems, and --measured is given")
+    if out is not None and out.suffix != ".toml":
+        raise InvalidValueError(f"--out is {out}, but a kernel-set file ends in .toml")
+    if importlib.util.find_spec("numpy") is None:
+        raise MissingExtraError("a portfolio needs numpy. Get it with: pip install 'tilewright[select]'")
+    if asked.measured is not None:
+        need_extras("a table of measurements")
+    if plot is not None:
+        choose("format of --plot", plot.suffix, SUFFIXES)
+        need_matplotlib("--plot")
+
+
+def _predicted(op: Op, arch: Arch, asked: Asked, wanted: Mapping[str, tuple[str, ...]]) -> Times:
+    from tilewright.ops.problem_list import read_problems
+    from tilewright.select.predicted import predicted_times
+
+    problems = [problem for file in asked.files for problem in read_problems(op, file, asked.file_format)]
+    profile = chosen_profile(op, asked.profile)
+    with task("choosing kernels"):
+        kernels = list(chosen_kernels(op, arch.name, _sets(op, arch, asked), wanted, None, profile))
+    if not kernels:
+        raise InvalidValueError(nothing_chosen(op, arch.name, wanted, asked.profile))
+    return Times(PREDICTED, kernels, predicted_times(op, arch, kernels, problems))
+
+
+def _sets(op: Op, arch: Arch, asked: Asked) -> Sequence[KernelSet]:
+    """The sets to choose from, with the changes of -s; a space that -s declares if there is no other."""
+    if asked.settings and not (asked.preselected or asked.kernel_set or asked.profile):
+        return [set_of_space(op, "declared", declared_space(op, asked.settings))]
+    profile = chosen_profile(op, asked.profile)
+    sets = chosen_sets(op, arch.name, asked.preselected, asked.kernel_set, profile)
+    return [changed_set(op, found, asked.settings) for found in sets]
+
+
+def _measured(op: Op, arch: Arch, asked: Asked, wanted: Mapping[str, tuple[str, ...]]) -> Times:
+    from tilewright.learn.measured_times import measured_times
+    from tilewright.learn.measurements import read_measurements
+    from tilewright.ops import parse_kernel
+
+    assert asked.measured is not None
+    with task("reading measurements"):
+        found = measured_times(read_measurements(asked.measured), op.name, arch.name)
+        kernels = [parse_kernel(name) for name in found.kernels]
+    filters = [field_filter(op, name, texts) for name, texts in wanted.items()]
+    places = [place for place, kernel in enumerate(kernels) if all(matches(kernel) for matches in filters)]
+    if not places:
+        asked_for = ", ".join(f"{name} {' or '.join(texts)}" for name, texts in wanted.items() if texts)
+        raise InvalidValueError(f"none of the {len(kernels):,} kernels of {asked.measured} has {asked_for}")
+    return Times(MEASURED, [kernels[place] for place in places], found.us[:, places])
+
+
+def _chosen(times: Times, keep: int) -> Portfolio:
+    from tilewright.select import portfolio
+
+    with task("choosing a portfolio"):
+        return portfolio.choose(times.us, keep)
+
+
+def _write_set(op: Op, arch: Arch, path: Path, kept: Sequence[Kernel], title: str) -> None:
+    from tilewright.ops.explicit_set import explicit_set
+    from tilewright.ops.kernel_set import dump_kernel_set
+
+    doc = f"The most useful kernels first. Chosen for {title}."
+    path.write_text(dump_kernel_set(explicit_set(op, arch.name, path.stem, doc, kept)), encoding="utf-8")
+
+
+def _computable(times: Times) -> int:
+    """How many of the problems any kernel computes."""
+    import numpy as np
+
+    return int((~np.isnan(times.us)).any(axis=1).sum())
+
+
+def _document(times: Times, portfolio: Portfolio, kept: Sequence[Kernel]) -> dict[str, Any]:
+    computable = _computable(times)
+    rows = zip(kept, portfolio.coverage, portfolio.low, portfolio.supported, strict=True)
+    return {
+        "times": times.kind,
+        "problems": len(times.us),
+        "computable": computable,
+        "kernels": len(times.kernels),
+        "portfolio": [
+            {"kernel": kernel.slug, "mean": mean, "p10": low, "computed": round(share * computable)}
+            for kernel, mean, low, share in rows
+        ],
+    }
+
+
+def _print(op: Op, times: Times, portfolio: Portfolio, kept: Sequence[Kernel], keep: int, title: str) -> None:
+    document = _document(times, portfolio, kept)
+    texts, common = _differences(op, kept)
+    rows = [
+        (str(i), f"{100 * r['mean']:.1f}", f"{100 * r['p10']:.1f}", f"{r['computed']:,}", kernel.digest, text)
+        for i, (kernel, text, r) in enumerate(zip(kept, texts, document["portfolio"], strict=True), 1)
+    ]
+    print_table((*NUMBERS, "added", "what it is"), rows, numbers=NUMBERS, whole=("added",), title=title)
+    if common:
+        click.echo(f"\nall of them: {common}")
+    few = f"{plural(len(kept), 'kernel')} of {len(times.kernels):,}"
+    enough = "; more would add nothing" if len(kept) < keep else ""
+    click.echo(f"\n{few} reach {100 * portfolio.coverage[-1]:.2f} % of the best on average{enough}")
+    left = document["problems"] - document["computable"]
+    if left:
+        click.echo(f"not counted, since none of the kernels computes them: {plural(left, 'problem')}", err=True)
+
+
+def _differences(op: Op, kernels: Sequence[Kernel]) -> tuple[list[str], str]:
+    """Of each kernel the fields in which they differ, as text, and those that all have in common."""
+    from tilewright.ops.fields import fields_of
+
+    kinds = {name: field.kind for name, field in fields_of(op.config_type).items()}
+    configs = [kernel.config for kernel in kernels]
+    values = {name: [getattr(config, name) for config in configs] for name in op.field_names}
+    differ = [name for name, of_each in values.items() if any(value != of_each[0] for value in of_each)]
+    required = [name for name, field in fields_of(op.config_type).items() if field.required]
+    common = " ".join(f"{n}={kinds[n].token(values[n][0])}" for n in required if n not in differ)
+    if not differ:
+        return [""] * len(kernels), common
+    texts = [" ".join(f"{n}={kinds[n].token(values[n][i])}" for n in differ) for i in range(len(kernels))]
+    return texts, common

@@ -1,0 +1,197 @@
+"""`tilewright select`: which kernel is taken for a problem, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.base.events import task
+from tilewright.cli.filters import FilterCommand, filter_options, named_filters
+from tilewright.cli.output import heading_line, json_option, plural, print_facts, print_json, print_table
+from tilewright.cli.problems import read_problem
+from tilewright.cli.progress import progress
+from tilewright.cli.selection import chosen_kernels, chosen_sets, nothing_chosen
+
+if TYPE_CHECKING:
+    from tilewright.registry.registry import Registry
+    from tilewright.select.selection import Choice, Selection
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+# Refused kernels that --explain names.
+NAMED = 3
+
+
+@click.command(
+    cls=FilterCommand,
+    examples=(
+        "tilewright select gemm --gpu-target gfx942 --preselected fp16_rcr_essential \\",
+        "    --problem m=4096,n=4096,k=4096,dtype=fp16,layout=rcr --explain",
+        "tilewright select grouped_conv --gpu-target gfx950 --datatype bf16 --explain --top 5 \\",
+        "    --problem direction=forward,n=32,c=64,k=64,input_size=56x56,filter_size=3x3,pad=1,dtype=bf16",
+    ),
+)
+@click.argument("op_name", metavar="OP")
+@click.option("--gpu-target", required=True, metavar="GPU", help="The GPU to choose for: gfx942.")
+@click.option("--problem", "text", required=True, metavar="FIELD=N,…", help="The problem, every field that it needs.")
+@filter_options
+@click.option("--preselected", metavar="NAME", help="Choose from a preselected set: see `tilewright sets`.")
+@click.option("--kernel-set", type=FILE, metavar="FILE", help="Choose from a kernel-set file (.toml).")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N kernels.")
+@click.option("--build", is_flag=True, help="Build the kernels, so that registers and LDS are the compiler's.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Compilers at once, with --build.")
+@click.option("--pad", is_flag=True, help="Also kernels that compute a larger problem, which is cut.")
+@click.option("--tuned", type=FILE, metavar="FILE", help="A table of measured winners (.json).")
+@click.option(
+    "--bundle", "bundles", type=FOLDER, multiple=True, metavar="DIR", help="Learned models, not those shipped."
+)
+@click.option("--no-bundles", is_flag=True, help="The estimate alone.")
+@click.option("--explain", is_flag=True, help="The ranked list, what each time is made of, and who cannot.")
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="Kernels to list.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    op_name: str,
+    gpu_target: str,
+    text: str,
+    preselected: str | None,
+    kernel_set: Path | None,
+    limit: int | None,
+    build: bool,
+    jobs: int | None,
+    pad: bool,
+    tuned: Path | None,
+    bundles: tuple[Path, ...],
+    no_bundles: bool,
+    explain: bool,
+    top: int,
+    as_json: bool,
+    filters: Mapping[str, tuple[str, ...]],
+) -> None:
+    """Say which kernel is taken for a problem, and why.
+
+    Kernels come from a set, or from all preselected sets of OP that are meant for the GPU. They need
+    not be built. Those that cannot compute the problem are left out. The others are put into order by
+    what was measured for this very problem (--tuned), by an estimate that needs no measurements, and
+    by a learned model where one is about such problems. Times are microseconds.
+
+    Exit code 2 when no kernel can compute the problem; the message names the nearest ones.
+    """
+    from tilewright.ops import op_named
+    from tilewright.registry.registry import Registry
+
+    if no_bundles and bundles:
+        raise InvalidValueError("--bundle names learned models and --no-bundles wants none: give one of them")
+    op = op_named(op_name)
+    problem = read_problem(op, None, text)
+    wanted = named_filters(op, ctx.command, filters)
+    with progress(as_json=as_json):
+        with task("choosing kernels"):
+            sets = chosen_sets(op, gpu_target, preselected, kernel_set, None)
+            kernels = chosen_kernels(op, gpu_target, sets, wanted, limit)
+        if not kernels:
+            raise InvalidValueError(nothing_chosen(op, gpu_target, wanted, None))
+        registry = Registry.of(list(kernels))
+        if build:
+            registry = registry.build(jobs)
+        if no_bundles or bundles:
+            registry = registry.with_bundles(*bundles)
+        if tuned is not None:
+            registry = registry.with_tuned(tuned)
+        with task("ranking kernels"):
+            selection = _selected(registry, problem, gpu_target, pad, build)
+    if as_json:
+        print_json(_as_json(selection, top))
+    elif explain:
+        _explain(selection, top)
+    else:
+        for part in selection.stages:
+            click.echo(str(part.best))
+
+
+def _selected(registry: Registry, problem: Any, arch: str, pad: bool, built: bool) -> Selection:
+    selection = registry.select(problem, arch, pad=pad, built=built)
+    _ = selection.best  # an error that names the nearest kernels, if there is none
+    return selection
+
+
+def _explain(selection: Selection, top: int) -> None:
+    for number, part in enumerate(selection.stages, 1):
+        stage = f"stage {number}: " if selection.parts else ""
+        heading_line(f"{stage}{_short(part)} on {part.arch}")
+        print_facts([(step.name, step.what) for step in part.steps])
+        _print_choices(part.choices[:top], len(part.choices))
+        _print_rejected(part)
+
+
+def _short(part: Selection) -> str:
+    from tilewright.ops.problem_text import short_text
+
+    return short_text(part.problem)
+
+
+def _print_choices(choices: Sequence[Choice], count: int) -> None:
+    terms = [name for name in choices[0].terms if any(choice.terms.get(name, 0.0) >= 0.005 for choice in choices)]
+    rows = [
+        [str(rank), _number(choice.us), *(_number(choice.terms.get(name)) for name in terms)]
+        for rank, choice in enumerate(choices, 1)
+    ]
+    heading_line(f"{plural(count, 'kernel')} can; times in µs, each term as if it were alone")
+    print_table(["", "time", *terms], rows, numbers=["", "time", *terms])
+    click.echo()
+    for rank, choice in enumerate(choices, 1):
+        click.echo(f"{rank:>3}. {choice.kernel.slug}\n     {choice.why}")
+
+
+def _print_rejected(part: Selection) -> None:
+    if not part.rejected:
+        return
+    heading_line(f"{plural(len(part.rejected), 'kernel')} cannot, the nearest first")
+    for rejection in part.rejected[:NAMED]:
+        click.echo(f"  –  {rejection}")
+    if len(part.rejected) > NAMED:
+        click.echo(f"     … and {len(part.rejected) - NAMED:,} more")
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _as_json(selection: Selection, top: int) -> dict[str, Any]:
+    from tilewright.select.tuned import problem_fields
+
+    return {
+        "arch": selection.arch,
+        "stages": [
+            {
+                "problem": problem_fields(part.problem),
+                "steps": {step.name: step.what for step in part.steps},
+                "can": len(part.choices),
+                "cannot": len(part.rejected),
+                "choices": [_choice_json(choice) for choice in part.choices[:top]],
+                "rejected": [
+                    {"kernel": each.kernel.slug, "reasons": list(each.reasons)} for each in part.rejected[:NAMED]
+                ],
+            }
+            for part in selection.stages
+        ],
+    }
+
+
+def _choice_json(choice: Choice) -> dict[str, Any]:
+    return {
+        "kernel": choice.kernel.slug,
+        "score": choice.score,
+        "us": choice.us,
+        "terms": dict(choice.terms),
+        "why": choice.why,
+        "padded": choice.padded is not None,
+    }

@@ -1,0 +1,27 @@
+"""What the compiler made of kernels that are built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilewright.building.store.artifact import Artifact
+from tilewright.ops.kernel import Kernel
+from tilewright.ops.machine.cost import Use
+
+ENTRY = "kentry"  # CK Tile launches its kernels through this; others in a code object come with its headers
+_READ = ("vgprs", "agprs", "sgprs", "lds_bytes", "scratch_bytes")
+
+
+def uses_of(results: Mapping[Kernel, Any]) -> dict[Kernel, Use]:
+    """Registers and LDS of the kernels that have an artifact which tells them."""
+    found = {kernel: _use(entry) for kernel, entry in results.items() if isinstance(entry, Artifact)}
+    return {kernel: use for kernel, use in found.items() if use is not None}
+
+
+def _use(artifact: Artifact) -> Use | None:
+    """Of the device kernels of one artifact (loop and tail variants) the largest: any of them may be launched."""
+    listed = [row for row in artifact.facts.get("resources", ()) if ENTRY in row.get("name", "")]
+    if not listed:
+        return None
+    return Use(**{name: max(int(row[name]) for row in listed) for name in _READ})

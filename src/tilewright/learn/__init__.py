@@ -1,0 +1,1 @@
+"""Measurements, models trained on them, and how good their choices are."""

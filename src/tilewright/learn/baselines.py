@@ -1,0 +1,114 @@
+"""What needs no model: choices that a trained one has to beat.
+
+Each gives a score per row, lower is better, made of rows of the other folds only. Problems and kernels are numbered
+from 0; `fold` is the fold of each row. Times may be nan: such a row is scored, but nothing is learned from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tilewright.base.errors import LeakageError
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# A kernel seen in few problems is taken to be about as good as all: as if it had been seen twice more, with the mean.
+PRIOR = 2
+
+
+def random_choice(rows: int, seed: int) -> Floats:
+    """Any order is as good as another. Its average over all draws is `efficiency.judge_random`."""
+    return np.random.default_rng(seed).random(rows)
+
+
+def one_best_kernel(problem: ArrayLike, kernel: ArrayLike, us: ArrayLike, fold: ArrayLike) -> Floats:
+    """One order of kernels for all problems: by the mean slowdown that their efficiency elsewhere stands for."""
+    return 1 / _mean_efficiency(_table(problem, kernel, us, fold))
+
+
+def nearest_neighbour(
+    problem: ArrayLike,
+    kernel: ArrayLike,
+    us: ArrayLike,
+    fold: ArrayLike,
+    points: ArrayLike,
+    *,
+    only_fastest: bool = False,
+) -> Floats:
+    """The order that kernels have in the nearest problem of the other folds; `points` has a row for each problem.
+
+    A kernel that was not measured there is scored by its mean elsewhere. If a problem lists its fastest kernels only,
+    not being listed means slower than those that are.
+    """
+    table = _table(problem, kernel, us, fold)
+    near = _nearest_elsewhere(np.asarray(points, float), table)
+    typical = 1 / _mean_efficiency(table)
+    key = table.problem * table.kernels + table.kernel
+    usable = np.flatnonzero(~np.isnan(table.share))
+    order = usable[np.argsort(key[usable], kind="stable")]
+    wanted = near[table.problem] * table.kernels + table.kernel
+    place = np.minimum(np.searchsorted(key[order], wanted), len(order) - 1)
+    found = key[order][place] == wanted
+    slowdown = 1 / np.where(found, table.share[order][place], 1)
+    if only_fastest:
+        typical = typical + slowdown[found].max(initial=0)
+    return np.where(found, slowdown, typical)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    problem: Integers
+    kernel: Integers
+    fold: Integers  # of each row
+    share: Floats  # efficiency of each row's kernel; nan where it was not measured
+    kernels: int
+    problem_fold: Integers  # of each problem
+
+
+def _table(problem: ArrayLike, kernel: ArrayLike, us: ArrayLike, fold: ArrayLike) -> _Table:
+    problems, kernels, folds = (np.asarray(each, np.int64) for each in (problem, kernel, fold))
+    times = np.asarray(us, float)
+    best = np.full(problems.max() + 1, np.inf)
+    np.fmin.at(best, problems, times)
+    problem_fold = np.full(problems.max() + 1, -1, np.int64)
+    problem_fold[problems] = folds
+    split = problem_fold[problems] != folds
+    if split.any():
+        raise LeakageError(
+            f"{len(np.unique(problems[split]))} problems have rows in several folds, for example problem "
+            f"{problems[split][0]}. Give all rows of a problem one fold."
+        )
+    return _Table(problems, kernels, folds, best[problems] / times, int(kernels.max()) + 1, problem_fold)
+
+
+def _mean_efficiency(table: _Table) -> Floats:
+    """Of each row: the mean efficiency of its kernel over the other folds."""
+    names, fold = np.unique(table.fold, return_inverse=True)
+    measured = ~np.isnan(table.share)
+    cell = (fold * table.kernels + table.kernel)[measured]
+    size = len(names) * table.kernels
+    shape = (len(names), table.kernels)
+    total = np.bincount(cell, table.share[measured], size).reshape(shape)
+    count = np.bincount(cell, minlength=size).reshape(shape)
+    total, count = total.sum(0) - total, count.sum(0) - count
+    prior = total.sum(1, keepdims=True) / np.maximum(count.sum(1, keepdims=True), 1)
+    mean = (total + PRIOR * prior) / (count + PRIOR)
+    return np.asarray(mean[fold, table.kernel], float)
+
+
+def _nearest_elsewhere(points: Floats, table: _Table) -> Integers:
+    """Of each problem: the nearest of the problems of other folds."""
+    from scipy.spatial import cKDTree  # noqa: PLC0415
+
+    near = np.zeros(len(table.problem_fold), np.int64)
+    measured = np.bincount(table.problem, ~np.isnan(table.share), len(near)) > 0
+    present = table.problem_fold >= 0
+    for fold in np.unique(table.problem_fold[present]):
+        here = np.flatnonzero(table.problem_fold == fold)
+        elsewhere = np.flatnonzero(present & measured & (table.problem_fold != fold))
+        near[here] = elsewhere[cKDTree(points[elsewhere]).query(points[here])[1]]
+    return near

@@ -1,0 +1,120 @@
+"""Writing a model bundle: the folder that `tilewright.select.bundle` reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright import __version__
+from tilewright.base.digest import digest_text
+from tilewright.base.errors import BundleError
+from tilewright.learn.dataset import Dataset
+from tilewright.learn.evaluation import LEARNED, Evaluation
+from tilewright.learn.recipe import RANKER
+from tilewright.learn.training import Model
+from tilewright.select.bundle import LOG_RATIO, MANIFEST, RELEVANCE, SCHEMA, TRANSFORMS, example_features
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What a manifest says beside the model: a name for the data, which problems it is for, and its figures.
+
+    `where` are fields of the problem with the values that they must have. `held_out` are figures on problems that
+    were not trained on (`held_out_facts`).
+    """
+
+    data: str
+    where: Mapping[str, Sequence[Any]]
+    held_out: Mapping[str, Any]
+
+
+def write_bundle(folder: Path | str, model: Model, data: Dataset, about: About) -> None:
+    """Write a bundle, or replace the one that is there. Equal models and facts give equal bytes.
+
+    A folder that holds something else is an error. The new bundle takes the place of the old one as a whole.
+    """
+    folder = Path(folder)
+    if folder.exists() and not (folder / MANIFEST).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise BundleError(f"{folder} exists and is no model bundle: it has no {MANIFEST}. Name another folder.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    texts = {f"model-{i}.txt": text for i, text in enumerate(model.texts)}
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
+        made = Path(place) / "bundle"
+        made.mkdir()
+        for name, text in {**texts, MANIFEST: manifest_text(model, data, about)}.items():
+            (made / name).write_text(text, encoding="utf-8")
+        if folder.exists():
+            shutil.rmtree(folder)
+        made.rename(folder)
+
+
+def seen_values(data: Dataset) -> dict[str, list[Any]]:
+    """Which problems a model of this data is for: the values that were seen of all that kernels are compiled for, and
+    of fields that had one value only, since nothing was learned of others."""
+    problems = [data.problems[i] for i in np.unique(data.problem)]
+    compiled = [name for name in data.op.field_names if hasattr(problems[0], name)]
+    found = {name: sorted({getattr(each, name) for each in problems}) for name in compiled}
+    for field in dataclasses.fields(problems[0]):
+        values = {getattr(each, field.name) for each in problems}
+        if field.name not in found and len(values) == 1:
+            found[field.name] = list(values)
+    return found
+
+
+def held_out_facts(found: Evaluation) -> dict[str, Any]:
+    """The figures of an evaluation as a manifest has them: the model's by split, and the baselines' beside them."""
+    own = {
+        judged.split.name: {"split": judged.split.doc, **judged.figures[LEARNED].to_json()} for judged in found.judged
+    }
+    others = {
+        judged.split.name: {name: f.to_json() for name, f in judged.figures.items() if name != LEARNED}
+        for judged in found.judged
+    }
+    return {**own, "baselines": others}
+
+
+def manifest_text(model: Model, data: Dataset, about: About) -> str:
+    """The manifest of a bundle, as JSON for people."""
+    kind = RELEVANCE if model.recipe.kind == RANKER else LOG_RATIO
+    facts = {
+        "schema": SCHEMA,
+        "op": data.op.name,
+        "archs": [data.arch.name],
+        "where": {name: list(values) for name, values in about.where.items()},
+        "features": list(model.features),
+        "features_version": model.features_version,
+        "example": example_features(data.op, data.arch),
+        "transform": {"kind": kind, "target": TRANSFORMS[kind]},
+        "files": {f"model-{i}.txt": digest_text(text) for i, text in enumerate(model.texts)},
+        "training": {
+            "data": about.data,
+            "data_digest": data.digest,
+            "rows": len(data),
+            "problems": len(np.unique(data.problem)),
+            "kernels": len(np.unique(data.kernel)),
+            "recipe": model.recipe.to_json(),
+            "rounds": model.rounds,
+            "importance": {n: round(float(g), 4) for n, g in zip(model.features, model.gain, strict=True)},
+            "tool_versions": {"tilewright": __version__, "lightgbm": version("lightgbm")},
+        },
+        "held_out": _rounded(about.held_out),
+    }
+    return json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _rounded(value: Any) -> Any:
+    """Figures to a hundredth of a per cent: what follows is noise."""
+    if isinstance(value, Mapping):
+        return {name: _rounded(each) for name, each in value.items()}
+    if isinstance(value, float):
+        return round(value, 4)
+    return value

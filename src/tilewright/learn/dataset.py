@@ -1,0 +1,212 @@
+"""A table of measurements as what a model is trained on: one op, one GPU, numbers only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.arch import load as load_arch
+from tilewright.arch.spec import Arch
+from tilewright.base.errors import InvalidValueError, TilewrightError
+from tilewright.base.events import task
+from tilewright.learn.measurements import OK, Measurements, Words
+from tilewright.ops import op_named, parse_kernel
+from tilewright.ops.kernel import Kernel
+from tilewright.ops.machine.cost import CostModel, Facts, Use
+from tilewright.ops.op import Op
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Parsed = TypeVar("Parsed")
+
+# Rows that are computed at once: their arrays stay in the cache, and a million rows need no gigabytes.
+CHUNK = 1 << 16
+# By these numbers of a problem problems are near or far, where an op has them all: the sizes of its GEMM. Two
+# convolutions with the same GEMM count as the same, whatever their filters.
+SIZES = ("m", "n", "k")
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Rows of one op on one GPU that have a time. Problems and kernels are numbered from 0."""
+
+    op: Op
+    arch: Arch
+    problems: tuple[Any, ...]
+    kernels: tuple[Kernel, ...]
+    problem: Integers  # of each row
+    kernel: Integers
+    us: Floats
+    row: Integers  # of each row: where it was in the table, or the first of its repeats
+    estimate: Floats  # µs, analytical
+    names: tuple[str, ...]  # of the features
+    features: Floats  # rows × names
+    axes: tuple[str, ...]  # of the points
+    points: Floats  # problems × axes: where a problem lies, as logarithms of base 2
+    digest: str  # of the rows it was made of
+
+    def __len__(self) -> int:
+        return len(self.us)
+
+    @property
+    def best(self) -> Floats:
+        """Of each row: the best time of its problem."""
+        best = np.full(len(self.problems), np.inf)
+        np.minimum.at(best, self.problem, self.us)
+        return best[self.problem]
+
+    def rows(self, wanted: NDArray[np.bool_]) -> Dataset:
+        """Some rows. Numbers of problems and kernels stay."""
+        columns = ("problem", "kernel", "us", "row", "estimate", "features")
+        return replace(self, **{name: getattr(self, name)[wanted] for name in columns})
+
+    def kept(self, problems: NDArray[Any]) -> Dataset:
+        """The rows of some problems, given by number or by truth."""
+        wanted = np.zeros(len(self.problems), bool)
+        wanted[problems] = True
+        return self.rows(wanted[self.problem])
+
+
+def dataset(
+    table: Measurements,
+    op: Op | str,
+    arch: Arch | str,
+    *,
+    repeats: str = "median",
+    uses: Mapping[str, Use] | None = None,
+) -> Dataset:
+    """The rows of one op and one GPU that have a time, with estimates and features.
+
+    Several rows of one kernel and problem become their median, or stay with `repeats="keep"`. `uses` are what code
+    objects say, by the kernel's name; without one the kernel is estimated from its config.
+    """
+    op = op_named(op) if isinstance(op, str) else op
+    arch = load_arch(arch) if isinstance(arch, str) else arch
+    cost = cost_of(op)
+    rows = np.flatnonzero(_is(table.op, op.name) & _is(table.arch, arch.name) & _is(table.status, OK))
+    if not len(rows):
+        raise InvalidValueError(_none_of(table, op, arch))
+    part = table.kept(rows)
+    problems, problem = _distinct(part.problem, "problem", lambda text: _problem(op, text))
+    kernels, kernel = _distinct(part.kernel, "kernel", lambda slug: _kernel(op, arch, slug))
+    us = part.us
+    if repeats == "median":
+        first, us = _medians(problem * len(kernels) + kernel, us)
+        problem, kernel, rows = problem[first], kernel[first], rows[first]
+    elif repeats != "keep":
+        raise InvalidValueError(f"repeats is {repeats!r}, must be 'median' or 'keep'")
+    sizes = _columns([cost.problem_numbers(each) for each in problems])
+    traits = _columns([cost.kernel_numbers(k.config, arch, (uses or {}).get(k.slug)) for k in kernels])
+    estimate, names, features = _computed(cost, arch, sizes, traits, (problem, kernel))
+    axes, points = _points(sizes)
+    return Dataset(
+        op, arch, problems, kernels, problem, kernel, us, rows, estimate, names, features, axes, points, part.digest
+    )
+
+
+def cost_of(op: Op) -> CostModel:
+    """How an op's kernels are estimated; an error if they cannot be."""
+    if op.cost is None:
+        raise InvalidValueError(f"{op.name} has no estimate of its kernels (Op.cost), so nothing can be learned for it")
+    return op.cost
+
+
+def _is(column: Words, text: str) -> NDArray[np.bool_]:
+    return np.array([value == text for value in column.values], bool)[column.codes]
+
+
+def _none_of(table: Measurements, op: Op, arch: Arch) -> str:
+    pairs = sorted({(table.op.values[o], table.arch.values[a]) for o, a in _pairs(table)})
+    found = ", ".join(f"{o} on {a}" for o, a in pairs) or "nothing"
+    return f"the table has no row of {op.name} on {arch.name} with a time. It has rows of: {found}."
+
+
+def _pairs(table: Measurements) -> list[tuple[int, int]]:
+    pairs = np.unique(np.stack([table.op.codes, table.arch.codes], 1), axis=0)
+    return [(int(o), int(a)) for o, a in pairs]
+
+
+def _distinct(column: Words, what: str, read: Callable[[str], Parsed]) -> tuple[tuple[Parsed, ...], Integers]:
+    """What a column's texts stand for, each once, and of each row its place. Texts of equal meaning are one."""
+    number: dict[Any, int] = {}
+    place = np.empty(len(column.values), np.int64)
+    for i, text in enumerate(column.values):
+        try:
+            place[i] = number.setdefault(read(text), len(number))
+        except (TilewrightError, TypeError) as error:
+            raise InvalidValueError(f"{what} {text!r} cannot be read: {error}") from error
+    return tuple(number), place[column.codes]
+
+
+def _problem(op: Op, text: str) -> Any:
+    fields = json.loads(text)
+    return op.problem_type(**{name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()})
+
+
+def _kernel(op: Op, arch: Arch, slug: str) -> Kernel:
+    kernel = parse_kernel(slug)
+    if (kernel.op, kernel.arch) != (op.name, arch.name):
+        raise InvalidValueError(
+            f"it is a kernel of {kernel.op} on {kernel.arch}, its row says {op.name} on {arch.name}"
+        )
+    return kernel
+
+
+def _medians(pair: Integers, us: Floats) -> tuple[Integers, Floats]:
+    """Of each distinct pair, in the order of first appearance: its first row, and the median of its times."""
+    _, first, place, count = np.unique(pair, return_index=True, return_inverse=True, return_counts=True)
+    order = np.lexsort((us, place))
+    start = np.concatenate([[0], np.cumsum(count)[:-1]])
+    ordered = us[order]
+    median = (ordered[start + (count - 1) // 2] + ordered[start + count // 2]) / 2
+    by_row = np.argsort(first)
+    return first[by_row], median[by_row]
+
+
+def _columns(numbers: Sequence[Mapping[str, float]]) -> dict[str, Floats]:
+    return {name: np.array([each[name] for each in numbers], np.float64) for name in numbers[0]}
+
+
+def _computed(
+    cost: CostModel,
+    arch: Arch,
+    sizes: Mapping[str, Floats],
+    traits: Mapping[str, Floats],
+    of: tuple[Integers, Integers],
+) -> tuple[Floats, tuple[str, ...], Floats]:
+    """Estimate and features of every row: all rows of a chunk at once."""
+    rows = len(of[0])
+    estimate, features = np.empty(rows), np.empty((rows, 0))
+    names: tuple[str, ...] = ()
+    with task("features", -(-rows // CHUNK)) as advance:
+        for start in range(0, rows, CHUNK):
+            part = slice(start, start + CHUNK)
+            p = Facts(**{name: column[of[0][part]] for name, column in sizes.items()})
+            k = Facts(**{name: column[of[1][part]] for name, column in traits.items()})
+            result = cost.estimate(p, k, arch)
+            columns = cost.features(p, k, result, arch)
+            if not names:
+                names, features = tuple(columns), np.empty((rows, len(columns)))
+            estimate[part] = result.us
+            for i, column in enumerate(columns.values()):
+                features[part, i] = column
+            advance()
+    _check_finite(names, features)
+    return estimate, names, features
+
+
+def _check_finite(names: Sequence[str], features: Floats) -> None:
+    wrong = [name for i, name in enumerate(names) if not np.isfinite(features[:, i]).all()]
+    if wrong:
+        listed = ", ".join(wrong)
+        raise InvalidValueError(f"these features are not finite for every row: {listed}")
+
+
+def _points(sizes: Mapping[str, Floats]) -> tuple[tuple[str, ...], Floats]:
+    axes = SIZES if set(SIZES) <= set(sizes) else tuple(sizes)
+    return axes, np.stack([np.log2(np.maximum(sizes[name], 2.0**-20)) for name in axes], 1)

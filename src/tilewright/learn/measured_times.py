@@ -1,0 +1,43 @@
+"""Measured times of kernels as a matrix of problems × kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.learn.measurements import Measurements
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredTimes:
+    """Microseconds, problems × kernels; nan where a kernel has no time for a problem."""
+
+    kernels: tuple[str, ...]  # names
+    problems: tuple[str, ...]  # as the table has them: canonical JSON
+    us: NDArray[np.float64]
+
+
+def measured_times(table: Measurements, op: str, arch: str) -> MeasuredTimes:
+    """The times of an op's kernels on a GPU; where a pair was measured several times, their median."""
+    mine = _is(table.op.values, op)[table.op.codes] & _is(table.arch.values, arch)[table.arch.codes]
+    if not mine.any():
+        held = sorted({f"{o} on {a}" for o, a in zip(table.op.texts(), table.arch.texts(), strict=True)})
+        raise InvalidValueError(f"no row is of {op} on {arch}; the table has {', '.join(held) or 'no rows'}")
+    rows = table.kept(mine)
+    kernels, problems = rows.kernel.values, rows.problem.values
+    us = np.full((len(problems), len(kernels)), np.nan)
+    timed = np.flatnonzero(~np.isnan(rows.us))
+    pair = rows.problem.codes[timed].astype(np.int64) * len(kernels) + rows.kernel.codes[timed]
+    order = np.lexsort((rows.us[timed], pair))
+    cells, start, count = np.unique(pair[order], return_index=True, return_counts=True)
+    sorted_us = rows.us[timed][order]
+    # The middle one, or the mean of the middle two.
+    us.flat[cells] = (sorted_us[start + (count - 1) // 2] + sorted_us[start + count // 2]) / 2
+    return MeasuredTimes(kernels, problems, us)
+
+
+def _is(values: tuple[str, ...], wanted: str) -> NDArray[np.bool_]:
+    return np.array([value == wanted for value in values], bool)

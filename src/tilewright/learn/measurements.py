@@ -1,0 +1,270 @@
+"""Measurements in a file: one row for each timed kernel and problem, also for those that failed.
+
+The file is Parquet. Its key-value metadata say which schema it has, and the reader takes no other: a file of another
+schema, a column that is missing, unknown or of another type, and a value that cannot be are errors that name the file,
+the column and what was found.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.digest import canonical_json
+from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, choose
+
+SCHEMA = "1"
+SCHEMA_KEY = "tilewright.measurements"
+
+OK = "ok"
+# Ways in which a run has no time: it crashed or was refused by the device, took too long, computed something else, or
+# the built kernel said that it cannot compute the problem.
+STATUSES = (OK, "failed", "timeout", "wrong", "unsupported")
+
+WORDS = ("op", "arch", "kernel", "problem", "status", "source")
+TIMES = ("us", "us_min", "us_max")
+COLUMNS = ("op", "arch", "kernel", "problem", "us", "status", "source", "runs", "us_min", "us_max")
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """One row: a kernel's time for a problem, in microseconds, or that it has none and why.
+
+    `problem` is the canonical JSON of the problem's fields (`problem_json`), `source` tells where the row is from.
+    `us` is the median of `runs` repeats, `us_min` and `us_max` their extremes where they are known.
+    """
+
+    op: str
+    arch: str
+    kernel: str
+    problem: str
+    us: float | None
+    status: str = OK
+    source: str = ""
+    runs: int = 1
+    us_min: float | None = None
+    us_max: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """A column of texts: the distinct ones, sorted, and of each row the place of its own."""
+
+    values: tuple[str, ...]
+    codes: Codes
+
+    @staticmethod
+    def of(texts: Sequence[str]) -> Words:
+        values = tuple(sorted(set(texts)))
+        place = {text: i for i, text in enumerate(values)}
+        return Words(values, np.array([place[text] for text in texts], np.int32))
+
+    def texts(self) -> list[str]:
+        return [self.values[code] for code in self.codes]
+
+    def kept(self, rows: NDArray[Any]) -> Words:
+        """The column of some rows only, without texts that none of them has."""
+        used, codes = np.unique(self.codes[rows], return_inverse=True)
+        return Words(tuple(self.values[i] for i in used), codes.astype(np.int32))
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """A table of measurements by columns. A time that is not there is nan."""
+
+    op: Words
+    arch: Words
+    kernel: Words
+    problem: Words
+    us: Floats
+    status: Words
+    source: Words
+    runs: Codes
+    us_min: Floats
+    us_max: Floats
+
+    def __len__(self) -> int:
+        return len(self.us)
+
+    def kept(self, rows: NDArray[Any]) -> Measurements:
+        """Some rows, by number or by truth."""
+        columns: dict[str, Any] = {}
+        for name in COLUMNS:
+            column = getattr(self, name)
+            columns[name] = column.kept(rows) if isinstance(column, Words) else column[rows]
+        return Measurements(**columns)
+
+    @cached_property
+    def digest(self) -> str:
+        """128 bits over every row in order, whatever wrote the file."""
+        hasher = hashlib.blake2b(digest_size=16)
+        for name in COLUMNS:
+            column = getattr(self, name)
+            texts = canonical_json(column.values) if isinstance(column, Words) else ""
+            numbers = column.codes if isinstance(column, Words) else column
+            hasher.update(f"{name}\0{texts}\0".encode())
+            hasher.update(np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<")).tobytes())
+        return hasher.hexdigest()
+
+
+def problem_json(problem: Any) -> str:
+    """A problem as tables have it: all its fields as canonical JSON, from which it can be made again."""
+    return canonical_json({f.name: getattr(problem, f.name) for f in dataclasses.fields(problem)})
+
+
+def table_of(rows: Iterable[Measurement]) -> Measurements:
+    """Rows as a table. Raises `InvalidValueError` for a row that cannot be."""
+    listed = list(rows)
+    columns: dict[str, Any] = {name: Words.of([getattr(row, name) for row in listed]) for name in WORDS}
+    for name in TIMES:
+        values = [getattr(row, name) for row in listed]
+        columns[name] = np.array([np.nan if value is None else value for value in values], np.float64)
+    columns["runs"] = np.array([row.runs for row in listed], np.int32)
+    table = Measurements(**columns)
+    if problems := _problems(table):
+        raise InvalidValueError("these measurements cannot be:\n" + "\n".join(f"  {p}" for p in problems))
+    return table
+
+
+def write_measurements(path: Path | str, table: Measurements) -> None:
+    """Write a table. Equal tables give equal bytes with one version of Arrow."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    schema = _schema().with_metadata({SCHEMA_KEY: SCHEMA})
+    columns = []
+    for name in COLUMNS:
+        column = getattr(table, name)
+        if isinstance(column, Words):
+            texts = pa.array(column.values, pa.string())
+            columns.append(pa.DictionaryArray.from_arrays(pa.array(column.codes), texts).cast(pa.string()))
+        elif name == "runs":
+            columns.append(pa.array(column, pa.int32()))
+        else:
+            columns.append(pa.array(column, pa.float64(), mask=np.isnan(column)))
+    pq.write_table(pa.Table.from_arrays(columns, schema=schema), path, compression="zstd")
+
+
+def read_measurements(path: Path | str) -> Measurements:
+    """The table in a file. Raises `FileFormatError` with everything that is wrong in it."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    try:
+        with pq.ParquetFile(path) as file:
+            found = file.schema_arrow
+            _check_schema(path, found)
+            raw = file.read()
+    except FileNotFoundError as error:
+        raise FileFormatError(path, [FileProblem("", "does not exist")]) from error
+    except pa.ArrowInvalid as error:
+        raise FileFormatError(path, [FileProblem("", f"is not a Parquet file: {error}")]) from error
+    _check_nulls(path, raw)
+    columns: dict[str, Any] = {name: _words(raw.column(name)) for name in WORDS}
+    columns |= {name: raw.column(name).to_numpy().astype(np.float64) for name in TIMES}
+    columns["runs"] = raw.column("runs").to_numpy().astype(np.int32)
+    table = Measurements(**columns)
+    if problems := _problems(table):
+        raise FileFormatError(path, problems)
+    return table
+
+
+def _schema() -> Any:
+    import pyarrow as pa  # noqa: PLC0415
+
+    kinds = {**dict.fromkeys(WORDS, pa.string()), **dict.fromkeys(TIMES, pa.float64()), "runs": pa.int32()}
+    return pa.schema([pa.field(name, kinds[name], nullable=name in TIMES) for name in COLUMNS])
+
+
+def _check_schema(path: Path | str, found: Any) -> None:
+    """The version first: with another one, columns say nothing."""
+    version = (found.metadata or {}).get(SCHEMA_KEY.encode())
+    if version is None:
+        what = f"has no key {SCHEMA_KEY!r} in its metadata: it is not a table of measurements"
+        raise FileFormatError(path, [FileProblem("", what)])
+    if version.decode() != SCHEMA:
+        what = f"has schema {version.decode()!r}, this version of Tilewright reads {SCHEMA!r}"
+        raise FileFormatError(path, [FileProblem("", what)])
+    wanted = {field.name: field.type for field in _schema()}
+    own = {field.name: field.type for field in found}
+    problems = [FileProblem(f"column {name}", "is missing") for name in wanted if name not in own]
+    known = ", ".join(wanted)
+    problems += [FileProblem(f"column {name}", f"is unknown. Known: {known}.") for name in own if name not in wanted]
+    problems += [
+        FileProblem(f"column {name}", f"holds {own[name]}, must hold {kind}")
+        for name, kind in wanted.items()
+        if name in own and own[name] != kind
+    ]
+    if problems:
+        raise FileFormatError(path, problems)
+
+
+def _check_nulls(path: Path | str, raw: Any) -> None:
+    empty = {name: raw.column(name).null_count for name in COLUMNS if name not in TIMES}
+    problems = [FileProblem(f"column {n}", f"is empty in {count:,} rows") for n, count in empty.items() if count]
+    if problems:
+        raise FileFormatError(path, problems)
+
+
+def _words(column: Any) -> Words:
+    import pyarrow as pa  # noqa: PLC0415
+
+    joined = column.combine_chunks().dictionary_encode()
+    if isinstance(joined, pa.ChunkedArray):
+        joined = joined.combine_chunks()
+    texts = joined.dictionary.to_pylist()
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    rank = np.empty(len(texts), np.int32)
+    rank[order] = np.arange(len(texts), dtype=np.int32)
+    return Words(tuple(texts[i] for i in order), rank[joined.indices.to_numpy()])
+
+
+def _problems(table: Measurements) -> list[FileProblem]:
+    """What is wrong with a table's values."""
+    found = []
+    for status in table.status.values:
+        try:
+            choose("status", status, STATUSES)
+        except InvalidValueError as error:
+            found.append(FileProblem("column status", str(error)))
+    wrong_texts = [text for text in table.problem.values if not _is_object(text)]
+    found += [FileProblem("column problem", f"{text[:60]!r} is not a JSON object") for text in wrong_texts]
+    ok = np.array([status == OK for status in table.status.values], bool)[table.status.codes]
+    for name in TIMES:
+        values = getattr(table, name)
+        wrong = ~(np.isfinite(values) & (values > 0)) & ~np.isnan(values)
+        found += _told(f"column {name}", wrong, values, "must be above zero and finite")
+    found += _told("column us", ok & np.isnan(table.us), table.us, f"must be a time where status is {OK!r}")
+    found += _told("column us", ~ok & ~np.isnan(table.us), table.us, f"must be empty where status is not {OK!r}")
+    found += _told("column runs", table.runs < 1, table.runs, "must be at least 1")
+    found += _told("column us_min", table.us_min > table.us, table.us_min, "must not be above us")
+    found += _told("column us_max", table.us_max < table.us, table.us_max, "must not be below us")
+    return found
+
+
+def _told(where: str, wrong: NDArray[np.bool_], values: NDArray[Any], what: str) -> list[FileProblem]:
+    rows = np.flatnonzero(wrong)
+    if not len(rows):
+        return []
+    value = "empty" if np.isnan(values[rows[0]]) else f"{values[rows[0]]:g}"
+    more = f", and in {len(rows) - 1:,} more rows" if len(rows) > 1 else ""
+    return [FileProblem(where, f"is {value} in row {rows[0]:,}{more}; it {what}")]
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False

@@ -1,0 +1,177 @@
+"""A report of an evaluation: one page with its plots, and the plots beside it as PNG files."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.learn import report_plots
+from tilewright.learn.efficiency import Efficiency, efficiencies
+from tilewright.learn.evaluation import ANALYTICAL, LEARNED, METHODS, Evaluation, Point
+from tilewright.learn.wording import kernel_words, problem_words
+
+PAGE = "report.html"
+# How many of the worst problems are shown: those that a person can look into.
+WORST = 12
+COLUMNS = ("mean", "median", "P10", "minimum", "top 1", "top 5")
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A plot of the page: the name of its file, a heading, what it shows, and its bytes."""
+
+    name: str
+    title: str
+    text: str
+    png: bytes
+
+    @property
+    def data(self) -> str:
+        return base64.b64encode(self.png).decode()
+
+
+@dataclass(frozen=True)
+class Worst:
+    """A problem whose choice was bad: what was chosen, and what would have been best."""
+
+    problem: str
+    efficiency: float
+    analytical: float
+    chosen: str
+    chosen_us: float
+    best: str
+    best_us: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def write_report(
+    folder: Path | str, found: Evaluation, *, curve: Sequence[Point] = (), ranker: bool = False
+) -> tuple[Path, ...]:
+    """Write the page and its plots into a folder; gives the files, the page first."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    plots = _plots(found, curve, ranker)
+    page = folder / PAGE
+    page.write_text(_page(found, plots), encoding="utf-8")
+    for plot in plots:
+        (folder / f"{plot.name}.png").write_bytes(plot.png)
+    return (page, *(folder / f"{plot.name}.png" for plot in plots))
+
+
+def worst_choices(found: Evaluation, most: int = WORST) -> tuple[Worst, ...]:
+    """The problems of the first split whose choice was worst, worst first."""
+    data, judged = found.data, found.judged[0]
+    problems = np.unique(data.problem)
+    learned = efficiencies(data.problem, data.us, judged.scores[LEARNED])
+    analytical = efficiencies(data.problem, data.us, judged.scores[ANALYTICAL])
+    words, kernels = problem_words(data), kernel_words(data)
+    rows = []
+    for i in np.argsort(learned, kind="stable")[:most]:
+        mine = np.flatnonzero(data.problem == problems[i])
+        chosen = mine[np.argmin(judged.scores[LEARNED][mine])]
+        best = mine[np.argmin(data.us[mine])]
+        rows.append(
+            Worst(
+                problem=words[problems[i]],
+                efficiency=float(learned[i]),
+                analytical=float(analytical[i]),
+                chosen=kernels[data.kernel[chosen]],
+                chosen_us=float(data.us[chosen]),
+                best=kernels[data.kernel[best]],
+                best_us=float(data.us[best]),
+            )
+        )
+    return tuple(rows)
+
+
+def _plots(found: Evaluation, curve: Sequence[Point], ranker: bool) -> list[Plot]:
+    worst = worst_choices(found)
+    plots = [
+        Plot(
+            "efficiency",
+            "Efficiency of the choices",
+            "The lower and further right a line, the better: few problems are far from their best.",
+            report_plots.efficiency_cdf(found),
+        ),
+        Plot(
+            "predicted",
+            "Predicted against measured",
+            "Left: times as estimated without any measurement. Right: how much slower than the best of its problem "
+            "each kernel is, as a model says that has not seen the problem; only this decides a choice.",
+            report_plots.predicted_against_measured(found, ranker),
+        ),
+        Plot(
+            "worst",
+            "Worst problems",
+            f"The {len(worst)} problems where the learned choice was furthest from the best "
+            f"({found.judged[0].split.name}).",
+            report_plots.worst_problems(
+                [each.problem for each in worst],
+                [each.efficiency for each in worst],
+                [each.analytical for each in worst],
+            ),
+        ),
+    ]
+    if any(found.gain.values()):
+        text = "What the trees decide by. A feature that says the same as another shares its gain with it."
+        plots.append(Plot("features", "Feature importance", text, report_plots.feature_importance(found.gain)))
+    if curve:
+        text = "How many problems must be measured before a model is worth it. Means over several draws."
+        plots.append(Plot("curve", "Learning curve", text, report_plots.learning_curve_plot(curve)))
+    return plots
+
+
+def _page(found: Evaluation, plots: Sequence[Plot]) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
+
+    templates = Path(__file__).with_name("templates")
+    environment = Environment(loader=FileSystemLoader(templates), undefined=StrictUndefined, autoescape=True)
+    data = found.data
+    facts = [
+        ("problems", f"{len(np.unique(data.problem)):,}"),
+        ("kernels", f"{len(np.unique(data.kernel)):,}"),
+        ("rows with a time", f"{len(data):,}"),
+        ("features", f"{len(data.names)}"),
+        ("digest of the rows", data.digest),
+    ]
+    return environment.get_template("report.html.j2").render(
+        title=f"Choosing {data.op.name} kernels on {data.arch.name}",
+        subject=found.subject,
+        seen=found.seen,
+        facts=facts,
+        columns=COLUMNS,
+        splits=[
+            {
+                "name": judged.split.name,
+                "doc": judged.split.doc,
+                "rows": [{"method": name, "figures": figures_text(judged.figures[name])} for name in METHODS],
+            }
+            for judged in found.judged
+        ],
+        plots=plots,
+        worst=[_worst_row(each) for each in worst_choices(found)],
+    )
+
+
+def figures_text(found: Efficiency) -> tuple[str, ...]:
+    """Figures in per cent, in the order of `COLUMNS`."""
+    values = (found.mean, found.median, found.p10, found.minimum, found.top1, found.top5)
+    return tuple(f"{100 * value:.2f}" if i < 3 else f"{100 * value:.1f}" for i, value in enumerate(values))
+
+
+def _worst_row(each: Worst) -> dict[str, str]:
+    return {
+        "problem": each.problem,
+        "efficiency": f"{100 * each.efficiency:.1f}",
+        "chosen": each.chosen,
+        "chosen_us": f"{each.chosen_us:.4g}",
+        "best": each.best,
+        "best_us": f"{each.best_us:.4g}",
+    }

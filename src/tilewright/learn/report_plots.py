@@ -1,0 +1,218 @@
+"""The plots of a report, each as the bytes of a PNG."""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.learn.efficiency import efficiencies
+from tilewright.learn.evaluation import ANALYTICAL, LEARNED, METHODS, NEIGHBOUR, ONE_BEST, RANDOM, Evaluation, Point
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Floats = NDArray[np.float64]
+
+DPI = 130
+# One colour for a method in all plots; they differ in lightness, too, for those who see no hues.
+COLOURS = {
+    LEARNED: "#0b5fa5",
+    ANALYTICAL: "#d9822b",
+    NEIGHBOUR: "#3f8f5b",
+    ONE_BEST: "#8a8a8a",
+    RANDOM: "#c4c4c4",
+}
+STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#777777",
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.7,
+    "axes.axisbelow": True,
+    "legend.frameon": True,
+    "legend.edgecolor": "white",
+    "legend.framealpha": 0.85,
+}
+# Points of a scatter plot: more would be a blot.
+MOST_POINTS = 6000
+
+
+P = ParamSpec("P")
+
+
+def _styled(draw: Callable[P, Figure]) -> Callable[P, bytes]:
+    """A function that draws a figure, as one that gives the bytes of its PNG, with our style while it draws."""
+
+    @functools.wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> bytes:
+        from matplotlib import rc_context  # noqa: PLC0415
+        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+
+        stream = io.BytesIO()
+        with rc_context(STYLE):
+            canvas = FigureCanvasAgg(draw(*args, **kwargs))
+            # Without the version of Matplotlib, which would change the bytes.
+            canvas.print_figure(stream, format="png", dpi=DPI, metadata={"Software": None})
+        return stream.getvalue()
+
+    return drawn
+
+
+def _figure(columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure that no window knows of, with its panels side by side."""
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, [figure.add_subplot(1, columns, i + 1) for i in range(columns)]
+
+
+@_styled
+def efficiency_cdf(found: Evaluation) -> Figure:
+    """For each split: which share of the problems reaches at most an efficiency."""
+    figure, panels = _figure(len(found.judged), 5.2 * len(found.judged), 4.5)
+    for axes, judged in zip(panels, found.judged, strict=True):
+        least = 1.0
+        for name in reversed(METHODS):
+            each = np.sort(efficiencies(found.data.problem, found.data.us, judged.scores[name]))
+            share = np.arange(1, len(each) + 1) / len(each)
+            if name in (LEARNED, ANALYTICAL, NEIGHBOUR):  # the others may lie far to the left
+                least = min(least, float(np.percentile(each, 3)))
+            axes.step(
+                100 * each,
+                100 * share,
+                where="post",
+                color=COLOURS[name],
+                linewidth=2.4 if name == LEARNED else 1.5,
+                label=f"{name}, mean {100 * judged.figures[name].mean:.1f} %",
+                zorder=3 if name in (LEARNED, ANALYTICAL) else 2,
+            )
+        axes.set_xlim(max(0, 100 * least - 2), 100.3)
+        axes.set_ylim(0, 100)
+        axes.set_title(judged.split.name)
+        axes.set_xlabel("efficiency: best time / chosen kernel's time, %")
+        axes.set_ylabel("problems at or below it, %")
+        handles, labels = axes.get_legend_handles_labels()
+        axes.legend(handles[::-1], labels[::-1], loc="upper center", bbox_to_anchor=(0.48, -0.15), ncols=2)
+    return figure
+
+
+@_styled
+def predicted_against_measured(found: Evaluation, ranker: bool) -> Figure:
+    """Estimates against times; and how much slower than the best kernels are, as learned and as measured."""
+    data, judged = found.data, found.judged[0]
+    drawn = np.random.default_rng(0).permutation(len(data))[:MOST_POINTS]
+    figure, (left, right) = _figure(2, 10.4, 4.6)
+    _scatter(left, data.estimate[drawn], data.us[drawn], COLOURS[ANALYTICAL])
+    off = np.abs(np.log(data.estimate / data.us))
+    left.set_title(f"analytical: median error {100 * float(np.expm1(np.median(off))):.0f} %")
+    left.set_xlabel("estimated, µs")
+    left.set_ylabel("measured, µs")
+    measured = data.us / data.best
+    learned = _slowdown(data.problem, judged.scores[LEARNED])
+    if ranker:
+        learned = _slowdown(data.problem, _ranks(data.problem, judged.scores[LEARNED]))
+    _scatter(right, learned[drawn], measured[drawn], COLOURS[LEARNED])
+    right.set_title(f"learned, problems not seen ({judged.split.name})")
+    right.set_xlabel("place in the learned order" if ranker else "predicted time / predicted best")
+    right.set_ylabel("measured time / measured best")
+    return figure
+
+
+def _ranks(problem: NDArray[np.int64], scores: Floats) -> Floats:
+    """Of each row the logarithm of its place among those of its problem."""
+    order = np.lexsort((scores, problem))
+    start = np.flatnonzero(np.diff(problem[order], prepend=-1))
+    place = np.arange(len(order)) - np.repeat(start, np.diff(start, append=len(order)))
+    ranks = np.empty(len(order))
+    ranks[order] = np.log1p(place)
+    return ranks
+
+
+def _slowdown(problem: NDArray[np.int64], scores: Floats) -> Floats:
+    best = np.full(int(problem.max()) + 1, np.inf)
+    np.minimum.at(best, problem, scores)
+    return np.asarray(np.exp(np.minimum(scores - best[problem], 50)))
+
+
+def _scatter(axes: Axes, x: Floats, y: Floats, colour: str) -> None:
+    axes.scatter(x, y, s=6, color=colour, alpha=0.25, linewidths=0, rasterized=True)
+    low, high = float(min(x.min(), y.min())), float(max(x.max(), y.max()))
+    axes.plot([low, high], [low, high], color="#333333", linewidth=0.9)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        _plain_numbers(axis, low, high)
+    axes.set_xlim(low / 1.05, high * 1.05)
+    axes.set_ylim(low / 1.05, high * 1.05)
+
+
+def _plain_numbers(axis: Any, low: float, high: float) -> None:
+    """1, 2, 5, 10 rather than powers of ten, while there is room for them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: PLC0415
+
+    wide = high / low > 1000
+    axis.set_major_locator(LogLocator(base=10, subs=(1.0,) if wide else (1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+@_styled
+def worst_problems(labels: Sequence[str], learned: Sequence[float], analytical: Sequence[float]) -> Figure:
+    """The problems whose choice was worst, worst on top, with what the analytical order would have reached."""
+    figure, (axes,) = _figure(1, 8.6, 0.34 * len(labels) + 1.1)
+    place = np.arange(len(labels))
+    axes.barh(place, [100 * e for e in learned], height=0.62, color=COLOURS[LEARNED], label=LEARNED)
+    axes.plot(
+        [100 * e for e in analytical], place, "D", color=COLOURS[ANALYTICAL], markersize=5, label=ANALYTICAL, zorder=4
+    )
+    axes.set_yticks(place, labels, fontsize=8)
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlim(0, 102)
+    axes.set_xlabel("efficiency, %")
+    figure.legend(loc="outside upper right", ncols=2)
+    return figure
+
+
+@_styled
+def feature_importance(gain: Mapping[str, float], most: int = 20) -> Figure:
+    """The features that the trees gained most by."""
+    first = sorted(gain.items(), key=lambda pair: -pair[1])[:most]
+    figure, (axes,) = _figure(1, 6.4, 0.25 * len(first) + 0.9)
+    place = np.arange(len(first))
+    axes.barh(place, [100 * share for _, share in first], height=0.66, color=COLOURS[LEARNED])
+    axes.set_yticks(place, [name for name, _ in first], fontsize=8)
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("share of what all splits gained, %")
+    return figure
+
+
+@_styled
+def learning_curve_plot(curve: Sequence[Point]) -> Figure:
+    """Mean efficiency against the number of problems that were measured."""
+    figure, (axes,) = _figure(1, 6.4, 3.4)
+    problems = [point.problems for point in curve]
+    axes.plot(problems, [100 * p.learned for p in curve], "o-", color=COLOURS[LEARNED], label=LEARNED)
+    axes.plot(problems, [100 * p.analytical for p in curve], "--", color=COLOURS[ANALYTICAL], label=ANALYTICAL)
+    axes.set_xscale("log")
+    axes.set_xticks(problems, [str(n) for n in problems])
+    axes.minorticks_off()
+    axes.set_xlabel("problems that were trained on")
+    axes.set_ylabel("mean efficiency, %")
+    axes.legend(loc="center right")
+    return figure

@@ -1,0 +1,107 @@
+"""Problems for training and problems for judging, kept apart.
+
+A model that has seen a problem, or one that is nearly the same, repeats what it was told there. So whole groups go to
+one side, and `check_apart` proves it. Near is measured by the caller's points: a row of coordinates for each problem,
+sizes as logarithms, and a step larger than the distance between kinds that are never near.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tilewright.base.errors import InvalidValueError, LeakageError
+
+Integers = NDArray[np.int64]
+
+
+def folds_by(groups: ArrayLike, number: int, seed: int) -> Integers:
+    """Of each row its fold, from 0 to `number` - 1. A group is never divided.
+
+    Groups are dealt out largest first, each to the fold with the fewest rows; which of equally large groups comes
+    first is drawn with the seed. As many folds as groups: leave one group out.
+    """
+    names, group, rows = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
+    if not 2 <= number <= len(names):
+        raise InvalidValueError(f"{number} folds of {len(names)} groups: from 2 to the number of groups is possible.")
+    shuffled = np.random.default_rng(seed).permutation(len(names))
+    order = shuffled[np.argsort(-rows[shuffled], kind="stable")]
+    fold_of = np.empty(len(names), np.int64)
+    lightest = [(0, fold) for fold in range(number)]
+    for each in order:
+        filled, fold = lightest[0]
+        fold_of[each] = fold
+        heapq.heapreplace(lightest, (filled + int(rows[each]), fold))
+    return fold_of[group.ravel()]
+
+
+def merge_near(points: ArrayLike, distance: float) -> Integers:
+    """Of each problem its group: those within `distance` in every coordinate share one, and so do chains of such."""
+    from scipy.sparse import coo_matrix  # noqa: PLC0415
+    from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
+
+    distinct, place = _distinct(points)
+    pairs = _near_pairs(distinct, distance)
+    size = len(distinct)
+    links = coo_matrix((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(size, size))
+    _, group = connected_components(links, directed=False)
+    return np.asarray(group, np.int64)[place]
+
+
+def ward_clusters(points: ArrayLike, number: int) -> Integers:
+    """Of each problem its cluster, of exactly `number`, by Ward's linkage: least variance within clusters.
+
+    It holds all distances at once: for some thousands of problems, not for hundreds of thousands.
+    """
+    from scipy.cluster.hierarchy import cut_tree, linkage  # noqa: PLC0415
+
+    distinct, place = _distinct(points)
+    if not 1 <= number <= len(distinct):
+        raise InvalidValueError(f"{number} clusters of {len(distinct)} distinct points: from 1 to that is possible.")
+    if len(distinct) == 1:
+        return np.zeros(len(place), np.int64)
+    return np.asarray(cut_tree(linkage(distinct, "ward"), number)[:, 0], np.int64)[place]
+
+
+def check_apart(points: ArrayLike, fold: ArrayLike, distance: float) -> None:
+    """`LeakageError` where problems within `distance` of each other, or the same, lie in different folds."""
+    array, folds = np.asarray(points, float), np.asarray(fold)
+    if len(array) != len(folds):
+        raise InvalidValueError(f"{len(array)} points but {len(folds)} folds: give one fold for each problem.")
+    distinct, place = _distinct(array)
+    low, high = np.full(len(distinct), folds.max()), np.full(len(distinct), folds.min())
+    np.minimum.at(low, place, folds)
+    np.maximum.at(high, place, folds)
+    same = np.flatnonzero(low != high)
+    pairs = _near_pairs(distinct, distance)
+    near = pairs[low[pairs[:, 0]] != low[pairs[:, 1]]]
+    if not len(same) and not len(near):
+        return
+    one, other = (same[0], same[0]) if len(same) else near[0]
+    raise LeakageError(
+        f"{len(same)} problems and {len(near)} pairs of near ones (within {distance}) lie in several folds, "
+        f"for example {_row(distinct[one])} and {_row(distinct[other])}. "
+        "Merge near problems first (merge_near) and split by group (folds_by)."
+    )
+
+
+def _distinct(points: ArrayLike) -> tuple[NDArray[np.float64], Integers]:
+    """The distinct points, and of each problem the place of its own."""
+    array = np.asarray(points, float)
+    if array.ndim != 2 or not np.isfinite(array).all():
+        raise InvalidValueError(f"points are a finite table of problems × coordinates, not one of shape {array.shape}.")
+    distinct, place = np.unique(array, axis=0, return_inverse=True)
+    return distinct, place.ravel()
+
+
+def _near_pairs(distinct: NDArray[np.float64], distance: float) -> Integers:
+    from scipy.spatial import cKDTree  # noqa: PLC0415
+
+    pairs = cKDTree(distinct).query_pairs(distance, p=np.inf, output_type="ndarray")
+    return np.asarray(pairs, np.int64).reshape(-1, 2)
+
+
+def _row(point: NDArray[np.float64]) -> str:
+    return "(" + ", ".join(f"{value:g}" for value in point) + ")"

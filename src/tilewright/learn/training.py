@@ -1,0 +1,223 @@
+"""Training: from a data set and a recipe to trees, without a look at what they are judged on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.base.events import Noticed, emit, task
+from tilewright.learn.dataset import Dataset, cost_of
+from tilewright.learn.efficiency import judge
+from tilewright.learn.model_text import plain_text
+from tilewright.learn.recipe import RANKER, Recipe, variants
+from tilewright.learn.splits import folds_by, merge_near
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# Below so many problems a re-rank was no better than the analytical order that it starts from: with 5 problems 95.7 %
+# against 98.1 % (convolution forward on gfx950, `learning_curve`).
+LEAST_PROBLEMS = 40
+# Problems whose sizes differ by less than 3.5 % (2 to this power) are one problem to a model.
+NEAR = 0.05
+# Relevance of a ranker's rows: from 0 to this, LightGBM's largest with its own table of gains.
+MOST_RELEVANT = 31
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A trained ensemble: one LightGBM text for each seed, and what it was trained with."""
+
+    recipe: Recipe
+    rounds: int  # trees of each seed
+    features: tuple[str, ...]
+    features_version: int
+    texts: tuple[str, ...]
+    gain: Floats  # of each feature: its share of what all splits gained
+
+    @property
+    def trees(self) -> int:
+        return sum(text.count("\nTree=") for text in self.texts)
+
+
+def near_groups(data: Dataset) -> Integers:
+    """Of each problem of a data set the group that it shares with near duplicates."""
+    return merge_near(data.points, NEAR)
+
+
+def train(data: Dataset, recipe: Recipe, *, tries: int = 1, few: bool = False) -> Model:
+    """A model of all rows of a data set.
+
+    With `tries` above 1 as many recipes are compared by cross-validation inside the data, and the best one is used.
+    Too few problems are an error, or with `few` a notice.
+    """
+    check_problems(data, few=few)
+    return fitted(data, recipe, tries=tries)
+
+
+def fitted(data: Dataset, recipe: Recipe, *, tries: int = 1) -> Model:
+    """A model of all rows, however few."""
+    if tries > 1:
+        recipe = tuned(data, recipe, tries)
+    rounds = stopped_rounds(data, recipe)
+    boosters = [_grown(data, recipe, rounds, seed) for seed in recipe.seeds]
+    gain = np.sum([booster.feature_importance("gain") for booster in boosters], axis=0)
+    return Model(
+        recipe=recipe,
+        rounds=rounds,
+        features=data.names,
+        features_version=cost_of(data.op).features_version,
+        texts=tuple(plain_text(booster.model_to_string(num_iteration=rounds)) for booster in boosters),
+        gain=gain / max(gain.sum(), 1e-300),
+    )
+
+
+def check_problems(data: Dataset, *, few: bool) -> None:
+    """Refuse to learn from too few problems, or say that it is not worth much."""
+    problems = len(np.unique(data.problem))
+    if problems >= LEAST_PROBLEMS:
+        return
+    fact = (
+        f"there are {problems} problems of {data.op.name} on {data.arch.name}; below {LEAST_PROBLEMS} a learned model "
+        "chooses no better than the analytical one, and often worse"
+    )
+    if not few:
+        raise InvalidValueError(f"{fact}. Measure more problems, or insist (few=True, --few).")
+    emit(Noticed(f"{fact}."))
+
+
+def tuned(data: Dataset, recipe: Recipe, tries: int) -> Recipe:
+    """The recipe of `tries` ones whose choices are best in cross-validation inside the data."""
+    found: list[tuple[float, Recipe]] = []
+    listed = variants(recipe, tries)
+    with task("tuning", len(listed)) as advance:
+        for each in listed:
+            _, scores = _cross_validated(data, each)
+            found.append((judge(data.problem, data.us, scores).mean, each))
+            advance(f"{100 * found[-1][0]:.2f} %")
+    return max(found, key=lambda pair: pair[0])[1]  # of equal ones the first
+
+
+def stopped_rounds(data: Dataset, recipe: Recipe) -> int:
+    """How many rounds to grow: where the loss on grouped folds inside the data was least."""
+    return recipe.rounds if recipe.patience == 0 else _cross_validated(data, recipe)[0]
+
+
+def predict(model: Model, data: Dataset) -> Floats:
+    """The mean of the seeds' predictions for each row."""
+    import lightgbm  # noqa: PLC0415
+
+    boosters = [lightgbm.Booster(model_str=text) for text in model.texts]
+    threads: dict[str, Any] = {"num_threads": model.recipe.threads}
+    return np.asarray(np.mean([b.predict(data.features, **threads) for b in boosters], axis=0), np.float64)
+
+
+def scores(model: Model, data: Dataset) -> Floats:
+    """The score of each row, lower is better: what the selector computes from a bundle of this model."""
+    return to_scores(model.recipe, predict(model, data), data.estimate)
+
+
+def to_scores(recipe: Recipe, predictions: Floats, estimate: Floats) -> Floats:
+    """Predictions as scores: log µs for a regressor, and turned round for a ranker, whose best is the largest."""
+    return -predictions if recipe.kind == RANKER else np.log(estimate) + predictions
+
+
+def target(data: Dataset) -> Floats:
+    """log(time / estimate), less its median over the rows of the problem: only what changes the order is learned."""
+    ratio = np.log(data.us / data.estimate)
+    _, place, count = np.unique(data.problem, return_inverse=True, return_counts=True)
+    order = np.lexsort((ratio, place))
+    start = np.concatenate([[0], np.cumsum(count)[:-1]])
+    ordered = ratio[order]
+    median = (ordered[start + (count - 1) // 2] + ordered[start + count // 2]) / 2
+    return np.asarray(ratio - median[place], np.float64)
+
+
+def _parameters(recipe: Recipe, seed: int) -> dict[str, Any]:
+    own = {
+        "objective": "regression",
+        "metric": "l2",
+        "learning_rate": recipe.learning_rate,
+        "num_leaves": recipe.leaves,
+        "min_data_in_leaf": recipe.least_in_leaf,
+        "feature_fraction": recipe.feature_share,
+        "bagging_fraction": recipe.row_share,
+        "bagging_freq": 0 if recipe.row_share == 1 else 1,
+        "lambda_l2": recipe.l2,
+        "seed": seed,
+        "num_threads": recipe.threads,
+        # Sums in one order, whatever the number of threads.
+        "deterministic": True,
+        "force_row_wise": True,
+        # Features have no missing values, and the readers of our bundles know none.
+        "use_missing": False,
+        "verbose": -1,
+    }
+    if recipe.kind == RANKER:
+        gains = list(range(MOST_RELEVANT + 1))  # linear: the relevance has its power already
+        own |= {"objective": "lambdarank", "metric": "ndcg", "eval_at": [1], "label_gain": gains}
+    return own
+
+
+def _lightgbm_data(data: Dataset, recipe: Recipe) -> Any:
+    """Rows as LightGBM takes them. Those of a problem lie together, as a ranker's queries must."""
+    import lightgbm  # noqa: PLC0415
+
+    order = np.argsort(data.problem, kind="stable")
+    share = (data.best / data.us) ** recipe.weight_power
+    more: dict[str, Any]
+    if recipe.kind == RANKER:
+        _, queries = np.unique(data.problem, return_counts=True)
+        label, more = np.rint(MOST_RELEVANT * share), {"group": queries}
+    else:
+        label, more = target(data), {"weight": share[order]}
+    return lightgbm.Dataset(
+        data.features[order],
+        label[order],
+        feature_name=list(data.names),
+        free_raw_data=False,
+        params=_parameters(recipe, recipe.seeds[0]),
+        **more,
+    )
+
+
+def _grown(data: Dataset, recipe: Recipe, rounds: int, seed: int) -> Any:
+    import lightgbm  # noqa: PLC0415
+
+    return lightgbm.train(_parameters(recipe, seed), _lightgbm_data(data, recipe), rounds)
+
+
+def _cross_validated(data: Dataset, recipe: Recipe) -> tuple[int, Floats]:
+    """The best number of rounds over grouped folds, and what each row scores where its fold was left out."""
+    import lightgbm  # noqa: PLC0415
+
+    order = np.argsort(data.problem, kind="stable")
+    groups = near_groups(data)[data.problem[order]]
+    number = min(recipe.folds, len(np.unique(groups)))
+    fold = folds_by(groups, number, recipe.seeds[0])
+    parts = [(np.flatnonzero(fold != i), np.flatnonzero(fold == i)) for i in range(number)]
+    stopping: list[Any] = [lightgbm.early_stopping(recipe.patience, verbose=False)] if recipe.patience else []
+    result = lightgbm.cv(
+        _parameters(recipe, recipe.seeds[0]),
+        _lightgbm_data(data, recipe),
+        recipe.rounds,
+        folds=parts,
+        return_cvbooster=True,
+        callbacks=stopping,
+    )
+    made: Any = result["cvbooster"]
+    rounds = made.best_iteration if recipe.patience and made.best_iteration > 0 else recipe.rounds
+    predictions = np.empty(len(data))
+    for booster, (_, test) in zip(made.boosters, parts, strict=True):
+        rows = order[test]
+        predictions[rows] = booster.predict(data.features[rows], num_iteration=rounds, num_threads=recipe.threads)
+    return rounds, to_scores(recipe, predictions, data.estimate)
+
+
+def with_rounds(recipe: Recipe, rounds: int) -> Recipe:
+    """A recipe that grows exactly so many rounds: what a manifest says, so that training again needs no search."""
+    return replace(recipe, rounds=rounds, patience=0)

@@ -1,0 +1,35 @@
+"""Problems and kernels of a data set in few words: only what tells them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.learn.dataset import Dataset
+from tilewright.ops.fields import tokens_of
+from tilewright.ops.problem_text import problem_fields
+from tilewright.ops.problem_values import value_text
+
+
+def problem_words(data: Dataset) -> tuple[str, ...]:
+    """Each problem by the fields that are not the same in all of them: `n=2 c=64 k=256`."""
+    fields = [problem_fields(problem, data.kernels[0].config) for problem in data.problems]
+    shared = _shared(fields)
+    return tuple(
+        " ".join(f"{name}={value_text(value)}" for name, value in own.items() if name not in shared) or "the problem"
+        for own in fields
+    )
+
+
+def kernel_words(data: Dataset) -> tuple[str, ...]:
+    """Each kernel by the parts of its name that not all of them have: `b128x128x64 w4x4x1 compv3`."""
+    tokens = [tokens_of(kernel.config) for kernel in data.kernels]
+    everywhere = set(tokens[0]).intersection(*tokens) if len(tokens) > 1 else set()
+    return tuple(" ".join(token for token in own if token not in everywhere) for own in tokens)
+
+
+def _shared(fields: Sequence[Mapping[str, Any]]) -> set[str]:
+    first, *others = fields
+    if not others:
+        return set()
+    return {name for name, value in first.items() if all(each.get(name) == value for each in others)}

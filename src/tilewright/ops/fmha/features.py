@@ -1,0 +1,29 @@
+"""What a learned model of attention kernels sees. A change of names or meaning needs a new FEATURES_VERSION."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.machine.cost import Estimate, Facts
+from tilewright.ops.machine.estimate_features import estimate_features
+from tilewright.ops.machine.numbers import Number, log2
+
+FEATURES_VERSION = 1
+_SIZES = ("sequences", "heads", "group", "queries", "keys", "splits", "hdim_q", "hdim_v")
+_BLOCK = ("block_m", "block_n", "block_k", "waves", "alone", "busiest")
+_FLAGS = ("registers", "resident", "mma_m", "by_keys", "merged", "ahead", "in_turn", "masked", "padded")
+
+
+def features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:  # noqa: ARG001
+    """Sizes, what a mask leaves of them, the block, and the estimate with its parts."""
+    return {
+        **{f"log_{name}": log2(getattr(p, name)) for name in _SIZES},
+        "bits": p.bits,
+        "seen": p.seen_keys / p.keys,
+        "uneven": p.uneven,
+        **{f"log_{name}": log2(getattr(k, name)) for name in _BLOCK},
+        "log_lds_bytes": log2(k.lds_bytes + 1),
+        **{name: getattr(k, name) for name in _FLAGS},
+        **estimate_features(estimate),
+    }

@@ -1,0 +1,19 @@
+"""The numbers of a GEMM for C programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tilewright.arch.dtypes import dtype
+from tilewright.ops.gemm.config import Config
+from tilewright.ops.machine.c_numbers import CNumbers
+
+
+def kind(config: Config) -> Mapping[str, float]:
+    """Types and D tensors: the arguments of a call do not tell them."""
+    bits = {f"bits_{name}": float(dtype(getattr(config, f"dtype_{name}")).bits) for name in "abc"}
+    return {**bits, "num_d": float(config.num_d)}
+
+
+C_NUMBERS = CNumbers(Path(__file__).with_name("numbers.h"), kind)

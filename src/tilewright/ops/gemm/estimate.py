@@ -1,0 +1,68 @@
+"""How long a GEMM kernel takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.arch.dtypes import dtype
+from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm import resources
+from tilewright.ops.gemm.config import Config
+from tilewright.ops.gemm.problem import Problem
+from tilewright.ops.machine import tiled
+from tilewright.ops.machine.block_gemm import ACCESS_BITS, Code, block_numbers
+from tilewright.ops.machine.cost import Estimate, Facts, Use
+
+# Counted in the loops of 69 compiled GEMMs of 16-bit types for gfx90a, gfx942 and gfx950 (clang 22; least absolute
+# deviations). Their addresses move by a constant, so that a load takes few instructions.
+CODE = Code(step=8, load=7, transposed=0.9, block=125, address_registers=2, base_registers=32, covers=True)
+
+
+def problem_numbers(problem: Problem) -> Mapping[str, float]:
+    """Sizes, and the bytes that no kernel can avoid."""
+    bits_a, bits_b, bits_c = (dtype(name).bits for name in (problem.dtype_a, problem.dtype_b, problem.dtype_c))
+    read = problem.m * problem.k * bits_a + problem.k * problem.n * bits_b
+    read += problem.m * problem.n * bits_c * problem.num_d
+    return {
+        "m": float(problem.m),
+        "n": float(problem.n),
+        "k": float(problem.k),
+        "batch": float(problem.batch),
+        "split": float(problem.k_batch),
+        "read_bytes": problem.batch * read / 8,
+        "written_bytes": problem.batch * problem.m * problem.n * bits_c / 8,
+    }
+
+
+def kernel_numbers(config: Config, arch: Arch, use: Use | None) -> Mapping[str, float]:
+    """What a block costs, and fields that a learned model may look at."""
+    numbers = block_numbers(config, arch, use, CODE, _vectors(config, arch))
+    # D tensors are read at the end, at the rate of loads.
+    numbers["store_bytes"] *= 1 + config.num_d / arch.memory.store_cost
+    return {
+        **numbers,
+        "preshuffle": float(config.variant == "preshuffle"),
+        "persistent": float(config.persistent),
+    }
+
+
+def _vectors(config: Config, arch: Arch) -> tuple[int, int]:
+    if config.vector is not None:
+        return resources.fixed_vector(config, arch, 0), resources.fixed_vector(config, arch, 1)
+    if config.variant == "preshuffle":
+        return resources.vector_a(config, arch), ACCESS_BITS // dtype(config.dtype_b).bits
+    return resources.vector_a(config, arch), resources.vector_b(config, arch)
+
+
+def estimate(p: Facts, k: Facts, arch: Arch) -> Estimate:
+    """The time of a problem with a kernel."""
+    sizes = tiled.Sizes(
+        m=p.m,
+        n=p.n,
+        k=p.k,
+        batch=p.batch,
+        split=p.split,
+        read_bytes=p.read_bytes,
+        written_bytes=p.written_bytes,
+    )
+    return tiled.estimate(sizes, k, arch)

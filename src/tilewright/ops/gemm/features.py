@@ -1,0 +1,30 @@
+"""What a learned model of GEMM kernels sees. A change of names or meaning needs a new FEATURES_VERSION."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.machine.cost import Estimate, Facts
+from tilewright.ops.machine.estimate_features import block_features, estimate_features, size_features
+from tilewright.ops.machine.numbers import Number
+
+FEATURES_VERSION = 1
+FLAGS = (
+    "buffers",
+    "interwave",
+    "mem",
+    "compv3",
+    "compv4",
+    "compv5",
+    "compv6",
+    "comp_async",
+    "preshuffle",
+    "persistent",
+    "cshuffle",
+)
+
+
+def features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:  # noqa: ARG001
+    """Sizes, the block, and the estimate with its parts."""
+    return {**size_features(p), **block_features(k, FLAGS), **estimate_features(estimate)}

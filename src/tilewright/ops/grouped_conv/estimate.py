@@ -1,0 +1,101 @@
+"""How long a convolution kernel takes: as the GEMM inside it, with the arithmetic of its addresses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from tilewright.arch.dtypes import dtype
+from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm import resources
+from tilewright.ops.gemm.estimate import CODE as PLAIN_CODE
+from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, DIRECTIONS, FORWARD, Config
+from tilewright.ops.grouped_conv.gemm_sizes import GemmSizes, gemm_sizes
+from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
+from tilewright.ops.grouped_conv.problem import Problem
+from tilewright.ops.machine import tiled
+from tilewright.ops.machine.block_gemm import Code, block_numbers
+from tilewright.ops.machine.cost import Estimate, Facts, Use
+
+# Coordinates, bounds and address of every load are computed in every step. Counted in disassembled loops (clang 22,
+# 16-bit types): ten forward kernels for gfx950 have 51 + 17.3 for each load, and 126 outside of the loop; the gradients
+# are 18 and 33 kernels of all CDNA GPUs. Two buffers cover nothing: measured compv4 kernels are no faster than compv3.
+CODE = {
+    FORWARD: Code(step=50, load=17, transposed=0, block=125, address_registers=6, base_registers=24, covers=False),
+    BACKWARD_DATA: Code(step=0, load=25, transposed=6, block=600, address_registers=6, base_registers=24, covers=False),
+    BACKWARD_WEIGHT: Code(
+        step=16, load=17, transposed=3.2, block=125, address_registers=6, base_registers=24, covers=False
+    ),
+}
+
+
+def problem_numbers(problem: Problem) -> Mapping[str, float]:
+    """Sizes of the GEMM of one group, and the bytes that no kernel can avoid."""
+    sizes, parts = _products(problem)
+    counts = problem.elements(problem.n)
+    types = (problem.dtype_a, problem.dtype_b, problem.dtype_c)
+    a, b, c = (count * dtype(name).bits / 8 for count, name in zip(counts, types, strict=True))
+    return {
+        "m": float(sizes.m),
+        "n": float(sizes.n),
+        "k": float(sizes.k),
+        "batch": float(problem.g * parts),
+        "split": float(problem.k_batch),
+        "read_bytes": a + b,
+        "written_bytes": c,
+        "written": float(counts[2]),
+        "channels": float(problem.group_channels[0]),
+        "taps": float(math.prod(problem.filter_size)),
+        "image": float(math.prod(problem.output_size)),
+        "stride": float(math.prod(problem.stride)),
+    }
+
+
+def _products(problem: Problem) -> tuple[GemmSizes, int]:
+    """Sizes of a group's products and how many there are: the gradient of the input is one for each remainder of the
+    position by the stride that the filter has taps for, each with its share of positions and taps."""
+    sizes = gemm_sizes(problem)
+    if problem.direction != BACKWARD_DATA:
+        return sizes, 1
+    strides = list(zip(problem.stride, problem.filter_size, problem.input_size, strict=True))
+    parts = math.prod(min(stride, taps) for stride, taps, _ in strides)
+    positions = math.prod(-(-size // stride) for stride, _, size in strides)
+    taps = math.prod(-(-taps // stride) for stride, taps, _ in strides)
+    return GemmSizes(problem.n * positions, sizes.n, taps * problem.group_channels[1]), parts
+
+
+def kernel_numbers(config: Config, arch: Arch, use: Use | None) -> Mapping[str, float]:
+    """What a block costs, and fields that a learned model may look at."""
+    view = ImplicitGemm(config)
+    vectors = resources.fixed_vector(view, arch, 0), resources.fixed_vector(view, arch, 1)
+    code = PLAIN_CODE if config.explicit_gemm else CODE[config.direction]
+    return {
+        **block_numbers(view, arch, use, code, vectors),
+        "merge_groups": float(config.merge_groups),
+        "two_stage": float(config.two_stage),
+        "split_image": float(config.split_image),
+        "explicit_gemm": float(config.explicit_gemm),
+        "vector_a": float(config.vector.m),
+        "vector_b": float(config.vector.n),
+        "vector_c": float(config.vector.k),
+        **{name: float(config.direction == name) for name in DIRECTIONS},
+    }
+
+
+def estimate(p: Facts, k: Facts, arch: Arch) -> Estimate:
+    """The time of a problem with a kernel.
+
+    Merged groups are computed as one product of which only the diagonal is wanted. In two stages fp32 sums are written
+    and added, then read and written once more by another kernel. The pieces of a split image are two launches.
+    """
+    sizes = tiled.Sizes(
+        m=p.m * k.merge_groups,
+        n=p.n * k.merge_groups,
+        k=p.k,
+        batch=p.batch / k.merge_groups,
+        split=p.split,
+        read_bytes=p.read_bytes + k.two_stage * 4 * p.written,
+        written_bytes=p.written_bytes + k.two_stage * 4 * p.written,
+        launches=1 + k.two_stage + k.split_image,
+    )
+    return tiled.estimate(sizes, k, arch)

@@ -1,0 +1,45 @@
+"""What a learned model of convolution kernels sees. A change of names or meaning needs a new FEATURES_VERSION."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.machine.cost import Estimate, Facts
+from tilewright.ops.machine.estimate_features import block_features, estimate_features, size_features
+from tilewright.ops.machine.numbers import Number, log2
+
+FEATURES_VERSION = 1
+FLAGS = (
+    "forward",
+    "backward_data",
+    "backward_weight",
+    "buffers",
+    "interwave",
+    "mem",
+    "compv3",
+    "compv4",
+    "compv5",
+    "compv6",
+    "comp_async",
+    "cshuffle",
+    "merge_groups",
+    "two_stage",
+    "explicit_gemm",
+    "vector_a",
+    "vector_b",
+    "vector_c",
+)
+
+
+def features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:  # noqa: ARG001
+    """Sizes of the convolution and of the GEMM inside it, the block, and the estimate with its parts."""
+    return {
+        **size_features(p),
+        "log_channels": log2(p.channels),
+        "taps": p.taps,
+        "log_image": log2(p.image),
+        "stride": p.stride,
+        **block_features(k, FLAGS),
+        **estimate_features(estimate),
+    }

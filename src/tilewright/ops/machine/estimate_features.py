@@ -1,0 +1,58 @@
+"""What a learned model sees of an estimate and of sizes. All numbers are finite."""
+
+from __future__ import annotations
+
+from tilewright.ops.machine.cost import Estimate, Facts
+from tilewright.ops.machine.numbers import Number, log2, maximum
+
+# Shares of the time below this one are all alike.
+LEAST_SHARE = 1e-6
+
+
+def size_features(p: Facts) -> dict[str, Number]:
+    """Logarithms of a product's sizes."""
+    return {f"log_{name}": log2(getattr(p, name)) for name in ("m", "n", "k", "batch", "split")}
+
+
+def block_features(k: Facts, flags: tuple[str, ...]) -> dict[str, Number]:
+    """The fields of a block, and flags of the kernel by name."""
+    return {
+        "log_block_m": log2(k.block_m),
+        "log_block_n": log2(k.block_n),
+        "log_block_k": log2(k.block_k),
+        "log_waves": log2(k.waves),
+        "waves_m": k.waves_m,
+        "mma_m": k.mma_m,
+        "mma_k": k.mma_k,
+        "registers": k.registers,
+        "log_lds_bytes": log2(k.lds_bytes),
+        "resident": k.resident,
+        "log_step_alone": log2(k.alone),
+        "log_step_busiest": log2(k.busiest),
+        **{name: getattr(k, name) for name in flags},
+    }
+
+
+def estimate_features(estimate: Estimate) -> dict[str, Number]:
+    """The estimate, the share of each term in it, and how the work lies on the machine."""
+    shape = estimate.shape
+    shares = {
+        f"share_{name}": log2(maximum(LEAST_SHARE, us / estimate.us))
+        for name, us in estimate.terms.items()
+        if name != "launch"
+    }
+    return {
+        "log_us": log2(estimate.us),
+        **shares,
+        "log_tiles": log2(shape["tiles"]),
+        "log_blocks": log2(shape["blocks"]),
+        "log_rounds": log2(shape["rounds"]),
+        "log_steps": log2(shape["steps"]),
+        "blocks": shape["blocks"],
+        "steps": shape["steps"],
+        "last_round": shape["last_round"],
+        "fill": shape["fill"],
+        "use_m": shape["use_m"],
+        "use_n": shape["use_n"],
+        "use_k": shape["use_k"],
+    }

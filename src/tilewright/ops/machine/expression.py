@@ -1,0 +1,242 @@
+"""Numbers that remember how they were computed, so that a formula can be written out as C."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.base.errors import choose
+from tilewright.ops.machine.cost import Facts
+
+# How each operation is written; the order of operands and the ties are those of `numbers`. Every operand comes in
+# parentheses where it needs them. Numbers are doubles, so a comparison is 0 or 1 when it is computed with.
+_C: Mapping[str, Callable[..., str]] = {
+    "+": lambda a, b: f"{a} + {b}",
+    "-": lambda a, b: f"{a} - {b}",
+    "*": lambda a, b: f"{a} * {b}",
+    "/": lambda a, b: f"{a} / {b}",
+    "//": lambda a, b: f"floor({a} / {b})",
+    "**": lambda a, b: f"pow({_bare(a)}, {_bare(b)})",
+    "negative": lambda a: f"-{a}",
+    "<": lambda a, b: f"{a} < {b}",
+    "<=": lambda a, b: f"{a} <= {b}",
+    ">": lambda a, b: f"{a} > {b}",
+    ">=": lambda a, b: f"{a} >= {b}",
+    "==": lambda a, b: f"{a} == {b}",
+    "!=": lambda a, b: f"{a} != {b}",
+    "maximum": lambda a, b: f"{a} >= {b} ? {a} : {b}",
+    "minimum": lambda a, b: f"{a} <= {b} ? {a} : {b}",
+    "where": lambda condition, yes, no: f"{condition} ? {yes} : {no}",
+    "log2": lambda a: f"log2({_bare(a)})",
+}
+# Functions of C stand alone; everything else needs parentheses inside of something larger.
+_CALLS = ("//", "**", "log2")
+# These name an operand twice: it must not be computed twice.
+_TWICE = ("maximum", "minimum")
+# A longer formula gets a name of its own.
+_LINE = 88
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """One operation on earlier nodes, a variable or a constant."""
+
+    operation: str  # of `_C`; "text" for what is C already
+    operands: tuple[int, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """All that was computed from some variables. What is computed twice is one node."""
+
+    nodes: list[_Node] = field(default_factory=list)
+    known: dict[_Node, int] = field(default_factory=dict)
+
+    def variable(self, text: str) -> Expression:
+        """A number that the C program has under this name."""
+        return Expression(self, self.number_of(_Node("text", text=text)))
+
+    def variables(self, struct: str, names: Iterable[str]) -> Facts:
+        """Numbers that are the members of a struct of C, which a pointer of this name leads to."""
+        return Facts(**{name: self.variable(f"{struct}->{name}") for name in names})
+
+    def number_of(self, node: _Node) -> int:
+        if node not in self.known:
+            self.known[node] = len(self.nodes)
+            self.nodes.append(node)
+        return self.known[node]
+
+    def operand(self, value: Any) -> int:
+        """The node of an expression or of a constant."""
+        if isinstance(value, Expression):
+            if value.trace is not self:
+                raise TypeError("expressions of two traces cannot be computed together")
+            return value.number
+        return self.number_of(_Node("text", text=constant(value)))
+
+
+class Expression:
+    """A number of a trace. It has no value, so it cannot decide anything: use `where` of `numbers`."""
+
+    __slots__ = ("number", "trace")
+
+    def __init__(self, trace: Trace, number: int) -> None:
+        self.trace = trace
+        self.number = number
+
+    def traced(self, name: str, arguments: Sequence[Any]) -> Expression:
+        """The result of a function of `numbers`, or of an operator."""
+        choose("operation of expressions", name, _C)
+        operands = tuple(self.trace.operand(argument) for argument in arguments)
+        return Expression(self.trace, self.trace.number_of(_Node(name, operands)))
+
+    def __add__(self, other: Any) -> Expression:
+        # `sum` begins with 0, and adding that changes nothing.
+        return self if _is(other, 0) else self.traced("+", (self, other))
+
+    def __radd__(self, other: Any) -> Expression:
+        return self if _is(other, 0) else self.traced("+", (other, self))
+
+    def __sub__(self, other: Any) -> Expression:
+        return self.traced("-", (self, other))
+
+    def __rsub__(self, other: Any) -> Expression:
+        return self.traced("-", (other, self))
+
+    def __mul__(self, other: Any) -> Expression:
+        return self if _is(other, 1) else self.traced("*", (self, other))
+
+    def __rmul__(self, other: Any) -> Expression:
+        return self if _is(other, 1) else self.traced("*", (other, self))
+
+    def __truediv__(self, other: Any) -> Expression:
+        return self if _is(other, 1) else self.traced("/", (self, other))
+
+    def __rtruediv__(self, other: Any) -> Expression:
+        return self.traced("/", (other, self))
+
+    def __floordiv__(self, other: Any) -> Expression:
+        return self.traced("//", (self, other))
+
+    def __rfloordiv__(self, other: Any) -> Expression:
+        return self.traced("//", (other, self))
+
+    def __pow__(self, other: Any) -> Expression:
+        # As NumPy does it; other powers are those of the C library on both sides.
+        return self.traced("*", (self, self)) if _is(other, 2) else self.traced("**", (self, other))
+
+    def __rpow__(self, other: Any) -> Expression:
+        return self.traced("**", (other, self))
+
+    def __neg__(self) -> Expression:
+        return self.traced("negative", (self,))
+
+    def __pos__(self) -> Expression:
+        return self
+
+    def __lt__(self, other: Any) -> Expression:
+        return self.traced("<", (self, other))
+
+    def __le__(self, other: Any) -> Expression:
+        return self.traced("<=", (self, other))
+
+    def __gt__(self, other: Any) -> Expression:
+        return self.traced(">", (self, other))
+
+    def __ge__(self, other: Any) -> Expression:
+        return self.traced(">=", (self, other))
+
+    def __eq__(self, other: object) -> Expression:  # type: ignore[override]
+        return self.traced("==", (self, other))
+
+    def __ne__(self, other: object) -> Expression:  # type: ignore[override]
+        return self.traced("!=", (self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> bool:
+        raise TypeError("an expression is neither true nor false: write where(condition, yes, no)")
+
+    def __float__(self) -> float:
+        raise TypeError("an expression has no value: it is computed by the C program")
+
+
+def constant(value: Any) -> str:
+    """A number as C writes a double, with all of its digits."""
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{number} cannot be a constant of a formula: it must be finite")
+    return f"({number!r})" if number < 0 else repr(number)
+
+
+def c_lines(results: Mapping[str, Any]) -> list[str]:
+    """C statements that compute results: name of what is assigned to (`*us`, `features[3]`) → expression or number."""
+    traces = {id(value.trace): value.trace for value in results.values() if isinstance(value, Expression)}
+    if len(traces) > 1:
+        raise TypeError("results of two traces cannot be written together")
+    trace = next(iter(traces.values()), Trace())
+    wanted = {name: trace.operand(value) for name, value in results.items()}
+    texts, lines = _written(trace, wanted.values())
+    return [*lines, *(f"{name} = {_bare(texts[number])};" for name, number in wanted.items())]
+
+
+def read_variables(values: Iterable[Any]) -> set[str]:
+    """The variables that expressions depend on, as C names them."""
+    given = [value for value in values if isinstance(value, Expression)]
+    found: set[str] = set()
+    for trace in {id(value.trace): value.trace for value in given}.values():
+        reached = _reached(trace, [value.number for value in given if value.trace is trace])
+        texts = (trace.nodes[number] for number in reached)
+        found |= {node.text for node in texts if node.operation == "text" and node.text[0].isalpha()}
+    return found
+
+
+def _reached(trace: Trace, wanted: Iterable[int]) -> dict[int, int]:
+    """The nodes that results depend on, in the order of their making, and how often each is named."""
+    uses: dict[int, int] = {}
+    for number in wanted:
+        uses[number] = uses.get(number, 0) + 1
+    for number in range(len(trace.nodes) - 1, -1, -1):  # operands come before what is made of them
+        if number in uses:
+            node = trace.nodes[number]
+            for operand in node.operands:
+                uses[operand] = uses.get(operand, 0) + (2 if node.operation in _TWICE else 1)
+    return dict(sorted(uses.items()))
+
+
+def _written(trace: Trace, wanted: Iterable[int]) -> tuple[dict[int, str], list[str]]:
+    """How each node is named in C, and the lines that give names to what is used twice or is long."""
+    texts: dict[int, str] = {}
+    lines: list[str] = []
+    for number, count in _reached(trace, wanted).items():
+        node = trace.nodes[number]
+        if node.operation == "text":
+            texts[number] = node.text
+            continue
+        text = _C[node.operation](*(texts[operand] for operand in node.operands))
+        if count > 1 or len(text) > _LINE:
+            name = f"t{len(lines)}"
+            lines.append(f"const double {name} = {text};")
+            texts[number] = name
+        else:
+            texts[number] = text if node.operation in _CALLS else f"({text})"
+    return texts, lines
+
+
+def _bare(text: str) -> str:
+    """Without parentheses around the whole."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0 and place < len(text) - 1:
+            return text
+    return text[1:-1]
+
+
+def _is(value: Any, number: int) -> bool:
+    return not isinstance(value, Expression) and bool(value == number)

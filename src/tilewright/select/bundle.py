@@ -1,0 +1,232 @@
+"""Model bundles: a folder with trees as text and a manifest that says what they are for.
+
+    bundle.json    schema, op, GPUs, which problems, features and their version, transform, digests of the models,
+                   what it was trained on and with, and its figures on problems that it had not seen
+    model-0.txt …  LightGBM text models; the prediction is their mean
+
+Nothing in a bundle is executed. One that was made for other features, or whose files changed, is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilewright import arch as archs
+from tilewright.arch.spec import Arch
+from tilewright.base.digest import digest_text
+from tilewright.base.errors import BundleError, FileFormatError, FileProblem, UnknownValueError, choose
+from tilewright.ops import op_named
+from tilewright.ops.machine.cost import Facts
+from tilewright.ops.op import Op
+
+if TYPE_CHECKING:
+    from tilewright.select.forest import Forest
+
+SCHEMA = 1
+MANIFEST = "bundle.json"
+# What the trees predict, and so how a score is made of it: the logarithm of time / estimate, or which is preferred.
+LOG_RATIO, RELEVANCE = "log_ratio_to_estimate", "relevance"
+TRANSFORMS = {
+    LOG_RATIO: "log(us / estimate), centred per problem",
+    RELEVANCE: "how good a kernel is among those of its problem, in no unit",
+}
+# How far a feature of the op's example may be off: logarithms differ in the last bits from machine to machine.
+TOLERANCE = 1e-6
+_KEYS: Mapping[str, type] = {
+    "schema": int,
+    "op": str,
+    "archs": list,
+    "where": dict,
+    "features": list,
+    "features_version": int,
+    "example": dict,
+    "transform": dict,
+    "files": dict,
+    "training": dict,
+    "held_out": dict,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """A model that puts kernels of one op into order, for the GPUs and problems that it was trained for."""
+
+    name: str  # of its folder
+    op: str
+    archs: tuple[str, ...]
+    where: Mapping[str, tuple[Any, ...]]  # fields of the problem, each with the values that it must have
+    features: tuple[str, ...]
+    features_version: int
+    transform: str
+    training: Mapping[str, Any]
+    held_out: Mapping[str, Any]
+    forests: tuple[Forest, ...]
+    digest: str  # of its manifest, and so of all that it holds
+
+    def applies(self, op: str, arch: str, problem: Any) -> bool:
+        """Whether it was trained for such problems on this GPU."""
+        return (
+            op == self.op
+            and arch in self.archs
+            and all(getattr(problem, name) in values for name, values in self.where.items())
+        )
+
+
+def read_bundle(folder: Path | str) -> Bundle:
+    """The bundle in a folder. `BundleError` or `FileFormatError` say why it cannot be used."""
+    folder = Path(folder)
+    text = _text(folder / MANIFEST)
+    facts = _facts(folder / MANIFEST, text)
+    op = _op(folder, facts)
+    if not facts["archs"]:
+        raise BundleError(f"the bundle {folder} names no GPU")
+    for arch in facts["archs"]:
+        choose(f"arch of the bundle {folder}", arch, archs.arch_names())
+    _check_features(folder, facts, op)
+    where = {name: tuple(_plain(value) for value in values) for name, values in facts["where"].items()}
+    _check_where(folder, op, where)
+    features = tuple(facts["features"])
+    return Bundle(
+        name=folder.resolve().name,
+        op=op.name,
+        archs=tuple(facts["archs"]),
+        where=where,
+        features=features,
+        features_version=facts["features_version"],
+        transform=choose(f"transform of the bundle {folder}", facts["transform"].get("kind"), TRANSFORMS),
+        training=facts["training"],
+        held_out=facts["held_out"],
+        forests=_forests(folder, facts["files"], features),
+        digest=digest_text(text),
+    )
+
+
+def shipped_bundles(op: Op) -> tuple[Bundle, ...]:
+    """The bundles that come with an op: folders in `bundles` beside its template, by name."""
+    return _bundles_in(op.template.parent / "bundles")
+
+
+@functools.cache
+def _bundles_in(folder: Path) -> tuple[Bundle, ...]:
+    return tuple(read_bundle(path.parent) for path in sorted(folder.glob(f"*/{MANIFEST}")))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise BundleError(f"{path.parent} is no model bundle: it has no {path.name}") from error
+
+
+def _facts(path: Path, text: str) -> dict[str, Any]:
+    """The manifest; its schema is looked at before anything else."""
+    try:
+        facts = json.loads(text)
+    except ValueError as error:
+        raise FileFormatError(path, [FileProblem("", f"is not JSON: {error}")]) from error
+    if not isinstance(facts, dict):
+        raise FileFormatError(path, [FileProblem("", f"holds {type(facts).__name__}, must hold an object")])
+    if facts.get("schema") != SCHEMA:
+        raise BundleError(f"{path} has schema {facts.get('schema')!r}, this version of Tilewright reads {SCHEMA}")
+    problems = [FileProblem(name, "is missing") for name in _KEYS if name not in facts]
+    known = ", ".join(_KEYS)
+    problems += [FileProblem(name, f"is unknown. Known: {known}.") for name in facts if name not in _KEYS]
+    problems += [
+        FileProblem(name, f"holds {type(facts[name]).__name__}, must hold {kind.__name__}")
+        for name, kind in _KEYS.items()
+        if name in facts and type(facts[name]) is not kind
+    ]
+    problems += [
+        FileProblem(f"where.{name}", f"is {values!r}, must be a list of values")
+        for name, values in (facts["where"].items() if isinstance(facts.get("where"), dict) else ())
+        if not isinstance(values, list)
+    ]
+    if problems:
+        raise FileFormatError(path, problems)
+    return facts
+
+
+def _op(folder: Path, facts: Mapping[str, Any]) -> Op:
+    try:
+        return op_named(facts["op"])
+    except UnknownValueError as error:
+        raise BundleError(f"the bundle {folder} is for another op: {error}") from error
+
+
+def _check_features(folder: Path, facts: Mapping[str, Any], op: Op) -> None:
+    """The op's features of now must be those that the trees were grown on: version, names, order and meaning."""
+    if op.cost is None:
+        raise BundleError(f"the bundle {folder} is for {op.name}, which has no estimate and so no features now")
+    has, wanted = facts["features_version"], op.cost.features_version
+    if has != wanted:
+        raise BundleError(
+            f"the bundle {folder} has version {has} of the features of {op.name}, this Tilewright has version {wanted}."
+            " Train it anew."
+        )
+    now = example_features(op, archs.load(facts["archs"][0]))
+    _check_names(folder, op, list(facts["features"]), list(now))
+    for name, value in now.items():
+        was = facts["example"].get(name)
+        if was is None or abs(was - value) > TOLERANCE * max(1.0, abs(value)):
+            raise BundleError(
+                f"the bundle {folder} was trained when {name} of the example of {op.name} was {was}; now it is {value}:"
+                " estimates or features mean something else. Train it anew."
+            )
+
+
+def _check_names(folder: Path, op: Op, own: list[str], now: list[str]) -> None:
+    if own == now:
+        return
+    only_own, only_now = [n for n in own if n not in now], [n for n in now if n not in own]
+    parts = [f"the bundle alone has {', '.join(only_own)}"] if only_own else []
+    parts += [f"{op.name} alone has {', '.join(only_now)}"] if only_now else []
+    difference = "; ".join(parts) or f"the bundle has the order {', '.join(own)}; {op.name} has {', '.join(now)}"
+    raise BundleError(
+        f"the bundle {folder} has {len(own)} features, {op.name} has {len(now)} now: {difference}. Train it anew."
+    )
+
+
+def example_features(op: Op, arch: Arch) -> dict[str, float]:
+    """The features of the op's example on a GPU: their names, and values that show when estimates change."""
+    assert op.cost is not None
+    p = Facts(**op.cost.problem_numbers(op.problem_type(**op.example_problem)))
+    k = Facts(**op.cost.kernel_numbers(op.example_config(), arch, None))
+    features = op.cost.features(p, k, op.cost.estimate(p, k, arch), arch)
+    return {name: float(value) for name, value in features.items()}
+
+
+def _check_where(folder: Path, op: Op, where: Mapping[str, tuple[Any, ...]]) -> None:
+    example = op.problem_type(**op.example_problem)
+    for name in where:
+        if not hasattr(example, name):
+            raise BundleError(f"the bundle {folder} asks for the problem's {name!r}, which {op.name} problems lack")
+
+
+def _forests(folder: Path, files: Mapping[str, str], features: tuple[str, ...]) -> tuple[Forest, ...]:
+    from tilewright.select.forest import read_forest  # noqa: PLC0415  (imports NumPy)
+
+    if not files:
+        raise BundleError(f"the bundle {folder} names no model")
+    texts = {name: _model(folder, name, digest) for name, digest in files.items()}
+    return tuple(read_forest(text, features, str(folder / name)) for name, text in texts.items())
+
+
+def _model(folder: Path, name: str, digest: str) -> str:
+    path = folder / name
+    if Path(name).name != name or not path.is_file():
+        raise BundleError(f"{folder / MANIFEST} names the file {name!r}, which is not in its folder")
+    text = path.read_text(encoding="utf-8")
+    found = digest_text(text)
+    if found != digest:
+        raise BundleError(f"{path} has digest {found}, its manifest says {digest}: the file was changed or damaged")
+    return text
+
+
+def _plain(value: Any) -> Any:
+    """Extents are lists in JSON and tuples in problems."""
+    return tuple(value) if isinstance(value, list) else value

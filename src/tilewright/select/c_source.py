@@ -1,0 +1,221 @@
+"""The choice among kernels as C, for programs without Python: the same estimates, trees and order."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import keyword
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jinja2
+
+from tilewright.arch.spec import Arch
+from tilewright.base.errors import BundleError, InvalidValueError, MissingExtraError
+from tilewright.codegen.templates import templates_in
+from tilewright.ops import op_named
+from tilewright.ops.kernel import DIGEST_LENGTH, Kernel
+from tilewright.ops.machine.cost import CostModel, Use
+from tilewright.ops.machine.expression import Trace, c_lines, constant, read_variables
+from tilewright.ops.op import Op
+from tilewright.select.chain import RERANKED
+
+if TYPE_CHECKING:
+    from tilewright.select.bundle import Bundle
+    from tilewright.select.forest import Forest
+
+_HERE = Path(__file__).parent
+# Numbers that C's 16-bit columns of the tables can tell apart.
+_MOST = 1 << 15
+_IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]*")
+# Words of C that could be the name of a number.
+_C_WORDS = {"auto", "case", "char", "const", "default", "do", "double", "enum", "extern", "float", "goto", "inline"}
+_C_WORDS |= {"int", "long", "register", "restrict", "short", "signed", "sizeof", "static", "struct", "switch"}
+_C_WORDS |= {"typedef", "union", "unsigned", "void", "volatile"}
+
+
+def rank_sources(
+    arch: Arch,
+    kernels: Sequence[Kernel],
+    uses: Mapping[Kernel, Use] | None = None,
+    bundles: Sequence[Bundle] | None = None,
+) -> dict[str, str]:
+    """C sources for the kernels of a table, in its order: op → a source that defines `tw_<op>_rank` of pack.h.
+
+    An op that has no estimate, or none for C, is not among them. The kernels of an op must follow each other. `uses` is
+    what their code objects say; `bundles` None means those that come with the ops.
+    """
+    sources = {}
+    first = 0
+    for name, group in itertools.groupby(kernels, key=lambda kernel: kernel.op):
+        if name in sources:
+            raise InvalidValueError(f"kernels of {name} do not follow each other: sort the kernels by their names")
+        own = list(group)
+        op = op_named(name)
+        if op.cost is not None and op.cost.in_c is not None:
+            sources[name] = _source(op, op.cost, arch, own, first, uses or {}, _bundles_for(op, arch, bundles))
+        first += len(own)
+    return sources
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One kernel as the template needs it."""
+
+    slug: str
+    numbers: Sequence[str]
+    kind: int
+    bundle: int  # its number, or -1
+
+
+@dataclass(frozen=True)
+class _CForest:
+    """The tables of one forest, as lines of C."""
+
+    nodes: Sequence[str]
+    roots: Sequence[str]
+    depths: Sequence[str]
+    trees: int
+
+
+@dataclass(frozen=True)
+class _CBundle:
+    """A bundle as the template needs it."""
+
+    name: str
+    digest: str
+    only_order: bool
+    forests: Sequence[_CForest]
+
+
+def _source(
+    op: Op,
+    cost: CostModel,
+    arch: Arch,
+    kernels: Sequence[Kernel],
+    first: int,
+    uses: Mapping[Kernel, Use],
+    bundles: Sequence[Bundle],
+) -> str:
+    assert cost.in_c is not None
+    columns = [cost.kernel_numbers(kernel.config, arch, uses.get(kernel)) for kernel in kernels]
+    trace = Trace()
+    problem_names = cost.problem_numbers(op.problem_type(**op.example_problem))
+    p, k = trace.variables("p", _checked(problem_names)), trace.variables("k", _checked(columns[0]))
+    estimate = cost.estimate(p, k, arch)
+    features = cost.features(p, k, estimate, arch) if bundles else {}
+    read = read_variables([estimate.us, *features.values()])
+    names = [name for name in columns[0] if f"k->{name}" in read]
+    kinds = [dict(cost.in_c.kind(kernel.config)) for kernel in kernels]
+    distinct = list({tuple(kind.values()): kind for kind in kinds}.values())
+    rows = [
+        _Row(kernel.slug, [constant(column[name]) for name in names], distinct.index(kind), _bundle_of(kernel, bundles))
+        for kernel, column, kind in zip(kernels, columns, kinds, strict=True)
+    ]
+    _require_small(f"kinds of {op.name} kernels in one pack", len(distinct))
+    return (
+        _templates()
+        .get_template("rank.c.j2")
+        .render(
+            op=op.name,
+            gpu=arch.name,
+            prefix=kernels[0].symbol[: -DIGEST_LENGTH - 1],
+            first=first,
+            reranked=RERANKED,
+            numbers=cost.in_c.header.read_text(encoding="utf-8"),
+            kernels=rows,
+            names=names,
+            kinds=[{name: constant(value) for name, value in kind.items()} for kind in distinct],
+            estimate=c_lines({"us": estimate.us}),
+            features=list(features),
+            see=c_lines({f"seen[{place}]": value for place, value in enumerate(features.values())}),
+            bundles=[_c_bundle(bundle) for bundle in bundles],
+        )
+    )
+
+
+def _bundles_for(op: Op, arch: Arch, given: Sequence[Bundle] | None) -> list[Bundle]:
+    """The bundles of an op and a GPU, in the order in which they are asked."""
+    from tilewright.select.bundle import shipped_bundles  # noqa: PLC0415  (a bundle that is there imports NumPy)
+
+    try:
+        bundles = shipped_bundles(op) if given is None else given
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"kernels of {op.name} are ranked by learned models, which need {error.name} to be read. Get it with: "
+            "pip install 'tilewright[select]'"
+        ) from error
+    return [bundle for bundle in bundles if bundle.op == op.name and arch.name in bundle.archs]
+
+
+def _bundle_of(kernel: Kernel, bundles: Iterable[Bundle]) -> int:
+    """The first bundle for the problems that a kernel computes: what it asks of them, the kernel was compiled for."""
+    for number, bundle in enumerate(bundles):
+        for name in bundle.where:
+            if not hasattr(kernel.config, name):
+                raise BundleError(
+                    f"the bundle {bundle.name} cannot be part of a pack: it is for problems of some {name}, and the "
+                    f"kernels of {kernel.op} have no such field that C could compare"
+                )
+        if all(getattr(kernel.config, name) in values for name, values in bundle.where.items()):
+            return number
+    return -1
+
+
+def _c_bundle(bundle: Bundle) -> _CBundle:
+    from tilewright.select.bundle import RELEVANCE  # noqa: PLC0415
+
+    forests = [_c_forest(forest) for forest in bundle.forests]
+    return _CBundle(bundle.name, bundle.digest, bundle.transform == RELEVANCE, forests)
+
+
+def _c_forest(forest: Forest) -> _CForest:
+    """Trees as tables: of each tree its nodes, then its leaves."""
+    nodes: list[str] = []
+    roots: list[int] = []
+    for tree in forest.each_tree():
+        inner = len(tree.feature)
+        _require_small("nodes and leaves of a tree", 2 * inner + 1)
+        roots.append(len(nodes))
+        for threshold, feature, left, right in zip(tree.threshold, tree.feature, tree.left, tree.right, strict=True):
+            children = [int(child) if child >= 0 else inner - 1 - int(child) for child in (left, right)]
+            nodes.append(f"{{{constant(threshold)}, {feature}, {{{children[0]}, {children[1]}}}}}")
+        nodes += [f"{{{constant(value)}, 0, {{{inner + i}, {inner + i}}}}}" for i, value in enumerate(tree.leaf)]
+    return _CForest(_wrapped(nodes), _wrapped(map(str, roots)), _wrapped(map(str, forest.depth)), forest.trees)
+
+
+def _wrapped(items: Iterable[str], width: int = 116) -> list[str]:
+    """Elements of a table in lines."""
+
+    def lines() -> Iterator[str]:
+        line = ""
+        for item in items:
+            if line and len(line) + len(item) + 2 > width:
+                yield line
+                line = ""
+            line += f"{' ' if line else ''}{item},"
+        yield line
+
+    return list(lines())
+
+
+def _checked(names: Iterable[str]) -> list[str]:
+    """Names that can be those of members of a struct."""
+    listed = list(names)
+    for name in listed:
+        if not _IDENTIFIER.fullmatch(name) or name in _C_WORDS or keyword.iskeyword(name):
+            raise InvalidValueError(f"{name!r} cannot name a number: it must be an identifier of Python and of C")
+    return listed
+
+
+def _require_small(what: str, count: int) -> None:
+    if count > _MOST:
+        raise InvalidValueError(f"{count:,} {what} are too many for the tables of C, which hold {_MOST:,}")
+
+
+@functools.cache
+def _templates() -> jinja2.Environment:
+    return templates_in(_HERE)

@@ -1,0 +1,189 @@
+"""The selector that is used unless another is named: what was measured, then estimates, then what was learned."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.op import Op
+from tilewright.select import first_fit
+from tilewright.select.analytical import estimate_of, estimated_us, has_numpy, problem_facts
+from tilewright.select.pool import Fitting, Part, Pool
+from tilewright.select.selection import Choice, Deferred, Ranking, Step
+from tilewright.select.tuned import Tuned, TunedTable
+
+if TYPE_CHECKING:
+    from tilewright.select.bundle import Bundle
+
+# How many kernels a learned model puts into order: the best one is hardly ever estimated to be further behind.
+RERANKED = 32
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Exact tuned table → kernels that support the problem → estimate → learned re-rank → first fit among equals.
+
+    A kernel of higher priority always comes before one of lower, and one that computes the problem as it is before one
+    that computes a padded one. `bundles` None means those that come with the op.
+    """
+
+    tuned: TunedTable | None = None
+    bundles: tuple[Bundle, ...] | None = None
+
+    def rank(self, problem: Any, arch: Arch, candidates: Sequence[Choice]) -> Ranking:
+        """The candidates, best first; terms and reasons are made when a choice is looked at."""
+        able = candidates if isinstance(candidates, Fitting) else _as_fitting(problem, arch, candidates)
+        part = able.part
+        entry = self.tuned.find(arch.name, problem) if self.tuned is not None else None
+        steps = [self._tuned_step(part, able, entry)]
+        steps.append(Step("support", f"{len(able.places)} of {len(part.kernels)} kernels compute it as it is"))
+        if part.op.cost is None:
+            return Ranking(
+                able, (*steps, Step(first_fit.STEP, f"{part.op.name} has no estimate: order of registration"))
+            )
+        us = estimated_us(part, problem, able.places)
+        steps.append(Step("estimate", f"{len(able.places)} kernels, without measurements"))
+        order = _ascending(us)
+        bundle = self._bundle(part.op, arch, problem)
+        learned: dict[int, float] = {}  # microseconds by number in `able`
+        if bundle is not None and len(order) > 1:
+            first = order[:RERANKED]
+            found = _learned_us(bundle, part, problem, [able.places[number] for number in first])
+            learned = dict(zip(first, found, strict=True))
+            order = [*sorted(first, key=learned.__getitem__), *order[RERANKED:]]
+        steps.append(Step("learned", _learned_text(bundle, part.op, arch, len(learned))))
+        ranked = _by_priority(able, order, entry)
+        make = functools.partial(_choice, able, us, learned, bundle, entry)
+        padded = _padded_order(able)
+        return Ranking(Deferred(len(able), _Joined(ranked, padded, make)), tuple(steps))
+
+    def _tuned_step(self, part: Part, able: Fitting, entry: Tuned | None) -> Step:
+        if self.tuned is None:
+            return Step("tuned table", "none given")
+        if entry is None:
+            return Step("tuned table", f"{self.tuned.source or 'the table'} has no entry for this problem")
+        known = entry.kernel in {part.kernels[place] for place in able.places}
+        lacking = "" if known else ", which is not among the kernels that can be taken"
+        return Step("tuned table", f"{entry.kernel.slug} took {entry.us:.4g} µs{lacking}")
+
+    def _bundle(self, op: Op, arch: Arch, problem: Any) -> Bundle | None:
+        """The first bundle that is about such problems."""
+        if not has_numpy():
+            return None
+        from tilewright.select.bundle import shipped_bundles  # noqa: PLC0415  (imports NumPy)
+
+        bundles = shipped_bundles(op) if self.bundles is None else self.bundles
+        return next((bundle for bundle in bundles if bundle.applies(op.name, arch.name, problem)), None)
+
+
+CHAIN = Chain()
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """Which choice stands at a place: those that compute the problem as it is, then the padded ones."""
+
+    ranked: Sequence[int]
+    padded: Sequence[int]
+    make: Any
+
+    def __call__(self, place: int) -> Choice:
+        many = len(self.ranked)
+        number = self.ranked[place] if place < many else self.padded[place - many]
+        made: Choice = self.make(number)
+        return made
+
+
+def _as_fitting(problem: Any, arch: Arch, candidates: Sequence[Choice]) -> Fitting:
+    """Choices that somebody put together, as a pool of their own."""
+    pool = Pool.of(arch, [choice.kernel for choice in candidates])
+    part = pool.part_for(problem)
+    assert part is not None, "candidates are kernels of the problem's op"
+    plain = [place for place, choice in enumerate(candidates) if choice.padded is None]
+    padded = [(place, c.padded, c.why) for place, c in enumerate(candidates) if c.padded is not None]
+    return Fitting(part, problem, plain, padded)
+
+
+def _learned_us(bundle: Bundle, part: Part, problem: Any, places: Sequence[int]) -> list[float]:
+    """Microseconds that a bundle expects of these kernels."""
+    from tilewright.select.learned import rerank  # noqa: PLC0415  (imports NumPy)
+
+    cost, arch = part.op.cost, part.pool.arch
+    assert cost is not None
+    facts, kernels = problem_facts(cost, problem), part.facts_of(places)
+    scores = rerank(bundle, facts, kernels, cost.estimate(facts, kernels, arch), arch)
+    return [math.exp(score) for score in scores]
+
+
+def _ascending(us: Sequence[float]) -> list[int]:
+    """Places by time, equal ones in their order."""
+    sort = getattr(us, "argsort", None)
+    if sort is not None:
+        ordered: list[int] = sort(kind="stable").tolist()
+        return ordered
+    return sorted(range(len(us)), key=us.__getitem__)
+
+
+def _by_priority(able: Fitting, order: list[int], entry: Tuned | None) -> list[int]:
+    """The order with higher priorities before it, and a measured kernel before others of its priority."""
+    part, pool = able.part, able.part.pool
+    if entry is not None:
+        order = sorted(order, key=lambda number: part.kernels[able.places[number]] != entry.kernel)
+    if pool.priorities:
+        order = sorted(order, key=lambda number: -pool.priority(part.kernels[able.places[number]]))
+    return order
+
+
+def _padded_order(able: Fitting) -> list[int]:
+    """The numbers of padded candidates, quickest estimate first within a priority."""
+    many, pool = len(able.places), able.part.pool
+    times = [float(estimate_of(able.part, larger, place).us) for place, larger, _ in able.padded]
+    keys = [(-pool.priority(able.part.kernels[able.padded[i][0]]), times[i]) for i in range(len(times))]
+    return [many + i for i in sorted(range(len(keys)), key=keys.__getitem__)]
+
+
+def _choice(
+    able: Fitting,
+    us: Sequence[float],
+    learned: dict[int, float],
+    bundle: Bundle | None,
+    entry: Tuned | None,
+    number: int,
+) -> Choice:
+    """One candidate with its time, terms and reason."""
+    plain = able[number]
+    padded = number >= len(able.places)
+    place = able.padded[number - len(able.places)][0] if padded else able.places[number]
+    estimate = estimate_of(able.part, plain.padded if padded else able.problem, place)
+    terms = {name: float(value) for name, value in estimate.terms.items()}
+    estimated = float(estimate.us) if padded else float(us[number])
+    time, why = estimated, f"estimated {estimated:.4g} µs, {_largest(terms)}"
+    if number in learned:
+        assert bundle is not None
+        time, why = learned[number], f"{bundle.name} says {learned[number]:.4g} µs, the estimate {estimated:.4g} µs"
+    if entry is not None and entry.kernel == plain.kernel and not padded:
+        time, why = entry.us, f"measured {entry.us:.4g} µs for this very problem"
+    priority = able.part.pool.priority(plain.kernel)
+    said = f"priority {priority}, " if priority else ""
+    beside = f"; {plain.why.removeprefix(said)}" if padded else ""
+    return Choice(plain.kernel, 1e6 / time, f"{said}{why}{beside}", plain.padded, time, terms)
+
+
+def _largest(terms: dict[str, float]) -> str:
+    """The terms that say most about a time, largest first."""
+    first = sorted(terms, key=lambda name: -terms[name])[:2]
+    return ", ".join(f"{name} {terms[name]:.4g}" for name in first)
+
+
+def _learned_text(bundle: Bundle | None, op: Op, arch: Arch, count: int) -> str:
+    if not has_numpy():
+        return "not asked: it needs NumPy, which is not installed"
+    if bundle is None:
+        return f"no bundle for such {op.name} problems on {arch.name}"
+    if not count:
+        return f"{bundle.name} has nothing to put into another order"
+    return f"{bundle.name} puts the first {count} into order"

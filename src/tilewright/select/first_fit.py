@@ -1,0 +1,23 @@
+"""The selector that knows nothing of speed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.arch.spec import Arch
+from tilewright.select.selection import Choice, Ranking, Step
+
+STEP = "first fit"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstFit:
+    """The order in which the candidates come: unpadded first, higher priority first, then as registered."""
+
+    def rank(self, problem: Any, arch: Arch, candidates: Sequence[Choice]) -> Ranking:  # noqa: ARG002
+        return Ranking(candidates, (Step(STEP, "priority, then the order of registration"),))
+
+
+FIRST_FIT = FirstFit()

@@ -1,0 +1,72 @@
+"""Which of many kernels support a problem, in the time that a few of them would take.
+
+A rule gives one answer for all kernels that agree in the fields it reads, or in what it `tells`, so it is asked once
+for each such group.
+Sets of kernels are the bits of whole numbers: to cross out a group is one operation, whatever its size.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.kernel import Kernel
+from tilewright.ops.op import Op
+from tilewright.ops.rule import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A rule, and the groups of kernels that it tells apart: the config of one of each, and which they are."""
+
+    rule: Rule
+    groups: tuple[tuple[Any, int], ...]
+
+
+class Fits:
+    """The fit rules of an op for these kernels on one GPU."""
+
+    def __init__(self, op: Op, kernels: Sequence[Kernel], arch: Arch) -> None:
+        self._arch = arch
+        self._all = (1 << len(kernels)) - 1
+        self._count = len(kernels)
+        self._asked = tuple(_Asked(rule, _groups(rule, kernels, arch)) for rule in op.fit_rules)
+
+    def bits(self, problem: Any) -> int:
+        """A number with bit i set if kernel i supports the problem."""
+        left = self._all
+        for asked in self._asked:
+            check = asked.rule.check
+            for config, members in asked.groups:
+                if members & left and check(config, problem, self._arch) is not None:
+                    left &= ~members
+            if not left:
+                break
+        return left
+
+    def places(self, problem: Any) -> list[int]:
+        """The kernels that support the problem, in their order."""
+        return places_of(self.bits(problem))
+
+    def supported(self, problem: Any) -> list[bool]:
+        """Of each kernel, whether it supports the problem."""
+        bits = self.bits(problem)
+        return [bool(bits >> place & 1) for place in range(self._count)]
+
+
+def places_of(bits: int) -> list[int]:
+    """Which bits of a number are set, lowest first."""
+    return [place for place, digit in enumerate(reversed(f"{bits:b}")) if digit == "1"]
+
+
+def _groups(rule: Rule, kernels: Sequence[Kernel], arch: Arch) -> tuple[tuple[Any, int], ...]:
+    read, tells = operator.attrgetter(*rule.reads), rule.tells
+    found: dict[Any, tuple[Any, int]] = {}
+    for place, kernel in enumerate(kernels):
+        values = read(kernel.config) if tells is None else tells(kernel.config, arch)
+        config, members = found.get(values, (kernel.config, 0))
+        found[values] = (config, members | 1 << place)
+    return tuple(found.values())

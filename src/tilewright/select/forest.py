@@ -1,0 +1,293 @@
+"""A LightGBM text model as flat arrays, and its prediction without LightGBM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tilewright.base.errors import FileFormatError, FileProblem
+
+# What the objective makes of the sum of the trees. Of these nothing; others (binary, poisson, …) transform it.
+_IDENTITY = ("regression", "regression_l1", "huber", "fair", "quantile", "mape", "lambdarank", "rank_xendcg")
+# Bits of `decision_type` in LightGBM's text models (include/LightGBM/tree.h): 1 = categorical, 2 = missing values go
+# left, 4 and 8 = what counts as missing (0 nothing, 1 zero, 2 NaN).
+_CATEGORICAL, _MISSING_SHIFT, _MISSING_ZERO = 1, 2, 1
+# LightGBM takes what is this near to zero for zero (kZeroThreshold, a float).
+_ZERO = float(np.float32(1e-35))
+# Lanes (trees × rows) that are walked at once: the arrays of a step stay in the second cache.
+_LANES = 1 << 15
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """The trees of one model. A node goes left where its feature is not above its threshold.
+
+    Nodes of all trees lie in one array; a child below zero is leaf number -1 - child of all leaves. The prediction is
+    the sum of one leaf of each tree, added in the order of the trees as LightGBM adds them, so it has the same bits.
+    """
+
+    features: tuple[str, ...]
+    feature: np.ndarray  # of each node
+    threshold: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    leaf: np.ndarray  # the value of each leaf
+    root: np.ndarray  # of each tree: a node, or a leaf as children are
+    leaves: np.ndarray  # of each tree: how many
+    depth: np.ndarray  # of each tree: most nodes on the way to a leaf
+
+    @property
+    def trees(self) -> int:
+        return len(self.root)
+
+    def each_tree(self) -> Iterator[Tree]:
+        """The trees one by one, each with numbers of its own."""
+        nodes, leaves = 0, 0
+        for count in self.leaves:
+            own = slice(nodes, nodes + count - 1)
+            left, right = (np.where(c[own] >= 0, c[own] - nodes, c[own] + leaves) for c in (self.left, self.right))
+            yield Tree(self.feature[own], self.threshold[own], left, right, self.leaf[leaves : leaves + count])
+            nodes, leaves = nodes + count - 1, leaves + count
+
+    def predict(self, rows: np.ndarray) -> np.ndarray:
+        """One number for each row; `rows` has a column for each feature and no value that is missing."""
+        table = np.ascontiguousarray(rows, dtype=np.float64)
+        if table.ndim != 2 or table.shape[1] != len(self.features):
+            raise ValueError(f"rows have the shape {table.shape}, wanted (rows, {len(self.features)} features)")
+        if not np.isfinite(table).all():
+            row, column = np.argwhere(~np.isfinite(table))[0]
+            raise ValueError(
+                f"feature {self.features[column]} of row {row} is {table[row, column]}: must be finite, the trees know "
+                "no missing values"
+            )
+        if not self.trees:
+            return np.zeros(len(table))
+        step = max(1, _LANES // self.trees)
+        return np.concatenate([self._predict(table[i : i + step]) for i in range(0, len(table), step)] or [table[:, 0]])
+
+    def _predict(self, table: np.ndarray) -> np.ndarray:
+        """Walk all trees for a few rows, one level a step."""
+        walk = self._walk
+        holds = table[:, walk.feature] > walk.threshold  # row × condition
+        above = holds.reshape(-1).view(np.int8)
+        offset = np.arange(len(table)) * len(walk.feature)
+        place = np.repeat(walk.start[:, None], len(table), axis=1)  # tree × row; deep trees first
+        for active in walk.active:
+            lanes = place[:active]
+            condition = walk.condition.take(lanes)
+            condition += offset
+            lanes += above.take(condition)
+            walk.next.take(lanes, out=lanes, mode="clip")  # "raise", the default, would take through a copy
+        values = walk.value.take(place.take(walk.order, axis=0))
+        # Not `sum`: NumPy adds in pairs, and the last bits would differ from LightGBM's.
+        totals: np.ndarray = np.add.accumulate(values, axis=0)[-1]
+        return totals
+
+    @cached_property
+    def _walk(self) -> _Walk:
+        return _walk_of(self)
+
+
+@dataclass(frozen=True, eq=False)
+class _Walk:
+    """A forest laid out for walking all trees at once.
+
+    LightGBM puts features into bins, so many nodes ask the same: each condition is looked at once a row. A place is
+    twice the number of a node; the answer is added, and `next` has the place that follows. Leaves lead to themselves.
+    """
+
+    feature: np.ndarray  # of each condition
+    threshold: np.ndarray
+    condition: np.ndarray  # of each place
+    next: np.ndarray
+    value: np.ndarray  # of each place; 0 where there is no leaf
+    start: np.ndarray  # place of each tree's root, deep trees first
+    order: np.ndarray  # where each tree is among these
+    active: tuple[int, ...]  # how many trees are deeper than each level
+
+
+def _walk_of(forest: Forest) -> _Walk:
+    nodes = len(forest.feature)
+    pairs = np.stack([forest.feature.astype(np.float64), forest.threshold], axis=1)
+    asked, number = np.unique(pairs, axis=0, return_inverse=True) if nodes else (np.zeros((1, 2)), np.zeros(0, int))
+
+    def place(child: np.ndarray) -> np.ndarray:
+        return 2 * np.where(child >= 0, child, nodes - 1 - child)
+
+    following = np.empty(2 * (nodes + len(forest.leaf)), dtype=np.intp)
+    following[: 2 * nodes : 2] = place(forest.left)
+    following[1 : 2 * nodes : 2] = place(forest.right)
+    following[2 * nodes :] = 2 * (np.arange(2 * nodes, len(following)) // 2)
+    condition = np.zeros(len(following), dtype=np.intp)
+    condition[: 2 * nodes] = np.repeat(number.reshape(-1), 2)
+    value = np.zeros(len(following))
+    value[2 * nodes :: 2] = forest.leaf
+    deep_first = np.argsort(-forest.depth, kind="stable")
+    return _Walk(
+        feature=asked[:, 0].astype(np.intp),
+        threshold=np.ascontiguousarray(asked[:, 1]),
+        condition=condition,
+        next=following,
+        value=value,
+        start=place(forest.root)[deep_first],
+        order=np.argsort(deep_first),
+        active=tuple(int((forest.depth > level).sum()) for level in range(int(forest.depth.max()))),
+    )
+
+
+def read_forest(text: str, features: Sequence[str], source: str = "LightGBM model") -> Forest:
+    """The trees of a text model whose features are `features`, in this order. Raises `FileFormatError` that names
+    every reason why it cannot be walked with plain comparisons."""
+    head, blocks = _sections(text)
+    problems = [*_head_problems(head, features)]
+    trees = []
+    for number, block in enumerate(blocks):
+        try:
+            found = list(_tree_problems(block, len(features)))
+        except (KeyError, ValueError) as error:
+            found = [f"cannot be read: {error!r}"]
+        problems += [FileProblem(f"Tree={number}", what) for what in found]
+        if not found:
+            trees.append(_tree(block))
+    if problems:
+        raise FileFormatError(source, problems)
+    return _joined(tuple(features), trees)
+
+
+def _sections(text: str) -> tuple[Mapping[str, str], list[Mapping[str, str]]]:
+    """The lines before the first tree, and those of each tree: key → value. What follows the trees is left out."""
+    body = text.partition("\nend of trees")[0]
+    head, *blocks = body.split("\nTree=")
+    return _pairs(head), [_pairs(block) for block in blocks]
+
+
+def _pairs(lines: str) -> Mapping[str, str]:
+    return {key: value for line in lines.splitlines() for key, _, value in [line.partition("=")]}
+
+
+def _head_problems(head: Mapping[str, str], features: Sequence[str]) -> Iterator[FileProblem]:
+    if "tree" not in head or not head.get("version", "").startswith("v"):
+        yield FileProblem("", "is no LightGBM text model: it does not begin with 'tree' and a version")
+        return
+    if head["version"] not in ("v3", "v4"):
+        yield FileProblem("version", f"is {head['version']}, known: v3, v4")
+    for key in ("num_class", "num_tree_per_iteration"):
+        if head.get(key) != "1":
+            yield FileProblem(key, f"is {head.get(key, 'missing')}, must be 1: one number is predicted")
+    if "average_output" in head:
+        yield FileProblem("average_output", "the trees of a random forest are averaged; boost them instead")
+    objective, *options = head.get("objective", "").split()
+    if objective not in _IDENTITY or "sqrt" in options:
+        known = ", ".join(_IDENTITY)
+        yield FileProblem("objective", f"is '{head.get('objective', '')}', which transforms the sum. Known: {known}")
+    own = head.get("feature_names", "").split()
+    if own != list(features):
+        yield FileProblem("feature_names", _difference(own, list(features)))
+
+
+def _difference(own: list[str], wanted: list[str]) -> str:
+    unknown = [name for name in own if name not in wanted]
+    lacking = [name for name in wanted if name not in own]
+    if unknown or lacking:
+        return f"unknown: {', '.join(unknown) or '(none)'}; lacking: {', '.join(lacking) or '(none)'}"
+    return "are the right ones, but in another order"
+
+
+def _tree_problems(block: Mapping[str, str], features: int) -> Iterator[str]:
+    if block.get("is_linear", "0") != "0":
+        yield "has linear leaves, only constant ones are known"
+    if block.get("num_cat") != "0":
+        yield f"has num_cat={block.get('num_cat', '(missing)')} categorical splits, only numerical ones are known"
+        return
+    leaves = int(block["num_leaves"])
+    lengths = dict.fromkeys(("split_feature", "threshold", "decision_type", "left_child", "right_child"), leaves - 1)
+    for key, length in {**lengths, "leaf_value": leaves}.items():
+        if len(block.get(key, "").split()) != length:
+            yield f"{key} has {len(block.get(key, '').split())} values, {leaves} leaves need {length}"
+            return
+    if leaves == 1:
+        return
+    for decision in sorted({int(word) for word in block["decision_type"].split()}):
+        if decision & _CATEGORICAL or decision >> 4:
+            yield f"decision_type {decision} is no numerical split '<='"
+        elif decision >> _MISSING_SHIFT == _MISSING_ZERO:
+            yield f"decision_type {decision} takes 0 for a missing value: train with zero_as_missing=false"
+    beyond = [word for word in block["split_feature"].split() if not 0 <= int(word) < features]
+    if beyond:
+        yield f"split_feature {beyond[0]} is not below {features}, the number of features"
+    ways = [(node, int(word)) for key in ("left_child", "right_child") for node, word in enumerate(block[key].split())]
+    # A child comes after its parent, so a walk ends; and each node and leaf is the child of one.
+    each_once = [*range(-leaves, 0), *range(1, leaves - 1)]
+    if any(0 <= child <= node for node, child in ways) or sorted(child for _, child in ways) != each_once:
+        yield "left_child and right_child make no tree"
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """One tree: children are nodes of it, or below zero -1 - leaf."""
+
+    feature: np.ndarray
+    threshold: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    leaf: np.ndarray
+
+    @property
+    def depth(self) -> int:
+        """Most nodes on the way to a leaf."""
+        level, deepest = (np.zeros(1, dtype=np.intp) if len(self.feature) else np.zeros(0, dtype=np.intp)), 0
+        while len(level):
+            deepest += 1
+            children = np.concatenate([self.left[level], self.right[level]])
+            level = children[children >= 0]
+        return deepest
+
+
+def _tree(block: Mapping[str, str]) -> Tree:
+    def numbers(key: str, kind: type) -> np.ndarray:
+        return np.array([kind(word) for word in block.get(key, "").split()], dtype=np.float64 if kind is float else int)
+
+    return Tree(
+        numbers("split_feature", int),
+        _without_zero_band(numbers("threshold", float)),
+        numbers("left_child", int),
+        numbers("right_child", int),
+        numbers("leaf_value", float),
+    )
+
+
+def _without_zero_band(threshold: np.ndarray) -> np.ndarray:
+    """Thresholds that decide as LightGBM does, which rounds features near zero to zero before it compares them."""
+    moved = np.where(threshold < 0, np.nextafter(-_ZERO, -np.inf), _ZERO)
+    decided: np.ndarray = np.where(np.abs(threshold) <= _ZERO, moved, threshold)
+    return decided
+
+
+def _joined(features: tuple[str, ...], trees: Sequence[Tree]) -> Forest:
+    """All trees in one set of arrays: the numbers of nodes and leaves go on from tree to tree."""
+    first_node = np.cumsum([0, *(len(tree.feature) for tree in trees)])
+    first_leaf = np.cumsum([0, *(len(tree.leaf) for tree in trees)])
+
+    def moved(child: np.ndarray, number: int) -> np.ndarray:
+        own: np.ndarray = np.where(child >= 0, child + first_node[number], child - first_leaf[number])
+        return own
+
+    def flat(parts: Sequence[np.ndarray], kind: type) -> np.ndarray:
+        joined: np.ndarray = np.concatenate([np.zeros(0), *parts]).astype(kind)
+        return joined
+
+    roots = [moved(np.array([0 if len(tree.feature) else -1]), i) for i, tree in enumerate(trees)]
+    return Forest(
+        features=features,
+        feature=flat([tree.feature for tree in trees], int),
+        threshold=flat([tree.threshold for tree in trees], float),
+        left=flat([moved(tree.left, i) for i, tree in enumerate(trees)], int),
+        right=flat([moved(tree.right, i) for i, tree in enumerate(trees)], int),
+        leaf=flat([tree.leaf for tree in trees], float),
+        root=flat(roots, int),
+        leaves=np.array([len(tree.leaf) for tree in trees], dtype=int),
+        depth=np.array([tree.depth for tree in trees], dtype=int),
+    )

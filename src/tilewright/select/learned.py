@@ -1,0 +1,40 @@
+"""What a bundle says about kernels that estimates have put into an order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.arch.spec import Arch
+from tilewright.base.errors import BundleError
+from tilewright.ops import op_named
+from tilewright.ops.machine.cost import Estimate, Facts
+from tilewright.select.bundle import RELEVANCE, Bundle
+
+
+def rerank(bundle: Bundle, p: Facts, columns: Facts, estimate: Estimate, arch: Arch) -> np.ndarray:
+    """A score for each kernel, lower is better: the logarithm of its microseconds, up to a constant per problem.
+
+    `columns` has the kernels' numbers and `estimate` what is estimated of them, both as arrays. A bundle that knows
+    the order alone gives the kernels the estimated times in that order.
+    """
+    logarithm = np.log(np.atleast_1d(np.asarray(estimate.us, np.float64)))
+    prediction = predicted(bundle, p, columns, estimate, arch, len(logarithm))
+    if bundle.transform != RELEVANCE:
+        return np.asarray(logarithm + prediction)
+    scores = np.empty_like(logarithm)
+    scores[np.argsort(-prediction, kind="stable")] = np.sort(logarithm)
+    return scores
+
+
+def predicted(bundle: Bundle, p: Facts, columns: Facts, estimate: Estimate, arch: Arch, kernels: int) -> np.ndarray:
+    """The mean of the bundle's models for each of so many kernels."""
+    cost = op_named(bundle.op).cost
+    if cost is None:
+        raise BundleError(f"the bundle {bundle.name} is for {bundle.op}, which has no features now")
+    rows = np.empty((kernels, len(bundle.features)))
+    for i, column in enumerate(cost.features(p, columns, estimate, arch).values()):
+        rows[:, i] = column
+    total = bundle.forests[0].predict(rows)
+    for forest in bundle.forests[1:]:
+        total = total + forest.predict(rows)
+    return np.asarray(total / len(bundle.forests))

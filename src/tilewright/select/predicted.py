@@ -1,0 +1,39 @@
+"""Times of many kernels for many problems, before any is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.arch.spec import Arch
+from tilewright.base.errors import InvalidValueError
+from tilewright.base.events import task
+from tilewright.ops.kernel import Kernel
+from tilewright.ops.op import Op
+from tilewright.select.analytical import estimated_us
+from tilewright.select.pool import Pool
+from tilewright.select.portfolio import Matrix
+
+
+def predicted_times(op: Op, arch: Arch, kernels: Sequence[Kernel], problems: Sequence[Any]) -> Matrix:
+    """Estimated microseconds, problems × kernels; nan where a kernel does not compute the problem as it is."""
+    if op.cost is None:
+        raise InvalidValueError(f"{op.name} has no estimate of times: choose from measured ones")
+    if not kernels:
+        raise InvalidValueError(f"no {op.name} kernels are given: there is nothing to estimate")
+    pool = Pool.of(arch, kernels)
+    times = np.full((len(problems), len(kernels)), np.nan)
+    known: dict[Any, int] = {}  # a list may name a problem more than once
+    with task("estimating", len(problems)) as advance:
+        for row, problem in enumerate(problems):
+            part = pool.part_for(problem)
+            assert part is not None, "problems and kernels are of one op"
+            if problem in known:
+                times[row] = times[known[problem]]
+            elif places := part.places(problem):
+                times[row, places] = estimated_us(part, problem, places)
+            known.setdefault(problem, row)
+            advance()
+    return times

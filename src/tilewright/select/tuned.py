@@ -1,0 +1,111 @@
+"""Tables of problems whose best kernel was measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tilewright.base.errors import FileFormatError, FileProblem, TilewrightError
+from tilewright.ops import op_named, parse_kernel
+from tilewright.ops.kernel import Kernel
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The best kernel of a problem, and how long it took."""
+
+    kernel: Kernel
+    problem: Any
+    us: float
+
+
+class TunedTable:
+    """The best measured kernel by GPU and problem, which must be equal in every field."""
+
+    def __init__(self, entries: Iterable[Tuned], source: str = "") -> None:
+        self.source = source
+        self._found: dict[tuple[str, Any], Tuned] = {}
+        for entry in entries:
+            key = (entry.kernel.arch, entry.problem)
+            known = self._found.get(key)
+            # Of several measurements of one problem the quickest counts, whatever their order.
+            if known is None or (entry.us, entry.kernel.slug) < (known.us, known.kernel.slug):
+                self._found[key] = entry
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __iter__(self) -> Any:
+        return iter(self._found.values())
+
+    def find(self, arch: str, problem: Any) -> Tuned | None:
+        """The entry of a problem on a GPU, if there is one."""
+        return self._found.get((arch, problem))
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    kernel: Annotated[str, Field(min_length=1)]
+    problem: dict[str, Any]
+    us: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    schema_: Annotated[int, Field(alias="schema", ge=SCHEMA, le=SCHEMA)]
+    tuned: list[_Entry]
+
+
+def read_tuned(path: Path) -> TunedTable:
+    """The table in a file; all that is wrong with it is said at once."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        file = _File.model_validate(raw)
+    except json.JSONDecodeError as error:
+        raise FileFormatError(path, [FileProblem("", f"is not JSON: {error}")]) from error
+    except ValidationError as error:
+        faults = [FileProblem(".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors()]
+        raise FileFormatError(path, faults) from error
+    entries, faults = [], []
+    for number, entry in enumerate(file.tuned):
+        try:
+            entries.append(_entry_of(entry))
+        except TilewrightError as error:
+            faults.append(FileProblem(f"tuned.{number}", str(error)))
+        except TypeError as error:
+            faults.append(FileProblem(f"tuned.{number}.problem", str(error)))
+    if faults:
+        raise FileFormatError(path, faults)
+    return TunedTable(entries, path.name)
+
+
+def write_tuned(table: TunedTable, path: Path) -> None:
+    """Write a table; the same entries give the same bytes."""
+    rows = sorted(
+        ({"kernel": e.kernel.slug, "problem": problem_fields(e.problem), "us": e.us} for e in table),
+        key=lambda row: (row["kernel"], json.dumps(row["problem"], sort_keys=True)),
+    )
+    lines = ",\n".join(f"    {json.dumps(row, sort_keys=True)}" for row in rows)
+    path.write_text(f'{{\n  "schema": {SCHEMA},\n  "tuned": [\n{lines}\n  ]\n}}\n', encoding="utf-8")
+
+
+def problem_fields(problem: Any) -> Mapping[str, Any]:
+    """The fields of a problem as plain values."""
+    return {each.name: _plain(getattr(problem, each.name)) for each in fields(problem)}
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _entry_of(entry: _Entry) -> Tuned:
+    kernel = parse_kernel(entry.kernel)
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.problem.items()}
+    return Tuned(kernel, op_named(kernel.op).problem_type(**given), entry.us)

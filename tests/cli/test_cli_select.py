@@ -1,0 +1,78 @@
+"""`select`: the kernel that is taken, and with --explain why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+import tilewright as tw
+from tilewright.ops import op_named, parse_kernel
+from tilewright.select.tuned import Tuned, TunedTable, write_tuned
+
+SET = ("select", "gemm", "--gpu-target", "gfx942", "--preselected", "fp16_rcr_essential")
+ASKED = ("--problem", "m=4096,n=4096,k=4096,dtype=fp16,layout=rcr")
+PROBLEM = tw.gemm.Problem(m=4096, n=4096, k=4096, dtype="fp16", layout="rcr")
+
+
+def test_one_line_by_default(run: Callable[..., Result]) -> None:
+    result = run(*SET, *ASKED)
+    assert (result.exit_code, result.stderr) == (0, "")
+    (line,) = result.stdout.splitlines()
+    slug, _, why = line.partition(": ")
+    best = tw.Registry.of(list(op_named("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"))).select(
+        PROBLEM, "gfx942", built=False
+    )
+    assert parse_kernel(slug) == best.best.kernel
+    assert why == best.best.why and "µs" in why
+
+
+def test_explain_shows_steps_terms_reasons_and_who_cannot(run: Callable[..., Result]) -> None:
+    result = run(*SET[:3], "gfx942", *ASKED, "--explain", "--top", "2")
+    assert result.exit_code == 0
+    text = result.stdout
+    for part in ("tuned table  none given", "support ", "estimate ", "learned ", "matrix", "memory", "launch"):
+        assert part in text
+    assert text.count("\n  1. gemm-gfx942-") == 1 and "\n  2. gemm-" in text and "\n  3. " not in text
+    assert "cannot, the nearest first" in text and "more" in text
+
+
+def test_json_has_the_whole_list(run_json: Callable[..., Any]) -> None:
+    (stage,) = run_json(*SET, *ASKED, "--top", "99")["stages"]
+    assert stage["problem"]["m"] == 4096 and stage["can"] == len(stage["choices"])
+    times = [choice["us"] for choice in stage["choices"]]
+    assert times == sorted(times) and stage["choices"][0]["terms"]["matrix"] > 0
+    assert list(stage["steps"]) == ["tuned table", "support", "estimate", "learned"]
+
+
+def test_several_kernels_are_explained_stage_by_stage(run_json: Callable[..., Any]) -> None:
+    text = (
+        "family=forward,mode=batch,dtype=fp16,batch=1,heads=4,kv_heads=1,seqlen_q=1,seqlen_k=4096,hdim_q=128,hdim_v=128,"
+        "num_splits=4"
+    )
+    options = ("--gpu-target", "gfx942", "--preselected", "decode", "--problem", text)
+    stages = run_json("select", "fmha", *options)["stages"]
+    assert [stage["problem"]["family"] for stage in stages] == ["splitkv", "combine"]
+
+
+def test_a_measured_winner(run_json: Callable[..., Any], tmp_path: Path) -> None:
+    kernels = list(op_named("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"))
+    write_tuned(TunedTable([Tuned(kernels[-1], PROBLEM, 12.5)]), tmp_path / "tuned.json")
+    (stage,) = run_json(*SET, *ASKED, "--tuned", str(tmp_path / "tuned.json"))["stages"]
+    assert stage["choices"][0]["kernel"] == kernels[-1].slug and stage["choices"][0]["us"] == 12.5
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--problem", "m=4096"), "does not say n, k, layout"),
+        (("--problem", "m=4096,n=4096,k=4096,dtype=fp8,layout=rcr"), "none of 10 kernels for gfx942 can compute"),
+        ((*ASKED, "--no-bundles", "--bundle", "."), "give one of them"),
+    ],
+)
+def test_errors(run: Callable[..., Result], options: tuple[str, ...], said: str) -> None:
+    result = run(*SET, *options)
+    assert result.exit_code == 2 and said in result.stderr

@@ -1,0 +1,155 @@
+"""The chain: measured winners, support, estimates, first fit among equals; each step says what it did."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright.base.errors import InvalidValueError
+from tilewright.ops import op_named
+from tilewright.ops.kernel import Kernel
+from tilewright.ops.machine.cost import Use
+from tilewright.select import analytical
+from tilewright.select.chain import CHAIN, Chain
+from tilewright.select.first_fit import FIRST_FIT
+from tilewright.select.pool import Pool
+from tilewright.select.select import select, select_from
+from tilewright.select.tuned import Tuned, TunedTable
+
+GFX942 = tw.load("gfx942")
+KERNELS = list(op_named("gemm").sets()["fp16_rcr_all"].kernels("gfx942"))
+BARE = Chain(bundles=())
+
+
+def problem(m: int, n: int, k: int, **fields: Any) -> Any:
+    return tw.gemm.Problem(**{"m": m, "n": n, "k": k, "dtype": "fp16", "layout": "rcr", **fields})
+
+
+LARGE, SMALL = problem(4096, 4096, 4096), problem(16, 4096, 4096)
+
+
+def order(asked: Any, **options: Any) -> list[Kernel]:
+    return [choice.kernel for choice in select(asked, GFX942, KERNELS, **{"selector": BARE, **options})]
+
+
+def block(kernel: Kernel) -> Any:
+    config: Any = kernel.config
+    return config.block
+
+
+def test_large_problems_get_large_tiles_and_small_ones_small() -> None:
+    assert block(order(LARGE)[0]).m >= 128
+    assert block(order(SMALL)[0]).m <= 32
+
+
+def test_every_choice_has_a_time_and_its_terms_best_first() -> None:
+    found = select(LARGE, GFX942, KERNELS, selector=BARE)
+    times = [choice.us for choice in found]
+    assert len(times) == len(KERNELS) and None not in times
+    assert times == sorted(times, key=lambda us: us or 0.0)
+    assert [choice.score for choice in found] == sorted((choice.score for choice in found), reverse=True)
+    best = found.best
+    assert best.terms["matrix"] > 0 and best.why.startswith(f"estimated {best.us:.4g} µs, ")
+    assert [step.name for step in found.steps] == ["tuned table", "support", "estimate", "learned"]
+    assert found.steps[3].what == "no bundle for such gemm problems on gfx942"
+
+
+def test_equal_times_keep_the_order_of_registration() -> None:
+    twins = [kernel for kernel in KERNELS if block(kernel) == block(KERNELS[0])]
+    one = select(LARGE, GFX942, twins, selector=BARE)
+    other = select(LARGE, GFX942, twins[::-1], selector=BARE)
+    ties = [k for k in twins if {c.us for c in one if c.kernel == k} == {one.best.us}]
+    assert len(ties) > 1, "there is a tie to look at"
+    assert one.best.kernel == ties[0] and other.best.kernel == ties[-1]
+
+
+def test_a_measured_winner_comes_first_for_its_very_problem() -> None:
+    slowest = order(LARGE)[-1]
+    chain = replace(BARE, tuned=TunedTable([Tuned(slowest, LARGE, 41.5)], "mine.json"))
+    found = select(LARGE, GFX942, KERNELS, selector=chain)
+    assert found.best.kernel == slowest and found.best.us == 41.5
+    assert found.best.why == "measured 41.5 µs for this very problem"
+    assert found.steps[0].what == f"{slowest.slug} took 41.5 µs"
+    assert [c.kernel for c in found.choices[1:]] == order(LARGE)[:-1], "the others keep their order"
+    other = select(SMALL, GFX942, KERNELS, selector=chain)
+    assert other.steps[0].what == "mine.json has no entry for this problem"
+    assert [c.kernel for c in other] == order(SMALL)
+    without = select(LARGE, GFX942, [k for k in KERNELS if k != slowest], selector=chain)
+    assert without.steps[0].what.endswith("which is not among the kernels that can be taken")
+
+
+def test_priority_counts_more_than_time_or_table() -> None:
+    slowest, next_to_last = order(LARGE)[-1], order(LARGE)[-2]
+    chain = replace(BARE, tuned=TunedTable([Tuned(next_to_last, LARGE, 1.0)]))
+    found = select(LARGE, GFX942, KERNELS, {slowest: 1}, selector=chain)
+    assert [c.kernel for c in found.choices[:2]] == [slowest, next_to_last]
+    assert found.best.why.startswith("priority 1, estimated ")
+
+
+def test_padded_problems_come_last_with_their_own_time() -> None:
+    odd = problem(4096, 4096, 4100)
+    found = select(odd, GFX942, KERNELS, selector=BARE, pad=True)
+    padded = [choice.padded is not None for choice in found]
+    assert True in padded and padded == sorted(padded)
+    times = [choice.us or 0.0 for choice in found if choice.padded is not None]
+    assert times == sorted(times)
+    last = found.choices[-1]
+    assert "not this one" in last.why and last.why.startswith("estimated ")
+
+
+def test_the_same_order_one_by_one_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_arrays = [order(asked) for asked in (LARGE, SMALL)]
+    monkeypatch.setattr(analytical, "has_numpy", lambda: False)
+    monkeypatch.setattr("tilewright.select.chain.has_numpy", lambda: False)
+    assert [order(asked) for asked in (LARGE, SMALL)] == with_arrays
+    assert select(LARGE, GFX942, KERNELS, selector=CHAIN).steps[-1].what.startswith("not asked: it needs NumPy")
+
+
+def test_what_the_compiler_made_of_a_kernel_counts() -> None:
+    quickest = order(LARGE)[0]
+    spilled = Use(vgprs=256, agprs=256, sgprs=100, lds_bytes=65536, scratch_bytes=4096)
+    plain = select_from(Pool.of(GFX942, KERNELS), LARGE, BARE)
+    known = select_from(Pool.of(GFX942, KERNELS, uses={quickest: spilled}), LARGE, BARE)
+    times = [{c.kernel: c.us for c in found}[quickest] for found in (plain, known)]
+    assert times[1] is not None and times[0] is not None and times[1] > times[0]
+
+
+def test_candidates_of_somebody_else_are_ranked_too() -> None:
+    mine = tuple(select(LARGE, GFX942, KERNELS[::-1], selector=FIRST_FIT).choices)
+    ranked = BARE.rank(LARGE, GFX942, mine).choices
+    assert {choice.kernel for choice in ranked} == set(KERNELS)
+    assert ranked[0].us == select(LARGE, GFX942, KERNELS, selector=BARE).best.us
+
+
+def test_threads_that_ask_at_once_get_the_same_answers() -> None:
+    registry = tw.Registry.of(KERNELS)
+    problems = [problem(m, 4096, 4096) for m in range(64, 64 * 9, 64)]
+    wanted = [registry.select(asked, "gfx942", built=False).best for asked in problems]
+    fresh, found, start = tw.Registry.of(KERNELS), {}, threading.Barrier(8)
+
+    def ask(number: int) -> None:
+        start.wait()
+        found[number] = [fresh.select(asked, "gfx942", built=False).best for asked in problems]
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[number] for number in range(8)] == [wanted] * 8
+
+
+def test_tables_and_bundles_are_for_the_chain() -> None:
+    registry = tw.Registry.of(KERNELS)
+    table = TunedTable([Tuned(order(LARGE)[-1], LARGE, 41.5)])
+    assert registry.with_tuned(table).select(LARGE, "gfx942", built=False).best.us == 41.5
+    assert registry.with_bundles().select(LARGE, "gfx942", built=False).best.kernel == order(LARGE)[0]
+    plain = replace(registry, selector=FIRST_FIT)
+    with pytest.raises(InvalidValueError, match="for the selector Chain, and this registry has FirstFit"):
+        plain.with_tuned(table)
+    with pytest.raises(InvalidValueError, match="for the selector Chain"):
+        plain.with_bundles()

@@ -1,0 +1,21 @@
+"""What a choice costs. Bounds are wider than the figures of `make bench-select`: this machine may be busy."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench_select import cold, gemm_pool, remembered
+from tilewright.select.chain import Chain
+
+
+def test_a_thousand_candidates_are_ranked_in_milliseconds() -> None:
+    pool, problems = gemm_pool(1000)
+    figure = cold(pool, problems, Chain(bundles=()), "")
+    assert figure.candidates == 1000
+    assert figure.least_us < 4000
+
+
+@pytest.mark.compile
+def test_a_known_plan_costs_little_more_than_a_look_up() -> None:
+    look_up, plan = remembered(5)
+    assert plan.least_us - look_up.least_us < 2.0

@@ -1,0 +1,174 @@
+"""What a choice costs: a plan that is remembered beside a look-up, and a new problem with many candidates.
+
+    python tools/bench_select.py [--candidates 1000] [--json]
+
+A new problem is one that was never asked before, to a registry that was asked others. Each round asks another problem;
+a figure is the median of the rounds, beside it the smallest. LightGBM's own `predict`, of the shipped model and as many
+rows as there are candidates, is timed in the same rounds: a busy machine disturbs both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import tilewright as tw
+from tilewright import arch as archs
+from tilewright.ops import op_named
+from tilewright.ops.kernel import Kernel
+from tilewright.select.bundle import shipped_bundles
+from tilewright.select.chain import Chain
+from tilewright.select.pool import Pool
+from tilewright.select.select import select_from
+from tilewright.select.selection import Selector
+
+CALLS = 2000
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Microseconds of one thing: the median of its rounds, and the least."""
+
+    what: str
+    candidates: int
+    median_us: float
+    least_us: float
+
+
+def cold(pool: Pool, problems: Iterable[Any], selector: Selector, what: str) -> Figure:
+    """The best kernel for each problem, asked for the first time."""
+    times, candidates = [], []
+    for problem in problems:
+        start = time.perf_counter()
+        found = select_from(pool, problem, selector)
+        _ = found.best
+        times.append(time.perf_counter() - start)
+        candidates.append(len(found.choices))
+    kept, counts = times[1:], candidates[1:]  # the first makes the pool ready
+    return Figure(what, int(statistics.median(counts)), statistics.median(kept) * 1e6, min(kept) * 1e6)
+
+
+def conv_pool(candidates: int) -> tuple[Pool, list[Any]]:
+    """So many convolutions that all compute the same problems, and such problems."""
+    blocks = [(m, n, k) for m in (16, 32, 64, 128, 256) for n in (32, 64, 128, 256) for k in (32, 64, 128)]
+    space = tw.grouped_conv.space(
+        direction="forward",
+        ndim=2,
+        dtype="bf16",
+        block=blocks,
+        waves="*",
+        mma="*",
+        pipeline="*",
+        scheduler="*",
+        epilogue="cshuffle",
+        vector=[(4, 8, 8), (8, 8, 8)],
+    )
+    members = space.iter("gfx950")
+    problems = [
+        tw.grouped_conv.Problem(
+            direction="forward", n=n, c=64, k=128, input_size=(28, 28), filter_size=(3, 3), pad=1, dtype="bf16"
+        )
+        for n in range(1, 40)
+    ]
+    return _pool("gfx950", members, problems[0], candidates), problems
+
+
+def gemm_pool(candidates: int) -> tuple[Pool, list[Any]]:
+    """So many GEMMs that all compute the same problems, and such problems."""
+    members = _of_space("gemm", "gfx942", {"variant": "standard", "dtype_a": "fp16", "layout": "rcr"})
+    problems = [tw.gemm.Problem(m=128 * m, n=4096, k=4096, dtype="fp16", layout="rcr") for m in range(1, 40)]
+    return _pool("gfx942", members, problems[0], candidates), problems
+
+
+def _of_space(name: str, arch: str, wanted: dict[str, Any]) -> Iterable[Kernel]:
+    spaces = [*op_named(name).spaces().values(), *op_named(name).sets().values()]
+    kernels = itertools.chain.from_iterable(space.kernels(arch) for space in spaces if arch in (space.archs or (arch,)))
+    return (kernel for kernel in kernels if all(getattr(kernel.config, n) == value for n, value in wanted.items()))
+
+
+def _pool(arch: str, members: Iterable[Kernel], problem: Any, candidates: int) -> Pool:
+    able = (kernel for kernel in members if not tw.fits(kernel.config, problem, arch))
+    return Pool.of(archs.load(arch), tuple(itertools.islice(dict.fromkeys(able), candidates)))
+
+
+def lightgbm_predict(pool: Pool, rounds: int) -> Figure | None:
+    """LightGBM's own predict of the shipped model for as many rows as there are kernels, in one thread."""
+    import lightgbm
+    import numpy as np
+
+    part = next(iter(pool._parts.values()))
+    bundles = shipped_bundles(part.op)
+    if not bundles:
+        return None
+    folder = part.op.template.parent / "bundles" / bundles[0].name
+    booster = lightgbm.Booster(model_file=folder / "model-0.txt")
+    rows = np.random.default_rng(1).random((len(part.kernels), booster.num_feature()))
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        booster.predict(rows, num_threads=1)
+        times.append(time.perf_counter() - start)
+    return Figure(
+        "bare LightGBM predict, one of its models", len(rows), statistics.median(times) * 1e6, min(times) * 1e6
+    )
+
+
+def remembered(rounds: int = 9) -> tuple[Figure, Figure]:
+    """A dict look-up by the problem, and `registry.plan` of the same problem, once planned."""
+    kernel = next(iter(op_named("gemm").sets()["fp16_rcr_essential"].kernels("gfx942")))
+    registry = tw.Registry.of([kernel]).build()
+    problem = tw.gemm.Problem(m=256, n=256, k=256, dtype="fp16", layout="rcr")
+    device = tw.Device("emulated:gfx942")
+    plan = registry.plan(problem, device)
+    known = {problem: plan}
+    one, other = _alternate(lambda: known[problem], lambda: registry.plan(problem, device), rounds)
+    return Figure("dict look-up by the problem", 1, *one), Figure("plan of a known problem", 1, *other)
+
+
+def _alternate(first: Callable[[], Any], second: Callable[[], Any], rounds: int) -> list[tuple[float, float]]:
+    times: list[list[float]] = [[], []]
+    for _ in range(rounds):
+        for side, call in zip(times, (first, second), strict=True):
+            start = time.perf_counter()
+            for _ in range(CALLS):
+                call()
+            side.append((time.perf_counter() - start) / CALLS * 1e6)
+    return [(statistics.median(side), min(side)) for side in times]
+
+
+def figures(candidates: int) -> list[Figure]:
+    """All that is measured here; the learned part where a bundle is shipped."""
+    found = []
+    for pool, problems in (gemm_pool(candidates), conv_pool(candidates)):
+        part = next(iter(pool._parts.values()))
+        name = f"{part.op.name} {pool.arch.name}"
+        found.append(cold(pool, problems, Chain(bundles=()), f"{name}: new problem, estimate"))
+        predict = lightgbm_predict(pool, len(problems))
+        if predict is not None:
+            found.append(cold(pool, problems, Chain(), f"{name}: new problem, learned re-rank"))
+            found.append(predict)
+    return [*found, *remembered()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--candidates", type=int, default=1000)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    found = figures(options.candidates)
+    if options.json:
+        print(json.dumps([asdict(figure) for figure in found], indent=2))
+        return
+    for figure in found:
+        times = f"{figure.median_us:>10,.2f} µs, least {figure.least_us:,.2f}"
+        print(f"{figure.what:<52} {figure.candidates:>6,} kernels {times}")
+
+
+if __name__ == "__main__":
+    main()

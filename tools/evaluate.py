@@ -1,0 +1,100 @@
+"""How well kernels are chosen on public measurements, as a table: data, split, method, figures, target.
+
+    python tools/evaluate.py                   # all sets, about ten minutes
+    python tools/evaluate.py --bounded         # smaller ones, for CI
+    python tools/evaluate.py moe miopen --json
+
+Efficiency is the best measured time over the time of the chosen kernel. What it means and what limits it:
+docs/measuring-selection.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from evaluation.table import Correlation, Line, Remark
+from tilewright.base.errors import choose
+
+SETS = ("conv", "hipblaslt", "moe", "attention", "miopen", "winners")
+# Sets with a learning curve: where a target is missed, or where more data would still help.
+CURVES = ("moe", "miopen", "hipblaslt")
+FIGURES = ("mean", "median", "p10", "minimum", "top1", "top5")
+MARKS = {True: "✓", False: "✗", None: ""}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"sets to evaluate: {', '.join(SETS)}; all by default")
+    parser.add_argument("--bounded", action="store_true", help="smaller runs, for CI")
+    parser.add_argument("--curve", action="store_true", help="learning curves too")
+    parser.add_argument("--json", action="store_true", help="one JSON document instead of tables")
+    given = parser.parse_args(arguments)
+    names = [choose("set", name, SETS) for name in given.names] or list(SETS)
+    found: list[Line | Remark] = []
+    for name in names:
+        start = time.monotonic()
+        found += importlib.import_module(f"evaluation.{name}").run(given.bounded)
+        if given.curve and name in CURVES:
+            found.append(importlib.import_module(f"evaluation.{name}").curve())
+        print(f"{name}: {time.monotonic() - start:.0f} s", file=sys.stderr)
+    if given.json:
+        print(json.dumps(as_json(found), indent=1))
+    else:
+        show(found, Console(width=None if sys.stdout.isatty() else 200))
+    return 0
+
+
+def as_json(found: Sequence[Line | Remark]) -> dict[str, list[dict[str, object]]]:
+    """All lines and remarks; figures are shares of one."""
+    lines = [each.to_json() for each in found if isinstance(each, Line)]
+    return {"lines": lines, "remarks": [each.to_json() for each in found if isinstance(each, Remark)]}
+
+
+def show(found: Sequence[Line | Remark], console: Console) -> None:
+    """The table of figures, then the remarks."""
+    table = Table(title="Efficiency of choices, in % (rank correlations as they are)")
+    for heading in ("data", "split", "method"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("mean", "median", "P10", "min", "top-1", "top-5", "n"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("target")
+    table.add_column("", no_wrap=True)
+    previous = None
+    for line in (each for each in found if isinstance(each, Line)):
+        if previous is not None and (line.data, line.split) != previous:
+            table.add_section()
+        previous = (line.data, line.split)
+        table.add_row(line.data, line.split, line.method, *figures(line), line.target, MARKS[line.reached])
+    if table.rows:
+        console.print(table)
+    for remark in (each for each in found if isinstance(each, Remark)):
+        console.print(_remark(remark))
+
+
+def figures(line: Line) -> tuple[str, ...]:
+    """The figures of a line in the order of the table's columns."""
+    result = line.result
+    if isinstance(result, Correlation):
+        return (f"rank {result.rank:.3f}", "", "", "", "", "", f"{result.rows:,}")
+    return (*(f"{100 * getattr(result, name):.1f}" for name in FIGURES), f"{result.problems:,}")
+
+
+def _remark(remark: Remark) -> Table:
+    table = Table(title=remark.title, title_justify="left")
+    for heading in remark.columns:
+        table.add_column(heading)
+    for row in remark.rows:
+        table.add_row(*row)
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())
