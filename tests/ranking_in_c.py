@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +122,8 @@ def random_problem(op: Op, config: Any, random: np.random.Generator) -> Any:
         value = int(2 ** random.uniform(np.log2(least), np.log2(most)))
         return max(least, value // 64 * 64) if random.random() < 0.6 else value
 
+    if op.name == "fmha":
+        return _random_attention(op, config, random)
     types = {name: getattr(config, name) for name in ("dtype_a", "dtype_b", "dtype_c")}
     if op.name == "gemm":
         sizes = {"m": size(1, 20_000), "n": size(1, 20_000), "k": size(8, 20_000)}
@@ -144,6 +148,26 @@ def random_problem(op: Op, config: Any, random: np.random.Generator) -> Any:
         **types,
         k_batch=int(random.integers(1, 4)) if config.split_k else 1,
     )
+
+
+def _random_attention(op: Op, config: Any, random: np.random.Generator) -> Any:
+    """A trial of the kernel, made larger. Sequences of a group have one length: others C does not see."""
+    trials = _trials(op.name, config)
+    trial = trials[random.integers(len(trials))]
+    batch, heads, rows, keys = (int(random.choice([1, 1, 2, 8, 16])) for _ in range(4))
+    sizes = {"batch": trial.batch * batch, "heads": trial.heads * heads, "kv_heads": trial.kv_heads * heads}
+    sizes["seqlen_q"] = trial.seqlen_q * (1 if config.max_seqlen_q else rows)
+    sizes["seqlen_k"] = trial.seqlen_k * keys
+    if trial.mode == "group":
+        sizes |= {f"total_{name}": sizes["batch"] * sizes[f"seqlen_{name}"] for name in "qk"}
+    return replace(trial, **sizes)
+
+
+@functools.cache
+def _trials(op_name: str, config: Any) -> tuple[Any, ...]:
+    execution = op_named(op_name).execution
+    assert execution is not None
+    return execution.trials(config, archs.load("gfx942"))
 
 
 def rows_of(

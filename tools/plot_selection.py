@@ -33,6 +33,8 @@ KERNELS = (
     {"block": (128, 128, 64), "waves": (2, 2, 1), "mma": (16, 16, 32)},
     {"block": (256, 256, 64), "waves": (4, 4, 1), "mma": (16, 16, 32)},
 )
+# Mean, median and P10 of AMD's model on the 231 convolutions, as AMD published them: README of their folder.
+AMD = (93.05, 96.80, 79.21)
 KEPT = 10  # kernels of a portfolio
 HALVES = 20  # ways in which problems are divided
 SHOWN = 1  # the kernel whose terms are drawn
@@ -63,7 +65,7 @@ def draw_terms(path: Path) -> None:
     left.plot(m, shown.us, color="black", linewidth=2.2, label="the estimate")
     left.set(xscale="log", yscale="log", xlabel="m, rows of C", ylabel="µs", ylim=(1, None))
     left.set_xticks([1, 16, 128, 1024, 8192], ["1", "16", "128", "1024", "8192"])
-    left.set_title(f"block {'×'.join(map(str, KERNELS[SHOWN]['block']))}: the estimate and its terms", fontsize=11)
+    left.set_title(f"block {'×'.join(map(str, KERNELS[SHOWN]['block']))}: the estimate and its main terms", fontsize=11)
     left.legend(frameon=False, fontsize=9, ncols=2, loc="upper left")
     rates = []
     for colour, kernel in zip(COLOURS, KERNELS, strict=False):
@@ -80,13 +82,67 @@ def draw_terms(path: Path) -> None:
 
 def convolutions() -> tuple[Floats, Floats]:
     """Measured and estimated times of 231 forward convolutions with the 30 kernels that AMD's file names."""
-    from evaluation import conv
+    from evaluation import conv_data
 
-    found = conv.labelled()
+    found = conv_data.load()
     measured, estimated = np.full((2, found.problem.max() + 1, len(found.labels)), np.nan)
     measured[found.problem, found.label] = found.us
     estimated[found.problem, found.label] = found.data.estimate[found.pair]
     return measured, estimated
+
+
+def conv_choices() -> dict[str, Floats]:
+    """Of each way to choose the efficiency for each of the 231 convolutions; what learns has not seen the problem."""
+    from evaluation import conv, conv_data
+    from tilewright.learn import evaluation
+    from tilewright.learn.baselines import nearest_neighbour, one_best_kernel
+    from tilewright.learn.efficiency import efficiencies
+
+    data = conv_data.load()
+    split = evaluation.by_problem(data.by_label)
+    fold = split.of_rows(data.by_label)
+    points = data.by_label.points[data.by_label.problem[np.unique(data.problem, return_index=True)[1]]]
+    estimate = np.log(data.data.estimate)[data.pair]
+    compv5 = np.array([label[3] == "compv5" for label in data.labels])[data.label]
+    scores = {
+        "one best kernel": one_best_kernel(data.problem, data.label, data.us, fold),
+        "nearest neighbour": nearest_neighbour(data.problem, data.label, data.us, fold, points),
+        "estimate, unlucky of equals": estimate + 1e-9 * compv5,
+        "estimate": estimate - 1e-9 * compv5,
+        "estimate and learned": evaluation.held_out(data.by_label, conv.LABELS, split)[0],
+    }
+    best = np.full(data.problem.max() + 1, np.inf)
+    np.minimum.at(best, data.problem, data.us)
+    random = np.bincount(data.problem, best[data.problem] / data.us) / np.bincount(data.problem)
+    return {"random": random} | {name: efficiencies(data.problem, data.us, each) for name, each in scores.items()}
+
+
+def draw_cdf(path: Path) -> None:
+    """How many of the convolutions are computed how well, by way of choosing."""
+    figure, axes = new_figure(8.5, 5.0)
+    styles = {"random": ("#999999", "-"), "one best kernel": (COLOURS[4], "-"), "nearest neighbour": (COLOURS[3], "-")}
+    styles |= {"estimate, unlucky of equals": (COLOURS[0], ":"), "estimate": (COLOURS[0], "-")}
+    styles |= {"estimate and learned": (COLOURS[2], "-")}
+    for name, each in conv_choices().items():
+        colour, line = styles[name]
+        share = np.arange(1, len(each) + 1) / len(each)
+        axes.step(100 * np.sort(each), 100 * share, line, where="post", color=colour, linewidth=1.8)
+        axes.lines[-1].set_label(f"{name}: {100 * each.mean():.1f}")
+        low, middle = np.percentile(each, [10, 50])
+        print(f"  {name}: {' / '.join(f'{100 * x:.2f}' for x in (each.mean(), middle, low, each.min()))}")
+    mean, middle, low = AMD
+    axes.plot(
+        [low, middle], [10, 50], "D", color="black", markersize=6, label=f"AMD's trained model, published: {mean:g}"
+    )
+    axes.axhline(10, color="black", linewidth=0.7, linestyle="--", alpha=0.5)
+    axes.annotate("P10", (56, 10), (0, 3), textcoords="offset points", size=9)
+    axes.annotate("its P10", (low, 10), (-8, 8), textcoords="offset points", size=9, ha="right")
+    axes.annotate("its median", (middle, 50), (-8, 6), textcoords="offset points", size=9, ha="right")
+    axes.set(xlim=(55, 100.5), ylim=(0, 100), xlabel="efficiency of the choice, % of the best of 30 kernels")
+    axes.set_ylabel("problems with at most that, %")
+    axes.set_title("231 forward convolutions in bf16 on gfx950: mean efficiency in the legend", fontsize=11)
+    axes.legend(frameon=False, loc="upper left", fontsize=9)
+    save(figure, path)
 
 
 def in_halves(choosing: Floats, judging: Floats, keep: int) -> float:
@@ -142,7 +198,11 @@ def draw_portfolio(path: Path) -> None:
     save(figure, path)
 
 
-PICTURES = {"select-gemm-terms.png": draw_terms, "select-portfolio.png": draw_portfolio}
+PICTURES = {
+    "select-gemm-terms.png": draw_terms,
+    "select-conv-cdf.png": draw_cdf,
+    "select-portfolio.png": draw_portfolio,
+}
 
 
 def main() -> None:

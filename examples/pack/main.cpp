@@ -1,4 +1,4 @@
-// Opens a pack, lists its kernels, and asks which of them computes a few problems. Needs no GPU.
+// Opens a pack, lists its kernels, and asks which of them computes a few problems fastest. Needs no GPU.
 //
 //   choose <folder of the pack> <GPU>
 #include <cstdint>
@@ -40,24 +40,35 @@ bool computes(const tilewright::Kernel& kernel, const Problem& problem)
            kernel.field("elementwise") == "PassThrough";
 }
 
+// Why no kernel can: what the last one of the right type and layout says.
+std::string refusal(const tilewright::Pack& pack, const tw_gemm_args& args, const Problem& problem)
+{
+    std::string said = "no kernel for this type and layout";
+    pack.find_first("gemm", [&](const tilewright::Kernel& candidate) {
+        if(computes(candidate, problem) && !candidate.supports(args))
+            said = candidate.message();
+        return false;
+    });
+    return said;
+}
+
 void choose(const tilewright::Pack& pack, const Problem& problem)
 {
     const tw_gemm_args args = arguments_of(problem);
     std::cout << problem.dtype << ' ' << problem.m << 'x' << problem.n << 'x' << problem.k << ": ";
-    std::string refusal = "no kernel for this type and layout";
-    const auto kernel   = pack.find_first("gemm", [&](const tilewright::Kernel& candidate) {
-        if(!computes(candidate, problem))
-            return false;
-        if(candidate.supports(args))
-            return true;
-        refusal = candidate.message();
-        return false;
-    });
-    if(!kernel)
-        std::cout << "none (" << refusal << ")\n";
-    else
-        std::cout << kernel->slug() << ", workspace " << kernel->workspace_size(args) << " bytes\n";
-    // With a GPU: set args.a, args.b and args.c to device memory, then kernel->run(args, stream).
+    const auto choices =
+        pack.ranked(args, [&](const tilewright::Kernel& candidate) { return computes(candidate, problem); });
+    if(choices.empty())
+    {
+        std::cout << "none (" << refusal(pack, args, problem) << ")\n";
+        return;
+    }
+    const tilewright::Choice& first = choices.front();
+    std::cout << first.kernel.slug() << ", the first of " << choices.size();
+    if(first.us)
+        std::cout << ", should take " << *first.us << " us";
+    std::cout << ", workspace " << first.kernel.workspace_size(args) << " bytes\n";
+    // With a GPU: set args.a, args.b and args.c to device memory, then first.kernel.run(args, stream).
 }
 
 } // namespace

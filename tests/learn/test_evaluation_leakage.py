@@ -57,7 +57,8 @@ def test_families_of_geometries_are_apart_and_problems_are_not() -> None:
     fold = folds_by(family, 2, seed=7)
     miopen.check(db, fold)
     # All batches, types and directions of a geometry are in one fold.
-    for geometry in np.unique(db.geometry)[::400]:
-        assert len(set(fold[db.geometry == geometry].tolist())) == 1
+    geometry = db.geometry
+    for each in np.unique(geometry)[::400]:
+        assert len(set(fold[geometry == each].tolist())) == 1
     with pytest.raises(LeakageError):
         miopen.check(db, folds_by(np.arange(len(family)), 2, seed=7))

@@ -37,7 +37,7 @@ def figures(found: list[Line | Remark], floor: Floor) -> Efficiency:
 def check(found: list[Line | Remark], *floors: Floor) -> None:
     for floor in floors:
         got = figures(found, floor)
-        assert (got.mean, got.p10) >= (floor.mean, 0.0), floor
+        assert got.mean >= floor.mean, floor
         assert got.p10 >= floor.p10, floor
 
 
@@ -50,8 +50,8 @@ def test_hipblaslt() -> None:
     found = hipblaslt.run(bounded=True)
     check(
         found,
-        Floor("analytical", "no training", 0.85, 0.0),
-        Floor("LightGBM over analytical", "five folds", 0.955, 0.90),
+        Floor("analytical", "no training", 0.92, 0.84),
+        Floor("LightGBM over analytical", "five folds", 0.96, 0.90),
     )
     learned = figures(found, Floor("LightGBM over analytical", "five folds", 0, 0))
     for baseline in ("one best kernel", "nearest neighbour"):
@@ -65,10 +65,15 @@ def test_fused_moe() -> None:
     ck = [each for each in found if not isinstance(each, Line) or "CK Tile" in each.data]
     check(
         every,
-        Floor("analytical", "no training", 0.87, 0.68),
-        Floor("LightGBM over analytical", "by config", 0.94, 0.80),
+        Floor("analytical", "no training", 0.885, 0.72),
+        Floor("LightGBM over analytical", "by config", 0.945, 0.84),
     )
-    check(ck, Floor("analytical", "no training", 0.88, 0.60))
+    check(
+        ck,
+        Floor("analytical", "no training", 0.90, 0.67),
+        Floor("LightGBM", "by config, near", 0.955, 0.83),
+        Floor("LightGBM and neighbour", "by config and scales", 0.988, 0.958),
+    )
     assert figures(every, Floor("analytical", "no", 0, 0)).problems == 393
     assert figures(ck, Floor("analytical", "no", 0, 0)).problems == 173
     assert sum(many for what, many in left_out(found).items() if "failed" in what) == 7114
@@ -78,8 +83,8 @@ def test_miopen() -> None:
     found = miopen.run(bounded=True)
     check(
         found,
-        Floor("LightGBM", "by problem", 0.95, 0.82),
-        Floor("LightGBM", "by family of geometries", 0.90, 0.62),
+        Floor("LightGBM", "by problem", 0.96, 0.87),
+        Floor("LightGBM", "by family of geometries", 0.92, 0.69),
     )
     assert left_out(found) == {
         "problems with fewer than two timed solvers": 731,
@@ -96,5 +101,5 @@ def test_winners() -> None:
         if isinstance(each, Line) and isinstance(each.result, Correlation) and each.reached is not None
     }
     assert len(ranks) == 5
-    assert all(rank >= 0.95 for rank in ranks.values()), ranks
+    assert all(rank >= 0.965 for rank in ranks.values()), ranks
     assert sum(left_out(found).values()) == 949

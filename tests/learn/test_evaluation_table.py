@@ -18,7 +18,7 @@ GOOD = Efficiency(mean=0.97, median=1.0, p10=0.921, minimum=0.5, top1=0.3, top5=
 
 def test_a_target_is_reached_by_all_of_its_figures() -> None:
     target = Target({"mean": 0.965, "p10": 0.92})
-    assert target.text == "mean ≥ 96.5, p10 ≥ 92"
+    assert target.text == "mean ≥ 96.5, P10 ≥ 92"
     assert target.line("data", "split", "method", GOOD).reached is True
     assert Target({"mean": 0.965, "p10": 0.93}).line("data", "split", "method", GOOD).reached is False
     assert Target({"rank": 0.9}).line("data", "split", "method", Correlation(0.89, 7)).reached is False
@@ -41,6 +41,19 @@ def test_what_is_printed() -> None:
     assert stored["lines"][1]["reached"] is False
     assert stored["lines"][0]["result"]["p10"] == 0.921
     assert stored["remarks"][0]["rows"] == [["broken rows", "12"]]
+
+
+def test_the_table_in_markdown() -> None:
+    lines = [
+        Line("d", "s", "one", GOOD),
+        Target({"mean": 0.96}).line("d", "s", "two", GOOD),
+        Line("e", "s", "one", GOOD),
+    ]
+    head, rule, *rows = evaluate.markdown(lines).splitlines()
+    assert {text.count("|") for text in (head, rule, *rows)} == {12}
+    assert rows[0] == "| d | s | one | 97.0 | 100.0 | 92.1 | 50.0 | 30.0 | 80.0 | 1,234 |  |"
+    assert rows[1].startswith("|  |  | two |") and rows[1].endswith("mean ≥ 96 ✓ |")
+    assert rows[2].startswith("| e | s | one |")
 
 
 def test_an_unknown_set_is_refused() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from learn import synthetic
 
+from learn import synthetic
 from tilewright import arch as archs
 from tilewright.base.digest import digest_text, digest_tree
 from tilewright.base.errors import BundleError, FileFormatError, TilewrightError, UnknownValueError

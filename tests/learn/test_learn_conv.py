@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from evaluation import conv, conv_data
 from evaluation.sources import DATA
 from evaluation.table import Line
-
 from tilewright.learn import evaluation, training
 from tilewright.learn.efficiency import judge
 from tilewright.learn.recipe import Recipe
@@ -79,7 +79,7 @@ def test_the_promised_figures_are_reached() -> None:
 
 @pytest.mark.slow
 def test_the_shipped_bundle_is_what_its_recipe_gives(data: conv_data.Labelled) -> None:
-    """Trained anew with the recipe in its manifest: the very bytes with the same LightGBM, else the same predictions."""
+    """Trained anew by the recipe in its manifest: the very bytes with the same LightGBM, else the same predictions."""
     import lightgbm
 
     facts = json.loads((FOLDER / MANIFEST).read_text())

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from learn import synthetic
 
+from learn import synthetic
 from tilewright.base.errors import FileFormatError, InvalidValueError
 from tilewright.learn.dataset import dataset
 from tilewright.learn.measurements import COLUMNS, Words, read_measurements, table_of, write_measurements

@@ -12,9 +12,9 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from learn import synthetic
 
 import tilewright
+from learn import synthetic
 from tilewright.cli.app import root
 from tilewright.learn import evaluation
 from tilewright.learn.dataset import Dataset, dataset
@@ -92,13 +92,13 @@ def test_train_writes_a_bundle_and_a_report(table: Path, tmp_path: Path) -> None
     result = run("train", table, "--op", "gemm", "--arch", "gfx942", "--out", out, "--report", report, "--rounds", "15")
     assert result.exit_code == 0, result.output
     assert "by cluster: 10 folds of 20 whole clusters" in result.stdout
-    assert f"{out}: 45 trees" in result.stdout
+    assert f"{out}: 30 trees" in result.stdout
     assert (report / "report.html").is_file()
     bundle = read_bundle(out)
     assert bundle.training["problems"] == 45
     judged = run("evaluate", table, "--bundle", out, "--json")
     assert judged.exit_code == 0, judged.output
-    assert json.loads(judged.stdout)["splits"]["all problems"]["learned"]["mean"] > 0.95
+    assert json.loads(judged.stdout)["splits"]["all problems"]["learned"]["mean"] > 0.9
     assert "trained on these very rows" in judged.stderr
 
 

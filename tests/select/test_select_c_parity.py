@@ -14,9 +14,10 @@ pytest.importorskip("lightgbm")
 from ranking_in_c import Ranking, address, columns, kernels_for, random_bundle, random_problem, rows_of  # noqa: E402
 from tilewright import arch as archs  # noqa: E402
 from tilewright.base.errors import BundleError, InvalidValueError  # noqa: E402
-from tilewright.ops import op_named  # noqa: E402
+from tilewright.ops import OPS, op_named  # noqa: E402
 from tilewright.ops.machine.cost import Use  # noqa: E402
-from tilewright.select.bundle import LOG_RATIO, RELEVANCE  # noqa: E402
+from tilewright.ops.op import Op  # noqa: E402
+from tilewright.select.bundle import LOG_RATIO, RELEVANCE, Bundle, shipped_bundles  # noqa: E402
 from tilewright.select.c_source import rank_sources  # noqa: E402
 from tilewright.select.chain import Chain  # noqa: E402
 from tilewright.select.pool import Pool, fitting  # noqa: E402
@@ -24,7 +25,13 @@ from tilewright.select.pool import Pool, fitting  # noqa: E402
 GPU = "gfx942"
 ROWS = 10_000
 CHOICES = 500
-RANKED_OPS = ("gemm", "grouped_conv")
+# What is asked of a kernel's own fields, of numbers and of extents; some problems have it, most do not.
+WHERE = {
+    "gemm": {"dtype_a": ("fp16",), "k_batch": (1, 2), "batch": (1,)},
+    "grouped_conv": {"direction": ("forward", "backward_data"), "g": (1, 2), "dilation": ((1, 1), (1, 2), (1, 1, 1))},
+    "fmha": {"dtype": ("fp16",), "batch": (2, 4, 16, 32), "lse": (False,)},
+}
+RANKED_OPS = ("gemm", "grouped_conv", "fmha")
 
 
 @pytest.mark.compile
@@ -91,7 +98,7 @@ def bundles_of(op: Any, kernels: Any, kinds: str) -> list[Any]:
         return []
     if kinds == "two":
         last = random_bundle(op, GPU, kernels, seed=7, transform=RELEVANCE)
-        return [random_bundle(op, GPU, kernels, where={"dtype_a": (kernels[0].config.dtype_a,)}), last]
+        return [random_bundle(op, GPU, kernels, where=WHERE[op.name]), last]
     return [random_bundle(op, GPU, kernels, transform=kinds)]
 
 
@@ -119,6 +126,57 @@ def test_the_choice_is_that_of_python(name: str, kinds: str, tmp_path: Path) -> 
         numbers, us = ranking.rank(problem, able.places)
         assert [kernels[number].slug for number in numbers] == [choice.kernel.slug for choice in wanted], problem
         assert us == pytest.approx([choice.us for choice in wanted], rel=1e-12)
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("name", [op.name for op in OPS if (op.template.parent / "bundles").is_dir()])
+def test_shipped_bundles_choose_as_in_python(name: str, tmp_path: Path) -> None:
+    op = op_named(name)
+    for number, bundle in enumerate(shipped_bundles(op)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        compare_shipped(op, bundle, folder)
+
+
+def compare_shipped(op: Op, bundle: Bundle, folder: Path) -> None:
+    """Rankings of problems most of which a bundle is for."""
+    gpu = bundle.archs[0]
+    arch = archs.load(gpu)
+    own = {name: values for name, values in bundle.where.items() if name in op.field_names}
+    kernels = [
+        kernel
+        for kernel in kernels_for(op, gpu, 5_000)
+        if all(getattr(kernel.config, name) in values for name, values in own.items())
+    ]
+    ranking = Ranking(folder, arch, kernels, shipped_bundles(op))
+    pool = Pool.of(arch, kernels)
+    random = np.random.default_rng(5)
+    asked = {name: values[0] for name, values in bundle.where.items() if name not in own}
+    differing = 0
+    for _ in range(CHOICES):
+        config = kernels[random.integers(len(kernels))].config
+        problem = replace(random_problem(op, config, random), **(asked if random.random() < 0.8 else {}))
+        part = pool.part_for(problem)
+        assert part is not None
+        able = fitting(part, problem, pad=False)
+        wanted = [choice.kernel for choice in Chain().rank(problem, arch, able).choices]
+        assert [kernels[number] for number in ranking.rank(problem, able.places)[0]] == wanted, problem
+        estimated = Chain(bundles=()).rank(problem, arch, able).choices
+        differing += bool(wanted) and wanted[0] != estimated[0].kernel
+    assert differing > CHOICES // 20, "what was learned must count for something"
+
+
+@pytest.mark.compile
+def test_kernels_of_several_types_are_estimated_each_with_its_own(tmp_path: Path) -> None:
+    op, arch = op_named("gemm"), archs.load(GPU)
+    kernels = kernels_for(op, GPU)
+    ranking = Ranking(tmp_path, arch, kernels)
+    problem = op.problem_type(m=4096, n=128, k=4096, dtype="fp16", layout="rcr")
+    numbers, us = ranking.rank(problem, range(len(kernels)))
+    alone = [ranking.rank(problem, [number])[1][0] for number in numbers]
+
+    assert len({kernel.config.dtype_a for kernel in kernels}) > 2
+    assert us == alone == sorted(us)
 
 
 @pytest.mark.compile
@@ -162,20 +220,22 @@ def test_ops_lie_one_after_the_other() -> None:
         rank_sources(arch, [*kernels, kernels[0]], bundles=())
 
 
+@pytest.mark.usefixtures("plugin")
 def test_an_op_without_numbers_for_c_is_left_out() -> None:
-    op = op_named("fmha")
-    kernels = kernels_for(op, GPU, 2)
+    op = op_named("scale")
+    kernels = [op.kernel(op.example_config(), GPU), *kernels_for(op_named("gemm"), GPU, 2)]
+    found = rank_sources(archs.load(GPU), kernels)
 
-    assert kernels
-    assert (op.cost is None or op.cost.in_c is None) == (rank_sources(archs.load(GPU), kernels) == {})
+    assert list(found) == ["gemm"]
+    assert "FIRST    = 1," in found["gemm"]
 
 
 def test_a_bundle_that_asks_what_kernels_do_not_tell_is_refused() -> None:
     op = op_named("grouped_conv")
     kernels = kernels_for(op, GPU, 4)
-    bundle = random_bundle(op, GPU, kernels, where={"g": (1,)})
+    bundle = random_bundle(op, GPU, kernels, where={"reach": ((1, 1),)})
 
-    with pytest.raises(BundleError, match="it is for problems of some g, and the kernels of grouped_conv have no such"):
+    with pytest.raises(BundleError, match="problems of some reach, and neither the arguments nor the kernels"):
         rank_sources(archs.load(GPU), kernels, bundles=[bundle])
     assert "learned" not in rank_sources(archs.load("gfx950"), kernels, bundles=[bundle])["grouped_conv"]
     assert "learned" not in rank_sources(archs.load(GPU), kernels, bundles=[replace(bundle, op="gemm")])["grouped_conv"]

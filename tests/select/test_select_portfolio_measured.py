@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tilewright import arch as archs
 from tilewright.select.portfolio import Matrix, choose, judge
 from tilewright.select.predicted import predicted_times
 
@@ -23,13 +22,14 @@ class Sweep:
 @pytest.fixture(scope="module")
 def convolutions() -> Sweep:
     """231 forward convolutions × 30 kernels of CK Tile on gfx950, and what the estimate says of them."""
-    from evaluation import conv
+    from evaluation import conv_data, sources
 
-    if not conv.FILE.is_file():
-        pytest.skip(f"the public measurements are not here: {conv.FILE}")
-    found = conv.labelled()
+    try:
+        found = conv_data.load()
+    except sources.MissingDataError as error:
+        pytest.skip(str(error))
     data = found.data
-    estimates = predicted_times(data.op, archs.load(conv.ARCH), data.kernels, data.problems)
+    estimates = predicted_times(data.op, data.arch, data.kernels, data.problems)
     measured, predicted = np.full((2, found.problem.max() + 1, len(found.labels)), np.nan)
     measured[found.problem, found.label] = found.us
     predicted[found.problem, found.label] = estimates[data.problem[found.pair], data.kernel[found.pair]]

@@ -70,6 +70,14 @@ def fit_predict(
     return total / len(trees.seeds)
 
 
+def training_rows(group: NDArray[np.int64], held_out: int, most: int | None = None) -> NDArray[np.bool_]:
+    """Rows of the other groups: of all, or of as many as `most`, drawn for each held-out group."""
+    others = np.setdiff1d(group, [held_out])
+    if most is not None:
+        others = np.random.default_rng(held_out).permutation(others)[:most]
+    return np.isin(group, others)
+
+
 def side_by_side(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
     """The results of tasks that spend their time in LightGBM, as many at once as there are processors."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:

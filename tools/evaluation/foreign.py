@@ -1,4 +1,7 @@
-"""Kernels that are not ours, described for the machine model by what their names tell."""
+"""Kernels that are not ours, described for the machine model by what their names tell.
+
+What names do not tell is as in our own GEMM kernels: instructions for addresses and for a step.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,6 @@ Floats = NDArray[np.float64]
 
 # Bits that a lane loads or reads at once, at most: buffer_load_dwordx4, ds_read_b128.
 ACCESS_BITS = 128.0
-# As our own GEMM kernels have them.
-STEP_INSTRUCTIONS, LOAD_INSTRUCTIONS, BLOCK_INSTRUCTIONS = CODE.step, CODE.load, CODE.block
 # Registers of a lane besides sums, loads on their way and what matrix instructions read.
 BASE_REGISTERS = 32.0
 # The files of GPUs by the number of compute units that tuning tables name. MI308X has the units of its own and all
@@ -69,9 +70,9 @@ def tensile_tile(kernels: Columns, arch: Arch) -> tiled.Tile:
         # A second buffer starts at a power of two.
         lds_bytes=np.where(k["one_buffer"] == 1, one, one + 2.0 ** np.ceil(np.log2(one))),
         registers=k["block_m"] * k["block_n"] / lanes + one / 4 / lanes + fragments + BASE_REGISTERS,
-        step_instructions=STEP_INSTRUCTIONS,
-        load_instructions=LOAD_INSTRUCTIONS,
-        block_instructions=BLOCK_INSTRUCTIONS,
+        step_instructions=CODE.step,
+        load_instructions=CODE.load,
+        block_instructions=CODE.block,
         shuffled=0.0,
     )
 
@@ -99,9 +100,9 @@ def plain_tile(tile: Mapping[str, Number], bits_a: Number, bits_b: Number, rate:
         covered=1.0,
         lds_bytes=2 * one,
         registers=block_m * block_n / lanes + one / 4 / lanes + 2 * BASE_REGISTERS,
-        step_instructions=STEP_INSTRUCTIONS,
-        load_instructions=LOAD_INSTRUCTIONS,
-        block_instructions=BLOCK_INSTRUCTIONS,
+        step_instructions=CODE.step,
+        load_instructions=CODE.load,
+        block_instructions=CODE.block,
         shuffled=0.0,
     )
 

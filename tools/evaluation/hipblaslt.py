@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.boost import Floats, Progress, Trees, fit_predict, side_by_side
+from evaluation.boost import Floats, Progress, Trees, fit_predict, side_by_side, training_rows
 from evaluation.foreign import columns, tensile_tile
 from evaluation.hipblaslt_data import Sweep, load
 from evaluation.table import Line, Remark, Target
@@ -29,6 +29,7 @@ SLOWEST = 6.0
 ROWS = 0.3
 TREES = Trees(rounds=150, leaves=31, rate=0.06, least_rows=40, columns=0.7, rows=0.7, shrink=5.0, seeds=(0, 1))
 BOUNDED = Trees(rounds=60, leaves=31, rate=0.12, least_rows=40, columns=0.7, rows=0.7, shrink=5.0)
+CURVE = (2, 4, 7, 14)  # training clusters, of 15
 ANALYTICAL = Target({"mean": 0.85})
 LEARNED = Target({"mean": 0.965, "p10": 0.92})
 
@@ -93,7 +94,7 @@ def run(bounded: bool) -> list[Line | Remark]:
             found.append(Line(DATA, split, method, _judge(sweep, score)))
         result = _judge(sweep, learned(data, group, BOUNDED if bounded else TREES))
         say(f"{split}: mean {result.mean:.4f}, P10 {result.p10:.4f}")
-        found.append(LEARNED.line(DATA, split, "LightGBM over analytical", result))
+        found.append((Line if bounded else LEARNED.line)(DATA, split, "LightGBM over analytical", result))
     return found
 
 
@@ -102,16 +103,16 @@ def check(sweep: Sweep, group: NDArray[np.int64]) -> None:
     check_apart(points(sweep), group, NEAR)
 
 
-def learned(data: Table, group: NDArray[np.int64], trees: Trees, seed: int = 0) -> Floats:
-    """The score of each pair, by a model that never saw the pair's group."""
-    score, generator = np.log(data.estimate), np.random.default_rng(seed)
-    groups = [np.flatnonzero(group == held_out) for held_out in np.unique(group)]
+def learned(data: Table, group: NDArray[np.int64], trees: Trees, most: int | None = None) -> Floats:
+    """The score of each pair, by a model that never saw the pair's group; trained on `most` other groups at most."""
+    score, generator = np.log(data.estimate), np.random.default_rng(0)
+    groups = [(each, np.flatnonzero(group == each)) for each in np.unique(group)]
     tasks = []
-    for test in groups:
-        train = np.setdiff1d(np.arange(len(group)), test)
+    for each, test in groups:
+        train = np.flatnonzero(training_rows(group, each, most))
         drawn = generator.random((len(train), score.shape[1])) < ROWS
         tasks.append(partial(_fold, data, group, train, test, drawn, trees))
-    for test, predicted in zip(groups, side_by_side(tasks), strict=True):
+    for (_, test), predicted in zip(groups, side_by_side(tasks), strict=True):
         score[test] += predicted
     return score
 
@@ -163,3 +164,13 @@ def _problem(sweep: Sweep) -> NDArray[np.int64]:
 
 def _judge(sweep: Sweep, score: Floats) -> Efficiency:
     return judge(_problem(sweep), sweep.us.ravel(), score.ravel())
+
+
+def curve() -> Remark:
+    """Learning curve: how many clusters are trained on. Fewer trees than in the table."""
+    data = table()
+    cluster, rows = clusters(data.sweep), []
+    for most in CURVE:
+        got = _judge(data.sweep, learned(data, cluster, BOUNDED, most))
+        rows.append((str(most), f"{100 * got.mean:.1f}", f"{100 * got.p10:.1f}"))
+    return Remark(f"{DATA}: learning curve by cluster", ("training clusters", "mean", "P10"), tuple(rows))

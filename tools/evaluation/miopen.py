@@ -20,7 +20,7 @@ from tilewright.learn.efficiency import judge, judge_random
 from tilewright.learn.splits import check_apart, folds_by, merge_near
 
 DATA = "MIOpen gfx90a"
-# Two thirds of a bit are far apart for trees; a quarter (19 %) in every size is the same layer, a little cut or grown.
+# Geometries whose sizes all are within 19 % (2 to this power) are one layer, a little cut or grown.
 NEAR = 0.25
 # Kinds that are never near each other lie this far apart.
 APART = 100.0

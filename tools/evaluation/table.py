@@ -55,7 +55,8 @@ class Target:
 
     @property
     def text(self) -> str:
-        return ", ".join(f"{name} ≥ {least if name == 'rank' else 100 * least:g}" for name, least in self.least.items())
+        shown = {name: least if name == "rank" else 100 * least for name, least in self.least.items()}
+        return ", ".join(f"{name.replace('p10', 'P10')} ≥ {least:g}" for name, least in shown.items())
 
 
 @dataclass(frozen=True, slots=True)

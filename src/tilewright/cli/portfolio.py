@@ -116,7 +116,8 @@ def command(
 
     Times are predicted from the problems of --problems, without a GPU, or read from a table of
     measurements, where a pair without a time counts as one that cannot be computed. Kernels come from
-    the options that `build` has too, or from -s; with --measured they are those of the table.
+    the options that `build` has too, or from -s; with --measured they are those of the table. Problems
+    that take several kernels, one after the other, are not counted.
 
     --out writes them in the order of their worth: `build --kernel-set` takes the file.
     """
@@ -142,7 +143,9 @@ def command(
         print_json({"op": op.name, "arch": arch.name, **_document(times, portfolio, kept)})
     else:
         _print(op, times, portfolio, kept, keep, title)
-        print_facts([(name, str(path)) for name, path in (("kernel set", out), ("plot", plot)) if path is not None])
+        written = [(name, str(path)) for name, path in (("kernel set", out), ("plot", plot)) if path is not None]
+        if written:
+            print_facts(written)
 
 
 def _check(asked: Asked, plot: Path | None, out: Path | None) -> None:
@@ -255,10 +258,10 @@ def _print(op: Op, times: Times, portfolio: Portfolio, kept: Sequence[Kernel], k
         click.echo(f"\nall of them: {common}")
     few = f"{plural(len(kept), 'kernel')} of {len(times.kernels):,}"
     enough = "; more would add nothing" if len(kept) < keep else ""
-    click.echo(f"\n{few} reach {100 * portfolio.coverage[-1]:.2f} % of the best on average{enough}")
+    click.echo(f"\n{few}: {100 * portfolio.coverage[-1]:.2f} % of the best on average{enough}")
     left = document["problems"] - document["computable"]
     if left:
-        click.echo(f"not counted, since none of the kernels computes them: {plural(left, 'problem')}", err=True)
+        click.echo(f"not counted, since none of the kernels computes them alone: {plural(left, 'problem')}", err=True)
 
 
 def _differences(op: Op, kernels: Sequence[Kernel]) -> tuple[list[str], str]:

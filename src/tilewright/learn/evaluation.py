@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import Noticed, emit, task
 from tilewright.learn import training
 from tilewright.learn.baselines import nearest_neighbour, one_best_kernel, random_choice
-from tilewright.learn.dataset import Dataset, cost_of
+from tilewright.learn.dataset import Dataset
 from tilewright.learn.efficiency import Efficiency, efficiencies, judge, judge_random
 from tilewright.learn.recipe import Recipe
 from tilewright.learn.splits import check_apart, folds_by, ward_clusters
@@ -192,7 +192,6 @@ def learning_curve(
     data: Dataset, recipe: Recipe, sizes: Sequence[int], *, repeats: int = 4, share: int = 5
 ) -> tuple[Point, ...]:
     """Means over `repeats` draws: a `share`-th of the problems is judged, models see so many of the others."""
-    cost_of(data.op)
     groups = near_groups(data)
     points = []
     with task("learning curve", len(sizes) * repeats) as advance:
@@ -212,5 +211,8 @@ def learning_curve(
 def _means(data: Dataset, recipe: Recipe, seen: Integers, test: Integers) -> tuple[float, float]:
     judged = data.kept(test)
     model = fitted(data.kept(seen), recipe)
-    each: Callable[[Floats], float] = lambda s: float(efficiencies(judged.problem, judged.us, s).mean())  # noqa: E731
-    return each(training.scores(model, judged)), each(np.log(judged.estimate))
+    learned, analytical = (
+        float(efficiencies(judged.problem, judged.us, scores).mean())
+        for scores in (training.scores(model, judged), np.log(judged.estimate))
+    )
+    return learned, analytical

@@ -25,7 +25,7 @@ class Recipe:
     """
 
     kind: str = REGRESSOR
-    rounds: int = 100
+    rounds: int = 150
     patience: int = 20
     learning_rate: float = 0.1
     leaves: int = 15
@@ -36,7 +36,7 @@ class Recipe:
     # A row weighs (best / time) to this power: a model need not know how slow the slow kernels are.
     weight_power: float = 6.0
     folds: int = 5  # of the cross-validation inside the training data
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: tuple[int, ...] = (0, 1)
     threads: int = 1
 
     def __post_init__(self) -> None:

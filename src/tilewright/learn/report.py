@@ -104,7 +104,7 @@ def _plots(found: Evaluation, curve: Sequence[Point], ranker: bool) -> list[Plot
             "predicted",
             "Predicted against measured",
             "Left: times as estimated without any measurement. Right: how much slower than the best of its problem "
-            "each kernel is, as a model says that has not seen the problem; only this decides a choice.",
+            "each kernel is, as the model says; only this decides a choice.",
             report_plots.predicted_against_measured(found, ranker),
         ),
         Plot(

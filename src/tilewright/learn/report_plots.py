@@ -124,7 +124,7 @@ def predicted_against_measured(found: Evaluation, ranker: bool) -> Figure:
     if ranker:
         learned = _slowdown(data.problem, _ranks(data.problem, judged.scores[LEARNED]))
     _scatter(right, learned[drawn], measured[drawn], COLOURS[LEARNED])
-    right.set_title(f"learned, problems not seen ({judged.split.name})")
+    right.set_title(f"learned, {judged.split.name}")
     right.set_xlabel("place in the learned order" if ranker else "predicted time / predicted best")
     right.set_ylabel("measured time / measured best")
     return figure

@@ -18,6 +18,7 @@ from tilewright.base.errors import BundleError, InvalidValueError, MissingExtraE
 from tilewright.codegen.templates import templates_in
 from tilewright.ops import op_named
 from tilewright.ops.kernel import DIGEST_LENGTH, Kernel
+from tilewright.ops.machine.c_numbers import CNumbers
 from tilewright.ops.machine.cost import CostModel, Use
 from tilewright.ops.machine.expression import Trace, c_lines, constant, read_variables
 from tilewright.ops.op import Op
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 # Numbers that C's 16-bit columns of the tables can tell apart.
 _MOST = 1 << 15
+# Bits of the number that says which bundles a kernel is for.
+_MOST_BUNDLES = 32
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]*")
 # Words of C that could be the name of a number.
 _C_WORDS = {"auto", "case", "char", "const", "default", "do", "double", "enum", "extern", "float", "goto", "inline"}
@@ -68,7 +71,7 @@ class _Row:
     slug: str
     numbers: Sequence[str]
     kind: int
-    bundle: int  # its number, or -1
+    bundles: int  # bit i is set if it was compiled for problems of bundle i
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ class _CBundle:
     name: str
     digest: str
     only_order: bool
+    condition: str  # what it asks of the arguments
     forests: Sequence[_CForest]
 
 
@@ -111,11 +115,13 @@ def _source(
     names = [name for name in columns[0] if f"k->{name}" in read]
     kinds = [dict(cost.in_c.kind(kernel.config)) for kernel in kernels]
     distinct = list({tuple(kind.values()): kind for kind in kinds}.values())
+    asked = _Asked(cost.in_c, bundles)
     rows = [
-        _Row(kernel.slug, [constant(column[name]) for name in names], distinct.index(kind), _bundle_of(kernel, bundles))
+        _Row(kernel.slug, [constant(column[name]) for name in names], distinct.index(kind), asked.bits(kernel))
         for kernel, column, kind in zip(kernels, columns, kinds, strict=True)
     ]
-    _require_small(f"kinds of {op.name} kernels in one pack", len(distinct))
+    _require_small(f"kinds of {op.name} kernels in one pack", len(distinct), _MOST)
+    _require_small(f"bundles for {op.name} on {arch.name}", len(bundles), _MOST_BUNDLES)
     return (
         _templates()
         .get_template("rank.c.j2")
@@ -132,7 +138,7 @@ def _source(
             estimate=c_lines({"us": estimate.us}),
             features=list(features),
             see=c_lines({f"seen[{place}]": value for place, value in enumerate(features.values())}),
-            bundles=[_c_bundle(bundle) for bundle in bundles],
+            bundles=[_c_bundle(bundle, asked.condition(bundle)) for bundle in bundles],
         )
     )
 
@@ -151,25 +157,42 @@ def _bundles_for(op: Op, arch: Arch, given: Sequence[Bundle] | None) -> list[Bun
     return [bundle for bundle in bundles if bundle.op == op.name and arch.name in bundle.archs]
 
 
-def _bundle_of(kernel: Kernel, bundles: Iterable[Bundle]) -> int:
-    """The first bundle for the problems that a kernel computes: what it asks of them, the kernel was compiled for."""
-    for number, bundle in enumerate(bundles):
-        for name in bundle.where:
+@dataclass(frozen=True)
+class _Asked:
+    """What bundles ask of problems: of what is in the arguments C asks these, the rest a kernel was compiled for."""
+
+    in_c: CNumbers
+    bundles: Sequence[Bundle]
+
+    def condition(self, bundle: Bundle) -> str:
+        """C that is true of arguments that the bundle is for."""
+        parts = []
+        for name, values in bundle.where.items():
+            if name in self.in_c.members:
+                each = [f"({self.in_c.condition(name, value)})" for value in values]
+                parts.append(each[0] if len(each) == 1 else f"({' || '.join(each) or '0'})")
+        return " && ".join(parts) or "1"
+
+    def bits(self, kernel: Kernel) -> int:
+        """The bundles for which a kernel's own fields are right."""
+        return sum(1 << number for number, bundle in enumerate(self.bundles) if self._right(kernel, bundle))
+
+    def _right(self, kernel: Kernel, bundle: Bundle) -> bool:
+        own = {name: values for name, values in bundle.where.items() if name not in self.in_c.members}
+        for name in own:
             if not hasattr(kernel.config, name):
                 raise BundleError(
-                    f"the bundle {bundle.name} cannot be part of a pack: it is for problems of some {name}, and the "
-                    f"kernels of {kernel.op} have no such field that C could compare"
+                    f"the bundle {bundle.name} cannot be part of a pack: it is for problems of some {name}, and "
+                    f"neither the arguments nor the kernels of {kernel.op} tell that in C"
                 )
-        if all(getattr(kernel.config, name) in values for name, values in bundle.where.items()):
-            return number
-    return -1
+        return all(getattr(kernel.config, name) in values for name, values in own.items())
 
 
-def _c_bundle(bundle: Bundle) -> _CBundle:
+def _c_bundle(bundle: Bundle, condition: str) -> _CBundle:
     from tilewright.select.bundle import RELEVANCE  # noqa: PLC0415
 
     forests = [_c_forest(forest) for forest in bundle.forests]
-    return _CBundle(bundle.name, bundle.digest, bundle.transform == RELEVANCE, forests)
+    return _CBundle(bundle.name, bundle.digest, bundle.transform == RELEVANCE, condition, forests)
 
 
 def _c_forest(forest: Forest) -> _CForest:
@@ -178,7 +201,7 @@ def _c_forest(forest: Forest) -> _CForest:
     roots: list[int] = []
     for tree in forest.each_tree():
         inner = len(tree.feature)
-        _require_small("nodes and leaves of a tree", 2 * inner + 1)
+        _require_small("nodes and leaves of a tree", 2 * inner + 1, _MOST)
         roots.append(len(nodes))
         for threshold, feature, left, right in zip(tree.threshold, tree.feature, tree.left, tree.right, strict=True):
             children = [int(child) if child >= 0 else inner - 1 - int(child) for child in (left, right)]
@@ -211,9 +234,9 @@ def _checked(names: Iterable[str]) -> list[str]:
     return listed
 
 
-def _require_small(what: str, count: int) -> None:
-    if count > _MOST:
-        raise InvalidValueError(f"{count:,} {what} are too many for the tables of C, which hold {_MOST:,}")
+def _require_small(what: str, count: int, most: int) -> None:
+    if count > most:
+        raise InvalidValueError(f"{count:,} {what} are too many for the tables of C, which hold {most:,}")
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.base.errors import FileFormatError, FileProblem
 
 # What the objective makes of the sum of the trees. Of these nothing; others (binary, poisson, …) transform it.
-_IDENTITY = ("regression", "regression_l1", "huber", "fair", "quantile", "mape", "lambdarank", "rank_xendcg")
+_IDENTITY = ("regression", "regression_l1", "huber", "fair", "quantile", "lambdarank", "rank_xendcg")
 # Bits of `decision_type` in LightGBM's text models (include/LightGBM/tree.h): 1 = categorical, 2 = missing values go
 # left, 4 and 8 = what counts as missing (0 nothing, 1 zero, 2 NaN).
 _CATEGORICAL, _MISSING_SHIFT, _MISSING_ZERO = 1, 2, 1

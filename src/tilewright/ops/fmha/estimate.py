@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.c_numbers import C_NUMBERS
 from tilewright.ops.fmha.features import FEATURES_VERSION, features
 from tilewright.ops.fmha.pace import kernel_numbers
 from tilewright.ops.fmha.workload import problem_numbers
@@ -63,4 +64,5 @@ COST = CostModel(
     estimate=estimate,
     features=features,
     features_version=FEATURES_VERSION,
+    in_c=C_NUMBERS,
 )

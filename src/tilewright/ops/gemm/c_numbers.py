@@ -16,4 +16,5 @@ def kind(config: Config) -> Mapping[str, float]:
     return {**bits, "num_d": float(config.num_d)}
 
 
-C_NUMBERS = CNumbers(Path(__file__).with_name("numbers.h"), kind)
+_SAME = ("m", "n", "k", "batch", "k_batch", "stride_a", "stride_b", "stride_c")
+C_NUMBERS = CNumbers(Path(__file__).with_name("numbers.h"), kind, {name: name for name in _SAME})

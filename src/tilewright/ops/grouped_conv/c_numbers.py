@@ -16,4 +16,7 @@ def kind(config: Config) -> Mapping[str, float]:
     return {**flags, **{f"bits_{name}": float(dtype(getattr(config, f"dtype_{name}")).bits) for name in "abc"}}
 
 
-C_NUMBERS = CNumbers(Path(__file__).with_name("numbers.h"), kind)
+_EXTENTS = ("input_size", "filter_size", "stride", "dilation", "left_pad", "right_pad")
+_SAME = ("ndim", "n", "g", "k_batch", *_EXTENTS)
+_MEMBERS = {**{name: name for name in _SAME}, "c": "channels_in", "k": "channels_out"}
+C_NUMBERS = CNumbers(Path(__file__).with_name("numbers.h"), kind, _MEMBERS, length="ndim")

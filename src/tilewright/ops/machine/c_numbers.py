@@ -19,7 +19,24 @@ class CNumbers:
         typedef struct tw_xyz_kind { double … } tw_xyz_kind;        the facts that `kind` gives
         typedef struct tw_xyz_numbers { double … } tw_xyz_numbers;  the numbers that `problem_numbers` gives
         static tw_xyz_numbers tw_xyz_numbers_of(const tw_xyz_args*, const tw_xyz_kind*);
+
+    The members of both structs come in the order of their names in Python. `members` tells which whole numbers of a
+    problem the arguments have: field of the problem → member of tw_xyz_args. Where that is an array, `length` is the
+    member that says how many of its elements count.
     """
 
     header: Path
     kind: Callable[[Any], Mapping[str, float]]
+    members: Mapping[str, str]
+    length: str = ""
+
+    def condition(self, field: str, value: Any) -> str | None:
+        """C that is true where a field of the problem has a value; None where the arguments cannot tell."""
+        member = self.members.get(field)
+        if member is None:
+            return None
+        if isinstance(value, tuple):
+            parts = [f"args->{self.length} == {len(value)}"]
+            parts += [f"args->{member}[{place}] == {int(each)}" for place, each in enumerate(value)]
+            return " && ".join(parts)
+        return f"args->{member} == {int(value)}"

@@ -1,0 +1,30 @@
+"""The numbers of an attention problem for C programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tilewright.arch.dtypes import dtype
+from tilewright.ops.fmha.config import Config
+from tilewright.ops.fmha.families import APPENDKV, COMBINE, CONVERT_DQ, DOT_DO_O, DQ_DK_DV, SPLITKV
+from tilewright.ops.fmha.types import DTYPES
+from tilewright.ops.machine.c_numbers import CNumbers
+
+
+def kind(config: Config) -> Mapping[str, float]:
+    """Family and types: the arguments of a call do not tell them."""
+    families = (COMBINE, APPENDKV, DOT_DO_O, CONVERT_DQ, SPLITKV, DQ_DK_DV)
+    types = DTYPES[config.dtype]
+    bits = {"bits": types.qkv, "bits_o": types.o, "bits_bias": types.bias}
+    flags = {name: float(config.family == name) for name in families}
+    return {**flags, **{name: float(dtype(each).bits) for name, each in bits.items()}}
+
+
+# What a problem has as a word (mask, bias, rotary) or only in group mode (totals) is not among them.
+_SAME = (
+    *("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim_q", "hdim_v", "window_left", "window_right", "sink"),
+    *("static_quant", "bias_gradient", "deterministic", "num_splits", "page_size", "seqlen_new", "dq_parts"),
+)
+_MEMBERS = {**{name: name for name in _SAME}, "lse": "wants_lse", "store_randval": "wants_randval"}
+C_NUMBERS = CNumbers(Path(__file__).with_name("numbers.h"), kind, _MEMBERS)
