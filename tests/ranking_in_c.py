@@ -211,6 +211,7 @@ def random_bundle(op: Op, gpu: str, kernels: Sequence[Kernel], seed: int = 0, **
         "op": op.name,
         "archs": (gpu,),
         "where": {},
+        "kernels": {},
         "features": names,
         "features_version": op.cost.features_version,
         "transform": LOG_RATIO,

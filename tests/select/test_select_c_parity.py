@@ -98,7 +98,10 @@ def bundles_of(op: Any, kernels: Any, kinds: str) -> list[Any]:
         return []
     if kinds == "two":
         last = random_bundle(op, GPU, kernels, seed=7, transform=RELEVANCE)
-        return [random_bundle(op, GPU, kernels, where=WHERE[op.name]), last]
+        # The first knows only the kernels of one pipeline: the others are left to the second.
+        some = {"pipeline": (kernels[0].config.pipeline,)}
+        assert 0 < sum(kernel.config.pipeline in some["pipeline"] for kernel in kernels) < len(kernels)
+        return [replace(random_bundle(op, GPU, kernels, where=WHERE[op.name]), kernels=some), last]
     return [random_bundle(op, GPU, kernels, transform=kinds)]
 
 

@@ -14,7 +14,8 @@ from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.machine.cost import Use
 from tilewright.select import analytical
-from tilewright.select.chain import CHAIN, Chain
+from tilewright.select.bundle import shipped_bundles
+from tilewright.select.chain import CHAIN, RERANKED, Chain
 from tilewright.select.first_fit import FIRST_FIT
 from tilewright.select.pool import Pool
 from tilewright.select.select import select, select_from
@@ -153,3 +154,25 @@ def test_tables_and_bundles_are_for_the_chain() -> None:
         plain.with_tuned(table)
     with pytest.raises(InvalidValueError, match="for the selector Chain"):
         plain.with_bundles()
+
+
+def test_a_bundle_corrects_the_kernels_it_knows_and_the_others_keep_their_estimate() -> None:
+    problem = tw.grouped_conv.Problem(
+        direction="forward", n=32, c=64, k=64, input_size=(56, 56), filter_size=(3, 3), pad=1, dtype="bf16"
+    )
+    sets = [found for found in op_named("grouped_conv").sets().values() if "gfx950" in found.archs]
+    kernels = list(dict.fromkeys(kernel for found in sets for kernel in found.kernels("gfx950")))
+    gfx950 = tw.load("gfx950")
+    (bundle,) = shipped_bundles(op_named("grouped_conv"))
+    plain = {c.kernel: c.us for c in select(problem, gfx950, kernels, selector=BARE)}
+    found = select(problem, gfx950, kernels, selector=CHAIN)
+    first = set(list(plain)[:RERANKED])
+    known = {kernel for kernel in first if bundle.covers(kernel.config)}
+    assert known and known != first, "the first ones are of both makes"
+    changed = {c.kernel for c in found if c.us != plain[c.kernel]}
+    assert changed == known
+    assert found.steps[-1].what == f"{bundle.name}: corrects the estimates of {len(known)} of the first {RERANKED}"
+    assert {c.kernel for c in found.choices[:RERANKED]} == first
+    times = [c.us or 0.0 for c in found.choices[:RERANKED]]
+    assert times == sorted(times)
+    assert all(c.why.startswith(f"{bundle.name} says") == (c.kernel in known) for c in found)

@@ -21,6 +21,7 @@ from tilewright.learn.dataset import Dataset
 from tilewright.learn.evaluation import LEARNED, Evaluation
 from tilewright.learn.recipe import RANKER
 from tilewright.learn.training import Model
+from tilewright.ops.fields import Choice, Flag, fields_of
 from tilewright.select.bundle import LOG_RATIO, MANIFEST, RELEVANCE, SCHEMA, TRANSFORMS, example_features
 
 
@@ -70,6 +71,16 @@ def seen_values(data: Dataset) -> dict[str, list[Any]]:
     return found
 
 
+def seen_kernels(data: Dataset) -> dict[str, list[Any]]:
+    """Which kernels a model of this data knows: the values that were seen of fields that are words or flags. Sizes are
+    no bounds, they are numbers to a model."""
+    configs = [data.kernels[i].config for i in np.unique(data.kernel)]
+    fields = fields_of(data.op.config_type)
+    kinds = [name for name, field in fields.items() if isinstance(field.kind, Choice | Flag)]
+    own = [name for name in kinds if not hasattr(data.problems[0], name)]
+    return {name: sorted({getattr(config, name) for config in configs}) for name in own}
+
+
 def held_out_facts(found: Evaluation) -> dict[str, Any]:
     """The figures of an evaluation as a manifest has them: the model's by split, and the baselines' beside them."""
     own = {
@@ -90,6 +101,7 @@ def manifest_text(model: Model, data: Dataset, about: About) -> str:
         "op": data.op.name,
         "archs": [data.arch.name],
         "where": {name: list(values) for name, values in about.where.items()},
+        "kernels": seen_kernels(data),
         "features": list(model.features),
         "features_version": model.features_version,
         "example": example_features(data.op, data.arch),

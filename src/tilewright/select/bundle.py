@@ -1,7 +1,7 @@
 """Model bundles: a folder with trees as text and a manifest that says what they are for.
 
-    bundle.json    schema, op, GPUs, which problems, features and their version, transform, digests of the models,
-                   what it was trained on and with, and its figures on problems that it had not seen
+    bundle.json    schema, op, GPUs, which problems and kernels, features and their version, transform, digests of the
+                   models, what it was trained on and with, and its figures on problems that it had not seen
     model-0.txt …  LightGBM text models; the prediction is their mean
 
 Nothing in a bundle is executed. One that was made for other features, or whose files changed, is refused.
@@ -42,6 +42,7 @@ _KEYS: Mapping[str, type] = {
     "op": str,
     "archs": list,
     "where": dict,
+    "kernels": dict,
     "features": list,
     "features_version": int,
     "example": dict,
@@ -60,6 +61,7 @@ class Bundle:
     op: str
     archs: tuple[str, ...]
     where: Mapping[str, tuple[Any, ...]]  # fields of the problem, each with the values that it must have
+    kernels: Mapping[str, tuple[Any, ...]]  # fields of the config, each with the values that were seen
     features: tuple[str, ...]
     features_version: int
     transform: str
@@ -76,6 +78,10 @@ class Bundle:
             and all(getattr(problem, name) in values for name, values in self.where.items())
         )
 
+    def covers(self, config: Any) -> bool:
+        """Whether such kernels were among those that it was trained with. Others keep their estimate."""
+        return all(getattr(config, name) in values for name, values in self.kernels.items())
+
 
 def read_bundle(folder: Path | str) -> Bundle:
     """The bundle in a folder. `BundleError` or `FileFormatError` say why it cannot be used."""
@@ -90,12 +96,16 @@ def read_bundle(folder: Path | str) -> Bundle:
     _check_features(folder, facts, op)
     where = {name: tuple(_plain(value) for value in values) for name, values in facts["where"].items()}
     _check_where(folder, op, where)
+    kernels = {name: tuple(_plain(value) for value in values) for name, values in facts["kernels"].items()}
+    for name in kernels:
+        choose(f"field of {op.name} in the bundle {folder}", name, op.field_names)
     features = tuple(facts["features"])
     return Bundle(
         name=folder.resolve().name,
         op=op.name,
         archs=tuple(facts["archs"]),
         where=where,
+        kernels=kernels,
         features=features,
         features_version=facts["features_version"],
         transform=choose(f"transform of the bundle {folder}", facts["transform"].get("kind"), TRANSFORMS),
@@ -142,8 +152,9 @@ def _facts(path: Path, text: str) -> dict[str, Any]:
         if name in facts and type(facts[name]) is not kind
     ]
     problems += [
-        FileProblem(f"where.{name}", f"is {values!r}, must be a list of values")
-        for name, values in (facts["where"].items() if isinstance(facts.get("where"), dict) else ())
+        FileProblem(f"{key}.{name}", f"is {values!r}, must be a list of values")
+        for key in ("where", "kernels")
+        for name, values in (facts[key].items() if isinstance(facts.get(key), dict) else ())
         if not isinstance(values, list)
     ]
     if problems:

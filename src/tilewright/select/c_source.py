@@ -185,7 +185,7 @@ class _Asked:
                     f"the bundle {bundle.name} cannot be part of a pack: it is for problems of some {name}, and "
                     f"neither the arguments nor the kernels of {kernel.op} tell that in C"
                 )
-        return all(getattr(kernel.config, name) in values for name, values in own.items())
+        return bundle.covers(kernel.config) and all(getattr(kernel.config, n) in values for n, values in own.items())
 
 
 def _c_bundle(bundle: Bundle, condition: str) -> _CBundle:

@@ -48,16 +48,13 @@ class Chain:
         us = estimated_us(part, problem, able.places)
         steps.append(Step("estimate", f"{len(able.places)} kernels, without measurements"))
         order = _ascending(us)
-        bundle = self._bundle(part.op, arch, problem)
-        learned: dict[int, float] = {}  # microseconds by number in `able`
-        if bundle is not None and len(order) > 1:
-            first = order[:RERANKED]
-            found = _learned_us(bundle, part, problem, [able.places[number] for number in first])
-            learned = dict(zip(first, found, strict=True))
-            order = [*sorted(first, key=learned.__getitem__), *order[RERANKED:]]
-        steps.append(Step("learned", _learned_text(bundle, part.op, arch, len(learned))))
+        bundles = self._bundles(part.op, arch, problem)
+        first = order[:RERANKED]
+        learned = _learned(able, first, bundles) if len(first) > 1 else {}
+        order = [*sorted(first, key=lambda n: learned[n].us if n in learned else us[n]), *order[RERANKED:]]
+        steps.append(Step("learned", _learned_text(bundles, learned, len(first), part.op, arch)))
         ranked = _by_priority(able, order, entry)
-        make = functools.partial(_choice, able, us, learned, bundle, entry)
+        make = functools.partial(_choice, able, us, learned, entry)
         padded = _padded_order(able)
         return Ranking(Deferred(len(able), _Joined(ranked, padded, make)), tuple(steps))
 
@@ -70,14 +67,14 @@ class Chain:
         lacking = "" if known else ", which is not among the kernels that can be taken"
         return Step("tuned table", f"{entry.kernel.slug} took {entry.us:.4g} µs{lacking}")
 
-    def _bundle(self, op: Op, arch: Arch, problem: Any) -> Bundle | None:
-        """The first bundle that is about such problems."""
+    def _bundles(self, op: Op, arch: Arch, problem: Any) -> list[Bundle]:
+        """The bundles that are about such problems; the first that knows a kernel corrects it."""
         if not has_numpy():
-            return None
+            return []
         from tilewright.select.bundle import shipped_bundles  # noqa: PLC0415  (imports NumPy)
 
         bundles = shipped_bundles(op) if self.bundles is None else self.bundles
-        return next((bundle for bundle in bundles if bundle.applies(op.name, arch.name, problem)), None)
+        return [bundle for bundle in bundles if bundle.applies(op.name, arch.name, problem)]
 
 
 CHAIN = Chain()
@@ -108,13 +105,32 @@ def _as_fitting(problem: Any, arch: Arch, candidates: Sequence[Choice]) -> Fitti
     return Fitting(part, problem, plain, padded)
 
 
-def _learned_us(bundle: Bundle, part: Part, problem: Any, places: Sequence[int]) -> list[float]:
+@dataclass(frozen=True, slots=True)
+class _Learned:
+    """What a bundle says of a kernel."""
+
+    us: float
+    bundle: str
+
+
+def _learned(able: Fitting, first: Sequence[int], bundles: Sequence[Bundle]) -> dict[int, _Learned]:
+    """What bundles say of the first candidates, by their numbers; each is judged by the first bundle that knows it."""
+    found: dict[int, _Learned] = {}
+    for bundle in bundles:
+        configs = {number: able.part.kernels[able.places[number]].config for number in first if number not in found}
+        known = [number for number, config in configs.items() if bundle.covers(config)]
+        times = _learned_us(bundle, able, [able.places[number] for number in known]) if known else []
+        found |= {number: _Learned(us, bundle.name) for number, us in zip(known, times, strict=True)}
+    return found
+
+
+def _learned_us(bundle: Bundle, able: Fitting, places: Sequence[int]) -> list[float]:
     """Microseconds that a bundle expects of these kernels."""
     from tilewright.select.learned import rerank  # noqa: PLC0415  (imports NumPy)
 
-    cost, arch = part.op.cost, part.pool.arch
+    cost, arch = able.part.op.cost, able.part.pool.arch
     assert cost is not None
-    facts, kernels = problem_facts(cost, problem), part.facts_of(places)
+    facts, kernels = problem_facts(cost, able.problem), able.part.facts_of(places)
     scores = rerank(bundle, facts, kernels, cost.estimate(facts, kernels, arch), arch)
     return [math.exp(score) for score in scores]
 
@@ -147,12 +163,7 @@ def _padded_order(able: Fitting) -> list[int]:
 
 
 def _choice(
-    able: Fitting,
-    us: Sequence[float],
-    learned: dict[int, float],
-    bundle: Bundle | None,
-    entry: Tuned | None,
-    number: int,
+    able: Fitting, us: Sequence[float], learned: dict[int, _Learned], entry: Tuned | None, number: int
 ) -> Choice:
     """One candidate with its time, terms and reason."""
     plain = able[number]
@@ -163,8 +174,8 @@ def _choice(
     estimated = float(estimate.us) if padded else float(us[number])
     time, why = estimated, f"estimated {estimated:.4g} µs, {_largest(terms)}"
     if number in learned:
-        assert bundle is not None
-        time, why = learned[number], f"{bundle.name} says {learned[number]:.4g} µs, the estimate {estimated:.4g} µs"
+        time = learned[number].us
+        why = f"{learned[number].bundle} says {time:.4g} µs, the estimate {estimated:.4g} µs"
     if entry is not None and entry.kernel == plain.kernel and not padded:
         time, why = entry.us, f"measured {entry.us:.4g} µs for this very problem"
     priority = able.part.pool.priority(plain.kernel)
@@ -179,11 +190,10 @@ def _largest(terms: dict[str, float]) -> str:
     return ", ".join(f"{name} {terms[name]:.4g}" for name in first)
 
 
-def _learned_text(bundle: Bundle | None, op: Op, arch: Arch, count: int) -> str:
+def _learned_text(bundles: Sequence[Bundle], learned: dict[int, _Learned], first: int, op: Op, arch: Arch) -> str:
     if not has_numpy():
         return "not asked: it needs NumPy, which is not installed"
-    if bundle is None:
+    if not bundles:
         return f"no bundle for such {op.name} problems on {arch.name}"
-    if not count:
-        return f"{bundle.name} has nothing to put into another order"
-    return f"{bundle.name} puts the first {count} into order"
+    names = ", ".join(bundle.name for bundle in bundles)
+    return f"{names}: corrects the estimates of {len(learned)} of the first {first}"
