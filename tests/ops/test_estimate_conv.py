@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -69,25 +68,6 @@ def test_every_legal_kernel_has_an_estimate(
     for name in ("c", "k"):
         channels = Facts(**COST.problem_numbers(problem(drawn, **{**sizes, name: 2 * sizes[name]})))
         assert COST.estimate(channels, numbers, arch).us >= found.us * (1 - 1e-12), name
-
-
-def test_names_are_the_same_for_all_kernels_and_problems() -> None:
-    kernels = all_kernels("grouped_conv", 25)
-    assert len({tuple(COST.kernel_numbers(drawn, arch, None)) for drawn, arch in kernels}) == 1
-    assert len({tuple(COST.problem_numbers(problem(drawn))) for drawn, _ in kernels}) == 1
-
-
-def test_columns_give_the_same_numbers() -> None:
-    rows = [COST.kernel_numbers(drawn, ARCH, None) for drawn, arch in all_kernels("grouped_conv", 25) if arch == ARCH]
-    facts = Facts(**COST.problem_numbers(problem(config())))
-    columns = Facts(**{name: np.array([row[name] for row in rows]) for name in rows[0]})
-    together = COST.estimate(facts, columns, ARCH)
-    seen = COST.features(facts, columns, together, ARCH)
-    for i, row in enumerate(rows):
-        single = COST.estimate(facts, Facts(**row), ARCH)
-        assert together.us[i] == pytest.approx(single.us, rel=1e-12)
-        for name, value in COST.features(facts, Facts(**row), single, ARCH).items():
-            assert np.broadcast_to(seen[name], len(rows))[i] == pytest.approx(value, rel=1e-12), name
 
 
 def test_the_gemm_inside() -> None:

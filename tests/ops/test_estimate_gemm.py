@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,32 +56,6 @@ def test_every_legal_kernel_has_an_estimate(index: int, m: int, n: int, k: int, 
     for name in ("m", "n", "k", "batch"):
         twice = Facts(**{**vars(facts), name: 2 * getattr(facts, name)})
         assert COST.estimate(twice, numbers, arch).us >= found.us * (1 - 1e-12), name
-
-
-def test_names_are_the_same_for_all_kernels_and_problems() -> None:
-    kernels = all_kernels("gemm", 25)
-    assert len({tuple(COST.kernel_numbers(drawn, arch, None)) for drawn, arch in kernels}) == 1
-    assert len({tuple(COST.problem_numbers(problem(drawn))) for drawn, _ in kernels}) == 1
-
-
-def test_columns_give_the_same_numbers_and_fast() -> None:
-    rows = [COST.kernel_numbers(drawn, ARCH, None) for drawn, arch in all_kernels("gemm", 25) if arch.name == ARCH.name]
-    facts = Facts(**COST.problem_numbers(problem(config(), m=1000, n=3000, k=777)))
-    columns = Facts(**{name: np.array([row[name] for row in rows]) for name in rows[0]})
-    together = COST.estimate(facts, columns, ARCH)
-    seen = COST.features(facts, columns, together, ARCH)
-    for i, row in enumerate(rows):
-        single = COST.estimate(facts, Facts(**row), ARCH)
-        assert together.us[i] == pytest.approx(single.us, rel=1e-12)
-        for name, value in COST.features(facts, Facts(**row), single, ARCH).items():
-            assert np.broadcast_to(seen[name], len(rows))[i] == pytest.approx(value, rel=1e-12), name
-    thousand = Facts(**{name: np.resize(column, 1000) for name, column in vars(columns).items()})
-    times = []
-    for _ in range(20):
-        start = time.perf_counter()
-        COST.estimate(facts, thousand, ARCH)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 1e-3
 
 
 def test_what_a_compiled_kernel_uses_decides_how_many_fit() -> None:

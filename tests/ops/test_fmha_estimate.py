@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-import time
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -75,34 +73,6 @@ def test_every_kernel_has_a_finite_estimate_for_all_that_it_computes(gpu: str) -
     assert len(problems) == len(kernels) == 1, "all problems and all kernels have the same names"
     assert families >= {"combine", "appendkv", "dot_do_o", "convert_dq"}
     assert families == set(FAMILIES) or arch.matrix == "wmma"
-
-
-def test_columns_give_what_single_kernels_give() -> None:
-    configs = [config for config in drawn(GFX950, 6, 60) if config.family in ("forward", "dq_dk_dv", "splitkv")]
-    numbers = [COST.kernel_numbers(config, GFX950, None) for config in configs]
-    columns = facts({name: np.array([each[name] for each in numbers]) for name in numbers[0]})
-    for values in ({}, {"family": "splitkv", "num_splits": 4, "kv_heads": 4}, {"family": "dq_dk_dv"}):
-        p = facts(COST.problem_numbers(attention(mask="bottom_right", window_left=300, **values)))
-        together = COST.estimate(p, columns, GFX950)
-        features = COST.features(p, columns, together, GFX950)
-        for i, each in enumerate(numbers):
-            alone = COST.estimate(p, facts(each), GFX950)
-            assert together.us[i] == pytest.approx(alone.us, rel=1e-12)
-            for name, value in COST.features(p, facts(each), alone, GFX950).items():
-                column = np.broadcast_to(features[name], len(numbers))
-                assert column[i] == pytest.approx(value, rel=1e-12), name
-
-
-def test_a_thousand_kernels_take_less_than_a_millisecond() -> None:
-    numbers = [COST.kernel_numbers(config, GFX942, None) for config in drawn(GFX942, 7, 40)]
-    columns = facts({name: np.resize([each[name] for each in numbers], 1000) for name in numbers[0]})
-    p = facts(COST.problem_numbers(attention(mask="top_left")))
-    spent = []
-    for _ in range(20):
-        start = time.perf_counter()
-        COST.estimate(p, columns, GFX942)
-        spent.append(time.perf_counter() - start)
-    assert min(spent) < 1e-3
 
 
 def test_a_problem_of_several_kernels_is_estimated_by_stages() -> None:

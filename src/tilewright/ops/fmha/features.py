@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.machine.cost import Estimate, Facts
-from tilewright.ops.machine.estimate_features import estimate_features
+from tilewright.ops.machine.estimate_features import estimate_features, hardware_features
 from tilewright.ops.machine.numbers import Number, log2
 
 FEATURES_VERSION = 1
@@ -15,8 +15,8 @@ _BLOCK = ("block_m", "block_n", "block_k", "waves", "alone", "busiest")
 _FLAGS = ("registers", "resident", "mma_m", "by_keys", "merged", "ahead", "in_turn", "masked", "padded")
 
 
-def features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:  # noqa: ARG001
-    """Sizes, what a mask leaves of them, the block, and the estimate with its parts."""
+def features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:
+    """Sizes, what a mask leaves of them, the block, the GPU, and the estimate with its parts."""
     return {
         **{f"log_{name}": log2(getattr(p, name)) for name in _SIZES},
         "bits": p.bits,
@@ -25,5 +25,6 @@ def features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str,
         **{f"log_{name}": log2(getattr(k, name)) for name in _BLOCK},
         "log_lds_bytes": log2(k.lds_bytes + 1),
         **{name: getattr(k, name) for name in _FLAGS},
+        **hardware_features(arch),
         **estimate_features(estimate),
     }

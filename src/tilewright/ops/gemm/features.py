@@ -6,7 +6,12 @@ from collections.abc import Mapping
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.machine.cost import Estimate, Facts
-from tilewright.ops.machine.estimate_features import block_features, estimate_features, size_features
+from tilewright.ops.machine.estimate_features import (
+    block_features,
+    estimate_features,
+    hardware_features,
+    size_features,
+)
 from tilewright.ops.machine.numbers import Number
 
 FEATURES_VERSION = 1
@@ -25,6 +30,7 @@ FLAGS = (
 )
 
 
-def features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:  # noqa: ARG001
-    """Sizes, the block, and the estimate with its parts."""
-    return {**size_features(p), **block_features(k, FLAGS), **estimate_features(estimate)}
+def features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:
+    """Sizes, the block, the GPU, and the estimate with its parts."""
+    own = {**size_features(p), **block_features(k, FLAGS)}
+    return {**own, **hardware_features(arch), **estimate_features(estimate)}

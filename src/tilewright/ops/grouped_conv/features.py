@@ -6,7 +6,12 @@ from collections.abc import Mapping
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.machine.cost import Estimate, Facts
-from tilewright.ops.machine.estimate_features import block_features, estimate_features, size_features
+from tilewright.ops.machine.estimate_features import (
+    block_features,
+    estimate_features,
+    hardware_features,
+    size_features,
+)
 from tilewright.ops.machine.numbers import Number, log2
 
 FEATURES_VERSION = 1
@@ -32,8 +37,8 @@ FLAGS = (
 )
 
 
-def features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:  # noqa: ARG001
-    """Sizes of the convolution and of the GEMM inside it, the block, and the estimate with its parts."""
+def features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:
+    """Sizes of the convolution and of the GEMM inside it, the block, the GPU, and the estimate with its parts."""
     return {
         **size_features(p),
         "log_channels": log2(p.channels),
@@ -41,5 +46,6 @@ def features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str,
         "log_image": log2(p.image),
         "stride": p.stride,
         **block_features(k, FLAGS),
+        **hardware_features(arch),
         **estimate_features(estimate),
     }

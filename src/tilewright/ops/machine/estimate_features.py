@@ -1,7 +1,8 @@
-"""What a learned model sees of an estimate and of sizes. All numbers are finite."""
+"""What a learned model sees of sizes, of a block, of the GPU and of an estimate. All numbers are finite."""
 
 from __future__ import annotations
 
+from tilewright.arch.spec import Arch
 from tilewright.ops.machine.cost import Estimate, Facts
 from tilewright.ops.machine.numbers import Number, log2, maximum
 
@@ -30,6 +31,16 @@ def block_features(k: Facts, flags: tuple[str, ...]) -> dict[str, Number]:
         "log_step_alone": log2(k.alone),
         "log_step_busiest": log2(k.busiest),
         **{name: getattr(k, name) for name in flags},
+    }
+
+
+def hardware_features(arch: Arch) -> dict[str, Number]:
+    """The GPU, for models that are trained on several."""
+    return {
+        "log_units": log2(float(arch.compute.units)),
+        "log_clock": log2(float(arch.compute.clock_mhz)),
+        "log_bandwidth": log2(float(arch.memory.bandwidth_gbs)),
+        "log_unit_lds": log2(float(arch.lds.unit_bytes)),
     }
 
 
