@@ -112,7 +112,7 @@ def command(
         _explain(selection, top)
     else:
         for part in selection.stages:
-            click.echo(str(part.best))
+            click.echo(f"{part.best.kernel.slug}\n  {part.best.why}")
 
 
 def _selected(registry: Registry, problem: Any, arch: str, pad: bool, built: bool) -> Selection:
