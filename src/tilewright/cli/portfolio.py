@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewright.base.errors import InvalidValueError, MissingExtraError, choose
+from tilewright.base.errors import InvalidValueError, choose
 from tilewright.base.events import task
+from tilewright.base.extras import need_packages
 from tilewright.cli.filters import FilterCommand, filter_options, named_filters
 from tilewright.cli.output import json_option, plural, print_facts, print_json, print_table
 from tilewright.cli.progress import progress
@@ -161,8 +161,7 @@ def _check(asked: Asked, plot: Path | None, out: Path | None) -> None:
         raise InvalidValueError("--format is that of --problems, and --measured is given")
     if out is not None and out.suffix != ".toml":
         raise InvalidValueError(f"--out is {out}, but a kernel-set file ends in .toml")
-    if importlib.util.find_spec("numpy") is None:
-        raise MissingExtraError("a portfolio needs numpy. Get it with: pip install 'tilewright[select]'")
+    need_packages("a portfolio", ("numpy",), "select")
     if asked.measured is not None:
         need_extras("a table of measurements")
     if plot is not None:

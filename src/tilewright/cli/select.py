@@ -166,13 +166,13 @@ def _number(value: float | None) -> str:
 
 
 def _as_json(selection: Selection, top: int) -> dict[str, Any]:
-    from tilewright.select.tuned import problem_fields
+    from tilewright.ops.problem_values import all_fields
 
     return {
         "arch": selection.arch,
         "stages": [
             {
-                "problem": problem_fields(part.problem),
+                "problem": all_fields(part.problem),
                 "steps": {step.name: step.what for step in part.steps},
                 "can": len(part.choices),
                 "cannot": len(part.rejected),

@@ -15,10 +15,12 @@ from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError, TilewrightError
 from tilewright.base.events import task
 from tilewright.learn.measurements import OK, Measurements, Words
+from tilewright.learn.medians import medians
 from tilewright.ops import op_named, parse_kernel
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.machine.cost import CostModel, Facts, Use
 from tilewright.ops.op import Op
+from tilewright.ops.problem_values import problem_from_json
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -96,7 +98,9 @@ def dataset(
     kernels, kernel = _distinct(part.kernel, "kernel", lambda slug: _kernel(op, arch, slug))
     us = part.us
     if repeats == "median":
-        first, us = _medians(problem * len(kernels) + kernel, us)
+        found = medians(problem * len(kernels) + kernel, us)
+        order = np.argsort(found.first)  # pairs stay in the order of their first appearance
+        first, us = found.first[order], found.median[order]
         problem, kernel, rows = problem[first], kernel[first], rows[first]
     elif repeats != "keep":
         raise InvalidValueError(f"repeats is {repeats!r}, must be 'median' or 'keep'")
@@ -144,8 +148,7 @@ def _distinct(column: Words, what: str, read: Callable[[str], Parsed]) -> tuple[
 
 
 def _problem(op: Op, text: str) -> Any:
-    fields = json.loads(text)
-    return op.problem_type(**{name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()})
+    return problem_from_json(op.problem_type, json.loads(text))
 
 
 def _kernel(op: Op, arch: Arch, slug: str) -> Kernel:
@@ -155,17 +158,6 @@ def _kernel(op: Op, arch: Arch, slug: str) -> Kernel:
             f"it is a kernel of {kernel.op} on {kernel.arch}, its row says {op.name} on {arch.name}"
         )
     return kernel
-
-
-def _medians(pair: Integers, us: Floats) -> tuple[Integers, Floats]:
-    """Of each distinct pair, in the order of first appearance: its first row, and the median of its times."""
-    _, first, place, count = np.unique(pair, return_index=True, return_inverse=True, return_counts=True)
-    order = np.lexsort((us, place))
-    start = np.concatenate([[0], np.cumsum(count)[:-1]])
-    ordered = us[order]
-    median = (ordered[start + (count - 1) // 2] + ordered[start + count // 2]) / 2
-    by_row = np.argsort(first)
-    return first[by_row], median[by_row]
 
 
 def _columns(numbers: Sequence[Mapping[str, float]]) -> dict[str, Floats]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.learn.measurements import Measurements
+from tilewright.learn.medians import medians
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +32,8 @@ def measured_times(table: Measurements, op: str, arch: str) -> MeasuredTimes:
     us = np.full((len(problems), len(kernels)), np.nan)
     timed = np.flatnonzero(~np.isnan(rows.us))
     pair = rows.problem.codes[timed].astype(np.int64) * len(kernels) + rows.kernel.codes[timed]
-    order = np.lexsort((rows.us[timed], pair))
-    cells, start, count = np.unique(pair[order], return_index=True, return_counts=True)
-    sorted_us = rows.us[timed][order]
-    # The middle one, or the mean of the middle two.
-    us.flat[cells] = (sorted_us[start + (count - 1) // 2] + sorted_us[start + count // 2]) / 2
+    found = medians(pair, rows.us[timed])
+    us.flat[found.group] = found.median
     return MeasuredTimes(kernels, problems, us)
 
 

@@ -7,7 +7,6 @@ the column and what was found.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from tilewright.base.digest import canonical_json
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, choose
+from tilewright.ops.problem_values import all_fields
 
 SCHEMA = "1"
 SCHEMA_KEY = "tilewright.measurements"
@@ -121,7 +121,7 @@ class Measurements:
 
 def problem_json(problem: Any) -> str:
     """A problem as tables have it: all its fields as canonical JSON, from which it can be made again."""
-    return canonical_json({f.name: getattr(problem, f.name) for f in dataclasses.fields(problem)})
+    return canonical_json(all_fields(problem))
 
 
 def table_of(rows: Iterable[Measurement]) -> Measurements:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilewright.base.errors import MissingExtraError, choose
+from tilewright.base.errors import choose
+from tilewright.base.extras import need_packages
 
 if TYPE_CHECKING:
     from tilewright.select.portfolio import Portfolio
 
-INSTALL = "pip install 'tilewright[plots]'"
 # Told apart also without colours by their order in legends; from the palette of Okabe and Ito.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666")
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -21,8 +20,7 @@ LABELLED = 16
 
 def need_matplotlib(what: str) -> None:
     """Raise when there is nothing to draw with."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise MissingExtraError(f"{what} needs matplotlib. Get it with: {INSTALL}")
+    need_packages(what, ("matplotlib",), "plots")
 
 
 def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[Any, Any]:

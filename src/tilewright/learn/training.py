@@ -12,6 +12,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import Noticed, emit, task
 from tilewright.learn.dataset import Dataset, cost_of
 from tilewright.learn.efficiency import judge
+from tilewright.learn.medians import medians
 from tilewright.learn.model_text import plain_text
 from tilewright.learn.recipe import RANKER, Recipe, variants
 from tilewright.learn.splits import folds_by, merge_near
@@ -130,12 +131,8 @@ def to_scores(recipe: Recipe, predictions: Floats, estimate: Floats) -> Floats:
 def target(data: Dataset) -> Floats:
     """log(time / estimate), less its median over the rows of the problem: only what changes the order is learned."""
     ratio = np.log(data.us / data.estimate)
-    _, place, count = np.unique(data.problem, return_inverse=True, return_counts=True)
-    order = np.lexsort((ratio, place))
-    start = np.concatenate([[0], np.cumsum(count)[:-1]])
-    ordered = ratio[order]
-    median = (ordered[start + (count - 1) // 2] + ordered[start + count // 2]) / 2
-    return np.asarray(ratio - median[place], np.float64)
+    found = medians(data.problem, ratio)
+    return np.asarray(ratio - found.median[found.place], np.float64)
 
 
 def _parameters(recipe: Recipe, seed: int) -> dict[str, Any]:

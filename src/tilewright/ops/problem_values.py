@@ -1,9 +1,10 @@
-"""Values of problems: whole numbers within bounds, extents with one number for each dimension, and their texts."""
+"""Values of problems: whole numbers within bounds, extents with one number for each dimension, their texts and JSON."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tilewright.base.errors import InvalidValueError
@@ -12,6 +13,21 @@ Extents: TypeAlias = tuple[int, ...]
 MOST = 2**63 - 1  # sizes are int64_t in the C interface of every op
 _WHOLE = re.compile(r"-?[0-9]+")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
+
+
+def all_fields(problem: Any) -> dict[str, Any]:
+    """All fields of a problem by name, from which it can be made again."""
+    return {each.name: getattr(problem, each.name) for each in dataclasses.fields(problem)}
+
+
+def from_json(value: Any) -> Any:
+    """A value as problems have it: extents are lists in JSON and tuples in problems."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def problem_from_json(problem_type: type, values: Mapping[str, Any]) -> Any:
+    """The problem whose fields came out of a JSON document."""
+    return problem_type(**{name: from_json(value) for name, value in values.items()})
 
 
 def check_count(name: str, value: Any, least: int, most: int = MOST) -> None:

@@ -23,6 +23,7 @@ from tilewright.base.errors import BundleError, FileFormatError, FileProblem, Un
 from tilewright.ops import op_named
 from tilewright.ops.machine.cost import Facts
 from tilewright.ops.op import Op
+from tilewright.ops.problem_values import from_json
 
 if TYPE_CHECKING:
     from tilewright.select.forest import Forest
@@ -94,9 +95,9 @@ def read_bundle(folder: Path | str) -> Bundle:
     for arch in facts["archs"]:
         choose(f"arch of the bundle {folder}", arch, archs.arch_names())
     _check_features(folder, facts, op)
-    where = {name: tuple(_plain(value) for value in values) for name, values in facts["where"].items()}
+    where = {name: tuple(from_json(value) for value in values) for name, values in facts["where"].items()}
     _check_where(folder, op, where)
-    kernels = {name: tuple(_plain(value) for value in values) for name, values in facts["kernels"].items()}
+    kernels = {name: tuple(from_json(value) for value in values) for name, values in facts["kernels"].items()}
     for name in kernels:
         choose(f"field of {op.name} in the bundle {folder}", name, op.field_names)
     features = tuple(facts["features"])
@@ -236,8 +237,3 @@ def _model(folder: Path, name: str, digest: str) -> str:
     if found != digest:
         raise BundleError(f"{path} has digest {found}, its manifest says {digest}: the file was changed or damaged")
     return text
-
-
-def _plain(value: Any) -> Any:
-    """Extents are lists in JSON and tuples in problems."""
-    return tuple(value) if isinstance(value, list) else value

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tilewright.base.errors import FileFormatError, FileProblem, TilewrightError
 from tilewright.ops import op_named, parse_kernel
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.problem_values import all_fields, problem_from_json
 
 SCHEMA = 1
 
@@ -89,23 +90,13 @@ def read_tuned(path: Path) -> TunedTable:
 def write_tuned(table: TunedTable, path: Path) -> None:
     """Write a table; the same entries give the same bytes."""
     rows = sorted(
-        ({"kernel": e.kernel.slug, "problem": problem_fields(e.problem), "us": e.us} for e in table),
+        ({"kernel": e.kernel.slug, "problem": all_fields(e.problem), "us": e.us} for e in table),
         key=lambda row: (row["kernel"], json.dumps(row["problem"], sort_keys=True)),
     )
     lines = ",\n".join(f"    {json.dumps(row, sort_keys=True)}" for row in rows)
     path.write_text(f'{{\n  "schema": {SCHEMA},\n  "tuned": [\n{lines}\n  ]\n}}\n', encoding="utf-8")
 
 
-def problem_fields(problem: Any) -> Mapping[str, Any]:
-    """The fields of a problem as plain values."""
-    return {each.name: _plain(getattr(problem, each.name)) for each in fields(problem)}
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
 def _entry_of(entry: _Entry) -> Tuned:
     kernel = parse_kernel(entry.kernel)
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.problem.items()}
-    return Tuned(kernel, op_named(kernel.op).problem_type(**given), entry.us)
+    return Tuned(kernel, problem_from_json(op_named(kernel.op).problem_type, entry.problem), entry.us)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from tilewright.arch.spec import Arch
 from tilewright.ops.machine.cost import Estimate, Facts
 from tilewright.ops.machine.estimate_features import (
+    LOOP_FLAGS,
     block_features,
     estimate_features,
     hardware_features,
@@ -15,19 +16,7 @@ from tilewright.ops.machine.estimate_features import (
 from tilewright.ops.machine.numbers import Number
 
 FEATURES_VERSION = 1
-FLAGS = (
-    "buffers",
-    "interwave",
-    "mem",
-    "compv3",
-    "compv4",
-    "compv5",
-    "compv6",
-    "comp_async",
-    "preshuffle",
-    "persistent",
-    "cshuffle",
-)
+FLAGS = (*LOOP_FLAGS, "preshuffle", "persistent", "cshuffle")
 
 
 def features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:

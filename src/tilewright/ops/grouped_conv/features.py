@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from tilewright.arch.spec import Arch
 from tilewright.ops.machine.cost import Estimate, Facts
 from tilewright.ops.machine.estimate_features import (
+    LOOP_FLAGS,
     block_features,
     estimate_features,
     hardware_features,
@@ -19,14 +20,7 @@ FLAGS = (
     "forward",
     "backward_data",
     "backward_weight",
-    "buffers",
-    "interwave",
-    "mem",
-    "compv3",
-    "compv4",
-    "compv5",
-    "compv6",
-    "comp_async",
+    *LOOP_FLAGS,
     "cshuffle",
     "merge_groups",
     "two_stage",

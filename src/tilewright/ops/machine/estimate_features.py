@@ -6,6 +6,8 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.machine.cost import Estimate, Facts
 from tilewright.ops.machine.numbers import Number, log2, maximum
 
+# What tells the loops of CK Tile's block GEMM apart: see `block_gemm.block_numbers`.
+LOOP_FLAGS = ("buffers", "interwave", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async")
 # Shares of the time below this one are all alike.
 LEAST_SHARE = 1e-6
 
