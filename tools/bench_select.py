@@ -14,18 +14,16 @@ import itertools
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import tilewright as tw
-from tilewright import arch as archs
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.op import Op
 from tilewright.select.bundle import shipped_bundles
 from tilewright.select.chain import Chain
-from tilewright.select.pool import Pool
-from tilewright.select.select import select_from
 from tilewright.select.selection import Selector
 
 CALLS = 2000
@@ -41,20 +39,21 @@ class Figure:
     least_us: float
 
 
-def cold(pool: Pool, problems: Iterable[Any], selector: Selector, what: str) -> Figure:
-    """The best kernel for each problem, asked for the first time."""
+def cold(kernels: Sequence[Kernel], problems: Iterable[Any], selector: Selector, what: str) -> Figure:
+    """The best kernel for each problem, asked of a registry for the first time."""
+    registry, arch = replace(tw.Registry.of(list(kernels)), selector=selector), kernels[0].arch
     times, candidates = [], []
     for problem in problems:
         start = time.perf_counter()
-        found = select_from(pool, problem, selector)
+        found = registry.select(problem, arch, built=False)
         _ = found.best
         times.append(time.perf_counter() - start)
         candidates.append(len(found.choices))
-    kept, counts = times[1:], candidates[1:]  # the first makes the pool ready
+    kept, counts = times[1:], candidates[1:]  # the first makes the kernels ready
     return Figure(what, int(statistics.median(counts)), statistics.median(kept) * 1e6, min(kept) * 1e6)
 
 
-def conv_pool(candidates: int) -> tuple[Pool, list[Any]]:
+def conv_kernels(candidates: int) -> tuple[list[Kernel], list[Any]]:
     """So many convolutions that all compute the same problems, and such problems."""
     blocks = [(m, n, k) for m in (16, 32, 64, 128, 256) for n in (32, 64, 128, 256) for k in (32, 64, 128)]
     space = tw.grouped_conv.space(
@@ -76,14 +75,14 @@ def conv_pool(candidates: int) -> tuple[Pool, list[Any]]:
         )
         for n in range(1, 40)
     ]
-    return _pool("gfx950", members, problems[0], candidates), problems
+    return _able(members, problems[0], candidates), problems
 
 
-def gemm_pool(candidates: int) -> tuple[Pool, list[Any]]:
+def gemm_kernels(candidates: int) -> tuple[list[Kernel], list[Any]]:
     """So many GEMMs that all compute the same problems, and such problems."""
     members = _of_space("gemm", "gfx942", {"variant": "standard", "dtype_a": "fp16", "layout": "rcr"})
     problems = [tw.gemm.Problem(m=128 * m, n=4096, k=4096, dtype="fp16", layout="rcr") for m in range(1, 40)]
-    return _pool("gfx942", members, problems[0], candidates), problems
+    return _able(members, problems[0], candidates), problems
 
 
 def _of_space(name: str, arch: str, wanted: dict[str, Any]) -> Iterable[Kernel]:
@@ -92,23 +91,23 @@ def _of_space(name: str, arch: str, wanted: dict[str, Any]) -> Iterable[Kernel]:
     return (kernel for kernel in kernels if all(getattr(kernel.config, n) == value for n, value in wanted.items()))
 
 
-def _pool(arch: str, members: Iterable[Kernel], problem: Any, candidates: int) -> Pool:
-    able = (kernel for kernel in members if not tw.fits(kernel.config, problem, arch))
-    return Pool.of(archs.load(arch), tuple(itertools.islice(dict.fromkeys(able), candidates)))
+def _able(members: Iterable[Kernel], problem: Any, candidates: int) -> list[Kernel]:
+    """So many distinct kernels that compute a problem."""
+    able = (kernel for kernel in members if not tw.fits(kernel.config, problem, kernel.arch))
+    return list(itertools.islice(dict.fromkeys(able), candidates))
 
 
-def lightgbm_predict(pool: Pool, rounds: int) -> Figure | None:
+def lightgbm_predict(op: Op, kernels: int, rounds: int) -> Figure | None:
     """LightGBM's own predict of the shipped model for as many rows as there are kernels, in one thread."""
     import lightgbm
     import numpy as np
 
-    part = next(iter(pool._parts.values()))
-    bundles = shipped_bundles(part.op)
+    bundles = shipped_bundles(op)
     if not bundles:
         return None
-    folder = part.op.template.parent / "bundles" / bundles[0].name
+    folder = op.template.parent / "bundles" / bundles[0].name
     booster = lightgbm.Booster(model_file=folder / "model-0.txt")
-    rows = np.random.default_rng(1).random((len(part.kernels), booster.num_feature()))
+    rows = np.random.default_rng(1).random((kernels, booster.num_feature()))
     times = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -145,13 +144,13 @@ def _alternate(first: Callable[[], Any], second: Callable[[], Any], rounds: int)
 def figures(candidates: int) -> list[Figure]:
     """All that is measured here; the learned part where a bundle is shipped."""
     found = []
-    for pool, problems in (gemm_pool(candidates), conv_pool(candidates)):
-        part = next(iter(pool._parts.values()))
-        name = f"{part.op.name} {pool.arch.name}"
-        found.append(cold(pool, problems, Chain(bundles=()), f"{name}: new problem, estimate"))
-        predict = lightgbm_predict(pool, len(problems))
+    for kernels, problems in (gemm_kernels(candidates), conv_kernels(candidates)):
+        op = op_named(kernels[0].op)
+        name = f"{op.name} {kernels[0].arch}"
+        found.append(cold(kernels, problems, Chain(bundles=()), f"{name}: new problem, estimate"))
+        predict = lightgbm_predict(op, len(kernels), len(problems))
         if predict is not None:
-            found.append(cold(pool, problems, Chain(), f"{name}: new problem, learned re-rank"))
+            found.append(cold(kernels, problems, Chain(), f"{name}: new problem, learned re-rank"))
             found.append(predict)
     return [*found, *remembered()]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bench_select import cold, gemm_pool, remembered
+from bench_select import cold, gemm_kernels, remembered
 from tilewright.select.chain import Chain
 
 
 def test_a_thousand_candidates_are_ranked_in_milliseconds() -> None:
-    pool, problems = gemm_pool(1000)
-    figure = cold(pool, problems, Chain(bundles=()), "")
+    kernels, problems = gemm_kernels(1000)
+    figure = cold(kernels, problems, Chain(bundles=()), "")
     assert figure.candidates == 1000
     assert figure.least_us < 4000
 

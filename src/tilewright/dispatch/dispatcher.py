@@ -73,9 +73,9 @@ class Dispatcher:
         built: bool = True,
     ) -> Selection:
         """Rank the kernels for a problem, for each of its stages; with `built`, those not built are rejected."""
-        present = sorted({k.arch for k in self._kernels})
+        present = sorted(self._by_arch)
         arch = resolve_arch(where, present)
-        candidates = [k for k in self._kernels if k.arch == arch.name]
+        candidates = self._by_arch.get(arch.name, ())
         wanted = self._wanted(kernel)
         for each in wanted:
             if each not in candidates:
@@ -190,7 +190,7 @@ class Dispatcher:
         with self._making:
             found = self._pools.get((arch.name, built))
             if found is None or only:
-                kernels = [k for k in self._kernels if k.arch == arch.name and (not only or k in only)]
+                kernels = [k for k in self._by_arch[arch.name] if not only or k in only]
                 unusable = {k: reason for k in kernels if (reason := self._unusable(k, built))}
                 uses = uses_of({k: self._results.get(k) for k in kernels})
                 found = Pool.of(arch, kernels, self._priorities, unusable, uses)
@@ -209,13 +209,24 @@ class Dispatcher:
         op = self._op(problem)
         if op is not None:
             return execution_of(op.name)
-        ops = dict.fromkeys(kernel.op for kernel in self._kernels)
+        ops = [op.name for op in self._ops.values()]
         raise InvalidValueError(f"{problem!r} is no problem of the registry's kernels, which are of {_listed(ops)}")
 
     def _op(self, problem: Any) -> Op | None:
         """The op that a problem is of, if the registry has kernels of it."""
+        return self._ops.get(type(problem))
+
+    @functools.cached_property
+    def _by_arch(self) -> dict[str, tuple[Kernel, ...]]:
+        """The kernels of each GPU, in their order."""
+        archs = dict.fromkeys(kernel.arch for kernel in self._kernels)
+        return {arch: tuple(kernel for kernel in self._kernels if kernel.arch == arch) for arch in archs}
+
+    @functools.cached_property
+    def _ops(self) -> dict[type, Op]:
+        """The ops that there are kernels of, by the type of their problems."""
         ops = map(op_named, dict.fromkeys(kernel.op for kernel in self._kernels))
-        return next((op for op in ops if op.problem_type is type(problem)), None)
+        return {op.problem_type: op for op in ops}
 
     def _wanted(self, named: Named) -> tuple[Kernel, ...]:
         """The kernels that were asked for, if any."""

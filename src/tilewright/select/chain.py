@@ -53,10 +53,9 @@ class Chain:
         learned = _learned(able, first, bundles) if len(first) > 1 else {}
         order = [*sorted(first, key=lambda n: learned[n].us if n in learned else us[n]), *order[RERANKED:]]
         steps.append(Step("learned", _learned_text(bundles, learned, len(first), part.op, arch)))
-        ranked = _by_priority(able, order, entry)
+        ranked = [*_by_priority(able, order, entry), *_padded_order(able)]
         make = functools.partial(_choice, able, us, learned, entry)
-        padded = _padded_order(able)
-        return Ranking(Deferred(len(able), _Joined(ranked, padded, make)), tuple(steps))
+        return Ranking(Deferred(len(able), lambda place: make(ranked[place])), tuple(steps))
 
     def _tuned_step(self, part: Part, able: Fitting, entry: Tuned | None) -> Step:
         if self.tuned is None:
@@ -78,21 +77,6 @@ class Chain:
 
 
 CHAIN = Chain()
-
-
-@dataclass(frozen=True, slots=True)
-class _Joined:
-    """Which choice stands at a place: those that compute the problem as it is, then the padded ones."""
-
-    ranked: Sequence[int]
-    padded: Sequence[int]
-    make: Any
-
-    def __call__(self, place: int) -> Choice:
-        many = len(self.ranked)
-        number = self.ranked[place] if place < many else self.padded[place - many]
-        made: Choice = self.make(number)
-        return made
 
 
 def _as_fitting(problem: Any, arch: Arch, candidates: Sequence[Choice]) -> Fitting:

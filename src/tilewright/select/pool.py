@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,13 +123,14 @@ def fitting(part: Part, problem: Any, pad: bool) -> Fitting:
     return Fitting(part, problem, places, padded)
 
 
-def _padded_places(part: Part, problem: Any, fit: set[int]) -> Any:
+def _padded_places(part: Part, problem: Any, fit: set[int]) -> Iterator[tuple[int, Any, str]]:
+    """Kernels that can compute a larger problem: their place, that problem, and why not this one."""
+    arch = part.pool.arch
     for place, kernel in enumerate(part.kernels):
         if place not in fit and kernel not in part.pool.unusable:
-            rejection = judge(part.pool, kernel, problem)
-            larger = padded_for(part.op, kernel, problem, part.pool.arch)
+            larger = padded_for(part.op, kernel, problem, arch)
             if larger is not None:
-                yield place, larger, "; ".join(rejection.reasons)
+                yield place, larger, "; ".join(_reasons(part.op, kernel, problem, arch))
 
 
 def judge(pool: Pool, kernel: Kernel, problem: Any) -> Rejection:
@@ -139,9 +140,13 @@ def judge(pool: Pool, kernel: Kernel, problem: Any) -> Rejection:
     if type(problem) is not op.problem_type:
         fault = f"it is a kernel of {op.name}, and the problem a {type(problem).__qualname__}"
         return Rejection(kernel, (*out, fault))
-    reasons = tuple(str(fault) for fault in violations(op.fit_rules, kernel.config, problem, pool.arch))
+    reasons = _reasons(op, kernel, problem, pool.arch)
     helps = bool(reasons) and not out and padded_for(op, kernel, problem, pool.arch) is not None
     return Rejection(kernel, (*out, *reasons), helps)
+
+
+def _reasons(op: Op, kernel: Kernel, problem: Any, arch: Arch) -> tuple[str, ...]:
+    return tuple(str(fault) for fault in violations(op.fit_rules, kernel.config, problem, arch))
 
 
 def padded_for(op: Op, kernel: Kernel, problem: Any, arch: Arch) -> Any:
