@@ -11,6 +11,8 @@ APPENDKV, BATCH_PREFILL = "appendkv", "batch_prefill"
 DOT_DO_O, DQ_DK_DV, CONVERT_DQ = "dot_do_o", "dq_dk_dv", "convert_dq"
 # A problem of three kernels: dot_do_o, dq_dk_dv, convert_dq. A forward problem with splits has two: splitkv, combine.
 BACKWARD = "backward"
+# Those that compute scores: products of queries and keys.
+SCORING = (FORWARD, PAGEDKV, SPLITKV, BATCH_PREFILL, DQ_DK_DV)
 
 _FORWARD_BLOCK = ("m0", "n0", "k0", "n1", "k1", "hdim_q")
 

@@ -24,7 +24,7 @@ _V3 = {
     bad={**_V3, "problem": {"seqlen_q": 256, "seqlen_k": 64}},
     arch="gfx950",
 )
-def two_tiles_of_keys(config: Any, problem: Problem, arch: Arch) -> Fault | None:  # noqa: ARG001
+def two_tiles_of_keys(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """v3 takes one tile of keys, or three and more.
 
     Why: with two it reads the second one from LDS before its copy has come (`if(2 < num_total_loop)` in
