@@ -58,6 +58,9 @@ class FilterCommand(Command):
         except click.MissingParameter as error:
             if not others or error.message:
                 raise
+            if isinstance(error.param, click.Option):
+                hint = f"Was it meant by {', '.join(others)}?"
+                raise click.MissingParameter(hint, error.ctx, error.param) from error
             # One of the values may have been meant as the argument.
             hint = f"It comes before {', '.join(others)}."
             raise click.MissingParameter(hint, error.ctx, error.param) from error
