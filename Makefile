@@ -4,11 +4,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc)
 
-.PHONY: help setup toolchain fmt check test test-all docs truth verified mutations clean
-.PHONY: bench-render bench-compile bench-dispatch bench-emulator bench-select evaluate bundles
+.PHONY: help setup toolchain browser fmt check test test-all docs truth verified mutations clean
+.PHONY: bench-render bench-compile bench-dispatch bench-emulator bench-journal bench-select bench-verify bench-cluster evaluate bundles
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: ## a virtual environment with the package and the development tools
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -18,6 +18,9 @@ toolchain: ## the GPU-less toolchain: compiler and headers (Debian), CK Tile's h
 	tools/install-toolchain
 	$(BIN)/tilewright toolchain fetch-ck --tools
 	$(BIN)/tilewright doctor
+
+browser: ## Chromium (Debian), for the tests that open reports
+	tools/install-debian chromium
 
 fmt: ## format the code
 	$(BIN)/ruff format src tests tools examples
@@ -52,8 +55,17 @@ bench-compile: ## what a kernel costs to compile beside the plain unit, and seve
 bench-dispatch: ## what `registry.run` costs beside a bare call of the same kernel
 	$(BIN)/python tools/bench_dispatch.py
 
+bench-journal: ## time and memory of a million records: resume, merge, export, query (about 5 minutes)
+	$(BIN)/python tools/bench_journal.py --records 1000000
+
 bench-select: ## what choosing a kernel costs, beside a look-up and LightGBM's own predict
 	$(BIN)/python tools/bench_select.py
+
+bench-verify: ## what verifying a GEMM costs the host, once for a problem and for each kernel
+	$(BIN)/python tools/bench_verify.py
+
+bench-cluster: ## what a task costs beside bare Ray, in one run (a few minutes)
+	$(BIN)/python tools/bench_cluster.py --out docs/bench-cluster.md
 
 evaluate: ## choices beside the best that was measured, on ../shared/data (about 15 minutes)
 	$(BIN)/python tools/evaluate.py

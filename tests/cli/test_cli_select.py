@@ -64,6 +64,13 @@ def test_a_measured_winner(run_json: Callable[..., Any], tmp_path: Path) -> None
     assert stage["choices"][0]["kernel"] == kernels[-1].slug and stage["choices"][0]["us"] == 12.5
 
 
+def test_a_winner_that_cannot_be_taken_is_told(run: Callable[..., Result], tmp_path: Path) -> None:
+    winner = list(op_named("gemm").sets()["fp16_rcr_compute"].kernels("gfx942"))[-1]
+    write_tuned(TunedTable([Tuned(winner, PROBLEM, 12.5)]), tmp_path / "tuned.json")
+    told = run(*SET, *ASKED, "--limit", "1", "--tuned", str(tmp_path / "tuned.json")).output
+    assert "tuned table: " in told and "not among the kernels that can be taken" in told
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

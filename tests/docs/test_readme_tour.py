@@ -16,10 +16,11 @@ from tilewright.base import knobs
 from tilewright.ops import OPS
 
 README = ROOT / "README.md"
+SECTIONS = ("A tour of five minutes", "Sweep, tune, report")
 TOUR = [
     block
     for block in blocks(README)
-    if block.section == "A tour of five minutes" and block.language in ("python", "bash") and block.run
+    if block.section in SECTIONS and block.language in ("python", "bash") and block.run
 ]
 
 

@@ -132,6 +132,8 @@ def test_every_function_that_is_bound_can_be_called(scale: ScaleLibrary) -> None
         ("hipSetDevice", (1,), 0),
         ("hipSetDevice", (5,), 101),
         ("hipDeviceGetAttribute", (byref(number), 9999, 1), 801),
+        ("hipDeviceGetPCIBusId", (ctypes.create_string_buffer(12), 12, 1), 1),
+        ("hipDeviceGetPCIBusId", (ctypes.create_string_buffer(13), 13, 1), 0),
         ("hipDeviceSynchronize", (), 0),
         ("hipMalloc", (byref(address), 16), 0),
         ("hipMemcpy", (address, host, 16, 1), 0),

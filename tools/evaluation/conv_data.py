@@ -1,14 +1,6 @@
 """The public sweep of CK Tile's forward convolutions on gfx950, 231 problems × 30 labels, as times of our kernels.
 
-The 30 labels are 13 kernels, as their times show and as our rules say.
-
-- compv5 of a tile takes as long as compv3 of it (0.4 % median difference above 30 µs). CK Tile's compv5 needs two wave
-  groups (rules P305, T204), which none of these tiles has: what ran is the compv3 kernel, measured a second time.
-- The ten compv4 labels have three distinct times, by the rows of the tile: 16, 32, and 64 or more. AMD's rules list
-  compv4 for 16x16 instructions only and double its block k: what ran is 16x64x128, 32x64x128 or 64x64x128.
-
-Waves, instructions and vectors are not in the file; they are those of AMD's rules for these tiles. The runner pads
-input and output channels to multiples of 16, so the problems here have padded channels, too.
+Which kernels the labels are, and why, is told where the file is imported: `tilewright.bench.importers.conv_gfx950`.
 """
 
 from __future__ import annotations
@@ -22,34 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.sources import measurements
+from tilewright.bench.importers.conv_gfx950 import ARCH, OP, PIPELINES, PLAUSIBLE, kernel_of_label, problem_of_row
 from tilewright.learn.dataset import Dataset, dataset
 from tilewright.learn.measurements import Measurement, Measurements, problem_json, table_of
-from tilewright.ops import grouped_conv, kernel_of
-from tilewright.ops.grouped_conv import Problem
-from tilewright.ops.kernel import Kernel
 
 FILE = ("ck_tile_conv_gfx950", "conv_fwd_bf16_gfx950.csv")
-OP, ARCH = "grouped_conv", "gfx950"
-# AMD's runner pads channels to multiples of this.
-PADDED_TO = 16
-# Share of the outputs that were not zero, above which a problem counts as computed: see the data's README.
-PLAUSIBLE = 0.9
-
-# Tile → waves along m and n, and m (as n) and k of the matrix instruction: AMD's grouped_config_rules.py.
-TILES: Mapping[tuple[int, int, int], tuple[int, int, int, int]] = {
-    (16, 64, 64): (1, 4, 16, 16),
-    (32, 64, 64): (2, 2, 16, 16),
-    (64, 64, 64): (4, 1, 16, 16),
-    (32, 128, 64): (1, 4, 32, 16),
-    (64, 128, 64): (2, 2, 32, 16),
-    (128, 128, 64): (4, 4, 32, 16),
-    (16, 64, 128): (1, 4, 16, 32),
-    (32, 64, 128): (2, 2, 16, 32),
-    (64, 64, 128): (4, 1, 16, 32),
-    (128, 64, 128): (8, 2, 16, 32),
-}
-PIPELINES = ("compv5", "compv3", "compv4")
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -67,42 +36,6 @@ class Labelled:
     pair: Integers  # of each row: the row of `data` that it belongs to
     plausible: NDArray[np.bool_]  # of each of AMD's problems: whether nearly all outputs were written
     labels: tuple[tuple[int, int, int, str], ...]
-
-
-def kernel_of_label(m: int, n: int, k: int, pipeline: str) -> Kernel:
-    """The kernel that ran under a label."""
-    block = (min(m, 64), 64, 128) if pipeline == "compv4" else (m, n, k)
-    waves_m, waves_n, mma, mma_k = TILES[block]
-    config = grouped_conv.config(
-        direction="forward",
-        layout="nhwgc",
-        dtype="bf16",
-        block=block,
-        waves=(waves_m, waves_n, 1),
-        mma=(mma, mma, 16 if pipeline == "compv4" else mma_k),
-        pipeline="compv4" if pipeline == "compv4" else "compv3",
-        scheduler="intrawave",
-        epilogue="cshuffle",
-        vector=(4, 8, 8),
-    )
-    return kernel_of(config, ARCH)
-
-
-def problem_of_row(row: Mapping[str, str]) -> Problem:
-    """The problem that the runner computed for a row."""
-    number = {name: int(text) for name, text in row.items() if text.isdecimal()}
-    return Problem(
-        direction="forward",
-        n=number["N"],
-        g=number["G"],
-        c=-(-number["C"] // PADDED_TO) * PADDED_TO,
-        k=-(-number["K"] // PADDED_TO) * PADDED_TO,
-        input_size=(number["Hi"], number["Wi"]),
-        filter_size=(number["Y"], number["X"]),
-        stride=(number["stride_h"], number["stride_w"]),
-        pad=(number["pad_h"], number["pad_w"]),
-        dtype="bf16",
-    )
 
 
 @functools.cache

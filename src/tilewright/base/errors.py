@@ -11,9 +11,12 @@
     ├── UnsupportedError     a problem that no kernel at hand, or not this one, can compute (says why)
     ├── TensorError          a tensor whose type, shape, strides or place is not what the problem says
     ├── DeviceError          a device, real or emulated, failed or refused (emulated: `Fault`, with its place)
+    │   └── DeviceMemoryError    a device's memory is full
     ├── BundleError          a model bundle that cannot be used here (says what it has and what is wanted)
     ├── MissingExtraError    packages that are installed on request only (says how)
     ├── LeakageError         a problem, or one near it, on both sides of a split into training and judging
+    ├── JournalError         a journal that cannot be written, or holds another sweep (says file, bytes, advice)
+    ├── ClusterError         a cluster that cannot be reached, or has no device for what is asked
     ├── PackError            a pack that cannot be written or read (says path, cause, advice)
     └── StoreError           the artifact store cannot do what was asked (says path, cause, advice)
         ├── CorruptError     an entry that is damaged or gone; it is built again
@@ -29,10 +32,18 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 class TilewrightError(Exception):
-    """Base of all errors that Tilewright raises on purpose."""
+    """Base of all errors that Tilewright raises on purpose. Each can be sent to another process as it is.
+
+    Python itself would call the class again with `args`, which hold the message. Classes that make their message of
+    other arguments would refuse that, or make a message of the message.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _revived, (type(self), self.args), self.__dict__
 
 
 class InvalidValueError(TilewrightError, ValueError):
@@ -106,6 +117,10 @@ class DeviceError(TilewrightError):
     """A device that is not there, refused a call, or ran a kernel that did what no device may do."""
 
 
+class DeviceMemoryError(DeviceError):
+    """A device has no room for what is to be allocated. That says nothing about the kernel it is for."""
+
+
 class BundleError(TilewrightError):
     """A model bundle that is damaged or was made for something else. The message names both sides."""
 
@@ -116,6 +131,14 @@ class MissingExtraError(TilewrightError, ImportError):
 
 class LeakageError(TilewrightError):
     """A problem, or a near duplicate, is in training and in judging: figures from that would flatter."""
+
+
+class JournalError(TilewrightError):
+    """A journal that cannot be opened or written, or that holds another sweep. What is in it stays readable."""
+
+
+class ClusterError(TilewrightError):
+    """A cluster that cannot be reached, or that has no device left for the work. What was measured is journalled."""
 
 
 class PackError(TilewrightError):
@@ -136,6 +159,14 @@ class RemoteError(StoreError):
 
 class RubbishError(StoreError):
     """Bytes that are not the entry they should be: format, digest or signature is wrong."""
+
+
+def _revived(kind: type[TilewrightError], args: tuple[Any, ...]) -> TilewrightError:
+    """An error as it was made, without its own constructor. What Python's class keeps of `args` is kept, too."""
+    error = kind.__new__(kind, *args)
+    theirs = next(each for each in kind.__mro__ if not issubclass(each, TilewrightError))
+    theirs.__init__(error, *args)
+    return error
 
 
 def nearest_name(value: str, known: Iterable[str]) -> str | None:

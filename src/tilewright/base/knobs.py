@@ -7,7 +7,7 @@ A value that cannot be used is an error that names the variable; there are no fa
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -189,3 +189,8 @@ def job_count() -> int:
 def search_path() -> str:
     """The PATH on which programs are looked up."""
     return os.environ.get("PATH", os.defpath)
+
+
+def hand_down(values: Mapping[str, str]) -> None:
+    """Set environment variables of this process, and so of all that it starts from now on."""
+    os.environ.update(values)

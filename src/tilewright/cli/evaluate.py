@@ -47,9 +47,10 @@ def command(
 ) -> None:
     """Judge choices of kernels against the best measured ones.
 
-    TABLE holds measurements (Parquet). Without --bundle, models are trained for each fold and judged
-    on problems that they have not seen, first by problem, then by clusters of similar problems.
-    The analytical model and three baselines stand beside the learned choice.
+    TABLE holds measurements or records (Parquet), or is the journal of a sweep. Without --bundle,
+    models are trained for each fold and judged on problems that they have not seen, first by problem,
+    then by clusters of similar problems. The analytical model and three baselines stand beside the
+    learned choice.
     """
     from tilewright.learn.extras import need_extras
 

@@ -24,7 +24,7 @@ def table_options(command: F) -> F:
     """TABLE, --op and --arch."""
     for decorate in reversed(
         (
-            click.argument("table", type=click.Path(exists=True, dir_okay=False, path_type=Path)),
+            click.argument("table", type=click.Path(exists=True, path_type=Path)),
             click.option("--op", "op_name", metavar="OP", help="Rows of this op; needed if the table has several."),
             click.option("--arch", metavar="ARCH", help="Rows of this GPU; needed if the table has several."),
         )
@@ -68,9 +68,9 @@ def dataset_of(path: Path, op_name: str | None, arch: str | None) -> Dataset:
     """The rows of a table that a command is about."""
     from tilewright.base.errors import choose
     from tilewright.learn.dataset import dataset
-    from tilewright.learn.measurements import read_measurements
+    from tilewright.learn.read_times import read_times
 
-    table = read_measurements(path)
+    table = read_times(path)
     op_name = _only(table, "op") if op_name is None else choose("op of the table", op_name, table.op.values)
     arch = _only(table, "arch") if arch is None else choose("arch of the table", arch, table.arch.values)
     return dataset(table, op_name, arch)

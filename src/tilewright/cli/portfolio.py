@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tilewright.select.portfolio import Matrix, Portfolio
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+PATH = click.Path(exists=True, path_type=Path)
 WRITTEN = click.Path(dir_okay=False, path_type=Path)
 NUMBERS = ("kernels", "mean %", "P10 %", "computed")
 PREDICTED, MEASURED = "predicted", "measured"
@@ -81,7 +82,9 @@ class Times:
     "--problems", "files", type=FILE, multiple=True, metavar="FILE", help="A list of problems; may be repeated."
 )
 @click.option("--format", "file_format", metavar="NAME", help="Of --problems, if their suffix does not tell.")
-@click.option("--measured", type=FILE, metavar="FILE", help="Measured times (.parquet) instead of predicted ones.")
+@click.option(
+    "--measured", type=PATH, metavar="FILE", help="Measured times (.parquet, or a journal) instead of predicted ones."
+)
 @filter_options
 @click.option("--preselected", metavar="NAME", help="Choose from a preselected set or a shipped space.")
 @click.option("--kernel-set", type=FILE, metavar="FILE", help="Choose from a kernel-set file (.toml).")
@@ -193,12 +196,12 @@ def _sets(op: Op, arch: Arch, asked: Asked) -> Sequence[KernelSet]:
 
 def _measured(op: Op, arch: Arch, asked: Asked, wanted: Mapping[str, tuple[str, ...]]) -> Times:
     from tilewright.learn.measured_times import measured_times
-    from tilewright.learn.measurements import read_measurements
+    from tilewright.learn.read_times import read_times
     from tilewright.ops import parse_kernel
 
     assert asked.measured is not None
     with task("reading measurements"):
-        found = measured_times(read_measurements(asked.measured), op.name, arch.name)
+        found = measured_times(read_times(asked.measured), op.name, arch.name)
         kernels = [parse_kernel(name) for name in found.kernels]
     filters = [field_filter(op, name, texts) for name, texts in wanted.items()]
     places = [place for place, kernel in enumerate(kernels) if all(matches(kernel) for matches in filters)]

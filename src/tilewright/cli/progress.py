@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 # Work that ends sooner shows nothing.
 PATIENCE_S = 0.5
+# Between two lines about long work in a file: a log of three days then has some thousand lines.
+LINES_S = 60.0
 
 
 class ProgressDisplay:
@@ -62,6 +66,30 @@ class ProgressDisplay:
         return self._progress
 
 
+class ProgressLines:
+    """Says now and then, in a line each, how far tasks are: for logs of work that takes days."""
+
+    def __init__(self, every_s: float = LINES_S) -> None:
+        self._every_s = every_s
+        self._said = time.monotonic()
+        self._totals: dict[str, int | None] = {}
+        self._done: Counter[str] = Counter()
+
+    def __call__(self, event: events.Event) -> None:
+        show_notice(event)
+        if isinstance(event, events.Started):
+            self._totals[event.task], self._done[event.task] = event.total, 0
+        elif isinstance(event, events.Advanced):
+            self._done[event.task] += event.done
+        elif isinstance(event, events.Working) and time.monotonic() - self._said >= self._every_s:
+            self._said = time.monotonic()
+            click.echo(f"{event.task}: {self._count(event.task)} · {working_text(event)}", err=True)
+
+    def _count(self, name: str) -> str:
+        total = self._totals.get(name)
+        return f"{self._done[name]:,}" + ("" if total is None else f" of {total:,}")
+
+
 def _progress() -> Progress:
     from rich.console import Console
     from rich.progress import (
@@ -103,10 +131,13 @@ def duration(seconds: float) -> str:
 
 
 @contextmanager
-def progress(*, as_json: bool = False) -> Iterator[None]:
-    """Show the progress of everything in the `with` block, if stderr is a terminal, and always what is noticed."""
+def progress(*, as_json: bool = False, lines: bool = False) -> Iterator[None]:
+    """Show the progress of everything in the `with` block, if stderr is a terminal, and always what is noticed.
+
+    With `lines`, where stderr is no terminal, a line now and then says how far it is.
+    """
     if as_json or not sys.stderr.isatty():
-        with events.listening(show_notice):
+        with events.listening(ProgressLines() if lines and not as_json else show_notice):
             yield
         return
     display = ProgressDisplay()

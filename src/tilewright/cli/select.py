@@ -113,6 +113,8 @@ def command(
     else:
         for part in selection.stages:
             click.echo(f"{part.best.kernel.slug}\n  {part.best.why}")
+            if tuned is not None:  # also when it has no entry, or one that cannot be taken
+                click.echo(f"  {part.steps[0]}")
 
 
 def _selected(registry: Registry, problem: Any, arch: str, pad: bool, built: bool) -> Selection:

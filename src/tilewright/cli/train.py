@@ -39,10 +39,10 @@ def command(
 ) -> None:
     """Train a model that puts kernels into order, and judge it.
 
-    TABLE holds measurements (Parquet). The bundle is a folder that `tilewright select` and the
-    registry can use; it replaces a bundle that is there already. Its manifest has figures on
-    problems that were not trained on: first by problem, then by clusters of similar problems.
-    The same table and options give the same bytes.
+    TABLE holds measurements or records (Parquet), or is the journal of a sweep. The bundle is a
+    folder that `tilewright select` and the registry can use; it replaces a bundle that is there
+    already. Its manifest has figures on problems that were not trained on: first by problem, then by
+    clusters of similar problems. The same table and options give the same bytes.
     """
     from tilewright.learn.extras import need_extras
 

@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewright.base.errors import InvalidValueError, UnknownValueError
+from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
 from tilewright.cli.command import Command
+from tilewright.cli.named_kernels import kernels_named
 from tilewright.cli.output import bad, good, heading_line, json_option, plural, print_json, print_table
 from tilewright.cli.problems import Listed, fixed_fields, read_problem, shared_out
 from tilewright.cli.progress import progress
-from tilewright.cli.selection import changed_set, named_set, set_of_space
-from tilewright.cli.settings import declared_space, setting_option
+from tilewright.cli.settings import setting_option
 
 if TYPE_CHECKING:
     from tilewright.dispatch.verify import Check
     from tilewright.emulator.counters import Counters
     from tilewright.emulator.launch import Mode
     from tilewright.ops.kernel import Kernel
-    from tilewright.ops.op import Op
     from tilewright.registry.registry import Registry
     from tilewright.runtime.device import Device
 
@@ -124,7 +123,7 @@ def command(
         raise InvalidValueError(f"--mode is for emulated devices; {device.name} runs as it does")
     how = How(device, Mode(mode or "strict") if device.kind == "emulated" else None, seed, jobs, as_json)
     with progress(as_json=as_json), task("choosing kernels"):
-        kernels = _kernels(subjects, settings, device.arch.name, limit)
+        kernels = kernels_named(subjects, settings, device.arch.name, limit)
     asked = Asked(texts, file, file_format, trials)
     ctx.exit(0 if (_verify_together if together else _verify_each)(kernels, asked, how) else 1)
 
@@ -172,49 +171,6 @@ def _device(name: str | None) -> Device:
     if found is None:
         raise InvalidValueError("say where to run: --device gpu:0, --device emulated:gfx942, or TILEWRIGHT_DEVICE")
     return found
-
-
-def _kernels(subjects: Sequence[str], settings: Sequence[str], arch: str, limit: int | None) -> list[Kernel]:
-    chosen: dict[Kernel, None] = {}
-    for subject in subjects:
-        for kernel in _members(subject, settings, arch):
-            if limit is not None and len(chosen) == limit:
-                break
-            chosen[kernel] = None
-    if not chosen:
-        raise InvalidValueError(f"none of these kernels is legal on {arch}: {', '.join(subjects)}")
-    return list(chosen)
-
-
-def _members(subject: str, settings: Sequence[str], arch: str) -> Any:
-    """The kernels that one word names, one after the other."""
-    from tilewright.cli.settings import named_kernel
-    from tilewright.ops import all_ops, op_named
-
-    ops = {op.name: op for op in all_ops()}
-    if subject in ops:
-        return set_of_space(ops[subject], "declared", declared_space(ops[subject], settings)).kernels(arch)
-    if subject.partition("-")[0] in ops:
-        kernel = named_kernel(subject, None, settings)
-        if kernel.arch != arch:
-            raise InvalidValueError(f"{kernel.slug} is a kernel for {kernel.arch}, the device is a {arch}")
-        return [kernel]
-    op = _op_of_set(subject, list(ops.values()))
-    return changed_set(op_named(op.name), named_set(op, subject), settings).kernels(arch)
-
-
-def _op_of_set(name: str, ops: Sequence[Op]) -> Op:
-    """The op that has a set of this name, or that a file's set is of."""
-    from tilewright.ops import op_named
-    from tilewright.ops.kernel_set import load_kernel_set
-
-    if name.endswith(".toml") or "/" in name:
-        return op_named(load_kernel_set(name).op)
-    having = [op for op in ops if name in {**op.sets(), **op.spaces()}]
-    if not having:
-        known = [*(op.name for op in ops), *(n for op in ops for n in {**op.sets(), **op.spaces()})]
-        raise UnknownValueError("op, set or kernel", name, known)
-    return having[0]
 
 
 def _listed(kernels: Sequence[Kernel], asked: Asked) -> Listed | None:

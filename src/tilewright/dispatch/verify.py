@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tilewright.arch.number_formats import Floats, numpy_dtype, spacing
-from tilewright.arch.spec import Arch
-from tilewright.base.errors import DeviceError, InvalidValueError, UnsupportedError
+from tilewright.arch.number_formats import Floats, numpy_dtype
+from tilewright.base.errors import DeviceError, DeviceMemoryError, InvalidValueError, UnsupportedError
 from tilewright.base.events import task
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.unit import LIBRARY
@@ -24,6 +23,7 @@ from tilewright.dispatch.binding import bind
 from tilewright.dispatch.guarded import POISON, Guarded
 from tilewright.dispatch.launch import Call, Functions, functions_of
 from tilewright.dispatch.plan import execution_of
+from tilewright.dispatch.remembered import Remembered
 from tilewright.dispatch.sequence import CallSequence
 from tilewright.dispatch.staging import select_stages
 from tilewright.ops import fits
@@ -52,11 +52,12 @@ class Check:
     problem: Any
     verdict: Verdict
     message: str = ""
-    error_ulps: float = 0.0  # in ulps of the output's type, see _ulps
+    error_ulps: float = 0.0  # in ulps of the output's type, see `Remembered.ulps`
     share: float = 0.0  # of the tolerance: above 1 is wrong
     worst: tuple[int, ...] = ()  # the element with the largest share
     counters: Counters | None = None  # of one run, on an emulated device
     later: tuple[Kernel, ...] = ()  # the kernels after the first, of a problem of several
+    memory_full: bool = False  # a fault that is none of the kernel's: the device had no room for the tensors
 
     @property
     def ok(self) -> bool:
@@ -64,7 +65,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class _Difference:
+class Difference:
     """An output held against the reference."""
 
     tensor: str
@@ -82,6 +83,7 @@ class _Subject:
     device: Device
     mode: Mode | None
     bind: Callable[[], Call | CallSequence] = field(repr=False)
+    remembered: Remembered | None = None
 
     def check(self, problem: Any, verdict: Verdict, message: str = "", **found: Any) -> Check:
         return Check(self.kernels[0], problem, verdict, message, later=self.kernels[1:], **found)
@@ -94,8 +96,11 @@ def verify(
     problems: Sequence[Any],
     seed: int = 1,
     mode: Mode | None = None,
+    remembered: Remembered | None = None,
 ) -> list[Check]:
     """Run a built kernel on problems and check each. `mode` is how an emulated device runs (None: as it is set).
+
+    Give the same `remembered` for several kernels to work out what a problem's outputs should be once for all.
 
     Each problem is computed twice: with the op's special inputs (seed 0) and with random ones. The second time waves
     run in the other order, in strict mode. Outputs, the gaps between their lines and those between lines of the inputs
@@ -109,7 +114,8 @@ def verify(
         refused = fits(kernel.config, problem, kernel.arch)
         if refused:
             return Check(kernel, problem, "unsupported", str(refused[0]))
-        subject = _Subject((kernel,), device, mode, lambda: Call(device, kernel, functions, execution, problem))
+        call = partial(Call, device, kernel, functions, execution, problem)
+        subject = _Subject((kernel,), device, mode, call, remembered)
         return _check(subject, problem, seed)
 
     return _each(f"verifying {kernel.slug}", check, problems)
@@ -168,7 +174,7 @@ def _check(subject: _Subject, problem: Any, seed: int) -> Check:
     except UnsupportedError as error:
         return subject.check(problem, "unsupported", f"the rules accept it, the library does not: {error}")
     except DeviceError as error:
-        return subject.check(problem, "fault", str(error))
+        return subject.check(problem, "fault", str(error), memory_full=isinstance(error, DeviceMemoryError))
     differences = [difference for found, _ in runs for difference in found]
     worst = max(differences, key=lambda d: (bool(d.message), d.share))
     return subject.check(
@@ -182,21 +188,21 @@ def _check(subject: _Subject, problem: Any, seed: int) -> Check:
     )
 
 
-def _run(subject: _Subject, problem: Any, seed: int) -> tuple[list[_Difference], Counters | None]:
+def _run(subject: _Subject, problem: Any, seed: int) -> tuple[list[Difference], Counters | None]:
     """All launches of a problem and all that is wrong with their result."""
     first, device = subject.kernels[0], subject.device
     execution, arch = execution_of(first.op), device.arch
-    configs = tuple(kernel.config for kernel in subject.kernels)
-    inputs = execution.inputs(problem, seed, arch)
-    expected = execution.reference(problem, inputs, arch)
-    allowed = execution.tolerance(configs if len(configs) > 1 else first.config, problem, inputs, expected, arch)
-    prepared = dict(inputs)
-    if len(configs) == 1:  # kernels among several take tensors as they are
+    # Nothing is kept from one run to the next unless somebody asked for it: a problem may fill half the memory.
+    remembered = subject.remembered or Remembered()
+    expected = remembered.expected(first.op, problem, seed, arch)
+    allowed = remembered.allowed(subject.kernels, problem, seed, arch)
+    prepared = dict(expected.inputs)
+    if len(subject.kernels) == 1:  # kernels among several take tensors as they are
         for preparation in execution.preparations(first.config, problem):
             prepared[preparation.tensor] = preparation.apply(prepared[preparation.tensor])
     call = subject.bind()
     tensors = execution.tensors(problem)
-    _check_given(tensors, inputs)
+    _check_given(tensors, expected.inputs)
     with ExitStack() as freed:
         placed = [Guarded(t, numpy_dtype(t.dtype, arch), prepared.get(t.name)) for t in tensors]
         buffers = [freed.enter_context(device.allocate(each.nbytes, each.tensor.name)) for each in placed]
@@ -206,9 +212,12 @@ def _run(subject: _Subject, problem: Any, seed: int) -> tuple[list[_Difference],
         for buffer, each in zip(buffers, placed, strict=True):
             buffer.copy_to(each.after)
     found = [
-        _Difference(each.tensor.name, message=f"{said} (seed {seed})") for each in placed if (said := each.damage())
+        Difference(each.tensor.name, message=f"{said} (seed {seed})") for each in placed if (said := each.damage())
     ]
-    found += [_compared(each, expected, allowed, seed, device) for each in placed if each.tensor.output]
+    for each in placed:
+        if each.tensor.output:
+            ulps = remembered.ulps(first.op, problem, seed, arch, each.tensor)
+            found.append(compared(each, expected.outputs, allowed, ulps, seed))
     return found, counters
 
 
@@ -238,9 +247,9 @@ def _launch(subject: _Subject, call: Call | CallSequence, addresses: Sequence[in
     return reduce(add, (launch.counters for launch in launches)) if launches else None
 
 
-def _compared(
-    placed: Guarded, expected: Mapping[str, Any], allowed: Mapping[str, Any], seed: int, device: Device
-) -> _Difference:
+def compared(
+    placed: Guarded, expected: Mapping[str, Any], allowed: Mapping[str, Any], ulps: Floats, seed: int
+) -> Difference:
     """The output's element that is worst, in shares of its tolerance."""
     tensor = placed.tensor
     wanted = np.asarray(expected[tensor.name], dtype=np.float64)
@@ -249,7 +258,7 @@ def _compared(
     error = np.where(np.isinf(limit), 0.0, _errors(found, wanted))  # an op may leave elements open
     share = np.divide(error, limit, out=np.where(error > 0, np.inf, 0.0), where=(limit > 0) & np.isfinite(error))
     worst = tuple(int(i) for i in np.unravel_index(int(np.argmax(share)), share.shape))
-    ulps = float((error / _ulps(wanted, tensor.dtype, device.arch)).max())
+    error_ulps = float((error / ulps).max())
     message = ""
     if share[worst] > 1:
         off = int(np.count_nonzero(share > 1))
@@ -260,7 +269,7 @@ def _compared(
             + (f", {missing:,} were never written" if missing else "")
             + f" (seed {seed})"
         )
-    return _Difference(tensor.name, float(share[worst]), ulps, worst, message)
+    return Difference(tensor.name, float(share[worst]), error_ulps, worst, message)
 
 
 def _errors(found: Floats, wanted: Floats) -> Floats:
@@ -269,13 +278,6 @@ def _errors(found: Floats, wanted: Floats) -> Floats:
     error = np.where(found == wanted, 0.0, np.inf)
     np.subtract(found, wanted, out=error, where=finite)
     return np.abs(error)
-
-
-def _ulps(wanted: Floats, dtype: str, arch: Arch) -> Floats:
-    """One ulp of each element. A small element, left when large terms cancel, has that of the root mean square."""
-    finite = np.where(np.isfinite(wanted), wanted, 0.0)
-    typical = np.sqrt(np.mean(finite * finite))
-    return spacing(np.maximum(np.abs(finite), typical), dtype, arch)
 
 
 def _element(tensor: Tensor, index: tuple[int, ...]) -> str:

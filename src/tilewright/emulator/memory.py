@@ -15,7 +15,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.base.errors import DeviceError, InvalidValueError
+from tilewright.base.errors import DeviceError, DeviceMemoryError, InvalidValueError
 from tilewright.emulator.faults import MemoryFault, Place
 from tilewright.emulator.views import Views
 
@@ -107,7 +107,8 @@ class Memory:
             if not self._freed:
                 taken = sum(item.span for item in self._live)
                 what = f"no room for {size} bytes: {taken} of {self.capacity} are taken"
-                raise DeviceError(f"{what} by {len(self._live)} allocations. Free some, or ask for more capacity.")
+                advice = "Free some, or ask for more capacity."
+                raise DeviceMemoryError(f"{what} by {len(self._live)} allocations. {advice}")
             oldest = self._freed.popleft()
             self._open(oldest.start, oldest.span)
         return start

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.bench.report_style import Picture
 from tilewright.learn import report_plots
 from tilewright.learn.efficiency import Efficiency, efficiencies
 from tilewright.learn.evaluation import ANALYTICAL, LEARNED, METHODS, Evaluation, Point
@@ -23,16 +23,12 @@ COLUMNS = ("mean", "median", "P10", "minimum", "top 1", "top 5")
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot of the page: the name of its file, a heading, what it shows, and its bytes."""
+    """A plot of the page: the name of its file, a heading, and what it shows."""
 
     name: str
     title: str
     text: str
-    png: bytes
-
-    @property
-    def data(self) -> str:
-        return base64.b64encode(self.png).decode()
+    picture: Picture
 
 
 @dataclass(frozen=True)
@@ -61,7 +57,7 @@ def write_report(
     page = folder / PAGE
     page.write_text(_page(found, plots), encoding="utf-8")
     for plot in plots:
-        (folder / f"{plot.name}.png").write_bytes(plot.png)
+        (folder / f"{plot.name}.png").write_bytes(plot.picture.png)
     return (page, *(folder / f"{plot.name}.png" for plot in plots))
 
 

@@ -1,15 +1,14 @@
-"""The plots of a report, each as the bytes of a PNG."""
+"""The plots of a report."""
 
 from __future__ import annotations
 
-import functools
-import io
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.bench.report_style import BEST, QUIET, SECOND, new_figure, picture, plain_numbers
 from tilewright.learn.efficiency import efficiencies
 from tilewright.learn.evaluation import ANALYTICAL, LEARNED, METHODS, NEIGHBOUR, ONE_BEST, RANDOM, Evaluation, Point
 
@@ -19,69 +18,22 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-DPI = 130
 # One colour for a method in all plots; they differ in lightness, too, for those who see no hues.
 COLOURS = {
-    LEARNED: "#0b5fa5",
-    ANALYTICAL: "#d9822b",
+    LEARNED: BEST,
+    ANALYTICAL: SECOND,
     NEIGHBOUR: "#3f8f5b",
-    ONE_BEST: "#8a8a8a",
+    ONE_BEST: QUIET,
     RANDOM: "#c4c4c4",
-}
-STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#777777",
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.grid": True,
-    "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.7,
-    "axes.axisbelow": True,
-    "legend.frameon": True,
-    "legend.edgecolor": "white",
-    "legend.framealpha": 0.85,
 }
 # Points of a scatter plot: more would be a blot.
 MOST_POINTS = 6000
 
 
-P = ParamSpec("P")
-
-
-def _styled(draw: Callable[P, Figure]) -> Callable[P, bytes]:
-    """A function that draws a figure, as one that gives the bytes of its PNG, with our style while it draws."""
-
-    @functools.wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> bytes:
-        from matplotlib import rc_context  # noqa: PLC0415
-        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-
-        stream = io.BytesIO()
-        with rc_context(STYLE):
-            canvas = FigureCanvasAgg(draw(*args, **kwargs))
-            # Without the version of Matplotlib, which would change the bytes.
-            canvas.print_figure(stream, format="png", dpi=DPI, metadata={"Software": None})
-        return stream.getvalue()
-
-    return drawn
-
-
-def _figure(columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure that no window knows of, with its panels side by side."""
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, [figure.add_subplot(1, columns, i + 1) for i in range(columns)]
-
-
-@_styled
+@picture
 def efficiency_cdf(found: Evaluation) -> Figure:
     """For each split: which share of the problems reaches at most an efficiency."""
-    figure, panels = _figure(len(found.judged), 5.2 * len(found.judged), 4.5)
+    figure, panels = new_figure(5.2 * len(found.judged), 4.5, columns=len(found.judged))
     for axes, judged in zip(panels, found.judged, strict=True):
         least = 1.0
         for name in reversed(METHODS):
@@ -108,12 +60,12 @@ def efficiency_cdf(found: Evaluation) -> Figure:
     return figure
 
 
-@_styled
+@picture
 def predicted_against_measured(found: Evaluation, ranker: bool) -> Figure:
     """Estimates against times; and how much slower than the best kernels are, as learned and as measured."""
     data, judged = found.data, found.judged[0]
     drawn = np.random.default_rng(0).permutation(len(data))[:MOST_POINTS]
-    figure, (left, right) = _figure(2, 10.4, 4.6)
+    figure, (left, right) = new_figure(10.4, 4.6, columns=2)
     _scatter(left, data.estimate[drawn], data.us[drawn], COLOURS[ANALYTICAL])
     off = np.abs(np.log(data.estimate / data.us))
     left.set_title(f"analytical: median error {100 * float(np.expm1(np.median(off))):.0f} %")
@@ -152,26 +104,16 @@ def _scatter(axes: Axes, x: Floats, y: Floats, colour: str) -> None:
     axes.plot([low, high], [low, high], color="#333333", linewidth=0.9)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    for axis in (axes.xaxis, axes.yaxis):
-        _plain_numbers(axis, low, high)
     axes.set_xlim(low / 1.05, high * 1.05)
     axes.set_ylim(low / 1.05, high * 1.05)
+    for axis in (axes.xaxis, axes.yaxis):
+        plain_numbers(axis)
 
 
-def _plain_numbers(axis: Any, low: float, high: float) -> None:
-    """1, 2, 5, 10 rather than powers of ten, while there is room for them."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: PLC0415
-
-    wide = high / low > 1000
-    axis.set_major_locator(LogLocator(base=10, subs=(1.0,) if wide else (1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
-
-
-@_styled
+@picture
 def worst_problems(labels: Sequence[str], learned: Sequence[float], analytical: Sequence[float]) -> Figure:
     """The problems whose choice was worst, worst on top, with what the analytical order would have reached."""
-    figure, (axes,) = _figure(1, 8.6, 0.34 * len(labels) + 1.1)
+    figure, (axes,) = new_figure(8.6, 0.34 * len(labels) + 1.1)
     place = np.arange(len(labels))
     axes.barh(place, [100 * e for e in learned], height=0.62, color=COLOURS[LEARNED], label=LEARNED)
     axes.plot(
@@ -187,11 +129,11 @@ def worst_problems(labels: Sequence[str], learned: Sequence[float], analytical: 
     return figure
 
 
-@_styled
+@picture
 def feature_importance(gain: Mapping[str, float], most: int = 20) -> Figure:
     """The features that the trees gained most by."""
     first = sorted(gain.items(), key=lambda pair: -pair[1])[:most]
-    figure, (axes,) = _figure(1, 6.4, 0.25 * len(first) + 0.9)
+    figure, (axes,) = new_figure(6.4, 0.25 * len(first) + 0.9)
     place = np.arange(len(first))
     axes.barh(place, [100 * share for _, share in first], height=0.66, color=COLOURS[LEARNED])
     axes.set_yticks(place, [name for name, _ in first], fontsize=8)
@@ -202,10 +144,10 @@ def feature_importance(gain: Mapping[str, float], most: int = 20) -> Figure:
     return figure
 
 
-@_styled
+@picture
 def learning_curve_plot(curve: Sequence[Point]) -> Figure:
     """Mean efficiency against the number of problems that were measured."""
-    figure, (axes,) = _figure(1, 6.4, 3.4)
+    figure, (axes,) = new_figure(6.4, 3.4)
     problems = [point.problems for point in curve]
     axes.plot(problems, [100 * p.learned for p in curve], "o-", color=COLOURS[LEARNED], label=LEARNED)
     axes.plot(problems, [100 * p.analytical for p in curve], "--", color=COLOURS[ANALYTICAL], label=ANALYTICAL)

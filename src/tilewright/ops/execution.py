@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,10 @@ def _no_padding(config: Any, problem: Any, arch: Arch) -> None:  # noqa: ARG001
     return None
 
 
+def _whole_config(config: Any, problem: Any) -> Hashable:  # noqa: ARG001
+    return config  # type: ignore[no-any-return]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
     """How kernels of an op are called and checked. Problems and configs are those of the op.
@@ -85,5 +89,8 @@ class Execution:
     # The largest error allowed to each output element (config, problem, inputs, reference outputs, arch). For a
     # problem of several kernels the first argument is the tuple of their configs.
     tolerance: Callable[[Any, Any, Mapping[str, Any], Mapping[str, Any], Arch], Mapping[str, Any]]
+    # What of a config the tolerance depends on (config, problem): kernels that are alike in it share one. All of it,
+    # unless an op says less.
+    tolerance_basis: Callable[[Any, Any], Hashable] = _whole_config
     # Problems that try a kernel's edges: sizes of 1, primes, around a tile, tails, splits (config, arch).
     trials: Callable[[Any, Arch], tuple[Any, ...]]

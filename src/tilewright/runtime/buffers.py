@@ -40,11 +40,13 @@ class Buffer:
         """Whether it was not freed yet."""
         return self._release.alive
 
-    def copy_from(self, source: Any, stream: object = None) -> None:
-        """Fill it from its start with the bytes of an array or any other holder of bytes in one piece."""
+    def copy_from(self, source: Any, stream: object = None, *, at: int = 0) -> None:
+        """Fill it, from byte `at` on, with the bytes of an array or any other holder of bytes in one piece."""
+        if at < 0:
+            raise InvalidValueError(f"byte {at} is before the start of {self!r}")
         with host_bytes(source, writable=False) as host:
-            self._check("copied into", host.nbytes)
-            self._copy(self.address, host.address, host.nbytes, HOST_TO_DEVICE, stream)
+            self._check("copied into", at + host.nbytes)
+            self._copy(self.address + at, host.address, host.nbytes, HOST_TO_DEVICE, stream)
 
     def copy_to(self, target: Any, stream: object = None) -> None:
         """Copy bytes from its start into an array or any other writable holder of bytes, as many as that has."""
@@ -52,14 +54,15 @@ class Buffer:
             self._check("copied from", host.nbytes)
             self._copy(host.address, self.address, host.nbytes, DEVICE_TO_HOST, stream)
 
-    def fill(self, byte: int, stream: object = None) -> None:
-        """Set all its bytes to one value."""
+    def fill(self, byte: int, stream: object = None, *, wait: bool = True) -> None:
+        """Set all its bytes to one value. Without `wait` it is only put into the stream."""
         if not 0 <= byte <= 255:
             raise InvalidValueError(f"a byte is 0 to 255, not {byte}")
         self._check("filled in", self.nbytes)
         handle = stream_handle(stream)
         self.device.call("hipMemsetAsync", self.address, byte, self.nbytes, handle)
-        self.device.call("hipStreamSynchronize", handle)
+        if wait:
+            self.device.call("hipStreamSynchronize", handle)
 
     def free(self) -> None:
         """Give the memory back now. Nobody may use the address afterwards."""

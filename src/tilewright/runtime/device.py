@@ -19,7 +19,7 @@ from tilewright.base.errors import DeviceError, InvalidValueError, KnobError, Un
 from tilewright.emulator import gpus
 from tilewright.runtime import emulation, loaded
 from tilewright.runtime.buffers import Buffer
-from tilewright.runtime.hip import Hip
+from tilewright.runtime.hip import NAME_BYTES, Hip
 from tilewright.runtime.libraries import kernel_library
 from tilewright.runtime.selection import Selection
 from tilewright.runtime.streams import Event, Stream
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 
 GPU, EMULATED = "gpu", "emulated"
 _GPU_NAME = re.compile(r"gpu:(0|[1-9]\d{0,3})")
-# gcnArchName in hipDeviceProp_t, such as gfx942:sramecc+:xnack-. It comes after the marketing name's 256 bytes.
+# gcnArchName in hipDeviceProp_t, such as gfx942:sramecc+:xnack-. It comes after the product's name.
 _ARCH_NAME = re.compile(rb"(gfx[0-9a-f]{3,6})(?:[:\0])")
-_NAME_BYTES = 256
 
 _entered: ContextVar[tuple[Device, ...]] = ContextVar("tilewright_devices", default=())
 
@@ -64,6 +63,19 @@ class Device:
     def arch(self) -> Arch:
         """The GPU's facts. Asks the HIP library which GPU it is, unless the name says it."""
         return load(self.name.partition(":")[2] if self.kind == EMULATED else _arch_name(self.hip(), self.name))
+
+    @cached_property
+    def model(self) -> str:
+        """Which product it is, such as "AMD Instinct MI300X, 304 units". GPUs of one architecture differ in both.
+
+        A GPU that was divided has fewer units: it is another one to who measures it.
+        """
+        hip = self.hip()
+        return f"{hip.product(self.index) or f'{self.arch.name} without a name'}, {hip.units(self.index)} units"
+
+    def bus_address(self) -> str:
+        """Where the device is on the PCI bus. Tools that watch GPUs know them by it."""
+        return self.hip().bus_address(self.index)
 
     def hip(self) -> Hip:
         """The HIP library of this device, loaded and bound now if it was not. Checks that the device is there."""
@@ -223,7 +235,7 @@ def _check_there(hip: Hip, index: int) -> None:
 def _arch_name(hip: Hip, name: str) -> str:
     index = int(name.partition(":")[2])
     # The field's place differs between versions of HIP, so it is found by its form.
-    found = _ARCH_NAME.search(hip.properties(index), _NAME_BYTES)
+    found = _ARCH_NAME.search(hip.properties(index), NAME_BYTES)
     if found is None:
         raise DeviceError(f"{hip.path} does not say which GPU {name} is: its properties have no gfx name")
     return found[1].decode()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tilewright.base.errors import InvalidValueError
 from tilewright.emulator.stand_in import pending, settings
 
 has_pending = pending.has_own
@@ -24,3 +25,24 @@ def emulating(device: int, **given: Any) -> Iterator[None]:
     after = settings.changed(before, **given)
     with settings.in_force(device, after), running_dry(device, after.dry, before.dry):
         yield
+
+
+@contextmanager
+def scripted(device: int, launches_us: Sequence[float], other_us: float = 0.0) -> Iterator[Callable[[], int]]:
+    """A device has time inside the `with` block: that of a script. For tests of what measures time.
+
+    This thread's launches take these microseconds, one after another, and each fill and copy `other_us`. Events give
+    what passed between them. After the last launch there is no time any more. Gives a function that tells how many
+    launches of the script are left.
+    """
+    from tilewright.emulator.stand_in.opened import opened  # noqa: PLC0415  (loads NumPy)
+
+    for value in (*launches_us, other_us):
+        if not value >= 0:
+            raise InvalidValueError(f"{value} µs is no time that anything takes")
+    stand_in = opened()
+    stand_in.script(device, launches_us, other_us)
+    try:
+        yield lambda: stand_in.script_left(device)
+    finally:
+        stand_in.unscript(device)

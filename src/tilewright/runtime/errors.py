@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tilewright.base.errors import DeviceError
+from tilewright.base.errors import DeviceError, DeviceMemoryError
 
+OUT_OF_MEMORY = 2  # hipErrorOutOfMemory
 NO_DEVICE = 100  # hipErrorNoDevice
 
 # What to do about a status, where its name does not say it. Numbers are those of hipError_t in hip_runtime_api.h.
 _ADVICE = {
-    2: "Free buffers, or use a device with more memory.",
+    OUT_OF_MEMORY: "Free buffers, or use a device with more memory.",
     35: "The kernel driver is older than this HIP library needs: update amdgpu, or use an older ROCm.",
     NO_DEVICE: (
         "No AMD GPU is visible to this process. Check that /dev/kfd exists, that the user is in the groups render and "
@@ -29,3 +30,7 @@ class HipError(DeviceError):
         self.hip_name = hip_name
         advice = _ADVICE.get(status, "")
         super().__init__(f"{what}: {hip_name} ({status}): {text}{f'. {advice}' if advice else ''}")
+
+
+class HipMemoryError(HipError, DeviceMemoryError):
+    """hipErrorOutOfMemory."""

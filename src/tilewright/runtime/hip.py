@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.errors import DeviceError
-from tilewright.runtime.errors import HipError
+from tilewright.runtime.errors import OUT_OF_MEMORY, HipError, HipMemoryError
 
 # hipMemcpyKind
 HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3
@@ -26,6 +26,7 @@ SIGNATURES: Mapping[str, tuple[Any, ...]] = {
     "hipGetDevice": (POINTER(c_int),),
     "hipSetDevice": (c_int,),
     "hipDeviceGetAttribute": (POINTER(c_int), c_int, c_int),
+    "hipDeviceGetPCIBusId": (c_char_p, c_int, c_int),
     "hipDeviceSynchronize": (),
     "hipMalloc": (POINTER(c_void_p), c_size_t),
     "hipFree": (c_void_p,),
@@ -57,6 +58,12 @@ _TEXTS = ("hipGetErrorName", "hipGetErrorString")
 _PROPERTIES = ("hipGetDevicePropertiesR0600", "hipGetDeviceProperties")
 # More than any version's hipDeviceProp_t has: 792 bytes in 5.2, 1472 in 6.x.
 _PROPERTIES_BYTES = 16384
+# The first field of hipDeviceProp_t is the product's name, in all versions.
+NAME_BYTES = 256
+# hipDeviceAttributeMultiprocessorCount, the same number in HIP 5, 6 and 7.
+_UNITS = 63
+# "0000:c1:00.0" and its end take 13; domains may be longer.
+_BUS_ADDRESS_BYTES = 64
 
 FORKED = (
     "HIP was used in the parent of this process, and a GPU cannot be used across a fork. Start processes with "
@@ -87,6 +94,11 @@ class Hip:
         self._called = True
         return self._functions[name](*arguments)
 
+    def function(self, name: str) -> Callable[..., int]:
+        """A function itself, for who calls it very often and sees to its device and its status."""
+        self._called = True
+        return self._functions[name]
+
     def mark_forked(self) -> None:
         """To be called in a new child: a GPU that the parent has used cannot be used there."""
         self.forked = self.forked or self._called
@@ -103,7 +115,8 @@ class Hip:
 
     def error(self, status: int, what: str) -> HipError:
         """The exception for a status that `what` gave."""
-        return HipError(what, status, self._text("hipGetErrorName", status), self._text("hipGetErrorString", status))
+        kind = HipMemoryError if status == OUT_OF_MEMORY else HipError
+        return kind(what, status, self._text("hipGetErrorName", status), self._text("hipGetErrorString", status))
 
     def forget_error(self) -> None:
         """Once an error is raised, nobody may find it again: kernel libraries ask for the last one after a launch."""
@@ -131,6 +144,28 @@ class Hip:
             self.need("hipGetDeviceCount", ctypes.byref(number))
             self._count = number.value
         return self._count
+
+    def runtime_version(self) -> int:
+        """HIP's own number for its version."""
+        number = c_int(0)
+        self.need("hipRuntimeGetVersion", ctypes.byref(number))
+        return number.value
+
+    def bus_address(self, index: int) -> str:
+        """Where a device is on the PCI bus, such as 0000:c1:00.0."""
+        room = ctypes.create_string_buffer(_BUS_ADDRESS_BYTES)
+        self.need("hipDeviceGetPCIBusId", room, len(room), index)
+        return room.value.decode()
+
+    def units(self, index: int) -> int:
+        """How many units of a device run work-groups: compute units, or pairs of them (WGPs) on RDNA."""
+        number = c_int(0)
+        self.need("hipDeviceGetAttribute", ctypes.byref(number), _UNITS, index)
+        return number.value
+
+    def product(self, index: int) -> str:
+        """The name of a device's product, such as AMD Instinct MI300X. Some libraries have none for some GPUs."""
+        return self.properties(index)[:NAME_BYTES].partition(b"\0")[0].decode(errors="replace").strip()
 
     def properties(self, index: int) -> bytes:
         """hipDeviceProp_t of a device as bytes: its layout depends on the version of the library."""

@@ -1,8 +1,10 @@
 // Devices, errors, and what Python sets.
 #include "state.hpp"
 
+#include <cstdio>
 #include <cstring>
 #include <pthread.h>
+#include <utility>
 
 using namespace stand_in;
 
@@ -70,6 +72,24 @@ TW_EXPORT void tilewright_dry(int device, int on)
     const uint64_t bit = uint64_t(1) << device;
     dry                = on ? dry | bit : dry & ~bit;
 }
+
+// The times of this thread's next launches on a device, until `tilewright_unscript`.
+TW_EXPORT void tilewright_script(int device, const double* launches_us, size_t count, double other_us)
+{
+    Script script;
+    script.launches.assign(launches_us, launches_us + count);
+    script.other_us = other_us;
+    scripts.insert_or_assign(device, std::move(script));
+}
+
+// How many launches of the list there still are.
+TW_EXPORT size_t tilewright_script_left(int device)
+{
+    const Script* const script = script_of(device);
+    return script == nullptr ? 0 : script->launches.size() - script->next;
+}
+
+TW_EXPORT void tilewright_unscript(int device) { scripts.erase(device); }
 
 TW_EXPORT hipError_t hipInit(unsigned flags) { return said(flags == 0 ? hipSuccess : hipErrorInvalidValue); }
 
@@ -147,6 +167,17 @@ TW_EXPORT hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attr
     case hipDeviceAttributeComputeCapabilityMinor: *value = facts.minor; break;
     default: return said(hipErrorNotSupported);
     }
+    return hipSuccess;
+}
+
+// No device of the emulated ones is on a bus; each has an address of its own all the same.
+TW_EXPORT hipError_t hipDeviceGetPCIBusId(char* text, int length, int index)
+{
+    if(text == nullptr || length < 13)
+        return said(hipErrorInvalidValue);
+    if(!is_device(index))
+        return said(hipErrorInvalidDevice);
+    std::snprintf(text, length, "0000:%02x:00.0", index + 1);
     return hipSuccess;
 }
 

@@ -46,6 +46,13 @@ LaunchRequest request_of(int device, const Function& function, dim3 grid, dim3 b
 
 bool is_dry(int device) { return (dry >> device & 1) != 0; }
 
+hipError_t launched(const LaunchRequest& request)
+{
+    if(Script* const script = script_of(request.device))
+        script->launched();
+    return is_dry(request.device) ? hipSuccess : ask(callbacks.launch, &request);
+}
+
 } // namespace
 
 // What the compiler makes host code call.
@@ -109,11 +116,9 @@ TW_EXPORT hipError_t hipLaunchKernel(const void* stub, dim3 grid, dim3 block, vo
     Function function;
     if(!find_stub(stub, &function))
         return said(hipErrorInvalidDeviceFunction);
-    if(is_dry(device))
-        return hipSuccess;
     LaunchRequest request = request_of(device, function, grid, block, dynamic_lds);
     request.arguments     = arguments;
-    return ask(callbacks.launch, &request);
+    return launched(request);
 }
 
 TW_EXPORT hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned grid_x, unsigned grid_y, unsigned grid_z,
@@ -142,9 +147,7 @@ TW_EXPORT hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned grid_x
     }
     if((request.packed != nullptr) == (arguments != nullptr))
         return said(hipErrorInvalidValue);
-    if(is_dry(device))
-        return hipSuccess;
-    return ask(callbacks.launch, &request);
+    return launched(request);
 }
 
 TW_EXPORT hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* stub, int threads,

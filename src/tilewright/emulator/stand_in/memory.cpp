@@ -3,6 +3,17 @@
 
 using namespace stand_in;
 
+namespace {
+
+// Fills and copies take time where a script says so.
+void passed(int device)
+{
+    if(Script* const script = script_of(device))
+        script->now_us += script->other_us;
+}
+
+} // namespace
+
 TW_EXPORT hipError_t hipMalloc(void** address, size_t bytes)
 {
     if(address == nullptr)
@@ -18,6 +29,7 @@ TW_EXPORT hipError_t hipFree(void* address)
 
 TW_EXPORT hipError_t hipMemcpy(void* target, const void* source, size_t bytes, hipMemcpyKind direction)
 {
+    passed(current_device);
     return bytes == 0 ? hipSuccess : ask(callbacks.copy, current_device, target, source, bytes, static_cast<int>(direction));
 }
 
@@ -34,6 +46,7 @@ TW_EXPORT hipError_t hipMemset2DAsync(void* target, size_t pitch, int value, siz
     const hipError_t status = known(stream);
     if(status != hipSuccess)
         return status;
+    passed(device_of(stream));
     return width == 0 || height == 0 ? hipSuccess : ask(callbacks.fill, current_device, target, pitch, value, width, height);
 }
 

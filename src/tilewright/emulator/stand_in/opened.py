@@ -6,7 +6,7 @@ import atexit
 import ctypes
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -38,6 +38,20 @@ class StandIn:
     def dry(self, device: int, on: bool) -> None:
         """Whether this thread's launches on a device do nothing."""
         self.library.tilewright_dry(device, int(on))
+
+    def script(self, device: int, launches_us: Sequence[float], other_us: float) -> None:
+        """Give this thread's next launches on a device times, and one to each fill and copy."""
+        times = (ctypes.c_double * len(launches_us))(*launches_us)
+        self.library.tilewright_script(device, times, ctypes.c_size_t(len(times)), ctypes.c_double(other_us))
+
+    def script_left(self, device: int) -> int:
+        """How many launches of the script have not been yet."""
+        self.library.tilewright_script_left.restype = ctypes.c_size_t
+        return int(self.library.tilewright_script_left(device))
+
+    def unscript(self, device: int) -> None:
+        """The device has no time any more."""
+        self.library.tilewright_unscript(device)
 
     def _stop(self) -> None:
         """Wait until no work is done on any GPU: the child gets whole launches, never a part of one."""

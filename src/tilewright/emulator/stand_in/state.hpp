@@ -46,6 +46,17 @@ struct Module
     std::deque<Function> functions; // addresses stay: they are handles
 };
 
+// What an event marks. Only a scripted device has times: see Script.
+struct Point
+{
+    bool timed         = false;
+    bool reached       = false; // somebody waited for it
+    int device         = -1;
+    hipStream_t stream = nullptr;
+    double us          = 0;
+    uint64_t order     = 0; // of all that were recorded
+};
+
 // What all threads share.
 struct State
 {
@@ -54,7 +65,8 @@ struct State
     std::unordered_map<void*, Module> modules;
     std::unordered_set<const void*> functions;
     std::unordered_map<void*, int> streams; // -> device
-    std::unordered_set<void*> events;
+    std::unordered_map<void*, Point> events;
+    uint64_t recorded = 0;
 };
 
 // Never destroyed: libraries take back what they registered after this library's own destructors ran.
@@ -64,6 +76,25 @@ inline State& state()
     return *made;
 }
 
+// A device's time as a test wrote it: the first launch takes the first of `launches`, and so on; each fill and copy
+// takes `other_us`. After the last launch of the list there is no time any more: none is ever made up.
+struct Script
+{
+    std::vector<double> launches;
+    size_t next   = 0;
+    double now_us = 0;
+    double other_us;
+    bool over = false;
+
+    void launched()
+    {
+        if(next < launches.size())
+            now_us += launches[next++];
+        else
+            over = true;
+    }
+};
+
 inline std::vector<DeviceFacts> devices;
 inline Callbacks callbacks{};
 inline std::atomic<bool> open{false};
@@ -71,6 +102,13 @@ inline std::atomic<bool> open{false};
 inline thread_local int current_device = 0;
 inline thread_local uint64_t dry       = 0; // one bit per device: launches do nothing
 inline thread_local hipError_t last    = hipSuccess;
+inline thread_local std::unordered_map<int, Script> scripts; // by device, of this thread's work
+
+inline Script* script_of(int device)
+{
+    const auto found = scripts.find(device);
+    return found == scripts.end() ? nullptr : &found->second;
+}
 
 // Remembers a failure for hipGetLastError.
 inline hipError_t said(hipError_t status)

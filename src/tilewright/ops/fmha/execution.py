@@ -17,5 +17,6 @@ EXECUTION = Execution(
     inputs=imported_when_called("tilewright.ops.fmha.inputs", "inputs"),
     reference=imported_when_called("tilewright.ops.fmha.reference", "reference"),
     tolerance=imported_when_called("tilewright.ops.fmha.tolerance", "tolerance"),
+    tolerance_basis=imported_when_called("tilewright.ops.fmha.tolerance", "tolerance_basis"),
     trials=trials,
 )

@@ -9,7 +9,7 @@ sequences that a kernel is told to leave out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from tilewright.ops.fmha.tolerance_backward import convert_off, d_off, dq_tolera
 from tilewright.ops.fmha.tolerance_forward import (
     combine_off,
     forward_off,
+    how,
     result_tolerance,
     split_forward_off,
     splitkv_off,
@@ -58,6 +59,11 @@ def tolerance(
             for name in allowed.keys() & {"o", "lse", "randval"}:
                 rows(problem, allowed, name, sequence)[...] = np.inf
     return {tensor.name: allowed[tensor.name] for tensor in tensors(problem) if tensor.output}
+
+
+def tolerance_basis(config: Config, problem: Problem) -> Hashable:
+    """What of a config counts above: how a kernel goes through the keys, in families that do."""
+    return how(config, problem) if problem.family in (*_ATTENTION, families.SPLITKV) else ()
 
 
 def _bounds(config: Config, problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:

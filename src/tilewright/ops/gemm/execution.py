@@ -19,5 +19,6 @@ EXECUTION = Execution(
     inputs=imported_when_called("tilewright.ops.gemm.reference", "inputs"),
     reference=imported_when_called("tilewright.ops.gemm.reference", "reference"),
     tolerance=imported_when_called("tilewright.ops.gemm.tolerance", "tolerance"),
+    tolerance_basis=imported_when_called("tilewright.ops.gemm.tolerance", "tolerance_basis"),
     trials=trials,
 )

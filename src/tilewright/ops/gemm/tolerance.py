@@ -14,7 +14,7 @@ of integers is cut off: less than 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -44,15 +44,22 @@ def tolerance(
     a, b = wide(inputs["a"]), wide(inputs["b"])
     if problem.k_batch > 1:
         return {"c": _split(config, problem, a, b, arch)}
-    product = a @ b
     off = _summation(config, a, b, arch)
     if problem.elementwise == "PassThrough":
-        return {"c": off + stored(product, off, config.dtype_c, config.dtype_acc, arch)}
+        return {"c": off + stored(exact, off, config.dtype_c, config.dtype_acc, arch)}
+    product = a @ b
     if config.epilogue == "cshuffle":
         off = off + stored(product, off, config.dtype_c, config.dtype_acc, arch)
     ds = d_tensors(problem, inputs)
     off = elementwise.error(problem.elementwise, product, ds, off, integers=is_integer(config.dtype_c))
     return {"c": off + stored(exact, off, config.dtype_c, "fp32", arch)}
+
+
+def tolerance_basis(config: Config, problem: Problem) -> Hashable:
+    """What of a config counts above: its types, where D tensors come in the epilogue, and where K is split the step."""
+    epilogue = "" if problem.elementwise == "PassThrough" else config.epilogue
+    step = config.mma.k if problem.k_batch > 1 else 0
+    return config.dtype_a, config.dtype_b, config.dtype_c, config.dtype_acc, epilogue, step
 
 
 def _summation(config: Config, a: Floats, b: Floats, arch: Arch) -> Floats:
@@ -63,6 +70,8 @@ def _summation(config: Config, a: Floats, b: Floats, arch: Arch) -> Floats:
         return bound
     kept_a = without_subnormals(a, config.dtype_a, arch)
     kept_b = without_subnormals(b, config.dtype_b, arch)
+    if np.array_equal(kept_a, a) and np.array_equal(kept_b, b):
+        return bound
     lost: Floats = magnitude - np.abs(kept_a) @ np.abs(kept_b)
     return bound + np.maximum(lost, 0.0)
 

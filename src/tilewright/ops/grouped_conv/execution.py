@@ -17,5 +17,6 @@ EXECUTION = Execution(
     inputs=imported_when_called("tilewright.ops.grouped_conv.reference", "inputs"),
     reference=imported_when_called("tilewright.ops.grouped_conv.reference", "reference"),
     tolerance=imported_when_called("tilewright.ops.grouped_conv.tolerance", "tolerance"),
+    tolerance_basis=imported_when_called("tilewright.ops.grouped_conv.tolerance", "tolerance_basis"),
     trials=trials,
 )

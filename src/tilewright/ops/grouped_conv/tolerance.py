@@ -20,7 +20,7 @@ errors of adding.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,12 @@ def tolerance(
         computed = ImplicitGemm(config).dtype_c  # as the parts are stored
         off = off + _parts(config, problem, (a, b), off, computed, arch)
     return {output.name: off + stored(exact, off, config.dtype_c, computed, arch)}
+
+
+def tolerance_basis(config: Config, problem: Problem) -> Hashable:
+    """What of a config counts above: its types, and where sums are split how parts are stored and their step."""
+    split = (ImplicitGemm(config).dtype_c, config.mma.k) if problem.k_batch > 1 else ()
+    return config.dtype_a, config.dtype_b, config.dtype_c, config.dtype_acc, split
 
 
 def _summation(config: Config, problem: Problem, a: Floats, b: Floats, arch: Arch) -> Floats:

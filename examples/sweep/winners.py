@@ -1,0 +1,29 @@
+"""From measured times to a choice: the fastest kernel of each problem, as a table that selection asks first.
+
+The times are made up: a sweep on a GPU would have journalled them.
+"""
+
+import tilewright as tw
+from tilewright.bench.plan import problem_json
+from tilewright.bench.record import Record, Task, Times
+from tilewright.bench.tune import gains, timed, tuned_of
+
+GPU = "gfx942"
+kernels = list(tw.gemm.OP.sets()["fp16_rcr_compute"].kernels(GPU))
+problem = tw.gemm.Problem(m=4096, n=4096, k=4096, dtype="fp16", layout="rcr")
+
+
+def measured(kernel, us):
+    asked = Task(op="gemm", arch=GPU, kernel=kernel.slug, problem=problem_json(problem), device="gpu:0")
+    times = Times(us=us, us_min=us, us_max=us, us_p10=us, us_p90=us, runs=20, warmups=10)
+    return Record(task=asked, status="ok", kind="time", times=times)
+
+
+records = [measured(kernel, 240.0 - number) for number, kernel in enumerate(kernels)]
+worth = gains(timed(records))
+print(f"the winner is {worth.times_faster:.3f} times as fast as the kernel with the best estimate")
+
+registry = tw.Registry.of(kernels).with_tuned(tuned_of(records))
+best = registry.select(problem, GPU, built=False).best
+assert best.kernel == kernels[-1]
+print(best.why)

@@ -1,0 +1,1 @@
+"""Measuring kernels: one problem, or sweeps of many on many devices, that lose nothing."""

@@ -1,0 +1,138 @@
+"""Kernels built while others run: a thread that is as far ahead of the devices as the compilers allow."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+
+from tilewright.base import knobs
+from tilewright.base.events import Event, listening
+from tilewright.bench.executor import Place
+from tilewright.bench.worker import LONGEST_MESSAGE
+from tilewright.building.builder import build_kernels
+from tilewright.building.store.artifact import Artifact, Failure
+from tilewright.building.store.layout import layout_of_entry
+from tilewright.building.store.tiers import Tiers
+from tilewright.ops import parse_kernel
+from tilewright.ops.kernel import Kernel
+
+# Kernels of one call of the builder, per compiler: the last of a call leaves compilers idle, so not too few; the
+# devices get the first kernels when the call has ended, so not too many, and of the first call only one.
+PER_JOB = 4
+
+
+class _StoppedError(Exception):
+    """The build was given up, because nobody waits for it."""
+
+
+class BuildAhead:
+    """Builds kernels in the order in which they will be needed, and first of all one that is waited for."""
+
+    def __init__(self, kernels: Iterable[str], *, jobs: int | None = None, tiers: Tiers | None = None) -> None:
+        self._coming = iter(kernels)
+        self._jobs = jobs or knobs.job_count()
+        self._tiers = tiers
+        self._changed = threading.Condition()
+        self._found: dict[str, Place | Failure] = {}
+        self._wanted: str | None = None
+        self._stopped = False
+        self._error: BaseException | None = None
+        # Listeners belong to a context: those of whoever asks hear the builds.
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(
+            target=context.run, args=(self._build_all,), name="tilewright builds", daemon=True
+        )
+        self._thread.start()
+
+    def wait(self, kernel: str) -> Place | Failure | None:
+        """What a build gave, when it is there. None after `stop`. Raises what makes building impossible."""
+        with self._changed:
+            self._wanted = kernel
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: kernel in self._found or self._stopped or self._error)
+            self._wanted = None
+            if kernel in self._found:
+                return self._found[kernel]
+            if self._error is not None:
+                raise self._error
+            return None
+
+    def stop(self) -> None:
+        """Build nothing more. Compilers that run are ended at their next sign of life."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait until the thread has ended; call `stop` before."""
+        self._thread.join(timeout_s)
+
+    def _build_all(self) -> None:
+        try:
+            with listening(self._end_if_stopped):
+                for chunk in self._chunks():
+                    self._build(chunk)
+        except _StoppedError:
+            return
+        except BaseException as error:  # told to whoever waits
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+    def _end_if_stopped(self, _: Event) -> None:
+        if self._stopped:
+            raise _StoppedError
+
+    def _chunks(self) -> Iterator[list[Kernel]]:
+        """Kernels for one call of the builder each: what is waited for, and what comes next."""
+        most = self._jobs
+        coming: str | None = ""
+        while not self._stopped:
+            names: dict[str, None] = {}
+            while len(names) < most and (coming := next(self._coming, None)) is not None:
+                if coming not in self._found:
+                    names[coming] = None
+            with self._changed:
+                if coming is None and not names:
+                    self._changed.wait_for(self._is_asked)
+                wanted = self._wanted
+            if wanted is not None and wanted not in self._found:
+                names = {wanted: None, **names}
+            if names:
+                yield [parse_kernel(name) for name in names]
+                most = PER_JOB * self._jobs
+
+    def _is_asked(self) -> bool:
+        return self._stopped or (self._wanted is not None and self._wanted not in self._found)
+
+    def _build(self, kernels: Sequence[Kernel]) -> None:
+        results = built(kernels, jobs=self._jobs, tiers=self._tiers)
+        with self._changed:
+            for kernel, entry in results.items():
+                self._found[kernel.slug] = place_of_artifact(entry) if isinstance(entry, Artifact) else entry
+            self._changed.notify_all()
+
+
+def built(kernels: Sequence[Kernel], *, jobs: int, tiers: Tiers | None = None) -> dict[Kernel, Artifact | Failure]:
+    """What the builder makes of kernels. One whose compiler was killed is tried once more.
+
+    A compiler that was killed, by a signal for the whole terminal or for want of memory, says nothing about a kernel.
+    """
+    results = dict(build_kernels(kernels, jobs=jobs, tiers=tiers).results)
+    killed = [k for k, entry in results.items() if isinstance(entry, Failure) and not entry.facts.get("lasting", True)]
+    if killed:
+        results |= build_kernels(killed, jobs=jobs, tiers=tiers).results
+    return results
+
+
+def why_not_built(failure: Failure) -> str:
+    """The compiler's first error, as a record tells it."""
+    errors = failure.facts.get("errors") or [line for line in failure.log.splitlines() if line.strip()][:1]
+    said = str(errors[0]) if errors else "the compiler failed and said nothing"
+    return said[:LONGEST_MESSAGE]
+
+
+def place_of_artifact(artifact: Artifact) -> Place:
+    """Where an artifact is, for a process that shares the disk."""
+    return Place(str(layout_of_entry(artifact.folder).root), artifact.key)

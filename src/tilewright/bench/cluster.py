@@ -1,0 +1,368 @@
+"""A sweep on many machines: an executor on Ray. Each device is an actor with the same worker process as on one machine.
+
+Work is asked for as there is room for it, and goes out in chunks. What a lost device or node had goes out again, nodes
+that join are used, and each piece of work gives exactly one record.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.base.errors import ClusterError
+from tilewright.base.events import Noticed, emit
+from tilewright.bench.cluster_actor import Answer, DeviceActor, Hello, build_on_node
+from tilewright.bench.cluster_builds import Builds
+from tilewright.bench.cluster_ledger import Chunk, Ledger, Sizes
+from tilewright.bench.cluster_seats import CPU, GPU, Node, Seat, builders_of, check_nodes, seats_of
+from tilewright.bench.cluster_session import AUTO, Session, ray_module, shared_environment
+from tilewright.bench.cluster_versions import unlike
+from tilewright.bench.executor import REPLAY, Crew, Work
+from tilewright.bench.quarantine import FAILURES, Quarantine
+from tilewright.bench.record import Record
+
+# Between two looks at which nodes there are: one short question to the cluster's head.
+LOOK_S = 2.0
+# How long to wait for an answer before looking at nodes, builds and stop again.
+_PAUSE_S = 0.1
+# Times in a row that a seat may fail (its process died, its GPU is of no use) before it is left alone.
+SEAT_FAILURES = 3
+# So long may work wait while no device can take it: nodes of a cloud take minutes to come.
+PATIENCE_S = 300.0
+
+
+@dataclass
+class _Sent:
+    """A chunk at a device, and the records of those of its tasks that were not sent: their kernel is quarantined."""
+
+    chunk: Chunk
+    refused: tuple[Record, ...]
+
+
+@dataclass
+class _Device:
+    """An actor as the coordinator sees it. It works off its chunks in order."""
+
+    seat: Seat
+    actor: Any
+    hello: Hello | None = None
+    sent: dict[Any, _Sent] = field(default_factory=dict)  # by Ray's reference to the answer
+    busy_since: float = 0.0  # when the first of them began
+
+
+@dataclass
+class _State:
+    """One run while it is under way."""
+
+    work: Iterator[Work]
+    builds: Builds
+    ledger: Ledger
+    devices: dict[Seat, _Device] = field(default_factory=dict)
+    owners: dict[Any, _Device] = field(default_factory=dict)  # of references to hellos and answers
+    building: dict[Any, tuple[str, ...]] = field(default_factory=dict)
+    more: bool = True  # whether `work` may have more
+    records: deque[Record] = field(default_factory=deque)
+    moved: float = field(default_factory=time.monotonic)  # when something was last sent or answered
+    looked: float = float("-inf")
+
+
+class ClusterExecutor:
+    """Carries out work on a Ray cluster. `devices` are names with their GPUs, as a plan has them.
+
+    An emulated or replayed device takes a processor, a GPU a GPU; which GPUs a node has, it says itself. Kernels are
+    built on processors that are left, and travel through the shared store (`TILEWRIGHT_REMOTE`). The `quarantine` is
+    asked before a task goes out; whoever takes the records notes failures in it.
+    """
+
+    def __init__(
+        self,
+        devices: Mapping[str, str],
+        crew: Crew,
+        *,
+        address: str = AUTO,
+        quarantine: Quarantine | None = None,
+        sizes: Sizes | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._crew = crew
+        self._sizes = sizes or Sizes()
+        self._quarantine = quarantine or Quarantine(FAILURES)
+        self._patience_s = patience_s
+        self._kinds = frozenset(GPU if name.startswith("gpu:") else CPU for name in devices)
+        self._builds = any(name.partition(":")[0] != REPLAY for name in devices)
+        self._environment = shared_environment()
+        self._failures: Counter[Seat] = Counter()
+        self._last_failure = ""
+        self._stopping = False
+        self._state: _State | None = None
+        self._ray = ray_module()
+        self._session = Session(address)
+        try:
+            self._nodes = self._session.nodes()
+            self._actor_class = self._ray.remote(DeviceActor)
+            self._build = self._ray.remote(build_on_node)
+            check_nodes(self._nodes.values(), self._kinds, builds=self._builds, shared=bool(self._environment))
+        except BaseException:
+            self._session.close()
+            raise
+
+    @property
+    def devices(self) -> int:
+        """How many devices the cluster has now for this sweep."""
+        return len(seats_of(self._nodes.values(), self._kinds, builds=self._builds))
+
+    def run(self, work: Iterable[Work], kernels: Iterable[str] = ()) -> Iterator[Record]:
+        """The records, in any order, as they come. See `Executor.run`."""
+        state = self._state = _State(iter(work), Builds(iter(kernels)), Ledger(self._sizes))
+        try:
+            while True:
+                self._look(state)
+                self._fill(state)
+                self._start_builds(state)
+                self._hand_out(state)
+                while state.records:
+                    yield state.records.popleft()
+                if self._done(state):
+                    return
+                self._check_patience(state)
+                self._collect(state)
+        finally:
+            self._end(state)
+
+    def stop(self) -> None:
+        """Begin no more work: `run` gives the records of what is at devices, and ends. Any thread may call it."""
+        self._stopping = True
+
+    def close(self) -> None:
+        """End all devices at once, and leave the cluster."""
+        if self._state is not None:
+            self._end(self._state)
+        self._session.close()
+
+    def _done(self, state: _State) -> bool:
+        if state.records or state.ledger.out:
+            return False
+        return self._stopping or not (state.more or state.ledger.held or state.builds.held)
+
+    # Nodes and devices
+
+    def _look(self, state: _State) -> None:
+        """See which nodes there are. Devices of dead ones are lost, and new seats get a device."""
+        now = time.monotonic()
+        if now - state.looked < LOOK_S:
+            return
+        state.looked = now
+        before, self._nodes = self._nodes, self._session.nodes()
+        _tell_changes(before, self._nodes)
+        seats = seats_of(self._nodes.values(), self._kinds, builds=self._builds)
+        for seat, device in list(state.devices.items()):
+            if seat.node not in self._nodes:
+                self._lose(state, device, "its node died")
+            elif device.sent and now - device.busy_since > self._longest(device):
+                self._lose(state, device, f"it has not answered for {now - device.busy_since:.0f} s")
+        for seat in sorted(seats - state.devices.keys()):
+            if self._failures[seat] < SEAT_FAILURES and not self._stopping:
+                self._seat(state, seat)
+
+    def _seat(self, state: _State, seat: Seat) -> None:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415  (part of an extra)
+
+        actor = self._actor_class.options(
+            num_gpus=1 if seat.kind == GPU else 0,
+            num_cpus=1 if seat.kind == CPU else 0,
+            max_restarts=0,  # a lost device is replaced here, where it is known what it had
+            scheduling_strategy=NodeAffinitySchedulingStrategy(seat.node, soft=False),
+        ).remote(seat.kind, self._crew, self._quarantine.limit, dict(self._environment))
+        device = state.devices[seat] = _Device(seat, actor)
+        state.owners[actor.hello.remote()] = device
+
+    def _lose(self, state: _State, device: _Device, why: str, *, blamed: bool = True) -> None:
+        """A device is gone: what it had goes out again. Only what it was at work on can be to blame."""
+        state.devices.pop(device.seat, None)
+        for reference in [each for each, owner in state.owners.items() if owner is device]:
+            del state.owners[reference]
+        self._ray.kill(device.actor)  # it may live, and nobody would listen to it
+        if device.seat.node in self._nodes:
+            self._failures[device.seat] += 1
+            left = SEAT_FAILURES - self._failures[device.seat]
+            then = "it is started again" if left > 0 else "it is left alone from now on"
+            self._last_failure = f"{device.seat}: {why}"
+            emit(Noticed(f"{device.seat} is lost, {then}: {why}"))
+        for index, sent in enumerate(device.sent.values()):
+            state.records += state.ledger.lose(sent.chunk, f"{device.seat}: {why}", blamed=blamed and index == 0)
+        device.sent.clear()
+        state.ledger.forget(device.seat)
+
+    def _longest(self, device: _Device) -> float:
+        """How long the chunk that a device is at may take: twice what it takes if every task is killed at its limit."""
+        limits = self._crew.limits
+        first = next(iter(device.sent.values()))
+        return 2 * (limits.start_s + limits.silence_s + len(first.chunk.work) * (limits.seconds + limits.start_s))
+
+    # Work
+
+    def _fill(self, state: _State) -> None:
+        """Ask for work while there is room."""
+        most = self._sizes.held(len(state.devices))
+        room = most - state.ledger.held - state.builds.held
+        if not state.more or self._stopping or room <= most // 2:
+            return
+        taken = 0
+        for work in itertools.islice(state.work, room):
+            taken += 1
+            self._place(state, state.builds.ready(work))
+        state.more = taken == room
+
+    def _place(self, state: _State, ready: Work | Record | None) -> None:
+        if isinstance(ready, Work):
+            state.ledger.add(ready)
+        elif ready is not None:
+            state.records.append(ready)
+
+    def _start_builds(self, state: _State) -> None:
+        # Two for each processor: the next one waits at Ray, so that none is idle between two builds.
+        most = 2 * builders_of(self._nodes.values(), self._kinds)
+        while not self._stopping and len(state.building) < most:
+            kernel = state.builds.next()
+            if kernel is None:
+                return
+            reference = self._build.options(num_cpus=1, max_retries=0).remote((kernel,), dict(self._environment))
+            state.building[reference] = (kernel,)
+            state.moved = time.monotonic()
+
+    def _hand_out(self, state: _State) -> None:
+        """Fill devices up, those with the least to do first."""
+        if self._stopping:
+            return
+        lanes = Counter(device.hello.lane for device in state.devices.values() if device.hello)
+        for full in range(1, self._sizes.ahead + 1):
+            for device in list(state.devices.values()):
+                if device.hello is not None and len(device.sent) < full:
+                    chunk = state.ledger.take(device.hello.lane, lanes[device.hello.lane], device.seat)
+                    if chunk is not None:
+                        self._send(state, device, chunk)
+
+    def _send(self, state: _State, device: _Device, chunk: Chunk) -> None:
+        assert device.hello is not None
+        state.moved = time.monotonic()
+        differs = unlike(chunk.work[0].task.versions, device.hello.versions)
+        if differs:
+            state.ledger.lose(chunk, differs, blamed=False)
+            self._failures[device.seat] = SEAT_FAILURES
+            self._lose(state, device, f"{device.hello.host} has {differs}")
+            return
+        judged = [(work, self._quarantine.refused(work.task)) for work in chunk.work]
+        refused = tuple(record for _, record in judged if record is not None)
+        allowed = [work for work, record in judged if record is None]
+        if not allowed:
+            state.records += state.ledger.settle(chunk, refused, None)[0]
+            return
+        if not device.sent:
+            device.busy_since = state.moved
+        reference = device.actor.run.remote(allowed)
+        device.sent[reference] = _Sent(chunk, refused)
+        state.owners[reference] = device
+
+    # Answers
+
+    def _collect(self, state: _State) -> None:
+        """Wait for an answer, then take all that are there."""
+        waited = [*state.owners, *state.building]
+        if not waited:
+            time.sleep(_PAUSE_S)
+            return
+        ready, rest = self._ray.wait(waited, num_returns=1, timeout=_PAUSE_S)
+        if ready and rest:
+            ready += self._ray.wait(rest, num_returns=len(rest), timeout=0)[0]
+        for reference in ready:
+            if reference in state.building:
+                self._take_build(state, reference)
+            elif reference in state.owners:  # else its device was lost a moment ago
+                self._take_answer(state, reference)
+
+    def _take_answer(self, state: _State, reference: Any) -> None:
+        device = state.owners.pop(reference)
+        try:
+            answer = self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            # The actor lives and says that its device is of no use: no task is to blame.
+            self._lose(state, device, _cause(error), blamed=False)
+            return
+        except self._ray.exceptions.RayError as error:
+            self._lose(state, device, _cause(error))
+            return
+        if isinstance(answer, Hello):
+            device.hello = answer
+        else:
+            self._settle(state, device, reference, answer)
+
+    def _settle(self, state: _State, device: _Device, reference: Any, answer: Answer) -> None:
+        sent = device.sent.pop(reference)
+        state.moved = device.busy_since = time.monotonic()
+        self._failures.pop(device.seat, None)
+        kept, unanswered = state.ledger.settle(sent.chunk, (*answer.records, *sent.refused), answer.seconds)
+        state.records += kept
+        if unanswered:
+            assert device.hello is not None
+            for ready in state.builds.gone(unanswered, f"{device.hello.host} does not find it in its stores"):
+                self._place(state, ready)
+
+    def _take_build(self, state: _State, reference: Any) -> None:
+        kernels = state.building.pop(reference)
+        state.moved = time.monotonic()
+        try:
+            freed = state.builds.settle(self._ray.get(reference))
+        except self._ray.exceptions.RayError as error:
+            emit(Noticed(f"a build came to nothing: {_cause(error)}"))
+            freed = state.builds.lose(kernels, _cause(error))
+        for ready in freed:
+            self._place(state, ready)
+
+    # Ends
+
+    def _end(self, state: _State) -> None:
+        """Give everything back to the cluster."""
+        for reference in state.building:
+            self._ray.cancel(reference, force=True)
+        for device in state.devices.values():
+            self._ray.kill(device.actor)
+        state.building.clear()
+        state.devices.clear()
+        state.owners.clear()
+        self._state = None
+
+    def _check_patience(self, state: _State) -> None:
+        idle = time.monotonic() - state.moved
+        seats = seats_of(self._nodes.values(), self._kinds, builds=self._builds)
+        hopeless = bool(seats) and all(self._failures[seat] >= SEAT_FAILURES for seat in seats)
+        if state.ledger.out or state.building or (idle <= self._patience_s and not hopeless):
+            return
+        there = Counter(device.hello.lane if device.hello else "not ready" for device in state.devices.values())
+        told = ", ".join(f"{count} × {lane}" for lane, count in sorted(there.items())) or "none"
+        waiting = ", ".join(f"{count} for {lane}" for lane, count in sorted(state.ledger.waiting().items()))
+        raise ClusterError(
+            f"for {idle:.0f} s no device of the cluster could take the tasks that wait ({waiting or 'for builds'}); "
+            f"{self._patience_s:.0f} s are allowed. Devices: {told}; nodes: {len(self._nodes)}. "
+            f"Last failure: {self._last_failure or 'none'}. Add nodes that have what is missing, or end other jobs, "
+            "and ask again: what was measured is kept"
+        )
+
+
+def _tell_changes(before: Mapping[str, Node], now: Mapping[str, Node]) -> None:
+    for name, node in before.items():
+        if name not in now:
+            emit(Noticed(f"node {name[:8]} ({node.host}) is gone, {len(now)} are left: its tasks go to others"))
+    for name, node in now.items():
+        if name not in before:
+            emit(Noticed(f"node {name[:8]} ({node.host}) joined with {node.cpus} CPUs and {node.gpus} GPUs"))
+
+
+def _cause(error: BaseException) -> str:
+    """What Ray says, in one line: of an error on a node the error itself, without the traceback that Ray adds."""
+    cause = getattr(error, "cause", None)
+    said = cause if isinstance(cause, BaseException) else error
+    return f"{type(said).__name__}: {' '.join(str(said).split())}"[:500]

@@ -1,0 +1,209 @@
+"""What runs on the nodes of a cluster: a device with its worker process, and builds."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from tilewright.base import knobs
+from tilewright.base.errors import DeviceError, RemoteError, TilewrightError
+from tilewright.bench.cluster_seats import CPU, GPU
+from tilewright.bench.device_worker import DeviceWorker
+from tilewright.bench.executor import Crew, Place, Work
+from tilewright.bench.quarantine import Quarantine
+from tilewright.bench.record import Record
+from tilewright.building.store.artifact import Artifact
+
+if TYPE_CHECKING:
+    from tilewright.building.store.tiers import Tiers
+
+# Ray shows each actor the GPUs that it was given and no others, so its GPU is the first.
+OWN_GPU = "gpu:0"
+# Until HIP has been loaded and has told which GPU there is. The first time takes seconds on a busy node.
+_ASK_GPU_S = 120.0
+# As long as the store itself waits for a remote, and some more: nodes that build are busy.
+_ASK_REMOTE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What a device says when it is ready: what it can measure, and with which software."""
+
+    lane: str
+    host: str
+    pid: int
+    versions: Mapping[str, str]
+
+    @property
+    def arch(self) -> str:
+        """Of a GPU."""
+        return self.lane.partition(" ")[2]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a chunk. Work without a record is not measured: this node's stores do not have its kernel.
+
+    `seconds` is None when a worker process was started meanwhile: that says nothing about the next chunk.
+    """
+
+    records: tuple[Record, ...]
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class BuildAnswer:
+    """A kernel by name, and its key in the store, or why it did not compile."""
+
+    kernel: str
+    key: str
+    failure: str | None = None
+
+
+class DeviceActor:
+    """One device of a node. It measures what it is sent, with a process that may die; this one should not."""
+
+    def __init__(self, kind: str, crew: Crew, quarantine: int, environment: Mapping[str, str]) -> None:
+        knobs.hand_down(environment)  # the worker process and the stores of this node read it
+        self._kind = kind
+        self._crew = crew
+        self._quarantine = Quarantine(quarantine)
+        self._workers: dict[str, DeviceWorker] = {}
+
+    def hello(self) -> Hello:
+        """Which lane it serves. Raises `DeviceError` when its GPU cannot be used."""
+        from tilewright import __version__  # noqa: PLC0415  (the package imports its parts, not the other way round)
+
+        versions = {"tilewright": __version__}
+        lane = CPU
+        if self._kind == GPU:
+            arch, own = _gpu_facts()
+            versions |= own
+            lane = f"gpu {arch}"
+        return Hello(lane, os.uname().nodename, os.getpid(), versions)
+
+    def run(self, works: Sequence[Work]) -> Answer:
+        """Measure a chunk. What a kernel does is in its record; an exception means that the device is of no use."""
+        begun, starts = time.monotonic(), self._starts()
+        records = []
+        for work in works:
+            record = self._quarantine.refused(work.task)
+            if record is None:
+                here = _with_place_here(work)
+                if here is None:
+                    continue
+                record = self._worker(work.task.device).measure(here)
+                self._quarantine.note(record)
+            records.append(record)
+        seconds = time.monotonic() - begun
+        return Answer(tuple(records), seconds if self._starts() == starts else None)
+
+    def close(self) -> None:
+        """End the worker processes in order."""
+        for worker in self._workers.values():
+            worker.close()
+
+    def _starts(self) -> int:
+        return sum(worker.starts for worker in self._workers.values())
+
+    def _worker(self, device: str) -> DeviceWorker:
+        name = OWN_GPU if self._kind == GPU else device
+        if name not in self._workers:
+            self._workers[name] = DeviceWorker(name, self._crew)
+        return self._workers[name]
+
+
+def build_on_node(kernels: Sequence[str], environment: Mapping[str, str]) -> tuple[BuildAnswer, ...]:
+    """Build kernels with one compiler at a time, and give them to the shared store."""
+    from tilewright.bench.build_ahead import built, why_not_built  # noqa: PLC0415  (only nodes that build need it)
+    from tilewright.ops import parse_kernel  # noqa: PLC0415  (see above)
+
+    knobs.hand_down(environment)
+    answers = []
+    for kernel, entry in built([parse_kernel(name) for name in kernels], jobs=1).items():
+        if isinstance(entry, Artifact):
+            _share(entry)
+        failure = None if isinstance(entry, Artifact) else why_not_built(entry)
+        answers.append(BuildAnswer(kernel.slug, entry.key, failure))
+    return tuple(answers)
+
+
+def _share(artifact: Artifact) -> None:
+    """See that the shared store has it, also when this node had it before. Raises `RemoteError` when it cannot be."""
+    from tilewright.building.store.tiers import tiers_of_knobs  # noqa: PLC0415  (see above)
+
+    tiers = tiers_of_knobs()
+    remote = tiers.remote
+    if remote is None:
+        return
+    _wait_until_open(tiers)
+    for publish in (True, False):
+        if artifact.key in tiers.link.call(remote.describe(), lambda: remote.sizes([artifact.key]), _ASK_REMOTE_S):
+            return
+        if publish:
+            tiers.publish(artifact)
+    raise RemoteError(f"{remote.describe()} does not take {artifact.key}: other nodes could not measure it")
+
+
+def _wait_until_open(tiers: Tiers) -> None:
+    """After a failure a process leaves a remote alone for a while. Here nothing can be done without it."""
+    deadline = time.monotonic() + tiers.link.pause_s + _ASK_REMOTE_S
+    while not tiers.link.open and time.monotonic() < deadline:
+        time.sleep(1.0)
+
+
+def _with_place_here(work: Work) -> Work | None:
+    """The work with its kernel in a store of this machine; None when no store has it."""
+    if work.place is None or work.place.store:
+        return work
+    store = _store_with(work.place.key)
+    return None if store is None else work.built(Place(store, work.place.key))
+
+
+@lru_cache(maxsize=4096)
+def _found_store(key: str) -> str:
+    from tilewright.building.store.tiers import tiers_of_knobs  # noqa: PLC0415  (devices that replay need no store)
+
+    tiers = tiers_of_knobs()
+    if tiers.local.get(key) is None:
+        _wait_until_open(tiers)
+    if not isinstance(tiers.lookup([key]).get(key), Artifact):
+        raise LookupError(key)  # so that it is not remembered
+    return str(tiers.local.root)
+
+
+def _store_with(key: str) -> str | None:
+    try:
+        return _found_store(key)
+    except LookupError:
+        return None
+
+
+def _asked_gpu() -> tuple[str, dict[str, str]] | str:
+    """The architecture of the GPU, its model and the HIP runtime's version; or why that cannot be told."""
+    from tilewright.bench.versions import gpu_versions  # noqa: PLC0415  (GPUs only)
+    from tilewright.runtime.device import Device  # noqa: PLC0415  (see above)
+
+    try:
+        device = Device(OWN_GPU)
+        return device.arch.name, gpu_versions(device)
+    except TilewrightError as error:
+        return str(error)
+
+
+def _gpu_facts() -> tuple[str, dict[str, str]]:
+    """Asked in a process of its own: HIP takes memory of the GPU, and a GPU that hangs must not take this process."""
+    import multiprocessing  # noqa: PLC0415  (GPUs only)
+
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        try:
+            found = pool.apply_async(_asked_gpu).get(_ASK_GPU_S)
+        except multiprocessing.TimeoutError as error:
+            raise DeviceError(f"{OWN_GPU} did not say what it is within {_ASK_GPU_S:g} s: it hangs") from error
+    if isinstance(found, str):
+        raise DeviceError(found)
+    return found

@@ -1,0 +1,113 @@
+"""Kernels that nodes of a cluster build while others measure; work waits here until its kernel is there."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tilewright.bench.cluster_actor import BuildAnswer
+from tilewright.bench.executor import Place, Work
+from tilewright.bench.record import Record
+from tilewright.bench.worker import LONGEST_MESSAGE
+
+# Builds that may fail for the node's sake (it died, it has no compiler) before the kernel counts as not built.
+TRIES = 3
+
+
+@dataclass
+class Builds:
+    """Which kernels are built, are being built, and are wanted; and the work that waits for them. Knows nothing of Ray.
+
+    `ahead` are kernels that work will need. They are built in this order, after those that work waits for, and from
+    the first work on that needs a build at all.
+    """
+
+    ahead: Iterator[str]
+    _keys: dict[str, str] = field(default_factory=dict)
+    _failures: dict[str, str] = field(default_factory=dict)
+    _begun: set[str] = field(default_factory=set)
+    _urgent: deque[str] = field(default_factory=deque)
+    _waiting: dict[str, list[Work]] = field(default_factory=dict)
+    _tries: Counter[str] = field(default_factory=Counter)
+    _needed: bool = False
+
+    @property
+    def held(self) -> int:
+        """How many tasks wait for a build."""
+        return sum(len(works) for works in self._waiting.values())
+
+    def ready(self, work: Work) -> Work | Record | None:
+        """The work with its kernel built, the record of a build that failed, or None when it waits here from now on."""
+        if not work.needs_build:
+            return work
+        self._needed = True
+        kernel = work.task.kernel
+        if kernel in self._keys:
+            return work.built(Place("", self._keys[kernel]))
+        if kernel in self._failures:
+            return _not_built(work, self._failures[kernel])
+        if kernel not in self._waiting:
+            self._waiting[kernel] = []
+            if kernel not in self._begun:
+                self._urgent.append(kernel)
+        self._waiting[kernel].append(work)
+        return None
+
+    def next(self) -> str | None:
+        """The kernel to build next; None if there is none now."""
+        while self._urgent:
+            kernel = self._urgent.popleft()
+            if kernel not in self._begun:
+                self._begun.add(kernel)
+                return kernel
+        for kernel in self.ahead if self._needed else ():
+            if kernel not in self._begun:
+                self._begun.add(kernel)
+                return kernel
+        return None
+
+    def settle(self, answers: Iterable[BuildAnswer]) -> list[Work | Record]:
+        """What does not wait any longer."""
+        freed: list[Work | Record] = []
+        for answer in answers:
+            if answer.failure is None:
+                self._keys[answer.kernel] = answer.key
+            else:
+                self._failures[answer.kernel] = answer.failure
+            freed += self._freed(answer.kernel)
+        return freed
+
+    def lose(self, kernels: Sequence[str], why: str) -> list[Work | Record]:
+        """Builds that came to nothing for the node's sake: they are tried again, but not for ever."""
+        freed: list[Work | Record] = []
+        for kernel in kernels:
+            self._tries[kernel] += 1
+            if self._tries[kernel] >= TRIES:
+                self._failures[kernel] = f"{TRIES} builds of it came to nothing; the last: {why}"
+                freed += self._freed(kernel)
+            else:
+                self._begun.discard(kernel)
+                self._urgent.append(kernel)
+        return freed
+
+    def gone(self, works: Iterable[Work], why: str) -> list[Work | Record]:
+        """Built, but a node does not find it in its stores: build it again, and let the work wait."""
+        unbuilt = [Work(work.task) for work in works]
+        freed: list[Work | Record] = []
+        for kernel in dict.fromkeys(work.task.kernel for work in unbuilt):
+            if self._keys.pop(kernel, None) is not None:
+                freed += self.lose([kernel], why)
+        return freed + [each for work in unbuilt if (each := self.ready(work)) is not None]
+
+    def _freed(self, kernel: str) -> list[Work | Record]:
+        freed = []
+        for work in self._waiting.pop(kernel, ()):
+            ready = self.ready(work)
+            assert ready is not None
+            freed.append(ready)
+        return freed
+
+
+def _not_built(work: Work, why: str) -> Record:
+    return Record(task=work.task, status="build_failed", message=why[:LONGEST_MESSAGE], worker="cluster")

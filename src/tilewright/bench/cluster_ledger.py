@@ -1,0 +1,218 @@
+"""What a cluster has been given and has not answered: pure book-keeping, so that no task is lost or counted twice."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter, deque
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field, fields
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.bench.cluster_seats import CPU
+from tilewright.bench.executor import Work
+from tilewright.bench.plan import TEAM
+from tilewright.bench.record import Record
+
+# How much of a new measurement goes into the mean: some ten chunks, so that one slow kernel does not decide.
+_SHARE_OF_NEW = 0.2
+
+
+def lane_of(work: Work) -> str:
+    """What a task needs: a GPU of its architecture, or any processor. Lanes do not wait for each other."""
+    return f"gpu {work.task.arch}" if work.task.device.startswith("gpu:") else CPU
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much goes out at once. A chunk is what one message to a device holds.
+
+    Chunks are made to take `chunk_s`: long enough that messages cost little, short enough that a lost node costs
+    little and that results are journalled soon.
+    """
+
+    chunk_s: float = 0.5
+    chunk_most: int = 256
+    # Tasks that wait here for a device or for their kernel's build; more is not asked for. So many in all, or for each
+    # device, whichever is more: each should find a problem that no other is at, with a whole team of kernels.
+    held_most: int = 8192
+    held_each: int = 2 * TEAM
+    ahead: int = 2  # chunks at one device: one is measured while the next travels
+    losses_most: int = 3  # devices that a task may take down before it is recorded as crashed
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if getattr(self, each.name) <= 0:
+                raise InvalidValueError(f"{each.name} is {getattr(self, each.name)}: give more than 0")
+
+    def held(self, devices: int) -> int:
+        """How many tasks may wait when there are so many devices."""
+        return max(self.held_most, self.held_each * devices)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Work that went out together, all for one device."""
+
+    number: int
+    lane: str
+    work: tuple[Work, ...]
+
+
+# What work is about: a problem on a kind of device. A chunk is for one device; its worker has one reference at hand.
+Subject = tuple[str, str]
+
+
+@dataclass
+class _Lane:
+    fresh: dict[Subject, deque[Work]] = field(default_factory=dict)
+    again: deque[Work] = field(default_factory=deque)  # went out and did not come back: they go alone
+    count: int = 0  # of fresh
+    mean_s: float | None = None  # of one task
+
+    def __len__(self) -> int:
+        return self.count + len(self.again)
+
+    def add(self, work: Work) -> None:
+        subject = (work.task.device, work.task.problem)
+        queue = self.fresh.get(subject)
+        if queue is None:
+            queue = self.fresh[subject] = deque()
+        queue.append(work)
+        self.count += 1
+
+    def take(self, subject: Subject, most: int) -> list[Work]:
+        """The first of what waits for a subject."""
+        queue = self.fresh[subject]
+        taken = [queue.popleft() for _ in range(min(most, len(queue)))]
+        if not queue:
+            del self.fresh[subject]
+        self.count -= len(taken)
+        return taken
+
+
+@dataclass
+class Ledger:
+    """Work that waits, by lane, and chunks that are out. Every piece of work leaves as exactly one record."""
+
+    sizes: Sizes = Sizes()
+    _lanes: dict[str, _Lane] = field(default_factory=dict)
+    _out: dict[int, Chunk] = field(default_factory=dict)
+    _at: dict[Hashable, Subject] = field(default_factory=dict)  # what each device was last sent
+    _losses: Counter[str] = field(default_factory=Counter)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    @property
+    def held(self) -> int:
+        """How many tasks wait for a device."""
+        return sum(len(lane) for lane in self._lanes.values())
+
+    @property
+    def out(self) -> int:
+        """How many tasks are at devices."""
+        return sum(len(chunk.work) for chunk in self._out.values())
+
+    def waiting(self) -> dict[str, int]:
+        """How many tasks wait, by lane; lanes where none waits are left out."""
+        return {name: len(lane) for name, lane in self._lanes.items() if lane}
+
+    def add(self, work: Work) -> None:
+        """One more to be measured."""
+        self._lane(lane_of(work)).add(work)
+
+    def take(self, lane: str, devices: int = 1, taker: Hashable = None) -> Chunk | None:
+        """The next chunk of a lane that `devices` share; None if nothing waits. What was lost before goes first.
+
+        A device, the `taker`, stays with its problem while there is work about it, and then gets one that no other
+        device is at, if there is such a one.
+        """
+        queues = self._lanes.get(lane)
+        if not queues:
+            return None
+        taken = [queues.again.popleft()] if queues.again else self._taken(queues, self._size(queues, devices), taker)
+        chunk = Chunk(next(self._numbers), lane, tuple(taken))
+        self._out[chunk.number] = chunk
+        return chunk
+
+    def forget(self, taker: Hashable) -> None:
+        """A device is gone: its problem is nobody's."""
+        self._at.pop(taker, None)
+
+    def _taken(self, queues: _Lane, most: int, taker: Hashable) -> list[Work]:
+        others = {subject for each, subject in self._at.items() if each != taker}
+        own = self._at.get(taker)
+        free = [own] if own in queues.fresh else []
+        free += itertools.islice((each for each in queues.fresh if each not in others and each != own), most)
+        first = free[0] if free else next(iter(queues.fresh))
+        taken = queues.take(first, most)
+        for subject in free[1:]:
+            if len(taken) >= most:
+                break
+            if subject[0] == first[0]:
+                taken += queues.take(subject, most - len(taken))
+        self._at[taker] = (taken[-1].task.device, taken[-1].task.problem)
+        return taken
+
+    def settle(self, chunk: Chunk, records: Iterable[Record], seconds: float | None) -> tuple[list[Record], list[Work]]:
+        """The records of a chunk that count, one for each piece of its work; and the work that has none.
+
+        `seconds` is what it took, None if that says nothing about the next one.
+        """
+        if self._out.pop(chunk.number, None) is None:
+            return [], []
+        wanted = Counter(work.task.key for work in chunk.work)
+        kept = []
+        for record in records:
+            if wanted[record.key] > 0:
+                wanted[record.key] -= 1
+                self._losses.pop(record.key, None)
+                kept.append(record)
+        lane = self._lane(chunk.lane)
+        if kept and seconds is not None:
+            mean = seconds / len(kept)
+            lane.mean_s = mean if lane.mean_s is None else lane.mean_s + _SHARE_OF_NEW * (mean - lane.mean_s)
+        unanswered = []
+        for work in chunk.work:
+            if wanted[work.task.key] > 0:
+                wanted[work.task.key] -= 1
+                unanswered.append(work)
+        return kept, unanswered
+
+    def lose(self, chunk: Chunk, why: str, *, blamed: bool) -> list[Record]:
+        """Take back a chunk whose device is gone. `blamed`: it was at work on it, which may be why.
+
+        Each piece goes out again, alone. One that was blamed `losses_most` times alone is given up: its record says so.
+        """
+        if self._out.pop(chunk.number, None) is None:
+            return []
+        queues = self._lane(chunk.lane)
+        given_up = []
+        for work in chunk.work:
+            key = work.task.key
+            # Of several nobody knows which one it was: only one that was alone is to blame.
+            if blamed and len(chunk.work) == 1:
+                self._losses[key] += 1
+            if self._losses[key] >= self.sizes.losses_most:
+                given_up.append(_given_up(work, self._losses.pop(key), why))
+            else:
+                queues.again.append(work)
+        return given_up
+
+    def _lane(self, name: str) -> _Lane:
+        found = self._lanes.get(name)
+        if found is None:
+            found = self._lanes[name] = _Lane()
+        return found
+
+    def _size(self, lane: _Lane, devices: int) -> int:
+        """As many as take `chunk_s`, but near the end so few that all devices have something to do."""
+        if lane.mean_s is None:
+            return 1
+        by_time = int(self.sizes.chunk_s / max(lane.mean_s, 1e-6))
+        shared = -(-lane.count // (2 * max(devices, 1)))
+        return max(1, min(by_time, shared, self.sizes.chunk_most))
+
+
+def _given_up(work: Work, losses: int, why: str) -> Record:
+    message = f"{losses} devices of the cluster were lost while they measured it; the last: {why}"
+    return Record(task=work.task, status="crashed", message=message, worker="cluster", started=time.time())

@@ -1,0 +1,71 @@
+"""Time on a GPU: events in the stream, around as many launches as make a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from tilewright.bench.timing import MAX_BATCH
+
+if TYPE_CHECKING:
+    from tilewright.runtime.device import Device
+    from tilewright.runtime.streams import Event, Stream
+
+
+class _Pair(NamedTuple):
+    """The events of a sample, and what puts them into the stream."""
+
+    start: Event
+    stop: Event
+    record_start: Callable[[], None]
+    record_stop: Callable[[], None]
+
+
+class EventClock:
+    """A `Clock` of a device. All samples that are asked for at once are put into the stream before any is waited for.
+
+    A GPU must have work in front of a sample: else it waits for the host within it, and that time would count. So
+    each row of samples begins with launches that are not timed, as many as one sample has. Where there is a `before`,
+    that is the work: it is called before each sample, outside of its time. `busy` is called once when samples wait in
+    the stream: what it reads of the GPU is read at work.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        stream: Stream | None,
+        *,
+        max_batch: int = MAX_BATCH,
+        before: Callable[[], None] | None = None,
+        busy: Callable[[], None] | None = None,
+    ) -> None:
+        self.device = device
+        self.stream = stream
+        self.max_batch = max_batch
+        self._before = before
+        self._busy = busy
+        self._pairs: list[_Pair] = []
+
+    def samples(self, call: Callable[[], None], count: int, batch: int) -> list[float]:
+        while len(self._pairs) < count:
+            self._pairs.append(self._new_pair())
+        pairs = self._pairs[:count]
+        with self.device.selected():
+            if self._before is None:
+                for _ in range(batch):
+                    call()
+            for pair in pairs:
+                if self._before is not None:
+                    self._before()
+                pair.record_start()
+                for _ in range(batch):
+                    call()
+                pair.record_stop()
+        if self._busy is not None:
+            self._busy()
+        pairs[-1].stop.synchronize()
+        return [pair.stop.elapsed_ms(pair.start) * 1000 / batch for pair in pairs]
+
+    def _new_pair(self) -> _Pair:
+        start, stop = self.device.event(), self.device.event()
+        return _Pair(start, stop, start.recorder(self.stream), stop.recorder(self.stream))

@@ -1,0 +1,138 @@
+"""The time of a right kernel on a GPU: its tensors in memory, hot or cold, and events around its launches.
+
+Imports NumPy: import this module only where kernels are timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from tilewright.arch.number_formats import numpy_dtype
+from tilewright.bench import smi
+from tilewright.bench.event_clock import EventClock
+from tilewright.bench.record import Times
+from tilewright.bench.timing import MAX_BATCH, Settings, summarise, time_calls
+from tilewright.building.unit import LIBRARY
+from tilewright.dispatch.guarded import Guarded
+from tilewright.dispatch.launch import Call, functions_of
+from tilewright.dispatch.plan import execution_of
+
+if TYPE_CHECKING:
+    from tilewright.arch.spec import Arch
+    from tilewright.building.store.artifact import Artifact
+    from tilewright.dispatch.remembered import Expected, Remembered
+    from tilewright.ops.kernel import Kernel
+    from tilewright.runtime.buffers import Buffer
+    from tilewright.runtime.device import Device
+
+# Tensors of one set begin at multiples of this: what hipMalloc gives, and a page, so that sets share no cache line.
+ALIGNMENT = 4096
+# Enough launches for the shortest samples; more sets would only take memory and time to fill.
+MAX_SETS = MAX_BATCH
+
+
+def timed(
+    device: Device, kernel: Kernel, artifact: Artifact, problem: Any, settings: Settings, remembered: Remembered
+) -> tuple[Times, str]:
+    """Times of a kernel on a problem, and what a reader of them should know. Nobody asks here whether it is right.
+
+    `remembered` has the inputs that the kernel was verified with.
+    """
+    execution = execution_of(kernel.op)
+    call = Call(device, kernel, functions_of(device, artifact.checked(LIBRARY), kernel), execution, problem)
+    tensors = _contents(
+        kernel, problem, remembered.expected(kernel.op, problem, settings.seed, device.arch), device.arch
+    )
+    size = sum(_aligned(each.nbytes) for each in tensors)
+    count = sets_wanted(size, device.arch) if settings.cold else 1
+    with ExitStack() as freed:
+        memory = freed.enter_context(device.allocate(size * count, f"{count} sets of tensors"))
+        stream = device.stream()
+        launches = [call.prepared(_placed(memory, tensors, number * size), stream) for number in range(count)]
+        turn = Turn(launches)
+        before = None
+        if settings.cold and size * (count - 1) < cache_bytes(device.arch):
+            sweep = freed.enter_context(device.allocate(cache_bytes(device.arch), "what sweeps the caches"))
+            before = _sweeping(sweep, stream, turn)
+        readings: list[smi.Reading] = []
+        read = smi.watch(device)
+        clock = EventClock(
+            device,
+            stream,
+            max_batch=count if before is not None else MAX_BATCH,
+            before=before,
+            busy=None if read is None else lambda: readings.append(read()),
+        )
+        timing = time_calls(clock, turn, settings)
+        stream.synchronize()
+    last = readings[-1] if readings else smi.Reading()
+    times = summarise(timing.samples, warmups=timing.warmups, clock_mhz=last.clock_mhz, power_w=last.power_w)
+    return times, timing.note
+
+
+class Turn:
+    """Launches in turn: each call makes the next one, and the first again after the last."""
+
+    __slots__ = ("_launches", "_next")
+
+    def __init__(self, launches: Sequence[Callable[[], None]]) -> None:
+        self._launches = launches
+        self._next = 0
+
+    def __call__(self) -> None:
+        number = self._next
+        self._next = number + 1 if number + 1 < len(self._launches) else 0
+        self._launches[number]()
+
+    def restart(self) -> None:
+        """The next call is the first launch."""
+        self._next = 0
+
+
+def cache_bytes(arch: Arch) -> int:
+    """What the caches of a GPU hold that all its units reach: L2 of all dies, and the last level (MALL)."""
+    return arch.memory.l2_bytes * arch.compute.dies + arch.memory.mall_bytes
+
+
+def sets_wanted(size: int, arch: Arch) -> int:
+    """How many sets of tensors, of `size` bytes each, a cold measurement takes turns with.
+
+    As many as make the others fill the caches before a set is used again; at most MAX_SETS, and at least two.
+    """
+    return max(2, min(-(-cache_bytes(arch) // size) + 1, MAX_SETS))
+
+
+def _sweeping(sweep: Buffer, stream: Any, turn: Turn) -> Callable[[], None]:
+    """What is done before each sample when the sets do not fill the caches: something else does, and no set is twice
+    in one sample."""
+
+    def before() -> None:
+        sweep.fill(0, stream, wait=False)
+        turn.restart()
+
+    return before
+
+
+def _contents(kernel: Kernel, problem: Any, expected: Expected, arch: Arch) -> list[Guarded]:
+    """The tensors' memory as it was verified with: random inputs, poisoned outputs and gaps."""
+    execution = execution_of(kernel.op)
+    inputs = dict(expected.inputs)
+    for preparation in execution.preparations(kernel.config, problem):
+        inputs[preparation.tensor] = preparation.apply(inputs[preparation.tensor])
+    return [Guarded(each, numpy_dtype(each.dtype, arch), inputs.get(each.name)) for each in execution.tensors(problem)]
+
+
+def _placed(memory: Buffer, tensors: Sequence[Guarded], start: int) -> list[int]:
+    """Copy the tensors one behind another into memory, and give their addresses."""
+    addresses = []
+    for each in tensors:
+        memory.copy_from(each.memory, at=start)
+        addresses.append(memory.address + start)
+        start += _aligned(each.nbytes)
+    return addresses
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,135 @@
+"""The public sweep of CK Tile's forward convolutions on gfx950, 231 problems × 30 labels, as times of our kernels.
+
+The 30 labels are 13 kernels, as their times show and as our rules say.
+
+- compv5 of a tile takes as long as compv3 of it (0.4 % median difference above 30 µs). CK Tile's compv5 needs two wave
+  groups (rules P305, T204), which none of these tiles has: what ran is the compv3 kernel, measured a second time.
+- The ten compv4 labels have three distinct times, by the rows of the tile: 16, 32, and 64 or more. AMD's rules list
+  compv4 for 16x16 instructions only and double its block k: what ran is 16x64x128, 32x64x128 or 64x64x128.
+
+Waves, instructions and vectors are not in the file; they are those of AMD's rules for these tiles. The runner pads
+input and output channels to multiples of 16, so the problems here have padded channels, too.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+
+from tilewright.base.errors import FileProblem, InvalidValueError
+from tilewright.bench.importers.rows import Imported, csv_rows, records_of, why
+from tilewright.bench.plan import problem_json
+from tilewright.bench.record import Task
+from tilewright.ops import grouped_conv, kernel_of
+from tilewright.ops.grouped_conv import Problem
+from tilewright.ops.kernel import Kernel
+
+OP, ARCH = "grouped_conv", "gfx950"
+DEVICE = "imported:ck_tile_conv_gfx950"
+# The commit of ROCm/rocm-libraries that the file is from.
+VERSIONS = "rocm-libraries dd65539"
+# AMD's runner pads channels to multiples of this.
+PADDED_TO = 16
+# Share of the outputs that were not zero, above which a problem counts as computed: see the data's README.
+PLAUSIBLE = 0.9
+COLUMNS = (
+    *("problem_idx", "N", "C", "K", "G", "Hi", "Wi", "Y", "X", "stride_h", "stride_w", "pad_h", "pad_w"),
+    *("nz_ratio", "tile_m", "tile_n", "tile_k", "pipeline", "latency_us"),
+)
+
+# Tile → waves along m and n, and m (as n) and k of the matrix instruction: AMD's grouped_config_rules.py.
+TILES: Mapping[tuple[int, int, int], tuple[int, int, int, int]] = {
+    (16, 64, 64): (1, 4, 16, 16),
+    (32, 64, 64): (2, 2, 16, 16),
+    (64, 64, 64): (4, 1, 16, 16),
+    (32, 128, 64): (1, 4, 32, 16),
+    (64, 128, 64): (2, 2, 32, 16),
+    (128, 128, 64): (4, 4, 32, 16),
+    (16, 64, 128): (1, 4, 16, 32),
+    (32, 64, 128): (2, 2, 16, 32),
+    (64, 64, 128): (4, 1, 16, 32),
+    (128, 64, 128): (8, 2, 16, 32),
+}
+PIPELINES = ("compv5", "compv3", "compv4")
+
+
+@functools.cache
+def kernel_of_label(m: int, n: int, k: int, pipeline: str) -> Kernel:
+    """The kernel that ran under a label."""
+    block = (min(m, 64), 64, 128) if pipeline == "compv4" else (m, n, k)
+    if pipeline not in PIPELINES or block not in TILES:
+        tiles = ", ".join("x".join(map(str, tile)) for tile in TILES)
+        raise InvalidValueError(
+            f"{m}x{n}x{k} {pipeline} is none of the sweep's labels: tiles {tiles} with {', '.join(PIPELINES)}"
+        )
+    waves_m, waves_n, mma, mma_k = TILES[block]
+    config = grouped_conv.config(
+        direction="forward",
+        layout="nhwgc",
+        dtype="bf16",
+        block=block,
+        waves=(waves_m, waves_n, 1),
+        mma=(mma, mma, 16 if pipeline == "compv4" else mma_k),
+        pipeline="compv4" if pipeline == "compv4" else "compv3",
+        scheduler="intrawave",
+        epilogue="cshuffle",
+        vector=(4, 8, 8),
+    )
+    return kernel_of(config, ARCH)
+
+
+def problem_of_row(row: Mapping[str, str]) -> Problem:
+    """The problem that the runner computed for a row."""
+    number = {name: int(text) for name, text in row.items() if isinstance(text, str) and text.isdecimal()}
+    return Problem(
+        direction="forward",
+        n=number["N"],
+        g=number["G"],
+        c=-(-number["C"] // PADDED_TO) * PADDED_TO,
+        k=-(-number["K"] // PADDED_TO) * PADDED_TO,
+        input_size=(number["Hi"], number["Wi"]),
+        filter_size=(number["Y"], number["X"]),
+        stride=(number["stride_h"], number["stride_w"]),
+        pad=(number["pad_h"], number["pad_w"]),
+        dtype="bf16",
+    )
+
+
+def read(path: Path) -> Imported:
+    """The records of the file: for each kernel and problem the median of all labels that stand for it."""
+    with csv_rows(path, COLUMNS) as reader:
+        rows = list(reader)
+    problems: dict[str, str] = {}
+    measured: list[tuple[Task, float]] = []
+    refused: list[FileProblem] = []
+    doubtful: set[str] = set()
+    for line, row in enumerate(rows, 2):
+        try:
+            name = row["problem_idx"]
+            if name not in problems:
+                problems[name] = problem_json(problem_of_row(row))
+            kernel = kernel_of_label(*(int(row[f"tile_{x}"]) for x in "mnk"), pipeline=row["pipeline"])
+            us = float(row["latency_us"])
+            if us <= 0:
+                raise InvalidValueError(f"latency_us is {us:g}, must be above zero")
+            if float(row["nz_ratio"]) <= PLAUSIBLE:
+                doubtful.add(name)
+        except (ValueError, KeyError, TypeError) as error:
+            refused.append(FileProblem(f"line {line}", why(error)))
+            continue
+        measured.append((_task(kernel.slug, problems[name]), us))
+    return Imported(records_of(measured, "import:conv_gfx950"), refused, _notes(len(doubtful), len(problems)))
+
+
+def _task(kernel: str, problem: str) -> Task:
+    return Task(op=OP, arch=ARCH, kernel=kernel, problem=problem, device=DEVICE, versions=VERSIONS)
+
+
+def _notes(doubtful: int, problems: int) -> tuple[str, ...]:
+    if not doubtful:
+        return ()
+    return (
+        f"for {doubtful:,} of {problems:,} problems at most {PLAUSIBLE:.0%} of the outputs were not zero: AMD's "
+        "kernels may not have computed all of them. Their times are kept",
+    )

@@ -1,0 +1,228 @@
+"""Benchmarks of CK's tile_engine as records: GEMM, GEMM with preshuffled B, GEMM with D tensors.
+
+Four kinds of files are read: the JSON that a benchmark program prints (one kernel and problem), the JSON and the CSV
+that tile_engine's scripts export (many), and the CSV that benchmark programs append to. A folder stands for all JSON
+files in it.
+
+A kernel's name holds its types, layout, traits and tiles. What it does not hold must be said: the GPU (but for the
+last kind of file), `permute_n` of preshuffle kernels, `elementwise` of those with D tensors.
+
+tile_engine's JSON rounds milliseconds to two digits, which is 10 µs. Its rates are rounded to two digits as well, and
+mostly have more of them. So the time is taken from the figure that is rounded least.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tilewright.arch.dtypes import dtype
+from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, TilewrightError
+from tilewright.bench.importers.rows import Imported, csv_rows, need_columns, records_of, why
+from tilewright.bench.plan import problem_json
+from tilewright.bench.record import Task
+from tilewright.ops import gemm, kernel_of
+from tilewright.ops.gemm import Problem
+
+OP = "gemm"
+DEVICE = "imported:tile_engine"
+LATENCY, TFLOPS, BANDWIDTH = "latency(ms)", "tflops(TFlops)", "bandwidth(GB/s)"
+# How its programs round a figure: to two digits in JSON, to four in CSV (gemm_benchmark.hpp, gemm_profiler.hpp).
+JSON_DIGITS, CSV_DIGITS = 2, 4
+VARIANTS = {"gemm": "standard", "gemm_preshuffle": "preshuffle", "gemm_multi_d": "multi_d"}
+LAYOUTS = {"RowMajor": "r", "ColumnMajor": "c"}
+# Its builder makes kernels with this many D tensors.
+MULTI_D = 2
+_TILE = r"(\d+x\d+x\d+)"
+_FLAG = r"(True|False)"
+_NAME = re.compile(
+    r"(?:benchmark_)?(gemm(?:_preshuffle|_multi_d)?)_([a-z0-9]+)_([rc]{3,4})_([a-z0-9_]+)_(cshuffle|default)_"
+    rf"(intrawave|interwave|default)_{_FLAG}_{_FLAG}_{_FLAG}_{_FLAG}_{_TILE}_{_TILE}_{_TILE}"
+)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One benchmark, whatever file it is from."""
+
+    where: str
+    name: str
+    problem: Mapping[str, Any]
+    figures: Mapping[str, Any]
+    digits: int
+    arch: str = ""
+    rocm: str = ""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the files do not hold."""
+
+    arch: str | None
+    elementwise: str | None
+    permute_n: bool | None
+
+
+def read(
+    path: Path, *, arch: str | None = None, elementwise: str | None = None, permute_n: bool | None = None
+) -> Imported:
+    """The records of a file, or of all JSON files of a folder. Rows that are no kernel of ours are refused by name."""
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not files:
+        raise FileFormatError(path, [FileProblem("", "has no file *.json")])
+    asked = _Asked(arch, elementwise, permute_n)
+    measured: list[tuple[Task, float]] = []
+    refused: list[FileProblem] = []
+    for row in (row for file in files for row in _rows(file)):
+        try:
+            measured.append(_measured(row, asked))
+        except (TilewrightError, ValueError, KeyError, TypeError) as error:
+            refused.append(FileProblem(row.where, why(error)))
+    return Imported(records_of(measured, "import:tile_engine"), refused)
+
+
+def _rows(file: Path) -> Iterator[_Row]:
+    if file.suffix == ".csv":
+        with csv_rows(file) as rows:
+            yield from _of_csv(file, rows)
+        return
+    try:
+        value = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise FileFormatError(file, [FileProblem("", f"cannot be read as JSON: {error}")]) from error
+    results = value.get("kernel_results", [value]) if isinstance(value, dict) else value
+    if not isinstance(results, list) or not all(isinstance(each, dict) for each in results):
+        raise FileFormatError(file, [FileProblem("", "holds no benchmark, and no list kernel_results of them")])
+    for number, each in enumerate(results):
+        yield _nested(f"{file.name}, result {number}", each)
+
+
+def _of_csv(file: Path, rows: csv.DictReader[str]) -> Iterator[_Row]:
+    if "perf_result" in (rows.fieldnames or ()):
+        # tile_engine's script writes Python's text of the nested values.
+        for line, row in enumerate(rows, 2):
+            yield _nested(f"{file.name}, line {line}", {key: _literal(text) for key, text in row.items()})
+        return
+    need_columns(file, rows, ("name", "m", "n", "k", LATENCY))
+    for line, row in enumerate(rows, 2):
+        figures = {key: row[key] for key in (LATENCY, TFLOPS, BANDWIDTH) if row.get(key)}
+        where, gpu = f"{file.name}, line {line}", row.get("device_name", "")
+        problem = {key: _literal(text) for key, text in row.items()}
+        yield _Row(where, row["name"], problem, figures, CSV_DIGITS, gpu, row.get("rocm_version", ""))
+
+
+def _nested(where: str, value: Mapping[str, Any]) -> _Row:
+    problem, figures = value.get("problem"), value.get("perf_result")
+    if not isinstance(problem, dict) or not isinstance(figures, dict):
+        problem, figures = {}, {}
+    return _Row(where, str(value.get("name", "")), problem, figures, JSON_DIGITS)
+
+
+def _literal(text: str | None) -> Any:
+    try:
+        return ast.literal_eval(text or "")
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _measured(row: _Row, asked: _Asked) -> tuple[Task, float]:
+    if asked.arch and row.arch and asked.arch != row.arch:
+        raise InvalidValueError(f"was measured on {row.arch}, not on {asked.arch}")
+    arch = row.arch or asked.arch
+    if not arch:
+        raise InvalidValueError("does not say its GPU: name it (--arch)")
+    fields = _config(row.name, asked)
+    problem = _problem(row.problem, fields)
+    fields["split_k"] = problem.k_batch > 1
+    kernel = kernel_of(gemm.config(**fields), arch)
+    versions = f"tile_engine, ROCm {row.rocm}" if row.rocm else "tile_engine"
+    task = Task(
+        op=OP,
+        arch=arch,
+        kernel=kernel.slug,
+        problem=problem_json(problem),
+        device=DEVICE,
+        versions=versions,
+    )
+    return task, _microseconds(row, problem)
+
+
+def _config(name: str, asked: _Asked) -> dict[str, Any]:
+    """The fields of a kernel from its name."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise InvalidValueError(f"{name!r} is no name of a kernel of tile_engine's {', '.join(VARIANTS)}")
+    family, types, layout, pipeline, epilogue, scheduler, *flags = found.groups()[:10]
+    fields: dict[str, Any] = {
+        "variant": VARIANTS[family],
+        "dtype": types,
+        "layout": layout[:3],
+        "pipeline": pipeline,
+        "epilogue": epilogue,
+        "scheduler": scheduler,
+        **{key: flag == "True" for key, flag in zip(("pad_m", "pad_n", "pad_k", "persistent"), flags, strict=True)},
+        **{key: _tile(text) for key, text in zip(("block", "waves", "mma"), found.groups()[10:], strict=True)},
+    }
+    if fields["variant"] == "multi_d":
+        if asked.elementwise is None:
+            raise InvalidValueError("does not say what is done with the D tensors: name it (--elementwise)")
+        fields |= {"elementwise": asked.elementwise, "num_d": MULTI_D}
+    if fields["variant"] == "preshuffle":
+        if asked.permute_n is None:
+            raise InvalidValueError("does not say whether N is permuted: say it (--permute-n or --no-permute-n)")
+        fields["permute_n"] = asked.permute_n
+    return fields
+
+
+def _tile(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("x"))
+
+
+def _problem(given: Mapping[str, Any], fields: Mapping[str, Any]) -> Problem:
+    layout = "".join(LAYOUTS[given[f"layout_{x}"]] for x in "abc")
+    if layout != fields["layout"]:
+        raise InvalidValueError(f"its problem has layout {layout}, its name {fields['layout']}")
+    if given.get("structured_sparsity") in (True, 1):
+        raise InvalidValueError("was measured with structured sparsity, which Tilewright does not have")
+    values: dict[str, Any] = {
+        **{key: int(given[key]) for key in ("m", "n", "k")},
+        **{key: given[key] for key in ("dtype_a", "dtype_b", "dtype_c")},
+        **{key: int(given.get(key, 0)) for key in ("stride_a", "stride_b", "stride_c")},
+        **{key: fields[key] for key in ("num_d", "elementwise") if key in fields},
+    }
+    return Problem(**values, layout=layout, k_batch=int(given.get("split_k", 1)))
+
+
+def _microseconds(row: _Row, problem: Problem) -> float:
+    """The time, from the largest of the figures: all are rounded to the same digits. The others must agree."""
+    figures = {key: float(row.figures[key]) for key in (LATENCY, TFLOPS, BANDWIDTH) if key in row.figures}
+    if LATENCY not in figures:
+        raise InvalidValueError(f"has no {LATENCY}")
+    if min(figures.values()) < 0 or max(figures.values()) == 0:
+        raise InvalidValueError(f"{LATENCY} is {figures[LATENCY]:g}, must be above zero: the benchmark failed")
+    best = max(figures, key=lambda key: figures[key])
+    work = _work(row.problem, problem)
+    us = figures[best] * 1e3 if best == LATENCY else work[best] / figures[best]
+    for key, figure in figures.items():
+        wanted = us * 1e-3 if key == LATENCY else work[key] / us
+        # Half of the last digit of both, and what single precision loses.
+        allowed = 0.5 * 10**-row.digits * (1 + wanted / figures[best]) + 1e-5 * wanted
+        if abs(figure - wanted) > allowed:
+            told = f"{key} is {figure:g}, but {best} = {figures[best]:g} makes it {wanted:.6g}"
+            raise InvalidValueError(f"{told}: they are not of one run")
+    return us
+
+
+def _work(given: Mapping[str, Any], problem: Problem) -> dict[str, float]:
+    """What tile_engine divides by the microseconds. It counts each byte of D as an operation, too."""
+    extra = sum(
+        problem.m * problem.n * dtype(given.get(f"dtype_d{i}", problem.dtype_c)).bits // 8 for i in range(problem.num_d)
+    )
+    bare = replace(problem, num_d=0)
+    return {TFLOPS: (bare.flops + extra) * 1e-6, BANDWIDTH: (bare.bytes_moved + extra) * 1e-3}

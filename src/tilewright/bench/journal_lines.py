@@ -1,0 +1,171 @@
+"""Lines of a journal: written with a checksum, and found again in files that were torn, damaged or joined.
+
+A line is the JSON of a record, and its last field `check` is the digest of all bytes before that field. So a line that
+was cut short or changed is told from an intact one. An intact one is also found inside a line that is not: where the
+end of a torn line was lost, the next record stands in the same line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from tilewright.base.digest import canonical_json
+from tilewright.base.errors import InvalidValueError
+from tilewright.bench.record import OK, SCHEMA, STATUSES, Record
+
+CHECK = b',"check":"'
+DIGEST_BYTES = 16
+TAIL = len(CHECK) + 2 * DIGEST_BYTES + len(b'"}')
+# The first field of every line, as keys are sorted. Inside a text its quotes would be escaped, and counters hold
+# numbers only, so an intact record has it at its begin and nowhere else. The same goes for the end.
+START = b'{"counters":{'
+END = re.compile(re.escape(CHECK) + b"[0-9a-f]{%d}" % (2 * DIGEST_BYTES) + b'"}')
+# What merging must know of a line. Texts cannot hold `,"name":` as their quotes are escaped.
+SUMMARY = re.compile(
+    rb',"key":"([0-9a-f]{32})",.*,"schema":([0-9]+),.*,"started":([-+.0-9e]+),"status":"([a-z_]+)",', re.DOTALL
+)
+# A record has some thousand bytes. This bounds the memory of a reader that meets a file without line ends.
+LONGEST = 1 << 24
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A line of a journal that is not one intact record."""
+
+    file: Path
+    line: int  # from 1
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.why}"
+
+
+class Intact(NamedTuple):
+    """Bytes of a record whose checksum is right, and where they are. A tuple: millions are made in a merge."""
+
+    file: Path
+    line: int
+    offset: int
+    text: bytes
+
+    @property
+    def check(self) -> bytes:
+        """The digest at the end of the line, as hex digits."""
+        return self.text[-TAIL:][len(CHECK) : -2]
+
+
+class Summary(NamedTuple):
+    """What decides which of two records with one key is kept."""
+
+    key: str
+    ok: bool
+    started: float
+
+
+def line_of(record: Record) -> bytes:
+    """A record as one line, with its checksum and the end of the line."""
+    return with_check(canonical_json(record.to_json())[:-1].encode())
+
+
+def with_check(body: bytes) -> bytes:
+    """A line of the JSON of a record without its last brace."""
+    return body + CHECK + _digest(body) + b'"}\n'
+
+
+def intact_lines(file: Path, *, longest: int = LONGEST) -> Iterator[Intact | Damage]:
+    """All intact records of a file, in order, and every line that is damaged. Never raises for what is in the file."""
+    number, offset = 0, 0
+    with file.open("rb") as stream:
+        while line := stream.readline(longest):
+            number += 1
+            if len(line) == longest and not line.endswith(b"\n"):
+                offset = yield from _endless(file, stream, number, offset, line, longest)
+                continue
+            text = line.removesuffix(b"\n")
+            if _checked(text):
+                yield Intact(file, number, offset, text)
+            elif text.strip():
+                yield from _damaged(file, number, offset, text)
+            offset += len(line)
+
+
+def record_of(line: Intact) -> Record | Damage:
+    """The record of a line. One of another schema is told like damage: this version cannot read it."""
+    try:
+        value: dict[str, Any] = json.loads(line.text)
+        del value["check"]
+        return Record.of_json(value)
+    except (InvalidValueError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return Damage(line.file, line.line, f"has a right checksum, but is no record of this version: {error}")
+
+
+def summary_of(line: Intact) -> Summary | Damage:
+    """What a merge must know of a line, several times as fast as its record."""
+    found = SUMMARY.search(line.text)
+    if found is None:
+        return Damage(line.file, line.line, "has a right checksum, but is no record")
+    key, schema, started, status = (part.decode() for part in found.groups())
+    if int(schema) != SCHEMA:
+        return Damage(line.file, line.line, f"the record has schema {schema}, this version reads {SCHEMA}")
+    if status not in STATUSES:
+        return Damage(line.file, line.line, f"has the unknown status {status!r}. Known: {', '.join(STATUSES)}.")
+    return Summary(key, status == OK, float(started))
+
+
+def _endless(
+    file: Path, stream: IO[bytes], number: int, offset: int, held: bytes, longest: int
+) -> Generator[Intact | Damage, None, int]:
+    """A line longer than any record, piece by piece. The result is where the next line begins."""
+    yield Damage(file, number, f"is longer than {longest:,} bytes, which no record is")
+    while True:
+        after = 0
+        for start, end in _intact_inside(held):
+            yield Intact(file, number, offset + start, held[start:end])
+            after = end
+        more = b"" if held.endswith(b"\n") else stream.readline(longest)
+        if not more:
+            return offset + len(held)
+        # A record that begins in this piece and ends in the next is no longer than `longest`.
+        cut = max(after, len(held) - longest)
+        offset, held = offset + cut, held[cut:] + more
+
+
+def _damaged(file: Path, number: int, offset: int, text: bytes) -> Iterator[Intact | Damage]:
+    inside = list(_intact_inside(text))
+    kept = f"; intact records inside it: {len(inside)}, which are kept" if inside else ""
+    yield Damage(file, number, _why(text) + kept)
+    for start, end in inside:
+        yield Intact(file, number, offset + start, text[start:end])
+
+
+def _intact_inside(text: bytes) -> Iterator[tuple[int, int]]:
+    """Begin and end of every intact record in a damaged line."""
+    after = 0
+    for end in END.finditer(text):
+        start = text.rfind(START, after, end.start())
+        if start >= 0 and _checked(text[start : end.end()]):
+            yield start, end.end()
+        after = end.end()
+
+
+def _why(text: bytes) -> str:
+    if not text.startswith(START):
+        return f"does not begin as records do, with {START.decode()}: its begin is lost or changed"
+    if END.search(text) is None:
+        return f"ends after {len(text):,} bytes, before its checksum: it was cut short"
+    return "its checksum is not that of its bytes: it was changed"
+
+
+def _checked(text: bytes) -> bool:
+    """Whether a text ends with the digest of what is before it."""
+    return text[-TAIL:] == CHECK + _digest(text[:-TAIL]) + b'"}'
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=DIGEST_BYTES).hexdigest().encode()

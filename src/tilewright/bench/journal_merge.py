@@ -1,0 +1,147 @@
+"""One record for each key out of journals of any size: which lines to keep is decided before any record is made.
+
+Memory holds a key and a number for each distinct key, some 200 bytes, and no record.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tilewright.base.errors import InvalidValueError, JournalError
+from tilewright.bench.counting import counted
+from tilewright.bench.journal import SUFFIX, journal_files
+from tilewright.bench.journal_lines import START, Damage, Intact, intact_lines, line_of, record_of, summary_of
+from tilewright.bench.record import Record
+from tilewright.bench.whole_file import hidden_beside
+
+# A place is a number: file, offset and size of a line, each in so many bits. A line has at most 2²⁴ bytes (LONGEST).
+FILE_BITS, OFFSET_BITS, SIZE_BITS = 16, 40, 24
+PLACE_BITS = FILE_BITS + OFFSET_BITS + SIZE_BITS
+PLACE = (1 << PLACE_BITS) - 1
+_COUNTER = re.compile(rb'"([^"]+)":')
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The lines of journals that are kept, one for each key, in the order of the files."""
+
+    files: tuple[Path, ...]
+    places: Sequence[int] = field(repr=False)
+    seen: int  # intact records, equal keys included
+    damaged: Sequence[Damage]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def lines(self) -> Iterator[Intact]:
+        """The lines that are kept. Files must not have been cut since they were read; growing is no harm."""
+        for number, places in itertools.groupby(self.places, key=lambda place: place >> (OFFSET_BITS + SIZE_BITS)):
+            file = self.files[number]
+            with file.open("rb") as stream:
+                for place in places:
+                    offset, size = place >> SIZE_BITS & ((1 << OFFSET_BITS) - 1), place & ((1 << SIZE_BITS) - 1)
+                    stream.seek(offset)
+                    yield Intact(file, 0, offset, stream.read(size))
+
+    def records(self) -> Iterator[Record]:
+        """The records that are kept, one after another."""
+        for line in self.lines():
+            record = record_of(line)
+            if isinstance(record, Damage):
+                raise JournalError(
+                    f"{line.file}, byte {line.offset:,}: {record.why}. Read it with the version it is of"
+                )
+            yield record
+
+    def counters(self) -> tuple[str, ...]:
+        """The names of all counters of the records, sorted."""
+        names: set[bytes] = set()
+        for line in self.lines():
+            names.update(_COUNTER.findall(line.text, len(START), line.text.index(b"}")))
+        return tuple(sorted(name.decode() for name in names))
+
+
+def select_best(*journals: Path | str) -> Selected:
+    """Which lines to keep of journals: for each key a good record rather than a failure, else the latest."""
+    files = tuple(dict.fromkeys(file for journal in journals for file in journal_files(journal)))
+    if len(files) >= 1 << FILE_BITS:
+        raise InvalidValueError(
+            f"{len(files):,} files are too many at once, at most {(1 << FILE_BITS) - 1:,}: merge parts of them first"
+        )
+    best: dict[bytes, int] = {}
+    damaged: list[Damage] = []
+    seen = 0
+    with counted("records read") as count:
+        for number, file in enumerate(files):
+            for line in count(intact_lines(file)):
+                if isinstance(line, Damage):
+                    damaged.append(line)
+                    continue
+                summary = summary_of(line)
+                if isinstance(summary, Damage):
+                    damaged.append(summary)
+                    continue
+                seen += 1
+                rank = _rank(summary.ok, summary.started, line.check) << PLACE_BITS | _place(number, line)
+                key = bytes.fromhex(summary.key)
+                if rank > best.get(key, -1):
+                    best[key] = rank
+    places = sorted(rank & PLACE for rank in best.values())
+    return Selected(files, places, seen, damaged)
+
+
+def write_merged(selected: Selected, file: Path) -> None:
+    """Write the lines that are kept into one new file of a journal; it is there whole, or not at all."""
+    write_whole(file, (line.text + b"\n" for line in selected.lines()), total=len(selected))
+
+
+def write_records(records: Iterable[Record], file: Path) -> None:
+    """Write records into one new file of a journal; it is there whole, or not at all."""
+    write_whole(file, (line_of(record) for record in records))
+
+
+def write_whole(file: Path, lines: Iterable[bytes], total: int | None = None) -> None:
+    """Write a new file beside its place and move it there when it is on the disk. An old one is never replaced."""
+    if file.suffix != SUFFIX:
+        raise JournalError(f"{file}: a journal's file is named *{SUFFIX}")
+    beside = hidden_beside(file)
+    written = 0
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("wb") as stream, counted("records written", total) as count:
+            for line in count(lines):
+                written += stream.write(line)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.link(beside, file)
+    except FileExistsError as error:
+        raise JournalError(f"{file} is there already: journals are not overwritten. Take another name") from error
+    except OSError as error:
+        raise JournalError(
+            f"{file} cannot be written after {written:,} bytes: {error.strerror}. Make room, or name another place"
+        ) from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _place(number: int, line: Intact) -> int:
+    if line.offset >> OFFSET_BITS:
+        raise JournalError(f"{line.file} has more than {1 << OFFSET_BITS:,} bytes: split it between two lines")
+    return (number << OFFSET_BITS | line.offset) << SIZE_BITS | len(line.text)
+
+
+def _rank(ok: bool, started: float, check: bytes) -> int:
+    """A number that is larger for the record to keep. Equal moments are told apart by checksums, as in `merged`."""
+    return (ok << 64 | _ordered(started)) << 64 | int(check[:16], 16)
+
+
+def _ordered(moment: float) -> int:
+    """64 bits that are ordered as floats are: those of IEEE 754, with negative ones turned around."""
+    bits: int = struct.unpack(">Q", struct.pack(">d", moment))[0]
+    return bits ^ ((1 << 64) - 1 if bits >> 63 else 1 << 63)

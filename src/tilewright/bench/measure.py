@@ -1,0 +1,144 @@
+"""One kernel on one problem on one device: first whether it is right, only then how fast. The unit of every sweep.
+
+docs/measuring.md is the contract that this keeps.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from tilewright.base.errors import DeviceError, DeviceMemoryError, InvalidValueError, UnsupportedError
+from tilewright.bench.record import OK, Record, Task
+from tilewright.bench.replay import ReplayDevice
+from tilewright.bench.timing import Settings
+
+if TYPE_CHECKING:
+    from tilewright.building.store.artifact import Artifact
+    from tilewright.dispatch.remembered import Remembered
+    from tilewright.dispatch.verify import Check
+    from tilewright.emulator.counters import Counters
+    from tilewright.ops.kernel import Kernel
+    from tilewright.runtime.device import Device
+
+__all__ = ["Settings", "counts", "measure", "worker_name"]
+
+OUT_OF_MEMORY = "out_of_memory"
+
+
+def measure(
+    task: Task,
+    device: Device | ReplayDevice,
+    kernel: Kernel | None,
+    artifact: Artifact | None,
+    problem: Any,
+    settings: Settings,
+    remembered: Remembered | None = None,
+) -> Record:
+    """What comes of a task, as a record: what can go wrong with a kernel is a status of it, never an exception.
+
+    The kernel is run on poisoned outputs and every element held against the reference. Only one that is right is
+    measured: on a GPU its time, on an emulated device its exact counters. A replayed device answers with what was
+    recorded; it needs no kernel, artifact or problem. Whoever measures several kernels on one problem after another
+    gives them the same `remembered`: what the problem's outputs should be is then worked out once.
+    """
+    _check_asked(task, device, settings)
+    started, clock = time.time(), time.perf_counter()
+    if isinstance(device, ReplayDevice):
+        found = device.answer(task)
+    else:
+        if kernel is None or artifact is None:
+            raise InvalidValueError(f"{device.name} runs kernels: it needs {task.kernel} built, not only its name")
+        if kernel.slug != task.kernel:
+            raise InvalidValueError(f"the task is about {task.kernel}, the kernel is {kernel.slug}")
+        found = _outcome(device, kernel, artifact, problem, settings, remembered)
+    return Record(task=task, worker=worker_name(), started=started, took_s=time.perf_counter() - clock, **found)
+
+
+def worker_name() -> str:
+    """Host and process, as a record names them."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _check_asked(task: Task, device: Device | ReplayDevice, settings: Settings) -> None:
+    if task.device != device.name:
+        raise InvalidValueError(f"the task is for {task.device}, not for {device.name}")
+    if task.cold != settings.cold:
+        raise InvalidValueError(
+            f"the task has cold={task.cold}, the settings have cold={settings.cold}: they must agree"
+        )
+    if device.kind == "emulated" and settings.cold:
+        raise InvalidValueError(f"cold is about times, and {device.name} has none: it counts")
+    if device.kind != "emulated" and settings.mode is not None:
+        raise InvalidValueError(f"mode={settings.mode} is for emulated devices, not for {device.name}")
+
+
+def _outcome(
+    device: Device,
+    kernel: Kernel,
+    artifact: Artifact,
+    problem: Any,
+    settings: Settings,
+    remembered: Remembered | None,
+) -> dict[str, Any]:
+    """The fields of a record that say what came out. What the device or the host refuses is a status."""
+    try:
+        return _measured(device, kernel, artifact, problem, settings, remembered)
+    except MemoryError as error:
+        return {"status": OUT_OF_MEMORY, "message": f"the host has too little memory: {error}"}
+    except DeviceMemoryError as error:
+        return {"status": OUT_OF_MEMORY, "message": str(error)}
+    except UnsupportedError as error:
+        return {"status": "unsupported", "message": str(error)}
+    except DeviceError as error:
+        return {"status": "fault", "message": f"verified, then it failed while it was timed: {error}"}
+
+
+def _measured(
+    device: Device,
+    kernel: Kernel,
+    artifact: Artifact,
+    problem: Any,
+    settings: Settings,
+    remembered: Remembered | None,
+) -> dict[str, Any]:
+    from tilewright.dispatch.remembered import Remembered  # noqa: PLC0415  (loads NumPy)
+    from tilewright.dispatch.verify import verify  # noqa: PLC0415  (see above)
+    from tilewright.emulator.launch import Mode  # noqa: PLC0415  (needed by few)
+
+    mode = None if settings.mode is None else Mode(settings.mode)
+    remembered = remembered or Remembered()
+    (check,) = verify(kernel, artifact, device, [problem], settings.seed, mode, remembered)
+    if not check.ok:
+        status = OUT_OF_MEMORY if check.memory_full else check.verdict
+        return {"status": status, "message": check.message, **_errors(check)}
+    if device.kind == "emulated":
+        return {"status": OK, "kind": "counters", "counters": counts(check.counters), **_errors(check)}
+    from tilewright.bench.gpu_time import timed  # noqa: PLC0415  (loads NumPy)
+
+    times, note = timed(device, kernel, artifact, problem, settings, remembered)
+    return {"status": OK, "kind": "time", "times": times, "message": note, **_errors(check)}
+
+
+def _errors(check: Check) -> dict[str, Any]:
+    """How near to the tolerance it was; nothing where nothing was compared."""
+    if check.verdict not in (OK, "wrong"):
+        return {}
+    return {"share": check.share, "error_ulps": check.error_ulps}
+
+
+def counts(counters: Counters | None) -> dict[str, int]:
+    """Counters as one flat table, sorted by name. The engine's own steps are no fact of the kernel and stay out."""
+    if counters is None:
+        raise InvalidValueError("the emulated device counted nothing: the kernel launched nothing")
+    found: dict[str, int] = {}
+    for field in fields(counters):
+        value = getattr(counters, field.name)
+        if isinstance(value, dict):
+            found |= {f"{field.name}_{name}": int(each) for name, each in value.items()}
+        elif field.name != "steps":
+            found[field.name] = int(value)
+    return dict(sorted(found.items()))

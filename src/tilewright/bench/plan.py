@@ -1,0 +1,230 @@
+"""What a sweep is to measure: problems, kernels and devices, and the tasks that follow from them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tilewright.base.digest import canonical_json, digest_text, digest_value
+from tilewright.base.errors import InvalidValueError
+from tilewright.bench.record import Task, place_of
+from tilewright.ops import op_named
+from tilewright.ops.fields import fields_of
+from tilewright.ops.kernel import Kernel
+from tilewright.ops.problem_values import all_fields, problem_from_json
+
+# Kernels that measure a problem after each other. What working out its outputs costs is shared by so many; more would
+# gain little, as each result has to be compared with them. Their libraries stay loaded: fewer than `Limits.kernels`.
+TEAM = 64
+_SHARD = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})")
+
+
+def problem_json(problem: Any) -> str:
+    """A problem as tasks have it: all its fields as canonical JSON."""
+    return canonical_json(all_fields(problem))
+
+
+def problem_of(op: str, text: str) -> Any:
+    """The problem that canonical JSON describes: the inverse of `problem_json`."""
+    return problem_from_json(op_named(op).problem_type, json.loads(text))
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of several parts of a sweep, `number` from 1. Parts are equal, and a task is in one of them."""
+
+    number: int = 1
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.count:
+            raise InvalidValueError(f"shard {self.number}/{self.count}: the first number is from 1 to the second")
+
+    @classmethod
+    def of_text(cls, text: str) -> Shard:
+        """From `2/8`."""
+        found = _SHARD.fullmatch(text)
+        if found is None:
+            raise InvalidValueError(f"{text!r} is no shard: write 2/8 for the second of eight")
+        return cls(int(found[1]), int(found[2]))
+
+    def of(self, count: int) -> range:
+        """Which of so many things in a row are its own."""
+        return range(count * (self.number - 1) // self.count, count * self.number // self.count)
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+
+ALL = Shard()
+
+
+@dataclass(frozen=True)
+class Block:
+    """Kernels of one kind on all problems of that kind, on one kind of device: all kernels on the first problem, then
+    all on the next. What a problem's outputs should be is worked out once for them, and each is loaded once."""
+
+    kernels: tuple[Kernel, ...]
+    device: str
+    problems: Sequence[str] = dataclasses.field(repr=False)
+    cold: bool = False
+    versions: str = ""
+
+    def __len__(self) -> int:
+        return len(self.kernels) * len(self.problems)
+
+    def tasks(self, which: range | None = None) -> Iterator[Task]:
+        """Its tasks, or some of them by their numbers."""
+        for number in range(len(self)) if which is None else which:
+            problem, kernel = divmod(number, len(self.kernels))
+            yield self.task(self.kernels[kernel], self.problems[problem])
+
+    def task(self, kernel: Kernel, problem: str) -> Task:
+        return Task(
+            op=kernel.op,
+            arch=kernel.arch,
+            kernel=kernel.slug,
+            problem=problem,
+            device=self.device,
+            cold=self.cold,
+            versions=self.versions,
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a sweep is to measure: each kernel on each problem of its kind, on each kind of device of its GPU.
+
+    `devices` are names with their GPUs: {"gpu:0": "gfx942"}. Alike ones share the work. `settings` are those of
+    `measure`, as plain values; `versions` those of the software.
+
+    Its tasks have an order that depends on what is asked alone, not on the order in which it is said: equal plans have
+    equal shards. Problems come as their digests are ordered: large ones and small ones mixed, so that the time that is
+    left can be told from the time that has passed, and shards take equally long.
+    """
+
+    problems: Sequence[Any]
+    kernels: Sequence[Kernel]
+    devices: Mapping[str, str]
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    versions: str = ""
+
+    def __post_init__(self) -> None:
+        for what, given in (("problem", self.problems), ("kernel", self.kernels), ("device", self.devices)):
+            if not given:
+                raise InvalidValueError(f"a sweep without a {what} measures nothing: give at least one")
+
+    @cached_property
+    def places(self) -> tuple[tuple[str, str], ...]:
+        """A device and its GPU for each kind of device: the first of those that are alike."""
+        first: dict[tuple[str, str], str] = {}
+        for device, arch in self.devices.items():
+            first.setdefault((place_of(device), arch), device)
+        return tuple((device, arch) for (_, arch), device in first.items())
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """All that is to be measured, in order. On devices of several kinds by turns."""
+        cold = bool(self.settings.get("cold", False))
+        made = [
+            [
+                Block(kernels, device, self._problems_of(kernels[0]), cold, self.versions)
+                for kernels in self._teams(arch)
+            ]
+            for device, arch in self.places
+        ]
+        turns = itertools.zip_longest(*made)
+        return tuple(block for turn in turns for block in turn if block is not None)
+
+    def parts(self, shard: Shard = ALL) -> Iterator[tuple[Block, range]]:
+        """Blocks, and which of their tasks are those of a shard: it has few kernels to build, and few references."""
+        own = shard.of(self.count)
+        start = 0
+        for block in self.blocks:
+            which = range(max(own.start - start, 0), min(own.stop - start, len(block)))
+            if which:
+                yield block, which
+            start += len(block)
+
+    def tasks(self, shard: Shard = ALL) -> Iterator[Task]:
+        """Every task, or those of a shard."""
+        for block, which in self.parts(shard):
+            yield from block.tasks(which)
+
+    @cached_property
+    def count(self) -> int:
+        """How many tasks there are."""
+        return sum(map(len, self.blocks))
+
+    @cached_property
+    def idle(self) -> tuple[Kernel, ...]:
+        """Kernels that have nothing to do: no problem is of their kind, or no device is of their GPU."""
+        archs = set(self.devices.values())
+        return tuple(k for k in self._kernels if k.arch not in archs or not self._problems_of(k))
+
+    @cached_property
+    def untried(self) -> int:
+        """How many problems have no kernel of their kind."""
+        tried = {problem for kernel in self._kernels for problem in self._problems_of(kernel)}
+        return len({problem_json(problem) for problem in self.problems} - tried)
+
+    def asked(self) -> dict[str, Any]:
+        """What `sweep.json` keeps: two plans that ask the same have the same."""
+        return {
+            "kernels": len(self._kernels),
+            "kernels_digest": digest_value(sorted(kernel.slug for kernel in self._kernels)),
+            "problems": len({problem_json(problem) for problem in self.problems}),
+            "problems_digest": digest_value(sorted({problem_json(problem) for problem in self.problems})),
+            "devices": sorted({f"{place_of(device)} {arch}" for device, arch in self.places}),
+            "settings": dict(self.settings),
+            "versions": self.versions,
+        }
+
+    @cached_property
+    def _kernels(self) -> tuple[Kernel, ...]:
+        return tuple(sorted(set(self.kernels), key=lambda kernel: kernel.slug))
+
+    def _teams(self, arch: str) -> Iterator[tuple[Kernel, ...]]:
+        """The kernels of a GPU in teams that measure the same problems.
+
+        The first team is one kernel, and each has twice as many as the last: the devices begin as soon as one kernel is
+        built, and while a team is measured the next is built.
+        """
+        kinds: dict[int, list[Kernel]] = defaultdict(list)
+        for kernel in self._kernels:
+            problems = self._problems_of(kernel)
+            if kernel.arch == arch and problems:
+                kinds[id(problems)].append(kernel)
+        size = 1
+        for kernels in kinds.values():
+            start = 0
+            while start < len(kernels):
+                yield tuple(kernels[start : start + size])
+                start, size = start + size, min(2 * size, TEAM)
+
+    @cached_property
+    def _kinds(self) -> dict[tuple[str, tuple[str, ...]], dict[tuple[Any, ...], list[str]]]:
+        """Problems as JSON by op and fields that kernels fix, then by the values of these. Filled as it is asked."""
+        return {}
+
+    def _problems_of(self, kernel: Kernel) -> Sequence[str]:
+        """The problems of a kernel's kind: those that agree with it in all fields that both have."""
+        problem_type = op_named(kernel.op).problem_type
+        fixed = fields_of(type(kernel.config))
+        own = {f.name for f in dataclasses.fields(problem_type)}
+        names = tuple(name for name in fixed if name in own or hasattr(problem_type, name))
+        kind = (kernel.op, names)
+        if kind not in self._kinds:
+            by_values: dict[tuple[Any, ...], dict[str, None]] = defaultdict(dict)
+            for problem in self.problems:
+                if isinstance(problem, problem_type):
+                    by_values[tuple(getattr(problem, name) for name in names)][problem_json(problem)] = None
+            self._kinds[kind] = {values: sorted(texts, key=digest_text) for values, texts in by_values.items()}
+        return self._kinds[kind].get(tuple(getattr(kernel.config, name) for name in names), ())

@@ -1,0 +1,230 @@
+"""Workers of this machine: one process for each device, fed from one queue, none of which outlives its coordinator."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+
+from tilewright.base.errors import DeviceError, InvalidValueError
+from tilewright.base.events import Noticed, emit
+from tilewright.bench.device_worker import DeviceWorker
+from tilewright.bench.executor import Crew, Work
+from tilewright.bench.record import Record, Task, place_of
+
+# Work that waits for a device or to be taken as a record, per device: enough that no device waits for the coordinator,
+# and few enough that a stop, or a kernel that is kept away, is felt at once.
+IN_FLIGHT = 64
+
+Kind = tuple[str, str]  # what devices are alike, and their GPU
+
+
+def _kind(task: Task) -> Kind:
+    return place_of(task.device), task.arch
+
+
+def _nothing_refused(_: Task) -> Record | None:
+    return None
+
+
+class LocalPool:
+    """Takes work, gives a record for each. A device that is named twice has two processes, if it is no GPU.
+
+    `refuse` is asked just before a task would run: the record it gives is the task's, which does not run then. Threads:
+    one submits, one takes results; `stop` and `close` are for any.
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[tuple[str, str]],
+        crew: Crew,
+        *,
+        refuse: Callable[[Task], Record | None] = _nothing_refused,
+        in_flight: int = IN_FLIGHT,
+    ) -> None:
+        _check_devices(devices)
+        self.workers = tuple(DeviceWorker(name, crew) for name, _ in devices)
+        self._kinds = tuple((place_of(name), arch) for name, arch in devices)
+        self._refuse = refuse
+        self._most = in_flight * len(devices)
+        self._changed = threading.Condition()
+        self._waiting: dict[Kind, deque[Work]] = {kind: deque() for kind in self._kinds}
+        self._running = 0
+        self._problems: dict[DeviceWorker, str] = {}  # what each is at, or was last
+        self._results: deque[Record] = deque()
+        self._notices: deque[str] = deque()
+        self._ended = self._stopped = self._closed = False
+        self._alive = Counter(self._kinds)
+        self._lost: list[str] = []
+        self._failure: BaseException | None = None
+        self._threads = [
+            threading.Thread(target=self._work, args=(worker, kind), name=f"tilewright {worker.device}", daemon=True)
+            for worker, kind in zip(self.workers, self._kinds, strict=True)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, work: Work) -> bool:
+        """Queue work, and wait while too much of it is under way. False when the pool takes no more."""
+        kind = _kind(work.task)
+        if kind not in self._waiting:
+            there = ", ".join(f"{place} ({arch})" for place, arch in self._waiting)
+            raise InvalidValueError(f"no device of this pool is a {kind[0]} ({kind[1]}): there are {there}")
+        return self._put(lambda: self._waiting[kind].append(work))
+
+    def give(self, record: Record) -> bool:
+        """A record of work that needs no worker, among the results. False when the pool takes no more."""
+        return self._put(lambda: self._results.append(record))
+
+    def end(self) -> None:
+        """Nothing more will be submitted: `results` ends when all is done."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing more can be submitted, because of an error: `results` raises it, after what is under way."""
+        with self._changed:
+            self._failure = self._failure or error
+            self._drop_waiting()
+
+    def results(self) -> Iterator[Record]:
+        """The records as they come. Raises what makes it impossible to go on, after the records that there are."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(self._news)
+                notices = [self._notices.popleft() for _ in range(len(self._notices))]
+                record = self._results.popleft() if self._results else None
+                self._changed.notify_all()
+            for notice in notices:
+                emit(Noticed(notice))
+            if record is not None:
+                yield record
+            elif self._done():
+                break
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Begin nothing more; what runs is finished."""
+        with self._changed:
+            self._stopped = True
+            self._drop_waiting()
+
+    def close(self) -> None:
+        """End all processes now, and wait until they are gone."""
+        with self._changed:
+            self._closed = True
+            self._drop_waiting()
+        for worker in self.workers:
+            worker.kill()
+        for thread in self._threads:
+            thread.join()
+
+    def _drop_waiting(self) -> None:
+        for queue in self._waiting.values():
+            queue.clear()
+        self._ended = True
+        self._changed.notify_all()
+
+    def _put(self, put: Callable[[], None]) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or self._under_way() < self._most)
+            if self._ended:
+                return False
+            put()
+            self._changed.notify_all()
+            return True
+
+    def _under_way(self) -> int:
+        return sum(map(len, self._waiting.values())) + self._running + len(self._results)
+
+    def _done(self) -> bool:
+        return self._ended and self._under_way() == 0
+
+    def _news(self) -> bool:
+        return bool(self._results) or bool(self._notices) or self._done()
+
+    # Of the threads, one for each worker.
+
+    def _work(self, worker: DeviceWorker, kind: Kind) -> None:
+        try:
+            while (work := self._take(worker, kind)) is not None:
+                try:
+                    self._finish(self._refuse(work.task) or worker.measure(work))
+                except DeviceError as error:
+                    self._give_up(worker, kind, work, error)
+                    break
+        except BaseException as error:  # a mistake of this program: whoever takes results is told
+            self._broken(error)
+        finally:
+            worker.close()
+
+    def _take(self, worker: DeviceWorker, kind: Kind) -> Work | None:
+        """The next work for a worker: of the problem it is at, else of one that no other is at, else the first."""
+        waiting = self._waiting[kind]
+        with self._changed:
+            self._changed.wait_for(lambda: bool(waiting) or self._over(kind))
+            if not waiting:
+                return None
+            best = self._best(worker, waiting)
+            work = waiting[best]
+            del waiting[best]
+            self._running += 1
+            self._problems[worker] = work.task.problem
+            return work
+
+    def _best(self, worker: DeviceWorker, waiting: Sequence[Work]) -> int:
+        """A worker that stays with a problem has its reference at hand; two at one problem work it out twice."""
+        own = self._problems.get(worker)
+        others = {problem for each, problem in self._problems.items() if each is not worker}
+        fresh = None
+        for place, work in enumerate(waiting):
+            problem = work.task.problem
+            if problem == own:
+                return place
+            if fresh is None and problem not in others:
+                fresh = place
+        return fresh or 0
+
+    def _over(self, kind: Kind) -> bool:
+        """Whether nothing more can come: what runs elsewhere may still come back from a device that is lost."""
+        return self._stopped or self._closed or (self._ended and self._running == 0 and not self._waiting[kind])
+
+    def _finish(self, record: Record) -> None:
+        with self._changed:
+            self._running -= 1
+            self._results.append(record)
+            self._changed.notify_all()
+
+    def _give_up(self, worker: DeviceWorker, kind: Kind, work: Work, error: DeviceError) -> None:
+        """A device is gone. Its work, which was not measured, goes back to those that are left."""
+        with self._changed:
+            self._running -= 1
+            self._alive[kind] -= 1
+            if not self._closed:
+                self._lost.append(worker.device)
+                if self._alive[kind]:
+                    self._notices.append(f"{error} Other devices go on.")
+                    if not self._stopped:
+                        self._waiting[kind].appendleft(work)
+                else:
+                    self._failure = self._failure or error
+                    self._drop_waiting()
+            self._changed.notify_all()
+
+    def _broken(self, error: BaseException) -> None:
+        with self._changed:
+            self._running = max(self._running - 1, 0)
+            self._failure = self._failure or error
+            self._drop_waiting()
+
+
+def _check_devices(devices: Sequence[tuple[str, str]]) -> None:
+    if not devices:
+        raise InvalidValueError("a pool without a device measures nothing: name at least one")
+    twice = [name for name, n in Counter(name for name, _ in devices).items() if n > 1 and place_of(name) == "gpu"]
+    if twice:
+        raise InvalidValueError(
+            f"{', '.join(twice)} would have two workers, which disturb each other's times: name it once"
+        )

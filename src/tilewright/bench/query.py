@@ -1,0 +1,57 @@
+"""SQL over records: DuckDB, with all of them as the view `records`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.bench.data_extra import need_data
+from tilewright.bench.journal_lines import Damage
+from tilewright.bench.sources import TABLE_SUFFIX, open_sources
+from tilewright.bench.table import check_table, export
+
+VIEW = "records"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The columns and rows of an answer, and the lines of journals that could not be asked."""
+
+    columns: Sequence[str]
+    rows: Sequence[tuple[Any, ...]]
+    damaged: Sequence[Damage] = ()
+
+
+def query(sql: str, *sources: Path | str) -> Answer:
+    """What DuckDB answers to a statement about the records of journals and tables.
+
+    One table is asked as it is. All else is merged into a temporary one first, which takes its time for each query.
+    """
+    need_data("a query")
+    paths = [Path(source) for source in sources]
+    if len(paths) == 1 and paths[0].suffix == TABLE_SUFFIX:
+        # The schema is looked at first: a table of something else would only seem to lack columns.
+        check_table(paths[0])
+        return _asked(sql, paths[0], ())
+    opened = open_sources(*paths)
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        table = Path(folder) / f"records{TABLE_SUFFIX}"
+        export(opened.records(), table, counters=opened.counters())
+        return _asked(sql, table, opened.damaged)
+
+
+def _asked(sql: str, table: Path, damaged: Sequence[Damage]) -> Answer:
+    import duckdb  # noqa: PLC0415
+
+    quoted = str(table).replace("'", "''")
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE VIEW {VIEW} AS SELECT * FROM read_parquet('{quoted}')")
+        try:
+            answer = connection.execute(sql)
+            return Answer([column[0] for column in answer.description or ()], answer.fetchall(), damaged)
+        except duckdb.Error as error:
+            raise InvalidValueError(f"DuckDB refuses the query: {error}") from error

@@ -1,0 +1,57 @@
+"""How much a problem computes and moves, and the rates that follow from a time. Derived here, once for all ops."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+from tilewright.arch.dtypes import dtype
+from tilewright.bench.plan import problem_of
+from tilewright.bench.record import Task
+from tilewright.ops import op_named
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Operations and bytes of a problem, whatever kernel computes it. None where its op does not tell."""
+
+    flops: int | None
+    bytes_moved: int | None
+
+
+@dataclass(frozen=True)
+class Rates:
+    """10¹² operations a second, and 10⁹ bytes a second of the least traffic."""
+
+    tflops: float | None
+    gbs: float | None
+
+
+# Sweeps have each problem once for every kernel.
+@functools.lru_cache(maxsize=1 << 16)
+def effort(op: str, problem: str) -> Effort:
+    """The operations of a problem, and its least traffic: as the problem says, else each tensor once.
+
+    A tensor that is changed in place counts twice. Of paged memory the whole pool counts, used or not.
+    """
+    value = problem_of(op, problem)
+    flops: int | None = getattr(value, "flops", None)
+    moved: int | None = getattr(value, "bytes_moved", None)
+    execution = op_named(op).execution
+    if moved is None and execution is not None:
+        bits = (
+            math.prod(tensor.shape) * dtype(tensor.dtype).bits * (2 if tensor.updated else 1)
+            for tensor in execution.tensors(value)
+        )
+        moved = sum(bits) // 8
+    return Effort(flops, moved)
+
+
+def rates(task: Task, us: float) -> Rates:
+    """What a time of a task means: operations and bytes by microseconds."""
+    own = effort(task.op, task.problem)
+    return Rates(
+        None if own.flops is None else own.flops / us * 1e-6,
+        None if own.bytes_moved is None else own.bytes_moved / us * 1e-3,
+    )

@@ -1,0 +1,176 @@
+"""What came of one kernel on one problem: a time, counters, or why there is neither. One line of a journal."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from tilewright.base.digest import digest_value
+from tilewright.base.errors import InvalidValueError, choose
+
+SCHEMA = 1
+
+OK = "ok"
+# Why there is no measurement. wrong: verified, and not right. fault: the device stopped the kernel. unsupported: the
+# kernel does not compute such a problem. build_failed: it does not compile. timeout: it took longer than allowed.
+# crashed: its process died. out_of_memory: of the device or of the process. quarantined: it was not tried, because it
+# had failed too often before. not_recorded: a replayed device has no such measurement.
+STATUSES = (
+    OK,
+    "wrong",
+    "fault",
+    "unsupported",
+    "build_failed",
+    "timeout",
+    "crashed",
+    "out_of_memory",
+    "quarantined",
+    "not_recorded",
+)
+# What a record holds. time: microseconds of a GPU, or recorded ones of a replayed device. counters: exact counts of
+# an emulated device, which has no time. none: a failure.
+KINDS = ("time", "counters", "none")
+
+
+def place_of(device: str) -> str:
+    """What devices are alike: the GPUs of a sweep, which are of one model, or one device by its name."""
+    kind = device.partition(":")[0]
+    return kind if kind == "gpu" else device
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What is to be measured: a kernel by its name, a problem as canonical JSON, and on which device.
+
+    `cold` asks for times with cold caches. `versions` are those of all software that the result depends on, and the
+    model of the GPU (`versions_text`): results of others are other results.
+    """
+
+    op: str
+    arch: str
+    kernel: str
+    problem: str
+    device: str  # gpu:0, emulated:gfx942, replay:NAME
+    cold: bool = False
+    versions: str = ""
+
+    @classmethod
+    def shared(cls, fields: Mapping[str, Any]) -> Task:
+        """A task whose texts are in memory once, however many tasks have them: a sweep has each text many times."""
+        own = dict(fields)
+        for name, value in fields.items():
+            if isinstance(value, str):
+                own[name] = sys.intern(value)
+        return cls(**own)
+
+    @cached_property
+    def key(self) -> str:
+        """The identity of the result: equal for what need not be measured twice.
+
+        The number of a GPU is no part of it: GPUs of one model are alike, and the model is in `versions`.
+        """
+        where = place_of(self.device)
+        return digest_value([self.op, self.arch, self.kernel, self.problem, where, self.cold, self.versions])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Times:
+    """Microseconds of the repeats that count: of steady state, after verification."""
+
+    us: float  # median
+    us_min: float
+    us_max: float
+    us_p10: float
+    us_p90: float
+    runs: int
+    warmups: int
+    clock_mhz: float | None = None  # of the engine while it was timed, where amdsmi tells
+    power_w: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.us_min <= self.us <= self.us_max:
+            raise InvalidValueError(f"times {self.us_min}, {self.us}, {self.us_max} µs are no minimum, median, maximum")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One result. `message` says why it failed; `share` is how much of the tolerance was used, 1 is all of it."""
+
+    task: Task
+    status: str
+    kind: str = "none"
+    message: str = ""
+    times: Times | None = None
+    counters: Mapping[str, int] = field(default_factory=dict)
+    share: float | None = None
+    error_ulps: float | None = None
+    worker: str = ""  # host and process
+    started: float = 0.0  # seconds since 1970
+    took_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        choose("status", self.status, STATUSES)
+        choose("kind of record", self.kind, KINDS)
+        wanted = "time" if self.times is not None else "counters" if self.counters else "none"
+        if self.kind != wanted:
+            raise InvalidValueError(f"a record of kind {self.kind} holds {wanted}")
+        if (self.status == OK) != (self.kind != "none"):
+            raise InvalidValueError(
+                f"status {self.status} does not go with {self.kind}: only what is right is measured"
+            )
+
+    @property
+    def key(self) -> str:
+        return self.task.key
+
+    @property
+    def ok(self) -> bool:
+        return self.status == OK
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values: what a line of a journal holds."""
+        return {
+            "schema": SCHEMA,
+            "key": self.key,
+            **_named(self, _OWN),
+            "task": _named(self.task, _TASK),
+            "times": None if self.times is None else _named(self.times, _TIMES),
+            "counters": dict(self.counters),
+            **{name: _number_or_text(getattr(self, name)) for name in _UNBOUNDED},
+        }
+
+    @classmethod
+    def of_json(cls, value: Mapping[str, Any]) -> Record:
+        """Back from plain values; an error if they are of another schema, or were changed."""
+        fields = dict(value)
+        schema, key = fields.pop("schema", None), fields.pop("key", None)
+        if schema != SCHEMA:
+            raise InvalidValueError(f"the record has schema {schema!r}, this version reads {SCHEMA}")
+        task, times = Task.shared(fields.pop("task")), fields.pop("times")
+        for name in _UNBOUNDED:
+            if isinstance(fields.get(name), str):
+                fields[name] = float(fields[name])
+        record = cls(task=task, times=None if times is None else Times(**times), **fields)
+        if key != record.key:
+            raise InvalidValueError(f"the record's key is {key}, but its task makes {record.key}")
+        return record
+
+
+# `dataclasses.asdict` would copy every value, which takes ten times as long.
+_TASK, _TIMES, _OWN = (tuple(field.name for field in dataclasses.fields(kind)) for kind in (Task, Times, Record))
+# An output that was never written has no finite error. JSON has no number for that: a line holds the text "inf".
+_UNBOUNDED = ("share", "error_ulps")
+
+
+def _named(value: object, names: Sequence[str]) -> dict[str, Any]:
+    own = vars(value)
+    return {name: own[name] for name in names}
+
+
+def _number_or_text(value: float | None) -> float | str | None:
+    return value if value is None or math.isfinite(value) else str(float(value))

@@ -1,0 +1,116 @@
+"""A device that answers from what was measured before: the whole path from sweep to selection without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilewright.base.digest import digest_value
+from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError
+from tilewright.bench.gpu_model import OneModel
+from tilewright.bench.record import Record, Task
+
+if TYPE_CHECKING:
+    from tilewright.runtime.device import Device
+
+PREFIX = "replay:"
+NOT_RECORDED = "not_recorded"
+
+# What decides which record answers: not the device and not the versions, which are those of the recording.
+_Wanted = tuple[str, str, str, str, bool]
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayDevice:
+    """Times that were recorded, under a device's name. Failures that were recorded are answers, too."""
+
+    name: str
+    records: dict[_Wanted, Record] = field(repr=False)
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name.startswith(PREFIX) or self.name == PREFIX:
+            raise InvalidValueError(f"{self.name!r} is no name of a replayed device: it is {PREFIX}NAME")
+
+    @property
+    def kind(self) -> str:
+        return "replay"
+
+    @cached_property
+    def digest(self) -> str:
+        """Of all that it can answer: another recording gives other results."""
+        answers = (
+            [*wanted, record.status, record.message, None if record.times is None else record.times.us]
+            for wanted, record in self.records.items()
+        )
+        return digest_value(sorted(answers, key=lambda answer: answer[:5]))
+
+    def answer(self, task: Task) -> dict[str, Any]:
+        """The fields of a record that say what came out."""
+        found = self.records.get(_wanted(task))
+        if found is None:
+            return {"status": NOT_RECORDED, "message": f"{self.source or self.name} has no such measurement"}
+        fields = ("status", "kind", "message", "times", "share", "error_ulps")
+        return {name: getattr(found, name) for name in fields}
+
+
+def replayed(name: str, records: Iterable[Record], source: str = "") -> ReplayDevice:
+    """A device from records. Of several of one task a measured one beats a failure, else the later one counts.
+
+    Counters are refused: they are no times, and nothing may take them for some. So are times of two models of one
+    architecture: they do not compare.
+    """
+    kept: dict[_Wanted, Record] = {}
+    models = OneModel()
+    for record in records:
+        if record.kind == "counters":
+            raise InvalidValueError(
+                f"{source or name} has counters of {record.task.device}, and a replayed device answers with times: "
+                "leave them out (tilewright data query … WHERE kind = 'time')"
+            )
+        if record.ok:
+            models.check(record.task)
+        wanted = _wanted(record.task)
+        other = kept.get(wanted)
+        if other is None or (record.ok, record.started) >= (other.ok, other.started):
+            kept[wanted] = record
+    if not kept:
+        raise InvalidValueError(f"{source or name} has no records: there is nothing to replay")
+    return ReplayDevice(name if name.startswith(PREFIX) else PREFIX + name, kept, source)
+
+
+def read_replay(name: str, path: Path) -> ReplayDevice:
+    """A device from a Parquet file of records, or from the folder of a journal."""
+    return replayed(name, _records_of(path), str(path))
+
+
+def device_named(name: str, replay: Path | None = None) -> Device | ReplayDevice:
+    """The device of a name; `replay` is the file behind a replayed one."""
+    if name.startswith(PREFIX):
+        if replay is None:
+            raise InvalidValueError(f"{name} is a replayed device: say from which file (--replay FILE)")
+        return read_replay(name, replay)
+    from tilewright.runtime.device import Device  # noqa: PLC0415  (a replayed device needs none)
+
+    return Device(name)
+
+
+def _records_of(path: Path) -> Iterable[Record]:
+    if path.is_dir():
+        from tilewright.bench.journal import read_journal  # noqa: PLC0415  (one of two)
+
+        contents = read_journal(path)
+        if contents.damaged:
+            problems = [FileProblem(f"{each.file}:{each.line}", each.why) for each in contents.damaged]
+            raise FileFormatError(path, problems)
+        return contents.records
+    from tilewright.bench.table import read_table  # noqa: PLC0415  (loads pyarrow)
+
+    return read_table(path)
+
+
+def _wanted(task: Task) -> _Wanted:
+    return (task.op, task.arch, task.kernel, task.problem, task.cold)

@@ -1,0 +1,205 @@
+"""A report of a sweep: one page that holds its pictures, tables and script, and asks nothing of the network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright.base.digest import digest_value
+from tilewright.base.errors import InvalidValueError
+from tilewright.base.events import task
+from tilewright.bench import report_plots
+from tilewright.bench.record import OK, STATUSES, Record
+from tilewright.bench.report_columns import COUNTERS, TIME, Group, gather
+from tilewright.bench.report_facts import Facts, facts_of
+from tilewright.bench.report_figures import FAILURES, QUARANTINED, Reason, reasons
+from tilewright.bench.report_rows import MOST_ROWS, Grid, results_grid, script_json
+from tilewright.bench.report_sections import (
+    Plot,
+    Section,
+    decisive,
+    failure_counts,
+    place_words,
+    section,
+    summary_row,
+)
+
+TEMPLATE, SCRIPTS = "sweep.html.j2", ("sortable.js", "hover.js")
+# Groups with pictures of their own: the largest. All are in the first table and in the table of results.
+MOST_SECTIONS = 8
+# Reasons of failures that a person reads; the others are counted.
+MOST_REASONS = 20
+# Columns of the first table that are left out where all of them are 0.
+_RARE = ("quarantined", "unsupported", "not recorded")
+
+
+@dataclass(frozen=True)
+class Report:
+    """A page, and what it tells: how many results, how many have no value and why, and what is left out."""
+
+    html: str
+    results: int
+    right: int
+    by_status: dict[str, int]
+    groups: tuple[dict[str, str], ...]
+    left_out: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the page."""
+        return {
+            "results": self.results,
+            "right": self.right,
+            "by_status": self.by_status,
+            "groups": list(self.groups),
+            "left_out": list(self.left_out),
+        }
+
+
+def write_report(
+    path: Path | str, records: Iterable[Record], *, source: str = "", title: str = "", notes: Sequence[str] = ()
+) -> Report:
+    """Write the page to a file, whole or not at all."""
+    path = Path(path)
+    made = make_report(records, source=source, title=title, notes=notes)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(made.html, encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return made
+
+
+def make_report(records: Iterable[Record], *, source: str = "", title: str = "", notes: Sequence[str] = ()) -> Report:
+    """The page of a sweep's results, one record for each key (`tilewright.bench.journal.merged`).
+
+    Records are read once and not kept. `source` says where they are from; `notes` are told at the top: lines of a
+    journal that were damaged, say. The same records give the same page, in whatever order they come.
+    """
+    groups = gather(records)
+    if not groups:
+        raise InvalidValueError("there is no result to report: the journal or table is empty")
+    places = _places(groups)
+    facts = [facts_of(group) for group in groups]
+    shown = sorted(sorted(range(len(groups)), key=lambda i: -len(groups[i]))[:MOST_SECTIONS])
+    sections = []
+    with task("drawing", len(shown)) as advance:
+        for number, i in enumerate(shown, 1):
+            sections.append(section(number, places[i], groups[i], facts[i]))
+            advance(places[i])
+    tables = _tables(groups, facts, places)
+    found = reasons(groups)
+    by_status = {status: sum(group.count(status) for group in groups) for status in STATUSES}
+    left_out = tuple(_left_out(groups, places, shown, tables, found))
+    summary = tuple(summary_row(place, group) for place, group in zip(places, groups, strict=True))
+    html = _render(
+        title=title or _title(groups),
+        source=source,
+        notes=notes,
+        kinds=_kinds(groups),
+        totals=_totals(groups, by_status),
+        summary=_filled(summary),
+        sections=sections,
+        failures=_failures_plot(places, groups),
+        reasons=found[:MOST_REASONS],
+        tables=tables,
+        left_out=left_out,
+    )
+    right = by_status[OK]
+    counts = {status: count for status, count in by_status.items() if count}
+    return Report(html, sum(len(group) for group in groups), right, counts, summary, left_out)
+
+
+def _places(groups: Sequence[Group]) -> list[str]:
+    """Names of groups, with a mark of their software where it alone tells them apart."""
+    plain = [place_words(group.where) for group in groups]
+    return [
+        place_words(group.where, software=digest_value(group.where.versions)[:8]) if plain.count(name) > 1 else name
+        for name, group in zip(plain, groups, strict=True)
+    ]
+
+
+def _title(groups: Sequence[Group]) -> str:
+    ops = ", ".join(sorted({group.where.op for group in groups}))
+    return f"Sweep of {ops} kernels on {', '.join(sorted({group.where.arch for group in groups}))}"
+
+
+def _kinds(groups: Sequence[Group]) -> dict[str, int]:
+    """Results by what their devices give."""
+    return {kind: sum(len(g) for g in groups if g.where.kind == kind) for kind in (TIME, COUNTERS)}
+
+
+def _totals(groups: Sequence[Group], by_status: dict[str, int]) -> list[tuple[str, str, str]]:
+    """The figures at the top: name, number, and which colour they deserve."""
+    failed = sum(by_status[status] for status in FAILURES)
+    found = [
+        ("results", sum(by_status.values()), ""),
+        ("recorded" if all(group.where.recorded for group in groups) else "right", by_status[OK], "good"),
+        ("failed", failed, "bad" if failed else ""),
+        ("quarantined", by_status[QUARANTINED], "bad" if by_status[QUARANTINED] else ""),
+        ("unsupported", by_status["unsupported"], ""),
+        ("not recorded", by_status["not_recorded"], ""),
+        ("kernels", len({kernel for group in groups for kernel in group.kernels}), ""),
+        ("problems", len({(group.where.op, problem) for group in groups for problem in group.problems}), ""),
+    ]
+    return [(name, f"{count:,}", colour) for name, count, colour in found if count or name not in _RARE]
+
+
+def _filled(rows: Sequence[dict[str, str]]) -> dict[str, Any]:
+    """The first table without columns in which nothing ever happened."""
+    names = [name for name in rows[0] if name not in _RARE or any(row[name] != "0" for row in rows)]
+    return {"names": names, "rows": [[row[name] for name in names] for row in rows]}
+
+
+def _tables(groups: Sequence[Group], facts: Sequence[Facts], places: Sequence[str]) -> list[Grid]:
+    """Results with times and results with counters are never in one table."""
+    kinds = sorted({group.where.kind for group in groups}, reverse=True)
+    made = []
+    for kind in kinds:
+        own = [i for i, group in enumerate(groups) if group.where.kind == kind]
+        mine = [groups[i] for i in own]
+        values = [decisive(group) for group in mine]
+        name = "times" if kind == TIME else "counters"
+        chosen, called = [facts[i] for i in own], [places[i] for i in own]
+        made.append(results_grid(name, mine, chosen, values, called, MOST_ROWS // len(kinds)))
+    return made
+
+
+def _failures_plot(places: Sequence[str], groups: Sequence[Group]) -> Plot | None:
+    statuses = tuple(status for status in STATUSES if status != OK)
+    counts = failure_counts(list(zip(places, groups, strict=True)), statuses)
+    if not counts:
+        return None
+    return Plot("By status", "", report_plots.failures(counts, (*FAILURES, QUARANTINED)))
+
+
+def _left_out(
+    groups: Sequence[Group],
+    places: Sequence[str],
+    shown: Sequence[int],
+    tables: Sequence[Grid],
+    found: Sequence[Reason],
+) -> Iterable[str]:
+    for table in tables:
+        if table.rows < table.total:
+            yield f"The table of {table.name} has {table.rows:,} of {table.total:,} results: {table.note}."
+    if len(shown) < len(groups):
+        others = [places[i] for i in range(len(groups)) if i not in shown]
+        yield f"Pictures are of the {len(shown)} groups with most results; not of {'; '.join(others)}."
+    if len(found) > MOST_REASONS:
+        rest = sum(reason.count for reason in found[MOST_REASONS:])
+        yield f"{len(found) - MOST_REASONS:,} rarer reasons, of {rest:,} results, are not listed."
+
+
+def _render(sections: Sequence[Section], **values: Any) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
+    from markupsafe import Markup  # noqa: PLC0415
+
+    folder = Path(__file__).with_name("templates")
+    environment = Environment(loader=FileSystemLoader(folder), undefined=StrictUndefined, autoescape=True)
+    environment.filters["spots"] = lambda picture: Markup(script_json(picture.spots))
+    scripts = [Markup((folder / name).read_text(encoding="utf-8")) for name in SCRIPTS]  # files of ours
+    return environment.get_template(TEMPLATE).render(sections=sections, scripts=scripts, **values)

@@ -1,0 +1,178 @@
+"""Results by columns: what a report is made of. A million records take a few dozen bytes each, not a kilobyte."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.bench.record import OK, STATUSES, Record, Task
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int32]
+Flags = NDArray[np.bool_]
+
+TIME, COUNTERS = "time", "counters"
+GPU = "gpu"
+# A device whose name begins so executes kernels on the CPU: it counts, and has no time.
+EMULATED = "emulated"
+
+
+@dataclass(frozen=True, order=True)
+class Where:
+    """What results must have in common to be compared: op, GPU, kind of device, state of caches, software."""
+
+    op: str
+    arch: str
+    device: str  # gpu, emulated:gfx942, replay:NAME
+    cold: bool
+    versions: str
+
+    @staticmethod
+    def of(task: Task) -> Where:
+        kind, _, rest = task.device.partition(":")
+        return Where(task.op, task.arch, kind if kind == "gpu" else f"{kind}:{rest}", task.cold, task.versions)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether results are from elsewhere, replayed or imported: nothing was run or verified for them here."""
+        return self.device.partition(":")[0] not in (GPU, EMULATED)
+
+    @property
+    def kind(self) -> str:
+        """What such a device gives: times, or counters."""
+        return COUNTERS if self.device.partition(":")[0] == EMULATED else TIME
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The results of one `Where`, sorted by problem and kernel. What a result has not is nan."""
+
+    where: Where
+    kernels: tuple[str, ...]
+    problems: tuple[str, ...]
+    messages: tuple[str, ...]
+    kernel: Codes
+    problem: Codes
+    status: Codes  # place in STATUSES
+    message: Codes
+    us: Floats
+    us_p10: Floats
+    us_p90: Floats
+    share: Floats
+    counters: Mapping[str, Floats]
+
+    def __len__(self) -> int:
+        return len(self.kernel)
+
+    @property
+    def ok(self) -> Flags:
+        return np.asarray(self.status == STATUSES.index(OK))
+
+    def count(self, *statuses: str) -> int:
+        """How many results have one of these statuses."""
+        return int(np.isin(self.status, [STATUSES.index(each) for each in statuses]).sum())
+
+
+def gather(records: Iterable[Record]) -> tuple[Group, ...]:
+    """Records by groups, in the order of their names. Two records of one key are an error: merge them first."""
+    found: dict[Where, _Columns] = {}
+    places: dict[tuple[str, str, str, bool, str], _Columns] = {}
+    for record in records:
+        task = record.task
+        place = (task.op, task.arch, task.device, task.cold, task.versions)
+        columns = places.get(place)
+        if columns is None:
+            where = Where.of(task)
+            columns = places[place] = found.setdefault(where, _Columns(where))
+        columns.add(record)
+    return tuple(found[where].group() for where in sorted(found))
+
+
+class _Texts:
+    """Texts by number, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.number: dict[str, int] = {}
+
+    def code(self, text: str) -> int:
+        return self.number.setdefault(text, len(self.number))
+
+    def sorted(self) -> tuple[tuple[str, ...], Codes]:
+        """The texts in order, and where each number went."""
+        order = sorted(self.number)
+        place = np.empty(len(order), np.int32)
+        place[[self.number[text] for text in order]] = np.arange(len(order), dtype=np.int32)
+        return tuple(order), place
+
+
+_NUMBERS = ("us", "us_p10", "us_p90", "share")
+_NONE = -1  # of a counter: it is not there
+
+
+class _Columns:
+    def __init__(self, where: Where) -> None:
+        self.where = where
+        self.texts = {name: _Texts() for name in ("kernel", "problem", "message")}
+        self.codes = {name: array("i") for name in ("kernel", "problem", "message", "status")}
+        self.numbers = {name: array("d") for name in _NUMBERS}
+        self.counters: dict[str, array[int]] = {}
+
+    def add(self, record: Record) -> None:
+        if record.kind not in (self.where.kind, "none"):
+            raise InvalidValueError(
+                f"a result of {record.task.kernel} on {record.task.device} holds {record.kind}, but such a device "
+                f"gives {self.where.kind}. Counters are no time: correct the device or the kind of the record."
+            )
+        task, times = record.task, record.times
+        self.codes["kernel"].append(self.texts["kernel"].code(task.kernel))
+        self.codes["problem"].append(self.texts["problem"].code(task.problem))
+        self.codes["message"].append(self.texts["message"].code(record.message))
+        self.codes["status"].append(STATUSES.index(record.status))
+        numbers = (None, None, None) if times is None else (times.us, times.us_p10, times.us_p90)
+        for name, value in zip(_NUMBERS, (*numbers, record.share), strict=True):
+            self.numbers[name].append(np.nan if value is None else value)
+        for name in record.counters:
+            if name not in self.counters:
+                self.counters[name] = array("q", [_NONE]) * (len(self.codes["status"]) - 1)
+        for name, column in self.counters.items():
+            column.append(record.counters.get(name, _NONE))
+
+    def group(self) -> Group:
+        columns: dict[str, Any] = {}
+        texts: dict[str, tuple[str, ...]] = {}
+        for name, words in self.texts.items():
+            texts[name], place = words.sorted()
+            columns[name] = place[np.frombuffer(self.codes[name], np.int32)]
+        columns["status"] = np.frombuffer(self.codes["status"], np.int32)
+        columns |= {name: np.frombuffer(values, np.float64) for name, values in self.numbers.items()}
+        order = np.lexsort((columns["kernel"], columns["problem"]))
+        columns = {name: column[order] for name, column in columns.items()}
+        self._check_single(columns, texts)
+        counters = {}
+        for name in sorted(self.counters):
+            values = np.frombuffer(self.counters[name], np.int64)[order]
+            counters[name] = np.where(values == _NONE, np.nan, values.astype(np.float64))
+        return Group(
+            where=self.where,
+            kernels=texts["kernel"],
+            problems=texts["problem"],
+            messages=texts["message"],
+            counters=counters,
+            **columns,
+        )
+
+    def _check_single(self, columns: Mapping[str, Any], texts: Mapping[str, tuple[str, ...]]) -> None:
+        kernel, problem = columns["kernel"], columns["problem"]
+        twice = np.flatnonzero((np.diff(kernel) == 0) & (np.diff(problem) == 0))
+        if len(twice):
+            which = f"{texts['kernel'][kernel[twice[0]]]} for {texts['problem'][problem[twice[0]]]}"
+            raise InvalidValueError(
+                f"there are {len(twice):,} more records than results, the first of {which}: "
+                f"merge them first (`tilewright data merge`, or tilewright.bench.journal.merged)"
+            )

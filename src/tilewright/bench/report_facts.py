@@ -1,0 +1,165 @@
+"""Problems and kernels of a group of results: their work, and few words that tell them apart."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.errors import InvalidValueError, TilewrightError
+from tilewright.bench.plan import Plan, problem_of
+from tilewright.bench.rates import effort
+from tilewright.bench.report_columns import Floats, Group
+from tilewright.ops import op_named, parse_kernel
+from tilewright.ops.fields import fields_of
+from tilewright.ops.op import Op
+from tilewright.ops.problem_text import problem_fields
+from tilewright.ops.problem_values import value_text
+
+# The field of a config that names the tile of a work-group, in the words of all ops.
+TILE = "block"
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What is known of the problems and kernels of a group, in their order. Work that an op cannot tell is nan."""
+
+    problem_words: tuple[str, ...]
+    problem_shared: str  # what all problems have in common
+    kernel_words: tuple[str, ...]
+    kernel_shared: str
+    tiles: tuple[str, ...]  # of each kernel
+    has_tiles: bool
+    flops: Floats
+    bytes: Floats  # least traffic
+    dtypes: tuple[str, ...]  # of the first operand of each problem; empty where the op does not tell
+    fields: tuple[dict[str, Any], ...]  # of each problem, what makes it
+    pairs: int | None  # of a kernel and a problem of its kind; None where a kernel cannot be read
+
+    @cached_property
+    def intensity(self) -> Floats:
+        """Operations for each byte that must be moved."""
+        return self.flops / self.bytes
+
+    @cached_property
+    def sizes(self) -> dict[str, Floats]:
+        """The whole-number fields that all problems have, extents as the number of their points."""
+        first, *others = self.fields
+        found = {}
+        for name in first:
+            values = [_size(own.get(name)) for own in (first, *others)]
+            if all(value is not None and value > 0 for value in values):
+                found[name] = np.array(values, np.float64)
+        return found
+
+    def size_words(self, name: str) -> str:
+        """What a size counts, for an axis."""
+        return f"{name}, points" if isinstance(self.fields[0][name], tuple) else name
+
+
+def facts_of(group: Group) -> Facts:
+    """Reads every problem once. Raises where the op is not known, or a problem is none of it."""
+    op = op_named(group.where.op)
+    reader = _Reader(op)
+    read = [reader.read(text) for text in group.problems]
+    work = [effort(op.name, text) for text in group.problems]
+    fields = tuple(own for _, own in read)
+    shared = _shared_fields(fields)
+    tokens = [slug.split("-")[2:-1] for slug in group.kernels]
+    everywhere = set(tokens[0]).intersection(*tokens[1:]) if len(tokens) > 1 else set()
+    words = _told_apart([" ".join(t for t in own if t not in everywhere) for own in tokens], group.kernels)
+    tiles = tuple(_tile(op, own) for own in tokens)
+    return Facts(
+        problem_words=tuple(
+            _words({n: v for n, v in own.items() if n not in shared}) or "the problem" for own in fields
+        ),
+        problem_shared=_words({name: fields[0][name] for name in shared}),
+        kernel_words=words,
+        kernel_shared=" ".join(token for token in tokens[0] if token in everywhere),
+        tiles=tuple(tile or word for tile, word in zip(tiles, words, strict=True)),
+        has_tiles=all(tiles),
+        flops=np.array([each.flops or math.nan for each in work], np.float64),
+        bytes=np.array([each.bytes_moved or math.nan for each in work], np.float64),
+        dtypes=tuple(_dtype(op, problem) for problem, _ in read),
+        fields=fields,
+        pairs=_pairs(group, [problem for problem, _ in read]),
+    )
+
+
+def _pairs(group: Group, problems: Sequence[Any]) -> int | None:
+    """How many tasks a sweep of these kernels and problems has. Old names are reported, but tell no kind."""
+    try:
+        kernels = [parse_kernel(slug) for slug in group.kernels]
+    except TilewrightError:
+        return None
+    return Plan(problems, kernels, {group.where.device: group.where.arch}).count
+
+
+class _Reader:
+    """Problems from their JSON, with the fields that make them.
+
+    To find these costs a construction for each field; problems of one list mostly have the same, so sets of fields
+    that were found before are tried first.
+    """
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        self.known: list[tuple[str, ...]] = []
+
+    def read(self, text: str) -> tuple[Any, dict[str, Any]]:
+        problem = problem_of(self.op.name, text)
+        for names in self.known:
+            own = {name: getattr(problem, name) for name in names}
+            if self._makes(own, problem):
+                return problem, own
+        own = problem_fields(problem, None)
+        self.known = sorted([*self.known, tuple(own)], key=len)
+        return problem, own
+
+    def _makes(self, own: dict[str, Any], problem: Any) -> bool:
+        try:
+            return bool(self.op.problem_type(**own) == problem)
+        except InvalidValueError:
+            return False  # it needs other fields
+
+
+def _dtype(op: Op, problem: Any) -> str:
+    return "" if op.execution is None else op.execution.tensors(problem)[0].dtype
+
+
+def _tile(op: Op, tokens: Sequence[str]) -> str:
+    """The tile in the parts of a kernel's name. Read from the name alone: old names are reported, too."""
+    fields = fields_of(op.config_type)
+    if TILE not in fields:
+        return ""
+    tag = fields[TILE].tag
+    matching = [token[len(tag) :] for token in tokens if token.startswith(tag) and token[len(tag) :][:1].isdigit()]
+    return matching[0] if matching else ""
+
+
+def _told_apart(words: Sequence[str], slugs: Sequence[str]) -> tuple[str, ...]:
+    """Words of kernels; those that differ in their digest only (of fields that came or went) with some of it."""
+    count = Counter(words)
+    digests = [slug.rpartition("-")[2][:6] for slug in slugs]
+    marked = [word if count[word] == 1 else f"{word} {digest}" for word, digest in zip(words, digests, strict=True)]
+    return tuple(word.strip() or "the kernel" for word in marked)
+
+
+def _shared_fields(fields: Sequence[dict[str, Any]]) -> list[str]:
+    first, *others = fields
+    return [name for name, value in first.items() if others and all(own.get(name) == value for own in others)]
+
+
+def _words(fields: dict[str, Any]) -> str:
+    return " ".join(f"{name}={value_text(value)}" for name, value in fields.items())
+
+
+def _size(value: Any) -> int | None:
+    if isinstance(value, tuple) and all(type(part) is int for part in value):
+        return math.prod(value)
+    return value if type(value) is int else None

@@ -1,0 +1,274 @@
+"""The numbers behind the pictures of a report: who is best, by how much, where, and what failed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.bench.record import OK, STATUSES
+from tilewright.bench.report_columns import Codes, Flags, Floats, Group
+from tilewright.bench.report_facts import Facts
+
+# What kernels did wrong. The other statuses are no fault of a run: not tried, not meant for it, not recorded.
+FAILURES = ("wrong", "fault", "build_failed", "timeout", "crashed", "out_of_memory")
+QUARANTINED = "quarantined"
+APART = ("unsupported", "not_recorded")
+
+# Rows and columns of a heat map that can be told apart on a page of 1100 pixels.
+HEAT_KERNELS = 48
+HEAT_PROBLEMS = 120
+# Cells of a map of regions along each axis, at most.
+REGION_BINS = 12
+
+Integers = NDArray[np.int64]
+
+
+def least(group: Group, values: Floats) -> Floats:
+    """Of each problem the least value of a kernel that is right; inf where none is."""
+    found = np.full(len(group.problems), np.inf)
+    use = group.ok & ~np.isnan(values)
+    np.minimum.at(found, group.problem[use], values[use])
+    return found
+
+
+def efficiency(group: Group, values: Floats) -> Floats:
+    """Of each result the least value of its problem over its own: 1 is best. nan where there is none."""
+    best = least(group, values)[group.problem]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(values == best, 1.0, best / values)  # 0 against 0 is best, too
+    return np.where(group.ok & ~np.isnan(values), share, np.nan)
+
+
+def ranks(group: Group, values: Floats) -> Integers:
+    """Of each result its place among those of its problem: 0 is best. Results without a value come last."""
+    filled = np.where(group.ok & ~np.isnan(values), values, np.inf)
+    order = np.lexsort((group.kernel, filled, group.problem))
+    starts = np.searchsorted(group.problem, np.arange(len(group.problems)))
+    place = np.empty(len(group), np.int64)
+    place[order] = np.arange(len(group)) - starts[group.problem]  # both are sorted by problem
+    return place
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """Of each kernel: how many results are right, how many failed, and how it stands to the best.
+
+    `mean` counts a problem that the kernel was tried on and did not compute as 0.
+    """
+
+    tried: Integers
+    right: Integers
+    failed: Integers
+    wins: Integers
+    mean: Floats
+
+    @property
+    def order(self) -> Integers:
+        """Kernels, the best first: by the mean, then by how often they are best."""
+        return np.lexsort((np.arange(len(self.mean)), -self.wins, -self.mean))
+
+
+def standing(group: Group, shares: Floats) -> Standing:
+    """What the shares of the best say about each kernel."""
+    kernels = len(group.kernels)
+    failed = np.isin(group.status, [STATUSES.index(each) for each in (*FAILURES, QUARANTINED)])
+    apart = np.isin(group.status, [STATUSES.index(each) for each in APART])
+    tried = _count(group.kernel[~apart], kernels)
+    total = np.bincount(group.kernel, np.nan_to_num(shares), kernels)
+    return Standing(
+        tried=tried,
+        right=_count(group.kernel[group.ok], kernels),
+        failed=_count(group.kernel[failed], kernels),
+        wins=_count(group.kernel[shares == 1.0], kernels),
+        mean=np.divide(total, tried, out=np.zeros(kernels), where=tried > 0),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Heat:
+    """A map of kernels × problems. A column may be several problems of like work; `members` says how many.
+
+    `mean` is over the right results of a cell, nan without any. `failed` is the share of its results that failed,
+    `apart` that of those that are no failure but have no value, nan in cells without results. `status` is that of a
+    result without a value, of a failure rather than another; its place in STATUSES, -1 where all have values.
+    """
+
+    kernels: Integers  # which, best first
+    kernels_left: int
+    columns: Codes  # of each problem
+    members: Integers
+    work: Floats  # of each column the operations of its least problem; nan where they are not known
+    mean: Floats
+    failed: Floats
+    apart: Floats
+    status: Codes
+
+
+def heat(group: Group, facts: Facts, values: Floats, order: Integers) -> Heat:
+    """Values by kernel and problem, problems in the order of their work."""
+    shown = order[:HEAT_KERNELS]
+    row_of = np.full(len(group.kernels), -1)
+    row_of[shown] = np.arange(len(shown))
+    problems = len(group.problems)
+    columns = min(problems, HEAT_PROBLEMS)
+    by_work = np.lexsort((np.arange(problems), np.nan_to_num(facts.flops)))
+    column_of = np.empty(problems, np.int32)
+    column_of[by_work] = np.arange(problems) * columns // problems
+    rows = row_of[group.kernel]
+    cell = rows * columns + column_of[group.problem]
+    here = rows >= 0
+    size = len(shown) * columns
+
+    def summed(which: Flags, weights: Floats | None = None) -> Floats:
+        picked = here & which
+        chosen = None if weights is None else weights[picked]
+        return np.bincount(cell[picked], chosen, size).astype(np.float64).reshape(len(shown), columns)
+
+    valued = group.ok & ~np.isnan(values)
+    failed = np.isin(group.status, [STATUSES.index(each) for each in (*FAILURES, QUARANTINED)])
+    status = np.full(size, -1, np.int32)
+    for which in (~group.ok & ~failed, failed):  # the later ones win
+        status[cell[here & which]] = group.status[here & which]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        every = summed(np.ones(len(group), bool))
+        return Heat(
+            kernels=shown,
+            kernels_left=len(order) - len(shown),
+            columns=column_of,
+            members=_count(column_of, columns),
+            work=facts.flops[by_work[np.searchsorted(column_of[by_work], np.arange(columns))]],
+            mean=summed(valued, values) / summed(valued),
+            failed=summed(failed) / every,
+            apart=(every - summed(group.ok) - summed(failed)) / every,
+            status=status.reshape(len(shown), columns),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """A size of problems cut into bins that are even on a logarithmic scale: their edges, and each problem's bin."""
+
+    name: str
+    edges: Floats
+    bins: Codes
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """The best tile of each region of the problem space: its place in `tiles`, -1 where no problem is.
+
+    `mean` is its share of the best of each problem, on average; `next_best` names the tile after it, with its own.
+    """
+
+    across: Axis
+    up: Axis
+    tiles: tuple[str, ...]  # those that are best somewhere, most regions first
+    # All up × across:
+    best: Codes
+    problems: Integers  # with a right result
+    mean: Floats
+    next_best: tuple[tuple[tuple[str, float] | None, ...], ...]  # None where there is no other tile
+
+
+def regions(group: Group, facts: Facts, values: Floats, across: Axis, up: Axis) -> Regions:
+    """Of each region the tile that comes nearest to the best of each problem, on average; ties by name."""
+    shares = np.nan_to_num(efficiency(group, values))
+    names = tuple(sorted(set(facts.tiles)))
+    number = {name: i for i, name in enumerate(names)}
+    tile_of = np.array([number[tile] for tile in facts.tiles])
+    # The best kernel of each tile for each problem.
+    best = np.zeros((len(group.problems), len(names)))
+    np.maximum.at(best, (group.problem, tile_of[group.kernel]), shares)
+    wide, high = len(across.edges) - 1, len(up.edges) - 1
+    computed = best.max(axis=1, initial=0) > 0
+    cell = (up.bins * wide + across.bins)[computed]
+    total = np.zeros((wide * high, len(names)))
+    np.add.at(total, cell, best[computed])
+    count = _count(cell, wide * high)
+    mean = total / np.maximum(count, 1)[:, None]
+    winner = np.where(count > 0, mean.argmax(axis=1), -1)
+    used = Counter(winner[winner >= 0].tolist())
+    order = sorted(used, key=lambda tile: (-used[tile], names[tile]))
+    place = np.full(len(names) + 1, -1)
+    place[order] = np.arange(len(order))
+    return Regions(
+        across=across,
+        up=up,
+        tiles=tuple(names[tile] for tile in order),
+        best=place[winner].reshape(high, wide).astype(np.int32),
+        problems=count.reshape(high, wide),
+        mean=mean.max(axis=1).reshape(high, wide),
+        next_best=tuple(tuple(_next_best(names, mean[row * wide + i]) for i in range(wide)) for row in range(high)),
+    )
+
+
+def _next_best(names: Sequence[str], mean: Floats) -> tuple[str, float] | None:
+    if len(names) < 2:
+        return None
+    place = int(np.argsort(-mean, kind="stable")[1])
+    return (names[place], float(mean[place])) if mean[place] > 0 else None
+
+
+def axis(name: str, values: Floats) -> Axis | None:
+    """Bins of a factor of two, or of more if they were too many. None where there is nothing to cut."""
+    if np.isnan(values).any() or values.min() <= 0:
+        return None
+    low, high = float(np.floor(np.log2(values.min()))), float(np.floor(np.log2(values.max()))) + 1
+    step = float(np.ceil((high - low) / REGION_BINS))
+    count = int(np.ceil((high - low) / step))
+    if count < 2:
+        return None
+    edges: Floats = np.exp2(low + step * np.arange(count + 1, dtype=np.float64))
+    bins = np.clip(np.floor((np.log2(values) - low) / step), 0, count - 1)
+    return Axis(name, edges, bins.astype(np.int32))
+
+
+def widest(facts: Facts) -> list[Axis]:
+    """The sizes of the problems that differ most, most first."""
+    spread = {name: float(np.std(np.log2(values))) for name, values in facts.sizes.items()}
+    names = sorted((name for name in spread if spread[name] > 0), key=lambda name: (-spread[name], name))
+    found = (axis(facts.size_words(name), facts.sizes[name]) for name in names)
+    return [each for each in found if each is not None]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Failures that say the same but for numbers: how many, of how many kernels, and one of the messages."""
+
+    status: str
+    count: int
+    kernels: int
+    example: str
+
+
+_NUMBERS = re.compile(r"0x[0-9a-f]+|[0-9a-f]{12,}|[0-9]+(\.[0-9]+)?", re.IGNORECASE)
+
+
+def reasons(groups: Sequence[Group]) -> list[Reason]:
+    """Why results are missing, most frequent first. Messages that differ in numbers only are one reason."""
+    counts: Counter[tuple[str, str]] = Counter()
+    kernels: dict[tuple[str, str], set[str]] = {}
+    examples: dict[tuple[str, str], str] = {}
+    for group in groups:
+        patterns = [_NUMBERS.sub("#", message) for message in group.messages]
+        bad = group.status != STATUSES.index(OK)
+        seen: Counter[tuple[int, int, int]] = Counter(
+            zip(group.status[bad].tolist(), group.message[bad].tolist(), group.kernel[bad].tolist(), strict=True)
+        )
+        for (status, message, kernel), count in seen.items():
+            key = (STATUSES[status], patterns[message])
+            counts[key] += count
+            kernels.setdefault(key, set()).add(group.kernels[kernel])
+            text = group.messages[message]
+            examples[key] = min(examples.get(key, text), text)
+    order = sorted(counts, key=lambda key: (-counts[key], key))
+    return [Reason(key[0], counts[key], len(kernels[key]), examples[key]) for key in order]
+
+
+def _count(codes: NDArray[np.integer], size: int) -> Integers:
+    return np.bincount(codes, minlength=size).astype(np.int64)

@@ -1,0 +1,153 @@
+"""What a reader wants to know first: which kernels win, by how much, how few do, and how near the best come to the GPU.
+
+Of counters, which kernels ask least of memory; that is no order by speed, and is said so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.arch.spec import Arch
+from tilewright.bench.report_columns import Floats, Group
+from tilewright.bench.report_facts import Facts
+from tilewright.bench.report_figures import FAILURES, QUARANTINED, Standing, least
+from tilewright.bench.report_plots import slope
+from tilewright.bench.report_rows import counters_of
+from tilewright.select.portfolio import Portfolio
+
+# Shares of the best for which a reader is told how many kernels reach them.
+ENOUGH = (0.95, 0.99)
+# Kernels that are named for how often they win.
+MOST_WINNERS = 3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A line: what it is about, a figure, what it means, and the whole name of the kernel if it is about one."""
+
+    about: str
+    figure: str
+    text: str
+    kernel: str = ""
+
+
+def roof_of(facts: Facts, arch: Arch) -> Floats:
+    """TFLOPS that matrix rate and bandwidth of the GPU's file allow each problem; nan where a rate is not known."""
+    peaks = np.array([arch.peak_tflops.get(name, np.nan) for name in facts.dtypes], np.float64)
+    return np.minimum(peaks, slope(arch) * facts.intensity)
+
+
+def time_findings(group: Group, facts: Facts, arch: Arch, found: Standing, few: Portfolio | None) -> Iterator[Finding]:
+    """Of a group with times."""
+    yield _computed(group)
+    if group.ok.any():
+        yield from _winners(group, facts, found)
+        if few is not None:
+            yield from _few(few)
+        yield from _rates(group, facts, arch)
+    yield from _failed(group)
+
+
+def counter_findings(group: Group, facts: Facts, found: Standing) -> Iterator[Finding]:
+    """Of a group with counters: never in words of speed."""
+    yield _computed(group)
+    if group.ok.any():
+        yield from _least_asked(group, facts, found)
+    yield from _failed(group)
+
+
+def _winners(group: Group, facts: Facts, found: Standing) -> Iterator[Finding]:
+    problems = int(np.isfinite(least(group, group.us)).sum())
+    alone = int(found.order[0])
+    often, *others = np.argsort(-found.wins, kind="stable")[:MOST_WINNERS].tolist()
+    then = [f"{found.wins[i]:,}: {facts.kernel_words[i]}" for i in others if found.wins[i]]
+    yield Finding(
+        "best alone",
+        f"{100 * found.mean[alone]:.3g} %",
+        f"of the best time on average: {facts.kernel_words[alone]}",
+        group.kernels[alone],
+    )
+    yield Finding(
+        "wins most",
+        f"{found.wins[often]:,} of {problems:,}",
+        f"problems: {facts.kernel_words[often]}" + (f"; then {', '.join(then)}" if then else ""),
+        group.kernels[often],
+    )
+
+
+def _least_asked(group: Group, facts: Facts, found: Standing) -> Iterator[Finding]:
+    counted = counters_of(group)
+    if problems := int(np.isfinite(least(group, counted["cache_lines"])).sum()):
+        often = int(np.argmax(found.wins))
+        others = int((found.wins == found.wins[often]).sum()) - 1
+        yield Finding(
+            "fewest lines",
+            f"{found.wins[often]:,} of {problems:,}",
+            f"problems: {facts.kernel_words[often]}" + (f", and {others:,} more as often" if others else ""),
+            group.kernels[often],
+        )
+    work = (counted["matrix_flops"] / facts.flops[group.problem])[group.ok]
+    if np.isfinite(work).any():
+        yield Finding(
+            "matrix work",
+            f"× {np.nanmedian(work):.3g}",
+            f"of what the problem needs in the median, at most × {np.nanmax(work):.3g}: tiles that stick out",
+        )
+
+
+_COMPUTED = "problems have a kernel that computes them right"
+
+
+def _computed(group: Group) -> Finding:
+    right, total = len(np.unique(group.problem[group.ok])), len(group.problems)
+    text = "problems have a time, as it was recorded" if group.where.recorded else _COMPUTED
+    return Finding("computed", f"{right:,} of {total:,}", text)
+
+
+def _few(found: Portfolio) -> Iterator[Finding]:
+    """With as many digits as the plot has, so that both say the same."""
+    shares = np.round(found.coverage, 3)
+    counts = {enough: int(np.argmax(shares >= enough)) + 1 for enough in ENOUGH if (shares >= enough).any()}
+    if counts:
+        first, *others = [f"reach {100 * enough:.3g} %" for enough in counts]
+        least_count, *more = counts.values()
+        then = "".join(f", {count:,} {words}" for count, words in zip(more, others, strict=True))
+        figure = f"{least_count:,} kernel{'s' if least_count > 1 else ''}"
+        yield Finding("how few do", figure, f"{first}{then} of the best on average, each problem with its best of them")
+
+
+def _rates(group: Group, facts: Facts, arch: Arch) -> Iterator[Finding]:
+    best = least(group, group.us)
+    rate = np.where(np.isfinite(best), facts.flops / best / 1e6, np.nan)
+    if not np.isfinite(rate).any():
+        return
+    top = int(np.nanargmax(rate))
+    share = rate / roof_of(facts, arch)
+    text = f"at most, for {facts.problem_words[top]}"
+    if np.isfinite(share).any():
+        text += f"; the best kernels reach {100 * np.nanmedian(share):.3g} % of the GPU's roof in the median"
+    yield Finding("rate", f"{rate[top]:,.4g} TFLOPS", text)
+
+
+def _failed(group: Group) -> Iterator[Finding]:
+    if failed := group.count(*FAILURES, QUARANTINED):
+        counts = {status: group.count(status) for status in (*FAILURES, QUARANTINED)}
+        parts = sorted(((count, status) for status, count in counts.items() if count), reverse=True)
+        said = ", ".join(f"{count:,} {status.replace('_', ' ')}" for count, status in parts)
+        yield Finding("failed", f"{failed:,} of {len(group):,}", f"results: {said}")
+
+
+def coverage_words(group: Group, facts: Facts) -> tuple[str, str]:
+    """How much of what could be measured was: pairs of a kernel and a problem of its kind."""
+    asked = f"{len(group.kernels):,} × {len(group.problems):,}"
+    if facts.pairs is None:
+        text = f"{len(group):,} of {asked} pairs have a result; some kernels have names that do not tell their kind"
+        return "coverage", text
+    share = f"{100 * len(group) / facts.pairs:.4g} %" if facts.pairs else "none"
+    text = f"{share}: {len(group):,} of {facts.pairs:,} pairs of a kernel and a problem of its kind have a result"
+    if others := len(group.kernels) * len(group.problems) - facts.pairs:
+        return "coverage", f"{text}. {others:,} more of {asked} do not count: kernel and problem are of different kinds"
+    return "coverage", f"{text} ({asked})"

@@ -1,0 +1,307 @@
+"""The pictures of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.arch.spec import Arch
+from tilewright.bench.report_columns import Codes, Flags, Floats
+from tilewright.bench.report_figures import Axis, Regions
+from tilewright.bench.report_spots import Named, areas, box, points
+from tilewright.bench.report_style import (
+    BAD,
+    BEST,
+    OTHER,
+    PALETTE,
+    QUIET,
+    SECOND,
+    Places,
+    clipped,
+    new_figure,
+    picture,
+    plain_numbers,
+)
+from tilewright.select.portfolio import Portfolio
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Points of a scatter plot: of more, only how densely they lie can be seen.
+MOST_POINTS = 4000
+INK = "#333333"
+
+
+@dataclass(frozen=True, eq=False)
+class Scatter:
+    """Results as points, each of a kernel and a problem; `best` ones are those of the best kernel of a problem."""
+
+    x: Floats
+    y: Floats
+    best: Flags
+    kernel: Codes
+    problem: Codes
+    named: Named
+
+    def places(self, axes: Axes, label: str) -> Places:
+        """What is said of points: of all, or of the best if there are too many, or of none."""
+        usable = np.isfinite(self.x) & np.isfinite(self.y)
+
+        def found() -> list[dict[str, Any]]:
+            for which in (usable, usable & self.best):
+                if int(which.sum()) <= MOST_POINTS:
+                    codes = self.kernel[which].tolist(), self.problem[which].tolist()
+                    return [points(axes, self.x[which], self.y[which], *codes, self.named, label)]
+            return []
+
+        return found
+
+
+@picture
+def roofline(scatter: Scatter, arch: Arch, dtypes: Sequence[str]) -> tuple[Figure, Places]:
+    """Rates of all results over operations for each byte, under what the GPU's file promises."""
+    figure, (axes,) = new_figure(7.4, 4.6)
+    use = np.isfinite(scatter.x) & np.isfinite(scatter.y)
+    x, y, best = scatter.x, scatter.y, scatter.best & use
+    low, high = float(x[use].min()) / 1.6, float(x[use].max()) * 1.6
+    peaks = {name: arch.peak_tflops[name] for name in dtypes if name in arch.peak_tflops}
+    tops = [min(peak, slope(arch) * high) for peak in peaks.values()]
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(low, high)
+    axes.set_ylim(float(y[use].min()) / 1.6, max([float(y[use].max()), *tops]) * 2.2)
+    _roofs(axes, arch, peaks, low, high)
+    others = use & ~best
+    _cloud(figure, axes, x[others], y[others], "other kernels", OTHER)
+    many = int(best.sum()) > MOST_POINTS // 4
+    axes.plot(x[best], y[best], "o", **_MANY if many else _SOME, label="best kernel of a problem")
+    axes.set_xlabel("operations per byte that must be moved, FLOP/byte")
+    axes.set_ylabel("TFLOPS")
+    plain_numbers(axes.xaxis)
+    plain_numbers(axes.yaxis)
+    figure.legend(loc="outside upper right", ncols=2, markerscale=2.5 if many else 1)
+    return figure, scatter.places(axes, "TFLOPS")
+
+
+# How points look: those of some problems, and of so many that they hide each other.
+_SOME: dict[str, Any] = {"ms": 3.6, "color": BEST, "alpha": 0.85, "mew": 0}
+_MANY: dict[str, Any] = {"ms": 1.8, "color": BEST, "alpha": 0.4, "mew": 0}
+
+
+def slope(arch: Arch) -> float:
+    """TFLOPS that the memory allows at one operation per byte."""
+    return arch.memory.bandwidth_gbs / 1e3
+
+
+def _roofs(axes: Axes, arch: Arch, peaks: Mapping[str, float], low: float, high: float) -> None:
+    """The slope of the memory, the flat roof of each type, and the ridges where they meet."""
+    line: dict[str, Any] = {"color": INK, "linewidth": 1.2}
+    words: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "color": INK}
+    top = max(peaks.values(), default=slope(arch) * high)
+    end = min(high, top / slope(arch))
+    axes.plot([low, end], [slope(arch) * low, slope(arch) * end], **line)
+    if end > low:
+        place = np.sqrt(low * end)
+        bandwidth = f"memory, {arch.memory.bandwidth_gbs:,.0f} GB/s"
+        axes.annotate(bandwidth, (place, slope(arch) * place), (-4, 3), ha="right", **words)
+    for peak in sorted(set(peaks.values())):
+        ridge = peak / slope(arch)
+        if ridge >= high:
+            continue
+        axes.plot([max(low, ridge), high], [peak, peak], **line)
+        names = ", ".join(name for name, each in peaks.items() if each == peak)
+        axes.annotate(f"{names} matrix, {peak:,.4g} TFLOPS", (high, peak), (-4, 4), ha="right", **words)
+        if ridge > low:
+            axes.plot([ridge, ridge], [axes.get_ylim()[0], peak], color=QUIET, linewidth=0.8, linestyle=":")
+            text = f"ridge, {ridge:,.0f} FLOP/byte"
+            axes.annotate(text, (ridge, axes.get_ylim()[0]), (3, 4), rotation=90, **words)
+
+
+def _cloud(figure: Figure, axes: Axes, across: Floats, up: Floats, label: str, colour: str) -> None:
+    """Points, or where there are too many how many lie in each spot."""
+    if len(across) <= MOST_POINTS:
+        axes.plot(across, up, ".", ms=3, color=colour, alpha=0.6, label=label, zorder=1)
+        return
+    found = axes.hexbin(
+        across, up, xscale="log", yscale="log", gridsize=60, bins="log", cmap="Greys", mincnt=1, zorder=1
+    )
+    figure.colorbar(found, ax=axes, label=f"{label}: results per spot", shrink=0.8, pad=0.01)
+
+
+@picture
+def traffic(scatter: Scatter, ridge: float | None) -> tuple[Figure, Places]:
+    """Operations per byte that kernels asked of memory, over those that the problem allows."""
+    figure, (axes,) = new_figure(7.4, 4.6)
+    use = np.isfinite(scatter.x) & np.isfinite(scatter.y)
+    x, y = scatter.x[use], scatter.y[use]
+    left, right = float(x.min()) / 1.4, float(x.max()) * 1.4
+    low, high = min(left, float(y.min()) / 1.4), max(right, float(y.max()) * 1.4)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(left, right)
+    axes.set_ylim(low, high)
+    axes.plot([low, high], [low, high], color=INK, linewidth=1.2)
+    middle = np.sqrt(left * right)
+    axes.annotate("every byte once", (middle, middle), (-6, 4), textcoords="offset points", fontsize=8, ha="right")
+    if ridge is not None and low < ridge < high:
+        axes.axhline(ridge, color=QUIET, linewidth=1, linestyle="--")
+        text = f"ridge of the GPU's roof, {ridge:,.0f}"
+        axes.annotate(text, (left, ridge), (4, 3), textcoords="offset points", fontsize=8)
+    best = scatter.best[use]
+    _cloud(figure, axes, x[~best], y[~best], "other kernels", OTHER)
+    axes.plot(x[best], y[best], "o", **_SOME, label="fewest lines of a problem")
+    axes.set_xlabel("operations per byte that must be moved, FLOP/byte")
+    axes.set_ylabel("operations per byte that lanes asked for, FLOP/byte")
+    plain_numbers(axes.xaxis)
+    plain_numbers(axes.yaxis)
+    figure.legend(loc="outside upper right", ncols=2)
+    return figure, scatter.places(axes, "FLOP per byte asked for")
+
+
+@picture
+def region_maps(maps: Sequence[Regions], what: str, share: str) -> tuple[Figure, Places]:
+    """Which tile is best where; the numbers are those of the problems in a region. `share` says what means are of."""
+    from matplotlib.patches import Patch, Rectangle  # noqa: PLC0415
+
+    figure, panels = new_figure(11.6, 4.3, columns=len(maps)) if len(maps) > 1 else new_figure(7.4, 4.3)
+    names = _by_use(maps)
+    shown = names[: len(PALETTE)]
+    colours = dict(zip(shown, PALETTE, strict=False))
+    for axes, each in zip(panels, maps, strict=True):
+        for row, column in np.argwhere(each.best >= 0):
+            tile = each.tiles[each.best[row, column]]
+            place = (each.across.edges[column], each.up.edges[row])
+            wide = each.across.edges[column + 1] - place[0]
+            high = each.up.edges[row + 1] - place[1]
+            cell = Rectangle(place, wide, high, facecolor=colours.get(tile, "#d0d0d0"), edgecolor="white", linewidth=1)
+            axes.add_patch(cell)
+            middle = np.sqrt(place[0] * (place[0] + wide)), np.sqrt(place[1] * (place[1] + high))
+            axes.text(*middle, f"{each.problems[row, column]}", fontsize=7, ha="center", va="center", color=_ink(cell))
+        _log_axes(axes, each.across, each.up)
+    handles = [Patch(facecolor=colours[name], label=clipped(name, 40)) for name in shown]
+    if len(names) > len(shown):
+        handles.append(Patch(facecolor="#d0d0d0", label=f"{len(names) - len(shown)} others"))
+    figure.legend(handles=handles, loc="outside right upper", fontsize=8, title=what, alignment="left")
+
+    def places() -> list[dict[str, Any]]:
+        return [areas(_region_words(axes, each, share)) for axes, each in zip(panels, maps, strict=True)]
+
+    return figure, places
+
+
+def _region_words(axes: Axes, found: Regions, share: str) -> Iterator[tuple[list[float], str]]:
+    """Every region, and what is said of it: its tile, how good it is, and which comes next."""
+    for row, column in np.argwhere(found.best >= 0).tolist():
+        across, up = found.across.edges[column : column + 2], found.up.edges[row : row + 2]
+        many = int(found.problems[row, column])
+        best = f"{found.tiles[found.best[row, column]]}: {100 * found.mean[row, column]:.3g} % of {share}"
+        lines = [best, f"{many} problem{'s' if many > 1 else ''}{', on average' if many > 1 else ''}"]
+        if (then := found.next_best[row][column]) is not None:
+            lines.append(f"then {then[0]}: {100 * then[1]:.3g} %")
+        yield box(axes, *across.tolist(), *up.tolist()), "\n".join(lines)
+
+
+def _by_use(maps: Sequence[Regions]) -> list[str]:
+    """Tiles of all maps, those of most regions first."""
+    used: dict[str, int] = {}
+    for each in maps:
+        for place in each.best[each.best >= 0].tolist():
+            used[each.tiles[place]] = used.get(each.tiles[place], 0) + 1
+    return sorted(used, key=lambda name: (-used[name], name))
+
+
+def _ink(cell: Any) -> str:
+    red, green, blue, _ = cell.get_facecolor()
+    return "#222222" if 0.3 * red + 0.59 * green + 0.11 * blue > 0.55 else "#ffffff"
+
+
+def _log_axes(axes: Axes, across: Axis, up: Axis) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set_xlim(across.edges[0], across.edges[-1])
+    axes.set_ylim(up.edges[0], up.edges[-1])
+    axes.set_xlabel(across.name)
+    axes.set_ylabel(up.name)
+    for axis in (axes.xaxis, axes.yaxis):
+        _short_numbers(axis)
+
+
+@picture
+def failures(counts: Mapping[str, Mapping[str, int]], bad: Sequence[str]) -> Figure:
+    """Results that are missing, by status, and within a status by where they were wanted; `bad` ones in red."""
+    places = list(dict.fromkeys(place for by_place in counts.values() for place in by_place))
+    figure, (axes,) = new_figure(7.4, 0.36 * len(counts) + 0.95)
+    for row, (status, by_place) in enumerate(counts.items()):
+        left = 0
+        for place, count in by_place.items():
+            colour = PALETTE[places.index(place) % len(PALETTE)]
+            alone = BAD if status in bad else QUIET
+            axes.barh(row, count, left=left, height=0.62, color=colour if len(places) > 1 else alone)
+            left += count
+        axes.annotate(f"{left:,}", (left, row), (4, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.set_yticks(range(len(counts)), [name.replace("_", " ") for name in counts])
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+    axes.margins(x=0.1)
+    axes.locator_params(axis="x", integer=True)
+    axes.set_xlabel("results")
+    if len(places) > 1:
+        from matplotlib.patches import Patch  # noqa: PLC0415
+
+        handles = [Patch(color=PALETTE[i % len(PALETTE)], label=place) for i, place in enumerate(places)]
+        figure.legend(handles=handles, loc="outside upper right", ncols=2, fontsize=8)
+    return figure
+
+
+@picture
+def coverage(found: Portfolio) -> Figure:
+    """What the first one, two, … kernels achieve."""
+    figure, (axes,) = new_figure(7.4, 4.6)
+    draw_coverage(axes, found)
+    return figure
+
+
+# As many points can carry their numbers without touching.
+LABELLED = 16
+
+
+def draw_coverage(axes: Axes, found: Portfolio) -> None:
+    """Mean and tenth percentile of what kernels reach, against their number, with numbers while they have room."""
+    counts = range(1, len(found.order) + 1)
+    for values, style, colour, label in (
+        (found.supported, "--", QUIET, "problems computed"),
+        (found.coverage, "o-", BEST, "mean"),
+        (found.low, "v-", SECOND, "nine of ten problems reach"),
+    ):
+        axes.plot(counts, [100 * each for each in values], style, ms=4, color=colour, label=label)
+    if len(counts) <= LABELLED:
+        for count, share in zip(counts, found.coverage, strict=True):
+            text = axes.annotate(f"{100 * share:.1f}", (count, 100 * share), (0, 7), textcoords="offset points")
+            text.set(size=8, color=BEST, ha="center")
+            text.set_bbox({"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5})
+    axes.set_ylim(top=104)
+    axes.set_xlabel("kernels kept")
+    axes.set_ylabel("% of the best kernel of each problem")
+    axes.locator_params(axis="x", integer=True)
+    axes.legend(loc="lower right")
+
+
+def _short_numbers(axis: Any) -> None:
+    """64, 4k, 1M on an axis of powers of two."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator  # noqa: PLC0415
+
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+
+
+def _short(value: float) -> str:
+    for unit, name in ((2.0**40, "T"), (2.0**30, "G"), (2.0**20, "M"), (2.0**10, "k")):
+        if value >= unit:
+            return f"{value / unit:g}{name}"
+    return f"{value:g}"

@@ -1,0 +1,342 @@
+"""The tables of a report that sort: which results they show, and their columns as the page's script reads them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright.bench.record import STATUSES
+from tilewright.bench.report_columns import COUNTERS, Flags, Floats, Group
+from tilewright.bench.report_facts import Facts
+from tilewright.bench.report_figures import Standing, efficiency, ranks
+
+# Rows of all tables of results together: some megabytes, sorted by a browser in a moment.
+MOST_ROWS = 10_000
+# Of a message in a table; the beginning says what happened.
+MESSAGE = 160
+_DIGITS = 4  # significant ones of numbers in a table
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column. Of texts, `texts` are the distinct ones and `values` their places; `titles` say more about each.
+
+    A `choice` is a text that a reader picks from a list.
+    """
+
+    name: str
+    kind: str  # text, choice, number
+    values: Sequence[Any]
+    texts: Sequence[str] = ()
+    titles: Sequence[str] = ()
+    about: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        found = {"name": self.name, "kind": self.kind, "values": list(self.values), "about": self.about}
+        return {**found, "texts": list(self.texts), "titles": list(self.titles)}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table that sorts: its name in addresses, its columns, which of them it is sorted by first."""
+
+    name: str
+    columns: tuple[Column, ...]
+    rows: int
+    total: int
+    sort: str
+    down: bool = False
+    page: int = 50
+    note: str = ""
+
+    @property
+    def json(self) -> str:
+        """What the page's script reads."""
+        value = {
+            "rows": self.rows,
+            "page": self.page,
+            "sort": self.sort,
+            "down": self.down,
+            "columns": [column.to_json() for column in self.columns],
+        }
+        return script_json(value)
+
+
+def script_json(value: Any) -> str:
+    """JSON for a script element: nothing in it can end the element."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")
+
+
+def texts(name: str, values: Iterable[str], *, choice: bool = False, about: str = "") -> Column:
+    """A column of texts."""
+    listed = list(values)
+    distinct = sorted(set(listed))
+    place = {text: i for i, text in enumerate(distinct)}
+    return Column(name, "choice" if choice else "text", [place[text] for text in listed], distinct, about=about)
+
+
+def numbers(name: str, values: Iterable[float], about: str = "") -> Column:
+    """A column of numbers; empty where there is none."""
+    return Column(name, "number", [rounded(float(value)) for value in values], about=about)
+
+
+def rounded(value: float) -> float | int | None:
+    """A number with few digits, whole ones as they are; None for nan."""
+    if math.isnan(value):
+        return None
+    if value == round(value) and abs(value) < 2**53:
+        return int(value)
+    return float(f"{value:.{_DIGITS}g}")
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Rows of each group that a table shows, and in a sentence which they are."""
+
+    rows: tuple[Flags, ...]
+    text: str
+
+    @property
+    def count(self) -> int:
+        return sum(int(rows.sum()) for rows in self.rows)
+
+
+def pick(groups: Sequence[Group], values: Sequence[Floats], most: int) -> Picked:
+    """All results, or of more than `most` the best of each problem and the first failure of each kernel and status."""
+    total = sum(len(group) for group in groups)
+    if total <= most:
+        return Picked(tuple(np.ones(len(group), bool) for group in groups), "all results")
+    failed = _first_failures(groups, most // 4)
+    place = [ranks(group, each) for group, each in zip(groups, values, strict=True)]
+    room = most - sum(int(rows.sum()) for rows in failed)
+    right = np.concatenate([rank[group.ok] for group, rank in zip(groups, place, strict=True)])
+    fits = np.cumsum(np.bincount(right)) <= room  # how many results have at most a rank
+    keep = int(fits.sum())
+    if keep:
+        best = [group.ok & (rank < keep) for group, rank in zip(groups, place, strict=True)]
+        which = "the best kernel" if keep == 1 else f"the {keep} best kernels"
+        text = f"of each problem {which}"
+    else:
+        best = _evenly([group.ok & (rank == 0) for group, rank in zip(groups, place, strict=True)], room)
+        text = f"of {room:,} of {int((right == 0).sum()):,} problems, evenly spread, the best kernel"
+    bad = sum(int(rows.sum()) for rows in failed)
+    text += f", and of each kernel the first failure of each kind (at most {most // 4:,})" if bad else ""
+    return Picked(tuple(a | b for a, b in zip(best, failed, strict=True)), text)
+
+
+def _evenly(rows: Sequence[Flags], room: int) -> list[Flags]:
+    """So many of the rows of all groups, as evenly as can be."""
+    together = np.concatenate(rows)
+    numbers_of = np.cumsum(together)  # from 1
+    total = max(1, int(numbers_of[-1]))
+    kept = together & (numbers_of * room // total != (numbers_of - 1) * room // total)
+    return np.split(kept, np.cumsum([len(each) for each in rows])[:-1])
+
+
+def _first_failures(groups: Sequence[Group], most: int) -> list[Flags]:
+    found = []
+    for group in groups:
+        rows = np.zeros(len(group), bool)
+        bad = np.flatnonzero(~group.ok)
+        _, first = np.unique(group.kernel[bad].astype(np.int64) * len(STATUSES) + group.status[bad], return_index=True)
+        first = np.sort(bad[first])[:most]
+        rows[first] = True
+        most -= len(first)
+        found.append(rows)
+    return found
+
+
+def results_grid(
+    name: str,
+    groups: Sequence[Group],
+    facts: Sequence[Facts],
+    values: Sequence[Floats],
+    places: Sequence[str],
+    most: int,
+) -> Grid:
+    """The results of groups that hold the same: all times, or all counters."""
+    picked = pick(groups, values, most)
+    chosen = [_best_first(*each) for each in zip(groups, values, picked.rows, strict=True)]
+    columns = [*_names(groups, facts, chosen, places)]
+    kind = groups[0].where.kind
+    each_measured = _counted if kind == COUNTERS else _timed
+    parts = [each_measured(*args) for args in zip(groups, facts, values, chosen, strict=True)]
+    columns += [
+        numbers(title, np.concatenate([part[title] for part in parts]), about) for title, about in _abouts(parts)
+    ]
+    share = np.concatenate([100 * group.share[rows] for group, rows in zip(groups, chosen, strict=True)])
+    if not np.isnan(share).all():
+        columns.append(numbers("tolerance %", share, "how much of the allowed error was used"))
+    said = [g.messages[code][:MESSAGE] for g, rows in zip(groups, chosen, strict=True) for code in g.message[rows]]
+    if any(said):
+        columns.append(texts("message", said))
+    total = sum(len(group) for group in groups)
+    return Grid(name, tuple(columns), picked.count, total, "problem", note=picked.text)
+
+
+def _best_first(group: Group, values: Floats, picked: Flags) -> Any:
+    """The rows that were picked, by problem, the best first: so they stay where a sort finds them alike."""
+    rows = np.flatnonzero(picked)
+    return rows[np.lexsort((ranks(group, values)[rows], group.problem[rows]))]
+
+
+def _names(
+    groups: Sequence[Group], facts: Sequence[Facts], chosen: Sequence[Any], places: Sequence[str]
+) -> Iterable[Column]:
+    """Where, which problem, which kernel, and what came of it. Kernels have their whole names as titles."""
+    together = list(zip(groups, facts, chosen, places, strict=True))
+    if len(groups) > 1:
+        yield texts("where", [place for _, _, rows, place in together for _ in rows], choice=True)
+    yield texts("problem", [fact.problem_words[p] for group, fact, rows, _ in together for p in group.problem[rows]])
+    slugs = [group.kernels[k] for group, _, rows, _ in together for k in group.kernel[rows]]
+    words = {slug: word for g, fact, _, _ in together for slug, word in zip(g.kernels, fact.kernel_words, strict=True)}
+    whole = sorted(set(slugs))
+    place = {slug: i for i, slug in enumerate(whole)}
+    yield Column("kernel", "text", [place[slug] for slug in slugs], [words[slug] for slug in whole], whole)
+    yield texts(
+        "status",
+        [STATUSES[code].replace("_", " ") for g, _, rows, _ in together for code in g.status[rows]],
+        choice=True,
+    )
+
+
+def _timed(group: Group, facts: Facts, values: Floats, rows: Any) -> dict[str, Floats]:
+    us, problem = group.us[rows], group.problem[rows]
+    return {
+        "µs": us,
+        "spread %": 100 * (group.us_p90[rows] - group.us_p10[rows]) / us,
+        "of best %": 100 * efficiency(group, values)[rows],
+        "TFLOPS": facts.flops[problem] / us / 1e6,
+        "GB/s": facts.bytes[problem] / us / 1e3,
+    }
+
+
+KIB = 1024
+
+
+def _counted(group: Group, facts: Facts, values: Floats, rows: Any) -> dict[str, Floats]:  # noqa: ARG001
+    counted = counters_of(group)
+    found = {
+        "matrix MFLOP": counted["matrix_flops"][rows] / 1e6,
+        "× needed": counted["matrix_flops"][rows] / facts.flops[group.problem[rows]],
+        "read KiB": counted["global_read_bytes"][rows] / KIB,
+        "written KiB": counted["global_write_bytes"][rows] / KIB,
+        "cache lines": counted["cache_lines"][rows],
+        "LDS KiB": (counted["lds_read_bytes"] + counted["lds_write_bytes"])[rows] / KIB,
+        "conflict cycles": counted["bank_conflict_cycles"][rows],
+        "instructions": counted["instructions"][rows],
+    }
+    return {title: each for title, each in found.items() if not np.isnan(each).all()}
+
+
+COUNTED = (
+    *("matrix_flops", "global_read_bytes", "global_write_bytes", "cache_lines"),
+    *("lds_read_bytes", "lds_write_bytes", "bank_conflict_cycles"),
+)
+
+
+def counters_of(group: Group) -> Mapping[str, Floats]:
+    """The counters that are shown, nan where there are none, and all instructions together."""
+    nothing = np.full(len(group), np.nan)
+    kinds = [column for name, column in group.counters.items() if name.startswith("instructions")]
+    together = np.where(group.ok, np.nansum(kinds, axis=0), np.nan) if kinds else nothing
+    return {**{name: group.counters.get(name, nothing) for name in COUNTED}, "instructions": together}
+
+
+_ABOUT = {
+    "µs": "median of the repeats",
+    "spread %": "from the tenth to the ninetieth percentile, in per cent of the median",
+    "of best %": "the best time of the problem over this one",
+    "TFLOPS": "operations of the problem over the time",
+    "GB/s": "bytes that must be moved at least, over the time",
+    "matrix MFLOP": "operations of matrix instructions that were executed",
+    "× needed": "these over the operations of the problem",
+    "read KiB": "that lanes asked of global memory",
+    "written KiB": "to global memory",
+    "cache lines": "distinct lines touched by each instruction of a wave, summed",
+    "LDS KiB": "read from and written to LDS",
+    "conflict cycles": "lost to LDS bank conflicts",
+    "instructions": "of all waves",
+}
+
+
+def _abouts(parts: Sequence[Mapping[str, Floats]]) -> list[tuple[str, str]]:
+    shared = [title for title in parts[0] if all(title in part for part in parts)]
+    return [(title, _ABOUT[title]) for title in shared]
+
+
+def problems_grid(name: str, group: Group, facts: Facts, values: Floats, roof: Floats) -> Grid:
+    """Every problem of a group: its best kernel, how good that is, and how much the choice matters.
+
+    `roof` is the highest rate that the GPU's file allows each problem, in TFLOPS; nan where it is not known.
+    """
+    count, place = len(group.problems), ranks(group, values)
+    best, runner_up = (_of_rank(group, values, place, rank) for rank in (0, 1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = np.where(best >= 0, values[best], np.nan)
+        next_share = 100 * value / np.where(runner_up >= 0, values[runner_up], np.nan)
+        rate = facts.flops / value / 1e6
+    whole = [group.kernels[group.kernel[row]] if row >= 0 else "" for row in best]
+    words = [facts.kernel_words[group.kernel[row]] if row >= 0 else "none is right" for row in best]
+    distinct = sorted(set(zip(words, whole, strict=True)))
+    code = {pair: i for i, pair in enumerate(distinct)}
+    timed = group.where.kind != COUNTERS
+    columns = [
+        texts("problem", facts.problem_words),
+        numbers("FLOP/byte", facts.intensity, "operations of the problem over the bytes that must be moved"),
+        Column(
+            "best kernel" if timed else "fewest lines",
+            "text",
+            [code[pair] for pair in zip(words, whole, strict=True)],
+            [word for word, _ in distinct],
+            [slug for _, slug in distinct],
+        ),
+        numbers("µs", value, "median of the best kernel") if timed else numbers("cache lines", value, "of that kernel"),
+    ]
+    if timed:
+        columns += [
+            numbers("TFLOPS", rate, "operations of the problem over the time"),
+            numbers("of roof %", 100 * rate / roof, "of what matrix rate and bandwidth in the GPU's file allow"),
+        ]
+    columns += [
+        numbers("next %", next_share, "the best over the kernel after it: 100 where another one is as good"),
+        numbers("right", np.bincount(group.problem[group.ok], minlength=count), "kernels that compute it"),
+    ]
+    kept = [column for column in columns if column.kind != "number" or any(v is not None for v in column.values)]
+    return Grid(name, tuple(kept), count, count, "µs" if timed else "cache lines", down=True, page=15)
+
+
+def _of_rank(group: Group, values: Floats, place: Any, rank: int) -> Any:
+    """Of each problem the row of that rank among the right results; -1 where there is none."""
+    found = np.full(len(group.problems), -1)
+    rows = np.flatnonzero((place == rank) & group.ok & ~np.isnan(values))
+    found[group.problem[rows]] = rows
+    return found
+
+
+def kernels_grid(name: str, group: Group, facts: Facts, found: Standing) -> Grid:
+    """Every kernel of a group: what it was tried on, and how it stands."""
+    count = len(group.kernels)
+    columns = [
+        Column("kernel", "text", list(range(count)), list(facts.kernel_words), list(group.kernels)),
+        numbers("tried", found.tried, "problems; without those that it is not made for"),
+        numbers("right", found.right),
+        numbers("failed", found.failed, "not right, not built, not ended, or not tried after such"),
+    ]
+    if group.where.kind == COUNTERS:
+        wins, sort, about = "fewest lines for", "mean of fewest %", "the fewest cache lines of a problem over its own"
+        about_wins = "problems for which no kernel touches fewer cache lines"
+    else:
+        wins, sort, about = "best for", "mean of best %", "the best time of a problem over its own"
+        about_wins = "problems that it is the fastest for"
+    columns += [
+        numbers(wins, found.wins, about_wins),
+        numbers(sort, 100 * found.mean, f"{about}; a problem that it failed for counts as 0"),
+    ]
+    return Grid(name, tuple(columns), count, count, sort, down=True, page=15)

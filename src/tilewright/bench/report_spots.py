@@ -1,0 +1,97 @@
+"""What a page says where the pointer rests on a picture: places in parts of its width and height, and words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.bench.report_columns import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Parts of a picture are given with so many digits: a tenth of a point of a picture 1,000 wide.
+_DIGITS = 4
+
+
+@dataclass(frozen=True)
+class Named:
+    """Names of the kernels and problems of a group, and what their numbers count."""
+
+    kernels: Sequence[str]
+    problems: Sequence[str]
+
+
+def part(axes: Axes, x: Floats, y: Floats) -> Floats:
+    """Where points lie in the picture, from its upper left corner. Right only when the figure was drawn."""
+    pixels = axes.transData.transform(np.column_stack([x, y]))
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    found = figure.transFigure.inverted().transform(pixels)
+    return np.column_stack([found[:, 0], 1 - found[:, 1]]).round(_DIGITS)
+
+
+def box(axes: Axes, left: float, right: float, top: float, bottom: float) -> list[float]:
+    """A rectangle of an axis, as left, top, right, bottom of the picture."""
+    (x0, y0), (x1, y1) = part(axes, np.array([left, right]), np.array([top, bottom])).tolist()
+    return [min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)]
+
+
+def points(
+    axes: Axes, x: Floats, y: Floats, kernel: Sequence[int], problem: Sequence[int], named: Named, label: str
+) -> dict[str, Any]:
+    """Points, each of a kernel and a problem; the value that is told is `y`."""
+    shown_kernels, kernels = _used(kernel, named.kernels)
+    shown_problems, problems = _used(problem, named.problems)
+    return {
+        "kind": "points",
+        "label": label,
+        "at": part(axes, x, y).tolist(),
+        "values": [short(value) for value in y.tolist()],
+        "kernel": shown_kernels,
+        "problem": shown_problems,
+        "kernels": kernels,
+        "problems": problems,
+    }
+
+
+def _used(codes: Sequence[int], names: Sequence[str]) -> tuple[list[int], list[str]]:
+    """Codes and names without those that nobody has."""
+    used = sorted(set(codes))
+    place = {code: i for i, code in enumerate(used)}
+    return [place[code] for code in codes], [names[code] for code in used]
+
+
+def areas(found: Iterable[tuple[list[float], str]]) -> dict[str, Any]:
+    """Rectangles with what is said of each."""
+    listed = list(found)
+    return {"kind": "areas", "boxes": [each for each, _ in listed], "texts": [text for _, text in listed]}
+
+
+def cells(
+    panels: Sequence[tuple[list[float], str, Floats]],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    status: Sequence[int],
+    statuses: Sequence[str],
+) -> dict[str, Any]:
+    """Maps of the same rows and columns: their boxes, what they count, their values. `status` is -1 without any."""
+    return {
+        "kind": "cells",
+        "rows": list(rows),
+        "columns": list(columns),
+        "status": list(status),
+        "statuses": [each.replace("_", " ") for each in statuses],
+        "panels": [
+            {"box": place, "label": label, "values": [short(value) for value in values.ravel().tolist()]}
+            for place, label, values in panels
+        ],
+    }
+
+
+def short(value: float) -> float | None:
+    """Three digits; None for nan."""
+    return None if np.isnan(value) else float(f"{value:.3g}")

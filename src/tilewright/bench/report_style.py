@@ -1,0 +1,120 @@
+"""How all pictures look, those of sweeps and those of learning, and the bytes of a picture."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+from tilewright.base.extras import need_packages
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DPI = 130
+CSS_DPI = 96  # of a page: what an inch is to a browser
+# Of what is drawn once: the best, the second, the rest, what failed, what is beside the point.
+BEST, SECOND, OTHER, BAD, QUIET = "#0b5fa5", "#d9822b", "#9fb6c9", "#b3261e", "#8a8a8a"
+# The palette of Okabe and Ito, which can be told apart without seeing all hues.
+BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW = (
+    *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"),
+)
+# Ten that differ in lightness as well as in hue.
+PALETTE = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW, "#7a5195", "#8c6d31", "#444444")
+STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#777777",
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.7,
+    "axes.axisbelow": True,
+    "legend.frameon": True,
+    "legend.edgecolor": "white",
+    "legend.framealpha": 0.85,
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG, how wide a page shows it, and what the page says where the pointer rests on it."""
+
+    png: bytes
+    width: int
+    spots: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def most(self) -> int:
+        """How wide it can be shown before its points are seen."""
+        return self.width * DPI // CSS_DPI
+
+    @property
+    def data(self) -> str:
+        return base64.b64encode(self.png).decode()
+
+
+def need_plots(what: str) -> None:
+    """Raise when there is nothing to draw with."""
+    need_packages(what, ("numpy", "matplotlib"), "plots")
+
+
+P = ParamSpec("P")
+# Places can be told only when a figure is drawn: before, nothing has its place.
+Places = Callable[[], Sequence[dict[str, Any]]]
+
+
+def picture(draw: Callable[P, Figure | tuple[Figure, Places]]) -> Callable[P, Picture]:
+    """A function that draws a figure, as one that gives the picture of it, with our style while it draws."""
+
+    @functools.wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> Picture:
+        from matplotlib import rc_context  # noqa: PLC0415
+        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+
+        stream = io.BytesIO()
+        with rc_context(STYLE):
+            made = draw(*args, **kwargs)
+            figure, places = made if isinstance(made, tuple) else (made, tuple)
+            # Without the version of Matplotlib, which would change the bytes.
+            FigureCanvasAgg(figure).print_figure(stream, format="png", dpi=DPI, metadata={"Software": None})
+        return Picture(stream.getvalue(), round(figure.get_figwidth() * CSS_DPI), tuple(places()))
+
+    return drawn
+
+
+def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure that no window knows of, with its panels row by row."""
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, [figure.add_subplot(rows, columns, i + 1) for i in range(rows * columns)]
+
+
+# Characters of a label: the tables of a page have whole names.
+LABEL = 58
+
+
+def clipped(text: str, most: int = LABEL) -> str:
+    """A label that fits: its middle is left out for … where it is too long, as names differ at either end."""
+    head = most // 2
+    return text if len(text) <= most else f"{text[:head]}…{text[head + 1 - most :]}"
+
+
+def plain_numbers(axis: Any) -> None:
+    """0.1, 1, 10, 1,000 rather than powers of ten; the less an axis spans, the more numbers between them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: PLC0415
+
+    low, high = sorted(axis.get_view_interval())
+    between = (1.0,) if high / low > 1000 else (1.0, 2.0, 5.0) if high / low > 12 else (1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+    axis.set_major_locator(LogLocator(base=10, subs=between))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}" if value < 1e6 else f"{value:.0e}"))
+    axis.set_minor_formatter(NullFormatter())

@@ -1,0 +1,77 @@
+"""Clock and power of a GPU while it works, where AMD's `amdsmi` is installed. Without it there are none."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from tilewright.base.events import Noticed, emit
+
+if TYPE_CHECKING:
+    from tilewright.runtime.device import Device
+
+MODULE = "amdsmi"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a GPU said of itself; None where it does not say."""
+
+    clock_mhz: float | None = None
+    power_w: float | None = None
+
+
+def watch(device: Device) -> Callable[[], Reading] | None:
+    """A function that reads clock and power of a GPU now; None without `amdsmi`.
+
+    The GPU is found by its address on the PCI bus: HIP and amdsmi number GPUs each in their own way.
+    """
+    if importlib.util.find_spec(MODULE) is None:
+        return None
+    smi = importlib.import_module(MODULE)
+    try:
+        handle = _handle(device.bus_address())
+    except smi.AmdSmiException as error:
+        emit(Noticed(f"no clock and no power of {device.name} will be recorded: amdsmi says {error}"))
+        return None
+
+    def read() -> Reading:
+        try:
+            return Reading(_clock(smi, handle), _power(smi, handle))
+        except smi.AmdSmiException as error:
+            emit(Noticed(f"clock and power of {device.name} cannot be read: amdsmi says {error}"))
+            return Reading()
+
+    return read
+
+
+@cache
+def _handle(address: str) -> Any:
+    """amdsmi's handle of the GPU at an address. The library is opened once and stays open with the process."""
+    smi = importlib.import_module(MODULE)
+    smi.amdsmi_init()
+    return smi.amdsmi_get_processor_handle_from_bdf(address)
+
+
+def _clock(smi: Any, handle: Any) -> float | None:
+    """The engine's clock in MHz. It was called cur_clk before ROCm 6.2."""
+    info = smi.amdsmi_get_clock_info(handle, smi.AmdSmiClkType.GFX)
+    return _number(info, "clk", "cur_clk")
+
+
+def _power(smi: Any, handle: Any) -> float | None:
+    """The socket's power in watts. GPUs have one of the two, and say N/A for the other."""
+    return _number(smi.amdsmi_get_power_info(handle), "current_socket_power", "average_socket_power")
+
+
+def _number(info: dict[str, Any], *names: str) -> float | None:
+    """The first of these that is a number above 0."""
+    for name in names:
+        value = info.get(name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+            return float(value)
+    return None

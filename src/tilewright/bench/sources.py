@@ -1,0 +1,73 @@
+"""Journals and tables of records as one set: each key once, whatever file it is in."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.bench.journal_lines import Damage
+from tilewright.bench.journal_merge import Selected, select_best, write_records
+from tilewright.bench.record import Record
+from tilewright.bench.table import read_table
+
+TABLE_SUFFIX = ".parquet"
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """The records of some sources. What had to be written to merge them is taken away with this value."""
+
+    selected: Selected
+
+    def __len__(self) -> int:
+        return len(self.selected)
+
+    @property
+    def seen(self) -> int:
+        """How many intact records there are, equal keys included."""
+        return self.selected.seen
+
+    @property
+    def damaged(self) -> Sequence[Damage]:
+        """The lines of journals that are damaged."""
+        return self.selected.damaged
+
+    def records(self) -> Iterator[Record]:
+        """The records, one for each key, one after another: memory does not grow with their number."""
+        yield from self.selected.records()
+
+    def counters(self) -> tuple[str, ...]:
+        """The names of all counters of the records, sorted."""
+        return self.selected.counters()
+
+
+def open_sources(*sources: Path | str) -> Opened:
+    """The records of journals (folders or files) and tables (.parquet), merged: see `journal.merged`.
+
+    Tables are written as journals first, into a temporary folder: so they are merged in little memory, too.
+    """
+    if not sources:
+        raise InvalidValueError("no journal and no table is named: give at least one")
+    paths = [Path(source) for source in sources]
+    if all(path.suffix != TABLE_SUFFIX for path in paths):
+        return Opened(select_best(*paths))
+    folder = Path(tempfile.mkdtemp(prefix="tilewright-"))
+    try:
+        opened = Opened(select_best(*(_as_journal(path, folder / f"{i:06}.jsonl") for i, path in enumerate(paths))))
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    weakref.finalize(opened, shutil.rmtree, folder)
+    return opened
+
+
+def _as_journal(source: Path, file: Path) -> Path:
+    if source.suffix != TABLE_SUFFIX:
+        return source
+    write_records(read_table(source), file)
+    return file

@@ -1,0 +1,292 @@
+"""A sweep: all tasks of a plan that have no result yet are measured, and every result is journalled at once."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tilewright.base import events
+from tilewright.base.errors import JournalError
+from tilewright.bench.executor import Executor, Work
+from tilewright.bench.journal import Journal, scan
+from tilewright.bench.journal_lines import Damage, record_of, summary_of
+from tilewright.bench.plan import Plan, Shard
+from tilewright.bench.quarantine import FAILURES, Quarantine
+from tilewright.bench.record import OK, Record
+from tilewright.bench.sweep_file import claim_folder
+
+TASK = "sweep"
+# The rate is that of the last so many seconds: kernels differ, and so does what is left.
+RATE_WINDOW_S = 60.0
+# Between two tellings of how far it is: more often than the eye sees costs more than measuring small kernels.
+TELL_S = 0.2
+# How long a full disk is waited for, and how often it is tried again.
+DISK_PATIENCE_S, DISK_PAUSE_S = 3600.0, 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class How:
+    """How a sweep goes about it: none of it changes what is measured."""
+
+    shard: Shard = Shard()
+    retry_failed: bool = False  # measure again what failed before
+    quarantine: int = FAILURES  # after so many failures a kernel is not tried any more; 0: it always is
+    fsync: str = "record"
+    disk_patience_s: float = DISK_PATIENCE_S
+
+
+USUAL = How()
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What came of a sweep: how many results of each status, how many were there before, how many are left."""
+
+    statuses: Counter[str]
+    known: int
+    damaged: int
+    left: int
+    quarantined: tuple[str, ...]  # kernels
+    seconds: float
+    stopped: bool
+
+    @property
+    def done(self) -> int:
+        return sum(self.statuses.values())
+
+    @property
+    def failed(self) -> int:
+        return self.done - self.statuses[OK]
+
+
+@dataclass
+class _State:
+    """A sweep under way."""
+
+    plan: Plan
+    how: How
+    known: set[str]
+    damaged: int
+    quarantine: Quarantine
+    statuses: Counter[str] = field(default_factory=Counter)
+    # Tasks whose results are awaited. A cluster may send one twice, of which one counts.
+    awaited: set[str] = field(default_factory=set)
+    refused: deque[Record] = field(default_factory=deque)
+    skipped: int = 0
+    asked_all: bool = False
+
+    @property
+    def total(self) -> int:
+        """Tasks of this sweep, or of its shard, those with results included."""
+        return len(self.how.shard.of(self.plan.count))
+
+    @property
+    def left(self) -> int:
+        if self.asked_all:
+            return len(self.awaited)
+        return max(self.total - self.skipped - sum(self.statuses.values()), len(self.awaited), 1)
+
+    def work(self) -> Iterator[Work]:
+        """The tasks that are to be measured. The executor asks for them, from a thread of its own perhaps."""
+        for task in self.plan.tasks(self.how.shard):
+            if task.key in self.known:
+                self.skipped += 1
+                continue
+            self.awaited.add(task.key)
+            refused = self.quarantine.refused(task)
+            if refused is None:
+                yield Work(task)
+            else:
+                self.refused.append(refused)
+        self.asked_all = True
+
+    def kernels(self) -> Iterator[str]:
+        """The names of kernels that have tasks left, in the order of the work."""
+        for block, which in self.plan.parts(self.how.shard):
+            names: dict[str, None] = {}
+            for task in block.tasks(which):
+                if task.kernel not in names and task.key not in self.known and self.quarantine.why(task) is None:
+                    names[task.kernel] = None
+                    if len(names) == len(block.kernels):
+                        break
+            yield from names
+
+
+def sweep(
+    plan: Plan,
+    folder: Path | str,
+    executor: Executor,
+    how: How = USUAL,
+    *,
+    quarantine: Quarantine | None = None,
+    stopping: threading.Event | None = None,
+) -> Summary:
+    """Measure what a plan asks and the folder's journal does not have yet. Ends by itself, whatever kernels do.
+
+    A folder that was begun with the same plan is resumed; that of another is refused. Give the `quarantine` that the
+    executor asks before it runs a task, if it does. `stopping` is set by whoever stops the executor. Raises
+    `JournalError` when results cannot be kept, and what makes the executor unable to go on; nothing that was journalled
+    is lost by that, and the same call goes on from there. The executor is closed at the end in any case.
+    """
+    folder = Path(folder)
+    began = time.monotonic()
+    with closing(executor):
+        claim_folder(folder, plan.asked())
+        with _alone(folder, how.shard):
+            state = _resumed(plan, folder, how, quarantine or Quarantine(how.quarantine))
+            with Journal(folder, _writer(how.shard), fsync=how.fsync) as journal:
+                _carry_out(state, executor, lambda record: _append(journal, record, how, stopping))
+    return Summary(
+        statuses=state.statuses,
+        known=state.skipped,
+        damaged=state.damaged,
+        left=state.left,
+        quarantined=state.quarantine.kernels,
+        seconds=time.monotonic() - began,
+        stopped=stopping is not None and stopping.is_set() and state.left > 0,
+    )
+
+
+def _resumed(plan: Plan, folder: Path, how: How, quarantine: Quarantine) -> _State:
+    """The state after all that the journal has: which tasks are done, and which kernels failed too often."""
+    good: set[str] = set()
+    failed: dict[str, Record] = {}
+    damages: list[Damage] = []
+    for line in scan(folder):
+        summary = line if isinstance(line, Damage) else summary_of(line)
+        # Only failures are read whole, for the quarantine: of millions of results few should be some.
+        found = line if isinstance(line, Damage) or isinstance(summary, Damage) or summary.ok else record_of(line)
+        if isinstance(summary, Damage):
+            damages.append(summary)
+        elif isinstance(found, Damage):
+            damages.append(found)
+        elif isinstance(found, Record):
+            failed[found.key] = found
+        else:
+            good.add(summary.key)
+    known = good if how.retry_failed else good | failed.keys()
+    if not how.retry_failed:
+        quarantine.note_all(record for key, record in failed.items() if key not in good)
+    if damages:
+        first = damages[0]
+        events.emit(
+            events.Noticed(
+                f"{len(damages)} damaged lines in {folder} (the first: {first.file}, line {first.line}: {first.why}). "
+                "What they held is measured again."
+            )
+        )
+    return _State(plan, how, known, len(damages), quarantine)
+
+
+def _carry_out(state: _State, executor: Executor, append: Callable[[Record], None]) -> None:
+    pace = _Pace(state)
+    with events.task(TASK, state.total) as advance:
+
+        def keep(record: Record) -> None:
+            if record.key not in state.awaited:
+                events.emit(events.Noticed(f"a second result of {record.task.kernel} came, and was left out"))
+                return
+            append(record)
+            state.awaited.discard(record.key)
+            state.statuses[record.status] += 1
+            state.quarantine.note(record)
+            advance(record.task.kernel)
+            pace.tell()
+
+        for record in executor.run(state.work(), state.kernels()):
+            keep(record)
+            while state.refused:
+                keep(state.refused.popleft())
+        while state.refused:
+            keep(state.refused.popleft())
+
+
+def _append(journal: Journal, record: Record, how: How, stopping: threading.Event | None) -> None:
+    """Append, and wait for room on a full disk: devices wait meanwhile, as results are not taken from them."""
+    deadline = time.monotonic() + how.disk_patience_s
+    before = journal.file.stat().st_size
+    told = False
+    while True:
+        try:
+            # A disk may take a line and fail to keep it: then it is there, and must not come twice.
+            if told and _has_whole_line(journal.file, before):
+                journal.sync()
+            else:
+                journal.append(record)
+            return
+        except JournalError as error:
+            stopped = stopping is not None and stopping.is_set()
+            if stopped or time.monotonic() >= deadline:
+                raise
+            if not told:
+                waits = f"Waiting up to {how.disk_patience_s:g} s for room; nothing that was measured is lost."
+                events.emit(events.Noticed(f"{error}. {waits}"))
+                told = True
+        time.sleep(DISK_PAUSE_S)
+
+
+def _has_whole_line(file: Path, before: int) -> bool:
+    """Whether a line was added to a file of this size."""
+    with file.open("rb") as stream:
+        if stream.seek(0, os.SEEK_END) <= before:
+            return False
+        stream.seek(-1, os.SEEK_END)
+        return stream.read(1) == b"\n"
+
+
+class _Pace:
+    """How fast it goes, and how long it will still take."""
+
+    def __init__(self, state: _State) -> None:
+        self._state = state
+        self._recent: deque[tuple[float, int]] = deque([(time.monotonic(), 0)])
+        self._told = 0.0
+
+    def tell(self) -> None:
+        now = time.monotonic()
+        if now - self._told < TELL_S:
+            return
+        self._told = now
+        counts = self._state.statuses
+        done = sum(counts.values())
+        self._recent.append((now, done))
+        while len(self._recent) > 2 and now - self._recent[1][0] > RATE_WINDOW_S:
+            self._recent.popleft()
+        since, before = self._recent[0]
+        rate = (done - before) / max(now - since, 1e-9)
+        failed = done - counts[OK] - counts["quarantined"]
+        texts = [f"{n:,} {what}" for n, what in ((failed, "failed"), (counts["quarantined"], "quarantined")) if n]
+        said = " · ".join([*texts, f"{rate:,.1f}/s"])
+        left = self._state.total - self._state.skipped - done
+        events.emit(events.Working(TASK, (said,), max(left, 0) / rate if rate else None))
+
+
+@contextmanager
+def _alone(folder: Path, shard: Shard) -> Iterator[None]:
+    """Nobody else may measure the same: two would each do all of it. The lock goes with the process."""
+    path = folder / f"shard-{shard.number}-of-{shard.count}.lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise JournalError(
+                f"another process sweeps shard {shard} into {folder} now: wait for it, or take another shard"
+            ) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _writer(shard: Shard) -> str:
+    """The name of this process's file in the journal."""
+    host = re.sub(r"[^A-Za-z0-9_.-]", "_", os.uname().nodename)
+    return f"w-{host}-{shard.number}-of-{shard.count}-{os.getpid()}"

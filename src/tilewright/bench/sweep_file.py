@@ -1,0 +1,76 @@
+"""What a sweep was asked, in `sweep.json` beside its journal: a journal takes the results of one sweep only."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tilewright.base.digest import canonical_json, digest_value
+from tilewright.base.errors import FileFormatError, FileProblem, JournalError
+from tilewright.bench.whole_file import hidden_beside
+
+FILE = "sweep.json"
+SCHEMA = 1
+
+
+def claim_folder(folder: Path | str, asked: Mapping[str, Any]) -> bool:
+    """Make a folder that of the sweep that was asked, or see that it is. True if it is being resumed.
+
+    Raises `JournalError` when it belongs to another sweep, with the fields that differ. Of several processes that
+    begin at once, one writes and all others compare.
+    """
+    folder = Path(folder)
+    wanted = json.loads(canonical_json(dict(asked)))
+    text = json.dumps({"schema": SCHEMA, "digest": digest_value(wanted), "asked": wanted}, indent=2) + "\n"
+    beside = hidden_beside(folder / FILE)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with beside.open("w") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise JournalError(f"{beside}: {len(text):,} bytes cannot be written: {error.strerror}. Make room") from error
+    try:
+        os.link(beside, folder / FILE)
+    except FileExistsError:
+        _compare(folder, read_asked(folder), wanted)
+        return True
+    finally:
+        beside.unlink()
+    return False
+
+
+def read_asked(folder: Path | str) -> dict[str, Any]:
+    """What the sweep of a folder was asked. Raises `FileFormatError` for a file that is none."""
+    path = Path(folder) / FILE
+    try:
+        value = json.loads(path.read_text())
+        schema, digest, asked = value["schema"], value["digest"], value["asked"]
+    except FileNotFoundError as error:
+        raise JournalError(f"{path} does not exist: the folder is not that of a sweep") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise FileFormatError(path, [FileProblem("", f"does not tell what a sweep was asked: {error}")]) from error
+    if schema != SCHEMA:
+        raise FileFormatError(path, [FileProblem("schema", f"is {schema!r}, this version reads {SCHEMA}")])
+    if not isinstance(asked, dict) or digest != digest_value(asked):
+        raise FileFormatError(path, [FileProblem("asked", "was changed: the digest beside it is of something else")])
+    return asked
+
+
+def _compare(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    names = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
+    if names:
+        told = "; ".join(f"{name}: {_short(found, name)} there, {_short(wanted, name)} now" for name in names)
+        raise JournalError(
+            f"{folder} holds another sweep ({told}). Ask the same again to resume it, or take a new folder"
+        )
+
+
+def _short(asked: Mapping[str, Any], name: str) -> str:
+    text = canonical_json(asked[name]) if name in asked else "nothing"
+    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,0 +1,227 @@
+"""Records as a Parquet table: flat columns, one row for each record, failures and counters included.
+
+The key-value metadata of the file say which schema it has, and the reader takes no other. Rates and the model of the
+GPU are derived when the table is written; they are not read back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, JournalError
+from tilewright.bench.counting import counted
+from tilewright.bench.data_extra import need_data
+from tilewright.bench.gpu_model import gpu_of
+from tilewright.bench.rates import Rates, effort, rates
+from tilewright.bench.record import Record, Task, Times
+from tilewright.bench.whole_file import hidden_beside
+
+SCHEMA = "1"
+SCHEMA_KEY = "tilewright.records"
+COUNTER = "counter_"
+# Records that are in memory at once, and rows in one group of the file: DuckDB and others read a group at a time.
+RECORDS = 5_000
+ROWS = 50_000
+
+TASK = ("op", "arch", "kernel", "problem", "device", "cold", "versions")
+TIMES = ("us", "us_min", "us_max", "us_p10", "us_p90", "runs", "warmups", "clock_mhz", "power_w")
+DERIVED = ("flops", "bytes_moved", "tflops", "gbs")
+OWN = ("status", "kind", "message", "share", "error_ulps", "worker", "started", "took_s")
+# Column → Arrow's type, in the order of the file.
+COLUMNS: Mapping[str, str] = {
+    "key": "string",
+    "op": "string",
+    "arch": "string",
+    "kernel": "string",
+    "problem": "string",
+    "device": "string",
+    "cold": "bool",
+    "versions": "string",
+    "gpu": "string",
+    "kind": "string",
+    "status": "string",
+    "message": "string",
+    "us": "double",
+    "us_min": "double",
+    "us_max": "double",
+    "us_p10": "double",
+    "us_p90": "double",
+    "runs": "int32",
+    "warmups": "int32",
+    "clock_mhz": "double",
+    "power_w": "double",
+    "flops": "double",
+    "bytes_moved": "double",
+    "tflops": "double",
+    "gbs": "double",
+    "share": "double",
+    "error_ulps": "double",
+    "worker": "string",
+    "started": "double",
+    "took_s": "double",
+}
+NULLABLE = frozenset((*TIMES, *DERIVED, "gpu", "share", "error_ulps"))
+
+
+def export(records: Iterable[Record], path: Path | str, *, counters: Sequence[str] | None = None) -> int:
+    """Write records as a table; the number of its rows. The file is there whole, or not at all.
+
+    `counters` are the names of all counters that occur. Without them all records are held in memory, to see.
+    """
+    need_data("writing tables")
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    path = Path(path)
+    if counters is None:
+        records = list(records)
+        counters = sorted({name for record in records for name in record.counters})
+    schema = _schema(counters)
+    beside = hidden_beside(path)
+    rows = 0
+    try:
+        with (
+            pq.ParquetWriter(beside, schema, compression="zstd") as writer,
+            counted("records exported", len(records) if isinstance(records, Sequence) else None) as count,
+        ):
+            batches = _batches(count(records), schema, counters)
+            while group := list(islice(batches, ROWS // RECORDS)):
+                writer.write_table(pa.Table.from_batches(group), row_group_size=ROWS)
+                rows += sum(map(len, group))
+        beside.replace(path)
+    except OSError as error:
+        raise JournalError(
+            f"{path} cannot be written after {rows:,} rows: {error}. Make room, or name another place"
+        ) from error
+    finally:
+        beside.unlink(missing_ok=True)
+    return rows
+
+
+def read_table(path: Path | str) -> Iterator[Record]:
+    """The records of a table, some rows at a time. Raises `FileFormatError` with what is wrong in the file."""
+    row = 0
+    with _opened(path) as (file, counters):
+        for batch in file.iter_batches(RECORDS):
+            yield from _records(path, batch, counters, row)
+            row += len(batch)
+
+
+def check_table(path: Path | str) -> None:
+    """Raise `FileFormatError` unless the file is a table of records. Looks at its schema, not at its rows."""
+    with _opened(path):
+        pass
+
+
+@contextmanager
+def _opened(path: Path | str) -> Iterator[tuple[Any, Sequence[str]]]:
+    """A table of records and the names of its counters. What Arrow refuses meanwhile is a `FileFormatError`."""
+    need_data("reading tables")
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    try:
+        with pq.ParquetFile(path) as file:
+            yield file, _check_schema(path, file.schema_arrow)
+    except FileNotFoundError as error:
+        raise FileFormatError(path, [FileProblem("", "does not exist")]) from error
+    except (pa.ArrowInvalid, OSError) as error:
+        raise FileFormatError(path, [FileProblem("", f"is no Parquet file, or a damaged one: {error}")]) from error
+
+
+def _schema(counters: Sequence[str]) -> Any:
+    import pyarrow as pa  # noqa: PLC0415
+
+    fields = [pa.field(name, pa.type_for_alias(kind), name in NULLABLE) for name, kind in COLUMNS.items()]
+    fields += [pa.field(f"{COUNTER}{name}", pa.int64(), True) for name in counters]
+    return pa.schema(fields, metadata={SCHEMA_KEY: SCHEMA})
+
+
+def _batches(records: Iterable[Record], schema: Any, counters: Sequence[str]) -> Iterator[Any]:
+    remaining = iter(records)
+    while part := list(islice(remaining, RECORDS)):
+        yield _batch(part, schema, counters)
+
+
+def _batch(records: Sequence[Record], schema: Any, counters: Sequence[str]) -> Any:
+    import pyarrow as pa  # noqa: PLC0415
+
+    columns = {name: list(map(read, records)) for name, read in _READERS.items()}
+    for name, values in zip(DERIVED, zip(*map(_derived, records), strict=True), strict=True):
+        columns[name] = list(values)
+    known = frozenset(counters)
+    for record in records:
+        if more := record.counters.keys() - known:
+            raise InvalidValueError(f"the counter {min(more)!r} is not one of those announced: {', '.join(counters)}")
+    columns |= {f"{COUNTER}{name}": [record.counters.get(name) for record in records] for name in counters}
+    return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+
+
+def _derived(record: Record) -> tuple[float | None, ...]:
+    """Flops and bytes of the problem, and the rates. Counters are no time: they have none."""
+    own = effort(record.task.op, record.task.problem)
+    made = Rates(None, None) if record.times is None else rates(record.task, record.times.us)
+    return own.flops, own.bytes_moved, made.tflops, made.gbs
+
+
+def _of_times(name: str) -> Callable[[Record], Any]:
+    return lambda record: None if record.times is None else getattr(record.times, name)
+
+
+_READERS: Mapping[str, Callable[[Record], Any]] = {
+    "key": attrgetter("key"),
+    **{name: attrgetter(f"task.{name}") for name in TASK},
+    "gpu": lambda record: gpu_of(record.task.versions),
+    **{name: _of_times(name) for name in TIMES},
+    **{name: attrgetter(name) for name in OWN},
+}
+
+
+def _check_schema(path: Path | str, found: Any) -> tuple[str, ...]:
+    """The names of the counters. The version is looked at first: with another one, columns say nothing."""
+    version = (found.metadata or {}).get(SCHEMA_KEY.encode())
+    if version is None:
+        what = f"has no key {SCHEMA_KEY!r} in its metadata: it is not a table of records"
+        raise FileFormatError(path, [FileProblem("", what)])
+    if version.decode() != SCHEMA:
+        what = f"has schema {version.decode()!r}, this version of Tilewright reads {SCHEMA!r}"
+        raise FileFormatError(path, [FileProblem("", what)])
+    counters = tuple(name.removeprefix(COUNTER) for name in found.names if name.startswith(COUNTER))
+    wanted = {field.name: field.type for field in _schema(counters)}
+    own = {field.name: field.type for field in found}
+    problems = [FileProblem(f"column {name}", "is missing") for name in wanted if name not in own]
+    known = ", ".join((*COLUMNS, f"{COUNTER}*"))
+    problems += [FileProblem(f"column {name}", f"is unknown. Known: {known}.") for name in own if name not in wanted]
+    problems += [
+        FileProblem(f"column {name}", f"holds {own[name]}, must hold {kind}")
+        for name, kind in wanted.items()
+        if name in own and own[name] != kind
+    ]
+    if problems:
+        raise FileFormatError(path, problems)
+    return counters
+
+
+def _records(path: Path | str, batch: Any, counters: Sequence[str], first: int) -> Iterator[Record]:
+    columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+    counted_by = [(name, columns[f"{COUNTER}{name}"]) for name in counters]
+    for i in range(len(batch)):
+        try:
+            task = Task.shared({name: columns[name][i] for name in TASK})
+            times = {name: columns[name][i] for name in TIMES}
+            record = Record(
+                task=task,
+                times=None if times["us"] is None else Times(**times),
+                counters={name: values[i] for name, values in counted_by if values[i] is not None},
+                **{name: columns[name][i] for name in OWN},
+            )
+            if record.key != columns["key"][i]:
+                raise InvalidValueError(f"its key is {columns['key'][i]}, but its task makes {record.key}")
+        except (InvalidValueError, TypeError) as error:
+            raise FileFormatError(path, [FileProblem(f"row {first + i:,}", f"is no record: {error}")]) from error
+        yield record

@@ -1,0 +1,191 @@
+"""From times of single samples to the figure that is recorded: warm-up, how many samples, median and spread.
+
+Pure: where the samples come from is a `Clock`'s business. docs/measuring.md tells the rules for people.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tilewright.base.errors import InvalidValueError, choose
+from tilewright.bench.record import Times
+
+MODES = ("fast", "strict")
+
+# Warm-up goes in rounds of so many samples. The median of five is not moved by two that something disturbed.
+ROUND = 5
+# The clock is steady when the medians of so many rounds in a row lie within STEADY_SHARE of the least of them. The
+# share is about what a GPU's time changes by from run to run when nothing changes; three rounds show a slope.
+STEADY_ROUNDS = 3
+STEADY_SHARE = 0.02
+# One sample is as many launches as take this long, so that what an event costs (about 1 µs) stays below a fiftieth.
+SAMPLE_US = 50.0
+# More launches at once would fill the queue of a stream, and the host would wait in the middle of a sample.
+MAX_BATCH = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How to measure. Not part of a result's identity, but for `cold`, which a task says, too.
+
+    `seed` is of the inputs. `mode` is how an emulated device runs (None: as it is set). The rest is for GPUs: with
+    `cold` no launch finds its tensors in a cache; at least `least_runs` samples and `least_ms` of them are taken, and
+    never more than `max_runs`; warm-up takes at least `least_warmup_ms`, in which a GPU raises its clock, and ends
+    after `max_warmup_ms` even when times are not steady, which is told.
+    """
+
+    seed: int = 1
+    cold: bool = False
+    least_runs: int = 20
+    least_ms: float = 20.0
+    max_runs: int = 1000
+    least_warmup_ms: float = 20.0
+    max_warmup_ms: float = 1000.0
+    mode: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise InvalidValueError(f"seed: {self.seed} is below 0")
+        if not 1 <= self.least_runs <= self.max_runs:
+            raise InvalidValueError(f"at least {self.least_runs} and at most {self.max_runs} runs cannot be had")
+        for name in ("least_ms", "least_warmup_ms", "max_warmup_ms"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise InvalidValueError(f"{name}: {value} is no time; it must be 0 or more milliseconds")
+        if self.least_warmup_ms > self.max_warmup_ms:
+            raise InvalidValueError(
+                f"a warm-up of at least {self.least_warmup_ms} and at most {self.max_warmup_ms} ms cannot be had"
+            )
+        if self.mode is not None:
+            choose("mode", self.mode, MODES)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for another process."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def of_json(cls, value: Mapping[str, Any]) -> Settings:
+        """Back from plain values; an unknown name is an error."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in value:
+            choose("setting", name, known)
+        return cls(**value)
+
+
+class Clock(Protocol):
+    """Takes samples: `count` of them, each of `batch` calls in a row; gives the microseconds of one call for each."""
+
+    def samples(self, call: Callable[[], None], count: int, batch: int) -> list[float]: ...
+
+    @property
+    def max_batch(self) -> int:
+        """The most calls that one sample may have."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The samples that count, and what was done before them."""
+
+    samples: tuple[float, ...]  # microseconds of one call
+    batch: int  # calls in each sample
+    warmups: int  # samples that do not count
+    steady: bool
+
+    @property
+    def note(self) -> str:
+        """What a reader of the times should know; empty when all is well."""
+        if self.steady:
+            return ""
+        return (
+            f"not steady after {self.warmups} warm-up samples: the medians of {STEADY_ROUNDS} rounds of {ROUND} "
+            f"differ by more than {STEADY_SHARE:.0%}"
+        )
+
+
+def steady(samples: Sequence[float]) -> bool:
+    """Whether the last rounds of warm-up samples have medians that lie close together."""
+    whole = len(samples) // ROUND
+    if whole < STEADY_ROUNDS:
+        return False
+    start = len(samples) - STEADY_ROUNDS * ROUND
+    medians = [quantile(sorted(samples[at : at + ROUND]), 0.5) for at in range(start, len(samples), ROUND)]
+    return max(medians) <= min(medians) * (1 + STEADY_SHARE)
+
+
+def time_calls(clock: Clock, call: Callable[[], None], settings: Settings) -> Timing:
+    """Warm up until times are steady, then take as many samples as the settings want."""
+    single = clock.samples(call, ROUND, 1)
+    batch = batch_of(quantile(sorted(single), 0.5), clock.max_batch)
+    warm: list[float] = []
+    while not warmed(warm, batch, settings):
+        warm += clock.samples(call, ROUND, batch)
+    taken: list[float] = []
+    while (missing := wanted(taken, batch, settings)) > 0:
+        taken += clock.samples(call, missing, batch)
+    return Timing(tuple(taken), batch, len(single) + len(warm), steady(warm))
+
+
+def warmed(samples: Sequence[float], batch: int, settings: Settings) -> bool:
+    """Whether warm-up may end: long enough and steady, or too long."""
+    ms = sum(samples) * batch / 1000
+    if ms >= settings.max_warmup_ms:
+        return len(samples) > 0
+    return ms >= settings.least_warmup_ms and steady(samples)
+
+
+def batch_of(us: float, limit: int) -> int:
+    """How many calls make one sample, from the time of one. The first ones are slow, so it is rather too few."""
+    if not us > 0:
+        raise InvalidValueError(f"a call took {us} µs: the events of the device are no clock")
+    return max(1, min(math.ceil(SAMPLE_US / us), limit))
+
+
+def wanted(taken: Sequence[float], batch: int, settings: Settings) -> int:
+    """How many samples are still to be taken, judged by those that there are; 0 when they are enough."""
+    if len(taken) < settings.least_runs:
+        return settings.least_runs - len(taken)
+    missing_us = settings.least_ms * 1000 - sum(taken) * batch
+    if missing_us <= 0:
+        return 0
+    each = sum(taken) * batch / len(taken)
+    return min(math.ceil(missing_us / each), settings.max_runs - len(taken))
+
+
+def summarise(
+    samples: Sequence[float],
+    *,
+    warmups: int = 0,
+    clock_mhz: float | None = None,
+    power_w: float | None = None,
+) -> Times:
+    """Median and spread of samples, in microseconds."""
+    if not samples:
+        raise InvalidValueError("there are no samples to summarise")
+    for value in samples:
+        if not (math.isfinite(value) and value > 0):
+            raise InvalidValueError(f"a sample of {value} µs is no time")
+    ordered = sorted(samples)
+    return Times(
+        us=quantile(ordered, 0.5),
+        us_min=ordered[0],
+        us_max=ordered[-1],
+        us_p10=quantile(ordered, 0.1),
+        us_p90=quantile(ordered, 0.9),
+        runs=len(ordered),
+        warmups=warmups,
+        clock_mhz=clock_mhz,
+        power_w=power_w,
+    )
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """The value below which a share of sorted values lies, on the straight line between the two nearest."""
+    place = share * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)

@@ -1,0 +1,201 @@
+"""From measured times to the fastest kernel of each problem."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.arch import load as load_arch
+from tilewright.base.errors import InvalidValueError, TilewrightError
+from tilewright.base.events import task
+from tilewright.bench.gpu_model import OneModel
+from tilewright.bench.plan import problem_of
+from tilewright.bench.record import Record
+from tilewright.ops import parse_kernel
+from tilewright.ops.kernel import Kernel
+from tilewright.select.analytical import estimated_us
+from tilewright.select.pool import Part, Pool
+from tilewright.select.tuned import Tuned, TunedTable
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A problem on a GPU, and what every kernel took for it that has a time, in the order of their names.
+
+    A kernel that was measured several times, on several machines or with several versions of the software, has the
+    median: the quickest of many timings is the luckiest one.
+    """
+
+    arch: str
+    problem: Any
+    us: Mapping[Kernel, float]
+
+    @property
+    def winner(self) -> Tuned:
+        """The kernel with the least time; of equal ones the first by name."""
+        best = min(self.us, key=lambda kernel: (self.us[kernel], kernel.slug))
+        return Tuned(best, self.problem, self.us[best])
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What measuring was worth for a problem: the winner beside the kernel that the estimate takes unmeasured."""
+
+    winner: Tuned
+    chosen: Kernel
+    chosen_us: float  # measured, too
+
+    @property
+    def times_faster(self) -> float:
+        return self.chosen_us / self.winner.us
+
+
+@dataclass(frozen=True)
+class Gains:
+    """Gains over many problems. `uncompared` problems have no estimate of a kernel that was measured."""
+
+    gains: tuple[Gain, ...]
+    uncompared: int
+
+    @property
+    def agreed(self) -> int:
+        """For how many problems the estimate takes a kernel that is as fast as the winner."""
+        return sum(gain.chosen_us == gain.winner.us for gain in self.gains)
+
+    @property
+    def times_faster(self) -> float | None:
+        """The geometric mean over problems; of no problems there is none."""
+        if not self.gains:
+            return None
+        return math.exp(statistics.fmean(math.log(gain.times_faster) for gain in self.gains))
+
+    @property
+    def largest(self) -> Gain | None:
+        """The problem where measuring was worth most."""
+        return max(self.gains, key=lambda gain: gain.times_faster, default=None)
+
+
+def tuned_of(records: Iterable[Record], source: str = "", *, cold: bool | None = None) -> TunedTable:
+    """The fastest kernel of each problem and GPU, of records that hold times. Counters and failures are passed over.
+
+    Raises as `timed` does.
+    """
+    return TunedTable((each.winner for each in timed(records, cold=cold)), source)
+
+
+def timed(records: Iterable[Record], *, cold: bool | None = None) -> list[Timed]:
+    """The measured times by GPU and problem, in the order of first appearance.
+
+    `cold` takes times with cold caches only, or with warm ones only. Raises `InvalidValueError` where no record holds
+    a time, where cold and warm times are mixed and it is not said which count, for times of two models of one
+    architecture, and for a record that cannot be read.
+    """
+    read = _Reading()
+    passed: Counter[str] = Counter()
+    caches: Counter[bool] = Counter()
+    models = OneModel()
+    for record in records:
+        if record.times is None:
+            passed["counters" if record.kind == "counters" else record.status] += 1
+            continue
+        caches[record.task.cold] += 1
+        if cold in (None, record.task.cold):
+            models.check(record.task)
+            read.add(record, record.times.us)
+    _check(passed, caches, cold)
+    return read.timed()
+
+
+def gains(problems: Sequence[Timed]) -> Gains:
+    """The winners beside what the estimate takes of the kernels that were measured for the same problem."""
+    kernels: dict[str, dict[Kernel, None]] = defaultdict(dict)
+    for each in problems:
+        kernels[each.arch].update(dict.fromkeys(each.us))
+    pools = {
+        arch: Pool.of(load_arch(arch), sorted(names, key=lambda kernel: kernel.slug)) for arch, names in kernels.items()
+    }
+    compared: list[Gain] = []
+    with task("comparing with the estimate", len(problems)) as advance:
+        for each in problems:
+            part = pools[each.arch].part_for(each.problem)
+            chosen = _estimated(part, each) if part is not None and part.op.cost is not None else None
+            if chosen is not None:
+                compared.append(Gain(each.winner, chosen, each.us[chosen]))
+            advance()
+    return Gains(tuple(compared), len(problems) - len(compared))
+
+
+def _estimated(part: Part, problem: Timed) -> Kernel | None:
+    """The measured kernel with the least estimate. Those that a rule keeps from this problem would not be taken."""
+    places = [place for place in part.places(problem.problem) if part.kernels[place] in problem.us]
+    if not places:
+        return None
+    us = estimated_us(part, problem.problem, places)
+    return part.kernels[places[min(range(len(places)), key=us.__getitem__)]]
+
+
+class _Reading:
+    """Times by problem and kernel. The same texts come again and again: each is read once, and has a number then."""
+
+    def __init__(self) -> None:
+        self._kernels: dict[tuple[str, str, str], Kernel] = {}
+        self._numbers: dict[tuple[str, str, str], int] = {}  # by op, GPU and text of the problem
+        self._problems: dict[tuple[str, Any], int] = {}  # by GPU and problem: several texts may say the same
+        self._times: list[dict[str, list[float]]] = []  # by the problem's number, then by the kernel's name
+
+    def add(self, record: Record, us: float) -> None:
+        asked = record.task
+        if (asked.op, asked.arch, asked.kernel) not in self._kernels:
+            self._kernels[asked.op, asked.arch, asked.kernel] = _kernel_of(record)
+        number = self._numbers.get((asked.op, asked.arch, asked.problem))
+        if number is None:
+            number = self._problems.setdefault((asked.arch, _problem_of(record)), len(self._times))
+            self._numbers[asked.op, asked.arch, asked.problem] = number
+            if number == len(self._times):
+                self._times.append({})
+        self._times[number].setdefault(asked.kernel, []).append(us)
+
+    def timed(self) -> list[Timed]:
+        kernels = {name: kernel for (_, _, name), kernel in self._kernels.items()}
+        return [
+            Timed(arch, problem, {kernels[name]: statistics.median(times[name]) for name in sorted(times)})
+            for (arch, problem), times in zip(self._problems, self._times, strict=True)
+        ]
+
+
+def _kernel_of(record: Record) -> Kernel:
+    asked = record.task
+    kernel = parse_kernel(asked.kernel)
+    if (kernel.op, kernel.arch) != (asked.op, asked.arch):
+        raise InvalidValueError(
+            f"record {record.key} says {asked.op} on {asked.arch}, but its kernel is one of {kernel.op} on "
+            f"{kernel.arch}: {asked.kernel}"
+        )
+    return kernel
+
+
+def _problem_of(record: Record) -> Any:
+    try:
+        return problem_of(record.task.op, record.task.problem)
+    except (TilewrightError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidValueError(f"record {record.key} has a problem that cannot be read: {error}") from error
+
+
+def _check(passed: Mapping[str, int], caches: Mapping[bool, int], cold: bool | None) -> None:
+    warm_times, cold_times = caches.get(False, 0), caches.get(True, 0)
+    if not (warm_times or cold_times):
+        held = ", ".join(f"{count:,} {name}" for name, count in sorted(passed.items())) or "nothing at all"
+        advice = " An emulated device counts and has no time: measure on a GPU." if "counters" in passed else ""
+        raise InvalidValueError(f"no record holds a time, so nothing won. There are: {held}.{advice}")
+    if cold is None and warm_times and cold_times:
+        raise InvalidValueError(
+            f"{cold_times:,} times are with cold caches and {warm_times:,} with warm ones, which do not compare. "
+            "Say which count."
+        )
+    if cold is not None and not caches.get(cold, 0):
+        wanted, other, count = ("cold", "warm", warm_times) if cold else ("warm", "cold", cold_times)
+        raise InvalidValueError(f"no time is with {wanted} caches; {count:,} are with {other} ones")

@@ -1,0 +1,166 @@
+"""`tilewright bench`: some kernels on one problem, the best first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.base.errors import InvalidValueError, choose
+from tilewright.base.events import task
+from tilewright.cli.command import Command
+from tilewright.cli.measuring import Measuring, measuring_options, plan_of
+from tilewright.cli.output import bad, heading_line, json_option, plural, print_json, print_table
+from tilewright.cli.progress import progress
+
+if TYPE_CHECKING:
+    from tilewright.bench.plan import Plan
+    from tilewright.bench.record import Record
+
+# Counters and what they are called in a narrow table.
+COUNTERS = {
+    "instructions_valu": "valu",
+    "instructions_matrix": "matrix",
+    "global_read_bytes": "B read",
+    "global_write_bytes": "written",
+    "cache_lines": "lines",
+    "bank_conflict_cycles": "conflicts",
+}
+USUAL_COUNTER = "cache_lines"
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "tilewright bench fp16_rcr_essential --problem m=4096,n=4096,k=4096 --device gpu:0",
+        "tilewright bench fp16_rcr_essential --limit 4 --problem m=64,n=64,k=64 --device emulated:gfx942 \\",
+        "    --mode fast --by bank_conflict_cycles",
+    ),
+)
+@click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True)
+@click.option("--problem", "text", required=True, metavar="FIELD=N,…", help="What the kernels leave open.")
+@measuring_options
+@click.option("--by", metavar="COUNTER", help=f"Order of an emulated device's counts; {USUAL_COUNTER} without it.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, /, *, subjects: tuple[str, ...], text: str, by: str | None, as_json: bool, **common: Any
+) -> None:
+    """Measure kernels on one problem, and list them, the best first.
+
+    KERNELS are kernel names, preselected sets, kernel-set files (.toml), or an op with -s; those not
+    built are built first. Each result is verified before it counts. On a GPU kernels are ordered by
+    their median time; an emulated device has no times, and they are ordered by a counter.
+
+    Exit code 1 when no kernel could be measured.
+    """
+    asked = Measuring(**common)
+    with progress(as_json=as_json):
+        with task("what to measure"):
+            plan = plan_of(asked, subjects, (text,), None, None)
+            _check_order(by, plan)
+        records = _measured(plan, asked)
+    order = _ordered(records, by)
+    if as_json:
+        print_json({"problem": text, "records": [record.to_json() for record in order]})
+    else:
+        _print(order, by)
+    ctx.exit(0 if any(record.ok for record in order) else 1)
+
+
+def _measured(plan: Plan, asked: Measuring) -> list[Record]:
+    from tilewright.bench.executor import Work
+    from tilewright.bench.local import LocalExecutor
+
+    executor = LocalExecutor(asked.seats(plan.devices), asked.crew(), jobs=asked.jobs)
+    found: list[Record] = []
+    try:
+        with task("kernels", plan.count) as advance:
+            names = (kernel.slug for block in plan.blocks for kernel in block.kernels)
+            for record in executor.run((Work(each) for each in plan.tasks()), names):
+                found.append(record)
+                advance(record.task.kernel)
+    finally:
+        executor.close()
+    return found
+
+
+def _check_order(by: str | None, plan: Plan) -> None:
+    """Before anything is measured: an order that cannot be."""
+    from dataclasses import fields
+
+    from tilewright.emulator.counters import Counters
+
+    if by is None:
+        return
+    if not all(device.startswith("emulated:") for device in plan.devices):
+        raise InvalidValueError("--by is for the counters of emulated devices; times have an order of their own")
+    if not by.startswith("instructions_"):
+        known = [f.name for f in fields(Counters) if f.name not in ("steps", "instructions")]
+        choose("counter", by, [*known, "instructions_valu", "instructions_…"])
+
+
+def _ordered(records: Sequence[Record], by: str | None) -> list[Record]:
+    """What was measured, the best first, then what failed."""
+    name = by or USUAL_COUNTER
+
+    def place(record: Record) -> tuple[int, float, str]:
+        value = record.times.us if record.times is not None else float(record.counters.get(name, 0))
+        return (0 if record.ok else 1, value, record.task.kernel)
+
+    return sorted(records, key=place)
+
+
+def _print(records: Sequence[Record], by: str | None) -> None:
+    good = [record for record in records if record.ok]
+    timed = [record for record in good if record.times is not None]
+    counted = [record for record in good if record.counters]
+    if timed:
+        _print_times(timed)
+    if counted:
+        _print_counters(counted, by or USUAL_COUNTER)
+    failed = [record for record in records if not record.ok]
+    if failed:
+        heading_line(f"{plural(len(failed), 'kernel')} without a measurement")
+        for record in failed:
+            click.echo(f"{bad(record.status)} {record.task.kernel}\n  {record.message}")
+
+
+def _print_times(records: Sequence[Record]) -> None:
+    from tilewright.bench.rates import rates
+
+    numbers = ("µs", "p10", "p90", "runs", "TFLOPS", "GB/s", "of limit")
+    rows = []
+    for record in records:
+        times = record.times
+        assert times is not None
+        rate = rates(record.task, times.us)
+        rows.append(
+            (
+                f"{times.us:,.2f}",
+                f"{times.us_p10:,.2f}",
+                f"{times.us_p90:,.2f}",
+                f"{times.runs:,}",
+                "" if rate.tflops is None else f"{rate.tflops:,.2f}",
+                "" if rate.gbs is None else f"{rate.gbs:,.1f}",
+                "" if record.share is None else f"{record.share:.2f}",
+                record.task.kernel,
+            )
+        )
+    print_table((*numbers, "kernel"), rows, numbers=numbers)
+
+
+def _print_counters(records: Sequence[Record], by: str) -> None:
+    names = list(dict.fromkeys([by, *COUNTERS]))
+    headings = [*(COUNTERS.get(name, name) for name in names), "of limit"]
+    rows = [
+        (
+            *(f"{record.counters.get(name, 0):,}" for name in names),
+            "" if record.share is None else f"{record.share:.2f}",
+            record.task.kernel,
+        )
+        for record in records
+    ]
+    click.echo(f"counts of an emulated device, which has no times; the least {by} first\n")
+    print_table((*headings, "kernel"), rows, numbers=headings)

@@ -1,0 +1,257 @@
+"""`tilewright data`: records of sweeps as tables, asked with SQL, merged, and taken from other tools."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import decimal
+import io
+import math
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.base.errors import FileFormatError, InvalidValueError, choose
+from tilewright.cli.command import Group
+from tilewright.cli.output import json_option, plural, print_json, print_table
+from tilewright.cli.progress import progress
+
+if TYPE_CHECKING:
+    from tilewright.bench.journal_lines import Damage
+
+PATH = click.Path(exists=True, path_type=Path)
+SHAPES = ("records", "measurements")
+# Damaged lines that are told one by one; --json has all of them.
+TOLD = 10
+# Rows of an answer that a table for people shows.
+SHOWN = 200
+
+
+@click.group(
+    cls=Group,
+    examples=(
+        "tilewright data export sweep --out records.parquet",
+        'tilewright data query "SELECT status, count(*) FROM records GROUP BY status" sweep',
+        "tilewright data import tile_engine results.json --arch gfx942 --out imported",
+        "tilewright data merge node1 node2 --out all",
+    ),
+)
+def command() -> None:
+    """Records of sweeps: export, query, merge, import.
+
+    A source is a journal (a folder, or one file .jsonl) or a table of records (.parquet). Of records
+    with one key, a good one counts rather than a failure, else the latest. Damaged lines of a journal
+    are told and left out.
+    """
+
+
+def _sources_argument(command: Any) -> Any:
+    return click.argument("sources", metavar="SOURCE…", nargs=-1, required=True, type=PATH)(command)
+
+
+@command.command(
+    "export",
+    examples=(
+        "tilewright data export sweep --out records.parquet",
+        "tilewright data export node1 node2 --out times.parquet --as measurements --gpu MI300X",
+    ),
+)
+@_sources_argument
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The table (.parquet).")
+@click.option(
+    "--as", "shape", default=SHAPES[0], show_default=True, metavar="SHAPE", help="records, or measurements to train on."
+)
+@click.option("--cold/--warm", "cold", default=None, help="Measurements with cold or warm caches, if there are both.")
+@click.option("--gpu", metavar="TEXT", help="Only of GPUs with this in the name of their model, such as MI300X.")
+@json_option
+def export_command(
+    *, sources: tuple[Path, ...], out: Path, shape: str, cold: bool | None, gpu: str | None, as_json: bool
+) -> None:
+    """Write records as one Parquet table.
+
+    The table of `records` holds everything: times, counters, failures and why. That of `measurements`
+    is what `tilewright train` and `evaluate` read: times only, and records with counters are refused.
+    """
+    from tilewright.bench.gpu_model import of_model
+    from tilewright.bench.sources import TABLE_SUFFIX, open_sources
+    from tilewright.bench.table import export
+
+    choose("shape of a table", shape, SHAPES)
+    if out.suffix != TABLE_SUFFIX:
+        raise InvalidValueError(f"--out is {out}, but a table ends in {TABLE_SUFFIX}")
+    if cold is not None and shape != "measurements":
+        raise InvalidValueError("--cold and --warm are for --as measurements: a table of records holds both")
+    with progress(as_json=as_json):
+        opened = open_sources(*sources)
+        records = opened.records() if gpu is None else of_model(opened.records(), gpu)
+        if shape == "records":
+            rows = export(records, out, counters=opened.counters())
+        else:
+            from tilewright.learn.from_records import to_measurements
+            from tilewright.learn.measurements import write_measurements
+
+            table = to_measurements(records, cold=cold)
+            write_measurements(out, table)
+            rows = len(table)
+    if as_json:
+        print_json({"table": str(out), "rows": rows, "seen": opened.seen, "damaged": _listed(opened.damaged)})
+        return
+    click.echo(f"{out}: {plural(rows, 'row')} from {plural(opened.seen, 'record')}")
+    _tell(opened.damaged)
+
+
+@command.command(
+    "query",
+    examples=(
+        'tilewright data query "SELECT status, count(*) FROM records GROUP BY status" sweep',
+        'tilewright data query "SELECT kernel, min(us) FROM records GROUP BY kernel" records.parquet',
+        "tilewright data query \"SELECT problem->>'m' AS m, tflops FROM records\" records.parquet --csv",
+    ),
+)
+@click.argument("sql", metavar="SQL")
+@_sources_argument
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values instead.")
+@json_option
+def query_command(*, sql: str, sources: tuple[Path, ...], as_csv: bool, as_json: bool) -> None:
+    """Ask DuckDB about the records, which are the view `records`.
+
+    One table is asked as it is; journals are exported first, for each query again. docs/data.md lists
+    the columns. A problem is JSON: problem->>'m' is its field m.
+    """
+    from tilewright.bench.query import query
+
+    if as_csv and as_json:
+        raise InvalidValueError("--csv and --json are both given: choose one")
+    with progress(as_json=as_json):
+        answer = query(sql, *sources)
+    if as_json:
+        rows = [dict(zip(answer.columns, map(_plain, row), strict=True)) for row in answer.rows]
+        print_json({"columns": list(answer.columns), "rows": rows, "damaged": _listed(answer.damaged)})
+        return
+    if as_csv:
+        _print_csv(answer.columns, answer.rows)
+    else:
+        _print_answer(answer.columns, answer.rows)
+    _tell(answer.damaged)
+
+
+@command.command(
+    "merge",
+    examples=("tilewright data merge node1 node2 --out all", "tilewright data merge sweep/ records.parquet --out all"),
+)
+@_sources_argument
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The new journal (folder)."
+)
+@json_option
+def merge_command(*, sources: tuple[Path, ...], out: Path, as_json: bool) -> None:
+    """Write one journal with every key once, out of several journals and tables."""
+    from tilewright.bench.journal_merge import write_merged
+    from tilewright.bench.sources import open_sources
+
+    with progress(as_json=as_json):
+        opened = open_sources(*sources)
+        file = out / "merged.jsonl"
+        write_merged(opened.selected, file)
+    if as_json:
+        print_json(
+            {"journal": str(out), "records": len(opened), "seen": opened.seen, "damaged": _listed(opened.damaged)}
+        )
+        return
+    click.echo(f"{file}: {plural(len(opened), 'record')} of {plural(opened.seen, 'intact one')}")
+    _tell(opened.damaged)
+
+
+@command.command(
+    "import",
+    examples=(
+        "tilewright data import conv_gfx950 conv_fwd_bf16_gfx950.csv --out conv",
+        "tilewright data import tile_engine build/results --arch gfx942 --out gemm",
+        "tilewright data import tile_engine preshuffle.json --arch gfx942 --permute-n --skip --out gemm",
+    ),
+)
+@click.argument("name", metavar="FORMAT")
+@click.argument("file", type=PATH)
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The journal (folder).")
+@click.option("--arch", metavar="GPU", help="The GPU, where the file does not say it.")
+@click.option("--elementwise", metavar="NAME", help="What kernels with D tensors do with them.")
+@click.option("--permute-n/--no-permute-n", default=None, help="Whether preshuffled kernels permute N.")
+@click.option("--skip", is_flag=True, help="Leave out rows that are no kernel of ours, instead of refusing the file.")
+@json_option
+def import_command(*, name: str, file: Path, out: Path, skip: bool, as_json: bool, **options: Any) -> None:
+    """Take measurements of other tools into a journal.
+
+    FORMAT is conv_gfx950 (CK Tile's public convolution sweep) or tile_engine (benchmarks of CK's
+    tile_engine, JSON or CSV; a folder stands for all its JSON files).
+    """
+    from tilewright.bench.importers import read_foreign
+    from tilewright.bench.journal import Journal
+
+    with progress(as_json=as_json):
+        found = read_foreign(name, file, **options)
+        if found.refused and not skip:
+            raise FileFormatError(file, found.refused)
+        with Journal(out, f"import-{name}", fsync="batch") as journal:
+            for record in found.records:
+                journal.append(record)
+    if as_json:
+        refused = [str(each) for each in found.refused]
+        print_json({"journal": str(out), "records": len(found.records), "refused": refused, "notes": list(found.notes)})
+        return
+    click.echo(f"{journal.file}: {plural(len(found.records), 'record')}")
+    for text in (*found.notes, *(f"left out: {each}" for each in found.refused)):
+        click.echo(text, err=True)
+
+
+def _listed(damaged: Sequence[Damage]) -> list[dict[str, Any]]:
+    return [{"file": str(each.file), "line": each.line, "why": each.why} for each in damaged]
+
+
+def _tell(damaged: Sequence[Damage]) -> None:
+    for each in damaged[:TOLD]:
+        click.echo(f"damaged: {each}", err=True)
+    if len(damaged) > TOLD:
+        click.echo(f"damaged: {plural(len(damaged) - TOLD, 'more line')}", err=True)
+
+
+def _plain(value: Any) -> Any:
+    """A value of DuckDB as JSON can hold it. What JSON has no number for is an error, not a null."""
+    if isinstance(value, decimal.Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidValueError(f"the answer holds {value}, which JSON cannot: filter it in the query, or use --csv")
+    if isinstance(value, datetime.date | datetime.time | datetime.timedelta | uuid.UUID):
+        return str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).hex()
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _print_answer(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    numbers = [
+        name
+        for i, name in enumerate(columns)
+        if rows and all(isinstance(row[i], int | float | decimal.Decimal | None) for row in rows)
+    ]
+    print_table(columns, [[_text(value) for value in row] for row in rows[:SHOWN]], numbers=numbers)
+    if len(rows) > SHOWN:
+        click.echo(f"… and {plural(len(rows) - SHOWN, 'more row')}: use LIMIT, --csv or --json", err=True)
+
+
+def _print_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    click.echo(text.getvalue(), nl=False)

@@ -1,0 +1,71 @@
+"""`tilewright report`: what came of a sweep, as one page with pictures and tables that sort."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tilewright.cli.command import Command
+from tilewright.cli.output import json_option, plural, print_json
+from tilewright.cli.progress import progress
+
+if TYPE_CHECKING:
+    from tilewright.bench.journal_lines import Damage
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "tilewright report journal --out page.html",
+        "tilewright report records.parquet --out page.html --title 'GEMMs of May'",
+    ),
+)
+@click.argument("sources", metavar="SOURCE…", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="The page to write."
+)
+@click.option("--title", default="", help="Heading of the page; without it, ops and GPUs.")
+@json_option
+def command(*, sources: tuple[Path, ...], out: Path, title: str, as_json: bool) -> None:
+    """Write what came of a sweep as one HTML page.
+
+    SOURCE is the folder of a journal, or a Parquet file that `tilewright data export` wrote. The page
+    holds its pictures, tables and script, and asks nothing of the network: a roofline, kernels ×
+    problems, the best tile by region, failures by reason, and all results in a table that sorts.
+    Results of an emulated device are shown as counters; there is no time in them.
+    """
+    from tilewright.bench.report_style import need_plots
+
+    need_plots("a report")
+    from tilewright.bench.report import write_report
+    from tilewright.bench.sources import open_sources
+
+    with progress(as_json=as_json):
+        opened = open_sources(*sources)
+        damaged = opened.damaged
+        notes = [_damage_note(damaged)] if damaged else []
+        names = ", ".join(str(source) for source in sources)
+        made = write_report(out, opened.records(), source=names, title=title, notes=notes)
+    if as_json:
+        print_json(
+            {
+                "page": str(out),
+                "bytes": out.stat().st_size,
+                "damaged": [str(each) for each in damaged],
+                **made.to_json(),
+            }
+        )
+        return
+    for note in notes:
+        click.echo(note, err=True)
+    click.echo(f"{out}: {plural(made.results, 'result')}, {made.right:,} right, {out.stat().st_size / 2**20:.1f} MiB")
+    for text in made.left_out:
+        click.echo(f"left out: {text}")
+
+
+def _damage_note(damaged: Sequence[Damage]) -> str:
+    more = f" and {len(damaged) - 1:,} more" if len(damaged) > 1 else ""
+    return f"{plural(len(damaged), 'line')} of the journal could not be read and is not here: {damaged[0]}{more}"

@@ -1,0 +1,125 @@
+"""`tilewright sweep`: measure kernels on problems, on one machine or a cluster, and lose nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.base.events import task
+from tilewright.cli.command import Command
+from tilewright.cli.measuring import Measuring, plan_of
+from tilewright.cli.output import good, json_option, plural, print_facts, print_json
+from tilewright.cli.progress import duration, progress
+from tilewright.cli.sweeping import INTERRUPTED, Sweeping, problem_options, sweeping_options, swept
+
+if TYPE_CHECKING:
+    from tilewright.bench.plan import Plan
+    from tilewright.bench.sweep import Summary
+
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "tilewright sweep fp16_rcr_essential --problems shapes.csv --device gpu:0 --device gpu:1 \\",
+        "    --out monday",
+        "tilewright sweep gemm-gfx942-… --problem m=64,n=64,k=32 --device emulated:gfx942 --mode fast \\",
+        "    --out counts",
+        "tilewright sweep --device replay:mi300 --replay mi300.parquet --out again",
+        "tilewright sweep fp16_rcr_essential --problems shapes.csv --device gpu:0 --out monday --shard 2/8",
+        "tilewright sweep fp16_rcr_essential --problems shapes.csv --device gpu:0 --out monday \\",
+        "    --cluster 10.0.0.1:6379",
+    ),
+)
+@click.argument("subjects", metavar="[KERNELS…]", nargs=-1)
+@problem_options
+@click.option(
+    "--out", type=FOLDER, required=True, metavar="FOLDER", help="The journal. A sweep that it has is resumed."
+)
+@sweeping_options
+@click.option("--shard", default="1/1", metavar="I/N", help="Only the I-th of N parts.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    subjects: tuple[str, ...],
+    file: Path | None,
+    file_format: str | None,
+    texts: tuple[str, ...],
+    out: Path,
+    shard: str,
+    as_json: bool,
+    **common: Any,
+) -> None:
+    """Measure kernels on problems, and keep every result.
+
+    KERNELS are kernel names, preselected sets, kernel-set files (.toml), or an op with -s. Each is
+    measured on each problem of its kind, and built while others run. Every result is verified before
+    it counts: on a GPU then timed, on an emulated device counted. A replayed device answers from
+    records; without KERNELS and problems it is asked for all that it has.
+
+    Each device has a process of its own. A kernel that crashes it or takes too long costs one
+    result, which says so; after --quarantine failures the kernel is not tried any more. Ctrl-C
+    finishes what runs. The same command goes on where it ended, however it ended; another one into
+    the same folder is refused.
+
+    With --cluster the devices are those of a Ray cluster, of which `local` starts one on this
+    machine; the names of GPUs say only that GPUs are meant.
+
+    Exit code 130 when it was interrupted, 1 when results are missing at the end.
+    """
+    how = Sweeping.taken_from(common)
+    asked = Measuring(**common)
+    with progress(as_json=as_json, lines=True):
+        with task("what to measure"):
+            plan = plan_of(asked, subjects, texts, file, file_format, how.cluster)
+        summary = swept(plan, out, asked, how, shard)
+    if as_json:
+        print_json(_document(plan, out, summary))
+    else:
+        _print(plan, out, summary)
+    ctx.exit(INTERRUPTED if summary.stopped else 1 if summary.left else 0)
+
+
+def _document(plan: Plan, out: Path, summary: Summary) -> dict[str, Any]:
+    return {
+        "journal": str(out),
+        "tasks": plan.count,
+        "kernels": len(plan.kernels),
+        "problems": len(plan.problems),
+        "devices": dict(plan.devices),
+        "statuses": dict(sorted(summary.statuses.items())),
+        "known": summary.known,
+        "damaged": summary.damaged,
+        "left": summary.left,
+        "quarantined": list(summary.quarantined),
+        "idle": {"kernels": [kernel.slug for kernel in plan.idle], "problems": plan.untried},
+        "seconds": round(summary.seconds, 3),
+        "stopped": summary.stopped,
+    }
+
+
+def _print(plan: Plan, out: Path, summary: Summary) -> None:
+    counts = ", ".join(f"{count:,} {status}" for status, count in summary.statuses.most_common())
+    facts = [
+        (
+            "measured now",
+            f"{plural(summary.done, 'task')} in {duration(summary.seconds)}" + (f": {counts}" * bool(counts)),
+        ),
+        *([("known before", plural(summary.known, "task"))] if summary.known else []),
+        *([("left", plural(summary.left, "task"))] if summary.left else []),
+        *([("quarantined", "\n".join(summary.quarantined))] if summary.quarantined else []),
+        *([("idle kernels", f"{len(plan.idle):,}, no problem is of their kind")] if plan.idle else []),
+        *([("untried problems", f"{plan.untried:,}, no kernel is of their kind")] if plan.untried else []),
+        ("journal", str(out)),
+    ]
+    print_facts(facts)
+    if summary.left:
+        click.echo("\nThe same command goes on from here.", err=True)
+    else:
+        click.echo(good("complete"))

@@ -1,0 +1,228 @@
+"""`tilewright tune`: the fastest kernel of each problem, as a table that selection uses first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from tilewright.base.errors import InvalidValueError, choose
+from tilewright.base.events import Advance, task
+from tilewright.cli.command import Command
+from tilewright.cli.measuring import Measuring, plan_of
+from tilewright.cli.output import heading_line, json_option, plural, print_facts, print_json
+from tilewright.cli.progress import progress
+from tilewright.cli.sweeping import INTERRUPTED, Sweeping, problem_options, sweeping_options, swept
+
+if TYPE_CHECKING:
+    from tilewright.bench.plan import Plan
+    from tilewright.bench.record import Record
+    from tilewright.bench.tune import Gains, Timed
+
+SOURCE = click.Path(path_type=Path)
+WRITTEN = click.Path(dir_okay=False, path_type=Path)
+# Options that count when records are read, too. All others say what a sweep is to measure.
+READING = ("sources", "out", "op_name", "arch", "cold", "warm", "as_json")
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "tilewright tune monday --out winners.json",
+        "tilewright tune monday tuesday.parquet --op gemm --arch gfx942 --out winners.json",
+        "tilewright tune monday --device gpu:0 --kernels fp16_rcr_essential --problems shapes.csv \\",
+        "    --out winners.json",
+        "tilewright tune monday --device gpu:0 --kernels fp16_rcr_essential --problems shapes.csv \\",
+        "    --cluster auto --out winners.json",
+    ),
+)
+@click.argument("sources", metavar="RECORDS…", nargs=-1, required=True, type=SOURCE)
+@click.option("--out", type=WRITTEN, required=True, metavar="FILE", help="The table of winners (.json).")
+@click.option("--op", "op_name", metavar="OP", help="Records of this op only.")
+@click.option("--arch", metavar="GPU", help="Records of this GPU only.")
+@click.option("--warm", is_flag=True, help="Times with warm caches only, if there are both; or --cold.")
+@click.option("--kernels", "subjects", multiple=True, metavar="KERNELS", help="Of a sweep: as `sweep` names them.")
+@problem_options
+@sweeping_options
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    sources: tuple[Path, ...],
+    out: Path,
+    op_name: str | None,
+    arch: str | None,
+    warm: bool,
+    subjects: tuple[str, ...],
+    file: Path | None,
+    file_format: str | None,
+    texts: tuple[str, ...],
+    as_json: bool,
+    **common: Any,
+) -> None:
+    """Find the fastest kernel of each problem that was measured.
+
+    RECORDS are journals of sweeps (folders) and tables of records (.parquet), as many as you like.
+    With --device there is one, the journal of a sweep that is made or completed first, here or on a
+    --cluster; the options are those of `tilewright sweep`.
+
+    Only times count: of right results, on a GPU or replayed from one. Counters of an emulated device
+    are no times. A kernel that was measured several times has the median.
+
+    The table is for `tilewright select --tuned` and `registry.with_tuned`: for these very problems
+    its kernels are taken first. What measuring was worth is said beside it: how much faster the
+    winners are than what the estimate takes unmeasured, of the same kernels.
+
+    Exit code 130 when the sweep was interrupted, 1 when it has results missing: no table is written
+    then.
+    """
+    from tilewright.bench.sources import open_sources
+    from tilewright.bench.tune import timed
+    from tilewright.select.tuned import TunedTable, write_tuned
+
+    how = Sweeping.taken_from(common)
+    asked = Measuring(**common)
+    if out.suffix != ".json":
+        raise InvalidValueError(f"--out is {out}, but a table of winners ends in .json")
+    if asked.cold and warm:
+        raise InvalidValueError("--cold and --warm both say which times count: give one of them")
+    with progress(as_json=as_json, lines=bool(asked.device_names)):
+        if asked.device_names:
+            with task("what to measure"):
+                plan = plan_of(asked, subjects, texts, file, file_format, how.cluster)
+            _complete(ctx, plan, sources, asked, how)
+        else:
+            _check_reading(ctx)
+        found = open_sources(*sources)
+        with task("times", len(found)) as advance:
+            cold = True if asked.cold else False if warm else None
+            problems = timed(_wanted(found.records(), op_name, arch, advance), cold=cold)
+        parts = _parts(problems)
+    write_tuned(TunedTable(each.winner for each in problems), out)
+    if as_json:
+        document = [_document(part) for part in parts]
+        print_json({"tuned": str(out), "problems": len(problems), "damaged": len(found.damaged), "parts": document})
+        return
+    for part in parts:
+        heading_line(f"{part.op} on {part.arch}")
+        print_facts(_facts(part))
+    click.echo(f"\n{out}: the winners of {plural(len(problems), 'problem')}")
+    for damage in found.damaged:
+        click.echo(f"not read: {damage}", err=True)
+
+
+def _check_reading(ctx: click.Context) -> None:
+    """Without a device nothing is measured: refuse what says how."""
+    for option in ctx.command.params:
+        given = ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if given and option.name not in READING:
+            raise InvalidValueError(f"{option.opts[0]} is about a sweep: name the device that it is on (--device)")
+
+
+def _complete(ctx: click.Context, plan: Plan, sources: Sequence[Path], asked: Measuring, how: Sweeping) -> None:
+    """Measure what the journal does not have yet; the command ends here if results are missing then."""
+    if len(sources) > 1:
+        raise InvalidValueError(f"a sweep has one journal, not {len(sources)}: name one folder")
+    summary = swept(plan, sources[0], asked, how)
+    if summary.left:
+        told = f"{plural(summary.left, 'task')} left, and no table written. The same command goes on from here."
+        click.echo(told, err=True)
+        ctx.exit(INTERRUPTED if summary.stopped else 1)
+
+
+def _wanted(records: Iterable[Record], op_name: str | None, arch: str | None, advance: Advance) -> Iterator[Record]:
+    """The records of an op and a GPU; a name that none has is an error which lists those there are."""
+    held: dict[str, dict[str, None]] = {"op": {}, "arch": {}}
+    for record in records:
+        advance()
+        held["op"][record.task.op] = held["arch"][record.task.arch] = None
+        if op_name in (None, record.task.op) and arch in (None, record.task.arch):
+            yield record
+    for name, value in (("op", op_name), ("arch", arch)):
+        if value is not None:
+            choose(f"{name} of the records", value, sorted(held[name]))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What there is to say of one op on one GPU."""
+
+    op: str
+    arch: str
+    problems: Sequence[Timed]
+    gains: Gains
+
+    @property
+    def kernels(self) -> int:
+        return len({kernel for each in self.problems for kernel in each.us})
+
+    @property
+    def winners(self) -> int:
+        return len({each.winner.kernel for each in self.problems})
+
+    @property
+    def times(self) -> int:
+        return sum(len(each.us) for each in self.problems)
+
+
+def _parts(problems: Sequence[Timed]) -> list[_Part]:
+    from tilewright.bench.tune import gains
+
+    grouped: dict[tuple[str, str], list[Timed]] = {}
+    for each in problems:
+        grouped.setdefault((each.winner.kernel.op, each.arch), []).append(each)
+    return [_Part(op, arch, grouped[op, arch], gains(grouped[op, arch])) for op, arch in sorted(grouped)]
+
+
+def _facts(part: _Part) -> list[tuple[str, str]]:
+    from tilewright.ops.problem_text import short_text
+
+    gains = part.gains
+    facts = [
+        ("problems", f"{len(part.problems):,}, with {part.times:,} times of {plural(part.kernels, 'kernel')}"),
+        ("winners", plural(part.winners, "kernel")),
+    ]
+    if gains.times_faster is not None and gains.largest is not None:
+        largest = gains.largest
+        facts += [
+            ("estimate", f"takes the winner for {gains.agreed:,} of {plural(len(gains.gains), 'problem')}"),
+            ("gain", f"the winners are {gains.times_faster:.3f} times as fast as its choice on average"),
+            ("largest gain", f"{largest.times_faster:.2f} times: {largest.winner.us:.4g} µs, its choice takes "
+             f"{largest.chosen_us:.4g}"),
+            ("", short_text(largest.winner.problem)),
+        ]  # fmt: skip
+    if gains.uncompared:
+        facts.append(("not compared", f"{plural(gains.uncompared, 'problem')}: none of the kernels has an estimate"))
+    return facts
+
+
+def _document(part: _Part) -> dict[str, Any]:
+    from tilewright.ops.problem_values import all_fields
+
+    gains, largest = part.gains, part.gains.largest
+    return {
+        "op": part.op,
+        "arch": part.arch,
+        "problems": len(part.problems),
+        "kernels": part.kernels,
+        "times": part.times,
+        "winners": part.winners,
+        "compared": len(gains.gains),
+        "estimate_took_winner": gains.agreed,
+        "times_faster": gains.times_faster,
+        "largest_gain": largest
+        and {
+            "problem": all_fields(largest.winner.problem),
+            "times_faster": largest.times_faster,
+            "kernel": largest.winner.kernel.slug,
+            "us": largest.winner.us,
+            "estimate_took": largest.chosen.slug,
+            "estimate_took_us": largest.chosen_us,
+        },
+    }

@@ -1,0 +1,95 @@
+"""What a problem's outputs should be, worked out once for all kernels that compute it one after another.
+
+Imports NumPy: import this module only where kernels are to be verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright.arch.number_formats import Floats, spacing
+from tilewright.arch.spec import Arch
+from tilewright.dispatch.plan import execution_of
+from tilewright.ops.execution import Tensor
+from tilewright.ops.kernel import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Inputs and the outputs that are right for them, by name. Nobody may write to them."""
+
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+
+
+class Remembered:
+    """Inputs, reference and tolerances of the last problem, which kernels of a sweep share.
+
+    They cost the host far more than a kernel costs a GPU: for a GEMM of 2048 × 2048 × 2048 seconds beside milliseconds.
+    Only one problem is kept, so memory is that of the largest one. Not for several threads at once.
+    """
+
+    def __init__(self) -> None:
+        self._problem: Hashable = None
+        self._expected: dict[int, Expected] = {}
+        self._allowed: dict[Hashable, Mapping[str, Any]] = {}
+        self._ulps: dict[tuple[int, str], Floats] = {}
+
+    def expected(self, op: str, problem: Any, seed: int, arch: Arch) -> Expected:
+        """Inputs of a seed, and the reference's outputs for them."""
+        self._turn_to((op, problem, arch.name))
+        found = self._expected.get(seed)
+        if found is None:
+            execution = execution_of(op)
+            inputs = _frozen(execution.inputs(problem, seed, arch))
+            outputs = _frozen(execution.reference(problem, inputs, arch))
+            found = self._expected[seed] = Expected(inputs, outputs)
+        return found
+
+    def allowed(self, kernels: tuple[Kernel, ...], problem: Any, seed: int, arch: Arch) -> Mapping[str, Any]:
+        """The largest error allowed to each element of each output that these kernels compute."""
+        execution = execution_of(kernels[0].op)
+        expected = self.expected(kernels[0].op, problem, seed, arch)
+        configs = tuple(kernel.config for kernel in kernels)
+        config = configs if len(configs) > 1 else configs[0]
+        key = (seed, configs if len(configs) > 1 else execution.tolerance_basis(config, problem))
+        found = self._allowed.get(key)
+        if found is None:
+            found = _frozen(execution.tolerance(config, problem, expected.inputs, expected.outputs, arch))
+            self._allowed[key] = found
+        return found
+
+    def ulps(self, op: str, problem: Any, seed: int, arch: Arch, tensor: Tensor) -> Floats:
+        """One ulp of each element of an output.
+
+        A small element, left when large terms cancel, has that of the root mean square.
+        """
+        wanted = self.expected(op, problem, seed, arch).outputs[tensor.name]
+        key = (seed, tensor.name)
+        found = self._ulps.get(key)
+        if found is None:
+            finite = np.where(np.isfinite(wanted), wanted, 0.0)
+            typical = np.sqrt(np.mean(finite * finite))
+            found = self._ulps[key] = spacing(np.maximum(np.abs(finite), typical), tensor.dtype, arch)
+        return found
+
+    def _turn_to(self, problem: Hashable) -> None:
+        """Forget the last problem before anything of the next is made: two large ones may not fit."""
+        if problem != self._problem:
+            self._problem = problem
+            self._expected.clear()
+            self._allowed.clear()
+            self._ulps.clear()
+
+
+def _frozen(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Arrays that cannot be written to: a kernel that follows must find what the first one found."""
+    frozen = {}
+    for name, array in arrays.items():
+        frozen[name] = np.asarray(array).view()
+        frozen[name].setflags(write=False)
+    return frozen

@@ -1,0 +1,67 @@
+"""Records of sweeps as a table of measurements: times, and the kernels that were tried and have none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.bench.gpu_model import OneModel
+from tilewright.bench.record import OK, Record
+from tilewright.learn.measurements import Measurement, Measurements, table_of
+
+# What a failure is to learning. What was not tried, or is not known, says nothing about a kernel and has no row.
+STATUSES: Mapping[str, str | None] = {
+    OK: OK,
+    "wrong": "wrong",
+    "fault": "failed",
+    "unsupported": "unsupported",
+    "build_failed": "failed",
+    "timeout": "timeout",
+    "crashed": "failed",
+    "out_of_memory": "failed",
+    "quarantined": None,
+    "not_recorded": None,
+}
+EMULATED = "emulated:"
+
+
+def to_measurements(records: Iterable[Record], *, cold: bool | None = None) -> Measurements:
+    """A table of the times of records, and of failures. With `cold`, of those with cold caches, or with warm ones.
+
+    Raises `InvalidValueError` for records of an emulated device, which has no time, for cold and warm times in one
+    table, which could not be told apart there, and for times of two models of one architecture.
+    """
+    rows: list[Measurement] = []
+    kinds: set[bool] = set()
+    models = OneModel()
+    for record in records:
+        if record.kind == "counters" or record.task.device.startswith(EMULATED):
+            raise InvalidValueError(
+                f"the record of {record.task.kernel} on {record.task.device} has counters and no time: "
+                "nothing about time can be learned from it"
+            )
+        status = STATUSES[record.status]
+        if status is None or cold not in (None, record.task.cold):
+            continue
+        kinds.add(record.task.cold)
+        models.check(record.task)
+        rows.append(_row(record, status))
+    if len(kinds) > 1:
+        raise InvalidValueError("some times are with cold caches and some with warm ones: choose (cold=True or False)")
+    return table_of(rows)
+
+
+def _row(record: Record, status: str) -> Measurement:
+    task, times = record.task, record.times
+    return Measurement(
+        op=task.op,
+        arch=task.arch,
+        kernel=task.kernel,
+        problem=task.problem,
+        us=None if times is None else times.us,
+        status=status,
+        source=f"{task.device} {task.versions}".rstrip(),
+        runs=1 if times is None else times.runs,
+        us_min=None if times is None else times.us_min,
+        us_max=None if times is None else times.us_max,
+    )

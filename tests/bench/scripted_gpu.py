@@ -1,0 +1,75 @@
+"""The stand-in in the place of AMD's HIP library, and small kernels to time: what tests of measuring start from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+import pytest
+
+import tilewright as tw
+from tilewright.base import knobs
+from tilewright.base.digest import canonical_json
+from tilewright.bench.record import Task
+from tilewright.building.builder import build_kernels
+from tilewright.building.store.artifact import Artifact
+from tilewright.building.store.local import Store
+from tilewright.building.store.tiers import Tiers
+from tilewright.emulator.stand_in.opened import opened
+from tilewright.emulator.stand_in.settings import LaunchRecord, recording
+from tilewright.ops import op_named
+from tilewright.ops.kernel import Kernel
+from tilewright.runtime import loaded
+
+
+@contextmanager
+def stand_in_as_gpu() -> Iterator[None]:
+    """Devices `gpu:0` to `gpu:4` are those of the stand-in, used by the code for GPUs."""
+    loaded.use_for_gpus(opened().path)
+    try:
+        yield
+    finally:
+        loaded._process.real = loaded._process.gpu_library = None
+
+
+def gpu_of(arch: str) -> tw.Device:
+    """The device of this GPU when the stand-in is in the place of AMD's library."""
+    return tw.Device(f"gpu:{[gpu.arch.name for gpu in opened().gpus].index(arch)}")
+
+
+@contextmanager
+def launches_of(device: tw.Device) -> Iterator[list[LaunchRecord]]:
+    """Every launch of this thread that the stand-in ran, as it saw them."""
+    with recording(device.index) as launches:
+        yield launches
+
+
+def small_kernel(arch: str = "gfx90a", **fields: Any) -> Kernel:
+    """A kernel of `axpb` that multiplies: 64 threads. One that is `lazy` leaves out the last element."""
+    op = op_named("axpb")
+    return op.kernel(op.config(**{"step": "scale", "threads": 64, **fields}), arch)
+
+
+def small_problem(n: int = 100) -> Any:
+    return op_named("axpb").problem_type("scale", n)
+
+
+def built_small(kernels: list[Kernel], ck: Path) -> dict[Kernel, Artifact]:
+    """Artifacts of small kernels, kept between runs of the tests. `ck` is any folder: they include none of CK."""
+    (ck / "include" / "ck_tile").mkdir(parents=True, exist_ok=True)
+    store = Store(Path(platformdirs.user_cache_dir("tilewright-tests")) / "kernels")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(knobs.CK_PATH.name, str(ck))
+        result = build_kernels(kernels, tiers=Tiers(store), jobs=1)
+    assert result.failures == {}
+    return dict(result.artifacts)
+
+
+def task_of(kernel: Kernel, problem: Any, device: str, **fields: Any) -> Task:
+    """What a sweep would ask for."""
+    text = canonical_json(dataclasses.asdict(problem))
+    return Task(op=kernel.op, arch=kernel.arch, kernel=kernel.slug, problem=text, device=device, **fields)

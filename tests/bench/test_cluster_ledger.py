@@ -1,0 +1,224 @@
+"""The books of a cluster: whatever is lost on the way, each piece of work leaves as exactly one record."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.bench.cluster_ledger import Chunk, Ledger, Sizes, lane_of
+from tilewright.bench.cluster_seats import CPU
+from tilewright.bench.executor import Work
+from tilewright.bench.record import Record, Task
+
+
+def work(number: int, device: str = "emulated:gfx942", arch: str = "gfx942") -> Work:
+    return Work(Task(op="gemm", arch=arch, kernel="k", problem=f'{{"m":{number}}}', device=device))
+
+
+def answers(chunk: Chunk) -> list[Record]:
+    return [Record(task=each.task, status="ok", kind="counters", counters={"n": 1}) for each in chunk.work]
+
+
+def filled(count: int, **sizes: float) -> Ledger:
+    ledger = Ledger(Sizes(**sizes))
+    for number in range(count):
+        ledger.add(work(number))
+    return ledger
+
+
+def test_gpus_have_a_lane_for_each_architecture_and_the_rest_shares_one() -> None:
+    assert lane_of(work(1, "gpu:0", "gfx950")) == lane_of(work(2, "gpu:7", "gfx950")) == "gpu gfx950"
+    assert lane_of(work(1, "emulated:gfx942")) == lane_of(work(1, "replay:x")) == CPU
+
+
+def test_a_lane_does_not_get_what_is_of_another() -> None:
+    ledger = Ledger()
+    ledger.add(work(1, "gpu:0", "gfx950"))
+    assert ledger.take("gpu gfx942") is None
+    assert ledger.waiting() == {"gpu gfx950": 1}
+    assert ledger.take("gpu gfx950") is not None
+    assert ledger.waiting() == {}
+
+
+def test_chunks_grow_until_they_take_the_time_they_should() -> None:
+    ledger = filled(1000, chunk_s=0.5, chunk_most=256)
+    first = ledger.take(CPU)
+    assert first is not None
+    assert len(first.work) == 1  # nothing is known yet
+    ledger.settle(first, answers(first), 0.01)
+    second = ledger.take(CPU)
+    assert second is not None
+    assert len(second.work) == 50
+
+
+def test_what_it_took_to_start_a_process_says_nothing() -> None:
+    ledger = filled(100)
+    first = ledger.take(CPU)
+    assert first is not None
+    ledger.settle(first, answers(first), None)
+    second = ledger.take(CPU)
+    assert second is not None
+    assert len(second.work) == 1
+
+
+def test_near_the_end_all_devices_have_something_to_do() -> None:
+    ledger = filled(41, chunk_s=100.0)
+    first = ledger.take(CPU)
+    assert first is not None
+    ledger.settle(first, answers(first), 0.001)
+    sizes = []
+    while (chunk := ledger.take(CPU, devices=4)) is not None:
+        sizes.append(len(chunk.work))
+    assert sizes[0] == 5
+    assert sum(sizes) == 40
+    assert len(sizes) > 8
+
+
+def test_a_device_stays_with_its_problem_and_others_take_others() -> None:
+    ledger = Ledger(Sizes(chunk_s=4.0))
+    for number in range(4):
+        for kernel in range(16):
+            task = replace(work(number).task, kernel=f"k{kernel}")
+            ledger.add(Work(task))
+    first = ledger.take(CPU, 2, "a")
+    assert first is not None
+    ledger.settle(first, answers(first), 1.0)
+    at = {"a": [first.work[0].task.problem], "b": []}
+    while True:
+        for taker, problems in at.items():
+            chunk = ledger.take(CPU, 2, taker)
+            if chunk is None:
+                # One after another; only the last problem is shared.
+                assert len(list(itertools.groupby(at["a"]))) <= 3
+                assert len(list(itertools.groupby(at["b"]))) <= 3
+                assert len(set(at["a"]) & set(at["b"])) <= 1
+                return
+            problems += [each.task.problem for each in chunk.work]
+            ledger.settle(chunk, answers(chunk), float(len(chunk.work)))
+
+
+def test_the_problem_of_a_lost_device_is_anybodys() -> None:
+    ledger = Ledger(Sizes(chunk_s=4.0))
+    for number in (1, 1, 2):
+        ledger.add(work(number))
+    assert ledger.take(CPU, 2, "a") is not None
+    ledger.forget("a")
+    again = ledger.take(CPU, 2, "b")
+    assert again is not None
+    assert again.work[0] == work(1)
+
+
+def test_a_chunk_is_for_one_device() -> None:
+    ledger = filled(3)
+    ledger.add(work(9, "emulated:gfx950"))
+    first = ledger.take(CPU)
+    assert first is not None
+    ledger.settle(first, answers(first), 1e-9)
+    second, third = ledger.take(CPU), ledger.take(CPU)
+    assert second is not None
+    assert third is not None
+    assert {each.task.device for each in third.work} | {each.task.device for each in second.work} > {"emulated:gfx942"}
+    assert all(len({each.task.device for each in chunk.work}) == 1 for chunk in (second, third))
+
+
+def test_a_lost_chunk_goes_out_again_piece_by_piece_before_all_else() -> None:
+    ledger = filled(20, chunk_s=1.0)
+    first = ledger.take(CPU)
+    assert first is not None
+    ledger.settle(first, answers(first), 0.25)
+    lost = ledger.take(CPU)
+    assert lost is not None
+    assert len(lost.work) == 4
+    assert ledger.lose(lost, "its node died", blamed=True) == []
+    again = [ledger.take(CPU) for _ in range(4)]
+    assert [chunk.work for chunk in again if chunk] == [(each,) for each in lost.work]
+
+
+def test_an_answer_that_comes_after_its_chunk_was_lost_does_not_count() -> None:
+    ledger = filled(1)
+    chunk = ledger.take(CPU)
+    assert chunk is not None
+    ledger.lose(chunk, "unavailable", blamed=True)
+    assert ledger.settle(chunk, answers(chunk), 1.0) == ([], [])
+    assert ledger.held == 1
+
+
+def test_records_of_others_and_second_ones_are_left_out_and_missing_ones_are_told() -> None:
+    ledger = filled(3, chunk_s=1000.0)
+    for _ in range(1):
+        first = ledger.take(CPU)
+        assert first is not None
+        ledger.settle(first, answers(first), 1e-9)
+    second = ledger.take(CPU)
+    assert second is not None
+    stranger = Record(task=work(77).task, status="crashed")
+    good = answers(second)[0]
+    kept, unanswered = ledger.settle(second, [good, good, stranger], 1.0)
+    assert kept == [good]
+    assert unanswered == list(second.work[1:])
+
+
+def test_a_task_that_takes_devices_down_alone_is_given_up() -> None:
+    ledger = filled(1, losses_most=3)
+    for left in (2, 1, 0):
+        chunk = ledger.take(CPU)
+        assert chunk is not None
+        given_up = ledger.lose(chunk, "the node rebooted", blamed=True)
+        assert len(given_up) == (1 if left == 0 else 0)
+    assert given_up[0].status == "crashed"
+    assert "3 devices" in given_up[0].message
+    assert "the node rebooted" in given_up[0].message
+    assert ledger.take(CPU) is None
+
+
+def test_a_task_that_only_waited_is_never_given_up() -> None:
+    ledger = filled(1, losses_most=1)
+    for _ in range(10):
+        chunk = ledger.take(CPU)
+        assert chunk is not None
+        assert ledger.lose(chunk, "gone", blamed=False) == []
+
+
+def test_sizes_that_allow_nothing_are_refused() -> None:
+    with pytest.raises(InvalidValueError, match="held_most is 0"):
+        Sizes(held_most=0)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["take", "settle", "lose", "late", "half"]), st.integers(0, 9))))
+def test_whatever_happens_each_piece_of_work_gives_one_record(steps: list[tuple[str, int]]) -> None:
+    ledger = filled(30, chunk_s=0.1, losses_most=2)
+    out: list[Chunk] = []
+    gone: list[Chunk] = []
+    records: list[Record] = []
+
+    def settle(chunk: Chunk, share: float) -> None:
+        given_back = answers(chunk)[: round(len(chunk.work) * share)]
+        kept, unanswered = ledger.settle(chunk, given_back, 0.01)
+        records.extend(kept)
+        for each in unanswered:
+            ledger.add(each)
+        gone.append(chunk)
+
+    for step, number in steps:
+        if step == "take" and (chunk := ledger.take(CPU, devices=2)) is not None:
+            out.append(chunk)
+        elif step == "late" and gone:
+            assert ledger.settle(gone[number % len(gone)], answers(gone[number % len(gone)]), 0.01) == ([], [])
+        elif out and step in ("settle", "half"):
+            settle(out.pop(number % len(out)), 1.0 if step == "settle" else 0.5)
+        elif out and step == "lose":
+            chunk = out.pop(number % len(out))
+            records.extend(ledger.lose(chunk, "lost", blamed=number % 2 == 0))
+            gone.append(chunk)
+    for chunk in out:
+        settle(chunk, 1.0)
+    while (chunk := ledger.take(CPU)) is not None:
+        settle(chunk, 1.0)
+    assert ledger.held == ledger.out == 0
+    assert Counter(record.key for record in records) == Counter(work(number).task.key for number in range(30))

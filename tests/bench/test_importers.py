@@ -1,0 +1,84 @@
+"""Importers: the public sets, each taken or refused with a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evaluation.sources import DATA
+from tilewright.base.errors import FileFormatError, InvalidValueError, UnknownValueError
+from tilewright.bench.importers import IMPORTERS, NOT_OURS, read_foreign
+from tilewright.bench.importers.conv_gfx950 import COLUMNS
+from tilewright.bench.table import export, read_table
+from tilewright.learn.from_records import to_measurements
+from tilewright.ops import parse_kernel
+
+CONV = DATA / "ck_tile_conv_gfx950" / "conv_fwd_bf16_gfx950.csv"
+needs_data = pytest.mark.skipif(not CONV.is_file(), reason=f"{CONV} is not there")
+
+
+@needs_data
+def test_every_public_set_is_taken_or_has_a_reason() -> None:
+    folders = {path.name for path in DATA.iterdir() if path.is_dir()}
+    assert folders == {*NOT_OURS, "ck_tile_conv_gfx950"}
+
+
+@needs_data
+def test_the_public_convolutions_are_those_of_our_evaluation(tmp_path: Path) -> None:
+    """The same kernels, problems and times as the evaluation of selection has, from the other way."""
+    from evaluation import conv_data
+
+    found = read_foreign("conv_gfx950", CONV)
+    data = conv_data.load().data
+    assert not found.refused and "64 of 231 problems" in found.notes[0]
+    assert len(found.records) == len(data) == 2990
+    assert {parse_kernel(record.task.kernel) for record in found.records} == set(data.kernels)
+    table = to_measurements(found.records)
+    assert sorted(table.us.tolist()) == sorted(data.us.tolist())
+    export(found.records, tmp_path / "t.parquet")
+    assert list(read_table(tmp_path / "t.parquet")) == list(found.records)
+    first = found.records[0].times
+    assert first is not None and first.us_min <= first.us <= first.us_max and first.runs == 2
+
+
+def test_rows_that_are_none_of_ours(tmp_path: Path) -> None:
+    good = "0,1,64,64,1,8,8,3,3,1,1,1,1,0.99,16,64,64,compv3,10"
+    rows = [good, good.replace("compv3,10", "compv3,30"), good.replace("compv3", "compv9"), good.replace(",10", ",-1")]
+    (tmp_path / "t.csv").write_text("\n".join([",".join(COLUMNS), *rows, good.replace("0.99", "")]) + "\n")
+    found = read_foreign("conv_gfx950", tmp_path / "t.csv")
+    (record,) = found.records
+    assert record.times is not None and (record.times.us, record.times.us_min, record.times.runs) == (20, 10, 2)
+    assert [problem.where for problem in found.refused] == ["line 4", "line 5", "line 6"]
+    assert "none of the sweep's labels" in found.refused[0].what and "above zero" in found.refused[1].what
+
+
+def test_a_row_that_is_cut_short_says_what_it_lacks(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(",".join(COLUMNS) + "\n0,1,64\n")
+    (refused,) = read_foreign("conv_gfx950", tmp_path / "t.csv").refused
+    assert str(refused) == "line 2: has no 'G'"
+
+
+@pytest.mark.parametrize("name", ["conv_gfx950", "tile_engine"])
+def test_files_that_are_no_text(tmp_path: Path, name: str) -> None:
+    (tmp_path / "t.csv").write_bytes(b"name,m\n\xff\xfe,1\n")
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "folder.csv" / "t.json").write_text("{")
+    with pytest.raises(FileFormatError, match=r"t\.csv.*(?s:.)*cannot be read as CSV"):
+        read_foreign(name, tmp_path / "t.csv")
+    with pytest.raises(FileFormatError, match=r"cannot be read as (CSV|JSON)"):
+        read_foreign(name, tmp_path / "folder.csv")
+
+
+def test_what_cannot_be_imported(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("a,b\n1,2\n")
+    with pytest.raises(FileFormatError, match="column problem_idx: is missing"):
+        read_foreign("conv_gfx950", file)
+    with pytest.raises(UnknownValueError, match="Known: conv_gfx950, tile_engine"):
+        read_foreign("conv", file)
+    with pytest.raises(InvalidValueError, match="assembly with other parameters"):
+        read_foreign("hipblaslt_mi250x_fp16_sweep", file)
+    with pytest.raises(UnknownValueError, match="option of the format conv_gfx950 'arch'"):
+        read_foreign("conv_gfx950", file, arch="gfx942")
+    assert IMPORTERS["tile_engine"].options == ("arch", "elementwise", "permute_n")

@@ -1,0 +1,84 @@
+"""Real sweeps on the emulated device: of each op a dozen kernels on a dozen problems each, verified and counted."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import platformdirs
+import pytest
+from swept_kernels import ARCH, SWEPT, Swept
+
+from tilewright.bench.executor import Crew, Limits
+from tilewright.bench.journal import merged, read_journal
+from tilewright.bench.local import LocalExecutor
+from tilewright.bench.plan import Plan
+from tilewright.bench.query import query
+from tilewright.bench.record import Record
+from tilewright.bench.report import write_report
+from tilewright.bench.sweep import How, sweep
+from tilewright.bench.table import export
+from tilewright.bench.versions import versions_text
+from tilewright.building.store.local import Store
+from tilewright.building.store.tiers import Tiers
+
+pytestmark = [pytest.mark.compile, pytest.mark.slow]
+DEVICE = f"emulated:{ARCH}"
+# Kernels are built once, and kept in the user's cache between runs of the tests.
+STORE = Store(Path(platformdirs.user_cache_dir("tilewright-tests")) / "kernels")
+LEAST = 12
+
+
+@pytest.mark.parametrize("asked", SWEPT, ids=lambda asked: asked.op)
+def test_a_sweep_of_an_op(asked: Swept, tmp_path: Path) -> None:
+    settings = {"mode": "fast"}
+    plan = Plan(list(asked.problems()), asked.kernels(), {DEVICE: ARCH}, settings, versions_text(DEVICE))
+    executor = LocalExecutor([(DEVICE, ARCH)] * 2, Crew(settings, Limits(seconds=300)), tiers=Tiers(STORE))
+    summary = sweep(plan, tmp_path, executor, How(fsync="batch"))
+
+    assert len(plan.kernels) >= LEAST
+    assert plan.idle == ()
+    assert summary.done == plan.count
+    # Kernels refuse problems with options that they were not built for; nothing else may happen.
+    assert set(summary.statuses) <= {"ok", "unsupported"}
+    records = merged(read_journal(tmp_path).records).values()
+    assert sorted(record.key for record in records) == sorted(task.key for task in plan.tasks())
+    measured = Counter(record.task.kernel for record in records if record.ok)
+    assert set(measured) == {kernel.slug for kernel in plan.kernels}
+    assert min(measured.values()) >= LEAST
+    assert executor.starts == 2  # nothing died on the way
+
+    for record in records:
+        if record.ok:
+            assert (record.kind, record.times) == ("counters", None)  # the emulated device has no time
+            assert record.share is not None
+            assert record.share <= 1
+            assert record.counters["waves"] > 0
+            assert record.counters["global_write_bytes"] > 0
+        else:
+            assert record.message
+    if asked.op == "gemm":
+        _check_counts([record for record in records if record.ok])
+    _check_table(tmp_path, list(records))
+
+
+def _check_counts(records: Sequence[Record]) -> None:
+    """What a kernel does at the least is known: it writes every element of the output, and multiplies all."""
+    for record in records:
+        problem = json.loads(record.task.problem)
+        assert record.counters["global_write_bytes"] >= 2 * problem["m"] * problem["n"]
+        assert record.counters["matrix_flops"] >= 2 * problem["m"] * problem["n"] * problem["k"]
+
+
+def _check_table(folder: Path, records: Sequence[Record]) -> None:
+    """The journal as a table, asked and reported: counters stay counters, and no time appears."""
+    table = folder / "records.parquet"
+    assert export(records, table) == len(records)
+    good = [record for record in records if record.ok]
+    answer = query("SELECT count(*), sum(counter_waves), count(us) FROM records WHERE kind = 'counters'", table)
+    assert [tuple(map(int, row)) for row in answer.rows] == [(len(good), sum(r.counters["waves"] for r in good), 0)]
+    page = folder / "page.html"
+    write_report(page, records)
+    assert "<html" in page.read_text() and "counters" in page.read_text()

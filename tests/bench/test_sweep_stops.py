@@ -1,0 +1,83 @@
+"""Sweeps that are stopped, killed, or have no disk: what was begun is finished or told, nothing is done again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sweeping import NO_BUILD, answer, eventually, is_alive, scale_kernels, scale_problems, start
+
+from tilewright.bench.journal import read_journal
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("plugin")]
+
+
+def journalled(folder: Path) -> list[str]:
+    """The keys of all records, equal ones as often as they are there."""
+    contents = read_journal(folder)
+    assert contents.damaged == []
+    return sorted(record.key for record in contents.records)
+
+
+def request(folder: Path, kernels: int, good: int, **more: Any) -> dict[str, Any]:
+    """What a coordinator of its own process is asked."""
+    return {
+        "folder": str(folder),
+        "kernels": [asdict(kernel.config) for kernel in scale_kernels(kernels)],
+        "problems": [asdict(problem) for problem in scale_problems(good)],
+        "device": NO_BUILD,
+        **more,
+    }
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_a_signal_finishes_what_runs_and_keeps_it(tmp_path: Path, number: signal.Signals) -> None:
+    folder, log = tmp_path / "sweep", tmp_path / "log"
+    asked = request(folder, 1, 200, settings={"seconds": 0.05, "log": str(log)})
+    coordinator = start(asked)
+    eventually(lambda: log.exists() and len(log.read_text().splitlines()) > 5)
+    os.kill(coordinator.pid, number)
+    found = answer(coordinator, code=130)
+    begun = log.read_text().splitlines()
+    assert found["left"] == 200 - len(begun)
+    assert journalled(folder) == sorted(begun)  # what was begun was finished and kept
+    assert answer(start(asked))["known"] == len(begun)
+    assert len(journalled(folder)) == 200
+
+
+def test_nothing_journalled_is_done_again_after_the_coordinator_was_killed(tmp_path: Path) -> None:
+    folder, log = tmp_path / "sweep", tmp_path / "log"
+    asked = request(folder, 2, 60, workers=2, settings={"seconds": 0.02, "log": str(log)})
+    for kill_after in (20, 70):
+        coordinator = start(asked)
+        eventually(lambda n=kill_after: log.exists() and len(log.read_text().splitlines()) > n)
+        workers = [
+            int(word)
+            for word in Path(f"/proc/{coordinator.pid}/task").glob("*/children")
+            for word in word.read_text().split()
+        ]
+        before = set(journalled(folder))
+        coordinator.kill()
+        coordinator.communicate()
+        eventually(lambda w=workers: not any(map(is_alive, w)))
+        kept = {record.key for record in read_journal(folder).records}
+        assert before <= kept
+    kept = {record.key for record in read_journal(folder).records}
+    begun = len(log.read_text().splitlines())
+    found = answer(start(asked))
+    assert found["known"] == len(kept)
+    again = log.read_text().splitlines()[begun:]
+    assert kept.isdisjoint(again)
+    assert len(again) == 120 - len(kept)
+    records = [record.key for record in read_journal(folder).records]
+    assert len(records) == len(set(records)) == 120
+
+
+def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
+    found = answer(start(request(tmp_path / "sweep", 1, 30, full_disks=3)))
+    assert (found["statuses"], found["full_disks"]) == ({"ok": 30}, 3)
+    assert len(set(journalled(tmp_path / "sweep"))) == 30

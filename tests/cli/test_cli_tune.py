@@ -1,0 +1,158 @@
+"""`tilewright tune`: what it reads, what it says, and what it refuses."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+import tilewright as tw
+from tilewright.bench.journal import Journal
+from tilewright.bench.plan import problem_json
+from tilewright.bench.record import Record, Task, Times
+from tilewright.bench.table import export
+from tilewright.ops import op_named
+from tilewright.ops.kernel import Kernel
+from tilewright.select.tuned import read_tuned
+
+KERNELS = sorted(op_named("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"), key=lambda kernel: kernel.slug)[:3]
+SIZES = (1024, 2048)
+
+Run = Callable[..., Result]
+
+
+def problem(m: int) -> Any:
+    return tw.gemm.Problem(m=m, n=4096, k=4096, dtype="fp16", layout="rcr")
+
+
+def record(kernel: Kernel, m: int, us: float | None, **more: Any) -> Record:
+    """A time, or with None counters."""
+    task = {"op": kernel.op, "arch": kernel.arch, "kernel": kernel.slug, "problem": problem_json(problem(m))}
+    asked = Task(**{**task, "device": "gpu:0", **more})
+    if us is None:
+        return Record(task=asked, status="ok", kind="counters", counters={"cache_lines": 1})
+    times = Times(us=us, us_min=us, us_max=us, us_p10=us, us_p90=us, runs=20, warmups=5)
+    return Record(task=asked, status="ok", kind="time", times=times)
+
+
+def write(folder: Path, *records: Record) -> Path:
+    with Journal(folder, "worker", fsync="never") as journal:
+        for each in records:
+            journal.append(each)
+    return folder
+
+
+@pytest.fixture
+def records() -> list[Record]:
+    """The second kernel wins for all sizes."""
+    return [record(kernel, m, us) for m in SIZES for kernel, us in zip(KERNELS, (30.0, 20.0, 25.0), strict=True)]
+
+
+def test_winners_of_a_journal(run: Run, tmp_path: Path, records: list[Record]) -> None:
+    out = tmp_path / "winners.json"
+    done = run("tune", str(write(tmp_path / "journal", *records)), "--out", str(out))
+    assert done.exit_code == 0, done.stderr
+    found = {entry.problem.m: (entry.kernel, entry.us) for entry in read_tuned(out)}
+    assert found == dict.fromkeys(SIZES, (KERNELS[1], 20.0))
+    assert "gemm on gfx942" in done.stdout
+    assert "2, with 6 times of 3 kernels" in done.stdout
+    assert f"{out}: the winners of 2 problems" in done.stdout
+
+
+def test_a_table_and_a_journal_are_one(run_json: Callable[..., Any], tmp_path: Path, records: list[Record]) -> None:
+    """What stands in both counts once, and what stands in one of them counts, too."""
+    export(records[:4], tmp_path / "some.parquet")
+    journal = write(tmp_path / "journal", *records[2:], record(KERNELS[0], 8192, 7.0))
+    found = run_json("tune", str(tmp_path / "some.parquet"), str(journal), "--out", str(tmp_path / "winners.json"))
+    (part,) = found["parts"]
+    assert (part["op"], part["arch"], part["problems"], part["times"]) == ("gemm", "gfx942", 3, 7)
+    assert part["winners"] == 2
+    assert found["damaged"] == 0
+
+
+def test_a_damaged_line_is_told(run: Run, tmp_path: Path, records: list[Record]) -> None:
+    journal = write(tmp_path / "journal", *records)
+    (file,) = journal.glob("*.jsonl")
+    lines = file.read_bytes().splitlines(keepends=True)
+    lines[1] = lines[1].replace(b"20.0", b"00.1")  # the winner of the first problem
+    file.write_bytes(b"".join(lines))
+    done = run("tune", str(journal), "--out", str(tmp_path / "winners.json"))
+    assert done.exit_code == 0
+    assert f"not read: {file}:2: " in done.stderr
+    assert {entry.us for entry in read_tuned(tmp_path / "winners.json")} == {25.0, 20.0}
+
+
+def test_one_op_and_one_gpu(run: Run, run_json: Callable[..., Any], tmp_path: Path, records: list[Record]) -> None:
+    journal, out = str(write(tmp_path / "journal", *records)), str(tmp_path / "winners.json")
+    assert run_json("tune", journal, "--op", "gemm", "--arch", "gfx942", "--out", out)["problems"] == 2
+    for option, value in (("--op", "fmha"), ("--arch", "gfx950")):
+        done = run("tune", journal, option, value, "--out", out)
+        assert done.exit_code == 2
+        assert f"of the records '{value}'" in done.stderr
+        assert ("gemm" if option == "--op" else "gfx942") in done.stderr
+
+
+def test_counters_have_no_winner(run: Run, tmp_path: Path) -> None:
+    journal = write(tmp_path / "journal", record(KERNELS[0], 64, None, device="emulated:gfx942"))
+    done = run("tune", str(journal), "--out", str(tmp_path / "winners.json"))
+    assert done.exit_code == 2
+    assert "no record holds a time, so nothing won. There are: 1 counters." in done.stderr
+    assert not (tmp_path / "winners.json").exists()
+
+
+def test_cold_or_warm(run: Run, run_json: Callable[..., Any], tmp_path: Path, records: list[Record]) -> None:
+    cold = record(KERNELS[0], 64, 3.0, cold=True)
+    journal, out = str(write(tmp_path / "journal", *records, cold)), str(tmp_path / "winners.json")
+    done = run("tune", journal, "--out", out)
+    assert (done.exit_code, "which do not compare" in done.stderr) == (2, True)
+    assert run_json("tune", journal, "--out", out, "--cold")["problems"] == 1
+    assert run_json("tune", journal, "--out", out, "--warm")["problems"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--out", "winners.toml"], "a table of winners ends in .json"),
+        (["--out", "w.json", "--cold", "--warm"], "both say which times count"),
+        (["--out", "w.json", "--limit", "3"], "--limit is about a sweep: name the device that it is on (--device)"),
+        (["--out", "w.json", "--kernels", "fp16_rcr_essential"], "--kernels is about a sweep"),
+        (["--out", "w.json", "--cluster", "local"], "--cluster is about a sweep"),
+        (["--out", "w.json", "--retry-failed"], "--retry-failed is about a sweep"),
+    ],
+)
+def test_what_does_not_go_together(
+    words: list[str], said: str, run: Run, tmp_path: Path, records: list[Record]
+) -> None:
+    done = run("tune", str(write(tmp_path / "journal", *records)), *words)
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+def test_an_interrupted_sweep_gives_no_table(tmp_path: Path) -> None:
+    recorded = write(tmp_path / "recorded", *(record(kernel, m, 9.0) for m in range(1, 1001) for kernel in KERNELS))
+    journal, out = tmp_path / "journal", tmp_path / "winners.json"
+    command = ["tune", str(journal), "--device", "replay:x", "--replay", str(recorded), "--out", str(out)]
+    tune = subprocess.Popen([sys.executable, "-m", "tilewright", *command], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not any(file.stat().st_size for file in journal.glob("*.jsonl")):
+        assert tune.poll() is None and time.monotonic() < deadline, tune.communicate()
+        time.sleep(0.01)
+    tune.send_signal(signal.SIGINT)
+    told = tune.communicate(timeout=60)[1]
+    kept = sum(len(file.read_bytes().splitlines()) for file in journal.glob("*.jsonl"))
+    assert tune.returncode == 130
+    assert f"{3000 - kept:,} tasks left, and no table written" in told
+    assert not out.exists()
+
+
+def test_no_such_journal(run: Run, tmp_path: Path) -> None:
+    done = run("tune", str(tmp_path / "nothing"), "--out", str(tmp_path / "w.json"))
+    assert done.exit_code == 2
+    assert "does not exist" in done.stderr

@@ -1,0 +1,25 @@
+"""Progress in a log: a line now and then, with what is done, what failed and how long it will take."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.base import events
+from tilewright.cli.progress import ProgressLines
+
+
+def test_a_line_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = ProgressLines(every_s=0)
+    with events.listening(lines), events.task("sweep", 1000) as advance:
+        for _ in range(120):
+            advance()
+        events.emit(events.Working("sweep", ("3 failed · 40.0/s",), 22.0))
+    assert capsys.readouterr().err == "sweep: 120 of 1,000 · about 22 s left · 3 failed · 40.0/s\n"
+
+
+def test_lines_are_rare_and_notices_are_not(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = ProgressLines(every_s=3600)
+    with events.listening(lines), events.task("sweep", 10):
+        events.emit(events.Working("sweep", ("1.0/s",), None))
+        events.emit(events.Noticed("the disk is full"))
+    assert capsys.readouterr().err.strip().endswith("the disk is full")

@@ -1,0 +1,71 @@
+"""Kernels that are alike in what an op says its tolerance depends on have the same tolerance: a sweep shares it."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Hashable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright import arch as archs
+from tilewright.arch.spec import Arch
+from tilewright.ops import OPS
+from tilewright.ops.fields import fields_of
+from tilewright.ops.op import Op
+from tilewright.ops.sampling import draw_legal, strata
+
+ARCH = "gfx942"
+KINDS, EACH = 30, 6
+LARGEST = 2e6  # operations: the reference of a small problem takes milliseconds
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_kernels_alike_in_the_basis_have_one_tolerance(op: Op) -> None:
+    arch, rng = archs.load(ARCH), random.Random(5)
+    execution = op.execution
+    assert execution is not None
+    kinds = strata(op, arch)
+    shared = 0
+    for fixed in rng.sample(kinds, min(len(kinds), KINDS)):
+        configs = _of_one_kind(op, arch, rng, fixed)
+        for problem in _small(op, configs, arch, rng):
+            inputs = execution.inputs(problem, 1, arch)
+            expected = execution.reference(problem, inputs, arch)
+            alike: dict[Hashable, list[Any]] = defaultdict(list)
+            for config in configs:
+                allowed = execution.tolerance(config, problem, inputs, expected, arch)
+                alike[execution.tolerance_basis(config, problem)].append((config, allowed))
+            for (first, wanted), *others in alike.values():
+                shared += sum(config != first for config, _ in others)
+                for _, allowed in others:
+                    assert allowed.keys() == wanted.keys()
+                    for name in wanted:
+                        np.testing.assert_array_equal(allowed[name], wanted[name])
+    assert shared >= KINDS
+
+
+def _small(op: Op, configs: list[Any], arch: Arch, rng: random.Random) -> list[Any]:
+    assert op.execution is not None
+    problems = [p for c in configs[:2] for p in op.execution.trials(c, arch) if p.flops <= LARGEST]
+    drawn = rng.sample(problems, min(2, len(problems)))
+    return drawn + [replace(p, k_batch=2) for p in drawn if _may_be_split(p)]
+
+
+def _may_be_split(problem: Any) -> bool:
+    """Whether sums of a problem can be split: of a convolution only those over positions."""
+    return hasattr(problem, "k_batch") and getattr(problem, "direction", "backward_weight") == "backward_weight"
+
+
+def _of_one_kind(op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any]) -> list[Any]:
+    """Legal configs of kernels for the same problems: they agree in the fields that problems have, too."""
+    first = draw_legal(op, arch, rng, fixed)
+    if first is None:
+        return []
+    shared = {name: getattr(first, name) for name in fields_of(op.config_type) if hasattr(op.problem_type, name)}
+    named = {f.name: getattr(first, f.name) for f in fields(op.problem_type) if f.name in fields_of(op.config_type)}
+    others = (draw_legal(op, arch, rng, {**fixed, **shared, **named}) for _ in range(EACH))
+    return [first, *(config for config in others if config is not None)]

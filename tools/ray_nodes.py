@@ -1,0 +1,59 @@
+"""A Ray cluster of several nodes on this machine, for tests and measurements: Ray's own, with small object stores."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tilewright.base.knobs import STORE
+from tilewright.bench.cluster_session import ray_module
+
+OBJECT_STORE_BYTES = 80 * 2**20  # Ray refuses less than 75 MB
+# A node that is killed is noticed within about two seconds instead of Ray's usual 15.
+HEALTH = {
+    "health_check_initial_delay_ms": 1000,
+    "health_check_period_ms": 500,
+    "health_check_timeout_ms": 1000,
+    "health_check_failure_threshold": 3,
+}
+
+
+@contextmanager
+def ray_nodes(*cpus: int, stores: Path | None = None) -> Iterator[tuple[Any, list[Any]]]:
+    """A cluster, and its nodes with so many processors. The head has none. This process is connected to it.
+
+    With `stores`, each node has an artifact store of its own there, as machines have.
+    """
+    # No messages to Ray's makers and no exporter of metrics: both cost seconds of start-up.
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ["RAY_enable_metrics_collection"] = "0"  # noqa: SIM112  (Ray's spelling)
+    from ray.cluster_utils import Cluster
+
+    ray = ray_module()
+    head = {"num_cpus": 0, "include_dashboard": False, "_system_config": HEALTH}
+    cluster: Any = Cluster(initialize_head=True, head_node_args={"object_store_memory": OBJECT_STORE_BYTES, **head})
+    try:
+        nodes = []
+        for number, each in enumerate(cpus):
+            if stores is not None:
+                os.environ[STORE.name] = str(stores / f"node{number}")
+            nodes.append(add_node(cluster, each))
+        ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
+        yield cluster, nodes
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def add_node(cluster: Any, cpus: int) -> Any:
+    """One more node."""
+    return cluster.add_node(num_cpus=cpus, object_store_memory=OBJECT_STORE_BYTES)
+
+
+def kill_node(cluster: Any, node: Any) -> None:
+    """Kill all processes of a node at once, as if its machine had lost power."""
+    cluster.remove_node(node, allow_graceful=False)
