@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import DeviceError, DeviceMemoryError, InvalidValueError, UnsupportedError
@@ -54,7 +56,7 @@ def measure(
             raise InvalidValueError(f"{device.name} runs kernels: it needs {task.kernel} built, not only its name")
         if kernel.slug != task.kernel:
             raise InvalidValueError(f"the task is about {task.kernel}, the kernel is {kernel.slug}")
-        found = _outcome(device, kernel, artifact, problem, settings, remembered)
+        found = _outcome(partial(_measured, device, kernel, artifact, problem, settings, remembered))
     return Record(task=task, worker=worker_name(), started=started, took_s=time.perf_counter() - clock, **found)
 
 
@@ -76,17 +78,10 @@ def _check_asked(task: Task, device: Device | ReplayDevice, settings: Settings) 
         raise InvalidValueError(f"mode={settings.mode} is for emulated devices, not for {device.name}")
 
 
-def _outcome(
-    device: Device,
-    kernel: Kernel,
-    artifact: Artifact,
-    problem: Any,
-    settings: Settings,
-    remembered: Remembered | None,
-) -> dict[str, Any]:
+def _outcome(measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """The fields of a record that say what came out. What the device or the host refuses is a status."""
     try:
-        return _measured(device, kernel, artifact, problem, settings, remembered)
+        return measured()
     except MemoryError as error:
         return {"status": OUT_OF_MEMORY, "message": f"the host has too little memory: {error}"}
     except DeviceMemoryError as error:

@@ -17,6 +17,7 @@ from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueErr
 from tilewright.bench.counting import counted
 from tilewright.bench.data_extra import need_data
 from tilewright.bench.gpu_model import gpu_of
+from tilewright.bench.parquet_schema import check_columns, check_version
 from tilewright.bench.rates import Rates, effort, rates
 from tilewright.bench.record import Record, Task, Times
 from tilewright.bench.whole_file import hidden_beside
@@ -183,27 +184,10 @@ _READERS: Mapping[str, Callable[[Record], Any]] = {
 
 
 def _check_schema(path: Path | str, found: Any) -> tuple[str, ...]:
-    """The names of the counters. The version is looked at first: with another one, columns say nothing."""
-    version = (found.metadata or {}).get(SCHEMA_KEY.encode())
-    if version is None:
-        what = f"has no key {SCHEMA_KEY!r} in its metadata: it is not a table of records"
-        raise FileFormatError(path, [FileProblem("", what)])
-    if version.decode() != SCHEMA:
-        what = f"has schema {version.decode()!r}, this version of Tilewright reads {SCHEMA!r}"
-        raise FileFormatError(path, [FileProblem("", what)])
+    """The names of the counters; an error if it is not the schema of a table of records."""
+    check_version(path, found, SCHEMA_KEY, SCHEMA, "a table of records")
     counters = tuple(name.removeprefix(COUNTER) for name in found.names if name.startswith(COUNTER))
-    wanted = {field.name: field.type for field in _schema(counters)}
-    own = {field.name: field.type for field in found}
-    problems = [FileProblem(f"column {name}", "is missing") for name in wanted if name not in own]
-    known = ", ".join((*COLUMNS, f"{COUNTER}*"))
-    problems += [FileProblem(f"column {name}", f"is unknown. Known: {known}.") for name in own if name not in wanted]
-    problems += [
-        FileProblem(f"column {name}", f"holds {own[name]}, must hold {kind}")
-        for name, kind in wanted.items()
-        if name in own and own[name] != kind
-    ]
-    if problems:
-        raise FileFormatError(path, problems)
+    check_columns(path, found, _schema(counters), (*COLUMNS, f"{COUNTER}*"))
     return counters
 
 

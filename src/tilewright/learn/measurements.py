@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from tilewright.base.digest import canonical_json
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, choose
+from tilewright.bench.parquet_schema import check_columns, check_version
 from tilewright.ops.problem_values import all_fields
 
 SCHEMA = "1"
@@ -189,26 +190,8 @@ def _schema() -> Any:
 
 
 def _check_schema(path: Path | str, found: Any) -> None:
-    """The version first: with another one, columns say nothing."""
-    version = (found.metadata or {}).get(SCHEMA_KEY.encode())
-    if version is None:
-        what = f"has no key {SCHEMA_KEY!r} in its metadata: it is not a table of measurements"
-        raise FileFormatError(path, [FileProblem("", what)])
-    if version.decode() != SCHEMA:
-        what = f"has schema {version.decode()!r}, this version of Tilewright reads {SCHEMA!r}"
-        raise FileFormatError(path, [FileProblem("", what)])
-    wanted = {field.name: field.type for field in _schema()}
-    own = {field.name: field.type for field in found}
-    problems = [FileProblem(f"column {name}", "is missing") for name in wanted if name not in own]
-    known = ", ".join(wanted)
-    problems += [FileProblem(f"column {name}", f"is unknown. Known: {known}.") for name in own if name not in wanted]
-    problems += [
-        FileProblem(f"column {name}", f"holds {own[name]}, must hold {kind}")
-        for name, kind in wanted.items()
-        if name in own and own[name] != kind
-    ]
-    if problems:
-        raise FileFormatError(path, problems)
+    check_version(path, found, SCHEMA_KEY, SCHEMA, "a table of measurements")
+    check_columns(path, found, _schema(), COLUMNS)
 
 
 def _check_nulls(path: Path | str, raw: Any) -> None:
