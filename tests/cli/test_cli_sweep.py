@@ -192,3 +192,17 @@ def test_how_much_is_timed_can_be_said() -> None:
     CliRunner().invoke(command, words, catch_exceptions=False)
     wanted = Settings(least_runs=50, max_runs=60, least_ms=5.0, least_warmup_ms=1.0)
     assert Settings.of_json(found) == wanted
+
+
+def test_a_dry_run_says_what_is_left_and_writes_nothing(
+    run_json: Callable[..., Any], recording: str, tmp_path: Path
+) -> None:
+    asked = ("sweep", *ON_REPLAY, recording, "--out", str(tmp_path / "out"))
+    before = run_json(*asked, "--dry-run")
+    assert (before["known"], before["left"]) == (0, before["tasks"])
+    assert not (tmp_path / "out").exists()
+    half = run_json(*asked, "--shard", "1/2")
+    after = run_json(*asked, "--dry-run")
+    assert after["known"] == sum(half["statuses"].values()) > 0
+    assert after["left"] == before["tasks"] - after["known"]
+    assert run_json(*asked, "--dry-run", "--shard", "1/2")["left"] == 0

@@ -21,7 +21,7 @@ from tilewright.bench.journal_lines import Damage, record_of, summary_of
 from tilewright.bench.plan import Plan, Shard
 from tilewright.bench.quarantine import FAILURES, Quarantine
 from tilewright.bench.record import OK, Record
-from tilewright.bench.sweep_file import claim_folder
+from tilewright.bench.sweep_file import check_folder, claim_folder
 
 TASK = "sweep"
 # The rate is that of the last so many seconds: kernels differ, and so does what is left.
@@ -153,6 +153,36 @@ def sweep(
         seconds=time.monotonic() - began,
         stopped=stopping is not None and stopping.is_set() and state.left > 0,
     )
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a sweep would do: how many tasks it has, how many have results, how many kernels the others need."""
+
+    tasks: int
+    known: int
+    kernels: int
+
+    @property
+    def left(self) -> int:
+        return self.tasks - self.known
+
+
+def outlook(plan: Plan, folder: Path | str, how: How = USUAL) -> Outlook:
+    """What `sweep` would do with the same arguments. Nothing is measured and nothing is written."""
+    known: set[str] = set()
+    if check_folder(folder, plan.asked()):
+        known = _resumed(plan, Path(folder), how, Quarantine(how.quarantine)).known
+    total = len(how.shard.of(plan.count))
+    done, kernels = 0, set()
+    with events.task("tasks", total) as advance:
+        for task in plan.tasks(how.shard):
+            if known and task.key in known:
+                done += 1
+            else:
+                kernels.add(task.kernel)
+            advance()
+    return Outlook(total, done, len(kernels))
 
 
 def _resumed(plan: Plan, folder: Path, how: How, quarantine: Quarantine) -> _State:

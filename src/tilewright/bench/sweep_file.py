@@ -45,6 +45,14 @@ def claim_folder(folder: Path | str, asked: Mapping[str, Any]) -> bool:
     return False
 
 
+def check_folder(folder: Path | str, asked: Mapping[str, Any]) -> bool:
+    """Whether a folder is that of the sweep that was asked, without making it so. Raises as `claim_folder` does."""
+    if not (Path(folder) / FILE).exists():
+        return False
+    _compare(Path(folder), read_asked(folder), json.loads(canonical_json(dict(asked))))
+    return True
+
+
 def read_asked(folder: Path | str) -> dict[str, Any]:
     """What the sweep of a folder was asked. Raises `FileFormatError` for a file that is none."""
     path = Path(folder) / FILE

@@ -16,7 +16,7 @@ from tilewright.cli.sweeping import INTERRUPTED, Sweeping, problem_options, swee
 
 if TYPE_CHECKING:
     from tilewright.bench.plan import Plan
-    from tilewright.bench.sweep import Summary
+    from tilewright.bench.sweep import Outlook, Summary
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -32,6 +32,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
         "tilewright sweep fp16_rcr_essential --problems shapes.csv --device gpu:0 --out monday --shard 2/8",
         "tilewright sweep fp16_rcr_essential --problems shapes.csv --device gpu:0 --out monday \\",
         "    --cluster 10.0.0.1:6379",
+        "tilewright sweep fp16_rcr_essential --problems shapes.csv --device gpu:0 --out monday --dry-run",
     ),
 )
 @click.argument("subjects", metavar="[KERNELS…]", nargs=-1)
@@ -41,6 +42,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 )
 @sweeping_options
 @click.option("--shard", default="1/1", metavar="I/N", help="Only the I-th of N parts.")
+@click.option("--dry-run", is_flag=True, help="Say what would be measured, and measure nothing.")
 @json_option
 @click.pass_context
 def command(
@@ -53,6 +55,7 @@ def command(
     texts: tuple[str, ...],
     out: Path,
     shard: str,
+    dry_run: bool,
     as_json: bool,
     **common: Any,
 ) -> None:
@@ -73,17 +76,49 @@ def command(
 
     Exit code 130 when it was interrupted, 1 when results are missing at the end.
     """
+    from tilewright.bench.sweep import Outlook, outlook
+
     how = Sweeping.taken_from(common)
     asked = Measuring(**common)
     with progress(as_json=as_json, lines=True):
         with task("what to measure"):
             plan = plan_of(asked, subjects, texts, file, file_format, how.cluster)
-        summary = swept(plan, out, asked, how, shard)
+        part = how.part(plan, shard)
+        found = outlook(plan, out, part) if dry_run else swept(plan, out, asked, how, part)
+    if isinstance(found, Outlook):
+        _print_outlook(plan, out, found, as_json)
+        return
     if as_json:
-        print_json(_document(plan, out, summary))
+        print_json(_document(plan, out, found))
     else:
-        _print(plan, out, summary)
-    ctx.exit(INTERRUPTED if summary.stopped else 1 if summary.left else 0)
+        _print(plan, out, found)
+    ctx.exit(INTERRUPTED if found.stopped else 1 if found.left else 0)
+
+
+def _print_outlook(plan: Plan, out: Path, found: Outlook, as_json: bool) -> None:
+    if as_json:
+        idle = {"kernels": [kernel.slug for kernel in plan.idle], "problems": plan.untried}
+        counts = {"tasks": found.tasks, "known": found.known, "left": found.left, "kernels": found.kernels}
+        print_json({"journal": str(out), **counts, "devices": dict(plan.devices), "idle": idle})
+        return
+    print_facts(
+        [
+            (
+                "tasks",
+                f"{found.tasks:,} of {plural(len(plan.kernels), 'kernel')} × {plural(len(plan.problems), 'problem')}",
+            ),
+            ("known", f"{found.known:,} in {out}"),
+            ("left", f"{plural(found.left, 'task')} of {plural(found.kernels, 'kernel')}"),
+            *_idle(plan),
+        ]
+    )
+
+
+def _idle(plan: Plan) -> list[tuple[str, str]]:
+    return [
+        *([("idle kernels", f"{len(plan.idle):,}, no problem is of their kind")] if plan.idle else []),
+        *([("untried problems", f"{plan.untried:,}, no kernel is of their kind")] if plan.untried else []),
+    ]
 
 
 def _document(plan: Plan, out: Path, summary: Summary) -> dict[str, Any]:
@@ -114,8 +149,7 @@ def _print(plan: Plan, out: Path, summary: Summary) -> None:
         *([("known before", plural(summary.known, "task"))] if summary.known else []),
         *([("left", plural(summary.left, "task"))] if summary.left else []),
         *([("quarantined", "\n".join(summary.quarantined))] if summary.quarantined else []),
-        *([("idle kernels", f"{len(plan.idle):,}, no problem is of their kind")] if plan.idle else []),
-        *([("untried problems", f"{plan.untried:,}, no kernel is of their kind")] if plan.untried else []),
+        *_idle(plan),
         ("journal", str(out)),
     ]
     print_facts(facts)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tilewright.bench.executor import Executor
     from tilewright.bench.plan import Plan
     from tilewright.bench.quarantine import Quarantine
-    from tilewright.bench.sweep import Summary
+    from tilewright.bench.sweep import How, Summary
 
 F = TypeVar("F", bound=Callable[..., Any])
 INTERRUPTED = 130
@@ -75,24 +75,30 @@ class Sweeping:
     fsync: str
     cluster: str | None
 
+    def part(self, plan: Plan, shard: str = "1/1") -> How:
+        """The same for `sweep`. An error if the plan has nothing to do."""
+        from tilewright.bench.plan import Shard
+        from tilewright.bench.sweep import How
+
+        if not plan.count:
+            raise InvalidValueError(
+                "no problem is of these kernels' kind: they differ in type, layout or what else they fix"
+            )
+        part = Shard.of_text(shard)
+        return How(shard=part, retry_failed=self.retry_failed, quarantine=self.quarantine, fsync=self.fsync)
+
     @staticmethod
     def taken_from(options: dict[str, Any]) -> Sweeping:
         """Take them out of a command's options; those of `Measuring` remain."""
         return Sweeping(**{name: options.pop(name) for name in Sweeping.__dataclass_fields__})
 
 
-def swept(plan: Plan, folder: Path, asked: Measuring, how: Sweeping, shard: str = "1/1") -> Summary:
+def swept(plan: Plan, folder: Path, asked: Measuring, how: Sweeping, part: How) -> Summary:
     """Measure what the journal in a folder does not have yet; Ctrl-C finishes what runs."""
-    from tilewright.bench.plan import Shard
     from tilewright.bench.quarantine import Quarantine
     from tilewright.bench.stopping import stopped_by_signals
-    from tilewright.bench.sweep import How, sweep
+    from tilewright.bench.sweep import sweep
 
-    part = How(shard=Shard.of_text(shard), retry_failed=how.retry_failed, quarantine=how.quarantine, fsync=how.fsync)
-    if not plan.count:
-        raise InvalidValueError(
-            "no problem is of these kernels' kind: they differ in type, layout or what else they fix"
-        )
     kept_away = Quarantine(how.quarantine)
     executor = _executor(plan, asked, kept_away, how.cluster)
     with stopped_by_signals(executor) as stopping:

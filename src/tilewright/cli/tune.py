@@ -129,7 +129,7 @@ def _complete(ctx: click.Context, plan: Plan, sources: Sequence[Path], asked: Me
     """Measure what the journal does not have yet; the command ends here if results are missing then."""
     if len(sources) > 1:
         raise InvalidValueError(f"a sweep has one journal, not {len(sources)}: name one folder")
-    summary = swept(plan, sources[0], asked, how)
+    summary = swept(plan, sources[0], asked, how, how.part(plan))
     if summary.left:
         told = f"{plural(summary.left, 'task')} left, and no table written. The same command goes on from here."
         click.echo(told, err=True)
