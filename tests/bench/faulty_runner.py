@@ -28,6 +28,12 @@ def prepare(device: str, crew: Crew) -> None:
         raise DeviceError(f"{device} is broken")
 
 
+def work_out(work: Work, crew: Crew) -> None:
+    time.sleep(crew.settings.get("reference_s", 0))
+    if crew.settings.get("no_reference"):
+        raise MemoryError("no room for the reference")
+
+
 def run(work: Work, crew: Crew) -> Record:
     task = work.task
     problem = problem_of(task.op, task.problem)

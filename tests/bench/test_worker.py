@@ -185,3 +185,26 @@ def test_a_worker_dies_with_its_coordinator() -> None:
     coordinator.wait()
     coordinator.stdout.close()
     eventually(lambda: not is_alive(pid))
+
+
+def with_reference(limits: Limits, **settings: object) -> Record:
+    made = DeviceWorker(NO_BUILD, Crew(settings, limits, runner="faulty_runner:run"))
+    try:
+        return made.measure(works(1)[0])
+    finally:
+        made.close()
+
+
+def test_a_kernel_is_not_killed_for_a_reference_that_takes_long() -> None:
+    assert with_reference(Limits(seconds=0.5), reference_s=1.0).ok
+
+
+def test_a_reference_that_takes_too_long_is_told_as_such() -> None:
+    found = with_reference(Limits(reference_s=0.5), reference_s=60.0)
+    assert found.status == "timeout"
+    assert "0.5 s are allowed for its problem's reference" in found.message
+
+
+def test_a_reference_that_cannot_be_made_is_a_status() -> None:
+    found = with_reference(QUICK, no_reference=True)
+    assert (found.status, found.message) == ("out_of_memory", "no room for the reference")

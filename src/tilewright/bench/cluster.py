@@ -201,7 +201,8 @@ class ClusterExecutor:
         """How long the chunk that a device is at may take: twice what it takes if every task is killed at its limit."""
         limits = self._crew.limits
         first = next(iter(device.sent.values()))
-        return 2 * (limits.start_s + limits.silence_s + len(first.chunk.work) * (limits.seconds + limits.start_s))
+        each = limits.seconds + limits.start_s
+        return 2 * (limits.start_s + limits.silence_s + limits.reference_s + len(first.chunk.work) * each)
 
     # Work
 

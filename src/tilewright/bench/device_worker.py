@@ -211,14 +211,18 @@ class _Process:
 
     def wait_ready(self) -> _Ended | None:
         """Wait until it can work. How it ended if it cannot."""
-        found = self._answer("ready", self.limits.start_s, self.limits.start_s)
+        found = self._answer(("ready",), self.limits.start_s, self.limits.start_s)
         return found if isinstance(found, _Ended) else None
 
     def ask(self, work: Work) -> Record | _Ended:
         """The record of a task, or how the process ended over it."""
         self._tail, self._has_begun = b"", False
         self._send(_plain(work))
-        found = self._answer("done", self.limits.seconds, self.limits.silence_s)
+        found = self._answer(
+            ("begun", "done"), self.limits.reference_s, self.limits.silence_s, " for its problem's reference"
+        )
+        if isinstance(found, dict) and "begun" in found:
+            found = self._answer(("done",), self.limits.seconds, self.limits.silence_s)
         if isinstance(found, _Ended):
             return found
         self.sound = bool(found.get("sound"))
@@ -236,34 +240,38 @@ class _Process:
             self._popen.stdin.write((json.dumps(values, separators=(",", ":")) + "\n").encode())
             self._popen.stdin.flush()
 
-    def _answer(self, wanted: str, limit_s: float, silence_s: float) -> dict[str, Any] | _Ended:
-        """Read until a line has what is wanted, the process is gone, or time is up."""
+    def _answer(
+        self, wanted: Sequence[str], limit_s: float, silence_s: float, what: str = ""
+    ) -> dict[str, Any] | _Ended:
+        """Read until a line has a word of what is wanted, the process is gone, or time is up. It is `what` for."""
         begun = self._heard = time.monotonic()
         open_pipes = {self._results: self._keep_results, self._stderr: self._keep_tail}
-        while True:
+        found = self._line_with(wanted)  # it may have been read with the line before
+        while found is None:
             left = min(begun + limit_s, self._heard + silence_s) - time.monotonic()
             ready = _readable([*open_pipes, self._gone], max(left, 0))
             for descriptor in ready & open_pipes.keys():
                 if not open_pipes[descriptor]():
                     del open_pipes[descriptor]
-            try:
-                found = self._line_with(wanted)
-            except ValueError as error:
-                return _Ended("crashed", f"the worker sent what is no JSON: {error}")
+            found = self._line_with(wanted)
             if found is not None:
-                return found
+                break
             if self._gone in ready and not ready & open_pipes.keys():  # all that it left in the pipes was read
                 return self._how_it_ended()
             if left <= 0:  # also of one that prints without end
-                return self._too_long(begun, limit_s, silence_s)
+                return self._too_long(begun, limit_s, silence_s, what)
+        return found
 
-    def _line_with(self, wanted: str) -> dict[str, Any] | None:
-        """The next whole line with a word in it. Other lines are signs of life; half a line is of one that died."""
+    def _line_with(self, wanted: Sequence[str]) -> dict[str, Any] | _Ended | None:
+        """The next whole line with a word of these. Other lines are signs of life; half a line is of one that died."""
         while b"\n" in self._begun:
             line, _, self._begun = self._begun.partition(b"\n")
-            values = json.loads(line)
+            try:
+                values = json.loads(line)
+            except ValueError as error:
+                return _Ended("crashed", f"the worker sent what is no JSON: {error}")
             self._has_begun |= "begun" in values
-            if wanted in values:
+            if any(word in values for word in wanted):
                 return dict(values)
         return None
 
@@ -280,11 +288,11 @@ class _Process:
         self._tail = (self._tail + data)[-TAIL_BYTES:]
         return bool(data)
 
-    def _too_long(self, begun: float, limit_s: float, silence_s: float) -> _Ended:
+    def _too_long(self, begun: float, limit_s: float, silence_s: float, what: str) -> _Ended:
         self.kill_group()
         took = time.monotonic() - begun
         if took >= limit_s:
-            return _Ended("timeout", f"killed after {took:.1f} s; {limit_s:g} s are allowed")
+            return _Ended("timeout", f"killed after {took:.1f} s; {limit_s:g} s are allowed{what}")
         quiet = time.monotonic() - self._heard
         return _Ended("timeout", f"killed after {quiet:.1f} s without a sign of life; {silence_s:g} s are allowed")
 

@@ -58,13 +58,14 @@ class Limits:
     """
 
     seconds: float = 120.0
+    reference_s: float = 3600.0  # before: for the host, until it is known what the problem's outputs should be
     memory_bytes: int | None = None  # of address space, RLIMIT_AS; None: as much as there is
     silence_s: float = 60.0  # without a heartbeat
     start_s: float = 120.0  # until a new process is ready
     kernels: int = 200
 
     def __post_init__(self) -> None:
-        for name in ("seconds", "silence_s", "start_s", "kernels"):
+        for name in ("seconds", "reference_s", "silence_s", "start_s", "kernels"):
             if getattr(self, name) <= 0:
                 raise InvalidValueError(f"a limit of {getattr(self, name)} for {name} allows nothing: give more than 0")
         if self.silence_s < LEAST_SILENCE_S:
@@ -79,8 +80,9 @@ class Limits:
 class Crew:
     """How workers work: with which settings of `measure`, as plain values, within which limits.
 
-    `replay` is the file behind replayed devices. `runner` is what measures, as `module:function` of work and crew; the
-    function `prepare` of its module, if there is one, is called with the device and the crew before the first task.
+    `replay` is the file behind replayed devices. `runner` is what measures, as `module:function` of work and crew. Its
+    module may have two more functions: `prepare` is called with the device and the crew before the first task,
+    `work_out` with work and crew before each. What they take is not counted as the kernel's.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)

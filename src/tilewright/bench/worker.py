@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.base.errors import CorruptError, DeviceError, InvalidValueError, TilewrightError, UnsupportedError
 from tilewright.bench.executor import REPLAY, Crew, Limits, Place, Work
@@ -57,6 +57,18 @@ def run_work(work: Work, crew: Crew) -> Record:
     artifact = None if work.place is None else _artifact(work.place)
     problem = _problem(task.op, task.problem)
     return measure(task, device, _kernel(task.kernel), artifact, problem, settings, _remembered())
+
+
+def work_out(work: Work, crew: Crew) -> None:
+    """What the problem's outputs should be, which is the host's work: a kernel is not killed for it."""
+    from tilewright.bench.measure import Settings  # noqa: PLC0415  (see above)
+    from tilewright.dispatch import verify  # noqa: PLC0415  (loads NumPy)
+
+    task = work.task
+    device = _device(task.device, crew.replay)
+    if device.kind != REPLAY:
+        problem, seed = _problem(task.op, task.problem), Settings(**crew.settings).seed
+        verify.work_out(_kernel(task.kernel), problem, seed, device.arch, _remembered())
 
 
 def prepare(device: str, crew: Crew) -> None:
@@ -151,15 +163,23 @@ def _die_with_parent() -> None:
         raise DeviceError(f"prctl(PR_SET_PDEATHSIG) failed: {os.strerror(ctypes.get_errno())}")
 
 
-def _found(name: str) -> tuple[Runner, Callable[[str, Crew], None] | None]:
+class _Steps(NamedTuple):
+    """What a runner's module has."""
+
+    run: Runner
+    prepare: Callable[[str, Crew], None] | None
+    work_out: Callable[[Work, Crew], None] | None
+
+
+def _found(name: str) -> _Steps:
     module_name, _, function = name.partition(":")
     if module_name == "tilewright.bench.worker":  # this module runs as __main__
-        return run_work, prepare
+        return _Steps(run_work, prepare, work_out)
     module = importlib.import_module(module_name)
     runner = getattr(module, function, None)
     if runner is None:
         raise InvalidValueError(f"{module_name} has no function {function!r} to measure with")
-    return runner, getattr(module, "prepare", None)
+    return _Steps(runner, getattr(module, "prepare", None), getattr(module, "work_out", None))
 
 
 def _attempt(run: Runner, work: Work, crew: Crew) -> tuple[Record, bool]:
@@ -221,14 +241,20 @@ def main(device: str, descriptor: int) -> int:
         resource.setrlimit(resource.RLIMIT_AS, (crew.limits.memory_bytes, crew.limits.memory_bytes))
     threading.Thread(target=_watch_stdin, args=(busy,), daemon=True).start()
     threading.Thread(target=_beat, args=(line, busy), daemon=True).start()
-    run, before = _found(crew.runner)
-    if before is not None:
-        before(device, crew)
+    steps = _found(crew.runner)
+    if steps.prepare is not None:
+        steps.prepare(device, crew)
     line.send(ready=os.getpid())
+
+    def run(work: Work, crew: Crew) -> Record:
+        if steps.work_out is not None:
+            steps.work_out(work, crew)
+        line.send(begun=work.task.key)
+        return steps.run(work, crew)
+
     while text := sys.stdin.readline():
         work = work_of(json.loads(text))
         busy.set()
-        line.send(begun=work.task.key)
         started, begun = time.time(), time.monotonic()
         record, sound = _attempt(run, work, crew)
         record = _signed(record, started, time.monotonic() - begun)

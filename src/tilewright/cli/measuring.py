@@ -73,6 +73,12 @@ def measuring_options(command: F) -> F:
                 help="Seconds that a kernel may take for a problem; it is killed then.",
             ),
             click.option(
+                "--reference-limit",
+                type=click.FloatRange(min=0, min_open=True),
+                metavar="S",
+                help="Seconds for the reference of a problem, which count beside; or 3600.",
+            ),
+            click.option(
                 "--memory-limit",
                 type=click.FloatRange(min=0, min_open=True),
                 metavar="GIB",
@@ -103,6 +109,7 @@ class Measuring:
     jobs: int | None
     workers: int | None
     time_limit: float | None
+    reference_limit: float | None
     memory_limit: float | None
 
     def crew(self) -> Crew:
@@ -112,6 +119,8 @@ class Measuring:
         limits: dict[str, Any] = {}
         if self.time_limit is not None:
             limits["seconds"] = self.time_limit
+        if self.reference_limit is not None:
+            limits["reference_s"] = self.reference_limit
         if self.memory_limit is not None:
             limits["memory_bytes"] = int(self.memory_limit * 2**30)
         settings = asdict(Settings(seed=self.seed, cold=self.cold, mode=self.mode, **self.timing()))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tilewright.arch.number_formats import Floats, numpy_dtype
+from tilewright.arch.spec import Arch
 from tilewright.base.errors import DeviceError, DeviceMemoryError, InvalidValueError, UnsupportedError
 from tilewright.base.events import task
 from tilewright.building.store.artifact import Artifact
@@ -121,6 +122,13 @@ def verify(
     return _each(f"verifying {kernel.slug}", check, problems)
 
 
+def work_out(kernel: Kernel, problem: Any, seed: int, arch: Arch, remembered: Remembered) -> None:
+    """Work out beforehand all that `verify` will hold a kernel against. Nothing for one that it would refuse."""
+    if not fits(kernel.config, problem, kernel.arch):
+        for each in _seeds(seed):
+            remembered.allowed((kernel,), problem, each, arch)
+
+
 def verify_plan(
     artifacts: Mapping[Kernel, Artifact],
     device: Device,
@@ -168,9 +176,14 @@ def _each(what: str, check: Callable[[Any], Check], problems: Sequence[Any]) -> 
     return checks
 
 
+def _seeds(seed: int) -> list[int]:
+    """Those that a problem is computed with."""
+    return list(dict.fromkeys((SPECIAL_SEED, seed)))
+
+
 def _check(subject: _Subject, problem: Any, seed: int) -> Check:
     try:
-        runs = [_run(subject, problem, each) for each in dict.fromkeys((SPECIAL_SEED, seed))]
+        runs = [_run(subject, problem, each) for each in _seeds(seed)]
     except UnsupportedError as error:
         return subject.check(problem, "unsupported", f"the rules accept it, the library does not: {error}")
     except DeviceError as error:
