@@ -34,8 +34,8 @@ check: ## lint, format, types, layers, spelling, generated documents
 	$(BIN)/codespell src tests tools examples docs README.md CONTRIBUTING.md CHANGELOG.md
 	$(BIN)/python tools/make_docs.py --check
 
-test: ## the fast tests: no compiler, no GPU
-	$(BIN)/pytest -m 'not compile' -n $(JOBS)
+test: ## the fast tests: no compiler, no GPU, no cluster
+	$(BIN)/pytest -m 'not compile and not slow' -n $(JOBS)
 
 test-all: ## every test, also those that compile kernels
 	$(BIN)/pytest -n $(JOBS) --dist worksteal
