@@ -12,13 +12,14 @@ from journalled import timed
 import tilewright as tw
 from tilewright.base.digest import canonical_json
 from tilewright.base.errors import InvalidValueError, UnknownValueError
-from tilewright.bench.gpu_model import OneModel, of_model
+from tilewright.bench.gpu_model import OneModel, gpu_of, of_model
 from tilewright.bench.journal import Journal
 from tilewright.bench.plan import problem_json
 from tilewright.bench.record import Record
 from tilewright.bench.replay import replayed
 from tilewright.bench.table import read_table
 from tilewright.bench.tune import timed as times_of
+from tilewright.bench.versions import versions_text
 from tilewright.cli.app import root
 from tilewright.learn.from_records import to_measurements
 from tilewright.ops import op_named
@@ -69,3 +70,10 @@ def test_those_of_one_model_are_exported(tmp_path: Path) -> None:
 def test_a_model_that_is_not_there_is_an_error_with_those_that_are() -> None:
     with pytest.raises(UnknownValueError, match="MI300X, 304 units"):
         list(of_model(records(), "MI325"))
+
+
+def test_a_replayed_device_is_of_the_model_that_was_recorded() -> None:
+    device = replayed("mi", records()[:2])
+    assert gpu_of(versions_text(device)) == MODELS[0]
+    untold = [replace(record, task=replace(record.task, versions="")) for record in records()[:2]]
+    assert gpu_of(versions_text(replayed("mi", untold))) is None

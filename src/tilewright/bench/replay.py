@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.base.digest import digest_value
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError
-from tilewright.bench.gpu_model import OneModel
+from tilewright.bench.gpu_model import OneModel, gpu_of
 from tilewright.bench.record import Record, Task
 
 if TYPE_CHECKING:
@@ -47,6 +47,12 @@ class ReplayDevice:
             for wanted, record in self.records.items()
         )
         return digest_value(sorted(answers, key=lambda answer: answer[:5]))
+
+    @cached_property
+    def models(self) -> tuple[str, ...]:
+        """The models of GPUs that were recorded, where records tell them."""
+        told = {gpu_of(record.task.versions) for record in self.records.values() if record.ok}
+        return tuple(sorted(model for model in told if model is not None))
 
     def answer(self, task: Task) -> dict[str, Any]:
         """The fields of a record that say what came out."""

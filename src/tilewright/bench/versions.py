@@ -25,10 +25,11 @@ def versions_text(device: str | ReplayDevice = "emulated") -> str:
 
     Compiler and CK headers decide the code of kernels. On a GPU the HIP runtime runs them, and times are those of its
     model: MI300X, MI300A and MI325X are one architecture. An emulated device is part of Tilewright. A replayed device
-    answers from its file, whatever is installed here.
+    answers from its file, whatever is installed here; the model is that of the recording, if it tells one.
     """
     if isinstance(device, ReplayDevice):
-        return canonical_json({"recording": device.digest})
+        model = {MODEL: device.models[0]} if len(device.models) == 1 else {}
+        return canonical_json({"recording": device.digest, **model})
     if device.partition(":")[0] != "gpu":
         return canonical_json(_software())
     from tilewright.runtime.device import Device  # noqa: PLC0415  (GPUs only)
