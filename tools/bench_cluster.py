@@ -27,9 +27,9 @@ from typing import Any
 
 from ray_nodes import ray_nodes
 from tilewright.base.events import Noticed, listening
-from tilewright.bench.cluster import ClusterExecutor
-from tilewright.bench.cluster_ledger import Sizes
-from tilewright.bench.cluster_session import ray_module
+from tilewright.bench.cluster.executor import ClusterExecutor
+from tilewright.bench.cluster.ledger import Sizes
+from tilewright.bench.cluster.session import ray_module
 from tilewright.bench.executor import Crew, Work
 from tilewright.bench.journal import Journal
 from tilewright.bench.plan import TEAM

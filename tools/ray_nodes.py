@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.knobs import STORE
-from tilewright.bench.cluster_session import ray_module
+from tilewright.bench.cluster.session import ray_module
 
 OBJECT_STORE_BYTES = 80 * 2**20  # Ray refuses less than 75 MB
 # A node that is killed is noticed within about two seconds instead of Ray's usual 15.

@@ -14,7 +14,7 @@ from tilewright.bench.executor import Crew
 from tilewright.bench.local import LocalExecutor
 from tilewright.bench.measure import Settings
 from tilewright.bench.plan import Plan, problem_of
-from tilewright.bench.report import write_report
+from tilewright.bench.report.page import write_report
 from tilewright.bench.sources import open_sources
 from tilewright.bench.sweep import sweep
 from tilewright.bench.versions import versions_text

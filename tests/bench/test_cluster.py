@@ -24,10 +24,10 @@ from ray_nodes import __file__ as ray_nodes_file
 from ray_nodes import add_node, kill_node, ray_nodes
 from tilewright.base.errors import ClusterError
 from tilewright.base.events import Noticed, listening
-from tilewright.bench import cluster as cluster_engine
-from tilewright.bench.cluster import ClusterExecutor
-from tilewright.bench.cluster_gpus import gpu_of_cluster
-from tilewright.bench.cluster_ledger import Sizes
+from tilewright.bench.cluster import executor as cluster_engine
+from tilewright.bench.cluster.executor import ClusterExecutor
+from tilewright.bench.cluster.gpus import gpu_of_cluster
+from tilewright.bench.cluster.ledger import Sizes
 from tilewright.bench.executor import Crew, Place, Work
 from tilewright.bench.journal import read_journal
 from tilewright.bench.local import LocalExecutor

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.bench.cluster_ledger import Chunk, Ledger, Sizes, lane_of
-from tilewright.bench.cluster_seats import CPU
+from tilewright.bench.cluster.ledger import Chunk, Ledger, Sizes, lane_of
+from tilewright.bench.cluster.seats import CPU
 from tilewright.bench.executor import Work
 from tilewright.bench.record import Record, Task
 

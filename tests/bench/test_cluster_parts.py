@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tilewright.base.errors import ClusterError, DeviceError
-from tilewright.bench.cluster_actor import BuildAnswer, DeviceActor
-from tilewright.bench.cluster_builds import TRIES, Builds
-from tilewright.bench.cluster_seats import CPU, GPU, Node, Seat, builders_of, check_nodes, nodes_of, seats_of
-from tilewright.bench.cluster_session import Session
-from tilewright.bench.cluster_versions import unlike
+from tilewright.bench.cluster.actor import BuildAnswer, DeviceActor
+from tilewright.bench.cluster.builds import TRIES, Builds
+from tilewright.bench.cluster.seats import CPU, GPU, Node, Seat, builders_of, check_nodes, nodes_of, seats_of
+from tilewright.bench.cluster.session import Session
+from tilewright.bench.cluster.versions import unlike
 from tilewright.bench.executor import Crew, Place, Work
 from tilewright.bench.record import Record, Task
 

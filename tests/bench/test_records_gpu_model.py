@@ -15,8 +15,8 @@ from scripted_gpu import stand_in_as_gpu
 
 import tilewright as tw
 from tilewright.base.errors import InvalidValueError
-from tilewright.bench.cluster_actor import _asked_gpu
-from tilewright.bench.cluster_versions import unlike
+from tilewright.bench.cluster.actor import _asked_gpu
+from tilewright.bench.cluster.versions import unlike
 from tilewright.bench.gpu_model import gpu_of
 from tilewright.bench.query import query
 from tilewright.bench.record import Task

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pytest
 
 from bench import reported
-from tilewright.bench.report import make_report, write_report
+from tilewright.bench.report.page import make_report, write_report
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [

@@ -14,13 +14,13 @@ from tilewright.arch import load
 from tilewright.base.errors import InvalidValueError
 from tilewright.bench.plan import problem_json
 from tilewright.bench.record import Record, Task, Times
-from tilewright.bench.report_columns import Group, gather
-from tilewright.bench.report_facts import facts_of
-from tilewright.bench.report_figures import Axis, axis, efficiency, heat, ranks, reasons, regions, standing
-from tilewright.bench.report_findings import coverage_words, roof_of, time_findings
-from tilewright.bench.report_heat import Panel, heat_maps
-from tilewright.bench.report_rows import counters_of, pick, problems_grid, rounded
-from tilewright.bench.report_sections import software_words
+from tilewright.bench.report.columns import Group, gather
+from tilewright.bench.report.facts import facts_of
+from tilewright.bench.report.figures import Axis, axis, efficiency, heat, ranks, reasons, regions, standing
+from tilewright.bench.report.findings import coverage_words, roof_of, time_findings
+from tilewright.bench.report.heat_plots import Panel, heat_maps
+from tilewright.bench.report.rows import counters_of, pick, problems_grid, rounded
+from tilewright.bench.report.sections import software_words
 from tilewright.ops import gemm, kernel_of
 from tilewright.select.portfolio import choose
 

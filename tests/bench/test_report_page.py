@@ -20,7 +20,7 @@ from evaluation.sources import DATA
 from tilewright.base.errors import InvalidValueError
 from tilewright.bench.journal import Journal
 from tilewright.bench.record import Record
-from tilewright.bench.report import Report, make_report
+from tilewright.bench.report.page import Report, make_report
 from tilewright.bench.table import export
 from tilewright.cli.app import root
 

@@ -17,7 +17,7 @@ from tilewright.bench.local import LocalExecutor
 from tilewright.bench.plan import Plan
 from tilewright.bench.query import query
 from tilewright.bench.record import Record
-from tilewright.bench.report import write_report
+from tilewright.bench.report.page import write_report
 from tilewright.bench.sweep import How, sweep
 from tilewright.bench.table import export
 from tilewright.bench.versions import versions_text

@@ -202,12 +202,12 @@ def plan_of(
 
 def _devices(names: Sequence[str], cluster: str | None) -> tuple[dict[str, str], str]:
     """Devices with their GPUs, and the versions that results on them depend on."""
-    from tilewright.bench.cluster_session import LOCAL
+    from tilewright.bench.cluster.session import LOCAL
     from tilewright.bench.versions import common_versions, versions_with
     from tilewright.runtime.device import Device
 
     if cluster is not None and cluster != LOCAL and names[0].startswith("gpu:"):
-        from tilewright.bench.cluster_gpus import gpu_of_cluster
+        from tilewright.bench.cluster.gpus import gpu_of_cluster
 
         told = gpu_of_cluster(cluster)
         return {names[0]: told.arch}, versions_with(told.versions)

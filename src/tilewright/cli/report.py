@@ -37,10 +37,10 @@ def command(*, sources: tuple[Path, ...], out: Path, title: str, as_json: bool) 
     problems, the best tile by region, failures by reason, and all results in a table that sorts.
     Results of an emulated device are shown as counters; there is no time in them.
     """
-    from tilewright.bench.report_style import need_plots
+    from tilewright.bench.report.style import need_plots
 
     need_plots("a report")
-    from tilewright.bench.report import write_report
+    from tilewright.bench.report.page import write_report
     from tilewright.bench.sources import open_sources
 
     with progress(as_json=as_json):

@@ -116,8 +116,8 @@ def _executor(plan: Plan, asked: Measuring, kept_away: Quarantine, cluster: str 
                 f"{option} is for this machine alone: on a cluster each node has processors for devices and builds "
                 "(ray start --num-cpus N; TILEWRIGHT_JOBS for --cluster local)"
             )
-    from tilewright.bench.cluster import ClusterExecutor
-    from tilewright.bench.cluster_session import LOCAL
+    from tilewright.bench.cluster.executor import ClusterExecutor
+    from tilewright.bench.cluster.session import LOCAL
 
     with task("starting a cluster" if cluster == LOCAL else "joining the cluster"):
         return ClusterExecutor(plan.devices, asked.crew(), address=cluster, quarantine=kept_away)

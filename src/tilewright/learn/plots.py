@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import choose
 from tilewright.base.extras import need_packages
-from tilewright.bench import report_style
-from tilewright.bench.report_style import BLUE, DPI, GREEN, ORANGE, PINK, SKY, STYLE, VERMILION
+from tilewright.bench.report import style
+from tilewright.bench.report.style import BLUE, DPI, GREEN, ORANGE, PINK, SKY, STYLE, VERMILION
 
 if TYPE_CHECKING:
     from tilewright.select.portfolio import Portfolio
@@ -29,7 +29,7 @@ def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> 
     from matplotlib import rc_context  # noqa: PLC0415  (an extra)
 
     with rc_context(STYLE):
-        figure, panels = report_style.new_figure(width, height, columns, rows)
+        figure, panels = style.new_figure(width, height, columns, rows)
     return figure, panels if len(panels) > 1 else panels[0]
 
 
@@ -49,7 +49,7 @@ def save(figure: Any, path: Path) -> None:
 def coverage_plot(portfolio: Portfolio, path: Path, title: str) -> None:
     """Draw what the first one, two, … kernels achieve: mean, P10, and how many problems they compute."""
     figure, axes = new_figure(7.0, 4.2)
-    from tilewright.bench.report_plots import draw_coverage  # noqa: PLC0415  (needs NumPy)
+    from tilewright.bench.report.plots import draw_coverage  # noqa: PLC0415  (needs NumPy)
 
     draw_coverage(axes, portfolio)
     axes.set_title(title, fontsize=11)

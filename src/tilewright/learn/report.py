@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.bench.report_style import Picture
+from tilewright.bench.report.style import Picture
 from tilewright.learn import report_plots
 from tilewright.learn.efficiency import Efficiency, efficiencies
 from tilewright.learn.evaluation import ANALYTICAL, LEARNED, METHODS, Evaluation, Point

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.bench.report_style import BEST, QUIET, SECOND, new_figure, picture, plain_numbers
+from tilewright.bench.report.style import BEST, QUIET, SECOND, new_figure, picture, plain_numbers
 from tilewright.learn.efficiency import efficiencies
 from tilewright.learn.evaluation import ANALYTICAL, LEARNED, METHODS, NEIGHBOUR, ONE_BEST, RANDOM, Evaluation, Point
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.bench.report_columns import Floats
+from tilewright.bench.report.columns import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

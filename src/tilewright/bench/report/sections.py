@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
-from tilewright.bench import report_heat, report_plots
 from tilewright.bench.gpu_model import gpu_of
-from tilewright.bench.report_columns import COUNTERS, EMULATED, GPU, Floats, Group, Where
-from tilewright.bench.report_facts import Facts
-from tilewright.bench.report_figures import (
+from tilewright.bench.report import heat_plots, plots
+from tilewright.bench.report.columns import COUNTERS, EMULATED, GPU, Floats, Group, Where
+from tilewright.bench.report.facts import Facts
+from tilewright.bench.report.figures import (
     FAILURES,
     HEAT_KERNELS,
     QUARANTINED,
@@ -29,12 +29,12 @@ from tilewright.bench.report_figures import (
     standing,
     widest,
 )
-from tilewright.bench.report_findings import Finding, counter_findings, coverage_words, roof_of, time_findings
-from tilewright.bench.report_heat import Panel
-from tilewright.bench.report_plots import Scatter
-from tilewright.bench.report_rows import KIB, Grid, counters_of, kernels_grid, problems_grid
-from tilewright.bench.report_spots import Named
-from tilewright.bench.report_style import Picture
+from tilewright.bench.report.findings import Finding, counter_findings, coverage_words, roof_of, time_findings
+from tilewright.bench.report.heat_plots import Panel
+from tilewright.bench.report.plots import Scatter
+from tilewright.bench.report.rows import KIB, Grid, counters_of, kernels_grid, problems_grid
+from tilewright.bench.report.spots import Named
+from tilewright.bench.report.style import Picture
 from tilewright.select.portfolio import Portfolio
 from tilewright.select.portfolio import choose as choose_kernels
 
@@ -167,7 +167,7 @@ def _time_plots(
     yield Plot(
         "Kernels × problems",
         f"The best time of a problem over that of each kernel, in per cent: dark is best. {_MARKS}{left}",
-        report_heat.heat_maps(
+        heat_plots.heat_maps(
             [Panel(cells, "% of the best", low, 100, "YlGnBu", ends)], facts.kernel_words, facts.problem_words
         ),
         wide=True,
@@ -198,7 +198,7 @@ def _roofline(group: Group, facts: Facts, arch: Arch, shares: Floats) -> Plot:
         "Roofline",
         f"Peaks are those of {arch.product} in the GPU's file. Bytes are the least that must be moved, so results "
         f"that reuse a cache can lie above the slope.{told}",
-        report_plots.roofline(_scatter(group, facts, tflops, shares), arch, dtypes),
+        plots.roofline(_scatter(group, facts, tflops, shares), arch, dtypes),
     )
 
 
@@ -231,7 +231,7 @@ def _few_plot(group: Group, few: Portfolio, looked_at: int) -> Plot:
         "How few kernels do",
         "What is reached with the best one, two, … kernels for these problems, chosen one after another."
         f"{told} The command tilewright portfolio writes such a set.",
-        report_plots.coverage(few),
+        plots.coverage(few),
     )
 
 
@@ -250,7 +250,7 @@ def _region_plot(group: Group, facts: Facts) -> Iterator[Plot]:
     yield Plot(
         f"Best {what} by region" if group.where.kind != COUNTERS else f"Least traffic by region: {what}",
         f"{text} Numbers are problems; 1k is 1024.",
-        report_plots.region_maps(maps, what, share),
+        plots.region_maps(maps, what, share),
         wide=True,
     )
 
@@ -275,7 +275,7 @@ def _counter_plots(group: Group, facts: Facts, arch: Arch, shares: Floats, found
             "Operations for each byte that lanes asked of global memory, over what the problem allows: the lower, the "
             "more often bytes are asked for again. Caches answer some of it. The dashed line is where the GPU's matrix "
             "rate and bandwidth meet. There is no time in this picture.",
-            report_plots.traffic(_scatter(group, facts, flops / moved, shares), _ridge(facts, arch)),
+            plots.traffic(_scatter(group, facts, flops / moved, shares), _ridge(facts, arch)),
         )
     yield from _region_plot(group, facts)
     yield from _counter_maps(group, facts, found)
@@ -316,7 +316,7 @@ def _counter_maps(group: Group, facts: Facts, found: Standing) -> Iterator[Plot]
     for title, text, pair in figures:
         panels = [_panel(group, facts, found, *each) for each in pair if not np.isnan(each[0]).all()]
         if panels:
-            drawn = report_heat.heat_maps(panels, facts.kernel_words, facts.problem_words)
+            drawn = heat_plots.heat_maps(panels, facts.kernel_words, facts.problem_words)
             yield Plot(title, f"{text} Light is best. {_COUNTER_MARKS}{left}", drawn, wide=True)
 
 

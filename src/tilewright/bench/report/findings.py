@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.arch.spec import Arch
-from tilewright.bench.report_columns import Floats, Group
-from tilewright.bench.report_facts import Facts
-from tilewright.bench.report_figures import FAILURES, QUARANTINED, Standing, least
-from tilewright.bench.report_plots import slope
-from tilewright.bench.report_rows import counters_of
+from tilewright.bench.report.columns import Floats, Group
+from tilewright.bench.report.facts import Facts
+from tilewright.bench.report.figures import FAILURES, QUARANTINED, Standing, least
+from tilewright.bench.report.plots import slope
+from tilewright.bench.report.rows import counters_of
 from tilewright.select.portfolio import Portfolio
 
 # Shares of the best for which a reader is told how many kernels reach them.

@@ -14,7 +14,7 @@ import numpy as np
 from tilewright.base.errors import InvalidValueError, TilewrightError
 from tilewright.bench.plan import Plan, problem_of
 from tilewright.bench.rates import effort
-from tilewright.bench.report_columns import Floats, Group
+from tilewright.bench.report.columns import Floats, Group
 from tilewright.ops import op_named, parse_kernel
 from tilewright.ops.fields import fields_of
 from tilewright.ops.op import Op

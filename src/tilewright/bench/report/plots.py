@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.arch.spec import Arch
-from tilewright.bench.report_columns import Codes, Flags, Floats
-from tilewright.bench.report_figures import Axis, Regions
-from tilewright.bench.report_spots import Named, areas, box, points
-from tilewright.bench.report_style import (
+from tilewright.bench.report.columns import Codes, Flags, Floats
+from tilewright.bench.report.figures import Axis, Regions
+from tilewright.bench.report.spots import Named, areas, box, points
+from tilewright.bench.report.style import (
     BAD,
     BEST,
     OTHER,

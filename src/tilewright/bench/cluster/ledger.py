@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.bench.cluster_seats import CPU
+from tilewright.bench.cluster.seats import CPU
 from tilewright.bench.executor import Work
 from tilewright.bench.plan import TEAM
 from tilewright.bench.record import Record

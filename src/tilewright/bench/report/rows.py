@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from tilewright.bench.record import STATUSES
-from tilewright.bench.report_columns import COUNTERS, Flags, Floats, Group
-from tilewright.bench.report_facts import Facts
-from tilewright.bench.report_figures import Standing, efficiency, ranks
+from tilewright.bench.report.columns import COUNTERS, Flags, Floats, Group
+from tilewright.bench.report.facts import Facts
+from tilewright.bench.report.figures import Standing, efficiency, ranks
 
 # Rows of all tables of results together: some megabytes, sorted by a browser in a moment.
 MOST_ROWS = 10_000

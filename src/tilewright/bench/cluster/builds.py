@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tilewright.bench.cluster_actor import BuildAnswer
+from tilewright.bench.cluster.actor import BuildAnswer
 from tilewright.bench.executor import Place, Work
 from tilewright.bench.record import Record
 from tilewright.bench.worker import LONGEST_MESSAGE

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tilewright.base.errors import ClusterError
-from tilewright.bench.cluster_actor import DeviceActor, Hello
-from tilewright.bench.cluster_seats import GPU, seats_of
-from tilewright.bench.cluster_session import Session, ray_module
+from tilewright.bench.cluster.actor import DeviceActor, Hello
+from tilewright.bench.cluster.seats import GPU, seats_of
+from tilewright.bench.cluster.session import Session, ray_module
 from tilewright.bench.executor import Crew
 
 

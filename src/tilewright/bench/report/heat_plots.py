@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.bench.record import STATUSES
-from tilewright.bench.report_figures import Heat
-from tilewright.bench.report_spots import box, cells
-from tilewright.bench.report_style import BAD, Places, clipped, new_figure, picture
+from tilewright.bench.report.figures import Heat
+from tilewright.bench.report.spots import box, cells
+from tilewright.bench.report.style import BAD, Places, clipped, new_figure, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

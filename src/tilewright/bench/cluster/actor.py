@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.base import knobs
 from tilewright.base.errors import DeviceError, RemoteError, TilewrightError
-from tilewright.bench.cluster_seats import CPU, GPU
+from tilewright.bench.cluster.seats import CPU, GPU
 from tilewright.bench.device_worker import DeviceWorker
 from tilewright.bench.executor import Crew, Place, Work
 from tilewright.bench.quarantine import Quarantine

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.bench.record import OK, STATUSES
-from tilewright.bench.report_columns import Codes, Flags, Floats, Group
-from tilewright.bench.report_facts import Facts
+from tilewright.bench.report.columns import Codes, Flags, Floats, Group
+from tilewright.bench.report.facts import Facts
 
 # What kernels did wrong. The other statuses are no fault of a run: not tried, not meant for it, not recorded.
 FAILURES = ("wrong", "fault", "build_failed", "timeout", "crashed", "out_of_memory")

@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright.base import knobs
 from tilewright.base.errors import ClusterError, MissingExtraError
-from tilewright.bench.cluster_seats import Node, nodes_of
+from tilewright.bench.cluster.seats import Node, nodes_of
 
 AUTO, LOCAL = "auto", "local"
 # Tasks and records are small and go inside of messages, so Ray's store of large objects stays empty. Ray allows no less

@@ -11,13 +11,13 @@ from typing import Any
 from tilewright.base.digest import digest_value
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
-from tilewright.bench import report_plots
 from tilewright.bench.record import OK, STATUSES, Record
-from tilewright.bench.report_columns import COUNTERS, TIME, Group, gather
-from tilewright.bench.report_facts import Facts, facts_of
-from tilewright.bench.report_figures import FAILURES, QUARANTINED, Reason, reasons
-from tilewright.bench.report_rows import MOST_ROWS, Grid, results_grid, script_json
-from tilewright.bench.report_sections import (
+from tilewright.bench.report import plots
+from tilewright.bench.report.columns import COUNTERS, TIME, Group, gather
+from tilewright.bench.report.facts import Facts, facts_of
+from tilewright.bench.report.figures import FAILURES, QUARANTINED, Reason, reasons
+from tilewright.bench.report.rows import MOST_ROWS, Grid, results_grid, script_json
+from tilewright.bench.report.sections import (
     Plot,
     Section,
     decisive,
@@ -173,7 +173,7 @@ def _failures_plot(places: Sequence[str], groups: Sequence[Group]) -> Plot | Non
     counts = failure_counts(list(zip(places, groups, strict=True)), statuses)
     if not counts:
         return None
-    return Plot("By status", "", report_plots.failures(counts, (*FAILURES, QUARANTINED)))
+    return Plot("By status", "", plots.failures(counts, (*FAILURES, QUARANTINED)))
 
 
 def _left_out(

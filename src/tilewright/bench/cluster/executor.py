@@ -15,12 +15,12 @@ from typing import Any
 
 from tilewright.base.errors import ClusterError
 from tilewright.base.events import Noticed, emit
-from tilewright.bench.cluster_actor import Answer, DeviceActor, Hello, build_on_node
-from tilewright.bench.cluster_builds import Builds
-from tilewright.bench.cluster_ledger import Chunk, Ledger, Sizes
-from tilewright.bench.cluster_seats import CPU, GPU, Node, Seat, builders_of, check_nodes, seats_of
-from tilewright.bench.cluster_session import AUTO, Session, ray_module, shared_environment
-from tilewright.bench.cluster_versions import unlike
+from tilewright.bench.cluster.actor import Answer, DeviceActor, Hello, build_on_node
+from tilewright.bench.cluster.builds import Builds
+from tilewright.bench.cluster.ledger import Chunk, Ledger, Sizes
+from tilewright.bench.cluster.seats import CPU, GPU, Node, Seat, builders_of, check_nodes, seats_of
+from tilewright.bench.cluster.session import AUTO, Session, ray_module, shared_environment
+from tilewright.bench.cluster.versions import unlike
 from tilewright.bench.executor import REPLAY, Crew, Work
 from tilewright.bench.quarantine import FAILURES, Quarantine
 from tilewright.bench.record import Record

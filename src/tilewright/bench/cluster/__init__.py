@@ -1,0 +1,1 @@
+"""Sweeps on many machines, with Ray."""
