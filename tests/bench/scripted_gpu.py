@@ -19,6 +19,7 @@ from tilewright.building.builder import build_kernels
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
+from tilewright.emulator.stand_in import pending
 from tilewright.emulator.stand_in.opened import opened
 from tilewright.emulator.stand_in.settings import LaunchRecord, recording
 from tilewright.ops import op_named
@@ -34,6 +35,8 @@ def stand_in_as_gpu() -> Iterator[None]:
         yield
     finally:
         loaded._process.real = loaded._process.gpu_library = None
+        # Faults of launches on a GPU are told as numbers. What is kept of them here is not for emulated devices.
+        pending._kept.clear()
 
 
 def gpu_of(arch: str) -> tw.Device:

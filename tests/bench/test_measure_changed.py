@@ -22,6 +22,7 @@ from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
 from tilewright.emulator.device import EmulatedDevice
 from tilewright.emulator.launch import Launch
+from tilewright.emulator.stand_in import pending
 from tilewright.ops.kernel import Kernel
 from tilewright.runtime.emulation import emulating, scripted
 
@@ -87,3 +88,10 @@ def test_changed_kernels_are_timed_only_when_they_are_right(subject: tuple[Kerne
                 assert found.times is None and launches <= spent <= VERIFYING, mutation
     # The others change what this problem does not have: tails, signs, large sizes.
     assert statuses.count("wrong") >= 4 and statuses.count("ok") <= 10
+
+
+def test_a_fault_on_a_gpu_is_not_told_of_an_emulated_device_afterwards() -> None:
+    device = tw.Device("emulated:gfx942")
+    with stand_in_as_gpu():
+        pending.keep(device.index, RuntimeError("of a launch before"))
+    device.synchronize()
