@@ -22,10 +22,10 @@ from tilewright.base.digest import canonical_json
 from tilewright.bench.journal import FSYNC, Journal, journal_records, known_keys
 from tilewright.bench.journal_lines import TAIL, line_of, with_check
 from tilewright.bench.journal_merge import select_best, write_merged, write_whole
-from tilewright.bench.plan import problem_json
 from tilewright.bench.query import query
 from tilewright.bench.record import Record, Task, Times
 from tilewright.bench.table import export, read_table
+from tilewright.ops.problem_values import problem_json
 
 # Kernels of a sweep, as the problem list of the largest one has them: so many records per problem.
 KERNELS = 500

@@ -4,9 +4,9 @@ The times are made up: a sweep on a GPU would have journalled them.
 """
 
 import tilewright as tw
-from tilewright.bench.plan import problem_json
 from tilewright.bench.record import Record, Task, Times
 from tilewright.bench.tune import gains, timed, tuned_of
+from tilewright.ops.problem_values import problem_json
 
 GPU = "gfx942"
 kernels = list(tw.gemm.OP.sets()["fp16_rcr_compute"].kernels(GPU))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tilewright as tw
-from tilewright.bench.plan import problem_json
 from tilewright.bench.record import Record, Task, Times
+from tilewright.ops.problem_values import problem_json
 
 PROBLEM = problem_json(tw.gemm.Problem(m=256, n=512, k=1024, dtype="fp16", layout="rcr"))
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from evaluation import conv_data
-from tilewright.bench.plan import problem_json
 from tilewright.bench.record import Record, Task, Times
 from tilewright.ops import gemm, kernel_of
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.problem_values import problem_json
 
 VERSIONS = "tilewright 0.1, ck 7.0"
 EMULATED = "emulated:gfx942"

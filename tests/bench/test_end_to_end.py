@@ -15,11 +15,11 @@ from click.testing import CliRunner
 from evaluation.conv_data import FILE
 from evaluation.sources import DATA
 from tilewright.base import knobs
-from tilewright.bench.importers.conv_gfx950 import kernel_of_label, problem_of_row
 from tilewright.bench.journal import read_journal
 from tilewright.cli.app import root
 from tilewright.ops import op_named
 from tilewright.ops.explicit_set import explicit_set
+from tilewright.ops.grouped_conv.gfx950_times import kernel_of_label, problem_of_row
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.kernel_set import dump_kernel_set
 from tilewright.ops.problem_text import problem_text

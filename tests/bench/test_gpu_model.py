@@ -14,7 +14,6 @@ from tilewright.base.digest import canonical_json
 from tilewright.base.errors import InvalidValueError, UnknownValueError
 from tilewright.bench.gpu_model import OneModel, gpu_of, of_model
 from tilewright.bench.journal import Journal
-from tilewright.bench.plan import problem_json
 from tilewright.bench.record import Record
 from tilewright.bench.replay import replayed
 from tilewright.bench.table import read_table
@@ -23,6 +22,7 @@ from tilewright.bench.versions import versions_text
 from tilewright.cli.app import root
 from tilewright.learn.from_records import to_measurements
 from tilewright.ops import op_named
+from tilewright.ops.problem_values import problem_json
 
 MODELS = ("AMD Instinct MI300X, 304 units", "AMD Instinct MI300A, 228 units")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tilewright.base.errors import FileFormatError
-from tilewright.bench.importers import read_foreign
+from tilewright.bench.foreign import read_foreign
 from tilewright.bench.plan import problem_of
 from tilewright.bench.record import Record
 from tilewright.ops import parse_kernel

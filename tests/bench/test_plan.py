@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from sweeping import scale_kernels, scale_plan, scale_problems
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.bench.plan import Plan, Shard, problem_json, problem_of
+from tilewright.bench.plan import Plan, Shard, problem_of
 from tilewright.ops import all_ops
+from tilewright.ops.problem_values import problem_json
 
 pytestmark = pytest.mark.usefixtures("plugin")
 

@@ -14,10 +14,10 @@ from journalled import PROBLEM, counted, failed, task, timed
 
 import tilewright as tw
 from tilewright.base.errors import FileFormatError, InvalidValueError, JournalError
-from tilewright.bench.plan import problem_json
 from tilewright.bench.rates import effort, rates
 from tilewright.bench.record import STATUSES, Record, Times
 from tilewright.bench.table import COLUMNS, RECORDS, ROWS, SCHEMA_KEY, export, read_table
+from tilewright.ops.problem_values import problem_json
 
 MIXED = [timed(1), timed(2, cold=True), counted(3, waves=4, valu=9), counted(4, waves=5), failed(5, "wrong")]
 

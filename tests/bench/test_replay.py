@@ -12,12 +12,12 @@ import tilewright as tw
 from tilewright.base.errors import FileFormatError, InvalidValueError, UnknownValueError
 from tilewright.bench.journal import Journal
 from tilewright.bench.measure import Settings, measure
-from tilewright.bench.plan import problem_json
 from tilewright.bench.record import Record, Task
 from tilewright.bench.replay import ReplayDevice, device_named, read_replay, replayed
 from tilewright.bench.table import export
 from tilewright.bench.timing import summarise
 from tilewright.bench.versions import versions_text
+from tilewright.ops.problem_values import problem_json
 
 PROBLEM = problem_json(tw.gemm.Problem(m=64, n=64, k=64, dtype="fp16", layout="rcr"))
 TASK = Task(op="gemm", arch="gfx942", kernel="fast", problem=PROBLEM, device="gpu:0", versions="of the recording")

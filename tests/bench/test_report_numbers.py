@@ -12,7 +12,6 @@ from matplotlib.image import imread
 from bench import reported
 from tilewright.arch import load
 from tilewright.base.errors import InvalidValueError
-from tilewright.bench.plan import problem_json
 from tilewright.bench.record import Record, Task, Times
 from tilewright.bench.report.columns import Group, gather
 from tilewright.bench.report.facts import facts_of
@@ -22,6 +21,7 @@ from tilewright.bench.report.heat_plots import Panel, heat_maps
 from tilewright.bench.report.rows import counters_of, pick, problems_grid, rounded
 from tilewright.bench.report.sections import software_words
 from tilewright.ops import gemm, kernel_of
+from tilewright.ops.problem_values import problem_json
 from tilewright.select.portfolio import choose
 
 KERNELS = [kernel.slug for kernel in reported.gemm_kernels()[:6:2]]  # 256x128x32, 128x256x32, 128x128x32

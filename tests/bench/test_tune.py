@@ -9,11 +9,11 @@ import pytest
 
 import tilewright as tw
 from tilewright.base.errors import InvalidValueError
-from tilewright.bench.plan import problem_json
 from tilewright.bench.record import Record, Task, Times
 from tilewright.bench.tune import gains, timed, tuned_of
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.problem_values import problem_json
 from tilewright.select.analytical import estimated_us
 from tilewright.select.pool import Pool
 

@@ -15,10 +15,11 @@ import pytest
 from click.testing import Result
 
 import tilewright
-from tilewright.learn.measurements import Measurement, problem_json, table_of, write_measurements
+from tilewright.learn.measurements import Measurement, table_of, write_measurements
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.kernel_set import load_kernel_set
+from tilewright.ops.problem_values import problem_json
 
 GEMM = op_named("gemm")
 SET = ("--preselected", "fp16_rcr_essential")

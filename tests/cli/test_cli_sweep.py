@@ -18,11 +18,11 @@ from click.testing import CliRunner, Result
 
 import tilewright as tw
 from tilewright.bench.journal import Journal, read_journal
-from tilewright.bench.plan import problem_json
 from tilewright.bench.record import Record, Task, Times
 from tilewright.bench.timing import Settings
 from tilewright.cli.measuring import Measuring, measuring_options
 from tilewright.ops import op_named
+from tilewright.ops.problem_values import problem_json
 from tilewright.select.tuned import read_tuned
 
 SIZES = (256, 512, 1024)

@@ -15,11 +15,11 @@ from click.testing import Result
 
 import tilewright as tw
 from tilewright.bench.journal import Journal
-from tilewright.bench.plan import problem_json
 from tilewright.bench.record import Record, Task, Times
 from tilewright.bench.table import export
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.problem_values import problem_json
 from tilewright.select.tuned import read_tuned
 
 KERNELS = sorted(op_named("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"), key=lambda kernel: kernel.slug)[:3]

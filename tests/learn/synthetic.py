@@ -7,10 +7,11 @@ import itertools
 import numpy as np
 
 from tilewright import arch as archs
-from tilewright.learn.measurements import Measurement, Measurements, problem_json, table_of
+from tilewright.learn.measurements import Measurement, Measurements, table_of
 from tilewright.ops import gemm, kernel_of
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.machine.cost import Facts
+from tilewright.ops.problem_values import problem_json
 
 ARCH = "gfx942"
 

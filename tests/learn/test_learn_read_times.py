@@ -11,12 +11,12 @@ import tilewright as tw
 from tilewright.base.errors import FileFormatError, InvalidValueError
 from tilewright.base.events import Event, Noticed, listening
 from tilewright.bench.journal import Journal
-from tilewright.bench.plan import problem_json
 from tilewright.bench.record import Record, Task, Times
 from tilewright.bench.table import export
 from tilewright.learn.measurements import write_measurements
 from tilewright.learn.read_times import read_times
 from tilewright.ops import op_named
+from tilewright.ops.problem_values import problem_json
 
 KERNELS = list(op_named("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"))[:3]
 

@@ -1,6 +1,6 @@
 """The public sweep of CK Tile's forward convolutions on gfx950, 231 problems × 30 labels, as times of our kernels.
 
-Which kernels the labels are, and why, is told where the file is imported: `tilewright.bench.importers.conv_gfx950`.
+Which kernels the labels are, and why, is told where the file is imported: `tilewright.ops.grouped_conv.gfx950_times`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.sources import measurements
-from tilewright.bench.importers.conv_gfx950 import ARCH, OP, PIPELINES, PLAUSIBLE, kernel_of_label, problem_of_row
 from tilewright.learn.dataset import Dataset, dataset
-from tilewright.learn.measurements import Measurement, Measurements, problem_json, table_of
+from tilewright.learn.measurements import Measurement, Measurements, table_of
+from tilewright.ops.grouped_conv.gfx950_times import ARCH, PIPELINES, PLAUSIBLE, kernel_of_label, problem_of_row
+from tilewright.ops.problem_values import problem_json
 
+OP = "grouped_conv"
 FILE = ("ck_tile_conv_gfx950", "conv_fwd_bf16_gfx950.csv")
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -12,23 +12,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tilewright.base.digest import canonical_json, digest_text, digest_value
+from tilewright.base.digest import digest_text, digest_value
 from tilewright.base.errors import InvalidValueError
 from tilewright.bench.record import Task, place_of
 from tilewright.ops import op_named
-from tilewright.ops.fields import fields_of
 from tilewright.ops.kernel import Kernel
-from tilewright.ops.problem_values import all_fields, problem_from_json
+from tilewright.ops.problem_text import fixed_names
+from tilewright.ops.problem_values import problem_from_json, problem_json
 
 # Kernels that measure a problem after each other. What working out its outputs costs is shared by so many; more would
 # gain little, as each result has to be compared with them. Their libraries stay loaded: fewer than `Limits.kernels`.
 TEAM = 64
 _SHARD = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})")
-
-
-def problem_json(problem: Any) -> str:
-    """A problem as tasks have it: all its fields as canonical JSON."""
-    return canonical_json(all_fields(problem))
 
 
 def problem_of(op: str, text: str) -> Any:
@@ -173,19 +168,25 @@ class Plan:
     def untried(self) -> int:
         """How many problems have no kernel of their kind."""
         tried = {problem for kernel in self._kernels for problem in self._problems_of(kernel)}
-        return len({problem_json(problem) for problem in self.problems} - tried)
+        return len(set(self._texts) - tried)
 
     def asked(self) -> dict[str, Any]:
         """What `sweep.json` keeps: two plans that ask the same have the same."""
+        problems = sorted(set(self._texts))
         return {
             "kernels": len(self._kernels),
             "kernels_digest": digest_value(sorted(kernel.slug for kernel in self._kernels)),
-            "problems": len({problem_json(problem) for problem in self.problems}),
-            "problems_digest": digest_value(sorted({problem_json(problem) for problem in self.problems})),
+            "problems": len(problems),
+            "problems_digest": digest_value(problems),
             "devices": sorted({f"{place_of(device)} {arch}" for device, arch in self.places}),
             "settings": dict(self.settings),
             "versions": self.versions,
         }
+
+    @cached_property
+    def _texts(self) -> tuple[str, ...]:
+        """The problems as tasks have them, in their order."""
+        return tuple(map(problem_json, self.problems))
 
     @cached_property
     def _kernels(self) -> tuple[Kernel, ...]:
@@ -217,14 +218,12 @@ class Plan:
     def _problems_of(self, kernel: Kernel) -> Sequence[str]:
         """The problems of a kernel's kind: those that agree with it in all fields that both have."""
         problem_type = op_named(kernel.op).problem_type
-        fixed = fields_of(type(kernel.config))
-        own = {f.name for f in dataclasses.fields(problem_type)}
-        names = tuple(name for name in fixed if name in own or hasattr(problem_type, name))
+        names = fixed_names(type(kernel.config), problem_type)
         kind = (kernel.op, names)
         if kind not in self._kinds:
             by_values: dict[tuple[Any, ...], dict[str, None]] = defaultdict(dict)
-            for problem in self.problems:
+            for problem, text in zip(self.problems, self._texts, strict=True):
                 if isinstance(problem, problem_type):
-                    by_values[tuple(getattr(problem, name) for name in names)][problem_json(problem)] = None
+                    by_values[tuple(getattr(problem, name) for name in names)][text] = None
             self._kinds[kind] = {values: sorted(texts, key=digest_text) for values, texts in by_values.items()}
         return self._kinds[kind].get(tuple(getattr(kernel.config, name) for name in names), ())

@@ -187,7 +187,7 @@ def import_command(*, name: str, file: Path, out: Path, skip: bool, as_json: boo
     FORMAT is conv_gfx950 (CK Tile's public convolution sweep) or tile_engine (benchmarks of CK's
     tile_engine, JSON or CSV; a folder stands for all its JSON files).
     """
-    from tilewright.bench.importers import read_foreign
+    from tilewright.bench.foreign import read_foreign
     from tilewright.bench.journal import Journal
 
     with progress(as_json=as_json):

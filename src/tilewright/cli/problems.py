@@ -62,10 +62,9 @@ def shared_out(problems: Sequence[Any], kernels: Sequence[Kernel]) -> Listed:
 
 def fixed_fields(kernel: Kernel, problem: Any) -> dict[str, Any]:
     """What a kernel fixes of its problems: the fields of its config that problems have, too."""
-    from tilewright.ops.fields import fields_of
+    from tilewright.ops.problem_text import fixed_names
 
-    names = [name for name in fields_of(type(kernel.config)) if hasattr(problem, name)]
-    return {name: getattr(kernel.config, name) for name in names}
+    return {name: getattr(kernel.config, name) for name in fixed_names(type(kernel.config), type(problem))}
 
 
 def _is_for(kernel: Kernel, problem: Any) -> bool:

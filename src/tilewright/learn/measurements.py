@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from tilewright.base.digest import canonical_json
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, choose
 from tilewright.bench.parquet_schema import check_columns, check_version
-from tilewright.ops.problem_values import all_fields
 
 SCHEMA = "1"
 SCHEMA_KEY = "tilewright.measurements"
@@ -118,11 +117,6 @@ class Measurements:
             hasher.update(f"{name}\0{texts}\0".encode())
             hasher.update(np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<")).tobytes())
         return hasher.hexdigest()
-
-
-def problem_json(problem: Any) -> str:
-    """A problem as tables have it: all its fields as canonical JSON, from which it can be made again."""
-    return canonical_json(all_fields(problem))
 
 
 def table_of(rows: Iterable[Measurement]) -> Measurements:

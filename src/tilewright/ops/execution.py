@@ -14,8 +14,8 @@ from tilewright.arch.spec import Arch
 def imported_when_called(module: str, name: str) -> Callable[..., Any]:
     """A function of a module that is imported when it is first called: one that works on arrays imports NumPy."""
 
-    def call(*arguments: Any) -> Any:
-        return getattr(importlib.import_module(module), name)(*arguments)
+    def call(*arguments: Any, **options: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(*arguments, **options)
 
     return call
 

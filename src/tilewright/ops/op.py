@@ -13,6 +13,7 @@ from tilewright.ops.execution import Execution
 from tilewright.ops.fields import ConfigBase, fields_of, read_config, read_tokens
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.machine.cost import CostModel
+from tilewright.ops.measured import MeasurementReader
 from tilewright.ops.rule import Rule
 
 
@@ -48,18 +49,19 @@ def _no_launchers(config: Any) -> tuple[str, ...]:  # noqa: ARG001
 class Op:
     """An operation and everything Tilewright must know about it.
 
-    `rules` take (config, arch); `fit_rules` take (config, problem, arch). `stars` gives, for a field written
-    as "*", all values worth trying on a GPU; `oddities` adds values that only tests want. `kinds` names the
-    fields that change a kernel's structure; `strata` gives all fields that tell kernels apart, with their
-    values. `context` gives the template's variables, `headers` what all rendered sources include, `support`
-    those of them that are our own files. `sets` and `spaces` are the kernel sets and the spaces that come with
-    the op, by name; `importers` read files of other tools as spaces. `execution` tells how kernels are called and
-    checked; without it they can be built but not run. `problem_readers` read files of other tools as lists of
-    problems, by the name of the format. `launchers` are further files of our own, each for some kernels only:
-    `launchers_of` names those that a config's source includes, after `headers`. `filters` gives words by which
-    commands choose kernels, beside the fields and shorthands: word → field, shorthand or property of the config.
-    `profiles` choose them by what they are needed for; the space `default`, if the op has one, is what they choose
-    from. `cost` estimates how long kernels take; without it they are chosen in the order of registration.
+    `rules` take (config, arch); `fit_rules` take (config, problem, arch). `stars` gives, for a field written as
+    "*", all values worth trying on a GPU; `oddities` adds values that only tests want. `kinds` names the fields
+    that change a kernel's structure; `strata` gives all fields that tell kernels apart, with their values.
+    `context` gives the template's variables, `headers` what all rendered sources include, `support` those of them
+    that are our own files. `sets` and `spaces` are the kernel sets and the spaces that come with the op, by name;
+    `importers` read files of other tools as spaces. `execution` tells how kernels are called and checked; without
+    it they can be built but not run. `problem_readers` read files of other tools as lists of problems, by the name
+    of the format, `measurement_readers` as times of its kernels. `launchers` are further files of our own, each for
+    some kernels only: `launchers_of` names those that a config's source includes, after `headers`. `filters` gives
+    words by which commands choose kernels, beside the fields and shorthands: word → field, shorthand or property of
+    the config. `profiles` choose them by what they are needed for; the space `default`, if the op has one, is what
+    they choose from. `cost` estimates how long kernels take; without it they are chosen in the order of
+    registration.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Op:
     importers: Mapping[str, Callable[..., Any]]
     execution: Execution | None = None
     problem_readers: Mapping[str, Callable[[Path], list[Any]]] = field(default_factory=dict)
+    measurement_readers: Mapping[str, MeasurementReader] = field(default_factory=dict)
     filters: Mapping[str, str] = field(default_factory=dict)
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     launchers: Mapping[str, Path] = field(default_factory=dict)

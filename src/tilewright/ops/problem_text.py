@@ -10,6 +10,12 @@ from tilewright.ops.fields import ConfigBase, fields_of
 from tilewright.ops.problem_values import value_text
 
 
+def fixed_names(config_type: type[ConfigBase], problem_type: type) -> tuple[str, ...]:
+    """What a kernel fixes of its problems: the fields of its config that problems have, too, or can tell."""
+    own = {f.name for f in dataclasses.fields(problem_type)}
+    return tuple(name for name in fields_of(config_type) if name in own or hasattr(problem_type, name))
+
+
 def problem_fields(problem: Any, config: ConfigBase | None) -> dict[str, Any]:
     """The fields that make a problem of a kernel: without those that the config has, and without defaults.
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from tilewright.base.digest import canonical_json
 from tilewright.base.errors import InvalidValueError
 
 Extents: TypeAlias = tuple[int, ...]
@@ -18,6 +19,11 @@ _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
 def all_fields(problem: Any) -> dict[str, Any]:
     """All fields of a problem by name, from which it can be made again."""
     return {each.name: getattr(problem, each.name) for each in dataclasses.fields(problem)}
+
+
+def problem_json(problem: Any) -> str:
+    """A problem as tables and tasks have it: all its fields as canonical JSON, from which it can be made again."""
+    return canonical_json(all_fields(problem))
 
 
 def from_json(value: Any) -> Any:

@@ -11,6 +11,7 @@ from tilewright.ops.block_gemm.candidates import ODDITIES, STARS
 from tilewright.ops.block_gemm.config_fields import EPILOGUES
 from tilewright.ops.block_gemm.resources import is_small, lds_bytes, matrix_instructions
 from tilewright.ops.block_gemm.types import DTYPE, dtype_fields
+from tilewright.ops.execution import imported_when_called
 from tilewright.ops.fields import read_config
 from tilewright.ops.gemm import source
 from tilewright.ops.gemm.config import (
@@ -25,6 +26,7 @@ from tilewright.ops.gemm.fit import FIT_RULES
 from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.rules import RULES
 from tilewright.ops.gemm.tile_engine import read_tile_engine
+from tilewright.ops.measured import MeasurementReader
 from tilewright.ops.op import Op
 from tilewright.ops.shipped_sets import sets_in
 from tilewright.ops.space import Space
@@ -84,6 +86,13 @@ OP = Op(
     sets=functools.partial(sets_in, _HERE / "preselected"),
     spaces=functools.partial(sets_in, _HERE / "spaces"),
     importers={"tile_engine": read_tile_engine},
+    measurement_readers={
+        "tile_engine": MeasurementReader(
+            "tile_engine",
+            imported_when_called("tilewright.ops.gemm.tile_engine_times", "read"),
+            ("arch", "elementwise", "permute_n"),
+        )
+    },
     execution=EXECUTION,
     cost=COST,
 )

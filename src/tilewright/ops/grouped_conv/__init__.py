@@ -13,6 +13,7 @@ from tilewright.ops.block_gemm.candidates import ODDITIES, STARS
 from tilewright.ops.block_gemm.config_fields import EPILOGUES
 from tilewright.ops.block_gemm.resources import is_small
 from tilewright.ops.block_gemm.types import DTYPE, dtype_fields
+from tilewright.ops.execution import imported_when_called
 from tilewright.ops.fields import read_config
 from tilewright.ops.grouped_conv import source
 from tilewright.ops.grouped_conv.config import (
@@ -30,6 +31,7 @@ from tilewright.ops.grouped_conv.miopen_driver import read_miopen_driver
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.resources import lds_bytes, matrix_instructions
 from tilewright.ops.grouped_conv.rules import RULES
+from tilewright.ops.measured import MeasurementReader
 from tilewright.ops.op import Op, Shorthand
 from tilewright.ops.shipped_sets import sets_in
 from tilewright.ops.space import Space
@@ -117,6 +119,11 @@ OP = Op(
     spaces=functools.partial(sets_in, _HERE / "spaces"),
     importers={},
     problem_readers={"miopen_driver": read_miopen_driver},
+    measurement_readers={
+        "conv_gfx950": MeasurementReader(
+            "ck_tile_conv_gfx950", imported_when_called("tilewright.ops.grouped_conv.gfx950_times", "read")
+        )
+    },
     filters={"ndim_spatial": "ndim"},
     execution=EXECUTION,
     cost=COST,

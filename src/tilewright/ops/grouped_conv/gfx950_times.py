@@ -18,15 +18,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tilewright.base.errors import FileProblem, InvalidValueError
-from tilewright.bench.importers.rows import Imported, csv_rows, records_of, why
-from tilewright.bench.plan import problem_json
-from tilewright.bench.record import Task
 from tilewright.ops import grouped_conv, kernel_of
 from tilewright.ops.grouped_conv import Problem
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.measured import Measured, Readings, csv_rows, why
 
-OP, ARCH = "grouped_conv", "gfx950"
-DEVICE = "imported:ck_tile_conv_gfx950"
+ARCH = "gfx950"
 # The commit of ROCm/rocm-libraries that the file is from.
 VERSIONS = "rocm-libraries dd65539"
 # AMD's runner pads channels to multiples of this.
@@ -96,19 +93,19 @@ def problem_of_row(row: Mapping[str, str]) -> Problem:
     )
 
 
-def read(path: Path) -> Imported:
-    """The records of the file: for each kernel and problem the median of all labels that stand for it."""
+def read(path: Path) -> Readings:
+    """The times of the file: all labels that stand for one kernel are repeats."""
     with csv_rows(path, COLUMNS) as reader:
         rows = list(reader)
-    problems: dict[str, str] = {}
-    measured: list[tuple[Task, float]] = []
+    problems: dict[str, Problem] = {}
+    measured: list[Measured] = []
     refused: list[FileProblem] = []
     doubtful: set[str] = set()
     for line, row in enumerate(rows, 2):
         try:
             name = row["problem_idx"]
             if name not in problems:
-                problems[name] = problem_json(problem_of_row(row))
+                problems[name] = problem_of_row(row)
             kernel = kernel_of_label(*(int(row[f"tile_{x}"]) for x in "mnk"), pipeline=row["pipeline"])
             us = float(row["latency_us"])
             if us <= 0:
@@ -118,12 +115,8 @@ def read(path: Path) -> Imported:
         except (ValueError, KeyError, TypeError) as error:
             refused.append(FileProblem(f"line {line}", why(error)))
             continue
-        measured.append((_task(kernel.slug, problems[name]), us))
-    return Imported(records_of(measured, "import:conv_gfx950"), refused, _notes(len(doubtful), len(problems)))
-
-
-def _task(kernel: str, problem: str) -> Task:
-    return Task(op=OP, arch=ARCH, kernel=kernel, problem=problem, device=DEVICE, versions=VERSIONS)
+        measured.append(Measured(kernel, problems[name], us, VERSIONS))
+    return Readings(measured, refused, _notes(len(doubtful), len(problems)))
 
 
 def _notes(doubtful: int, problems: int) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Benchmarks of CK's tile_engine as records: GEMM, GEMM with preshuffled B, GEMM with D tensors.
+"""Benchmarks of CK's tile_engine as times of our kernels: GEMM, GEMM with preshuffled B, GEMM with D tensors.
 
 Four kinds of files are read: the JSON that a benchmark program prints (one kernel and problem), the JSON and the CSV
 that tile_engine's scripts export (many), and the CSV that benchmark programs append to. A folder stands for all JSON
@@ -24,14 +24,10 @@ from typing import Any
 
 from tilewright.arch.dtypes import dtype
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, TilewrightError
-from tilewright.bench.importers.rows import Imported, csv_rows, need_columns, records_of, why
-from tilewright.bench.plan import problem_json
-from tilewright.bench.record import Task
 from tilewright.ops import gemm, kernel_of
 from tilewright.ops.gemm import Problem
+from tilewright.ops.measured import Measured, Readings, csv_rows, need_columns, why
 
-OP = "gemm"
-DEVICE = "imported:tile_engine"
 LATENCY, TFLOPS, BANDWIDTH = "latency(ms)", "tflops(TFlops)", "bandwidth(GB/s)"
 # How its programs round a figure: to two digits in JSON, to four in CSV (gemm_benchmark.hpp, gemm_profiler.hpp).
 JSON_DIGITS, CSV_DIGITS = 2, 4
@@ -71,20 +67,20 @@ class _Asked:
 
 def read(
     path: Path, *, arch: str | None = None, elementwise: str | None = None, permute_n: bool | None = None
-) -> Imported:
-    """The records of a file, or of all JSON files of a folder. Rows that are no kernel of ours are refused by name."""
+) -> Readings:
+    """The times of a file, or of all JSON files of a folder. Rows that are no kernel of ours are refused by name."""
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
         raise FileFormatError(path, [FileProblem("", "has no file *.json")])
     asked = _Asked(arch, elementwise, permute_n)
-    measured: list[tuple[Task, float]] = []
+    measured: list[Measured] = []
     refused: list[FileProblem] = []
     for row in (row for file in files for row in _rows(file)):
         try:
             measured.append(_measured(row, asked))
         except (TilewrightError, ValueError, KeyError, TypeError) as error:
             refused.append(FileProblem(row.where, why(error)))
-    return Imported(records_of(measured, "import:tile_engine"), refused)
+    return Readings(measured, refused)
 
 
 def _rows(file: Path) -> Iterator[_Row]:
@@ -131,7 +127,7 @@ def _literal(text: str | None) -> Any:
         return text
 
 
-def _measured(row: _Row, asked: _Asked) -> tuple[Task, float]:
+def _measured(row: _Row, asked: _Asked) -> Measured:
     if asked.arch and row.arch and asked.arch != row.arch:
         raise InvalidValueError(f"was measured on {row.arch}, not on {asked.arch}")
     arch = row.arch or asked.arch
@@ -142,15 +138,7 @@ def _measured(row: _Row, asked: _Asked) -> tuple[Task, float]:
     fields["split_k"] = problem.k_batch > 1
     kernel = kernel_of(gemm.config(**fields), arch)
     versions = f"tile_engine, ROCm {row.rocm}" if row.rocm else "tile_engine"
-    task = Task(
-        op=OP,
-        arch=arch,
-        kernel=kernel.slug,
-        problem=problem_json(problem),
-        device=DEVICE,
-        versions=versions,
-    )
-    return task, _microseconds(row, problem)
+    return Measured(kernel, problem, _microseconds(row, problem), versions)
 
 
 def _config(name: str, asked: _Asked) -> dict[str, Any]:
