@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc)
 
-.PHONY: help setup toolchain browser fmt check test test-all docs truth verified mutations clean
+.PHONY: help install debian setup toolchain browser fmt check test test-ci test-deep kernels docs truth verified mutations clean
 .PHONY: bench-render bench-compile bench-dispatch bench-emulator bench-journal bench-select bench-verify bench-cluster evaluate bundles
 
 help: ## list the targets
@@ -13,6 +13,13 @@ help: ## list the targets
 setup: ## a virtual environment with the package and the development tools
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --editable '.[dev]'
+
+install: ## all that CI needs: packages of PyPI and of Debian side by side, then CK Tile's headers
+	$(MAKE) -j2 setup debian
+	$(MAKE) toolchain
+
+debian: ## the packages of Debian that the toolchain and the tests need
+	tools/install-debian $$(tools/install-toolchain --list) chromium
 
 toolchain: ## the GPU-less toolchain: compiler and headers (Debian), CK Tile's headers (PyPI)
 	tools/install-toolchain
@@ -34,11 +41,17 @@ check: ## lint, format, types, layers, spelling, generated documents
 	$(BIN)/codespell src tests tools examples docs README.md CONTRIBUTING.md CHANGELOG.md
 	$(BIN)/python tools/make_docs.py --check
 
-test: ## the fast tests: no compiler, no GPU, no cluster
-	$(BIN)/pytest -m 'not compile and not slow' -n $(JOBS)
+test: ## the fast tests: no compiler, no GPU, no server, no cluster (up to 3 minutes)
+	$(BIN)/pytest -m 'not compile and not slow and not service and not deep' -n $(JOBS)
 
-test-all: ## every test, also those that compile kernels
-	$(BIN)/pytest -n $(JOBS) --dist worksteal
+kernels: ## build the kernels that CI's tests share, the longest first (tests/ci_kernels.txt)
+	$(BIN)/python tools/ci_kernels.py build --jobs $(JOBS)
+
+test-ci: kernels ## what CI runs: all tests but those marked `deep`, with a time budget for each folder
+	$(BIN)/pytest --tier ci --budgets -n $(JOBS) --dist worksteal
+
+test-deep: ## every test and every table, in parts; goes on where it was stopped (hours)
+	$(BIN)/python tools/deep_tests.py --jobs $(JOBS)
 
 docs: ## write the generated documents anew
 	$(BIN)/python tools/make_docs.py

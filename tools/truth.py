@@ -11,32 +11,31 @@ Tile enforces must not compile, or must compile to a kernel that does not comput
 from __future__ import annotations
 
 import argparse
+import ctypes
 import dataclasses
 import itertools
-import json
 import random
 import re
 import sys
-import tempfile
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from host_library import TW_OK, TW_UNSUPPORTED, host_library, supports
+from host_library import TW_OK, TW_UNSUPPORTED, supports
 from op_sections import write_sections
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.base.digest import digest_text
-from tilewright.base.errors import CompileError
-from tilewright.building.inspect import KernelInspection, inspect
+from tilewright.building.builder import build_units
+from tilewright.building.inspect import KernelInspection, inspect, inspect_object
 from tilewright.building.roofs import roof_of
+from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.local import Store
 from tilewright.building.toolchain import Toolchain, find
-from tilewright.building.unit import Unit
+from tilewright.building.unit import CODE_OBJECT, LIBRARY, Unit
 from tilewright.codegen.render import render_unchecked
 from tilewright.dispatch.plan import execution_of
 from tilewright.ops import OPS, op_named, parse_kernel
@@ -45,6 +44,7 @@ from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
 from tilewright.ops.rule import violations
 from tilewright.ops.sampling import draw_breaking, draw_legal, strata
+from tilewright.runtime import loaded
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 
@@ -139,19 +139,20 @@ def sample(op: Op, n_accepted: int, n_rejected: int, seed: int) -> list[Case]:
     return [*accepted(op, n_accepted, seed), *rejected(op, n_rejected, seed)]
 
 
-def judge(case: Case, toolchain: Toolchain) -> Outcome:
-    """Compile one case and compare what came out with what the rules said."""
+def judge(case: Case, entry: Artifact | Failure, toolchain: Toolchain) -> Outcome:
+    """Compare what the build engine made of a case with what the rules said."""
     kernel = case.kernel
-    flags = warm_flags(kernel, toolchain)
-    try:
-        seen = inspect(render_unchecked(kernel), archs.load(kernel.arch), toolchain, extra_flags=flags)
-    except CompileError as error:
+    if isinstance(entry, Failure):
         finding = "" if case.expected != "computes" else "the rules accept it, the compiler does not"
-        return Outcome(kernel.slug, kernel.arch, case.expected, "refused", finding, first_error(error.log), 0.0)
-    return judge_code(case, seen.op_kernels, toolchain, seen.cpu_s)
+        return Outcome(kernel.slug, kernel.arch, case.expected, "refused", finding, first_error(entry.log), 0.0)
+    code = inspect_object(entry.checked(CODE_OBJECT), archs.load(kernel.arch), toolchain)
+    cpu_s = float(entry.facts["cost"]["cpu_s"])
+    return judge_code(case, [found for found in code if found.is_op], toolchain, entry, cpu_s)
 
 
-def judge_code(case: Case, code: Sequence[KernelInspection], toolchain: Toolchain, cpu_s: float = 0.0) -> Outcome:
+def judge_code(
+    case: Case, code: Sequence[KernelInspection], toolchain: Toolchain, entry: Artifact, cpu_s: float
+) -> Outcome:
     """Compare the kernels of a code object with what the rules said of its config."""
     kernel = case.kernel
     op = op_named(kernel.op)
@@ -164,7 +165,7 @@ def judge_code(case: Case, code: Sequence[KernelInspection], toolchain: Toolchai
     if case.expected == "computes":
         return Outcome(*base, verdict, "; ".join(problems), note, cpu_s)
     rule = next(r for r in op.rules if r.code == case.expected)
-    if not problems and rule.enforced_by == "supports" and refuses(kernel, toolchain):
+    if not problems and rule.enforced_by == "supports" and refuses(kernel, entry):
         return Outcome(*base, "refused", "", "its `supports` refuses what the rule is about", cpu_s)
     finding = "" if problems else "the rules refuse it, the compiler does not"
     return Outcome(*base, verdict, finding, "; ".join(problems), cpu_s)
@@ -182,7 +183,7 @@ def lds_note(kernel: Kernel, code: Sequence[KernelInspection], spec: Arch, toolc
     return "", f"LDS is {sorted(lds_of(code))}, predicted {predicted}"
 
 
-def refuses(kernel: Kernel, toolchain: Toolchain) -> bool:
+def refuses(kernel: Kernel, entry: Artifact) -> bool:
     """Whether the built kernel refuses problems that it should compute, going by the fit rules, and takes others: it
     was built to split a sum, for example, and refuses every split.
 
@@ -195,9 +196,10 @@ def refuses(kernel: Kernel, toolchain: Toolchain) -> bool:
         (violation,) = violations(op_named(kernel.op).rules, config, arch)
         nearest = dataclasses.replace(config, **{violation.field: violation.nearest})
         expected, problems = {TW_UNSUPPORTED}, execution.trials(nearest, arch)
-    with tempfile.TemporaryDirectory(prefix="truth-") as folder:
-        library = host_library(kernel, toolchain, Path(folder))
-        return {supports(library, kernel, execution.arguments(problem)) for problem in problems} == expected
+    # The library needs some HIP library; the emulated device's serves without a GPU.
+    loaded.stand_in()
+    library = ctypes.CDLL(str(entry.checked(LIBRARY)))
+    return {supports(library, kernel, execution.arguments(problem)) for problem in problems} == expected
 
 
 # LLVM may move an array that it could not keep in registers from scratch into LDS that is left over.
@@ -236,35 +238,18 @@ def first_error(log: str) -> str:
     return log.strip().splitlines()[-1][:240] if log.strip() else "no output"
 
 
-def run(cases: Sequence[Case], jobs: int, log: Path | None) -> list[Outcome]:
-    """Judge all cases, writing each outcome to `log` as it comes; what is there already is not compiled again."""
+def run(cases: Sequence[Case], jobs: int) -> list[Outcome]:
+    """Build all cases, legal or not, and judge each. What the store has is not compiled again, so a run can go on."""
     toolchain = find()
-    known = _known(log)
+    units = [Unit(render_unchecked(case.kernel), toolchain) for case in cases]
+    results = build_units(units, jobs=jobs).results
     outcomes = []
-
-    def outcome_of(case: Case) -> Outcome:
-        found = known.get((case.kernel.slug, case.expected))
-        return found or judge(case, toolchain)
-
-    with ThreadPoolExecutor(jobs) as pool:
-        for outcome in pool.map(outcome_of, cases):
-            outcomes.append(outcome)
-            if log is not None and (outcome.slug, outcome.expected) not in known:
-                with log.open("a") as stream:
-                    stream.write(json.dumps(dataclasses.asdict(outcome)) + "\n")
-            mark = "!!" if outcome.finding else "  "
-            print(
-                f"{mark} {outcome.expected:9} {outcome.verdict:9} {outcome.slug} {outcome.finding}",
-                flush=True,
-            )
+    for case in cases:
+        outcome = judge(case, results[case.kernel], toolchain)
+        outcomes.append(outcome)
+        mark = "!!" if outcome.finding else "  "
+        print(f"{mark} {outcome.expected:9} {outcome.verdict:9} {outcome.slug} {outcome.finding}", flush=True)
     return outcomes
-
-
-def _known(log: Path | None) -> dict[tuple[str, str], Outcome]:
-    if log is None or not log.exists():
-        return {}
-    outcomes = [Outcome(**json.loads(line)) for line in log.read_text().splitlines()]
-    return {(outcome.slug, outcome.expected): outcome for outcome in outcomes if not outcome.finding}
 
 
 HEAD = (
@@ -329,12 +314,11 @@ def main() -> int:
     parser.add_argument("--rejected", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--log", type=Path, help="append outcomes to this JSONL file")
     parser.add_argument("--out", type=Path, help="write the tables of these ops to this Markdown file")
     options = parser.parse_args()
     ops = [op_named(name) for name in options.op or names]
     cases = [case for op in ops for case in sample(op, options.accepted, options.rejected, options.seed)]
-    outcomes = run(cases, options.jobs, options.log)
+    outcomes = run(cases, options.jobs)
     if options.out:
         write_table(options.out, outcomes, str(options.seed))
     findings = [o for o in outcomes if o.finding]

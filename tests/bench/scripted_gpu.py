@@ -8,16 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import platformdirs
 import pytest
 
 import tilewright as tw
+from built_kernels import STORE
 from tilewright.base import knobs
 from tilewright.base.digest import canonical_json
 from tilewright.bench.record import Task
 from tilewright.building.builder import build_kernels
 from tilewright.building.store.artifact import Artifact
-from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
 from tilewright.emulator.stand_in import pending
 from tilewright.emulator.stand_in.opened import opened
@@ -64,10 +63,9 @@ def small_problem(n: int = 100) -> Any:
 def built_small(kernels: list[Kernel], ck: Path) -> dict[Kernel, Artifact]:
     """Artifacts of small kernels, kept between runs of the tests. `ck` is any folder: they include none of CK."""
     (ck / "include" / "ck_tile").mkdir(parents=True, exist_ok=True)
-    store = Store(Path(platformdirs.user_cache_dir("tilewright-tests")) / "kernels")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(knobs.CK_PATH.name, str(ck))
-        result = build_kernels(kernels, tiers=Tiers(store), jobs=1)
+        result = build_kernels(kernels, tiers=Tiers(STORE), jobs=1)
     assert result.failures == {}
     return dict(result.artifacts)
 

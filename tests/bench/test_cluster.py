@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import platformdirs
 import pytest
+
+from built_kernels import STORE
 
 pytest.importorskip("ray", reason="needs the extra `cluster`")
 
@@ -44,8 +45,6 @@ from tilewright.building.store.tiers import Tiers
 pytestmark = [pytest.mark.service, pytest.mark.slow]
 CPUS = (2, 1, 1)
 SEATS = sum(CPUS)
-# Kernels are built once, and kept in the user's cache between runs of the tests.
-KEPT = Store(Path(platformdirs.user_cache_dir("tilewright-tests")) / "kernels")
 DEVICES = {"replay:idle": "gfx942"}
 Outcome = dict[str, tuple[str, str, dict[str, int]]]
 
@@ -181,9 +180,9 @@ def test_real_kernels_give_on_a_cluster_what_they_give_here(cluster, stores, tmp
     url = f"folder:{tmp_path / 'shared'}"
     (tmp_path / "shared").mkdir()
     gemms = [kernel for kernel in SWEPT[0].kernels() if "-b64x64x32-w2x2x1-i16x16x16" in kernel.slug]
-    here = build_kernels(gemms, tiers=Tiers(KEPT, remote_of(url))).artifacts
+    here = build_kernels(gemms, tiers=Tiers(STORE, remote_of(url))).artifacts
     for artifact in here.values():
-        Tiers(KEPT, remote_of(url)).publish(artifact)
+        Tiers(STORE, remote_of(url)).publish(artifact)
     keys = {artifact.key for artifact in here.values()}
     broken = scale_kernels(1, factor=666)
     problems = [tw.gemm.Problem(m=m, n=64, k=64, dtype="fp16", layout="rcr") for m in (64, 128, 192)]

@@ -5,21 +5,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-import platformdirs
 import pytest
 from scripted_gpu import gpu_of, launches_of, stand_in_as_gpu, task_of
 
 import mutations
 import tilewright as tw
+from built_kernels import built
 from tilewright.bench.measure import Settings, measure
 from tilewright.bench.record import Record
-from tilewright.building.builder import build_kernels
 from tilewright.building.store.artifact import Artifact
-from tilewright.building.store.local import Store
-from tilewright.building.store.tiers import Tiers
 from tilewright.emulator.device import EmulatedDevice
 from tilewright.emulator.launch import Launch
 from tilewright.emulator.stand_in import pending
@@ -38,8 +34,8 @@ CHANGES = 16
 @pytest.fixture(scope="module")
 def subject() -> tuple[Kernel, Artifact]:
     kernel = tw.kernel_of(tw.gemm.config(**mutations.CONFIG), "gfx942")
-    store = Store(Path(platformdirs.user_cache_dir("tilewright-tests")) / "kernels")
-    return kernel, build_kernels([kernel], tiers=Tiers(store), jobs=1).artifacts[kernel]
+    (artifact,) = built([kernel])
+    return kernel, artifact
 
 
 @contextmanager

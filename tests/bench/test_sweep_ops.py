@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import platformdirs
 import pytest
 from swept_kernels import ARCH, SWEPT, Swept
 
+from built_kernels import STORE, tiered
 from tilewright.bench.executor import Crew, Limits
 from tilewright.bench.journal import merged, read_journal
 from tilewright.bench.local import LocalExecutor
@@ -21,17 +21,14 @@ from tilewright.bench.report.page import write_report
 from tilewright.bench.sweep import How, sweep
 from tilewright.bench.table import export
 from tilewright.bench.versions import versions_text
-from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
 
 pytestmark = [pytest.mark.compile, pytest.mark.slow]
 DEVICE = f"emulated:{ARCH}"
-# Kernels are built once, and kept in the user's cache between runs of the tests.
-STORE = Store(Path(platformdirs.user_cache_dir("tilewright-tests")) / "kernels")
 LEAST = 12
 
 
-@pytest.mark.parametrize("asked", SWEPT, ids=lambda asked: asked.op)
+@pytest.mark.parametrize("asked", tiered(SWEPT, Swept.kernels), ids=lambda asked: asked.op)
 def test_a_sweep_of_an_op(asked: Swept, tmp_path: Path) -> None:
     settings = {"mode": "fast"}
     plan = Plan(list(asked.problems()), asked.kernels(), {DEVICE: ARCH}, settings, versions_text(DEVICE))

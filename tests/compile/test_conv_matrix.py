@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from built_kernels import built
 from on_device import device_of
 
 import tilewright as tw
+from built_kernels import built, tiered
 from tilewright import arch as archs
 from tilewright.building.inspect import inspect_object
 from tilewright.building.toolchain import find
@@ -127,7 +127,7 @@ def test_the_problems_have_what_convolutions_have() -> None:
     assert any(each.c // each.g == 5 for _, each in pairs)
 
 
-@pytest.mark.parametrize("made", KERNELS, ids=name)
+@pytest.mark.parametrize("made", tiered(KERNELS, lambda made: [made]), ids=name)
 def test_a_kernel_computes_what_it_should(made: Kernel) -> None:
     (artifact,) = built([made])
     listed = problems(made)
@@ -136,7 +136,7 @@ def test_a_kernel_computes_what_it_should(made: Kernel) -> None:
     assert [f"{check.problem}: {check.verdict}: {check.message}" for check in checks if not check.ok] == []
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("direction", tiered(DIRECTIONS, lambda direction: [kernel("gfx942", direction, 1, "fp16")]))
 def test_every_form_of_mem(direction: str) -> None:
     """It prefetches 4 steps of this tile: sums of 1 to 8 steps have every tail, with a loop before it and without."""
     made = kernel("gfx942", direction, 1, "fp16")
@@ -173,6 +173,7 @@ def test_a_plan_pads_channels_that_no_vector_divides(direction: str) -> None:
     assert (np.abs(found.astype(np.float64) - expected[result]) <= allowed).all()
 
 
+@pytest.mark.deep
 def test_the_kernel_of_the_second_stage_is_not_taken_for_one_of_the_op() -> None:
     """It has no matrix instruction, and need not: every kernel that computes the sums must."""
     made = kernel("gfx942", BACKWARD_WEIGHT, 2, "bf16")

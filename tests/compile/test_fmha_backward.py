@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from built_kernels import built
 from on_device import call_of
 
 import tilewright as tw
+from built_kernels import built, tiered
 from tilewright import arch as archs
 from tilewright.arch.number_formats import numpy_dtype
 from tilewright.base.errors import UnsupportedError
@@ -192,7 +192,7 @@ def stages(whole: Problem) -> Iterator[Problem]:
         chosen = (*chosen, None)
 
 
-@pytest.mark.parametrize("name", FIRST)
+@pytest.mark.parametrize("name", tiered(FIRST, lambda name: [FIRST[name]]))
 def test_sums_of_output_times_gradient(name: str) -> None:
     made = FIRST[name]
     sizes = [{"hdim_v": hdim} for hdim in (128, 64, 17)] if made.config.pad_hdim_v else [{}]
@@ -204,7 +204,7 @@ def test_sums_of_output_times_gradient(name: str) -> None:
     assert checked(made, listed) == []
 
 
-@pytest.mark.parametrize("name", LAST)
+@pytest.mark.parametrize("name", tiered(LAST, lambda name: [LAST[name]]))
 def test_sums_are_converted(name: str) -> None:
     made = LAST[name]
     sizes = [{"hdim_q": hdim} for hdim in (128, 64, 17)] if made.config.pad_hdim_q else [{}]
@@ -216,28 +216,33 @@ def test_sums_are_converted(name: str) -> None:
     assert checked(made, listed) == []
 
 
-@pytest.mark.parametrize("name", GRADIENTS)
+@pytest.mark.parametrize("name", tiered(GRADIENTS, lambda name: [GRADIENTS[name]]))
 def test_gradients(name: str) -> None:
     """The kernel between the two by itself: also what it leaves between the stages."""
     made = GRADIENTS[name]
     assert checked(made, [list(stages(whole))[1] for whole in problems(name, made, BACKWARD)]) == []
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", tiered(OTHERS, lambda name: [OTHERS[name]]))
 def test_gradients_on_other_gpus(name: str) -> None:
     made = OTHERS[name]
     assert checked(made, problems(name, made, DQ_DK_DV)) == []
 
 
-@pytest.mark.parametrize("name", GRADIENTS)
+def stages_of(name: str) -> list[Kernel]:
+    """The kernels of a gradient. Those of the ends are whichever fit."""
+    return [*FIRST.values(), GRADIENTS[name], *LAST.values()]
+
+
+@pytest.mark.parametrize("name", tiered(GRADIENTS, stages_of))
 def test_plans(name: str) -> None:
-    kernels = [*FIRST.values(), GRADIENTS[name], *LAST.values()]
+    kernels = stages_of(name)
     artifacts = dict(zip(kernels, built(kernels), strict=True))
     listed = problems(name, GRADIENTS[name], BACKWARD)
     assert faults(verify_plan(artifacts, tw.Device(f"emulated:{GPU}"), listed, mode=Mode.STRICT)) == []
 
 
-@pytest.mark.parametrize("name", [*GRADIENTS, *OTHERS])
+@pytest.mark.parametrize("name", tiered([*GRADIENTS, *OTHERS], lambda name: [{**GRADIENTS, **OTHERS}[name]]))
 def test_lds_is_what_the_compiler_allocates(name: str) -> None:
     made = {**GRADIENTS, **OTHERS}[name]
     (artifact,) = built([made])
@@ -285,6 +290,7 @@ def outputs(made: Kernel, artifact: Artifact, whole: Problem, *, turned: bool) -
     return {each.tensor.name: each.values().tobytes() for each in placed if each.tensor.output}
 
 
+@pytest.mark.deep
 def test_results_repeat() -> None:
     """Sums in a fixed order are the same bits, whatever the order of the waves."""
     made = GRADIENTS["deterministic"]

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from built_kernels import built
 from on_device import call_of
 
 import tilewright as tw
+from built_kernels import built, tiered
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, UnsupportedError
 from tilewright.dispatch.plan import execution_of
@@ -180,12 +180,20 @@ def wrong(checks: list[Check]) -> list[str]:
     return [f"{check.problem}: {check.verdict}: {check.message}" for check in checks if not check.ok]
 
 
+def named(*names: str) -> list[Kernel]:
+    return [KERNELS[name] for name in names]
+
+
+JOINED = [("splitkv-mask", "combine"), ("splitkv-sink-group", "combine-group")]
+NEEDING_TENSORS = ["splitkv-paged", "combine", "pagedkv-group", "appendkv-half", "batch_prefill-group"]
+
+
 def test_there_are_problems_enough() -> None:
     assert len(KERNELS) <= 22
     assert sum(len(problems(made)) for made in KERNELS.values()) >= 60
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", tiered(KERNELS, named))
 def test_a_kernel_computes_what_it_should(name: str) -> None:
     made = KERNELS[name]
     (artifact,) = built([made])
@@ -196,7 +204,7 @@ def test_a_kernel_computes_what_it_should(name: str) -> None:
 
 
 @pytest.mark.parametrize("parts", [1, 2, 7])
-@pytest.mark.parametrize(("first", "second"), [("splitkv-mask", "combine"), ("splitkv-sink-group", "combine-group")])
+@pytest.mark.parametrize(("first", "second"), tiered(JOINED, lambda pair: named(*pair)))
 def test_parts_are_joined(first: str, second: str, parts: int) -> None:
     """Both kernels, one after the other, as a forward problem asks for them."""
     split, joined = KERNELS[first], KERNELS[second]
@@ -206,7 +214,7 @@ def test_parts_are_joined(first: str, second: str, parts: int) -> None:
     assert wrong(checks) == []
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", tiered(KERNELS, named))
 def test_lds_is_what_the_compiler_reserves(name: str) -> None:
     """batch_prefill has a second kernel, which copies the list of pages and has none."""
     made = KERNELS[name]
@@ -241,7 +249,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.parametrize("what", tiered(REFUSED, lambda what: named(REFUSED[what][0])))
 def test_the_library_refuses(what: str) -> None:
     name, values, message = REFUSED[what]
     made = KERNELS[name]
@@ -252,7 +260,7 @@ def test_the_library_refuses(what: str) -> None:
         call_of(made, artifact, asked)
 
 
-@pytest.mark.parametrize("name", ["splitkv-paged", "combine", "pagedkv-group", "appendkv-half", "batch_prefill-group"])
+@pytest.mark.parametrize("name", tiered(NEEDING_TENSORS, named))
 def test_no_tensor_may_be_missing(name: str) -> None:
     """Every input and output that a problem has, one after the other."""
     made = KERNELS[name]
@@ -266,7 +274,7 @@ def test_no_tensor_may_be_missing(name: str) -> None:
             call(addresses, None)
 
 
-@pytest.mark.parametrize("name", ["splitkv-paged", "pagedkv-group"])
+@pytest.mark.parametrize("name", tiered(["splitkv-paged", "pagedkv-group"], lambda name: named(name, "combine")))
 def test_a_registry_runs_what_a_framework_asks_for(name: str) -> None:
     """A forward problem with pages, and with parts where the kernel has them."""
     made = KERNELS[name]

@@ -6,15 +6,15 @@ As for GEMM (test_device_rules.py): the bad example of a rule must not compute w
 from __future__ import annotations
 
 import pytest
-from built_kernels import built_unchecked
 from on_device import device_of
 
+from built_kernels import built_unchecked, tiered
 from tilewright import arch as archs
-from tilewright.codegen.render import render_unchecked
 from tilewright.dispatch.plan import execution_of
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
 from tilewright.ops import op_named
+from tilewright.ops.kernel import Kernel
 from tilewright.ops.rule import Rule
 
 pytestmark = pytest.mark.compile
@@ -25,10 +25,14 @@ RULES = [rule for rule in FMHA.rules if rule.enforced_by == "device" and rule.co
 SOME = 6  # problems of each example
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def example(rule: Rule) -> Kernel:
+    return FMHA.kernel(FMHA.example_config(rule.bad), rule.arch)
+
+
+@pytest.mark.parametrize("rule", tiered(RULES, lambda rule: [example(rule)]), ids=lambda rule: rule.code)
 def test_the_bad_example_computes_wrongly(rule: Rule) -> None:
-    kernel = FMHA.kernel(FMHA.example_config(rule.bad), rule.arch)
-    artifact = built_unchecked(render_unchecked(kernel))
+    kernel = example(rule)
+    artifact = built_unchecked(kernel)
     problems = execution_of(kernel.op).trials(kernel.config, archs.load(kernel.arch))[:SOME]
     assert problems
     found = verify(kernel, artifact, device_of(kernel), problems, mode=Mode.STRICT)

@@ -22,9 +22,9 @@ from functools import cache
 from typing import Any
 
 import pytest
-from built_kernels import built
 from on_device import call_of, device_of
 
+from built_kernels import built, tiered
 from tilewright import arch as archs
 from tilewright.base.errors import UnsupportedError
 from tilewright.building.store.artifact import Artifact
@@ -186,6 +186,10 @@ def kernel(name: str) -> Kernel:
     return FMHA.kernel(FMHA.config_type(**{**SMALL, **changes}), gpu)
 
 
+def kernels(name: str) -> list[Kernel]:
+    return [kernel(name)]
+
+
 @cache
 def artifact(name: str) -> Artifact:
     """The built kernel of a case."""
@@ -204,14 +208,14 @@ def problems(name: str) -> list[Problem]:
     return [problem(name, values) for values in CASES[name][2]]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", tiered(CASES, kernels))
 def test_a_kernel_computes_what_the_reference_does(name: str) -> None:
     made = kernel(name)
     checks = verify(made, artifact(name), device_of(made), problems(name), mode=Mode.STRICT)
     assert [str(check.problem) + ": " + check.message for check in checks if not check.ok] == []
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case[0] != "gfx1201"])
+@pytest.mark.parametrize("name", tiered((name for name, case in CASES.items() if case[0] != "gfx1201"), kernels))
 def test_a_kernel_has_the_lds_that_was_predicted(name: str) -> None:
     """But on RDNA, where the compiler puts arrays of a thread into LDS as well."""
     made = kernel(name)
@@ -244,7 +248,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "values", "number"), REFUSED)
+@pytest.mark.parametrize(("name", "values", "number"), tiered(REFUSED, lambda case: kernels(case[0])))
 def test_a_kernel_refuses_what_it_cannot_compute(name: str, values: dict[str, Any], number: str) -> None:
     """The built kernel and the rules about problems agree, and the message has the number."""
     made, asked = kernel(name), problem(name, values)

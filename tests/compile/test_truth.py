@@ -1,33 +1,34 @@
-"""What the rules accept compiles to the kernel it says; what they refuse does not. `make truth` takes more."""
+"""What the rules accept compiles to the kernel it says and computes; what they refuse does not.
+
+The samples were drawn by tools/truth.py and are kept, so that another rule does not exchange them. CI takes those of
+its list of kernels, and the bad example of every rule that the compiler enforces. `make truth` draws anew.
+"""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
-from built_kernels import built
 
 import tilewright as tw
+from built_kernels import in_ci, tiered, tried
+from ci_kernels import pairs_of, read_samples
 from tilewright import arch as archs
-from tilewright.building.inspect import inspect_object
+from tilewright.building.store.artifact import Artifact
 from tilewright.building.toolchain import find
-from tilewright.building.unit import CODE_OBJECT
 from tilewright.dispatch.plan import execution_of
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
-from tilewright.ops import OPS, op_named, parse_kernel
+from tilewright.ops import OPS, op_named
+from tilewright.ops.kernel import Kernel
 from tilewright.ops.rule import violations
-from truth import ARCHS, Case, accepted, judge, judge_code, rejected
+from truth import ARCHS, Case, judge
 
 pytestmark = pytest.mark.compile
 
-SEED = 20261
-# Samples that are kept, by op: a line is `computes`, or the code of the one broken rule, and a kernel's name.
-KEPT = Path(__file__).parent / "samples"
+KEPT = [Case(kernel, expected) for expected, kernel in read_samples()]
 COMPUTES = "computes"
 
 
@@ -51,30 +52,36 @@ WANTED = {
     "grouped_conv": Wanted(48, 18, 10, 3, 100, ("direction", "ndim", "pipeline", "epilogue"), FLOATS_AND_INT8),
     "fmha": Wanted(47, 18, 12, 3, 100, ("family", "mode"), frozenset({"fp16", "bf16", "fp32", "fp8"}), "dtype"),
 }
-# Tests are named by their place in the sample, and it is drawn when the first of them runs: to draw it takes long.
-ACCEPTED = [(name, place) for name, wanted in WANTED.items() for place in range(wanted.accepted)]
-REJECTED = [(name, place) for name, wanted in WANTED.items() for place in range(wanted.rejected)]
 
 
-@functools.cache
 def kept(name: str) -> list[Case]:
-    """The kept sample of an op; empty if it has none, and is drawn."""
-    file = KEPT / f"{name}.txt"
-    lines = file.read_text().splitlines() if file.exists() else []
-    pairs = [line.split() for line in lines if not line.startswith("#")]
-    return [Case(parse_kernel(slug), expected) for expected, slug in pairs]
+    """The kept sample of an op."""
+    return [case for case in KEPT if case.kernel.op == name]
 
 
-@functools.cache
 def accepted_of(name: str) -> list[Case]:
-    found = [case for case in kept(name) if case.expected == COMPUTES]
-    return found or accepted(op_named(name), WANTED[name].accepted, SEED)
+    return [case for case in kept(name) if case.expected == COMPUTES]
 
 
-@functools.cache
 def rejected_of(name: str) -> list[Case]:
-    found = [case for case in kept(name) if case.expected != COMPUTES]
-    return found or rejected(op_named(name), WANTED[name].rejected, SEED)
+    return [case for case in kept(name) if case.expected != COMPUTES]
+
+
+def kernels_of(case: Case) -> tuple[Kernel, ...]:
+    return (case.kernel,)
+
+
+def cases(listed: Iterable[Case]) -> Iterator[Any]:
+    """Parameters of a test, those whose kernel CI does not build marked `deep`."""
+    return tiered(listed, kernels_of)
+
+
+def case_id(case: Case) -> str:
+    return f"{case.expected}-{case.kernel.slug}"
+
+
+ACCEPTED = [case for name in WANTED for case in accepted_of(name)]
+REJECTED = [case for name in WANTED for case in rejected_of(name)]
 
 
 @pytest.mark.parametrize("name", WANTED)
@@ -118,9 +125,17 @@ def test_the_sample_covers_what_there_is(name: str) -> None:
     assert len({case.expected for case in rejected_of(name)}) >= wanted.broken_rules
 
 
-@pytest.mark.parametrize("case", list(examples()), ids=lambda case: f"{case.expected}-{case.kernel.slug}")
+def test_ci_builds_every_pair_of_features_and_every_bad_example() -> None:
+    """What the list of kernels is chosen for: see tools/ci_kernels.py."""
+    missing = {pair for case in ACCEPTED for pair in pairs_of(case.kernel)}
+    missing -= {pair for case in ACCEPTED if in_ci(case.kernel) for pair in pairs_of(case.kernel)}
+    assert missing == set()
+    assert [case_id(case) for case in examples() if not in_ci(case.kernel)] == []
+
+
+@pytest.mark.parametrize("case", cases(examples()), ids=case_id)
 def test_the_bad_example_of_a_rule_that_the_compiler_enforces(case: Case) -> None:
-    outcome = judge(case, find())
+    outcome = judge(case, tried(case.kernel), find())
     assert not outcome.finding, f"{outcome.finding}: {outcome.error}"
 
 
@@ -138,22 +153,20 @@ def test_there_are_enough_pairs_of_kernel_and_problem(name: str) -> None:
     assert sum(counts) >= WANTED[name].pairs
 
 
-@pytest.mark.parametrize(("name", "place"), ACCEPTED)
-def test_accepted(name: str, place: int) -> None:
+@pytest.mark.parametrize("case", cases(ACCEPTED), ids=case_id)
+def test_accepted(case: Case) -> None:
     """It compiles to the kernel that it says, and that computes what it should, on the emulated device."""
-    case = accepted_of(name)[place]
-    (artifact,) = built([case.kernel])
-    toolchain = find()
-    kernels = inspect_object(artifact.checked(CODE_OBJECT), archs.load(case.kernel.arch), toolchain)
-    outcome = judge_code(case, [kernel for kernel in kernels if kernel.is_op], toolchain)
+    entry = tried(case.kernel)
+    outcome = judge(case, entry, find())
     assert not outcome.finding, f"{outcome.slug}: {outcome.finding}: {outcome.error}"
+    assert isinstance(entry, Artifact)
     device = tw.Device(f"emulated:{case.kernel.arch}")
-    checks = verify(case.kernel, artifact, device, trials(case), mode=Mode.STRICT)
+    checks = verify(case.kernel, entry, device, trials(case), mode=Mode.STRICT)
     wrong = [f"{check.problem}: {check.verdict}: {check.message}" for check in checks if not check.ok]
     assert wrong == [], outcome.slug
 
 
-@pytest.mark.parametrize(("name", "place"), REJECTED)
-def test_rejected(name: str, place: int) -> None:
-    outcome = judge(rejected_of(name)[place], find())
+@pytest.mark.parametrize("case", cases(REJECTED), ids=case_id)
+def test_rejected(case: Case) -> None:
+    outcome = judge(case, tried(case.kernel), find())
     assert not outcome.finding, f"{outcome.slug}: {outcome.finding}: {outcome.error}"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fences import ROOT, Block, blocks, check_output, run_python
 
+from built_kernels import STORE
 from tilewright.arch.load import DATA
 from tilewright.base import knobs
 from tilewright.ops import OPS
@@ -65,4 +66,5 @@ def test_the_tour_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.compile
 def test_the_tour_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(knobs.STORE.name, str(STORE.root))
     follow(TOUR, tmp_path, monkeypatch)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import platformdirs
 import pytest
 from scale_calls import ScaleLibrary
 
+from built_kernels import STORE
 from tilewright.base import knobs
 from tilewright.building.builder import build_kernels
-from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
 from tilewright.building.unit import LIBRARY
 from tilewright.ops import op_named
@@ -22,11 +21,10 @@ def scale(plugin: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sc
     """A library that triples 32-bit numbers on gfx942, in work-groups of 64."""
     ck = tmp_path_factory.mktemp("ck")
     (ck / "include" / "ck_tile").mkdir(parents=True)  # `scale` includes none of CK
-    store = Store(Path(platformdirs.user_cache_dir("tilewright-tests")) / "kernels")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(knobs.CK_PATH.name, str(ck))
         op = op_named("scale")
         kernel = op.kernel(op.config(dtype="fp32", threads=64, factor=3), "gfx942")
-        built = build_kernels([kernel], tiers=Tiers(store), jobs=1)
+        built = build_kernels([kernel], tiers=Tiers(STORE), jobs=1)
         assert built.failures == {}
         yield ScaleLibrary(built.artifacts[kernel].checked(LIBRARY), kernel.symbol)

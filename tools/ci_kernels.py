@@ -1,0 +1,197 @@
+"""The kernels that CI builds: one list, built before the first test, all at once, the longest first.
+
+Compiling is most of what CI costs. The list (tests/ci_kernels.txt) is chosen so that each op shows every pair of GPU,
+kind, pipeline, epilogue, type and layout that its samples have, as cheaply as possible. It also holds the bad example
+of every rule that the compiler enforces. Tests that need other kernels are `deep`.
+
+    python tools/ci_kernels.py show            # the list, what each kernel costs to compile, and the sum
+    python tools/ci_kernels.py build           # build what the tests' store does not have
+    python tools/ci_kernels.py add NAME …      # names of kernels, as a failing test says them
+    python tools/ci_kernels.py choose          # choose the part that comes from the samples anew
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+import platformdirs
+
+from tilewright import arch as archs
+from tilewright.building.builder import Built, build_units
+from tilewright.building.costs import read_costs
+from tilewright.building.store.local import Store
+from tilewright.building.store.tiers import Tiers
+from tilewright.building.toolchain import find
+from tilewright.building.unit import Unit
+from tilewright.codegen.render import Source, render_unchecked
+from tilewright.ops import op_named, parse_kernel
+from tilewright.ops.kernel import Kernel
+
+LIST = Path(__file__).parents[1] / "tests" / "ci_kernels.txt"
+SAMPLES = LIST.parent / "compile" / "samples"
+STORE = Store(Path(platformdirs.user_cache_dir("tilewright-tests")) / "kernels")
+HEAD = """\
+# The kernels that CI builds before its first test; see tools/ci_kernels.py.
+# CPU seconds of a compile (0: not measured), then the kernel's name; after `+` the name of a changed text.
+"""
+# Texts of a launcher by which it refuses problems, and texts with which it takes them: tests show that it is right
+# to refuse. Each stands once in what is compiled.
+CHANGES = {
+    "unlooped": ("int unlooped       = 3;", "int unlooped       = 0;"),
+    "block_m": ("int block_m        = 128;", "int block_m        = 1;"),
+    "least_steps": ("int least_steps    = 2;", "int least_steps    = 1;"),
+    "mma_k": ("int mma_k          = 32;", "int mma_k          = 8;"),
+    "unbounded_add": ("bool unbounded_add = true;", "bool unbounded_add = false;"),
+    "supported": ("if(!Form::template supported<K>(K::MakeKernelArgs(Form::host_args(*args, nullptr))))", "if(false)"),
+}
+
+
+@dataclass(frozen=True, order=True)
+class Entry:
+    """A kernel of the list; `change` names the text of its source that is changed, mostly none."""
+
+    name: str
+    cpu_s: float = dataclasses.field(default=0.0, compare=False)
+
+    @property
+    def kernel(self) -> Kernel:
+        return parse_kernel(self.name.partition("+")[0])
+
+    @property
+    def source(self) -> Source:
+        _, _, change = self.name.partition("+")
+        source = render_unchecked(self.kernel)
+        return changed_source(source, change) if change else source
+
+
+def name_of(kernel: Kernel, change: str = "") -> str:
+    return f"{kernel.slug}+{change}" if change else kernel.slug
+
+
+def changed_source(source: Source, change: str) -> Source:
+    """A source with one text changed, in itself or in one of our files that it includes."""
+    known, instead = CHANGES[change]
+    count = sum(text.count(known) for text in (source.text, *source.files.values()))
+    if count != 1:
+        raise ValueError(f"{known!r} stands {count} times in the source and its files: has the launcher changed?")
+    files = {name: text.replace(known, instead) for name, text in source.files.items()}
+    return dataclasses.replace(source, text=source.text.replace(known, instead), files=files)
+
+
+def read_list() -> list[Entry]:
+    lines = LIST.read_text(encoding="utf-8").splitlines() if LIST.exists() else []
+    pairs = (line.split() for line in lines if line.strip() and not line.startswith("#"))
+    return [Entry(name, float(cpu_s)) for cpu_s, name in pairs]
+
+
+def write_list(entries: Iterable[Entry]) -> None:
+    rows = (f"{entry.cpu_s:6.1f} {entry.name}\n" for entry in sorted(set(entries)))
+    LIST.write_text(HEAD + "".join(rows), encoding="utf-8")
+
+
+def build(entries: Sequence[Entry], jobs: int | None = None) -> Built:
+    """Build the kernels of the list, whatever the rules say: those of bad examples must fail."""
+    toolchain = find()
+    # The store's own record of costs is empty on a new machine; the list's order is by what was measured here.
+    ordered = sorted(entries, key=lambda entry: -entry.cpu_s)
+    return build_units([Unit(entry.source, toolchain) for entry in ordered], jobs=jobs, tiers=Tiers(STORE))
+
+
+def features(kernel: Kernel) -> list[str]:
+    """Of these, pairs are made: the GPU, and the first field of each group of strata (of the types, that of A)."""
+    groups = op_named(kernel.op).strata(archs.load(kernel.arch))
+    return [f"arch={kernel.arch}", *(f"{names[0]}={getattr(kernel.config, names[0])}" for names in groups)]
+
+
+def pairs_of(kernel: Kernel) -> set[tuple[str, str, str]]:
+    return {(kernel.op, one, other) for one, other in itertools.combinations(features(kernel), 2)}
+
+
+def cover(pool: Sequence[Kernel], cost: Callable[[Kernel], float]) -> list[Kernel]:
+    """Kernels that show every pair that the pool shows: greedily those with the most new pairs for what they cost."""
+    pairs = {kernel: pairs_of(kernel) for kernel in pool}
+    costs = {kernel: cost(kernel) for kernel in pool}
+    missing = {pair for shown in pairs.values() for pair in shown}
+    chosen = []
+    while missing:
+        best = max(pool, key=lambda kernel: len(pairs[kernel] & missing) / costs[kernel])
+        missing -= pairs[best]
+        chosen.append(best)
+    return chosen
+
+
+def read_samples() -> list[tuple[str, Kernel]]:
+    """The kept samples of all ops: `computes` or the code of a broken rule, and a kernel."""
+    lines = [line for file in sorted(SAMPLES.glob("*.txt")) for line in file.read_text().splitlines()]
+    pairs = (line.split() for line in lines if not line.startswith("#"))
+    return [(expected, parse_kernel(name)) for expected, name in pairs]
+
+
+def choose(entries: Sequence[Entry]) -> list[Entry]:
+    """The list with the part that comes from the samples chosen anew, by costs measured so far."""
+    samples = [kernel for expected, kernel in read_samples() if expected == "computes"]
+    known = {entry.name: entry.cpu_s for entry in entries if entry.cpu_s}
+    record = read_costs(STORE)
+    usual = fmean(known.values()) if known else 1.0
+    chosen = cover(samples, lambda kernel: known.get(kernel.slug) or record.guess(kernel) or usual)
+    kept = [entry for entry in entries if entry.name not in {kernel.slug for kernel in samples}]
+    return [*kept, *(Entry(kernel.slug, known.get(kernel.slug, 0.0)) for kernel in chosen)]
+
+
+def measured(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries with what the store's record says their compiles cost."""
+    costs = read_costs(STORE).by_slug
+    return [dataclasses.replace(entry, cpu_s=costs.get(entry.kernel.slug, entry.cpu_s)) for entry in entries]
+
+
+def show(entries: Sequence[Entry]) -> None:
+    """Print the list with its cost."""
+    for entry in sorted(entries, key=lambda entry: -entry.cpu_s):
+        print(f"{entry.cpu_s:6.1f} s  {entry.name}")
+    by_place = Counter((entry.kernel.op, entry.kernel.arch) for entry in entries)
+    for (op, arch), count in sorted(by_place.items()):
+        print(f"{count:4} kernels of {op} for {arch}")
+    print(f"{len(entries)} kernels, {sum(entry.cpu_s for entry in entries):,.0f} CPU s")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("show", help="print the list with what each kernel costs")
+    building = commands.add_parser("build", help="build what the tests' store does not have")
+    building.add_argument("--jobs", type=int, help="compilers at once (default: TILEWRIGHT_JOBS)")
+    commands.add_parser("choose", help="choose the part that comes from the samples anew")
+    commands.add_parser("measure", help="write the costs that the store recorded into the list")
+    adding = commands.add_parser("add", help="add kernels to the list")
+    adding.add_argument("names", nargs="+", metavar="NAME")
+    options = parser.parse_args()
+    entries = read_list()
+    if options.command == "show":
+        show(entries)
+    elif options.command == "measure":
+        write_list(measured(entries))
+    elif options.command == "choose":
+        write_list(choose(entries))
+    elif options.command == "add":
+        for name in options.names:
+            Entry(name).kernel  # noqa: B018  (an unknown name is an error)
+        write_list([*entries, *(Entry(name) for name in options.names)])
+    else:
+        done = build(entries, options.jobs)
+        print(
+            f"{len(done.units)} kernels: {done.compiled} compiled, {len(done.failures)} rejected by the compiler, "
+            f"{done.wall_s:.0f} s, {done.warm_cpu_s:.0f} CPU s of them for precompiled headers"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
