@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from redis_server import Server
 from tilewright.base import knobs
 from tilewright.building import builder as builder_module
 from tilewright.building.builder import Built
+from tilewright.building.store import remote_folder
 from tilewright.building.store import tiers as tiers_module
 from tilewright.building.store.local import Store
 from tilewright.building.store.remote import remote_of
@@ -78,6 +80,45 @@ def test_a_build_that_takes_longer_than_a_claim(tmp_path: Path, monkeypatch: pyt
     assert built[0].wall_s > 4, "too fast to show anything"
     assert [one.compiled for one in built] == [12, 0]
     assert all_load(built[1])
+
+
+def test_a_claim_that_says_it_never_ends(tmp_path: Path, shared_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_folder, "_UNREADABLE_TTL_S", 1.0)
+    key = unit_of(scale(4301), find()).key
+    path = tmp_path / "share" / "v1" / "claims" / key[:2] / key
+    path.parent.mkdir(parents=True)
+    path.write_text("inf nobody:0:0")
+    built = build(Tiers(Store(shared_store), FolderRemote(tmp_path / "share")), [4301])
+    assert built.compiled == 1
+    assert not path.exists()
+
+
+def test_claims_that_are_renewed_for_ever(tmp_path: Path, shared_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that claims and never builds: the others wait for it once, not once per kernel, and then build."""
+    monkeypatch.setattr(builder_module, "REMOTE_WAIT_S", 1.5)
+    remote = FolderRemote(tmp_path / "share")
+    remote.folder.mkdir()
+    keys = [unit_of(scale(factor), find()).key for factor in (4311, 4312, 4313)]
+    over = threading.Event()
+
+    def claim_all() -> None:
+        while not over.wait(0.05):
+            for key in keys:
+                remote.claim(key, "nobody:0:0", 60)
+
+    for key in keys:
+        remote.claim(key, "nobody:0:0", 60)
+    renewing = threading.Thread(target=claim_all)
+    renewing.start()
+    try:
+        with heard() as listed:
+            built = build(Tiers(Store(shared_store), FolderRemote(tmp_path / "share")), [4311, 4312, 4313])
+    finally:
+        over.set()
+        renewing.join()
+    assert built.compiled == 3
+    assert built.wall_s > 1.5, "they were waited for"
+    assert sum("3 kernels are claimed by other machines" in message for message in notices(listed)) == 1
 
 
 def test_machines_share_the_work(tmp_path: Path) -> None:
