@@ -134,6 +134,7 @@ class _Building:
     _alone: bool = False  # other machines were waited for in vain: nothing is claimed any more
 
     def run(self) -> dict[str, Artifact | Failure]:
+        self.tiers.local.check_owner()
         self.found = self._lookup(list(self.units))
         missing = [key for key in self.units if key not in self.found]
         if missing:

@@ -14,6 +14,7 @@ from typing import Any
 from tilewright.base import knobs
 from tilewright.base.errors import CorruptError, StoreError
 from tilewright.base.events import Noticed, emit
+from tilewright.base.ownership import require_own
 from tilewright.building.store.artifact import Artifact, Entry, Failure
 from tilewright.building.store.aside import Damage, remove_tree, set_aside, still_there
 from tilewright.building.store.faults import UNWRITABLE, explained, store_error
@@ -36,10 +37,18 @@ class Store:
     """The entries below `root`. A value: any number of them, in any number of processes, may mean one folder."""
 
     root: Path = field(default_factory=knobs.store_dir)
+    knob: str = field(default=knobs.STORE.name, repr=False, compare=False)  # names the root, in advice
 
     @property
     def layout(self) -> Layout:
+        """The paths of the store. Raises `StoreError` when others than this user could put entries there."""
+        self.check_owner()
         return Layout(self.root)
+
+    def check_owner(self) -> None:
+        """Raise `StoreError` when others than this user could put entries into the store."""
+        for folder in (self.root, Layout(self.root).base):
+            require_own(folder, self.knob)
 
     def get(self, key: str) -> Artifact | Failure | None:
         """The entry under `key`. Its files are there with the right sizes; `Artifact.checked` looks at the content.

@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 
 from tilewright.base.errors import InvalidValueError
+from tilewright.base.ownership import describe_owner, is_own
 from tilewright.building.store.artifact import Artifact, Entry, Failure
 from tilewright.building.store.aside import Damage, DamageKind, inode_of
 from tilewright.building.store.faults import DAMAGED, store_error
@@ -47,6 +48,9 @@ def read_entry(folder: Path, key: str) -> Entry | Damage | None:
         raise store_error("read", folder, error) from error
     try:
         opened = os.fstat(fd)
+        if not is_own(opened):
+            what = f"it {describe_owner(opened)}"
+            return Damage(key, folder, "foreign file", what, (opened.st_dev, opened.st_ino))
         return understood("the entry", lambda: _read(fd, folder, key, opened.st_mtime))
     except _Damaged as damaged:
         return Damage(key, folder, damaged.kind, damaged.what, (opened.st_dev, opened.st_ino))
@@ -96,6 +100,8 @@ def _size(folder: int, name: str) -> int:
         raise _damage_of(error, name, "missing file") from error
     if not stat.S_ISREG(found.st_mode):
         raise _Damaged("missing file", f"{name} is no regular file")
+    if not is_own(found):
+        raise _Damaged("foreign file", f"{name} {describe_owner(found)}")
     return found.st_size
 
 
