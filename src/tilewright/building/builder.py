@@ -19,7 +19,7 @@ from tilewright.building.allocator import fast_allocator
 from tilewright.building.costs import Costs, read_costs, record_cost
 from tilewright.building.graph import STEPS, Work, write_graph
 from tilewright.building.ninja_run import StepEnded, run_graph
-from tilewright.building.outcome import broken, facts_of
+from tilewright.building.outcome import broken, facts_of, misfit
 from tilewright.building.prefix import Prefix
 from tilewright.building.roofs import roofs_of
 from tilewright.building.schedule import Schedule, Span, longest_first
@@ -131,6 +131,7 @@ class _Building:
     _claims: set[str] = field(default_factory=set)
     _claimed_at: float = 0.0
     _progress_at: float = 0.0
+    _misfits: set[str] = field(default_factory=set)  # what the remote has of these is no good either
     _alone: bool = False  # other machines were waited for in vain: nothing is claimed any more
 
     def run(self) -> dict[str, Artifact | Failure]:
@@ -163,16 +164,28 @@ class _Building:
     def _lookup(self, keys: Sequence[str]) -> dict[str, Artifact | Failure]:
         """What the stores have, also the remote one."""
         try:
-            known = self.tiers.lookup(keys)
+            known = self.tiers.lookup([key for key in keys if key not in self._misfits])
         except StoreError as error:  # a remote entry that cannot be kept here is as good as absent
             events.emit(events.Noticed(str(error)))
             known = {}
-        here = ((key, known.get(key) or self._here(key)) for key in keys)
+        here = ((key, self._fitting(key, known.get(key)) or self._here(key)) for key in keys)
         return {key: entry for key, entry in here if entry is not None and self._serves(entry)}
 
     def _here(self, key: str) -> Artifact | Failure | None:
         """What this machine has: in the local store, or kept for this process."""
-        return self.tiers.local.get(key) or (own_store().get(key) if has_own_store() else None)
+        found = self._fitting(key, self.tiers.local.get(key))
+        return found or (own_store().get(key) if has_own_store() else None)
+
+    def _fitting(self, key: str, entry: Artifact | Failure | None) -> Artifact | Failure | None:
+        """An entry of the local store if it can be that of its unit; others are removed and built again."""
+        what = "" if entry is None else misfit(self.units[key], entry)
+        if not what:
+            return entry
+        where = f"the entry {key} for {self.units[key].kernel.slug}"
+        events.emit(events.Noticed(f"{where} is not used: {what}. It is removed, and the kernel is built here"))
+        self.tiers.local.remove(key)
+        self._misfits.add(key)
+        return None
 
     def _serves(self, entry: Artifact | Failure | None) -> bool:
         return isinstance(entry, Artifact) or (entry is not None and not self.retry)
