@@ -29,7 +29,7 @@ def key_of(number: int | str) -> str:
 
 def put(store: Store, key: str, code: bytes = CODE, **facts: Any) -> Artifact:
     """An artifact of two files, from files outside of the store."""
-    store.root.mkdir(parents=True, exist_ok=True)
+    store.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     source = store.root.parent / f"source-{os.getpid()}-{key[:8]}"
     source.write_bytes(code)
     try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,3 +96,32 @@ def test_the_schema_reads_what_the_manifest_writes() -> None:
 
     assert fields["schema_number"].annotation.__args__ == (SCHEMA,)
     assert fields["kind"].annotation.__args__ == (KIND,)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", [MANIFEST, "include/a.h"])
+def test_what_is_no_file_is_neither_waited_for_nor_followed(tmp_path: Path, name: str) -> None:
+    small_pack(tmp_path)
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(PackError, match="no regular file"):
+        read_pack(tmp_path)
+
+
+def test_any_change_of_a_manifest_is_an_error_or_a_pack(tmp_path: Path) -> None:
+    small_pack(tmp_path)
+    whole = (tmp_path / MANIFEST).read_bytes()
+    draw = random.Random(5)
+    tokens = (b"1e400", b"9" * 400, b"NaN", b"[" * 3000, b"{", b'"', b"\xff", b"null", b"\\ud800", b"Infinity", b"-1")
+    refused = 0
+    for _ in range(400):
+        changed = bytearray(whole)
+        for _ in range(draw.randint(1, 2)):
+            place = draw.randrange(len(changed))
+            changed[place : place + draw.randint(0, 8)] = draw.choice(tokens)
+        (tmp_path / MANIFEST).write_bytes(changed)
+        try:
+            read_pack(tmp_path)
+        except (PackError, FileFormatError):
+            refused += 1
+    assert refused > 300

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from pathlib import Path
@@ -9,8 +10,10 @@ from pathlib import Path
 import pytest
 from stores import eventually, exit_code, forked, key_of, kill, one_of_eight_wins_each, put
 
+from tilewright.base.errors import InvalidValueError
 from tilewright.building.store import remote_folder, tiers
 from tilewright.building.store.local import Store
+from tilewright.building.store.remote import CLAIM_TTL_S
 from tilewright.building.store.remote_folder import FolderRemote
 from tilewright.building.store.tiers import Tiers
 
@@ -81,12 +84,65 @@ def test_a_claim_that_cannot_be_read_expires_too(
     assert shared.claim(KEY, "two", 60)
 
 
+@pytest.mark.parametrize("ttl", ["inf", "nan", "-inf", "1e300", "-5", "0", "1" * 400, "121"])
+def test_no_claim_counts_for_longer_than_ours(shared: FolderRemote, ttl: str) -> None:
+    claim_path(shared).parent.mkdir(parents=True)
+    claim_path(shared).write_text(f"{ttl} nobody")
+    assert not shared.claim(KEY, "two", 60)
+    long_ago = time.time() - CLAIM_TTL_S - 1
+    os.utime(claim_path(shared), (long_ago, long_ago))
+    assert not shared.claimed(KEY)
+    assert shared.claim(KEY, "two", 60)
+
+
+def test_a_claim_of_the_future_counts_for_nothing(shared: FolderRemote) -> None:
+    assert shared.claim(KEY, "one", 60)
+    far = time.time() + 1e6
+    os.utime(claim_path(shared), (far, far))
+    assert not shared.claimed(KEY)
+    assert shared.claim(KEY, "two", 60)
+
+
+@pytest.mark.parametrize("ttl_s", [0.0, -1.0, math.inf, math.nan, CLAIM_TTL_S + 1])
+def test_a_time_that_no_claim_may_have(shared: FolderRemote, ttl_s: float) -> None:
+    with pytest.raises(InvalidValueError, match="above 0 and at most 120 s"):
+        shared.claim(KEY, "one", ttl_s)
+    assert not shared.claimed(KEY)
+
+
+@pytest.mark.parametrize("what", ["dangling", "loop", "fifo", "device"])
+@pytest.mark.parametrize("suffix", ["", ".takeover"])
+def test_a_claim_that_is_no_file_stops_nobody(
+    shared: FolderRemote, what: str, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It neither makes a thread spin or hang, nor is it followed; it expires like one that cannot be read."""
+    claim_path(shared).parent.mkdir(parents=True)
+    path = claim_path(shared).with_name(KEY + suffix)
+    if suffix:
+        shared.claim(KEY, "dead", 0.01)
+        time.sleep(0.05)
+    if what == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to({"dangling": "/nonexistent/x", "loop": path.name, "device": "/dev/zero"}[what])
+    tiers_of = Tiers(Store(shared.folder.parent / "store"), shared)
+    assert not tiers_of.claim(KEY)
+    assert tiers_of.link.open, "the call came to an end"
+    tiers_of.release(KEY)
+    monkeypatch.setattr(remote_folder, "_UNREADABLE_TTL_S", -1.0)
+    if suffix:
+        assert not tiers_of.claim(KEY)
+    assert tiers_of.claim(KEY)
+    assert claim_path(shared).is_file()
+    assert not claim_path(shared).is_symlink()
+
+
 def test_a_machine_that_comes_late_takes_nothing_over(shared: FolderRemote) -> None:
     """Two machines find a claim expired; the slower one must not take away the claim of the faster."""
-    shared.claim(KEY, "dead", 0)
+    shared.claim(KEY, "dead", 0.01)
     time.sleep(0.02)
     assert shared.claim(KEY, "fast", 60)
-    assert not shared._take_over(claim_path(shared), "slow", 60)
+    assert not shared._take_over(claim_path(shared), "slow", "60 slow")
     assert shared.claim(KEY, "fast", 60)
     assert [path.name for path in claim_path(shared).parent.iterdir()] == [KEY]
 
@@ -94,7 +150,7 @@ def test_a_machine_that_comes_late_takes_nothing_over(shared: FolderRemote) -> N
 def test_a_machine_that_dies_while_taking_over_stops_nobody(
     shared: FolderRemote,
 ) -> None:
-    shared.claim(KEY, "dead", 0)
+    shared.claim(KEY, "dead", 0.01)
     claim_path(shared).with_name(f"{KEY}.takeover").write_text("0.05 dead too")
     assert not shared.claim(KEY, "two", 60)
     time.sleep(0.1)
@@ -105,7 +161,7 @@ def test_a_machine_that_dies_while_taking_over_stops_nobody(
 def test_eight_processes_and_expired_claims(shared: FolderRemote, tmp_path: Path) -> None:
     keys = [key_of(number) for number in range(20)]
     for key in keys:
-        shared.claim(key, "dead", 0)
+        shared.claim(key, "dead", 0.01)
     time.sleep(0.02)
     one_of_eight_wins_each(tmp_path, keys, lambda: FolderRemote(shared.folder))
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import redis
 from stores import (
     CODE,
     build_every_key_once,
@@ -23,6 +24,7 @@ from stores import (
 )
 
 from redis_server import Server
+from tilewright.base.errors import RemoteError
 from tilewright.building.store import tiers as tiers_module
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.blob import MAX_BLOB_BYTES, pack
@@ -41,6 +43,11 @@ def remote_at(server: Server, options: str = "") -> RedisRemote:
     remote = remote_of(server.url + options)
     assert isinstance(remote, RedisRemote)
     return remote
+
+
+def client_of(server: Server) -> redis.Redis:
+    """Another client, of people who know the server better than we do."""
+    return redis.Redis(port=server.port)
 
 
 def machine(tmp_path: Path, server: Server, name: str, secret: bytes | None = None) -> Tiers:
@@ -69,16 +76,16 @@ def test_many_keys(tmp_path: Path, server: Server) -> None:
 def test_entries_can_expire(server: Server) -> None:
     remote = remote_at(server, "?ttl_s=1000")
     remote.push(KEY, b"x")
-    left = remote.client.ttl(f"tilewright:v1:blob:{KEY}")
+    left = client_of(server).ttl(f"tilewright:v1:blob:{KEY}")
     assert 900 < int(left) <= 1000  # type: ignore[arg-type]
     remote_at(server).push(KEY, b"x")
-    assert remote.client.ttl(f"tilewright:v1:blob:{KEY}") == -1
+    assert client_of(server).ttl(f"tilewright:v1:blob:{KEY}") == -1
 
 
 @pytest.mark.parametrize("rubbish", [b"garbage", b"\0" * 100_000, b"TWENTRY1" + b"\xff" * 100])
 def test_rubbish_counts_as_absent(tmp_path: Path, server: Server, rubbish: bytes) -> None:
     tiers = machine(tmp_path, server, "one")
-    remote_at(server).client.set(f"tilewright:v1:blob:{KEY}", rubbish)
+    client_of(server).set(f"tilewright:v1:blob:{KEY}", rubbish)
     with noticed() as messages:
         assert tiers.lookup([KEY]) == {}
     assert len(messages) == 1
@@ -89,16 +96,16 @@ def test_rubbish_counts_as_absent(tmp_path: Path, server: Server, rubbish: bytes
 
 def test_a_value_over_the_limit_is_never_fetched(tmp_path: Path, server: Server) -> None:
     tiers = machine(tmp_path, server, "one")
-    remote_at(server).client.setrange(f"tilewright:v1:blob:{KEY}", MAX_BLOB_BYTES + 10, b"x")
+    client_of(server).setrange(f"tilewright:v1:blob:{KEY}", MAX_BLOB_BYTES + 10, b"x")
     with noticed() as messages:
         assert tiers.lookup([KEY]) == {}
     assert "is the limit" in messages[0]
-    assert len(remote_at(server).fetch([KEY])[KEY]) == MAX_BLOB_BYTES + 1
+    assert remote_at(server).fetch({KEY: 100}) == {}
 
 
 def test_a_value_of_another_type_is_an_outage_not_a_crash(tmp_path: Path, server: Server) -> None:
     tiers = machine(tmp_path, server, "one")
-    remote_at(server).client.rpush(f"tilewright:v1:blob:{KEY}", "a list")
+    client_of(server).rpush(f"tilewright:v1:blob:{KEY}", "a list")
     with noticed() as messages:
         assert tiers.lookup([KEY]) == {}
     assert "WRONGTYPE" in messages[0]
@@ -200,6 +207,43 @@ def test_claims_have_one_holder_and_expire(server: Server) -> None:
     assert remote.claimed(KEY)
     remote.release(KEY, "two")
     assert not remote.claimed(KEY)
+
+
+@pytest.mark.parametrize("limit_ms", [None, 10**12])
+def test_a_claim_without_an_end_counts_for_nothing(server: Server, limit_ms: int | None) -> None:
+    remote = remote_at(server)
+    client_of(server).set(f"tilewright:v1:claim:{KEY}", "nobody", px=limit_ms)
+    assert not remote.claimed(KEY)
+    assert remote.claim(KEY, "one", 60)
+    assert not remote.claim(KEY, "two", 60)
+    assert remote.claimed(KEY)
+
+
+def test_a_connection_that_the_server_closed_is_made_again(tmp_path: Path, server: Server) -> None:
+    tiers = machine(tmp_path, server, "one")
+    with noticed() as messages:
+        assert tiers.claim(KEY)
+        client_of(server).execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        eventually(tiers.remote.connections._idle[0].stale)  # type: ignore[union-attr]
+        assert not machine(tmp_path, server, "two").claim(KEY)
+        assert tiers.claim(KEY)
+    assert messages == []
+
+
+def test_users_passwords_and_databases(server: Server) -> None:
+    people = client_of(server)
+    people.execute_command("ACL", "SETUSER", "ann", "on", ">hunter2", "~*", "+@all")
+    people.config_set("requirepass", "secret word")
+    url = f"127.0.0.1:{server.port}"
+    for credentials, database in (("ann:hunter2@", 3), (":secret%20word@", 0)):
+        remote = remote_of(f"redis://{credentials}{url}/{database}")
+        remote.push(KEY, b"x" * 3_000_000)
+        assert remote.sizes([KEY, OTHER]) == {KEY: 3_000_000}
+        assert remote.fetch({KEY: 3_000_000}) == {KEY: b"x" * 3_000_000}
+    for credentials in ("", "ann:wrong@", ":wrong@"):
+        with pytest.raises(RemoteError) as caught:
+            remote_of(f"redis://{credentials}{url}/0").sizes([KEY])
+        assert "wrong" not in str(caught.value)
 
 
 def test_eight_processes_claim_the_same_keys(tmp_path: Path, server: Server) -> None:

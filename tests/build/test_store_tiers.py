@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from stores import CODE, build_every_key_once, eventually, forked, key_of, kill, noticed, put, whole
 
-from tilewright.base.errors import KnobError, StoreError, UnknownValueError
+from tilewright.base.errors import KnobError, RemoteError, StoreError, UnknownValueError
 from tilewright.building.store import tiers as module
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.link import Link
@@ -165,9 +165,11 @@ def test_a_share_that_hangs_costs_a_bounded_time(
     eventually(lambda: slow.link.open)
 
 
-def test_a_bug_in_a_remote_is_no_outage(tmp_path: Path, shared: FolderRemote) -> None:
-    with pytest.raises(ZeroDivisionError):
-        Link().call("x", lambda: 1 // 0, 1)
+def test_whatever_goes_wrong_in_a_remote_is_an_outage() -> None:
+    """Its answers are not ours: none of them may end a build. The notice has the exception's name."""
+    with noticed() as messages, pytest.raises(RemoteError, match="x: ZeroDivisionError: "):
+        Link().call("x", lambda: 1 // 0, 1, lambda: None)
+    assert "ZeroDivisionError" in messages[0]
 
 
 def test_a_local_store_that_cannot_be_written_is_an_error(tmp_path: Path, shared: FolderRemote) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -134,8 +136,11 @@ def test_gc(store: Store, run: Callable[..., Result], run_json: Callable[..., An
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--max-size", "10X"), "'10X' is no size. Write a number of bytes, or with K, M, G or T: 10G."),
+        (("--max-size", "10X"), "'10X' is no size. Write a number with B, K, M, G or T (bytes, KiB, MiB, GiB, TiB)"),
+        (("--max-size", "10"), "'10' is no size. Write a number with B, K, M, G or T"),
         (("--max-size", "-1"), "'-1' is no size."),
+        (("--max-size", f"{'9' * 400}T"), "is no size."),
+        (("--max-age", f"{'9' * 400}d"), "is no age."),
         (("--max-age", "30"), "'30' is no age. Write a number with s, m, h, d or w: 30d."),
     ],
 )
@@ -144,6 +149,36 @@ def test_limits_that_are_none(store: Store, run: Callable[..., Result], args: tu
     assert result.exit_code == 2
     assert message in result.stderr
     assert set(store.keys()) == set(KEYS)
+
+
+@pytest.mark.parametrize("limit", [("--max-size", "10B"), ("--max-age", "0s")])
+def test_gc_asks_before_all_entries_go(
+    store: Store, run: Callable[..., Result], run_json: Callable[..., Any], limit: tuple[str, str]
+) -> None:
+    result = run("cache", "gc", *limit)
+    assert result.exit_code == 2
+    assert f"all 3 entries of {store.root} (" in result.stderr
+    assert "Pass --yes if that is meant, or --dry-run to see them." in result.stderr
+    assert set(store.keys()) == set(KEYS)
+    assert len(run_json("cache", "gc", *limit, "--dry-run")["removed"]) == 3
+    assert len(run_json("cache", "gc", *limit, "--yes")["removed"]) == 3
+    assert list(store.keys()) == []
+    assert run("cache", "gc", *limit).exit_code == 0, "nothing is left that could go"
+
+
+def test_gc_asks_on_a_terminal(store: Store, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tilewright", "cache", "gc", "--max-size", "10B"]
+    for answer, kept in (("n\n", 3), ("y\n", 0)):
+        master, slave = os.openpty()
+        try:
+            os.write(master, answer.encode())
+            done = subprocess.run(command, stdin=slave, capture_output=True, text=True, check=False)
+        finally:
+            os.close(slave)
+            os.close(master)
+        assert "Remove them? [y/N]" in done.stdout + done.stderr
+        assert (done.returncode == 0) == (kept == 0)
+        assert len(list(store.keys())) == kept
 
 
 def test_path(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,17 @@ from redis_server import Server
 from tilewright.base import knobs
 from tilewright.building import builder as builder_module
 from tilewright.building.builder import Built
+from tilewright.building.store import blob as blob_module
+from tilewright.building.store import remote_folder
 from tilewright.building.store import tiers as tiers_module
+from tilewright.building.store.artifact import FileDigest
 from tilewright.building.store.local import Store
+from tilewright.building.store.manifest import ARTIFACT, FAILURE, LOG, Core, core_text
 from tilewright.building.store.remote import remote_of
 from tilewright.building.store.remote_folder import FolderRemote
 from tilewright.building.store.tiers import Tiers
 from tilewright.building.toolchain import find
-from tilewright.building.unit import unit_of
+from tilewright.building.unit import PRODUCTS, unit_of
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 
@@ -78,6 +83,45 @@ def test_a_build_that_takes_longer_than_a_claim(tmp_path: Path, monkeypatch: pyt
     assert built[0].wall_s > 4, "too fast to show anything"
     assert [one.compiled for one in built] == [12, 0]
     assert all_load(built[1])
+
+
+def test_a_claim_that_says_it_never_ends(tmp_path: Path, shared_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_folder, "_UNREADABLE_TTL_S", 1.0)
+    key = unit_of(scale(4301), find()).key
+    path = tmp_path / "share" / "v1" / "claims" / key[:2] / key
+    path.parent.mkdir(parents=True)
+    path.write_text("inf nobody:0:0")
+    built = build(Tiers(Store(shared_store), FolderRemote(tmp_path / "share")), [4301])
+    assert built.compiled == 1
+    assert not path.exists()
+
+
+def test_claims_that_are_renewed_for_ever(tmp_path: Path, shared_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that claims and never builds: the others wait for it once, not once per kernel, and then build."""
+    monkeypatch.setattr(builder_module, "REMOTE_WAIT_S", 1.5)
+    remote = FolderRemote(tmp_path / "share")
+    remote.folder.mkdir()
+    keys = [unit_of(scale(factor), find()).key for factor in (4311, 4312, 4313)]
+    over = threading.Event()
+
+    def claim_all() -> None:
+        while not over.wait(0.05):
+            for key in keys:
+                remote.claim(key, "nobody:0:0", 60)
+
+    for key in keys:
+        remote.claim(key, "nobody:0:0", 60)
+    renewing = threading.Thread(target=claim_all)
+    renewing.start()
+    try:
+        with heard() as listed:
+            built = build(Tiers(Store(shared_store), FolderRemote(tmp_path / "share")), [4311, 4312, 4313])
+    finally:
+        over.set()
+        renewing.join()
+    assert built.compiled == 3
+    assert built.wall_s > 1.5, "they were waited for"
+    assert sum("3 kernels are claimed by other machines" in message for message in notices(listed)) == 1
 
 
 def test_machines_share_the_work(tmp_path: Path) -> None:
@@ -158,6 +202,41 @@ def test_a_server_with_rubbish(tmp_path: Path, shared_store: Path, server: Serve
 def test_a_folder_with_rubbish(tmp_path: Path, shared_store: Path) -> None:
     (tmp_path / "share").mkdir()
     _rubbish(tmp_path, FolderRemote(tmp_path / "share"), shared_store, [4020, 4021, 4022])
+
+
+def _forged(key: str, facts: dict[str, Any], files: dict[str, bytes], kind: str = ARTIFACT) -> bytes:
+    """A blob with every digest right, as anybody who may write to the remote can make one."""
+    core = Core(key, kind, {n: FileDigest(len(c), blob_module._digest(c)) for n, c in files.items()}, facts)
+    text = core_text(core).encode()
+    body = blob_module._HEAD.pack(blob_module.MAGIC, 0, len(text)) + text + b"".join(files[n] for n in sorted(files))
+    return body + blob_module._seal(key, body)
+
+
+def test_entries_of_another_make_are_built_again(tmp_path: Path, shared_store: Path) -> None:
+    """Their digests are right, but they are not what a build of this kernel makes."""
+    remote = FolderRemote(tmp_path / "share")
+    remote.folder.mkdir()
+    slug = [scale(factor).slug for factor in range(4320, 4325)]
+    keys = [unit_of(scale(factor), find()).key for factor in range(4320, 4325)]
+    products = dict.fromkeys(PRODUCTS, b"x")
+    for key, blob in zip(
+        keys,
+        (
+            _forged(keys[0], {}, products),
+            _forged(keys[1], {"slug": slug[1], "resources": []}, {"a": b"x"}),
+            _forged(keys[2], {"slug": slug[2], "resources": [5]}, products),
+            _forged(keys[3], {"slug": slug[0], "resources": []}, products),
+            _forged(keys[4], {"slug": slug[4], "errors": 7}, {LOG: b"no"}, FAILURE),
+        ),
+        strict=True,
+    ):
+        remote.push(key, blob)
+    with heard() as listed:
+        built = build(Tiers(Store(shared_store), remote), range(4320, 4325))
+    assert built.compiled == 5
+    assert all_load(built)
+    assert sum("is not used: it" in message for message in notices(listed)) == 5
+    assert build(Tiers(Store(tmp_path / "other"), remote), range(4320, 4325)).compiled == 0
 
 
 def test_failures_travel_and_what_the_machine_caused_does_not(tmp_path: Path, shared_store: Path) -> None:

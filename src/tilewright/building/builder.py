@@ -19,14 +19,15 @@ from tilewright.building.allocator import fast_allocator
 from tilewright.building.costs import Costs, read_costs, record_cost
 from tilewright.building.graph import STEPS, Work, write_graph
 from tilewright.building.ninja_run import StepEnded, run_graph
-from tilewright.building.outcome import broken, facts_of
+from tilewright.building.outcome import broken, facts_of, misfit
 from tilewright.building.prefix import Prefix
 from tilewright.building.roofs import roofs_of
 from tilewright.building.schedule import Schedule, Span, longest_first
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.flight import Flight
 from tilewright.building.store.local import Store
-from tilewright.building.store.tiers import CLAIM_TTL_S, Tiers, tiers_of_knobs
+from tilewright.building.store.remote import CLAIM_TTL_S
+from tilewright.building.store.tiers import Tiers, tiers_of_knobs
 from tilewright.building.toolchain import find
 from tilewright.building.unit import PRODUCTS, Unit, unit_of
 from tilewright.ops.kernel import Kernel
@@ -38,8 +39,9 @@ MOST_AT_ONCE = 256
 MOST_CLAIMED_PER_JOB = 4
 # A kernel that takes longer is given up; the slowest one known takes some minutes.
 LIMIT_S = 1800.0
-# How long to wait for another machine before asking again whether it still lives.
-_REMOTE_WAIT_S = 600.0
+# How long to wait for other machines while no kernel comes from any of them; the slowest one known takes some minutes.
+# Then all that is missing is built here: claims are not signed, and somebody could renew them for ever.
+REMOTE_WAIT_S = 600.0
 # Between two questions about a kernel whose earlier failure is not to count.
 _PAUSE_S = 0.2
 
@@ -128,30 +130,62 @@ class _Building:
     _began: float = field(default_factory=time.monotonic)
     _claims: set[str] = field(default_factory=set)
     _claimed_at: float = 0.0
+    _progress_at: float = 0.0
+    _misfits: set[str] = field(default_factory=set)  # what the remote has of these is no good either
+    _alone: bool = False  # other machines were waited for in vain: nothing is claimed any more
 
     def run(self) -> dict[str, Artifact | Failure]:
+        self.tiers.local.check_owner()
         self.found = self._lookup(list(self.units))
         missing = [key for key in self.units if key not in self.found]
         if missing:
+            self._progress_at = time.monotonic()
             with events.task(TASK, len(missing)) as advance:
                 while missing:
                     self._round(missing, advance)
-                    missing = [key for key in missing if key not in self.found]
+                    left = [key for key in missing if key not in self.found]
+                    self._note_progress(len(missing) - len(left), len(left))
+                    missing = left
         return self.found
+
+    def _note_progress(self, found: int, left: int) -> None:
+        """Stop waiting for other machines when for long nothing has come from them."""
+        if found:
+            self._progress_at = time.monotonic()
+        elif left and not self._alone and time.monotonic() - self._progress_at >= REMOTE_WAIT_S:
+            self._alone = True
+            events.emit(
+                events.Noticed(
+                    f"{left:,} kernels are claimed by other machines, and for {REMOTE_WAIT_S:g} s none of them came; "
+                    "they are built here"
+                )
+            )
 
     def _lookup(self, keys: Sequence[str]) -> dict[str, Artifact | Failure]:
         """What the stores have, also the remote one."""
         try:
-            known = self.tiers.lookup(keys)
+            known = self.tiers.lookup([key for key in keys if key not in self._misfits])
         except StoreError as error:  # a remote entry that cannot be kept here is as good as absent
             events.emit(events.Noticed(str(error)))
             known = {}
-        here = ((key, known.get(key) or self._here(key)) for key in keys)
+        here = ((key, self._fitting(key, known.get(key)) or self._here(key)) for key in keys)
         return {key: entry for key, entry in here if entry is not None and self._serves(entry)}
 
     def _here(self, key: str) -> Artifact | Failure | None:
         """What this machine has: in the local store, or kept for this process."""
-        return self.tiers.local.get(key) or (own_store().get(key) if has_own_store() else None)
+        found = self._fitting(key, self.tiers.local.get(key))
+        return found or (own_store().get(key) if has_own_store() else None)
+
+    def _fitting(self, key: str, entry: Artifact | Failure | None) -> Artifact | Failure | None:
+        """An entry of the local store if it can be that of its unit; others are removed and built again."""
+        what = "" if entry is None else misfit(self.units[key], entry)
+        if not what:
+            return entry
+        where = f"the entry {key} for {self.units[key].kernel.slug}"
+        events.emit(events.Noticed(f"{where} is not used: {what}. It is removed, and the kernel is built here"))
+        self.tiers.local.remove(key)
+        self._misfits.add(key)
+        return None
 
     def _serves(self, entry: Artifact | Failure | None) -> bool:
         return isinstance(entry, Artifact) or (entry is not None and not self.retry)
@@ -188,7 +222,7 @@ class _Building:
 
     def _claim(self, keys: Sequence[str], advance: events.Advance) -> list[str]:
         """The keys that no other machine builds or has built; they are ours until they are released."""
-        if self.tiers.remote is None:
+        if self.tiers.remote is None or self._alone:
             return list(keys)
         self._claimed_at = time.monotonic()
         for key in keys:
@@ -226,9 +260,10 @@ class _Building:
         local = self.tiers.local
         if here:
             with local.flight(key, landed=lambda: self._serves(local.get(key))):
+                self._progress_at = time.monotonic()  # that was no wait for another machine
                 return
         try:
-            entry = self.tiers.wait_for(key, _REMOTE_WAIT_S)
+            entry = self.tiers.wait_for(key, self._progress_at + REMOTE_WAIT_S - time.monotonic())
         except StoreError as error:  # it came, and cannot be kept here: see `_lookup`
             events.emit(events.Noticed(str(error)))
             entry = None

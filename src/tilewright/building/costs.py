@@ -17,11 +17,14 @@ from typing import Any
 
 from tilewright.base.digest import canonical_json
 from tilewright.building.store.local import Store
+from tilewright.building.store.regular import read_regular
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
 
 # About 20,000 compiles. A longer file is begun anew from its younger half.
 _MOST_BYTES = 4 * 2**20
+# A week. A compile is given up after half an hour; what is longer, or no number at all, is no cost.
+_MOST_CPU_S = 7 * 86400.0
 
 
 def costs_file(store: Store) -> Path:
@@ -51,9 +54,10 @@ def kind_of(kernel: Kernel) -> str:
 def read_costs(store: Store) -> Costs:
     """Everything recorded. Lines that are not whole are passed over."""
     try:
-        lines = costs_file(store).read_text(encoding="utf-8", errors="replace").splitlines()
+        raw = read_regular(costs_file(store), 2 * _MOST_BYTES)
     except OSError:
         return Costs()
+    lines = raw.decode("utf-8", "replace").splitlines()
     slugs: dict[str, float] = {}
     kinds: defaultdict[str, list[float]] = defaultdict(list)
     for line in lines:
@@ -69,7 +73,7 @@ def record_cost(store: Store, kernel: Kernel, cpu_s: float) -> None:
     """Append what a kernel cost. Raises OSError where the store cannot be written."""
     path = costs_file(store)
     line = canonical_json({"slug": kernel.slug, "kind": kind_of(kernel), "cpu_s": round(cpu_s, 2)})
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     try:
         os.write(descriptor, f"{line}\n".encode())
         long = os.fstat(descriptor).st_size > _MOST_BYTES
@@ -87,8 +91,12 @@ def _halve(path: Path) -> None:
 
 
 def _record(line: str) -> tuple[str, str, float] | None:
+    """What a line says; None when a crash, or somebody else, made something else of it."""
     try:
         found: Any = json.loads(line)
-        return str(found["slug"]), str(found["kind"]), float(found["cpu_s"])
-    except (ValueError, KeyError, TypeError):
+        slug, kind, cpu_s = found["slug"], found["kind"], found["cpu_s"]
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
+    if type(slug) is not str or type(kind) is not str or type(cpu_s) not in (int, float):
+        return None
+    return (slug, kind, float(cpu_s)) if 0 <= cpu_s <= _MOST_CPU_S else None

@@ -128,7 +128,7 @@ def _rocm_ck(root: Path) -> Component:
 
 def _stated_version(root: Path) -> Component:
     stated = root / ".info" / "version"
-    version = stated.read_text(encoding="utf-8").strip() if stated.is_file() else ""
+    version = stated.read_text(encoding="utf-8", errors="replace").strip() if stated.is_file() else ""
     return Component("rocm", "a ROCm installation", root, version, "", "")
 
 

@@ -29,7 +29,7 @@ _GRACE_S = 5.0
 _GONE_S = 1.0
 OUTPUT = "ninja.log"
 # The two lines that the shell's `times` prints: itself, then its children; user and system time each.
-_TIMES = re.compile(r"(\d+)m([\d.]+)s (\d+)m([\d.]+)s")
+_TIMES = re.compile(r"([0-9]{1,7})m([0-9]{1,3}(?:\.[0-9]+)?)s ([0-9]{1,7})m([0-9]{1,3}(?:\.[0-9]+)?)s")
 # A line that a full disk has cut off does not match. Its step then has no end, which is what will be told of it.
 _EVENT = re.compile(r"(start|end) ([0-9a-f]{32})/([a-z]+) (\d+)")
 # timeout(1) and the shell: from here on a step was ended, or could not begin.
@@ -92,7 +92,7 @@ def run_graph(folder: Path, jobs: int) -> Iterator[StepEvent]:
 def cpu_seconds(folder: Path, step: str) -> float:
     """What a step cost, of all processes it started. 0 when it did not come to its end."""
     try:
-        text = (folder / f"{step}.times").read_text(encoding="utf-8")
+        text = (folder / f"{step}.times").read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return 0.0
     found = _TIMES.findall(text)

@@ -11,12 +11,15 @@ from typing import Any
 
 from tilewright import arch as archs
 from tilewright.base.errors import ToolchainError
-from tilewright.building.code_object import read_resources
+from tilewright.building.code_object import KernelResources, read_resources
 from tilewright.building.compile import error_lines
 from tilewright.building.graph import DEVICE, HOST, LINK, STEPS, Work
 from tilewright.building.ninja_run import cpu_seconds
 from tilewright.building.prefix import Roof
-from tilewright.building.unit import CODE_OBJECT, PRODUCTS
+from tilewright.building.store.artifact import Artifact, Failure
+from tilewright.building.unit import CODE_OBJECT, PRODUCTS, Unit
+
+_RESOURCES = {each.name for each in dataclasses.fields(KernelResources)}
 
 # What the machine, not the source, makes a compiler say. Such a failure may not come again, so it is not kept.
 _MACHINE = re.compile(
@@ -64,6 +67,33 @@ def facts_of(work: Work, folder: Path) -> dict[str, Any]:
             LINK: shlex.join(unit.link_command()),
         },
     }
+
+
+def misfit(unit: Unit, entry: Artifact | Failure) -> str:
+    """Why an entry cannot be that of a unit, whoever has put it under its key; empty when it can."""
+    facts = entry.facts
+    if isinstance(entry, Failure):
+        errors, lasting = facts.get("errors", []), facts.get("lasting", True)
+        if type(errors) is not list or not all(type(line) is str for line in errors) or type(lasting) is not bool:
+            return "its facts 'errors' and 'lasting' are not texts and a truth value"
+        return ""
+    if facts.get("slug") != unit.kernel.slug:
+        return f"it is of {facts.get('slug')!r}"
+    if missing := [name for name in PRODUCTS if name not in entry.files]:
+        return f"it has no {', '.join(missing)}"
+    rows = facts.get("resources")
+    if type(rows) is not list or not all(_is_resources(row) for row in rows):
+        return "its fact 'resources' does not list what kernels take"
+    return ""
+
+
+def _is_resources(row: Any) -> bool:
+    """Whether a row is a `KernelResources` as `facts_of` keeps it."""
+    return (
+        type(row) is dict
+        and row.keys() == _RESOURCES
+        and all(type(value) is (str if name == "name" else int) for name, value in row.items())
+    )
 
 
 def broken(folder: Path, codes: dict[str, int], limit_s: float) -> Broken:

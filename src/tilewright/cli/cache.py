@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from tilewright.building.store.artifact import Entry
     from tilewright.building.store.gc import Collected
 
-_SIZES = {"T": 2**40, "G": 2**30, "M": 2**20, "K": 2**10}
+_SIZES = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _AGES = {"w": 7 * 86400, "d": 86400, "h": 3600, "m": 60, "s": 1}
 _SHORT_KEY = 12
 _LOG_LINES = 20
@@ -43,16 +44,18 @@ _ORDERS: dict[str, Callable[[Entry], Any]] = {
 def _size(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:  # noqa: ARG001  (click's)
     if text is None:
         return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text)
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)([BKMGT])", text)
     if match is None:
-        raise InvalidValueError(f"{text!r} is no size. Write a number of bytes, or with K, M, G or T: 10G.")
-    return int(float(match[1]) * _SIZES.get(match[2], 1))
+        raise InvalidValueError(
+            f"{text!r} is no size. Write a number with B, K, M, G or T (bytes, KiB, MiB, GiB, TiB): 500M, 10G."
+        )
+    return int(float(match[1]) * _SIZES[match[2]])
 
 
 def _age(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:  # noqa: ARG001  (click's)
     if text is None:
         return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([wdhms])", text)
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)([wdhms])", text)
     if match is None:
         raise InvalidValueError(f"{text!r} is no age. Write a number with s, m, h, d or w: 30d.")
     return float(match[1]) * _AGES[match[2]]
@@ -185,16 +188,22 @@ def verify_store(ctx: click.Context, remove: bool, as_json: bool) -> None:
 )
 @click.option("--max-age", metavar="AGE", callback=_age, help="Keep only what was used within this time: 12h, 30d, 2w.")
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask before all entries are removed.")
 @json_option
-def collect_garbage(max_size: int | None, max_age: float | None, dry_run: bool, as_json: bool) -> None:
+def collect_garbage(max_size: int | None, max_age: float | None, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove what was not used for long, and what dead processes and damage left behind.
 
-    Without a size and an age, only leftovers go. Last use is known to the hour. What is being built stays.
+    Without a size and an age, only leftovers go. Last use is known to the hour. What is being built stays. If no entry
+    would be kept, you are asked first.
     """
     from tilewright.building.store.gc import collect
     from tilewright.building.store.local import Store
 
     store = Store()
+    if not yes and not dry_run and (max_size is not None or max_age is not None):
+        with progress(as_json=as_json):
+            planned = collect(store, max_size, max_age, dry_run=True)
+        _confirm_all(planned, str(store.root), asks=not as_json and sys.stdin.isatty())
     with progress(as_json=as_json):
         done = collect(store, max_size, max_age, dry_run=dry_run)
     if as_json:
@@ -260,6 +269,16 @@ def human_age(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
     return f"{max(0.0, seconds):.0f} s"
+
+
+def _confirm_all(planned: Collected, root: str, *, asks: bool) -> None:
+    """Go on only if something is kept, or the user wants everything to go."""
+    if planned.kept or not planned.removed:
+        return
+    what = f"all {len(planned.removed):,} entries of {root} ({human_size(planned.bytes)}) would be removed"
+    if not asks:
+        raise InvalidValueError(f"{what}. Pass --yes if that is meant, or --dry-run to see them.")
+    click.confirm(f"{what[0].upper()}{what[1:]}. Remove them?", abort=True)
 
 
 def _entries(count: int) -> str:

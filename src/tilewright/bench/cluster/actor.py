@@ -142,7 +142,8 @@ def _share(artifact: Artifact) -> None:
         return
     _wait_until_open(tiers)
     for publish in (True, False):
-        if artifact.key in tiers.link.call(remote.describe(), lambda: remote.sizes([artifact.key]), _ASK_REMOTE_S):
+        sizes = tiers.link.call(remote.describe(), lambda: remote.sizes([artifact.key]), _ASK_REMOTE_S, remote.abandon)
+        if artifact.key in sizes:
             return
         if publish:
             tiers.publish(artifact)

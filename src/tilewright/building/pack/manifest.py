@@ -9,12 +9,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tilewright.base.digest import canonical_json, digest_file
+from tilewright.base.digest import canonical_json
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, PackError, choose
+from tilewright.building.store.regular import digest_regular, read_regular
 
 MANIFEST = "manifest.json"
 SCHEMA = 1
 KIND = "tilewright-pack"
+# About 1.5 KB per kernel: far beyond the 16,000 of the largest space.
+MAX_MANIFEST_BYTES = 256 * 2**20
 
 # A C identifier: the name becomes part of file names, of CMake's targets and of its variables.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -90,9 +93,8 @@ def gpu_order(gpu: str) -> tuple[int, str]:
 
 
 def pack_file(root: Path, path: str) -> PackFile:
-    """A file of a pack as it is now."""
-    file = root / path
-    return PackFile(path, file.stat().st_size, digest_file(file))
+    """A file of a pack as it is now. What is no regular file is an `OSError`."""
+    return PackFile(path, *digest_regular(root / path))
 
 
 def read_pack(folder: Path) -> Pack:
@@ -114,11 +116,13 @@ def read_manifest(folder: Path) -> Pack:
 
     path = folder / MANIFEST
     try:
-        raw = path.read_bytes()
+        raw = read_regular(path, MAX_MANIFEST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise PackError(f"{folder} is no pack: it has no {MANIFEST}. `tilewright build --pack` writes one.") from error
     except OSError as error:
         raise PackError(f"cannot read {path}: {error.strerror}.") from error
+    if len(raw) > MAX_MANIFEST_BYTES:
+        raise PackError(f"{path} has over {MAX_MANIFEST_BYTES:,} bytes, and no manifest of a pack is that long.")
     try:
         parsed = ManifestFile.model_validate_json(raw, strict=True)
     except ValidationError as error:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tilewright.base.digest import digest_file
 from tilewright.base.errors import CorruptError, choose
 from tilewright.building.store.aside import Damage, inode_of, set_aside
-from tilewright.building.store.faults import store_error
+from tilewright.building.store.faults import DAMAGED, store_error
 from tilewright.building.store.layout import layout_of_entry
+from tilewright.building.store.regular import digest_regular
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,15 @@ class Artifact:
         path = self.folder / name
         judged = inode_of(self.folder)
         try:
-            found = FileDigest(path.stat().st_size, digest_file(path))
+            found = FileDigest(*digest_regular(path))
         except (FileNotFoundError, NotADirectoryError) as error:
             self._set_aside(Damage(self.key, self.folder, "missing file", f"{name} is missing", judged))
             raise CorruptError(f"{path} is gone: it was removed, or the disk lost it. Build it again.") from error
         except OSError as error:
+            if error.errno in DAMAGED:
+                what = f"{name} cannot be read: {error.strerror}"
+                self._set_aside(Damage(self.key, self.folder, "missing file", what, judged))
+                raise CorruptError(f"{path} cannot be read: {error.strerror}. Build it again.") from error
             raise store_error("read", path, error) from error
         if found != expected:
             what = f"{name} has {found.size:,} bytes with blake2b {found.blake2b}"

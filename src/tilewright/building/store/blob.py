@@ -29,7 +29,10 @@ from tilewright.building.store.manifest import (
     Core,
     Kind,
     core_text,
+    log_bytes,
+    log_text,
     parse_core,
+    understood,
 )
 
 MAGIC = b"TWENTRY1"
@@ -70,6 +73,13 @@ def unpack(blob: bytes, key: str, secret: bytes | None = None) -> Content:
     With a secret, a blob that is unsigned or signed with another one is refused.
     """
     check_key(key)
+    try:
+        return understood("the blob", lambda: _unpacked(blob, key, secret))
+    except InvalidValueError as error:
+        raise RubbishError(str(error)) from error
+
+
+def _unpacked(blob: bytes, key: str, secret: bytes | None) -> Content:
     if len(blob) > MAX_BLOB_BYTES:
         raise RubbishError(f"the blob has {len(blob):,} bytes, and {MAX_BLOB_BYTES:,} is the limit")
     if len(blob) < _HEAD.size + _DIGEST_BYTES:
@@ -104,10 +114,7 @@ def _content(body: memoryview, key: str, core_size: int) -> Content:
     start = _HEAD.size + core_size
     if core_size > MAX_MANIFEST_BYTES or start > len(body):
         raise RubbishError(f"the blob's core would have {core_size:,} bytes")
-    try:
-        core = parse_core(bytes(body[_HEAD.size : start]), key)
-    except InvalidValueError as error:
-        raise RubbishError(str(error)) from error
+    core = parse_core(bytes(body[_HEAD.size : start]), key)
     total = sum(file.size for file in core.files.values())
     if total != len(body) - start:
         raise RubbishError(f"the blob has {len(body) - start:,} bytes of files, and its core says {total:,}")
@@ -117,12 +124,14 @@ def _content(body: memoryview, key: str, core_size: int) -> Content:
         if _digest(files[name]) != file.blake2b:
             raise RubbishError(f"{name} in the blob does not have the digest that its core says")
         start += file.size
+    if core.kind == FAILURE:
+        log_text(files[LOG])  # what a store could not give back must not get into one
     return Content(key, core.kind, files, core.facts)
 
 
 def _contents(entry: Artifact | Failure) -> dict[str, bytes]:
     if isinstance(entry, Failure):
-        return {LOG: entry.log.encode("utf-8", "surrogatepass")}
+        return {LOG: log_bytes(entry.log)}
     files: dict[str, bytes] = {}
     for name, expected in entry.files.items():
         files[name] = entry.checked(name).read_bytes()

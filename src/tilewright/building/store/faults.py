@@ -25,6 +25,9 @@ _OTHERWISE = "Set {knob} to a folder on a local disk that can be written."
 # Because of these a file cannot be made where reading still works.
 UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT})
 
+# What the operating system says of a path that is there and cannot be what it should: a file, a link, a broken disk.
+DAMAGED = frozenset({errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENXIO})
+
 
 def store_error(action: str, path: Path, error: OSError) -> StoreError:
     """What to raise when `action` on `path` failed."""

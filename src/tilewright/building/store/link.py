@@ -33,8 +33,12 @@ class Link:
             self._hanging = [thread for thread in self._hanging if thread.is_alive()]
             return not self._hanging and time.monotonic() >= self._quiet_until
 
-    def call(self, address: str, work: Callable[[], T], limit_s: float) -> T:
-        """What `work` returns. Any failure of it, or none of its answers within `limit_s`, is a `RemoteError`."""
+    def call(self, address: str, work: Callable[[], T], limit_s: float, abandon: Callable[[], None]) -> T:
+        """What `work` returns. Any failure of it, or no answer within `limit_s`, is a `RemoteError`.
+
+        Any failure: `work` interprets what somebody else sends, and no answer may end a build. After the time limit
+        `abandon` is called, which ends `work` if that is possible.
+        """
         if not self.open:
             raise RemoteError(f"{address} is left alone for a while")
         attempt: _Attempt[T] = _Attempt(work)
@@ -43,10 +47,12 @@ class Link:
         except _OutOfTime:
             cause = f"no answer within {limit_s:.3g} s"
             self._pause(address, cause, attempt.thread)
+            abandon()
             raise RemoteError(f"{address}: {cause}") from None
-        except (RemoteError, OSError) as error:
-            self._pause(address, str(error), None)
-            raise RemoteError(f"{address}: {error}") from error
+        except Exception as error:
+            cause = str(error) if isinstance(error, (RemoteError, OSError)) else f"{type(error).__name__}: {error}"
+            self._pause(address, cause, None)
+            raise RemoteError(f"{address}: {cause}") from error
 
     def _pause(self, address: str, cause: str, hanging: threading.Thread | None) -> None:
         now = time.monotonic()

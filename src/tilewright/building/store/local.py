@@ -14,12 +14,13 @@ from typing import Any
 from tilewright.base import knobs
 from tilewright.base.errors import CorruptError, StoreError
 from tilewright.base.events import Noticed, emit
+from tilewright.base.ownership import require_own
 from tilewright.building.store.artifact import Artifact, Entry, Failure
 from tilewright.building.store.aside import Damage, remove_tree, set_aside, still_there
-from tilewright.building.store.faults import UNWRITABLE, explained
+from tilewright.building.store.faults import UNWRITABLE, explained, store_error
 from tilewright.building.store.flight import Flight, make_private, try_lock, wait_for_lock
 from tilewright.building.store.layout import FAN_OUT, Layout, is_key
-from tilewright.building.store.manifest import ARTIFACT, FAILURE, LOG, Kind
+from tilewright.building.store.manifest import ARTIFACT, FAILURE, LOG, Kind, log_bytes, log_text
 from tilewright.building.store.reading import read_entry
 from tilewright.building.store.work import work_folder
 from tilewright.building.store.writing import Sources, write_entry
@@ -36,10 +37,18 @@ class Store:
     """The entries below `root`. A value: any number of them, in any number of processes, may mean one folder."""
 
     root: Path = field(default_factory=knobs.store_dir)
+    knob: str = field(default=knobs.STORE.name, repr=False, compare=False)  # names the root, in advice
 
     @property
     def layout(self) -> Layout:
+        """The paths of the store. Raises `StoreError` when others than this user could put entries there."""
+        self.check_owner()
         return Layout(self.root)
+
+    def check_owner(self) -> None:
+        """Raise `StoreError` when others than this user could put entries into the store."""
+        for folder in (self.root, Layout(self.root).base):
+            require_own(folder, self.knob)
 
     def get(self, key: str) -> Artifact | Failure | None:
         """The entry under `key`. Its files are there with the right sizes; `Artifact.checked` looks at the content.
@@ -67,7 +76,7 @@ class Store:
 
     def put_failure(self, key: str, log: str, facts: Mapping[str, Any]) -> Failure:
         """Keep the log of a build that would fail again. An artifact under this key is left as it is."""
-        stored = self.put_content(key, FAILURE, {LOG: log.encode("utf-8", "surrogatepass")}, facts)
+        stored = self.put_content(key, FAILURE, {LOG: log_bytes(log)}, facts)
         if isinstance(stored, Failure):
             return stored
         emit(Noticed(f"a build of {key} failed, but the store has it built; the stored one is kept"))
@@ -76,6 +85,7 @@ class Store:
     def put_content(self, key: str, kind: Kind, sources: Sources, facts: Mapping[str, Any]) -> Artifact | Failure:
         """Keep an entry of either kind, its files given as paths or bytes."""
         folder = self.layout.entry(key)
+        log = "" if kind == ARTIFACT else _log(sources)
         if (winner := self._winner(key, kind)) is not None:
             return winner
         with self.work_folder("put") as private:
@@ -87,7 +97,7 @@ class Store:
             return winner
         if kind == ARTIFACT:
             return Artifact(key, folder, core.files, core.facts)
-        return Failure(key, _log_text(sources), core.facts)
+        return Failure(key, log, core.facts)
 
     def remove(self, key: str) -> bool:
         """Take an entry out; whether there was one. Who has a file of it open or loaded keeps it."""
@@ -177,10 +187,10 @@ class Store:
         return found
 
 
-def _log_text(sources: Sources) -> str:
+def _log(sources: Sources) -> str:
+    """The log of a failure to be. One that could not be read back is refused before anything is written."""
     log = sources[LOG]
-    raw = log if isinstance(log, bytes) else log.read_bytes()
-    return raw.decode("utf-8", "surrogatepass")
+    return log_text(log if isinstance(log, bytes) else log.read_bytes())
 
 
 def _mark_use(entry: Entry) -> None:
@@ -195,7 +205,7 @@ def _mark_use(entry: Entry) -> None:
     except OSError as error:
         # A store that can only be read has no gc, so it needs no times.
         if error.errno not in UNWRITABLE:
-            raise
+            raise store_error("mark the use of", entry.folder, error) from error
 
 
 def _names(folder: Path) -> list[str]:

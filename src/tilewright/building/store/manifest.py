@@ -1,7 +1,8 @@
 """The manifest of an entry: what it is, its files with sizes and digests, facts about it.
 
 Read with hand-written checks: ten thousand of them are listed in a second. Nothing in a manifest is executed, and no
-name in it is joined to a path before it was found to be a plain one.
+name in it is joined to a path before it was found to be a plain one. Everything that the store reads goes through
+`understood`, so bytes that nobody thought of are damage, never an exception of another kind.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 from tilewright.base.digest import canonical_json
-from tilewright.base.errors import InvalidValueError
+from tilewright.base.errors import InvalidValueError, TilewrightError
 from tilewright.building.store.artifact import FileDigest
 from tilewright.building.store.layout import MANIFEST, SCHEMA, is_file_name
 
+T = TypeVar("T")
 Kind = Literal["artifact", "failure"]
 ARTIFACT: Kind = "artifact"
 FAILURE: Kind = "failure"
@@ -27,6 +29,7 @@ LOG = "build.log"  # the one file of a failure
 MAX_MANIFEST_BYTES = 4 * 2**20
 
 _DIGEST = re.compile(r"[0-9a-f]{32}")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _CORE = {"schema", "key", "kind", "files", "facts"}
 _LOCAL = {*_CORE, "version", "created"}
 
@@ -71,20 +74,47 @@ def checked_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     return cast(dict[str, Any], read)
 
 
+def understood(what: str, read: Callable[[], T]) -> T:
+    """What `read` makes of bytes that a crash or somebody else may have written.
+
+    Whatever it raises becomes an `InvalidValueError`; errors of our own, and `OSError`, which says nothing about the
+    bytes, stay what they are.
+    """
+    try:
+        return read()
+    except (TilewrightError, OSError):
+        raise
+    except Exception as error:
+        raise InvalidValueError(f"{what} cannot be understood: {type(error).__name__}: {error}") from error
+
+
 def parse_manifest(raw: bytes, key: str) -> Manifest:
     """The manifest of the entry `key`. Raises `InvalidValueError` with the first thing that is wrong."""
-    table = _table(raw, _LOCAL)
+    return understood("the manifest", lambda: _manifest(_table(raw, _LOCAL), key))
+
+
+def parse_core(raw: bytes, key: str) -> Core:
+    """The core of the entry `key`, as it travels. Raises `InvalidValueError` as `parse_manifest` does."""
+    return understood("the manifest", lambda: _core(_table(raw, _CORE), key))
+
+
+def log_text(raw: bytes) -> str:
+    """The log of a failure from its bytes. Raises `InvalidValueError` when they are not UTF-8."""
+    return understood(LOG, lambda: raw.decode("utf-8"))
+
+
+def log_bytes(log: str) -> bytes:
+    """The bytes that keep a log. Halves of a surrogate pair, which no text has, become question marks."""
+    return log.encode("utf-8", "replace")
+
+
+def _manifest(table: dict[str, Any], key: str) -> Manifest:
     version, created = table["version"], table["created"]
     if type(version) is not str:
         raise InvalidValueError("'version' is no text")
     if type(created) not in (int, float):
         raise InvalidValueError("'created' is no number")
     return Manifest(_core(table, key), version, float(created))
-
-
-def parse_core(raw: bytes, key: str) -> Core:
-    """The core of the entry `key`, as it travels."""
-    return _core(_table(raw, _CORE), key)
 
 
 def _bounded(text: str) -> str:
@@ -105,6 +135,8 @@ def _table(raw: bytes, keys: set[str]) -> dict[str, Any]:
         raise InvalidValueError(f"the manifest is not JSON: {error}") from error
     if type(table) is not dict:
         raise InvalidValueError("the manifest is no table")
+    if _SURROGATE.search(raw):
+        json.dumps(table, ensure_ascii=False).encode()  # raises for half of a pair, which cannot be printed either
     if type(table.get("schema")) is not int or table["schema"] != SCHEMA:
         raise InvalidValueError(f"the manifest has schema {table.get('schema')!r}, and {SCHEMA} is the known one")
     if table.keys() != keys:

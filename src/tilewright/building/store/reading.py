@@ -9,18 +9,26 @@ import stat
 from pathlib import Path
 
 from tilewright.base.errors import InvalidValueError
+from tilewright.base.ownership import describe_owner, is_own
 from tilewright.building.store.artifact import Artifact, Entry, Failure
-from tilewright.building.store.aside import Damage, DamageKind, Inode, inode_of
-from tilewright.building.store.faults import store_error
+from tilewright.building.store.aside import Damage, DamageKind, inode_of
+from tilewright.building.store.faults import DAMAGED, store_error
 from tilewright.building.store.layout import MANIFEST
-from tilewright.building.store.manifest import FAILURE, LOG, MAX_MANIFEST_BYTES, Manifest, parse_manifest
+from tilewright.building.store.manifest import (
+    FAILURE,
+    LOG,
+    MAX_MANIFEST_BYTES,
+    Manifest,
+    log_text,
+    parse_manifest,
+    understood,
+)
+from tilewright.building.store.regular import read_regular
 
-# What the operating system says of a path that is there and cannot be an entry: a file, a link, a broken disk.
-_DAMAGED = frozenset({errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.EIO, errno.EUCLEAN, errno.EBADMSG})
 
-
-class _Damaged(Exception):  # noqa: N818  (never leaves this module)
+class _Damaged(InvalidValueError):  # noqa: N818  (never leaves this module)
     def __init__(self, kind: DamageKind, what: str) -> None:
+        super().__init__(what)
         self.kind: DamageKind = kind
         self.what = what
 
@@ -35,15 +43,19 @@ def read_entry(folder: Path, key: str) -> Entry | Damage | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        if error.errno in _DAMAGED:
+        if error.errno in DAMAGED:
             return Damage(key, folder, "bad manifest", f"it is no folder: {error.strerror}", inode_of(folder))
         raise store_error("read", folder, error) from error
     try:
         opened = os.fstat(fd)
-        return _read(fd, folder, key, opened.st_mtime)
+        if not is_own(opened):
+            what = f"it {describe_owner(opened)}"
+            return Damage(key, folder, "foreign file", what, (opened.st_dev, opened.st_ino))
+        return understood("the entry", lambda: _read(fd, folder, key, opened.st_mtime))
     except _Damaged as damaged:
-        inode: Inode = (opened.st_dev, opened.st_ino)
-        return Damage(key, folder, damaged.kind, damaged.what, inode)
+        return Damage(key, folder, damaged.kind, damaged.what, (opened.st_dev, opened.st_ino))
+    except InvalidValueError as error:
+        return Damage(key, folder, "bad manifest", str(error), (opened.st_dev, opened.st_ino))
     except OSError as error:
         raise store_error("read", folder, error) from error
     finally:
@@ -52,10 +64,7 @@ def read_entry(folder: Path, key: str) -> Entry | Damage | None:
 
 def _read(fd: int, folder: Path, key: str, last_use: float) -> Entry:
     raw = _content(fd, MANIFEST, MAX_MANIFEST_BYTES + 1, "bad manifest")
-    try:
-        manifest = parse_manifest(raw, key)
-    except InvalidValueError as error:
-        raise _Damaged("bad manifest", str(error)) from error
+    manifest = parse_manifest(raw, key)
     files, facts = manifest.core.files, manifest.core.facts
     for name, file in files.items():
         size = _size(fd, name)
@@ -74,14 +83,12 @@ def _log(fd: int, manifest: Manifest) -> str:
     raw = _content(fd, LOG, expected.size + 1, "missing file")
     if hashlib.blake2b(raw, digest_size=16).hexdigest() != expected.blake2b:
         raise _Damaged("wrong digest", f"{LOG} is not the one that was stored")
-    return raw.decode("utf-8", "surrogatepass")
+    return log_text(raw)
 
 
 def _content(folder: int, name: str, most: int, kind: DamageKind) -> bytes:
     try:
-        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
-        with os.fdopen(fd, "rb") as stream:
-            return stream.read(most)
+        return read_regular(name, most, dir_fd=folder)
     except OSError as error:
         raise _damage_of(error, name, kind) from error
 
@@ -93,12 +100,14 @@ def _size(folder: int, name: str) -> int:
         raise _damage_of(error, name, "missing file") from error
     if not stat.S_ISREG(found.st_mode):
         raise _Damaged("missing file", f"{name} is no regular file")
+    if not is_own(found):
+        raise _Damaged("foreign file", f"{name} {describe_owner(found)}")
     return found.st_size
 
 
 def _damage_of(error: OSError, name: str, kind: DamageKind) -> Exception:
     if error.errno == errno.ENOENT:
         return _Damaged(kind, f"{name} is missing")
-    if error.errno in _DAMAGED:
+    if error.errno in DAMAGED:
         return _Damaged(kind, f"{name} cannot be read: {error.strerror}")
     return error

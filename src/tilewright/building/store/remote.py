@@ -8,13 +8,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tilewright.base.errors import StoreError, choose
+from tilewright.base.errors import InvalidValueError, StoreError, choose
 from tilewright.base.knobs import REMOTE, REMOTE_SECRET_FILE
 
 # On a local network a connection takes a millisecond. Half a second more is noticed by who waits for a kernel.
 CONNECT_TIMEOUT_S = 0.5
 # Compiling the kernel instead takes 15 s or more; a remote slower than this saves little.
 OPERATION_TIMEOUT_S = 2.0
+# A compile takes 15 to 40 s of CPU on a machine that may be busy. A claim that expires early only costs a second build.
+# No claim counts for longer, whatever it says of itself: who still builds claims again.
+CLAIM_TTL_S = 120.0
 
 FOLDER = "folder"
 SCHEMES = (FOLDER, "redis", "rediss")
@@ -34,8 +37,8 @@ class Remote(Protocol):
         """How many bytes each of the keys has there; absent ones are left out."""
         ...
 
-    def fetch(self, keys: Sequence[str]) -> Mapping[str, bytes]:
-        """The blobs that are there, each cut at one byte more than the largest blob has."""
+    def fetch(self, sizes: Mapping[str, int]) -> Mapping[str, bytes]:
+        """The blobs of keys whose sizes were told. One that is gone, or larger by now, is left out."""
         ...
 
     def push(self, key: str, blob: bytes) -> None:
@@ -43,7 +46,10 @@ class Remote(Protocol):
         ...
 
     def claim(self, key: str, holder: str, ttl_s: float) -> bool:
-        """Say that `holder` builds `key`; False when another does. The same holder prolongs its claim."""
+        """Say that `holder` builds `key`; False when another does. The same holder prolongs its claim.
+
+        `ttl_s` is above 0 and at most `CLAIM_TTL_S`.
+        """
         ...
 
     def claimed(self, key: str) -> bool:
@@ -53,6 +59,17 @@ class Remote(Protocol):
     def release(self, key: str, holder: str) -> None:
         """Give up a claim of `holder`; those of others stay."""
         ...
+
+    def abandon(self) -> None:
+        """End the calls of other threads where that is possible: nobody waits for them any more."""
+        ...
+
+
+def checked_ttl(ttl_s: float) -> float:
+    """`ttl_s` if a claim may have it."""
+    if not 0 < ttl_s <= CLAIM_TTL_S:
+        raise InvalidValueError(f"a claim cannot count for {ttl_s:g} s: above 0 and at most {CLAIM_TTL_S:g} s.")
+    return ttl_s
 
 
 def remote_of(url: str) -> Remote:

@@ -7,16 +7,20 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
+import stat
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tilewright.building.store.blob import MAX_BLOB_BYTES
+from tilewright.building.store.faults import DAMAGED
 from tilewright.building.store.layout import SCHEMA, check_key
+from tilewright.building.store.regular import open_regular, read_regular
+from tilewright.building.store.remote import CLAIM_TTL_S, checked_ttl
 
 # A claim whose text cannot be read (its maker died while writing it) counts for this long.
 _UNREADABLE_TTL_S = 60.0
@@ -25,6 +29,8 @@ _TAKEOVER_TTL_S = 10.0
 # How long the difference between the file server's clock and ours is trusted.
 _CLOCK_TRUST_S = 60.0
 _LONGEST_CLAIM = 1000
+# Each round is lost only to a claim that was given up in that very moment.
+_ROUNDS = 50
 
 
 @dataclass
@@ -50,22 +56,27 @@ class FolderRemote:
         found: dict[str, int] = {}
         for key in keys:
             try:
-                found[key] = self._blob(key).stat().st_size
-            except FileNotFoundError:
+                status = self._blob(key).lstat()
+            except (FileNotFoundError, NotADirectoryError):
                 continue
+            # What is no file has no bytes, and is found to be rubbish as such.
+            found[key] = status.st_size if stat.S_ISREG(status.st_mode) else 0
         if not found:
             self._must_exist()
         return found
 
-    def fetch(self, keys: Sequence[str]) -> Mapping[str, bytes]:
+    def fetch(self, sizes: Mapping[str, int]) -> Mapping[str, bytes]:
         found: dict[str, bytes] = {}
-        for key in keys:
+        for key, size in sizes.items():
             try:
-                with self._blob(key).open("rb") as stream:
-                    found[key] = stream.read(MAX_BLOB_BYTES + 1)
+                found[key] = read_regular(self._blob(key), size + 1)
             except FileNotFoundError:
                 continue
-        return found
+            except OSError as error:
+                if error.errno not in DAMAGED:
+                    raise
+                found[key] = b""
+        return {key: blob for key, blob in found.items() if len(blob) <= sizes[key]}
 
     def push(self, key: str, blob: bytes) -> None:
         self._must_exist()
@@ -82,15 +93,18 @@ class FolderRemote:
         self._must_exist()
         path = self._claim(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        while not _create(path, f"{ttl_s:g} {holder}"):
+        text = f"{checked_ttl(ttl_s):g} {holder}"
+        for _ in range(_ROUNDS):
+            if _create(path, text):
+                return True
             held = _read_claim(path)
             if held is None:
                 continue  # released since
             if held.holder == holder:
-                os.utime(path)  # without times: the server's clock, not ours
+                os.utime(path, follow_symlinks=False)  # without times: the server's clock, not ours
                 return True
-            return self._expired(held) and self._take_over(path, holder, ttl_s)
-        return True
+            return self._expired(held) and self._take_over(path, holder, text)
+        return False  # others come and go faster than we can ask
 
     def claimed(self, key: str) -> bool:
         held = _read_claim(self._claim(key))
@@ -102,7 +116,10 @@ class FolderRemote:
         if held is not None and held.holder == holder:
             path.unlink(missing_ok=True)
 
-    def _take_over(self, path: Path, holder: str, ttl_s: float) -> bool:
+    def abandon(self) -> None:
+        """Reading a share whose server is gone cannot be ended."""
+
+    def _take_over(self, path: Path, holder: str, text: str) -> bool:
         """Put our claim in the place of an expired one. Of several machines that try, one does."""
         right = path.with_name(f"{path.name}.takeover")
         if not _create(right, f"{_TAKEOVER_TTL_S:g} {holder}"):
@@ -115,7 +132,7 @@ class FolderRemote:
             if held is None or not self._expired(held):
                 return False  # another machine was here before we had the right
             new = self._new_path("claim")
-            _write(new, f"{ttl_s:g} {holder}".encode())
+            _write(new, text.encode())
             os.utime(new)
             new.replace(path)  # never absent in between: nobody can claim it as if it were free
             return True
@@ -123,7 +140,8 @@ class FolderRemote:
             right.unlink(missing_ok=True)
 
     def _expired(self, held: _Claim) -> bool:
-        return self._server_time() > held.since + held.ttl_s
+        """Also a claim of the future: its file was given that time, or the server's clock was set back."""
+        return not -_CLOCK_TRUST_S <= self._server_time() - held.since <= held.ttl_s
 
     def _server_time(self) -> float:
         clock = self._clock
@@ -162,22 +180,36 @@ class _Claim:
 
 
 def _read_claim(path: Path) -> _Claim | None:
+    """The claim in a file; None when there is none. Whatever else lies there is a claim that cannot be read."""
     try:
-        with path.open("rb") as stream:
+        with os.fdopen(open_regular(path), "rb") as stream:
             since = os.fstat(stream.fileno()).st_mtime
             ttl, _, holder = stream.read(_LONGEST_CLAIM).decode(errors="replace").partition(" ")
     except FileNotFoundError:
         return None
+    except OSError as error:
+        if error.errno not in DAMAGED:
+            raise
+        return _unreadable(path)
     try:
         ttl_s = float(ttl)
     except ValueError:
+        ttl_s = math.nan
+    if not 0 < ttl_s < math.inf:
         return _Claim("", _UNREADABLE_TTL_S, since)
-    return _Claim(holder, ttl_s, since)
+    return _Claim(holder, min(ttl_s, CLAIM_TTL_S), since)
+
+
+def _unreadable(path: Path) -> _Claim | None:
+    try:
+        return _Claim("", _UNREADABLE_TTL_S, path.lstat().st_mtime)
+    except FileNotFoundError:
+        return None
 
 
 def _create(path: Path, text: str) -> bool:
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
     except FileExistsError:
         return False
     try:

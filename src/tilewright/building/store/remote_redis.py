@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from tilewright.base.errors import RemoteError, StoreError, choose
 from tilewright.base.knobs import REMOTE
-from tilewright.building.store.blob import MAX_BLOB_BYTES
 from tilewright.building.store.layout import SCHEMA, check_key
-from tilewright.building.store.remote import CONNECT_TIMEOUT_S, OPERATION_TIMEOUT_S
-
-if TYPE_CHECKING:
-    import redis
+from tilewright.building.store.remote import CLAIM_TTL_S, CONNECT_TIMEOUT_S, OPERATION_TIMEOUT_S, checked_ttl
+from tilewright.building.store.resp import Command, Connections, Reply, Server
 
 _PORT = 6379  # Redis' own
 _OPTIONS = ("ttl_s",)
+_WHOLE = re.compile(r"[0-9]{1,9}")  # seconds, the number of a database
 
-# Compare and act in one step on the server: a claim may expire and pass to another between two commands.
-_PROLONG = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) end return 0"
+_MOST_CLAIM_MS = round(CLAIM_TTL_S * 1000)
+# Compare and act in one step on the server: a claim may expire and pass to another between two commands. A claim with a
+# longer time limit than ours, or none (-1), is nobody's: we never make such a one, and it might never end.
+_CLAIM = (
+    "local held = redis.call('get', KEYS[1]) local left = redis.call('pttl', KEYS[1]) "
+    "if held and held ~= ARGV[1] and left >= 0 and left <= tonumber(ARGV[3]) then return 0 end "
+    "redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2]) return 1"
+)
 _RELEASE = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end return 0"
 
 
@@ -30,81 +33,77 @@ class RedisRemote:
     """Blobs and claims in a server. `ttl_s` is how long a blob is kept after it was written, 0 for ever."""
 
     address: str
-    client: redis.Redis
+    connections: Connections = field(compare=False, repr=False)
     ttl_s: int = 0
 
     def describe(self) -> str:
         return self.address
 
     def sizes(self, keys: Sequence[str]) -> Mapping[str, int]:
-        found = self._each(keys, lambda pipe, name: pipe.strlen(name))
-        return {key: int(size) for key, size in zip(keys, found, strict=True) if size}
+        replies = self.connections.ask([Command(("STRLEN", _blob(key))) for key in keys])
+        found = {key: _number(reply) for key, reply in zip(keys, replies, strict=True)}
+        return {key: size for key, size in found.items() if size > 0}
 
-    def fetch(self, keys: Sequence[str]) -> Mapping[str, bytes]:
+    def fetch(self, sizes: Mapping[str, int]) -> Mapping[str, bytes]:
         # A range, not the whole: a value may have grown to Redis' limit of 512 MB since its size was asked.
-        found = self._each(keys, lambda pipe, name: pipe.getrange(name, 0, MAX_BLOB_BYTES))
-        return {key: bytes(blob) for key, blob in zip(keys, found, strict=True) if blob}
+        commands = [Command(("GETRANGE", _blob(key), 0, size), size + 1) for key, size in sizes.items()]
+        replies = self.connections.ask(commands)
+        found = {key: _bytes(reply) for key, reply in zip(sizes, replies, strict=True)}
+        return {key: blob for key, blob in found.items() if 0 < len(blob) <= sizes[key]}
 
     def push(self, key: str, blob: bytes) -> None:
-        with _explained(self.address):
-            self.client.set(_blob(key), blob, px=self.ttl_s * 1000 or None)
+        limit = ("PX", self.ttl_s * 1000) if self.ttl_s else ()
+        self.connections.ask([Command(("SET", _blob(key), blob, *limit))])
 
     def claim(self, key: str, holder: str, ttl_s: float) -> bool:
-        name, milliseconds = _claim(key), max(1, round(ttl_s * 1000))
-        with _explained(self.address):
-            if self.client.set(name, holder, nx=True, px=milliseconds):
-                return True
-            return bool(self.client.eval(_PROLONG, 1, name, holder, str(milliseconds)))
+        milliseconds = max(1, round(checked_ttl(ttl_s) * 1000))
+        return self._evaluated(_CLAIM, key, holder, milliseconds, _MOST_CLAIM_MS) == 1
 
     def claimed(self, key: str) -> bool:
-        with _explained(self.address):
-            return bool(self.client.exists(_claim(key)))
+        (left,) = self.connections.ask([Command(("PTTL", _claim(key)))])
+        return 0 <= _number(left) <= _MOST_CLAIM_MS  # -2: no claim; -1: one without an end
 
     def release(self, key: str, holder: str) -> None:
-        with _explained(self.address):
-            self.client.eval(_RELEASE, 1, _claim(key), holder)
+        self._evaluated(_RELEASE, key, holder)
 
-    def _each(self, keys: Sequence[str], ask: Callable[[Any, str], Any]) -> list[Any]:
-        """One command per key, sent together and answered in one round trip."""
-        with _explained(self.address), self.client.pipeline(transaction=False) as pipe:
-            for key in keys:
-                ask(pipe, _blob(key))
-            answers: list[Any] = pipe.execute()
-        return answers
+    def abandon(self) -> None:
+        self.connections.shut()
+
+    def _evaluated(self, script: str, key: str, *arguments: str | int) -> int:
+        (reply,) = self.connections.ask([Command(("EVAL", script, 1, _claim(key), *arguments))])
+        return _number(reply)
+
+
+def _number(reply: Reply) -> int:
+    if type(reply) is not int:
+        raise RemoteError(f"the server sent {str(reply)[:40]!r} where it should send a number")
+    return reply
+
+
+def _bytes(reply: Reply) -> bytes:
+    if type(reply) is not bytes:
+        raise RemoteError(f"the server sent {str(reply)[:40]!r} where it should send a value")
+    return reply
 
 
 def redis_remote(url: str) -> RedisRemote:
     """The server at `redis://[user:password@]host[:port][/db][?ttl_s=SECONDS]`, or `rediss://` with TLS."""
-    client_of = _client_of()
     parts = urlsplit(url)
     port, database = _port(parts), parts.path.strip("/") or "0"
-    if not parts.hostname or not database.isdecimal():
+    if not parts.hostname or _WHOLE.fullmatch(database) is None:
         raise _bad_url("it must be redis://host:port/db, with the number of a database")
-    client = client_of(
+    server = Server(
         host=parts.hostname,
         port=port,
-        db=int(database),
-        username=unquote(parts.username) if parts.username else None,
+        database=int(database),
+        user=unquote(parts.username) if parts.username else None,
         password=unquote(parts.password) if parts.password else None,
-        ssl=parts.scheme == "rediss",
-        socket_connect_timeout=CONNECT_TIMEOUT_S,
-        socket_timeout=OPERATION_TIMEOUT_S,
+        tls=parts.scheme == "rediss",
+        connect_s=CONNECT_TIMEOUT_S,
+        operation_s=OPERATION_TIMEOUT_S,
     )
-    return RedisRemote(f"{parts.scheme}://{parts.hostname}:{port}/{database}", client, _ttl(parts))
-
-
-def _client_of() -> Callable[..., redis.Redis]:
-    try:
-        from redis import Redis  # noqa: PLC0415  (an extra)
-        from redis.backoff import NoBackoff  # noqa: PLC0415
-        from redis.retry import Retry  # noqa: PLC0415
-    except ImportError as error:
-        raise StoreError(
-            f"{REMOTE.name} names a Redis server, and the Python package `redis` cannot be imported: {error}. "
-            "Run: pip install 'tilewright[redis]'"
-        ) from error
-    # Without retries: they would multiply the time limits, and the breaker does their work.
-    return lambda **options: Redis(retry=Retry(NoBackoff(), 0), **options)
+    address = f"{parts.scheme}://{parts.hostname}:{port}/{database}"
+    return RedisRemote(address, Connections(server), _ttl(parts))
 
 
 def _port(parts: SplitResult) -> int:
@@ -119,7 +118,7 @@ def _ttl(parts: SplitResult) -> int:
     for name in options:
         choose("option of a redis address", name, _OPTIONS)
     ttl = options.get("ttl_s", "0")
-    if not ttl.isdecimal():
+    if _WHOLE.fullmatch(ttl) is None:
         raise _bad_url(f"ttl_s={ttl!r} is no whole number of seconds")
     return int(ttl)
 
@@ -134,13 +133,3 @@ def _blob(key: str) -> str:
 
 def _claim(key: str) -> str:
     return f"tilewright:v{SCHEMA}:claim:{check_key(key)}"
-
-
-@contextmanager
-def _explained(address: str) -> Iterator[None]:
-    from redis.exceptions import RedisError  # noqa: PLC0415  (an extra)
-
-    try:
-        yield
-    except (RedisError, OSError) as error:
-        raise RemoteError(f"{address}: {error}") from error

@@ -22,12 +22,10 @@ from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.blob import MAX_BLOB_BYTES, pack, unpack
 from tilewright.building.store.link import Link
 from tilewright.building.store.local import Store
-from tilewright.building.store.remote import OPERATION_TIMEOUT_S, Remote, read_secret, remote_of
+from tilewright.building.store.remote import CLAIM_TTL_S, OPERATION_TIMEOUT_S, Remote, read_secret, remote_of
 
 T = TypeVar("T")
 
-# A compile takes 15 to 40 s of CPU on a machine that may be busy. A claim that expires early only costs a second build.
-CLAIM_TTL_S = 120.0
 # The slowest remote worth asking: 200 KB at this rate take 0.05 s, compiling them 15 s and more.
 SLOWEST_BYTES_PER_S = 4e6
 # At most this long for a whole look-up, and this much more for each key.
@@ -146,11 +144,11 @@ class Tiers:
             sizes = self._ask(functools.partial(remote.sizes, asked))
             for batch in self._batches([key for key in asked if key in sizes], sizes):
                 started = time.monotonic()
-                blobs = self._ask(functools.partial(remote.fetch, batch), sum(sizes[key] for key in batch))
+                blobs = self._ask(functools.partial(remote.fetch, batch), sum(batch.values()))
                 yield blobs, time.monotonic() - started
 
-    def _batches(self, keys: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
-        batch: list[str] = []
+    def _batches(self, keys: Sequence[str], sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
+        batch: dict[str, int] = {}
         total = 0
         for key in keys:
             size = sizes[key]
@@ -159,8 +157,8 @@ class Tiers:
                 continue
             if batch and (total + size > _BATCH_BYTES or len(batch) == _BATCH_KEYS):
                 yield batch
-                batch, total = [], 0
-            batch.append(key)
+                batch, total = {}, 0
+            batch[key] = size
             total += size
         if batch:
             yield batch
@@ -179,7 +177,8 @@ class Tiers:
 
     def _ask(self, work: Callable[[], T], size: int = 0) -> T:
         assert self.remote is not None
-        return self.link.call(self.remote.describe(), work, OPERATION_TIMEOUT_S + size / SLOWEST_BYTES_PER_S)
+        limit_s = OPERATION_TIMEOUT_S + size / SLOWEST_BYTES_PER_S
+        return self.link.call(self.remote.describe(), work, limit_s, self.remote.abandon)
 
     def _notice_rubbish(self, key: str, what: str) -> None:
         if key in self.rubbish.keys or self.remote is None:

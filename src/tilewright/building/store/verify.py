@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright.base.digest import digest_file
 from tilewright.base.events import task
 from tilewright.building.store.artifact import Artifact, Entry
 from tilewright.building.store.aside import Damage, DamageKind, Inode, inode_of, set_aside, still_there
 from tilewright.building.store.layout import FAN_OUT, MANIFEST, is_key
 from tilewright.building.store.local import Store
 from tilewright.building.store.manifest import LOG
+from tilewright.building.store.regular import digest_regular
 
 _FOREIGN = "foreign"  # takes the place of a key where there is none
 
@@ -72,7 +72,7 @@ def _differences(entry: Entry) -> Iterator[tuple[DamageKind, str]]:
     files = entry.content.files if isinstance(entry.content, Artifact) else {}
     for name, expected in files.items():
         try:
-            digest = digest_file(entry.folder / name)
+            _, digest = digest_regular(entry.folder / name)
         except OSError as error:
             yield "missing file", f"{name} cannot be read: {error.strerror}"
             continue

@@ -1,28 +1,33 @@
 """The engine's library: compiled once per machine, from the sources beside this file and the instruction table.
 
-It is kept in the cache folder under a digest of all that it is made of: sources, compiler, flags and the CPU.
+It is kept in a store of its own in the cache folder, under a digest of all that it is made of: sources, compiler, flags
+and the CPU. Its bytes are checked before it is loaded: a truncated library would end the process.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tilewright.base import events, knobs
 from tilewright.base.digest import digest_value
 from tilewright.base.errors import DeviceError
 from tilewright.building.discover import discover
+from tilewright.building.own_library import own_library
 from tilewright.building.process import run
+from tilewright.building.store.local import Store
 from tilewright.emulator import isa
 from tilewright.emulator.native import generate
 from tilewright.emulator.native.layout import STRUCTURES, Launch
 
 _FOLDER = Path(__file__).parent
 _SOURCES = ("engine.c",)
+_NAME = "engine.so"
 # Exact arithmetic: no contraction, no excess precision, wrapping integers. Errors of mathematics set no errno.
 FLAGS = (
     "-std=c11", "-O2", "-march=native", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden", "-ffp-contract=off",
@@ -58,10 +63,8 @@ def library() -> Library | None:
     if cxx is None:
         return None
     texts = sources()
-    target = knobs.cache_dir() / "emulator" / _digest(texts, cxx) / "engine.so"
-    if not target.exists():
-        _compile(texts, cxx, target)
-    return _load(target)
+    store = Store(knobs.cache_dir() / "emulator", knobs.CACHE_DIR.name)
+    return _load(own_library(store, _digest(texts, cxx), _NAME, lambda folder: _compile(texts, cxx, folder)))
 
 
 def sources() -> dict[str, str]:
@@ -76,29 +79,26 @@ def sources() -> dict[str, str]:
 def _digest(texts: dict[str, str], cxx: Path) -> str:
     cpu = next((line for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines() if line.startswith("flags")), "")
     stamp = cxx.resolve().stat()
-    return digest_value([texts, str(cxx.resolve()), stamp.st_size, stamp.st_mtime_ns, FLAGS, cpu])
+    return digest_value(["engine", texts, str(cxx.resolve()), stamp.st_size, stamp.st_mtime_ns, FLAGS, cpu])
 
 
-def _compile(texts: dict[str, str], cxx: Path, target: Path) -> None:
-    """Compile in a folder of its own, then rename: other processes see all of it or nothing."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        events.task("compile the emulator's engine", 1) as advance,
-        tempfile.TemporaryDirectory(dir=target.parent) as at,
-    ):
-        folder = Path(at)
+def _compile(texts: dict[str, str], cxx: Path, folder: Path) -> Mapping[str, Any]:
+    with events.task("compile the emulator's engine", 1) as advance:
         for name, text in texts.items():
             (folder / name).write_text(text, "utf-8")
-        command = [str(cxx), "-x", "c", *FLAGS, *_SOURCES, "-o", "engine.so", "-lm"]
+        command = [str(cxx), "-x", "c", *FLAGS, *_SOURCES, "-o", _NAME, "-lm"]
         ran = run(command, folder=folder, timeout_s=_TIMEOUT_S)
         if ran.code != 0 or ran.timed_out:
             raise DeviceError(f"the emulator's engine does not compile with {cxx} (code {ran.code}):\n{ran.output}")
-        (folder / "engine.so").replace(target)
-        advance(target.name)
+        advance(_NAME)
+    return {"slug": "the emulator's engine", "cost": {"cpu_s": round(ran.cpu_s, 2)}}
 
 
 def _load(path: Path) -> Library:
-    handle = ctypes.CDLL(os.fspath(path))
+    try:
+        handle = ctypes.CDLL(os.fspath(path))
+    except OSError as error:
+        raise DeviceError(f"the emulator's engine, {path}, cannot be loaded: {error}") from error
     sizes = (ctypes.c_uint32 * (len(STRUCTURES) + 1))()
     handle.tilewright_sizes(sizes)
     expected = [*(ctypes.sizeof(structure) for structure in STRUCTURES), handler_count()]

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tilewright.base.digest import digest_value
-from tilewright.base.errors import CompileError, CorruptError, ToolchainError
+from tilewright.base.errors import CompileError, ToolchainError
 from tilewright.building.discover import ROCM
 from tilewright.building.link_flags import HIP_LIBRARY
+from tilewright.building.own_library import own_library
 from tilewright.building.process import run, tool_output
-from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.local import Store
 from tilewright.building.toolchain import Toolchain
 
@@ -40,9 +41,7 @@ def stand_in_library(toolchain: Toolchain, store: Store | None = None) -> Path:
     texts[_WHOLE] = "".join(f'#include "{name}"\n' for name in _SOURCES)
     texts[_VERSIONS] = version_script(versions_of(real, toolchain))
     key = digest_value({"stand-in": texts, "soname": soname, "toolchain": toolchain.identity(), "flags": _FLAGS})
-    # Waits for another process that builds it.
-    with store.flight(key, landed=lambda: store.get(key) is not None):
-        return _stored(store, key, soname) or _built(toolchain, store, key, soname, texts)
+    return own_library(store, key, soname, lambda folder: _compile(toolchain, soname, texts, folder))
 
 
 def real_library(toolchain: Toolchain) -> Path:
@@ -105,25 +104,13 @@ _FLAGS = (
 )
 
 
-def _stored(store: Store, key: str, soname: str) -> Path | None:
-    found = store.get(key)
-    if not isinstance(found, Artifact):
-        return None
-    try:
-        return found.checked(soname)
-    except CorruptError:
-        return None  # noticed and moved aside by `checked`
-
-
-def _built(toolchain: Toolchain, store: Store, key: str, soname: str, texts: Mapping[str, str]) -> Path:
-    with store.work_folder("stand-in") as folder:
-        for name, text in texts.items():
-            (folder / name).write_text(text, "utf-8")
-        include = f"-I{toolchain.rocm_path}/include"
-        command = (str(toolchain.cxx), *_FLAGS, f"-Wl,-soname,{soname}", include, _WHOLE, "-o", soname)
-        done = run(command, folder=folder, timeout_s=_LIMIT_S)
-        if done.code != 0:
-            first = next((line for line in done.output.splitlines() if "error" in line), f"code {done.code}")
-            raise CompileError(f"the stand-in for {soname} does not compile: {first}", done.output)
-        facts = {"slug": f"stand-in for {soname}", "cost": {"cpu_s": round(done.cpu_s, 2)}}
-        return store.put(key, {soname: folder / soname}, facts).checked(soname)
+def _compile(toolchain: Toolchain, soname: str, texts: Mapping[str, str], folder: Path) -> Mapping[str, Any]:
+    for name, text in texts.items():
+        (folder / name).write_text(text, "utf-8")
+    include = f"-I{toolchain.rocm_path}/include"
+    command = (str(toolchain.cxx), *_FLAGS, f"-Wl,-soname,{soname}", include, _WHOLE, "-o", soname)
+    done = run(command, folder=folder, timeout_s=_LIMIT_S)
+    if done.code != 0:
+        first = next((line for line in done.output.splitlines() if "error" in line), f"code {done.code}")
+        raise CompileError(f"the stand-in for {soname} does not compile: {first}", done.output)
+    return {"slug": f"stand-in for {soname}", "cost": {"cpu_s": round(done.cpu_s, 2)}}

@@ -70,7 +70,7 @@ def _read(address: int, at: int, size: int, room: int) -> bytes:
 def _readable_from(address: int) -> int:
     """How many bytes can be read from an address on, to the end of the memory that is mapped without a gap."""
     end = address
-    for line in Path("/proc/self/maps").read_text().splitlines():
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         span, access = line.split(maxsplit=2)[:2]
         first, last = (int(number, 16) for number in span.split("-"))
         if first <= end < last and access.startswith("r"):

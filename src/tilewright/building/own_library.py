@@ -1,0 +1,36 @@
+"""Libraries of our own that are compiled on the machine they run on, kept in the store like kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tilewright.base.errors import CorruptError
+from tilewright.building.store.artifact import Artifact
+from tilewright.building.store.local import Store
+
+
+def own_library(store: Store, key: str, name: str, compile_in: Callable[[Path], Mapping[str, Any]]) -> Path:
+    """The file `name` of the entry `key`, its bytes checked just now; compiled if it is not there or is damaged.
+
+    `compile_in` makes the file in an empty private folder and gives the facts to keep with it.
+    """
+    # Waits for another process that compiles it.
+    with store.flight(key, landed=lambda: isinstance(store.get(key), Artifact)):
+        found = _checked(store, key, name)
+        if found is not None:
+            return found
+        with store.work_folder("library") as folder:
+            facts = compile_in(folder)
+            return store.put(key, {name: folder / name}, facts).checked(name)
+
+
+def _checked(store: Store, key: str, name: str) -> Path | None:
+    found = store.get(key)
+    if not isinstance(found, Artifact) or name not in found.files:
+        return None
+    try:
+        return found.checked(name)
+    except CorruptError:
+        return None  # noticed and moved aside by `checked`
