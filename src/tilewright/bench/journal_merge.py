@@ -55,7 +55,7 @@ class Selected:
             record = record_of(line)
             if isinstance(record, Damage):
                 raise JournalError(
-                    f"{line.file}, byte {line.offset:,}: {record.why}. Read it with the version it is of"
+                    f"{line.file}, byte {line.offset:,}: {record.why}. It was changed since it was read: read it again"
                 )
             yield record
 

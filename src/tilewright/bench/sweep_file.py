@@ -10,6 +10,7 @@ from typing import Any
 
 from tilewright.base.digest import canonical_json, digest_value
 from tilewright.base.errors import FileFormatError, FileProblem, JournalError
+from tilewright.bench.field_checks import quoted
 from tilewright.bench.whole_file import hidden_beside
 
 FILE = "sweep.json"
@@ -57,17 +58,30 @@ def read_asked(folder: Path | str) -> dict[str, Any]:
     """What the sweep of a folder was asked. Raises `FileFormatError` for a file that is none."""
     path = Path(folder) / FILE
     try:
-        value = json.loads(path.read_text())
+        value = json.loads(path.read_text("utf-8"), parse_constant=_refuse_constant)
         schema, digest, asked = value["schema"], value["digest"], value["asked"]
     except FileNotFoundError as error:
         raise JournalError(f"{path} does not exist: the folder is not that of a sweep") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise JournalError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FileFormatError(path, [FileProblem("", f"does not tell what a sweep was asked: {error}")]) from error
     if schema != SCHEMA:
-        raise FileFormatError(path, [FileProblem("schema", f"is {schema!r}, this version reads {SCHEMA}")])
-    if not isinstance(asked, dict) or digest != digest_value(asked):
+        raise FileFormatError(path, [FileProblem("schema", f"is {quoted(schema)}, this version reads {SCHEMA}")])
+    if not isinstance(asked, dict) or not _is_digest_of(digest, asked):
         raise FileFormatError(path, [FileProblem("asked", "was changed: the digest beside it is of something else")])
     return asked
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _is_digest_of(digest: object, asked: dict[str, Any]) -> bool:
+    try:
+        return bool(digest == digest_value(asked))
+    except (ValueError, RecursionError):  # a number such as 1e999 is an infinite one, which nobody asked
+        return False
 
 
 def _compare(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

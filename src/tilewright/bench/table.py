@@ -131,7 +131,7 @@ def _opened(path: Path | str) -> Iterator[tuple[Any, Sequence[str]]]:
             yield file, _check_schema(path, file.schema_arrow)
     except FileNotFoundError as error:
         raise FileFormatError(path, [FileProblem("", "does not exist")]) from error
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise FileFormatError(path, [FileProblem("", f"is no Parquet file, or a damaged one: {error}")]) from error
 
 
@@ -206,6 +206,6 @@ def _records(path: Path | str, batch: Any, counters: Sequence[str], first: int) 
             )
             if record.key != columns["key"][i]:
                 raise InvalidValueError(f"its key is {columns['key'][i]}, but its task makes {record.key}")
-        except (InvalidValueError, TypeError) as error:
+        except InvalidValueError as error:
             raise FileFormatError(path, [FileProblem(f"row {first + i:,}", f"is no record: {error}")]) from error
         yield record

@@ -305,6 +305,8 @@ class ClusterExecutor:
         sent = device.sent.pop(reference)
         state.moved = device.busy_since = time.monotonic()
         self._failures.pop(device.seat, None)
+        for notice in answer.notices:
+            emit(Noticed(notice))
         kept, unanswered = state.ledger.settle(sent.chunk, (*answer.records, *sent.refused), answer.seconds)
         state.records += kept
         if unanswered:

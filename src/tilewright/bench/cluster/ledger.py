@@ -12,7 +12,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.bench.cluster.seats import CPU
 from tilewright.bench.executor import Work
 from tilewright.bench.plan import TEAM
-from tilewright.bench.record import Record
+from tilewright.bench.record import Record, message_of
 
 # How much of a new measurement goes into the mean: some ten chunks, so that one slow kernel does not decide.
 _SHARE_OF_NEW = 0.2
@@ -215,4 +215,4 @@ class Ledger:
 
 def _given_up(work: Work, losses: int, why: str) -> Record:
     message = f"{losses} devices of the cluster were lost while they measured it; the last: {why}"
-    return Record(task=work.task, status="crashed", message=message, worker="cluster", started=time.time())
+    return Record(task=work.task, status="crashed", message=message_of(message), worker="cluster", started=time.time())
