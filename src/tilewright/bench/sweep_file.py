@@ -10,8 +10,8 @@ from typing import Any
 
 from tilewright.base.digest import canonical_json, digest_value
 from tilewright.base.errors import FileFormatError, FileProblem, JournalError
+from tilewright.base.whole_file import cannot_write, hidden_beside, remove_draft
 from tilewright.bench.field_checks import quoted
-from tilewright.bench.whole_file import hidden_beside
 
 FILE = "sweep.json"
 SCHEMA = 1
@@ -33,16 +33,16 @@ def claim_folder(folder: Path | str, asked: Mapping[str, Any]) -> bool:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise JournalError(f"{beside}: {len(text):,} bytes cannot be written: {error.strerror}. Make room") from error
-    try:
         os.link(beside, folder / FILE)
-    except FileExistsError:
+    except FileExistsError as error:
+        if not (folder / FILE).exists():  # the folder itself is a file
+            raise JournalError(cannot_write(folder, error)) from error
         _compare(folder, read_asked(folder), wanted)
         return True
+    except OSError as error:
+        raise JournalError(cannot_write(folder, error)) from error
     finally:
-        beside.unlink()
+        remove_draft(beside)
     return False
 
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, JournalError
+from tilewright.base.whole_file import cannot_write, hidden_beside, remove_draft
 from tilewright.bench.counting import counted
 from tilewright.bench.data_extra import need_data
 from tilewright.bench.gpu_model import gpu_of
 from tilewright.bench.parquet_schema import check_columns, check_version
 from tilewright.bench.rates import Rates, effort, rates
 from tilewright.bench.record import Record, Task, Times
-from tilewright.bench.whole_file import hidden_beside
 
 SCHEMA = "1"
 SCHEMA_KEY = "tilewright.records"
@@ -96,11 +96,9 @@ def export(records: Iterable[Record], path: Path | str, *, counters: Sequence[st
                 rows += sum(map(len, group))
         beside.replace(path)
     except OSError as error:
-        raise JournalError(
-            f"{path} cannot be written after {rows:,} rows: {error}. Make room, or name another place"
-        ) from error
+        raise JournalError(cannot_write(path, error, f"after {rows:,} rows")) from error
     finally:
-        beside.unlink(missing_ok=True)
+        remove_draft(beside)
     return rows
 
 
