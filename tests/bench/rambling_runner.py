@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -39,6 +40,16 @@ def run(work: Work, crew: Crew) -> Record:
         else:
             _LATE.append(line)
     return record
+
+
+def poisoned(work: Work, crew: Crew) -> Record:
+    """Answer at once, but for the problems of two numbers: one writes garbage, one takes the coordinator down."""
+    number = json.loads(work.task.problem)["m"]
+    if number == crew.settings.get("garbage"):
+        _write(SAID["null"])
+    elif number == crew.settings.get("kills"):
+        os.kill(os.getppid(), signal.SIGKILL)
+    return Record(task=work.task, status="ok", kind="counters", counters={"number": 1 + number})
 
 
 def _write(data: bytes) -> None:
