@@ -43,8 +43,8 @@ def _agree(folder: Path, descriptor: int, shard: Shard) -> None:
     found = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
     if found != str(shard.count):
         raise JournalError(
-            f"another process sweeps into {folder} now, divided into {found or 'unknown'} shards, and shard {shard} is "
-            f"one of {shard.count}: both would measure the same tasks. Take a shard I/{found or 'N'}, or wait for it"
+            f"another process sweeps shards I/{found} into {folder} now, which have tasks in common with "
+            f"shard {shard}. Both would measure these: take a shard I/{found}, or wait for it"
         )
 
 

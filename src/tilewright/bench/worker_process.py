@@ -124,7 +124,7 @@ class WorkerProcess:
 
     def wait_ready(self) -> Ended | None:
         """Wait until it can work. How it ended if it cannot."""
-        found = self._answer(Ready, self.limits.start_s, self.limits.start_s)
+        found = self._answer((Ready,), self.limits.start_s, self.limits.start_s)
         return found if isinstance(found, Ended) else None
 
     def unasked(self) -> str:
@@ -144,11 +144,11 @@ class WorkerProcess:
         self._tail, self._has_begun = b"", False
         self._send(_plain(work))
         found = self._answer(
-            Begun | Done, self.limits.reference_s, self.limits.silence_s, " for its problem's reference"
+            (Begun, Done), self.limits.reference_s, self.limits.silence_s, " for its problem's reference"
         )
         if isinstance(found, Begun) and found.key == self._key:
             self._has_begun = True
-            found = self._answer(Done, self.limits.seconds, self.limits.silence_s)
+            found = self._answer((Done,), self.limits.seconds, self.limits.silence_s)
         if isinstance(found, Ended):
             return found
         if isinstance(found, Done) and found.record.task == work.task:
@@ -164,7 +164,9 @@ class WorkerProcess:
             self._popen.stdin.write((json.dumps(values, separators=(",", ":")) + "\n").encode())
             self._popen.stdin.flush()
 
-    def _answer(self, wanted: Any, limit_s: float, silence_s: float, what: str = "") -> Message | Ended:
+    def _answer(
+        self, wanted: tuple[type[Message], ...], limit_s: float, silence_s: float, what: str = ""
+    ) -> Message | Ended:
         """Read until there is a message that is no sign of life, the process is gone, or time is up. It is `what` for.
 
         A message that is not one of those wanted ends the process.

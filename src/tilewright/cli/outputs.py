@@ -14,15 +14,14 @@ from tilewright.base.whole_file import cannot_write
 STDOUT = "-"
 
 
-class OutputFile(click.ParamType):
+class OutputFile(click.Path):
     """A file to write, in one of the formats that `suffixes` name; any name if there are none.
 
     Its folder must be there and take a new file. With `stdout`, `-` is allowed, too.
     """
 
-    name = "file"
-
     def __init__(self, *suffixes: str, stdout: bool = False) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
         self.suffixes = suffixes
         self.stdout = stdout
 
@@ -40,10 +39,11 @@ class OutputFile(click.ParamType):
         return path
 
 
-class OutputFolder(click.ParamType):
+class OutputFolder(click.Path):
     """A folder to write into. It is made if need be, but not now."""
 
-    name = "folder"
+    def __init__(self) -> None:
+        super().__init__(file_okay=False, path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         path = Path(value)
@@ -57,7 +57,7 @@ class OutputFolder(click.ParamType):
 
 
 def _check_folder(
-    kind: click.ParamType, path: Path, folder: Path, param: click.Parameter | None, ctx: click.Context | None
+    kind: click.Path, path: Path, folder: Path, param: click.Parameter | None, ctx: click.Context | None
 ) -> None:
     """See that a folder takes something new by making it: permissions do not tell of disks that are read-only."""
     if ctx is not None and ctx.resilient_parsing:  # a shell completes a line
