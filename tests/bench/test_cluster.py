@@ -58,7 +58,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cluster(plugin: Path, stores: Path) -> Iterator[tuple[Any, list[Any]]]:
     """The nodes know the op `scale` as if its package were installed there, and the runners of tests."""
-    path = os.pathsep.join([str(plugin), str(Path(ray_nodes_file).parent)])
+    path = os.pathsep.join([str(plugin), str(Path(ray_nodes_file).parent), str(Path(__file__).parent)])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", path)
         patch.setenv("TILEWRIGHT_STORE", "")  # so that it is put back afterwards
@@ -139,6 +139,35 @@ def test_the_quarantine_is_asked_before_work_goes_out(cluster) -> None:
     assert len(outcome(records)) == 40
     assert set(statuses) == {"wrong", "quarantined"}
     assert statuses.count("wrong") <= 2 * SEATS
+
+
+class Unreadable(Work):
+    """Work that no node can take out of its message."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, ("no number",)
+
+
+def test_one_bad_task_costs_one_record_and_no_device(cluster, monkeypatch) -> None:
+    """Garbage from its worker, an actor that is killed with it, a message that cannot be read: 3 of 60 tasks."""
+    monkeypatch.setattr(cluster_engine, "LOOK_S", 0.2)
+    tasks = list(works(60))
+    tasks[50] = Unreadable(tasks[50].task)
+    crew = Crew(settings={"garbage": 30, "kills": 40}, runner="rambling_runner:poisoned")
+    engine = ClusterExecutor(DEVICES, crew, quarantine=Quarantine(0))
+    try:
+        records = list(engine.run(tasks))
+    finally:
+        engine.close()
+    failed = {record.task.problem: record for record in records if not record.ok}
+    assert len(outcome(records)) == 60
+    assert {text: record.status for text, record in failed.items()} == dict.fromkeys(
+        ['{"m":30}', '{"m":40}', '{"m":50}'], "crashed"
+    )
+    assert "the worker sent" in failed['{"m":30}'].message
+    assert "3 devices of the cluster were lost while they measured it" in failed['{"m":40}'].message
+    assert "no device of the cluster could take it" in failed['{"m":50}'].message
+    assert not any(map(engine._is_left_alone, engine._failures))
 
 
 def test_nodes_with_other_software_end_the_sweep_with_the_reason(cluster) -> None:

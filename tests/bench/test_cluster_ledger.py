@@ -222,3 +222,19 @@ def test_whatever_happens_each_piece_of_work_gives_one_record(steps: list[tuple[
         settle(chunk, 1.0)
     assert ledger.held == ledger.out == 0
     assert Counter(record.key for record in records) == Counter(work(number).task.key for number in range(30))
+
+
+def test_what_no_device_can_take_goes_out_alone_and_is_given_up_then() -> None:
+    ledger = filled(5, chunk_s=10.0)
+    first = ledger.take(CPU)
+    assert first is not None
+    ledger.settle(first, answers(first), 0.01)
+    both = ledger.take(CPU)
+    assert both is not None and len(both.work) == 2
+    assert ledger.refuse(both, "ValueError") == [] and ledger.refuse(both, "again") == []
+    assert (ledger.held, ledger.out) == (4, 0)
+    alone = ledger.take(CPU)
+    assert alone is not None and len(alone.work) == 1
+    (record,) = ledger.refuse(alone, "cpu 0: ValueError")
+    assert (record.task, record.status) == (alone.work[0].task, "crashed") and "ValueError" in record.message
+    assert (ledger.held, ledger.out) == (3, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.base.errors import ClusterError, DeviceError
+from tilewright.base.errors import ClusterError, DeviceError, StoreError
 from tilewright.bench.cluster.actor import BuildAnswer, DeviceActor
 from tilewright.bench.cluster.builds import TRIES, Builds
 from tilewright.bench.cluster.seats import CPU, GPU, Node, Seat, builders_of, check_nodes, nodes_of, seats_of
@@ -135,6 +135,22 @@ def test_a_device_measures_quarantines_and_passes_over_kernels_it_cannot_get(tmp
     finally:
         broken.close()
     assert [record.status for record in answer.records] == ["crashed", "quarantined"]
+
+
+def test_only_an_error_of_the_device_leaves_an_actor(monkeypatch) -> None:
+    """A store that fails (mocked) is the node's: another node can measure the task. All else is the task's."""
+    actor = DeviceActor(CPU, Crew(settings={"no JSON": {1}}, runner="idle_runner:idle"), 3, {})
+    answer = actor.run([work("a", "replay:x"), work("b", "replay:x")])
+    assert [record.status for record in answer.records] == ["crashed", "crashed"]
+    assert "TypeError" in answer.records[0].message
+    for failure in (OSError(28, "No space left on device"), StoreError("the store is damaged")):
+
+        def fail(_: Work, failure: Exception = failure) -> None:
+            raise failure
+
+        monkeypatch.setattr("tilewright.bench.cluster.actor._with_place_here", fail)
+        with pytest.raises(DeviceError, match=str(failure.args[-1])):
+            actor.run([work("c").built(Place("", "0" * 32))])
 
 
 def test_a_gpu_that_is_not_there_is_an_error_of_the_device() -> None:

@@ -184,3 +184,33 @@ def test_the_gpu_must_be_known(tmp_path: Path) -> None:
         (tmp_path / "r.json").write_text(text)
         with pytest.raises(FileFormatError, match=r"JSON|holds no benchmark"):
             read_foreign("tile_engine", tmp_path / "r.json", arch="gfx942")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("latency(ms)", 10**400),
+        ("latency(ms)", float("nan")),
+        ("latency(ms)", float("inf")),
+        ("latency(ms)", None),
+        ("tflops(TFlops)", float("inf")),
+        ("bandwidth(GB/s)", [1]),
+    ],
+)
+def test_a_figure_that_is_no_number_costs_its_row(tmp_path: Path, key: str, value: Any) -> None:
+    bad = {**printed(), "perf_result": {**figures(123.4), key: value}}
+    found = read_foreign("tile_engine", write(tmp_path / "r.json", [printed(), bad]), arch="gfx942")
+    assert len(found.records) == 1 and [each.where for each in found.refused] == ["r.json, result 1"]
+
+
+@pytest.mark.parametrize(("key", "value"), [("m", float("inf")), ("m", 10**30), ("layout_a", []), ("split_k", {})])
+def test_a_problem_that_is_none_costs_its_row(tmp_path: Path, key: str, value: Any) -> None:
+    bad = {**printed(), "problem": problem(**{key: value})}
+    found = read_foreign("tile_engine", write(tmp_path / "r.json", [printed(), bad]), arch="gfx942")
+    assert len(found.records) == 1 and len(found.refused) == 1
+
+
+def test_json_that_is_too_deep_is_no_benchmark(tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_text("[" * 100_000)
+    with pytest.raises(FileFormatError, match="cannot be read as JSON"):
+        read_foreign("tile_engine", tmp_path / "r.json", arch="gfx942")

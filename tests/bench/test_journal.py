@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from journalled import counted, failed, timed
 
-from tilewright.base.errors import JournalError, UnknownValueError
+from tilewright.base.errors import InvalidValueError, JournalError, UnknownValueError
 from tilewright.bench.journal import FSYNC, Journal, journal_files, known_keys, merged, read_journal
 from tilewright.bench.journal_lines import LONGEST, with_check
 
@@ -114,10 +114,10 @@ def test_what_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="does not exist"):
         journal_files(tmp_path / "nowhere")
     (tmp_path / "file").touch()
-    with pytest.raises(JournalError, match="cannot be opened"):
+    with pytest.raises(JournalError, match="cannot be written: File exists"):
         Journal(tmp_path / "file", "w")
     journal = Journal(tmp_path, "w")
-    with pytest.raises(JournalError, match="shorten its message"):
+    with pytest.raises(InvalidValueError, match="shorten its message"):
         journal.append(failed(message="x" * LONGEST))
     journal.close()
     journal.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import resource
 import shutil
 import subprocess
@@ -13,10 +15,13 @@ import pytest
 from journalled import failed, timed
 
 from tilewright.base.errors import JournalError
-from tilewright.bench.journal import Journal, read_journal
+from tilewright.base.events import Noticed, listening
+from tilewright.base.whole_file import cannot_write
+from tilewright.bench.journal import BATCH_RECORDS, Journal, read_journal
 from tilewright.bench.journal_lines import line_of
 from tilewright.bench.journal_merge import select_best, write_merged
 from tilewright.bench.sweep_file import claim_folder
+from tilewright.bench.table import export
 
 
 @contextmanager
@@ -100,3 +105,101 @@ def test_going_on_when_there_is_room_again(small_disk: Path) -> None:
         journal.append(timed(999))
     found = read_journal(small_disk / "sweep")
     assert len(found.records) == there + 1 and found.records[-1] == timed(999) and not found.damaged
+
+
+class FailingSyncs:
+    """An fsync that fails for the files that there are, as of a disk with an error, and then says that all is well.
+
+    Mocked: this machine has no disk that fails. Linux drops what it could not write and reports the error once.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, broken: int = 1) -> None:
+        self._broken = broken  # how many files
+        self._synced = os.fdatasync
+        self.lost: set[str] = set()
+        monkeypatch.setattr(os, "fdatasync", self)
+
+    def __call__(self, descriptor: int) -> None:
+        name = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+        if name not in self.lost and len(self.lost) < self._broken:
+            self.lost.add(name)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self._synced(descriptor)
+
+
+@pytest.mark.parametrize("fsync", ["record", "batch"])
+def test_after_a_failed_fsync_lines_are_written_again_to_another_file(tmp_path, monkeypatch, fsync: str) -> None:
+    monkeypatch.setattr("tilewright.bench.journal.BATCH_S", 1e9)  # batches end by their number, on a busy machine, too
+    notices: list[str] = []
+    count = BATCH_RECORDS if fsync == "batch" else 1
+    hear = listening(lambda event: notices.append(event.message) if isinstance(event, Noticed) else None)
+    with hear, Journal(tmp_path, "w", fsync=fsync) as journal:
+        for number in range(count - 1):
+            journal.append(timed(number))
+        syncs = FailingSyncs(monkeypatch)
+        journal.append(timed(count - 1))
+        journal.append(timed(count))
+    (lost,) = syncs.lost
+    Path(lost).unlink()  # nothing in it was on the disk
+    assert read_journal(tmp_path).records == [timed(number) for number in range(count + 1)]
+    assert journal.file != Path(lost) and journal.file.name == "w+2.jsonl"
+    assert len(notices) == 1 and "fsync failed: Input/output error" in notices[0] and str(journal.file) in notices[0]
+
+
+def test_a_disk_on_which_nothing_can_be_synced_is_an_error_and_appending_again_keeps_all(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("tilewright.bench.journal.BATCH_S", 1e9)
+    with Journal(tmp_path, "w", fsync="batch") as journal:
+        for number in range(BATCH_RECORDS - 1):
+            journal.append(timed(number))
+        syncs = FailingSyncs(monkeypatch, broken=2)
+        with pytest.raises(JournalError, match=r"w\.jsonl: fsync failed: .*could not be written again"):
+            journal.append(timed(100))
+        assert [path.name for path in tmp_path.glob("*.jsonl")] == ["w.jsonl"]
+        journal.append(timed(100))
+    assert len(syncs.lost) == 2
+    (tmp_path / "w.jsonl").unlink()  # the other file was taken away
+    kept = [*range(BATCH_RECORDS - 1), 100]
+    assert read_journal(tmp_path).records == [timed(number) for number in kept]
+
+
+def test_closing_after_a_failed_fsync_writes_again(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("tilewright.bench.journal.BATCH_S", 1e9)
+    journal = Journal(tmp_path, "w", fsync="batch")
+    journal.append(timed(1))
+    syncs = FailingSyncs(monkeypatch)
+    journal.close()
+    (lost,) = syncs.lost
+    Path(lost).unlink()
+    assert read_journal(tmp_path).records == [timed(1)]
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.ENOSPC, "Make room"),
+        (errno.EDQUOT, "Make room"),
+        (errno.ENOENT, "a folder that exists and is writable"),
+        (errno.EACCES, "a folder that exists and is writable"),
+        (errno.EROFS, "a folder that exists and is writable"),
+        (errno.EIO, "Look at the disk"),
+    ],
+)
+def test_the_advice_fits_the_reason(number: int, advice: str) -> None:
+    text = cannot_write("sweep", OSError(number, "a library's words", "/x/.sweep.json.0123"))
+    assert text.startswith(f"sweep cannot be written: {os.strerror(number)}. ") and advice in text
+    assert ("Make room" in text) == (advice == "Make room")
+
+
+def test_a_folder_that_cannot_be_made_is_named_as_it_was_asked(tmp_path: Path) -> None:
+    for folder in (Path("/proc/x1"), Path("/proc/x1/deeper")):
+        with pytest.raises(JournalError, match=f"^{folder} cannot be written: No such file") as caught:
+            claim_folder(folder, {"kernels": 1})
+        assert "Make room" not in str(caught.value) and ".sweep.json" not in str(caught.value)
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(JournalError, match=f"^{folder} cannot be written"):
+            claim_folder(folder, {"kernels": 1})
+        with pytest.raises(JournalError, match="cannot be written"):
+            Journal(folder, "w")
+    with pytest.raises(JournalError, match=r"^/proc/x1\.parquet cannot be written"):
+        export([timed(1)], "/proc/x1.parquet")

@@ -43,6 +43,9 @@ def test_of_many_that_begin_at_once_one_begins(tmp_path: Path) -> None:
         ("[]", "does not tell"),
         ('{"schema": 2, "digest": "", "asked": {}}', "this version reads 1"),
         ('{"schema": 1, "digest": "", "asked": {}}', "was changed"),
+        ('{"schema": 1, "digest": "", "asked": {"seed": NaN}}', "NaN is no number of JSON"),
+        ('{"schema": 1, "digest": "", "asked": {"seed": 1e999}}', "was changed"),
+        ("[" * 100_000, "does not tell"),
     ],
 )
 def test_a_file_that_cannot_be(tmp_path: Path, text: str, what: str) -> None:

@@ -124,7 +124,7 @@ def test_what_the_commands_refuse(run: Callable[..., Result], sweep: Path, tmp_p
     file = tmp_path / "x.csv"
     file.touch()
     for arguments, what in (
-        (("export", str(sweep), "--out", "table.csv"), "ends in .parquet"),
+        (("export", str(sweep), "--out", "table.csv"), "table.csv ends in '.csv'. Can be written: .parquet."),
         (("export", str(sweep), "--out", "t.parquet", "--as", "rows"), "Known: records, measurements"),
         (("export", str(sweep), "--out", "t.parquet", "--cold"), "are for --as measurements"),
         (("import", "miopen", str(file), "--out", "j"), "solvers of MIOpen"),

@@ -119,7 +119,7 @@ def test_cold_or_warm(run: Run, run_json: Callable[..., Any], tmp_path: Path, re
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--out", "winners.toml"], "a table of winners ends in .json"),
+        (["--out", "winners.toml"], "winners.toml ends in '.toml'. Can be written: .json."),
         (["--out", "w.json", "--cold", "--warm"], "both say which times count"),
         (["--out", "w.json", "--limit", "3"], "--limit is about a sweep: name the device that it is on (--device)"),
         (["--out", "w.json", "--kernels", "fp16_rcr_essential"], "--kernels is about a sweep"),
@@ -156,3 +156,11 @@ def test_no_such_journal(run: Run, tmp_path: Path) -> None:
     done = run("tune", str(tmp_path / "nothing"), "--out", str(tmp_path / "w.json"))
     assert done.exit_code == 2
     assert "does not exist" in done.stderr
+
+
+def test_a_device_without_times_is_refused_before_anything_is_built(run: Run, tmp_path: Path) -> None:
+    """The kernels and problems are nowhere: that would be told if they were looked for first."""
+    words = ["--device", "emulated:gfx942", "--kernels", "nowhere.toml", "--problem", "m=1"]
+    done = run("tune", str(tmp_path / "journal"), *words, "--out", str(tmp_path / "w.json"))
+    assert done.exit_code == 2 and "emulated:gfx942 has no time: it counts" in done.stderr
+    assert not (tmp_path / "journal").exists()

@@ -17,6 +17,7 @@
     ├── LeakageError         a problem, or one near it, on both sides of a split into training and judging
     ├── JournalError         a journal that cannot be written, or holds another sweep (says file, bytes, advice)
     ├── ClusterError         a cluster that cannot be reached, or has no device for what is asked
+    ├── OutputError          a file that was asked for cannot be written (says path, the system's reason, advice)
     ├── PackError            a pack that cannot be written or read (says path, cause, advice)
     └── StoreError           the artifact store cannot do what was asked (says path, cause, advice)
         ├── CorruptError     an entry that is damaged or gone; it is built again
@@ -139,6 +140,10 @@ class JournalError(TilewrightError):
 
 class ClusterError(TilewrightError):
     """A cluster that cannot be reached, or that has no device left for the work. What was measured is journalled."""
+
+
+class OutputError(TilewrightError):
+    """A file or folder that a user asked for cannot be written. The message has the path, the reason and advice."""
 
 
 class PackError(TilewrightError):

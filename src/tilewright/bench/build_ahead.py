@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tilewright.base import knobs
 from tilewright.base.events import Event, listening
 from tilewright.bench.executor import Place
-from tilewright.bench.worker import LONGEST_MESSAGE
+from tilewright.bench.record import message_of
 from tilewright.building.builder import build_kernels
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.layout import layout_of_entry
@@ -129,8 +129,7 @@ def built(kernels: Sequence[Kernel], *, jobs: int, tiers: Tiers | None = None) -
 def why_not_built(failure: Failure) -> str:
     """The compiler's first error, as a record tells it."""
     errors = failure.facts.get("errors") or [line for line in failure.log.splitlines() if line.strip()][:1]
-    said = str(errors[0]) if errors else "the compiler failed and said nothing"
-    return said[:LONGEST_MESSAGE]
+    return message_of(errors[0] if errors else "the compiler failed and said nothing")
 
 
 def place_of_artifact(artifact: Artifact) -> Place:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ NOT_OURS: Mapping[str, str] = {
     "hipblaslt_mi250x_fp16_sweep": "GEMMs of Tensile: its kernels are assembly with other parameters",
     "aiter_fmoe_profile": "fused mixture of experts, which is no op of Tilewright",
     "aiter_tuned_gemm_winners": "winners only, of classic CK, assembly or Triton, without the fields of a config",
-    "aiter_configs_2026-08": "winners of aiter's tuner by the name of a compiled kernel, without the fields of a config",
+    "aiter_configs_2026-08": "winners of aiter's tuner by the name of a compiled kernel, without fields of a config",
     "aiter_attention_backends": "backends by name, without the tile or any other field of a kernel",
     "miopen": "solvers of MIOpen, without the fields of a kernel; its perf-db has no times",
 }
@@ -56,13 +56,10 @@ def read_foreign(name: str, path: Path | str, **options: Any) -> Imported:
 
 def _records(rows: Iterable[Measured], source: str, worker: str) -> list[Record]:
     """One record for each task, with the median of its times in microseconds and their spread."""
-    repeats: dict[Measured, list[float]] = {}
+    repeats: dict[Task, list[float]] = {}
     for row in rows:
-        repeats.setdefault(replace(row, us=0.0), []).append(row.us)
-    return [
-        Record(task=_task(row, source), status=OK, kind="time", times=_times(us), worker=worker)
-        for row, us in repeats.items()
-    ]
+        repeats.setdefault(_task(row, source), []).append(row.us)
+    return [Record(task=task, status=OK, kind="time", times=_times(us), worker=worker) for task, us in repeats.items()]
 
 
 def _task(row: Measured, source: str) -> Task:
@@ -77,8 +74,6 @@ def _task(row: Measured, source: str) -> Task:
 
 
 def _times(us: Sequence[float]) -> Times:
-    if min(us) <= 0:
-        raise InvalidValueError(f"a time is {min(us):g} µs, must be above zero")
     low, high = min(us), max(us)
     if len(us) >= DECILES_FROM:
         deciles = statistics.quantiles(us, n=10, method="inclusive")

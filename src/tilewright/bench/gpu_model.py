@@ -23,7 +23,7 @@ def parsed(versions: str) -> Mapping[str, str]:
     """The versions of a task by name. A text that is not of `versions_text` tells nothing: it has no names."""
     try:
         found = json.loads(versions)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return {name: str(value) for name, value in found.items()} if isinstance(found, dict) else {}
 

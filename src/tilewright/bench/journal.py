@@ -8,6 +8,7 @@ result twice is one result.
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import re
 import threading
@@ -18,7 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tilewright.base.errors import JournalError, choose
+from tilewright.base.errors import InvalidValueError, JournalError, choose
+from tilewright.base.events import Noticed, emit
+from tilewright.base.whole_file import advice_for, cannot_write, remove_draft
 from tilewright.bench.journal_lines import (
     LONGEST,
     TAIL,
@@ -58,45 +61,63 @@ class Journal:
             raise JournalError(f"{worker!r} cannot name a journal's file: use letters, digits and _ . : @ + -")
         self.file = Path(folder) / f"{worker}{SUFFIX}"
         self._guard = threading.Lock()
-        self._unsynced = 0
+        self._unsynced: list[bytes] = []  # lines that a failed fsync may lose; none are kept without fsync
+        self._failed = ""  # why the last fsync failed: nothing that was written to the file before can be relied on
         self._synced_at = time.monotonic()
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(self.file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise JournalError(f"{self.file} cannot be opened for appending: {error.strerror}") from error
+            raise JournalError(cannot_write(self.file, error)) from error
+        self._open(self.file)
+
+    def _open(self, file: Path) -> None:
         try:
-            self._lock()
-            self._size = os.fstat(self._descriptor).st_size
+            descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise JournalError(cannot_write(file, error)) from error
+        try:
+            _lock(file, descriptor)
+            size = os.fstat(descriptor).st_size
             # A line that was torn when a writer died must not take the next one with it.
-            self._torn = self._size > 0 and os.pread(self._descriptor, 1, self._size - 1) != b"\n"
+            torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
             if self.fsync != "never":
-                _sync_folder(self.file.parent)
-        except BaseException:
-            os.close(self._descriptor)
+                _sync_folder(file.parent)
+        except BaseException as error:
+            os.close(descriptor)
+            if isinstance(error, OSError):
+                raise JournalError(cannot_write(file, error)) from error
             raise
+        self.file, self._descriptor, self._size, self._torn = file, descriptor, size, torn
 
     def append(self, record: Record) -> None:
         """Add a record; what its `fsync` policy promises holds when this returns.
 
-        Raises `JournalError` when the disk is full or fails. The file then ends as before, and stays open: when there
-        is room again, appending goes on.
+        Raises `JournalError` when the disk is full or fails. The record is then not kept, all before it are, and the
+        journal stays open: when there is room again, append the record again.
+
+        After a failed fsync the system may have dropped what it could not write, and the next fsync says nothing of
+        it. So the lines that are not on the disk are written again, to a new file, which is the journal's from then on.
         """
         line = line_of(record)
         if len(line) > LONGEST:
-            raise JournalError(f"a record has {len(line):,} bytes, at most {LONGEST:,} are kept: shorten its message")
+            raise InvalidValueError(
+                f"a record has {len(line):,} bytes, at most {LONGEST:,} are kept: shorten its message"
+            )
         with self._guard:
             if self._descriptor < 0:
                 raise JournalError(f"{self.file} is closed: nothing can be appended to it")
-            self._write(b"\n" + line if self._torn else line)
-            self._unsynced += 1
+            if self._failed:
+                self._write_again()
+            self._write(line)
+            if self.fsync == "never":
+                return
+            self._unsynced.append(line)
             if self._due():
-                self._sync()
-
-    def sync(self) -> None:
-        """Bring everything appended so far onto the disk, whatever the policy."""
-        with self._guard:
-            self._sync()
+                try:
+                    self._sync()
+                except JournalError:
+                    self._unsynced.pop()  # whoever appends is told, and appends it again
+                    raise
 
     def close(self) -> None:
         """Sync, unless the policy is never, and close. A second time does nothing."""
@@ -104,7 +125,9 @@ class Journal:
             if self._descriptor < 0:
                 return
             try:
-                if self.fsync != "never" and self._unsynced:
+                if self._failed:
+                    self._write_again()
+                elif self._unsynced:
                     self._sync()
             finally:
                 os.close(self._descriptor)
@@ -118,18 +141,8 @@ class Journal:
     ) -> None:
         self.close()
 
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise JournalError(
-                f"{self.file} is being written by another process: give each worker a name of its own"
-            ) from error
-        except OSError as error:
-            raise JournalError(f"{self.file} cannot be locked: {error.strerror}. Use a disk that has locks") from error
-
-    def _write(self, data: bytes) -> None:
-        written = 0
+    def _write(self, line: bytes) -> None:
+        data, written = b"\n" + line if self._torn else line, 0
         try:
             while written < len(data):
                 written += os.write(self._descriptor, data[written:])
@@ -137,7 +150,7 @@ class Journal:
             rest = self._cut_back(written)
             raise JournalError(
                 f"{self.file}: {written:,} of {len(data):,} bytes could be appended at byte {self._size:,}: "
-                f"{error.strerror}. {rest} Make room, then go on: all records before are kept"
+                f"{error.strerror}. {rest} {advice_for(error)}, then go on: all records before are kept"
             ) from error
         self._size += len(data)
         self._torn = False
@@ -155,19 +168,63 @@ class Journal:
 
     def _due(self) -> bool:
         if self.fsync == "batch":
-            return self._unsynced >= BATCH_RECORDS or time.monotonic() - self._synced_at >= BATCH_S
+            return len(self._unsynced) >= BATCH_RECORDS or time.monotonic() - self._synced_at >= BATCH_S
         return self.fsync == "record"
 
     def _sync(self) -> None:
         try:
             os.fdatasync(self._descriptor)
         except OSError as error:
+            self._failed = f"{self.file}: fsync failed: {error.strerror}"
+            self._write_again()
+        else:
+            self._unsynced.clear()
+            self._synced_at = time.monotonic()
+
+    def _write_again(self) -> None:
+        """Go on in a new file, which begins with the lines that may not be on the disk."""
+        failed, before = self._failed, (self._descriptor, self.file, self._size, self._torn)
+        again = len(self._unsynced)
+        try:
+            self._open(_next_file(self.file))
+            try:
+                for line in self._unsynced:
+                    self._write(line)
+                os.fdatasync(self._descriptor)
+            except (OSError, JournalError):
+                os.close(self._descriptor)
+                remove_draft(self.file)
+                self._descriptor, self.file, self._size, self._torn = before
+                raise
+        except (OSError, JournalError) as error:
             raise JournalError(
-                f"{self.file}: the last {self._unsynced:,} records may not be on the disk: {error.strerror}. "
+                f"{failed}. The last {_plural(again)} may not be on the disk, and could not be written again: {error}. "
                 "Look at the disk, then resume: what is missing is measured again"
             ) from error
-        self._unsynced = 0
+        os.close(before[0])
+        self._failed = ""
+        self._unsynced.clear()
         self._synced_at = time.monotonic()
+        emit(Noticed(f"{failed}. The last {_plural(again)} were written again, to {self.file}"))
+
+
+def _plural(records: int) -> str:
+    return f"{records:,} record{'' if records == 1 else 's'}"
+
+
+def _next_file(file: Path) -> Path:
+    """A file of the same worker that is not there yet."""
+    stem = file.stem.partition("+")[0]
+    return next(each for n in itertools.count(2) if not (each := file.with_name(f"{stem}+{n}{SUFFIX}")).exists())
+
+
+def _lock(file: Path, descriptor: int) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise JournalError(f"{file} is being written by another process: give each worker a name of its own") from error
+    except OSError as error:
+        raise JournalError(f"{file} cannot be locked: {error.strerror}. Use a disk that has locks") from error
 
 
 def journal_files(journal: Path | str) -> list[Path]:

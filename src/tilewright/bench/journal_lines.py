@@ -13,11 +13,11 @@ import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 from tilewright.base.digest import canonical_json
-from tilewright.base.errors import InvalidValueError
-from tilewright.bench.record import OK, SCHEMA, STATUSES, Record
+from tilewright.bench.line_pattern import is_surely_record
+from tilewright.bench.record import OK, Record
 
 CHECK = b',"check":"'
 DIGEST_BYTES = 16
@@ -26,10 +26,6 @@ TAIL = len(CHECK) + 2 * DIGEST_BYTES + len(b'"}')
 # numbers only, so an intact record has it at its begin and nowhere else. The same goes for the end.
 START = b'{"counters":{'
 END = re.compile(re.escape(CHECK) + b"[0-9a-f]{%d}" % (2 * DIGEST_BYTES) + b'"}')
-# What merging must know of a line. Texts cannot hold `,"name":` as their quotes are escaped.
-SUMMARY = re.compile(
-    rb',"key":"([0-9a-f]{32})",.*,"schema":([0-9]+),.*,"started":([-+.0-9e]+),"status":"([a-z_]+)",', re.DOTALL
-)
 # A record has some thousand bytes. This bounds the memory of a reader that meets a file without line ends.
 LONGEST = 1 << 24
 
@@ -96,26 +92,23 @@ def intact_lines(file: Path, *, longest: int = LONGEST) -> Iterator[Intact | Dam
 
 
 def record_of(line: Intact) -> Record | Damage:
-    """The record of a line. One of another schema is told like damage: this version cannot read it."""
+    """The record of a line. One of another schema, or with a field that no record has, is told like damage."""
     try:
-        value: dict[str, Any] = json.loads(line.text)
-        del value["check"]
+        value = json.loads(line.text)
+        if isinstance(value, dict):
+            value.pop("check", None)
         return Record.of_json(value)
-    except (InvalidValueError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, RecursionError) as error:  # InvalidValueError is a ValueError
         return Damage(line.file, line.line, f"has a right checksum, but is no record of this version: {error}")
 
 
 def summary_of(line: Intact) -> Summary | Damage:
-    """What a merge must know of a line, several times as fast as its record."""
-    found = SUMMARY.search(line.text)
-    if found is None:
-        return Damage(line.file, line.line, "has a right checksum, but is no record")
-    key, schema, started, status = (part.decode() for part in found.groups())
-    if int(schema) != SCHEMA:
-        return Damage(line.file, line.line, f"the record has schema {schema}, this version reads {SCHEMA}")
-    if status not in STATUSES:
-        return Damage(line.file, line.line, f"has the unknown status {status!r}. Known: {', '.join(STATUSES)}.")
-    return Summary(key, status == OK, float(started))
+    """What a merge must know of a line, several times as fast as its record. Damage where the record is damage."""
+    found = is_surely_record(line.text)
+    if found is not None:
+        return Summary(found["key"].decode(), found["status"] == b"ok", float(found["started"]))
+    record = record_of(line)
+    return record if isinstance(record, Damage) else Summary(record.key, record.status == OK, float(record.started))
 
 
 def _endless(

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tilewright.base.errors import InvalidValueError, JournalError
+from tilewright.base.whole_file import cannot_write, hidden_beside, remove_draft
 from tilewright.bench.counting import counted
 from tilewright.bench.journal import SUFFIX, journal_files
 from tilewright.bench.journal_lines import START, Damage, Intact, intact_lines, line_of, record_of, summary_of
 from tilewright.bench.record import Record
-from tilewright.bench.whole_file import hidden_beside
 
 # A place is a number: file, offset and size of a line, each in so many bits. A line has at most 2²⁴ bytes (LONGEST).
 FILE_BITS, OFFSET_BITS, SIZE_BITS = 16, 40, 24
@@ -55,7 +55,7 @@ class Selected:
             record = record_of(line)
             if isinstance(record, Damage):
                 raise JournalError(
-                    f"{line.file}, byte {line.offset:,}: {record.why}. Read it with the version it is of"
+                    f"{line.file}, byte {line.offset:,}: {record.why}. It was changed since it was read: read it again"
                 )
             yield record
 
@@ -123,11 +123,9 @@ def write_whole(file: Path, lines: Iterable[bytes], total: int | None = None) ->
     except FileExistsError as error:
         raise JournalError(f"{file} is there already: journals are not overwritten. Take another name") from error
     except OSError as error:
-        raise JournalError(
-            f"{file} cannot be written after {written:,} bytes: {error.strerror}. Make room, or name another place"
-        ) from error
+        raise JournalError(cannot_write(file, error, f"after {written:,} bytes")) from error
     finally:
-        beside.unlink(missing_ok=True)
+        remove_draft(beside)
 
 
 def _place(number: int, line: Intact) -> int:

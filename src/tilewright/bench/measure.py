@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import DeviceError, DeviceMemoryError, InvalidValueError, UnsupportedError
-from tilewright.bench.record import OK, Record, Task
+from tilewright.bench.record import OK, Record, Task, message_of
 from tilewright.bench.replay import ReplayDevice
 from tilewright.bench.timing import Settings
 
@@ -57,6 +57,7 @@ def measure(
         if kernel.slug != task.kernel:
             raise InvalidValueError(f"the task is about {task.kernel}, the kernel is {kernel.slug}")
         found = _outcome(partial(_measured, device, kernel, artifact, problem, settings, remembered))
+    found["message"] = message_of(found.get("message", ""))
     return Record(task=task, worker=worker_name(), started=started, took_s=time.perf_counter() - clock, **found)
 
 

@@ -14,8 +14,8 @@ def check_version(path: Path | str, found: Any, key: str, wanted: str, what: str
     version = (found.metadata or {}).get(key.encode())
     if version is None:
         raise FileFormatError(path, [FileProblem("", f"has no key {key!r} in its metadata: it is not {what}")])
-    if version.decode() != wanted:
-        said = f"has schema {version.decode()!r}, this version of Tilewright reads {wanted!r}"
+    if version != wanted.encode():
+        said = f"has schema {version.decode(errors='replace')!r}, this version of Tilewright reads {wanted!r}"
         raise FileFormatError(path, [FileProblem("", said)])
 
 

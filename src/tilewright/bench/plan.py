@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import Any
 
 from tilewright.base.digest import digest_text, digest_value
-from tilewright.base.errors import InvalidValueError
+from tilewright.base.errors import InvalidValueError, TilewrightError
+from tilewright.bench.field_checks import quoted
 from tilewright.bench.record import Task, place_of
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
@@ -27,8 +28,14 @@ _SHARD = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})")
 
 
 def problem_of(op: str, text: str) -> Any:
-    """The problem that canonical JSON describes: the inverse of `problem_json`."""
-    return problem_from_json(op_named(op).problem_type, json.loads(text))
+    """The problem that canonical JSON describes: the inverse of `problem_json`. `InvalidValueError` for all else."""
+    problem_type = op_named(op).problem_type
+    try:
+        return problem_from_json(problem_type, json.loads(text))
+    except TilewrightError:
+        raise
+    except Exception as error:  # of JSON, or of a field whose type the problem did not expect
+        raise InvalidValueError(f"{quoted(text)} is no problem of {op}: {type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ class LocalPool:
         try:
             while (work := self._take(worker, kind)) is not None:
                 try:
-                    self._finish(self._refuse(work.task) or worker.measure(work))
+                    self._finish(self._refuse(work.task) or worker.measure(work), worker.take_notices())
                 except DeviceError as error:
                     self._give_up(worker, kind, work, error)
                     break
@@ -191,9 +191,10 @@ class LocalPool:
         """Whether nothing more can come: what runs elsewhere may still come back from a device that is lost."""
         return self._stopped or self._closed or (self._ended and self._running == 0 and not self._waiting[kind])
 
-    def _finish(self, record: Record) -> None:
+    def _finish(self, record: Record, notices: Sequence[str]) -> None:
         with self._changed:
             self._running -= 1
+            self._notices += notices
             self._results.append(record)
             self._changed.notify_all()
 

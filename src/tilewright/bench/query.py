@@ -49,8 +49,8 @@ def _asked(sql: str, table: Path, damaged: Sequence[Damage]) -> Answer:
 
     quoted = str(table).replace("'", "''")
     with duckdb.connect() as connection:
-        connection.execute(f"CREATE VIEW {VIEW} AS SELECT * FROM read_parquet('{quoted}')")
         try:
+            connection.execute(f"CREATE VIEW {VIEW} AS SELECT * FROM read_parquet('{quoted}')")
             answer = connection.execute(sql)
             return Answer([column[0] for column in answer.description or ()], answer.fetchall(), damaged)
         except duckdb.Error as error:

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 
 from tilewright.arch.dtypes import dtype
+from tilewright.base.errors import InvalidValueError
 from tilewright.bench.plan import problem_of
 from tilewright.bench.record import Task
 from tilewright.ops import op_named
@@ -14,7 +15,10 @@ from tilewright.ops import op_named
 
 @dataclass(frozen=True)
 class Effort:
-    """Operations and bytes of a problem, whatever kernel computes it. None where its op does not tell."""
+    """Operations and bytes of a problem, whatever kernel computes it.
+
+    None where its op does not tell, or is not installed here, or cannot read the problem.
+    """
 
     flops: int | None
     bytes_moved: int | None
@@ -35,7 +39,10 @@ def effort(op: str, problem: str) -> Effort:
 
     A tensor that is changed in place counts twice. Of paged memory the whole pool counts, used or not.
     """
-    value = problem_of(op, problem)
+    try:
+        value = problem_of(op, problem)
+    except InvalidValueError:  # a record may be of another installation; it is a record all the same
+        return Effort(None, None)
     flops: int | None = getattr(value, "flops", None)
     moved: int | None = getattr(value, "bytes_moved", None)
     execution = op_named(op).execution

@@ -12,8 +12,23 @@ from typing import Any
 
 from tilewright.base.digest import digest_value
 from tilewright.base.errors import InvalidValueError, choose
+from tilewright.bench.field_checks import (
+    COUNT,
+    COUNTERS,
+    FLAG,
+    NUMBER,
+    OPTIONAL_NUMBER,
+    TEXT,
+    UNBOUNDED,
+    FieldKind,
+    check_fields,
+    checked_object,
+    quoted,
+)
 
 SCHEMA = 1
+# A message longer than this helps nobody, and every line of a journal is read again on each resume.
+LONGEST_MESSAGE = 2000
 
 OK = "ok"
 # Why there is no measurement. wrong: verified, and not right. fault: the device stopped the kernel. unsupported: the
@@ -37,6 +52,14 @@ STATUSES = (
 KINDS = ("time", "counters", "none")
 
 
+def message_of(reason: object) -> str:
+    """A reason as records keep it: cut to `LONGEST_MESSAGE`, and with characters that UTF-8 does not have escaped.
+
+    Names of files that are no UTF-8 come into messages of errors as halves of surrogate pairs.
+    """
+    return str(reason)[:LONGEST_MESSAGE].encode(errors="backslashreplace").decode()
+
+
 def place_of(device: str) -> str:
     """What devices are alike: the GPUs of a sweep, which are of one model, or one device by its name."""
     kind = device.partition(":")[0]
@@ -58,6 +81,9 @@ class Task:
     device: str  # gpu:0, emulated:gfx942, replay:NAME
     cold: bool = False
     versions: str = ""
+
+    def __post_init__(self) -> None:
+        check_fields("task", self, _TASK_KINDS)
 
     @classmethod
     def shared(cls, fields: Mapping[str, Any]) -> Task:
@@ -93,6 +119,7 @@ class Times:
     power_w: float | None = None
 
     def __post_init__(self) -> None:
+        check_fields("times", self, _TIMES_KINDS)
         if not 0 < self.us_min <= self.us <= self.us_max:
             raise InvalidValueError(f"times {self.us_min}, {self.us}, {self.us_max} µs are no minimum, median, maximum")
 
@@ -114,8 +141,11 @@ class Record:
     took_s: float = 0.0
 
     def __post_init__(self) -> None:
+        check_fields("record", self, _OWN_KINDS)
         choose("status", self.status, STATUSES)
         choose("kind of record", self.kind, KINDS)
+        if self.times is not None and self.counters:
+            raise InvalidValueError("a record holds a time or counters, not both")
         wanted = "time" if self.times is not None else "counters" if self.counters else "none"
         if self.kind != wanted:
             raise InvalidValueError(f"a record of kind {self.kind} holds {wanted}")
@@ -145,26 +175,44 @@ class Record:
         }
 
     @classmethod
-    def of_json(cls, value: Mapping[str, Any]) -> Record:
-        """Back from plain values; an error if they are of another schema, or were changed."""
-        fields = dict(value)
-        schema, key = fields.pop("schema", None), fields.pop("key", None)
-        if schema != SCHEMA:
-            raise InvalidValueError(f"the record has schema {schema!r}, this version reads {SCHEMA}")
-        task, times = Task.shared(fields.pop("task")), fields.pop("times")
+    def of_json(cls, value: object) -> Record:
+        """Back from plain values, whatever they are: `InvalidValueError` for all that `to_json` did not make."""
+        if isinstance(value, dict) and value.get("schema") != SCHEMA:
+            raise InvalidValueError(f"the record has schema {quoted(value.get('schema'))}, this version reads {SCHEMA}")
+        fields = dict(checked_object("record", value, _JSON))
+        key, times = fields.pop("key"), fields.pop("times")
+        del fields["schema"]
         for name in _UNBOUNDED:
-            if isinstance(fields.get(name), str):
-                fields[name] = float(fields[name])
-        record = cls(task=task, times=None if times is None else Times(**times), **fields)
+            if isinstance(fields[name], str):
+                fields[name] = float(choose(name, fields[name], _NOT_FINITE))
+        fields["task"] = Task.shared(checked_object("task", fields["task"], _TASK))
+        record = cls(times=None if times is None else Times(**checked_object("times", times, _TIMES)), **fields)
         if key != record.key:
-            raise InvalidValueError(f"the record's key is {key}, but its task makes {record.key}")
+            raise InvalidValueError(f"the record's key is {quoted(key)}, but its task makes {record.key}")
         return record
 
 
 # `dataclasses.asdict` would copy every value, which takes ten times as long.
 _TASK, _TIMES, _OWN = (tuple(field.name for field in dataclasses.fields(kind)) for kind in (Task, Times, Record))
+_JSON = ("schema", "key", *_OWN)
 # An output that was never written has no finite error. JSON has no number for that: a line holds the text "inf".
 _UNBOUNDED = ("share", "error_ulps")
+_NOT_FINITE = ("inf", "-inf", "nan")
+
+_TASK_KINDS = {name: FLAG if name == "cold" else TEXT for name in _TASK}
+_TIMES_KINDS = {
+    **dict.fromkeys(("us", "us_min", "us_max", "us_p10", "us_p90"), NUMBER),
+    **dict.fromkeys(("runs", "warmups"), COUNT),
+    **dict.fromkeys(("clock_mhz", "power_w"), OPTIONAL_NUMBER),
+}
+_OWN_KINDS = {
+    "task": FieldKind(lambda value: isinstance(value, Task), "a task"),
+    "times": FieldKind(lambda value: value is None or isinstance(value, Times), "times or nothing"),
+    **dict.fromkeys(("status", "kind", "message", "worker"), TEXT),
+    "counters": COUNTERS,
+    **dict.fromkeys(_UNBOUNDED, UNBOUNDED),
+    **dict.fromkeys(("started", "took_s"), NUMBER),
+}
 
 
 def _named(value: object, names: Sequence[str]) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def replayed(name: str, records: Iterable[Record], source: str = "") -> ReplayDe
 
 
 def read_replay(name: str, path: Path) -> ReplayDevice:
-    """A device from a Parquet file of records, or from the folder of a journal."""
+    """A device from a Parquet file of records, or from a journal: its folder, or one file of it."""
     return replayed(name, _records_of(path), str(path))
 
 
@@ -105,9 +105,9 @@ def device_named(name: str, replay: Path | None = None) -> Device | ReplayDevice
 
 
 def _records_of(path: Path) -> Iterable[Record]:
-    if path.is_dir():
-        from tilewright.bench.journal import read_journal  # noqa: PLC0415  (one of two)
+    from tilewright.bench.journal import SUFFIX, read_journal  # noqa: PLC0415  (one of two)
 
+    if path.is_dir() or path.suffix == SUFFIX:
         contents = read_journal(path)
         if contents.damaged:
             problems = [FileProblem(f"{each.file}:{each.line}", each.why) for each in contents.damaged]

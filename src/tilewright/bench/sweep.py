@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tilewright.bench.plan import Plan, Shard
 from tilewright.bench.quarantine import FAILURES, Quarantine
 from tilewright.bench.record import OK, Record
 from tilewright.bench.sweep_file import check_folder, claim_folder
+from tilewright.bench.sweep_lock import alone
 
 TASK = "sweep"
 # The rate is that of the last so many seconds: kernels differ, and so does what is left.
@@ -140,7 +140,7 @@ def sweep(
     began = time.monotonic()
     with closing(executor):
         claim_folder(folder, plan.asked())
-        with _alone(folder, how.shard):
+        with alone(folder, how.shard):
             state = _resumed(plan, folder, how, quarantine or Quarantine(how.quarantine))
             with Journal(folder, _writer(how.shard), fsync=how.fsync) as journal:
                 _carry_out(state, executor, lambda record: _append(journal, record, how, stopping))
@@ -242,15 +242,10 @@ def _carry_out(state: _State, executor: Executor, append: Callable[[Record], Non
 def _append(journal: Journal, record: Record, how: How, stopping: threading.Event | None) -> None:
     """Append, and wait for room on a full disk: devices wait meanwhile, as results are not taken from them."""
     deadline = time.monotonic() + how.disk_patience_s
-    before = journal.file.stat().st_size
     told = False
     while True:
         try:
-            # A disk may take a line and fail to keep it: then it is there, and must not come twice.
-            if told and _has_whole_line(journal.file, before):
-                journal.sync()
-            else:
-                journal.append(record)
+            journal.append(record)
             return
         except JournalError as error:
             stopped = stopping is not None and stopping.is_set()
@@ -261,15 +256,6 @@ def _append(journal: Journal, record: Record, how: How, stopping: threading.Even
                 events.emit(events.Noticed(f"{error}. {waits}"))
                 told = True
         time.sleep(DISK_PAUSE_S)
-
-
-def _has_whole_line(file: Path, before: int) -> bool:
-    """Whether a line was added to a file of this size."""
-    with file.open("rb") as stream:
-        if stream.seek(0, os.SEEK_END) <= before:
-            return False
-        stream.seek(-1, os.SEEK_END)
-        return stream.read(1) == b"\n"
 
 
 class _Pace:
@@ -297,23 +283,6 @@ class _Pace:
         said = " · ".join([*texts, f"{rate:,.1f}/s"])
         left = self._state.total - self._state.skipped - done
         events.emit(events.Working(TASK, (said,), max(left, 0) / rate if rate else None))
-
-
-@contextmanager
-def _alone(folder: Path, shard: Shard) -> Iterator[None]:
-    """Nobody else may measure the same: two would each do all of it. The lock goes with the process."""
-    path = folder / f"shard-{shard.number}-of-{shard.count}.lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise JournalError(
-                f"another process sweeps shard {shard} into {folder} now: wait for it, or take another shard"
-            ) from error
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _writer(shard: Shard) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 
 from tilewright.base.digest import canonical_json, digest_value
 from tilewright.base.errors import FileFormatError, FileProblem, JournalError
-from tilewright.bench.whole_file import hidden_beside
+from tilewright.base.whole_file import cannot_write, hidden_beside, remove_draft
+from tilewright.bench.field_checks import quoted
 
 FILE = "sweep.json"
 SCHEMA = 1
@@ -32,16 +33,16 @@ def claim_folder(folder: Path | str, asked: Mapping[str, Any]) -> bool:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise JournalError(f"{beside}: {len(text):,} bytes cannot be written: {error.strerror}. Make room") from error
-    try:
         os.link(beside, folder / FILE)
-    except FileExistsError:
+    except FileExistsError as error:
+        if not (folder / FILE).exists():  # the folder itself is a file
+            raise JournalError(cannot_write(folder, error)) from error
         _compare(folder, read_asked(folder), wanted)
         return True
+    except OSError as error:
+        raise JournalError(cannot_write(folder, error)) from error
     finally:
-        beside.unlink()
+        remove_draft(beside)
     return False
 
 
@@ -57,17 +58,30 @@ def read_asked(folder: Path | str) -> dict[str, Any]:
     """What the sweep of a folder was asked. Raises `FileFormatError` for a file that is none."""
     path = Path(folder) / FILE
     try:
-        value = json.loads(path.read_text())
+        value = json.loads(path.read_text("utf-8"), parse_constant=_refuse_constant)
         schema, digest, asked = value["schema"], value["digest"], value["asked"]
     except FileNotFoundError as error:
         raise JournalError(f"{path} does not exist: the folder is not that of a sweep") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise JournalError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FileFormatError(path, [FileProblem("", f"does not tell what a sweep was asked: {error}")]) from error
     if schema != SCHEMA:
-        raise FileFormatError(path, [FileProblem("schema", f"is {schema!r}, this version reads {SCHEMA}")])
-    if not isinstance(asked, dict) or digest != digest_value(asked):
+        raise FileFormatError(path, [FileProblem("schema", f"is {quoted(schema)}, this version reads {SCHEMA}")])
+    if not isinstance(asked, dict) or not _is_digest_of(digest, asked):
         raise FileFormatError(path, [FileProblem("asked", "was changed: the digest beside it is of something else")])
     return asked
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _is_digest_of(digest: object, asked: dict[str, Any]) -> bool:
+    try:
+        return bool(digest == digest_value(asked))
+    except (ValueError, RecursionError):  # a number such as 1e999 is an infinite one, which nobody asked
+        return False
 
 
 def _compare(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

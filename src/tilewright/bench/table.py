@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, JournalError
+from tilewright.base.whole_file import cannot_write, hidden_beside, remove_draft
 from tilewright.bench.counting import counted
 from tilewright.bench.data_extra import need_data
 from tilewright.bench.gpu_model import gpu_of
 from tilewright.bench.parquet_schema import check_columns, check_version
 from tilewright.bench.rates import Rates, effort, rates
 from tilewright.bench.record import Record, Task, Times
-from tilewright.bench.whole_file import hidden_beside
 
 SCHEMA = "1"
 SCHEMA_KEY = "tilewright.records"
@@ -96,11 +96,9 @@ def export(records: Iterable[Record], path: Path | str, *, counters: Sequence[st
                 rows += sum(map(len, group))
         beside.replace(path)
     except OSError as error:
-        raise JournalError(
-            f"{path} cannot be written after {rows:,} rows: {error}. Make room, or name another place"
-        ) from error
+        raise JournalError(cannot_write(path, error, f"after {rows:,} rows")) from error
     finally:
-        beside.unlink(missing_ok=True)
+        remove_draft(beside)
     return rows
 
 
@@ -131,7 +129,7 @@ def _opened(path: Path | str) -> Iterator[tuple[Any, Sequence[str]]]:
             yield file, _check_schema(path, file.schema_arrow)
     except FileNotFoundError as error:
         raise FileFormatError(path, [FileProblem("", "does not exist")]) from error
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise FileFormatError(path, [FileProblem("", f"is no Parquet file, or a damaged one: {error}")]) from error
 
 
@@ -206,6 +204,6 @@ def _records(path: Path | str, batch: Any, counters: Sequence[str], first: int) 
             )
             if record.key != columns["key"][i]:
                 raise InvalidValueError(f"its key is {columns['key'][i]}, but its task makes {record.key}")
-        except (InvalidValueError, TypeError) as error:
+        except InvalidValueError as error:
             raise FileFormatError(path, [FileProblem(f"row {first + i:,}", f"is no record: {error}")]) from error
         yield record

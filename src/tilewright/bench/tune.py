@@ -181,7 +181,7 @@ def _kernel_of(record: Record) -> Kernel:
 def _problem_of(record: Record) -> Any:
     try:
         return problem_of(record.task.op, record.task.problem)
-    except (TilewrightError, TypeError, ValueError, AttributeError) as error:
+    except TilewrightError as error:
         raise InvalidValueError(f"record {record.key} has a problem that cannot be read: {error}") from error
 
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.base.errors import CorruptError, DeviceError, InvalidValueError, TilewrightError, UnsupportedError
 from tilewright.bench.executor import REPLAY, Crew, Limits, Place, Work
-from tilewright.bench.record import Record, Task
+from tilewright.bench.record import Record, Task, message_of
 
 if TYPE_CHECKING:
     from tilewright.dispatch.remembered import Remembered
@@ -38,8 +38,6 @@ HEARTBEAT_S = 1.0
 HIP_OUT_OF_MEMORY = 2
 # From linux/prctl.h.
 PR_SET_PDEATHSIG = 1
-# A message longer than this helps nobody, and every line of a journal is read again on each resume.
-LONGEST_MESSAGE = 2000
 # Exit code of a process that asks for a new one in its place.
 SPENT = 75
 
@@ -204,7 +202,7 @@ def _attempt(run: Runner, work: Work, crew: Crew) -> tuple[Record, bool]:
 
 
 def _failed(task: Task, status: str, message: str) -> Record:
-    return Record(task=task, status=status, message=message[:LONGEST_MESSAGE])
+    return Record(task=task, status=status, message=message_of(message))
 
 
 def _signed(record: Record, started: float, took_s: float) -> Record:

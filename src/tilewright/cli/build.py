@@ -13,6 +13,7 @@ from tilewright.base.events import task
 from tilewright.cli.command import Several
 from tilewright.cli.filters import FilterCommand, filter_options, named_filters
 from tilewright.cli.output import bad, json_option, plural, print_facts, print_json, print_table
+from tilewright.cli.outputs import OutputFile, OutputFolder
 from tilewright.cli.progress import progress
 from tilewright.cli.selection import chosen_kernels, chosen_profile, chosen_sets, nothing_chosen
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from tilewright.ops.op import Op
     from tilewright.registry.registry import Registry
 
-FILE = click.Path(dir_okay=False, path_type=Path)
-FOLDER = click.Path(file_okay=False, path_type=Path)
 MOST_FAILURES = 20
 
 
@@ -53,8 +52,8 @@ MOST_FAILURES = 20
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Compilers at once.")
 @click.option("--time-limit", type=click.FloatRange(1), metavar="S", help="Give a kernel up after S seconds.")
 @click.option("--retry", is_flag=True, help="Try kernels again that the store knows to fail.")
-@click.option("--trace", type=FILE, metavar="FILE", help="Write a trace for ui.perfetto.dev.")
-@click.option("--pack", type=FOLDER, metavar="DIR", help="Also link all kernels into a pack for C and C++.")
+@click.option("--trace", type=OutputFile(), metavar="FILE", help="Write a trace for ui.perfetto.dev.")
+@click.option("--pack", type=OutputFolder(), metavar="DIR", help="Also link all kernels into a pack for C and C++.")
 @click.option("--pack-name", default="tilewright_pack", show_default=True, metavar="NAME", help="Its CMake name.")
 @json_option
 @click.pass_context

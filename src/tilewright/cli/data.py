@@ -17,6 +17,7 @@ import click
 from tilewright.base.errors import FileFormatError, InvalidValueError, choose
 from tilewright.cli.command import Group
 from tilewright.cli.output import json_option, plural, print_json, print_table
+from tilewright.cli.outputs import OutputFile, OutputFolder
 from tilewright.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _sources_argument(command: Any) -> Any:
     ),
 )
 @_sources_argument
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The table (.parquet).")
+@click.option("--out", type=OutputFile(".parquet"), required=True, help="The table (.parquet).")
 @click.option(
     "--as", "shape", default=SHAPES[0], show_default=True, metavar="SHAPE", help="records, or measurements to train on."
 )
@@ -76,12 +77,10 @@ def export_command(
     is what `tilewright train` and `evaluate` read: times only, and records with counters are refused.
     """
     from tilewright.bench.gpu_model import of_model
-    from tilewright.bench.sources import TABLE_SUFFIX, open_sources
+    from tilewright.bench.sources import open_sources
     from tilewright.bench.table import export
 
     choose("shape of a table", shape, SHAPES)
-    if out.suffix != TABLE_SUFFIX:
-        raise InvalidValueError(f"--out is {out}, but a table ends in {TABLE_SUFFIX}")
     if cold is not None and shape != "measurements":
         raise InvalidValueError("--cold and --warm are for --as measurements: a table of records holds both")
     with progress(as_json=as_json):
@@ -143,9 +142,7 @@ def query_command(*, sql: str, sources: tuple[Path, ...], as_csv: bool, as_json:
     examples=("tilewright data merge node1 node2 --out all", "tilewright data merge sweep/ records.parquet --out all"),
 )
 @_sources_argument
-@click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The new journal (folder)."
-)
+@click.option("--out", type=OutputFolder(), required=True, help="The new journal (folder).")
 @json_option
 def merge_command(*, sources: tuple[Path, ...], out: Path, as_json: bool) -> None:
     """Write one journal with every key once, out of several journals and tables."""
@@ -175,7 +172,7 @@ def merge_command(*, sources: tuple[Path, ...], out: Path, as_json: bool) -> Non
 )
 @click.argument("name", metavar="FORMAT")
 @click.argument("file", type=PATH)
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The journal (folder).")
+@click.option("--out", type=OutputFolder(), required=True, help="The journal (folder).")
 @click.option("--arch", metavar="GPU", help="The GPU, where the file does not say it.")
 @click.option("--elementwise", metavar="NAME", help="What kernels with D tensors do with them.")
 @click.option("--permute-n/--no-permute-n", default=None, help="Whether preshuffled kernels permute N.")

@@ -11,6 +11,7 @@ import click
 from tilewright.cli.command import Command
 from tilewright.cli.learning import dataset_of, print_evaluation, recipe_of, recipe_options, table_options
 from tilewright.cli.output import heading_line, json_option, print_json, print_table
+from tilewright.cli.outputs import OutputFolder
 from tilewright.cli.progress import progress
 
 # Problems that models of a learning curve see.
@@ -28,7 +29,7 @@ CURVE = (5, 10, 20, 40, 80, 160, 320, 640)
 @click.option(
     "--bundle", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Judge this bundle as it is."
 )
-@click.option("--report", type=click.Path(path_type=Path), metavar="DIR", help="Write a page with plots into DIR.")
+@click.option("--report", type=OutputFolder(), metavar="DIR", help="Write a page with plots into DIR.")
 @click.option("--curve", is_flag=True, help="Also train with few problems, to see how many are needed.")
 @recipe_options
 @json_option

@@ -12,6 +12,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
 from tilewright.cli.filters import FilterCommand, filter_options, named_filters
 from tilewright.cli.output import json_option, plural, print_facts, print_json
+from tilewright.cli.outputs import OutputFolder
 from tilewright.cli.progress import progress
 from tilewright.cli.selection import chosen_kernels, chosen_profile, chosen_sets, nothing_chosen
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from tilewright.ops.kernel import Kernel
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command(
@@ -37,7 +37,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
     ),
 )
 @click.argument("op_name", metavar="OP")
-@click.option("--output-dir", type=FOLDER, required=True, metavar="DIR", help="Made if need be.")
+@click.option("--output-dir", type=OutputFolder(), required=True, metavar="DIR", help="Made if need be.")
 @click.option("--gpu-target", required=True, metavar="GPU", help="See `tilewright arch list`.")
 @filter_options
 @click.option("--preselected", metavar="NAME", help="A preselected set: see `tilewright sets`.")

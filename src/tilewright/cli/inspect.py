@@ -13,14 +13,13 @@ from tilewright.base.events import task
 from tilewright.cli.command import Command
 from tilewright.cli.inspection import find_differences, print_inspection
 from tilewright.cli.output import json_option, print_json
+from tilewright.cli.outputs import STDOUT, OutputFile
 from tilewright.cli.progress import progress
 from tilewright.cli.settings import named_kernel, subject_options
 
 if TYPE_CHECKING:
     from tilewright.building.inspect import Inspection
     from tilewright.codegen.render import Source
-
-STDOUT = "-"
 
 
 @click.command(
@@ -33,7 +32,12 @@ STDOUT = "-"
     ),
 )
 @subject_options
-@click.option("--disassembly", metavar="FILE", help="Write the instructions to a file, '-' = stdout.")
+@click.option(
+    "--disassembly",
+    type=OutputFile(stdout=True),
+    metavar="FILE",
+    help="Write the instructions to a file, '-' = stdout.",
+)
 @click.option("--source", "source_only", is_flag=True, help="Print the source, compile nothing.")
 @json_option
 @click.pass_context
@@ -43,7 +47,7 @@ def command(
     subject: str,
     arch: str | None,
     settings: tuple[str, ...],
-    disassembly: str | None,
+    disassembly: Path | None,
     source_only: bool,
     as_json: bool,
 ) -> None:
@@ -64,12 +68,13 @@ def command(
     with progress(as_json=as_json), task(f"compiling for {source.kernel.arch}"):
         compiled = _compiled(source, wanted=disassembly is not None)
     findings = find_differences(source.kernel, compiled.inspection)
-    if disassembly not in (None, STDOUT):
-        Path(str(disassembly)).write_text(compiled.code, encoding="utf-8")
+    printed = str(disassembly) == STDOUT
+    if disassembly is not None and not printed:
+        disassembly.write_text(compiled.code, encoding="utf-8")
     if as_json:
-        code = {"disassembly": compiled.code} if disassembly == STDOUT else {}
+        code = {"disassembly": compiled.code} if printed else {}
         print_json({**compiled.inspection.to_json(), "checks": findings.to_json(), **code})
-    elif disassembly == STDOUT:
+    elif printed:
         click.echo(compiled.code, nl=False)
     else:
         print_inspection(compiled.inspection, findings)

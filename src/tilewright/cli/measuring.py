@@ -194,10 +194,20 @@ def plan_of(
         kernels, recorded = _recorded(recording, subjects, asked)
         problems = _problems(kernels, texts, file, file_format) if texts or file else recorded
         return Plan(problems, kernels, {names[0]: kernels[0].arch}, asked.crew().settings, versions_text(recording))
+    _check_packages(cluster)
     devices, versions = _devices(names, cluster)
     kernels = _kernels(subjects, asked, list(dict.fromkeys(devices.values())))
     problems = _problems(kernels, texts, file, file_format)
     return Plan(problems, kernels, devices, asked.crew().settings, versions)
+
+
+def _check_packages(cluster: str | None) -> None:
+    """Workers verify what they measure. Those of another machine have packages of their own."""
+    from tilewright.bench.cluster.session import LOCAL
+    from tilewright.runtime.loaded import need_extras
+
+    if cluster in (None, LOCAL):
+        need_extras("measuring")
 
 
 def _devices(names: Sequence[str], cluster: str | None) -> tuple[dict[str, str], str]:

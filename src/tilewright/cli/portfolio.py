@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewright.base.errors import InvalidValueError, choose
+from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
 from tilewright.base.extras import need_packages
 from tilewright.cli.filters import FilterCommand, filter_options, named_filters
 from tilewright.cli.output import json_option, plural, print_facts, print_json, print_table
+from tilewright.cli.outputs import OutputFile
 from tilewright.cli.progress import progress
 from tilewright.cli.selection import (
     changed_set,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 PATH = click.Path(exists=True, path_type=Path)
-WRITTEN = click.Path(dir_okay=False, path_type=Path)
 NUMBERS = ("kernels", "mean %", "P10 %", "computed")
 PREDICTED, MEASURED = "predicted", "measured"
 
@@ -90,8 +90,13 @@ class Times:
 @click.option("--kernel-set", type=FILE, metavar="FILE", help="Choose from a kernel-set file (.toml).")
 @click.option("--profile", metavar="NAME", help="Choose from what an integration needs: see `tilewright sets`.")
 @setting_option("VALUES", "Choose from a space declared like this, or change fields of the set.")
-@click.option("--plot", type=WRITTEN, metavar="FILE", help="Draw coverage against kernels (.png, .svg, .pdf).")
-@click.option("--out", type=WRITTEN, metavar="FILE", help="Write the kernels as a kernel-set file (.toml).")
+@click.option(
+    "--plot",
+    type=OutputFile(".png", ".svg", ".pdf"),
+    metavar="FILE",
+    help="Draw coverage against kernels (.png, .svg, .pdf).",
+)
+@click.option("--out", type=OutputFile(".toml"), metavar="FILE", help="Write the kernels as a kernel-set file (.toml).")
 @json_option
 def command(
     *,
@@ -130,7 +135,7 @@ def command(
     op, arch = op_named(op_name), archs.load(arch_name)
     wanted = named_filters(op, command, filters)
     asked = Asked(files, file_format, measured, preselected, kernel_set, profile, settings)
-    _check(asked, plot, out)
+    _check(asked, plot)
     with progress(as_json=as_json):
         times = (_predicted if measured is None else _measured)(op, arch, asked, wanted)
         portfolio = _chosen(times, keep)
@@ -151,10 +156,10 @@ def command(
             print_facts(written)
 
 
-def _check(asked: Asked, plot: Path | None, out: Path | None) -> None:
+def _check(asked: Asked, plot: Path | None) -> None:
     """Refuse what does not go together before any work is done."""
     from tilewright.learn.extras import need_extras
-    from tilewright.learn.plots import SUFFIXES, need_matplotlib
+    from tilewright.learn.plots import need_matplotlib
 
     if bool(asked.files) == (asked.measured is not None):
         raise InvalidValueError("say what the kernels are for: give either --problems or --measured")
@@ -162,13 +167,10 @@ def _check(asked: Asked, plot: Path | None, out: Path | None) -> None:
         raise InvalidValueError("the kernels are those of --measured: leave the options out that name others")
     if asked.measured is not None and asked.file_format is not None:
         raise InvalidValueError("--format is that of --problems, and --measured is given")
-    if out is not None and out.suffix != ".toml":
-        raise InvalidValueError(f"--out is {out}, but a kernel-set file ends in .toml")
     need_packages("a portfolio", ("numpy",), "select")
     if asked.measured is not None:
         need_extras("a table of measurements")
     if plot is not None:
-        choose("format of --plot", plot.suffix, SUFFIXES)
         need_matplotlib("--plot")
 
 

@@ -10,6 +10,7 @@ import click
 
 from tilewright.cli.command import Command
 from tilewright.cli.output import json_option, plural, print_json
+from tilewright.cli.outputs import OutputFile
 from tilewright.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 )
 @click.argument("sources", metavar="SOURCE…", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option(
-    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="The page to write."
+    "--out", required=True, type=OutputFile(".html", ".htm"), metavar="FILE", help="The page to write (.html)."
 )
 @click.option("--title", default="", help="Heading of the page; without it, ops and GPUs.")
 @json_option

@@ -11,14 +11,13 @@ from tilewright.base.events import task
 from tilewright.cli.command import Command
 from tilewright.cli.measuring import Measuring, plan_of
 from tilewright.cli.output import good, json_option, plural, print_facts, print_json
+from tilewright.cli.outputs import OutputFolder
 from tilewright.cli.progress import duration, progress
 from tilewright.cli.sweeping import INTERRUPTED, Sweeping, problem_options, sweeping_options, swept
 
 if TYPE_CHECKING:
     from tilewright.bench.plan import Plan
     from tilewright.bench.sweep import Outlook, Summary
-
-FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command(
@@ -38,7 +37,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.argument("subjects", metavar="[KERNELS…]", nargs=-1)
 @problem_options
 @click.option(
-    "--out", type=FOLDER, required=True, metavar="FOLDER", help="The journal. A sweep that it has is resumed."
+    "--out", type=OutputFolder(), required=True, metavar="FOLDER", help="The journal. A sweep that it has is resumed."
 )
 @sweeping_options
 @click.option("--shard", default="1/1", metavar="I/N", help="Only the I-th of N parts.")

@@ -10,6 +10,7 @@ import click
 from tilewright.cli.command import Command
 from tilewright.cli.learning import dataset_of, print_evaluation, recipe_of, recipe_options, table_options
 from tilewright.cli.output import json_option, plural, print_json
+from tilewright.cli.outputs import OutputFolder
 from tilewright.cli.progress import progress
 
 
@@ -21,8 +22,8 @@ from tilewright.cli.progress import progress
     ),
 )
 @table_options
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The folder of the bundle.")
-@click.option("--report", type=click.Path(path_type=Path), metavar="DIR", help="Write a page with plots into DIR.")
+@click.option("--out", type=OutputFolder(), required=True, help="The folder of the bundle.")
+@click.option("--report", type=OutputFolder(), metavar="DIR", help="Write a page with plots into DIR.")
 @recipe_options
 @json_option
 def command(

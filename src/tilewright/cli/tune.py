@@ -15,6 +15,7 @@ from tilewright.base.events import Advance, task
 from tilewright.cli.command import Command
 from tilewright.cli.measuring import Measuring, plan_of
 from tilewright.cli.output import heading_line, json_option, plural, print_facts, print_json
+from tilewright.cli.outputs import OutputFile
 from tilewright.cli.progress import progress
 from tilewright.cli.sweeping import INTERRUPTED, Sweeping, problem_options, sweeping_options, swept
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from tilewright.bench.tune import Gains, Timed
 
 SOURCE = click.Path(path_type=Path)
-WRITTEN = click.Path(dir_okay=False, path_type=Path)
 # Options that count when records are read, too. All others say what a sweep is to measure.
 READING = ("sources", "out", "op_name", "arch", "cold", "warm", "as_json")
 
@@ -41,7 +41,7 @@ READING = ("sources", "out", "op_name", "arch", "cold", "warm", "as_json")
     ),
 )
 @click.argument("sources", metavar="RECORDS…", nargs=-1, required=True, type=SOURCE)
-@click.option("--out", type=WRITTEN, required=True, metavar="FILE", help="The table of winners (.json).")
+@click.option("--out", type=OutputFile(".json"), required=True, metavar="FILE", help="The table of winners (.json).")
 @click.option("--op", "op_name", metavar="OP", help="Records of this op only.")
 @click.option("--arch", metavar="GPU", help="Records of this GPU only.")
 @click.option("--warm", is_flag=True, help="Times with warm caches only, if there are both; or --cold.")
@@ -88,12 +88,11 @@ def command(
 
     how = Sweeping.taken_from(common)
     asked = Measuring(**common)
-    if out.suffix != ".json":
-        raise InvalidValueError(f"--out is {out}, but a table of winners ends in .json")
     if asked.cold and warm:
         raise InvalidValueError("--cold and --warm both say which times count: give one of them")
     with progress(as_json=as_json, lines=bool(asked.device_names)):
         if asked.device_names:
+            _check_times(asked.device_names)
             with task("what to measure"):
                 plan = plan_of(asked, subjects, texts, file, file_format, how.cluster)
             _complete(ctx, plan, sources, asked, how)
@@ -115,6 +114,16 @@ def command(
     click.echo(f"\n{out}: the winners of {plural(len(problems), 'problem')}")
     for damage in found.damaged:
         click.echo(f"not read: {damage}", err=True)
+
+
+def _check_times(devices: Sequence[str]) -> None:
+    """Refuse devices that have no time before anything is built: nothing could win there."""
+    for name in devices:
+        if name.partition(":")[0] == "emulated":
+            raise InvalidValueError(
+                f"tune finds the fastest kernels, and {name} has no time: it counts. Measure on a GPU (--device gpu:0) "
+                "or replay times of one (--device replay:NAME --replay RECORDS); `tilewright sweep` keeps counters"
+            )
 
 
 def _check_reading(ctx: click.Context) -> None:

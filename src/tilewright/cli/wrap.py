@@ -12,6 +12,7 @@ import click
 from tilewright.base.errors import InvalidValueError
 from tilewright.cli.command import Command, Several
 from tilewright.cli.output import json_option, plural, print_facts, print_json
+from tilewright.cli.outputs import OutputFolder
 from tilewright.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _LIBRARY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
     ),
 )
 @click.option("--kernel-dir", type=FOLDER, required=True, metavar="DIR", help="Where the kernel headers are.")
-@click.option("--output-dir", type=FOLDER, required=True, metavar="DIR", help="Made if need be.")
+@click.option("--output-dir", type=OutputFolder(), required=True, metavar="DIR", help="Made if need be.")
 @click.option("--pattern", default="*.hpp", show_default=True, metavar="GLOB", help="Which headers are kernels.")
 @click.option("--generate-cmake", is_flag=True, help="Write CMakeLists.txt.")
 @click.option("--generate-ninja", is_flag=True, help="Write build.ninja.")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tilewright.base.errors import FileFormatError, FileProblem
+from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError
 from tilewright.ops.kernel import Kernel
 
 
@@ -21,6 +22,10 @@ class Measured:
     problem: Any
     us: float
     versions: str
+
+    def __post_init__(self) -> None:
+        if not 0 < self.us < math.inf:
+            raise InvalidValueError(f"its time is {self.us:g} µs, must be above zero and finite")
 
 
 @dataclass(frozen=True)

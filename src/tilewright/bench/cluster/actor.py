@@ -10,12 +10,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tilewright.base import knobs
-from tilewright.base.errors import DeviceError, RemoteError, TilewrightError
+from tilewright.base.errors import DeviceError, RemoteError, StoreError, TilewrightError
 from tilewright.bench.cluster.seats import CPU, GPU
 from tilewright.bench.device_worker import DeviceWorker
 from tilewright.bench.executor import Crew, Place, Work
 from tilewright.bench.quarantine import Quarantine
-from tilewright.bench.record import Record
+from tilewright.bench.record import Record, message_of
 from tilewright.building.store.artifact import Artifact
 
 if TYPE_CHECKING:
@@ -48,11 +48,13 @@ class Hello:
 class Answer:
     """What came of a chunk. Work without a record is not measured: this node's stores do not have its kernel.
 
-    `seconds` is None when a worker process was started meanwhile: that says nothing about the next chunk.
+    `seconds` is None when a worker process was started meanwhile: that says nothing about the next chunk. `notices`
+    tell what no record does.
     """
 
     records: tuple[Record, ...]
     seconds: float | None
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,20 +89,37 @@ class DeviceActor:
         return Hello(lane, os.uname().nodename, os.getpid(), versions)
 
     def run(self, works: Sequence[Work]) -> Answer:
-        """Measure a chunk. What a kernel does is in its record; an exception means that the device is of no use."""
+        """Measure a chunk. Each task that is tried has a record, whatever happens.
+
+        `DeviceError` is the only exception, and means that the device or its node is of no use.
+        """
         begun, starts = time.monotonic(), self._starts()
         records = []
         for work in works:
             record = self._quarantine.refused(work.task)
             if record is None:
-                here = _with_place_here(work)
-                if here is None:
+                record = self._measured(work)
+                if record is None:
                     continue
-                record = self._worker(work.task.device).measure(here)
                 self._quarantine.note(record)
             records.append(record)
         seconds = time.monotonic() - begun
-        return Answer(tuple(records), seconds if self._starts() == starts else None)
+        notices = [text for worker in self._workers.values() for text in worker.take_notices()]
+        return Answer(tuple(records), seconds if self._starts() == starts else None, tuple(notices))
+
+    def _measured(self, work: Work) -> Record | None:
+        """What came of a task; None when no store here has its kernel."""
+        try:
+            here = _with_place_here(work)
+            return None if here is None else self._worker(work.task.device).measure(here)
+        except DeviceError:
+            raise
+        except (OSError, StoreError) as error:  # of this node's disk or store: the next task would meet it, too
+            raise DeviceError(f"{os.uname().nodename} cannot measure: {type(error).__name__}: {error}") from error
+        except Exception as error:  # whatever it is, it costs this one task, and is told
+            message = message_of(f"{type(error).__name__}: {error}")
+            worker = f"{os.uname().nodename}:{os.getpid()}"
+            return Record(task=work.task, status="crashed", message=message, worker=worker, started=time.time())
 
     def close(self) -> None:
         """End the worker processes in order."""

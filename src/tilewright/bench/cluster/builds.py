@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from tilewright.bench.cluster.actor import BuildAnswer
 from tilewright.bench.executor import Place, Work
-from tilewright.bench.record import Record
-from tilewright.bench.worker import LONGEST_MESSAGE
+from tilewright.bench.record import Record, message_of
 
 # Builds that may fail for the node's sake (it died, it has no compiler) before the kernel counts as not built.
 TRIES = 3
@@ -110,4 +109,4 @@ class Builds:
 
 
 def _not_built(work: Work, why: str) -> Record:
-    return Record(task=work.task, status="build_failed", message=why[:LONGEST_MESSAGE], worker="cluster")
+    return Record(task=work.task, status="build_failed", message=message_of(why), worker="cluster")

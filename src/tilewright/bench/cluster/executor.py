@@ -7,13 +7,14 @@ that join are used, and each piece of work gives exactly one record.
 from __future__ import annotations
 
 import itertools
+import secrets
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.base.errors import ClusterError
+from tilewright.base.errors import ClusterError, DeviceError
 from tilewright.base.events import Noticed, emit
 from tilewright.bench.cluster.actor import Answer, DeviceActor, Hello, build_on_node
 from tilewright.bench.cluster.builds import Builds
@@ -29,7 +30,7 @@ from tilewright.bench.record import Record
 LOOK_S = 2.0
 # How long to wait for an answer before looking at nodes, builds and stop again.
 _PAUSE_S = 0.1
-# Times in a row that a seat may fail (its process died, its GPU is of no use) before it is left alone.
+# Failures in a row (its process died, its GPU is of no use) after which a seat is left alone.
 SEAT_FAILURES = 3
 # So long may work wait while no device can take it: nodes of a cloud take minutes to come.
 PATIENCE_S = 300.0
@@ -95,7 +96,9 @@ class ClusterExecutor:
         self._kinds = frozenset(GPU if name.startswith("gpu:") else CPU for name in devices)
         self._builds = any(name.partition(":")[0] != REPLAY for name in devices)
         self._environment = shared_environment()
-        self._failures: Counter[Seat] = Counter()
+        # What each seat failed over in a row. A task that takes its device down counts once, however often it does.
+        self._failures: defaultdict[Seat, set[str]] = defaultdict(set)
+        self._useless: set[Seat] = set()  # other software: no second try changes that
         self._last_failure = ""
         self._stopping = False
         self._state: _State | None = None
@@ -165,7 +168,7 @@ class ClusterExecutor:
             elif device.sent and now - device.busy_since > self._longest(device):
                 self._lose(state, device, f"it has not answered for {now - device.busy_since:.0f} s")
         for seat in sorted(seats - state.devices.keys()):
-            if self._failures[seat] < SEAT_FAILURES and not self._stopping:
+            if not self._is_left_alone(seat) and not self._stopping:
                 self._seat(state, seat)
 
     def _seat(self, state: _State, seat: Seat) -> None:
@@ -187,15 +190,17 @@ class ClusterExecutor:
             del state.owners[reference]
         self._ray.kill(device.actor)  # it may live, and nobody would listen to it
         if device.seat.node in self._nodes:
-            self._failures[device.seat] += 1
-            left = SEAT_FAILURES - self._failures[device.seat]
-            then = "it is started again" if left > 0 else "it is left alone from now on"
+            self._failures[device.seat].add(_subject_of(device, blamed))
+            then = "it is left alone from now on" if self._is_left_alone(device.seat) else "it is started again"
             self._last_failure = f"{device.seat}: {why}"
             emit(Noticed(f"{device.seat} is lost, {then}: {why}"))
         for index, sent in enumerate(device.sent.values()):
             state.records += state.ledger.lose(sent.chunk, f"{device.seat}: {why}", blamed=blamed and index == 0)
         device.sent.clear()
         state.ledger.forget(device.seat)
+
+    def _is_left_alone(self, seat: Seat) -> bool:
+        return seat in self._useless or len(self._failures[seat]) >= SEAT_FAILURES
 
     def _longest(self, device: _Device) -> float:
         """How long the chunk that a device is at may take: twice what it takes if every task is killed at its limit."""
@@ -253,7 +258,7 @@ class ClusterExecutor:
         differs = unlike(chunk.work[0].task.versions, device.hello.versions)
         if differs:
             state.ledger.lose(chunk, differs, blamed=False)
-            self._failures[device.seat] = SEAT_FAILURES
+            self._useless.add(device.seat)
             self._lose(state, device, f"{device.hello.host} has {differs}")
             return
         judged = [(work, self._quarantine.refused(work.task)) for work in chunk.work]
@@ -290,8 +295,11 @@ class ClusterExecutor:
         try:
             answer = self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
-            # The actor lives and says that its device is of no use: no task is to blame.
-            self._lose(state, device, _cause(error), blamed=False)
+            if reference in device.sent and not isinstance(getattr(error, "cause", None), DeviceError):
+                self._refuse(state, device, reference, _cause(error))
+            else:
+                # The actor lives and says that its device is of no use: no task is to blame.
+                self._lose(state, device, _cause(error), blamed=False)
             return
         except self._ray.exceptions.RayError as error:
             self._lose(state, device, _cause(error))
@@ -301,10 +309,19 @@ class ClusterExecutor:
         else:
             self._settle(state, device, reference, answer)
 
+    def _refuse(self, state: _State, device: _Device, reference: Any, why: str) -> None:
+        """The actor lives, and could not even say what is wrong: it is the chunk's doing, and the device goes on."""
+        sent = device.sent.pop(reference)
+        state.moved = device.busy_since = time.monotonic()
+        emit(Noticed(f"{device.seat} could not take {len(sent.chunk.work)} tasks: {why}"))
+        state.records += state.ledger.refuse(sent.chunk, f"{device.seat}: {why}")
+
     def _settle(self, state: _State, device: _Device, reference: Any, answer: Answer) -> None:
         sent = device.sent.pop(reference)
         state.moved = device.busy_since = time.monotonic()
         self._failures.pop(device.seat, None)
+        for notice in answer.notices:
+            emit(Noticed(notice))
         kept, unanswered = state.ledger.settle(sent.chunk, (*answer.records, *sent.refused), answer.seconds)
         state.records += kept
         if unanswered:
@@ -339,7 +356,7 @@ class ClusterExecutor:
     def _check_patience(self, state: _State) -> None:
         idle = time.monotonic() - state.moved
         seats = seats_of(self._nodes.values(), self._kinds, builds=self._builds)
-        hopeless = bool(seats) and all(self._failures[seat] >= SEAT_FAILURES for seat in seats)
+        hopeless = bool(seats) and all(map(self._is_left_alone, seats))
         if state.ledger.out or state.building or (idle <= self._patience_s and not hopeless):
             return
         there = Counter(device.hello.lane if device.hello else "not ready" for device in state.devices.values())
@@ -351,6 +368,14 @@ class ClusterExecutor:
             f"Last failure: {self._last_failure or 'none'}. Add nodes that have what is missing, or end other jobs, "
             "and ask again: what was measured is kept"
         )
+
+
+def _subject_of(device: _Device, blamed: bool) -> str:
+    """What a loss is about: the task that was alone at the device, or this loss."""
+    first = next(iter(device.sent.values()), None)
+    if blamed and first is not None and len(first.chunk.work) == 1:
+        return first.chunk.work[0].task.key
+    return secrets.token_hex(8)
 
 
 def _tell_changes(before: Mapping[str, Node], now: Mapping[str, Node]) -> None:

@@ -12,7 +12,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.bench.cluster.seats import CPU
 from tilewright.bench.executor import Work
 from tilewright.bench.plan import TEAM
-from tilewright.bench.record import Record
+from tilewright.bench.record import Record, message_of
 
 # How much of a new measurement goes into the mean: some ten chunks, so that one slow kernel does not decide.
 _SHARE_OF_NEW = 0.2
@@ -193,10 +193,23 @@ class Ledger:
             if blamed and len(chunk.work) == 1:
                 self._losses[key] += 1
             if self._losses[key] >= self.sizes.losses_most:
-                given_up.append(_given_up(work, self._losses.pop(key), why))
+                losses = self._losses.pop(key)
+                told = f"{losses} devices of the cluster were lost while they measured it; the last: {why}"
+                given_up.append(_given_up(work, told))
             else:
                 queues.again.append(work)
         return given_up
+
+    def refuse(self, chunk: Chunk, why: str) -> list[Record]:
+        """Take back a chunk that its device could not take, and lives. A piece that was alone is given up: its record
+        says why. Of several nobody knows which one it was: each goes out again, alone."""
+        if self._out.pop(chunk.number, None) is None:
+            return []
+        if len(chunk.work) == 1:
+            self._losses.pop(chunk.work[0].task.key, None)
+            return [_given_up(chunk.work[0], f"no device of the cluster could take it: {why}")]
+        self._lane(chunk.lane).again.extend(chunk.work)
+        return []
 
     def _lane(self, name: str) -> _Lane:
         found = self._lanes.get(name)
@@ -213,6 +226,5 @@ class Ledger:
         return max(1, min(by_time, shared, self.sizes.chunk_most))
 
 
-def _given_up(work: Work, losses: int, why: str) -> Record:
-    message = f"{losses} devices of the cluster were lost while they measured it; the last: {why}"
-    return Record(task=work.task, status="crashed", message=message, worker="cluster", started=time.time())
+def _given_up(work: Work, why: str) -> Record:
+    return Record(task=work.task, status="crashed", message=message_of(why), worker="cluster", started=time.time())

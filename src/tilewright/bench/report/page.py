@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from tilewright.base.digest import digest_value
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
+from tilewright.base.whole_file import written_whole
 from tilewright.bench.record import OK, STATUSES, Record
 from tilewright.bench.report import plots
 from tilewright.bench.report.columns import COUNTERS, TIME, Group, gather
@@ -64,12 +64,8 @@ def write_report(
     """Write the page to a file, whole or not at all."""
     path = Path(path)
     made = make_report(records, source=source, title=title, notes=notes)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with written_whole(path) as draft:
         draft.write_text(made.html, encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
     return made
 
 

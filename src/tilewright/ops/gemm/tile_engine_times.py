@@ -78,7 +78,7 @@ def read(
     for row in (row for file in files for row in _rows(file)):
         try:
             measured.append(_measured(row, asked))
-        except (TilewrightError, ValueError, KeyError, TypeError) as error:
+        except (TilewrightError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
             refused.append(FileProblem(row.where, why(error)))
     return Readings(measured, refused)
 
@@ -90,7 +90,7 @@ def _rows(file: Path) -> Iterator[_Row]:
         return
     try:
         value = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FileFormatError(file, [FileProblem("", f"cannot be read as JSON: {error}")]) from error
     results = value.get("kernel_results", [value]) if isinstance(value, dict) else value
     if not isinstance(results, list) or not all(isinstance(each, dict) for each in results):
@@ -123,7 +123,7 @@ def _nested(where: str, value: Mapping[str, Any]) -> _Row:
 def _literal(text: str | None) -> Any:
     try:
         return ast.literal_eval(text or "")
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # all that `literal_eval` may raise
         return text
 
 

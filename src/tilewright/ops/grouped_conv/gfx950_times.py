@@ -112,10 +112,9 @@ def read(path: Path) -> Readings:
                 raise InvalidValueError(f"latency_us is {us:g}, must be above zero")
             if float(row["nz_ratio"]) <= PLAUSIBLE:
                 doubtful.add(name)
-        except (ValueError, KeyError, TypeError) as error:
+            measured.append(Measured(kernel, problems[name], us, VERSIONS))
+        except (ValueError, KeyError, TypeError, ArithmeticError) as error:
             refused.append(FileProblem(f"line {line}", why(error)))
-            continue
-        measured.append(Measured(kernel, problems[name], us, VERSIONS))
     return Readings(measured, refused, _notes(len(doubtful), len(problems)))
 
 

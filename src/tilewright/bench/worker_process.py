@@ -1,0 +1,277 @@
+"""One worker process and the pipes to it: started, asked, and ended with all that it started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from tilewright.base.errors import DeviceError
+from tilewright.bench.executor import Crew, Work
+from tilewright.bench.record import Record, Task
+from tilewright.bench.worker import SPENT
+from tilewright.bench.worker_messages import (
+    LONGEST_LINE,
+    Alive,
+    Begun,
+    Done,
+    Garbage,
+    Message,
+    Ready,
+    read_message,
+    too_long,
+)
+
+# How much of what a worker printed is kept to tell why it died.
+TAIL_BYTES = 4096
+# How much is read from a pipe at once: as much as Linux keeps in one.
+PIECE_BYTES = 1 << 16
+# A process that was told to end, or killed, is gone within this time. One that hangs in a driver may never be.
+END_S, KILL_S = 5.0, 30.0
+_TASK_FIELDS = tuple(field.name for field in fields(Task))
+# What libraries print when there is no memory: C++, Python, the C library.
+_NO_MEMORY = ("std::bad_alloc", "MemoryError", "Cannot allocate memory", "out of memory")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended while something was expected from it."""
+
+    status: str
+    message: str
+    blames_task: bool = True  # False where the task had not begun, or the reason is an earlier one
+
+
+def _plain(work: Work) -> dict[str, Any]:
+    """As `asdict` has it, which takes as long as all else that is done for a task."""
+    task = {name: getattr(work.task, name) for name in _TASK_FIELDS}
+    return {"task": task, "place": None if work.place is None else asdict(work.place)}
+
+
+def _readable(descriptors: Sequence[int], seconds: float) -> set[int]:
+    """Those that can be read, or are at their end, within a time."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(math.ceil(seconds * 1000))}
+
+
+def _told(message: Message) -> str:
+    """What a worker sent, in a sentence after "sent"."""
+    if isinstance(message, Garbage):
+        return message.why
+    if isinstance(message, Done):
+        return f"a record of another task, {message.record.task.kernel} on {message.record.task.problem}"
+    return f"the message `{type(message).__name__.lower()}`"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have no name
+        return "a real-time signal"
+
+
+class WorkerProcess:
+    """One worker process, the leader of its own group, and the pipes to it."""
+
+    def __init__(self, device: str, crew: Crew) -> None:
+        self.limits = crew.limits
+        self.sound = True
+        self._guard = threading.Lock()  # of its number, which is another process's once it was waited for
+        results, theirs = os.pipe()
+        command = [sys.executable, "-m", "tilewright.bench.worker", device, str(theirs)]
+        try:
+            self._popen = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=(theirs,),
+                start_new_session=True,
+            )
+            self._gone = os.pidfd_open(self._popen.pid)
+        except BaseException:
+            os.close(results)
+            raise
+        finally:
+            os.close(theirs)
+        self.pid = self._popen.pid
+        self._results = results
+        assert self._popen.stdin is not None
+        assert self._popen.stderr is not None
+        self._stderr = self._popen.stderr.fileno()
+        self._begun = b""  # the beginning of a line
+        self._key = ""  # of the last task
+        self._has_begun = False  # with it
+        self._tail = b""
+        self._heard = time.monotonic()
+        self._open = True
+        self._send({"path": sys.path, "crew": asdict(crew)})
+
+    def alive(self) -> bool:
+        return not _readable([self._gone], 0)
+
+    def wait_ready(self) -> Ended | None:
+        """Wait until it can work. How it ended if it cannot."""
+        found = self._answer((Ready,), self.limits.start_s, self.limits.start_s)
+        return found if isinstance(found, Ended) else None
+
+    def unasked(self) -> str:
+        """What it sent since its last answer, when it was asked nothing; empty if that is nothing but signs of life."""
+        for _ in range(LONGEST_LINE // PIECE_BYTES):
+            more = bool(_readable([self._results], 0)) and self._keep_results()
+            message = self._next_message()
+            if message is not None:
+                return _told(message)
+            if not more:
+                return f"{len(self._begun):,} bytes without the end of a line" if self._begun else ""
+        return f"more than {LONGEST_LINE:,} bytes of signs of life"
+
+    def ask(self, work: Work) -> Record | Ended:
+        """The record of a task, or how the process ended over it."""
+        before, self._key = self._key, work.task.key
+        self._tail, self._has_begun = b"", False
+        self._send(_plain(work))
+        found = self._answer(
+            (Begun, Done), self.limits.reference_s, self.limits.silence_s, " for its problem's reference"
+        )
+        if isinstance(found, Begun) and found.key == self._key:
+            self._has_begun = True
+            found = self._answer((Done,), self.limits.seconds, self.limits.silence_s)
+        if isinstance(found, Ended):
+            return found
+        if isinstance(found, Done) and found.record.task == work.task:
+            self.sound = found.sound
+            return found.record
+        # A second answer to the task before says nothing about this one.
+        again = isinstance(found, Done) and found.record.key == before
+        return Ended("crashed", f"the worker sent {_told(found)}", self._has_begun and not again)
+
+    def _send(self, values: dict[str, Any]) -> None:
+        assert self._popen.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it died: reading from it tells how
+            self._popen.stdin.write((json.dumps(values, separators=(",", ":")) + "\n").encode())
+            self._popen.stdin.flush()
+
+    def _answer(
+        self, wanted: tuple[type[Message], ...], limit_s: float, silence_s: float, what: str = ""
+    ) -> Message | Ended:
+        """Read until there is a message that is no sign of life, the process is gone, or time is up. It is `what` for.
+
+        A message that is not one of those wanted ends the process.
+        """
+        begun = self._heard = time.monotonic()
+        open_pipes = {self._results: self._keep_results, self._stderr: self._keep_tail}
+        found = self._next_message()  # it may have been read with the line before
+        while found is None:
+            left = min(begun + limit_s, self._heard + silence_s) - time.monotonic()
+            ready = _readable([*open_pipes, self._gone], max(left, 0))
+            for descriptor in ready & open_pipes.keys():
+                if not open_pipes[descriptor]():
+                    del open_pipes[descriptor]
+            found = self._next_message()
+            if found is not None:
+                break
+            if self._gone in ready and not ready & open_pipes.keys():  # all that it left in the pipes was read
+                return self._how_it_ended()
+            if left <= 0:  # also of one that prints without end
+                return self._too_long(begun, limit_s, silence_s, what)
+        if not isinstance(found, wanted):
+            return Ended("crashed", f"the worker sent {_told(found)}", self._has_begun)
+        return found
+
+    def _next_message(self) -> Message | None:
+        """The next message that is no sign of life. Half a line is none, unless it is longer than any message."""
+        while b"\n" in self._begun:
+            line, _, self._begun = self._begun.partition(b"\n")
+            message = read_message(line)
+            if not isinstance(message, Alive):
+                return message
+        return too_long(len(self._begun)) if len(self._begun) > LONGEST_LINE else None
+
+    def _keep_results(self) -> bool:
+        """Read what it sent. False at the end of the pipe."""
+        data = os.read(self._results, PIECE_BYTES)
+        self._heard = time.monotonic()
+        self._begun += data
+        return bool(data)
+
+    def _keep_tail(self) -> bool:
+        """Keep the end of what it printed. False at the end of the pipe."""
+        data = os.read(self._stderr, PIECE_BYTES)
+        self._tail = (self._tail + data)[-TAIL_BYTES:]
+        return bool(data)
+
+    def _too_long(self, begun: float, limit_s: float, silence_s: float, what: str) -> Ended:
+        self.kill_group()
+        took = time.monotonic() - begun
+        if took >= limit_s:
+            return Ended("timeout", f"killed after {took:.1f} s; {limit_s:g} s are allowed{what}")
+        quiet = time.monotonic() - self._heard
+        return Ended("timeout", f"killed after {quiet:.1f} s without a sign of life; {silence_s:g} s are allowed")
+
+    def _how_it_ended(self) -> Ended:
+        self.kill_group()  # before it is waited for: until then its number is not given to another process
+        code = self._waited_for()
+        said = self._tail.decode(errors="replace").strip()
+        if code < 0:
+            how = f"the process died of signal {-code} ({_signal_name(-code)})"
+        else:
+            how = f"the process ended with code {code}"
+        if code == SPENT:
+            how = "the process ended before it answered"
+        status = "out_of_memory" if any(word in said for word in _NO_MEMORY) else "crashed"
+        return Ended(status, f"{how}: {said}" if said else how, self._has_begun)
+
+    def kill_group(self) -> None:
+        """Kill it and everything it started. Any thread may call it."""
+        with self._guard:
+            if self._popen.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.pid, signal.SIGKILL)
+
+    def _waited_for(self) -> int:
+        """The exit code of a process that is gone."""
+        with self._guard:
+            return self._popen.wait()
+
+    def end(self) -> None:
+        """Let it end by itself, and kill it if it does not."""
+        assert self._popen.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._popen.stdin.close()
+        # It is not waited for before its group is killed: its number must stay its own until then.
+        _readable([self._gone], END_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill it, wait until it is gone, and close the pipes."""
+        if not self._open:
+            return
+        self._open = False
+        self.kill_group()
+        try:
+            if not _readable([self._gone], KILL_S):
+                raise DeviceError(
+                    f"the process {self.pid} cannot be killed, {KILL_S:g} s after the signal: it hangs in the driver "
+                    "of its device. The device is given up; look at the system's log"
+                )
+            self._waited_for()
+        finally:
+            for stream in (self._popen.stdin, self._popen.stderr):
+                assert stream is not None
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+            os.close(self._results)
+            os.close(self._gone)
