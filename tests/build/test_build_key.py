@@ -296,3 +296,59 @@ def test_threads_that_ask_at_once(tree: Path, tmp_path: Path) -> None:
             shutil.rmtree(tmp_path / "cache", ignore_errors=True)
             assert len(set(pool.map(lambda _: tree_digest.tree_digest(tree), range(16)))) == 1
     assert [path.suffix for path in (tmp_path / "cache" / "digests").iterdir()] == [".json"]
+
+
+@pytest.fixture
+def linked(tree: Path, tmp_path: Path) -> Path:
+    """An include folder whose ck_tile is a link to the tree of a working copy."""
+    root = tmp_path / "stow" / "include"
+    root.mkdir(parents=True)
+    (root / "ck_tile").symlink_to(tree / "ck_tile")
+    return root
+
+
+def test_a_linked_folder_is_the_folder(tree: Path, linked: Path) -> None:
+    assert digest_tree(linked) == digest_tree(tree)
+    assert tree_digest.tree_digest(linked) == tree_digest.tree_digest(tree)
+
+
+@pytest.mark.parametrize("change", [_one_byte, _replaced, _added, _removed, _renamed, _swapped])
+def test_any_change_of_a_header_behind_a_link(tree: Path, linked: Path, change: Callable[[Path], None]) -> None:
+    before = tree_digest.tree_digest(linked)
+    change(tree)
+    assert tree_digest.tree_digest(linked) == digest_tree(linked) != before
+
+
+def test_a_link_that_is_turned_to_another_folder(tree: Path, linked: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(tree / "ck_tile", other)
+    before = tree_digest.tree_digest(linked)
+    (linked / "ck_tile").unlink()
+    (linked / "ck_tile").symlink_to(other)
+    assert tree_digest.tree_digest(linked) == before
+    (other / "a.hpp").write_text("// A.hpp\n")
+    assert tree_digest.tree_digest(linked) != before
+
+
+def test_links_in_a_circle_end(tree: Path) -> None:
+    before = digest_tree(tree)
+    (tree / "ck_tile" / "core" / "up").symlink_to(tree)
+    (tree / "ck_tile" / "core" / "here").symlink_to(".")
+    around = tree_digest.tree_digest(tree)
+    assert around == digest_tree(tree) != before, "headers can be included by longer names now"
+    _one_byte(tree)
+    assert tree_digest.tree_digest(tree) == digest_tree(tree) != around
+
+
+def test_a_folder_reached_by_two_names_counts_under_both(tree: Path) -> None:
+    (tree / "ck_tile" / "core2").symlink_to("core")
+    linked = digest_tree(tree)
+    (tree / "ck_tile" / "core2").unlink()
+    shutil.copytree(tree / "ck_tile" / "core", tree / "ck_tile" / "core2")
+    assert digest_tree(tree) == linked
+
+
+def test_a_link_to_nowhere_is_no_file(tree: Path) -> None:
+    before = digest_tree(tree)
+    (tree / "ck_tile" / "gone.hpp").symlink_to("/nowhere/gone.hpp")
+    assert tree_digest.tree_digest(tree) == digest_tree(tree) == before
