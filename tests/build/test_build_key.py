@@ -31,6 +31,7 @@ TOOLCHAIN = Toolchain(
     cxx=Path("/nowhere/clang++"),
     compiler="clang version 22.0",
     compiler_digest="c0",
+    system_digest="s0",
     objdump=Path("/nowhere/objdump"),
     readelf=Path("/nowhere/readelf"),
     bundler=None,
@@ -40,6 +41,7 @@ TOOLCHAIN = Toolchain(
     ck_include=Path("/nowhere/ck"),
     ck_digest="d0",
     hip_version="5.2.21153",
+    hip_digest="h0",
 )
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -81,7 +83,12 @@ def test_names_of_support_files(base: Unit) -> None:
     assert len(set(keys)) == 3
 
 
-@pytest.mark.parametrize("fact", ["compiler", "compiler_digest", "bitcode_digest", "ck_digest", "hip_version", "kind"])
+FACTS = (
+    "compiler", "compiler_digest", "system_digest", "bitcode_digest", "ck_digest", "hip_version", "hip_digest", "kind",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("fact", FACTS)
 def test_every_fact_of_the_toolchain(base: Unit, fact: str) -> None:
     changed = dataclasses.replace(TOOLCHAIN, **{fact: "another"})
     assert Unit(base.source, changed).key != base.key
@@ -124,7 +131,7 @@ def test_the_recipe_and_the_gpu(base: Unit, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_flags_of_a_key_have_no_folders() -> None:
     arch: Arch = archs.load("gfx942")
-    words = (*TOOLCHAIN.key_flags(arch), *TOOLCHAIN.host_key_flags())
+    words = (*TOOLCHAIN.key_flags(arch), *TOOLCHAIN.host_key_flags(), *TOOLCHAIN.link_key_flags())
     assert not any("/nowhere" in word or str(ROOT) in word for word in words)
 
 

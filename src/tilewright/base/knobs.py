@@ -7,7 +7,7 @@ A value that cannot be used is an error that names the variable; there are no fa
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -189,6 +189,11 @@ def job_count() -> int:
 def search_path() -> str:
     """The PATH on which programs are looked up."""
     return os.environ.get("PATH", os.defpath)
+
+
+def environment_without(names: Collection[str]) -> dict[str, str]:
+    """The environment of this process but for some variables, for a program that must not see them."""
+    return {name: value for name, value in os.environ.items() if name not in names}
 
 
 def hand_down(values: Mapping[str, str]) -> None:

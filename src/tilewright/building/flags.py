@@ -8,6 +8,7 @@ from pathlib import Path
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import ToolchainError
 from tilewright.building.discover import LIBRARIES, RETIRED_CALLERS, RETIRED_CONSTANTS
+from tilewright.building.driver import NO_CONFIG_FILES
 
 COMPAT = Path(__file__).with_name("compat.h")
 
@@ -62,6 +63,7 @@ def host_flags(places: Places) -> tuple[str, ...]:
 
 def _both_passes(places: Places) -> tuple[str, ...]:
     return (
+        NO_CONFIG_FILES,
         "-std=c++17",
         f"--rocm-path={places.rocm}",
         *(("-include", places.compat) if places.compat else ()),

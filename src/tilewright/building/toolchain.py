@@ -12,7 +12,8 @@ from tilewright.base.errors import ToolchainError
 from tilewright.building import ck_headers, flags
 from tilewright.building.component import Component
 from tilewright.building.discover import DISTRIBUTION, GPU_LESS, ROCM, Found, discover
-from tilewright.building.tree_digest import files_digest, tree_digest
+from tilewright.building.link_flags import link_flags
+from tilewright.building.tree_digest import tree_digest
 
 __all__ = ["GPU_LESS", "ROCM", "Component", "Survey", "Toolchain", "find", "survey"]
 
@@ -40,7 +41,8 @@ class Toolchain:
     kind: str
     cxx: Path
     compiler: str  # the compiler's own version text
-    compiler_digest: str  # of the compiler, its linker and the libraries that they are made of
+    compiler_digest: str  # of the compiler and its headers, its linker and the libraries that they are made of
+    system_digest: str  # of the C++ library's headers and the C library's version
     objdump: Path
     readelf: Path
     bundler: Path | None  # only for putting code objects into a shared library, see `need_bundler`
@@ -50,6 +52,7 @@ class Toolchain:
     ck_include: Path
     ck_digest: str
     hip_version: str
+    hip_digest: str
 
     def device_flags(self, arch: Arch) -> tuple[str, ...]:
         """Flags that compile a source to a plain code object of `arch`."""
@@ -58,6 +61,14 @@ class Toolchain:
     def host_flags(self) -> tuple[str, ...]:
         """Flags of the host pass; whether to check or to compile is the caller's to add."""
         return flags.host_flags(self._places())
+
+    def link_flags(self) -> tuple[str, ...]:
+        """Flags that link libraries with kernels."""
+        return link_flags(self.kind, str(self.rocm_path))
+
+    def link_key_flags(self) -> tuple[str, ...]:
+        """The flags of the link step with stand-ins for this machine's folders."""
+        return link_flags(self.kind, flags.NOWHERE.rocm)
 
     def key_flags(self, arch: Arch) -> tuple[str, ...]:
         """The device flags with stand-ins for this machine's folders: equal on every machine."""
@@ -74,7 +85,8 @@ class Toolchain:
             "kind": self.kind,
             "compiler": self.compiler,
             "compiler_digest": self.compiler_digest,
-            "hip": self.hip_version,
+            "system": self.system_digest,
+            "hip": [self.hip_version, self.hip_digest],
             "device_libraries": self.bitcode_digest,
             "compat": compat,
         }
@@ -110,13 +122,17 @@ def find() -> Toolchain:
     if found.chosen is None or missing:
         raise ToolchainError(_missing_text(found, missing))
     parts = {part.name: part for part in found.parts}
+    driver = parts["compiler"].driver
+    if driver is None:
+        raise ToolchainError(str(parts["compiler"]))
     bitcode = _path(parts["device-libraries"])
     ck_include = _path(ck)
     return Toolchain(
         kind=found.chosen,
         cxx=_path(parts["compiler"]),
         compiler=parts["compiler"].version,
-        compiler_digest=files_digest(compiler_files(_path(parts["compiler"]))),
+        compiler_digest=driver.digest(),
+        system_digest=driver.system_digest(),
         objdump=_path(parts["objdump"]),
         readelf=_path(parts["readelf"]),
         bundler=parts["bundler"].path if parts["bundler"].ok else None,
@@ -126,22 +142,8 @@ def find() -> Toolchain:
         ck_include=ck_include,
         ck_digest=tree_digest(ck_include),
         hip_version=parts["hip-headers"].version,
+        hip_digest=tree_digest(_path(parts["hip-headers"])),
     )
-
-
-def compiler_files(cxx: Path) -> tuple[Path, ...]:
-    """The files that make up a compiler: its program, the linker beside it and the LLVM libraries both load.
-
-    Distributions link clang against shared libraries, so the program alone says little.
-    """
-    program = cxx.resolve()
-    root = program.parent.parent
-    front = [path.resolve() for path in root.glob("lib/libclang-cpp.so*")]
-    # The library of the same version, which lies beside it.
-    back = [path.with_name(path.name.replace("libclang-cpp", "libLLVM")) for path in front]
-    shared = [path for path in (*front, *back) if path.exists()]
-    linker = [path for path in (program.parent / "ld.lld", program.parent / "lld") if path.exists()]
-    return tuple(sorted({path.resolve() for path in (program, *linker, *shared)}))
 
 
 def _ck(found: Found) -> Component:

@@ -11,7 +11,6 @@ from typing import Any
 from tilewright import arch as archs
 from tilewright.base.digest import digest_text, digest_value
 from tilewright.building.compile import SOURCE, unit_flag
-from tilewright.building.link_flags import link_flags
 from tilewright.building.prefix import Prefix, Roof
 from tilewright.building.toolchain import Toolchain
 from tilewright.codegen.fatbin import fatbin_assembly, fatbin_symbol
@@ -52,6 +51,7 @@ class Unit:
                 "arch": arch.name,
                 "device": self.toolchain.key_flags(arch),
                 "host": self.toolchain.host_key_flags(),
+                "link": self.toolchain.link_key_flags(),
                 "toolchain": self.toolchain.identity(),
                 "ck": self.toolchain.ck_digest,
             }
@@ -91,7 +91,7 @@ class Unit:
     def link_command(self) -> tuple[str, ...]:
         """Host object and code object to the shared library that is loaded."""
         shared = ("-shared", "-fPIC", "-o", LIBRARY, HOST_OBJECT, FATBIN)
-        return (str(self.toolchain.cxx), *shared, *link_flags(self.toolchain))
+        return (str(self.toolchain.cxx), *shared, *self.toolchain.link_flags())
 
     def facts(self) -> dict[str, Any]:
         """What the store keeps with the files, besides what the build itself found out."""

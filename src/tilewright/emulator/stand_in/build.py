@@ -13,6 +13,7 @@ from pathlib import Path
 from tilewright.base.digest import digest_value
 from tilewright.base.errors import CompileError, CorruptError, ToolchainError
 from tilewright.building.discover import ROCM
+from tilewright.building.driver import NO_CONFIG_FILES
 from tilewright.building.link_flags import HIP_LIBRARY
 from tilewright.building.process import run, tool_output
 from tilewright.building.store.artifact import Artifact
@@ -90,6 +91,7 @@ def version_script(versions: Mapping[str, str]) -> str:
 
 
 _FLAGS = (
+    NO_CONFIG_FILES,
     "-x",
     "c++",
     "-std=c++17",
