@@ -248,3 +248,19 @@ def test_ck_comes_from_the_knob_then_rocm_then_the_fetched_tree(
     clean_knobs.setenv("TILEWRIGHT_CK", str(tmp_path / "typo"))
     problem = ck_headers.locate(root).problem
     assert problem == f"TILEWRIGHT_CK={tmp_path}/typo has no include/ck_tile"
+
+
+def test_headers_of_hip_and_of_the_compiler_are_in_the_identity(
+    empty_machine: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    root = rocm(tmp_path / "rocm")
+    (root / "include" / "ck_tile").mkdir()
+    empty_machine.setenv("PATH", "/usr/bin:/bin")
+    empty_machine.setenv("ROCM_PATH", str(root))
+    seen = [toolchain.find().identity()]
+    for path in ("include/hip/hip_runtime.h", "include/hip/amd_detail/new.h", "bin/resources/include/stddef.h"):
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_text("// a revision with the same version\n")
+        seen.append(toolchain.find().identity())
+    assert len(set(seen)) == len(seen)
+    assert str(tmp_path) not in "".join(seen)

@@ -46,7 +46,7 @@ def tree_files(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
     A link to a folder that it lies in is given itself, as a folder, and not followed: there would be no end, and all
     files behind it are listed by a shorter name. Links that lead nowhere are left out: nobody can open them.
     """
-    pending = [("", str(root), (_identity(root.stat()),))]
+    pending: list[tuple[str, str, tuple[tuple[int, int], ...]]] = [("", str(root), (_identity(root.stat()),))]
     while pending:
         prefix, folder, above = pending.pop()
         with os.scandir(folder) as scan:

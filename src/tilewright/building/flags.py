@@ -11,6 +11,8 @@ from tilewright.building.discover import LIBRARIES, RETIRED_CALLERS, RETIRED_CON
 from tilewright.building.driver import NO_CONFIG_FILES
 
 COMPAT = Path(__file__).with_name("compat.h")
+# The name of its copy among our own headers in a store: precompiled headers must not know where the package lies.
+COMPAT_COPY = "tilewright_compat.h"
 
 # Which oclc_isa_version_*.bc stands in for a GPU without a file of its own, by name prefix.
 # The file only defines the constant __oclc_ISA_version. ockl and ocml 5.2.3 load it 135 times

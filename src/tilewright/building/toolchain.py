@@ -54,13 +54,18 @@ class Toolchain:
     hip_version: str
     hip_digest: str
 
-    def device_flags(self, arch: Arch) -> tuple[str, ...]:
-        """Flags that compile a source to a plain code object of `arch`."""
-        return flags.device_flags(arch, self._places(), self._libraries(arch))
+    def device_flags(self, arch: Arch, compat: str = "") -> tuple[str, ...]:
+        """Flags that compile a source to a plain code object of `arch`. `compat` is a name for the file to put in front
+        of it, where that is needed at all, instead of the package's own file."""
+        return flags.device_flags(arch, self._places(compat), self._libraries(arch))
 
-    def host_flags(self) -> tuple[str, ...]:
+    def host_flags(self, compat: str = "") -> tuple[str, ...]:
         """Flags of the host pass; whether to check or to compile is the caller's to add."""
-        return flags.host_flags(self._places())
+        return flags.host_flags(self._places(compat))
+
+    def compat_files(self) -> dict[str, str]:
+        """The file to put in front of sources, where that is needed, as a copy to be kept with other headers."""
+        return {flags.COMPAT_COPY: flags.COMPAT.read_text("utf-8")} if self.kind == GPU_LESS else {}
 
     def link_flags(self) -> tuple[str, ...]:
         """Flags that link libraries with kernels."""
@@ -80,7 +85,6 @@ class Toolchain:
 
     def identity(self) -> str:
         """What decides the code besides source, flags and CK headers; says nothing of folders."""
-        compat = digest_text(flags.COMPAT.read_text("utf-8")) if self.kind == GPU_LESS else ""
         facts = {
             "kind": self.kind,
             "compiler": self.compiler,
@@ -88,7 +92,7 @@ class Toolchain:
             "system": self.system_digest,
             "hip": [self.hip_version, self.hip_digest],
             "device_libraries": self.bitcode_digest,
-            "compat": compat,
+            "compat": {name: digest_text(text) for name, text in self.compat_files().items()},
         }
         return canonical_json(facts)
 
@@ -100,9 +104,9 @@ class Toolchain:
         listed = parts.rocm if self.kind == ROCM else parts.gpu_less
         raise ToolchainError("\n".join(str(p) for p in listed if p.name == "bundler"))
 
-    def _places(self) -> flags.Places:
-        compat = str(flags.COMPAT) if self.kind == GPU_LESS else ""
-        return flags.Places(str(self.rocm_path), str(self.bitcode_dir), str(self.ck_include), compat)
+    def _places(self, compat: str) -> flags.Places:
+        front = (compat or str(flags.COMPAT)) if self.kind == GPU_LESS else ""
+        return flags.Places(str(self.rocm_path), str(self.bitcode_dir), str(self.ck_include), front)
 
     def _libraries(self, arch: Arch) -> tuple[str, ...]:
         return flags.gpu_less_libraries(arch, self.bitcode_dir) if self.kind == GPU_LESS else ()
