@@ -58,5 +58,8 @@ def test_headers_read_are_compared_by_content(tmp_path: Path) -> None:
     assert not read.unchanged
     known = HeadersRead.of_text(HeadersRead((header,), "x").text())
     assert known == HeadersRead((header,), "x")
+    assert known.changed_since(header.stat().st_ctime - 1)
+    assert not known.changed_since(header.stat().st_ctime)
+    assert HeadersRead((header,), "").changed_since(header.stat().st_ctime), "one was gone when they were digested"
     header.unlink()
     assert not known.unchanged

@@ -57,6 +57,10 @@ class HeadersRead:
         """Whether all of them are there with the same content."""
         return headers_digest(self.paths) == self.digest
 
+    def changed_since(self, moment: float) -> bool:
+        """Whether one of them is gone, or was changed after a moment in seconds since 1970."""
+        return not self.digest or any(path.stat().st_ctime > moment for path in self.paths)
+
 
 def headers_digest(paths: Sequence[Path]) -> str:
     """The digest of some headers; empty when one is gone."""

@@ -12,7 +12,7 @@ from tilewright.base.errors import CompileError, CorruptError, StoreError
 from tilewright.base.events import Noticed, emit, task
 from tilewright.building.allocator import fast_allocator
 from tilewright.building.compile import error_lines
-from tilewright.building.graph import HEADERS, write_headers_graph
+from tilewright.building.graph import GRAPH, HEADERS, write_headers_graph
 from tilewright.building.ninja_run import StepEnded, cpu_seconds, run_graph
 from tilewright.building.outcome import read_log, without_room
 from tilewright.building.prefix import DEPENDENCIES, PRECOMPILED, READ, HeadersRead, Prefix, Roof, put_headers
@@ -137,6 +137,10 @@ def _roof(prefix: Prefix, key: str, code: int | None, store: Store, work: Path) 
     if code == 0 and path.is_file():
         facts = {"slug": f"precompiled headers, {prefix.name}", "cost": {"cpu_s": round(cpu_s, 2)}}
         read = prefix.headers_read(store, (work / DEPENDENCIES).read_text("utf-8"))
+        if read.changed_since((work.parent / GRAPH).stat().st_mtime):
+            # Nobody knows which text was read.
+            emit(Noticed(f"headers of this machine changed while those of {prefix.name} were precompiled; not kept"))
+            return prefix.plain_roof(store)
         try:
             with explained("write", work):
                 (work / READ).write_text(read.text(), "utf-8")
