@@ -153,6 +153,8 @@ def test_a_file_that_is_no_wheel_or_lacks_the_tree_is_refused(clean_knobs: pytes
 
 
 def test_a_failed_download_says_what_to_do(clean_knobs: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("pip")  # without it, the index is read: see test_build_package_index.py
+
     def fails(command: list[str], timeout_s: float) -> str:
         raise ToolchainError(f"{command[0]} ended with code 1: no network")
 

@@ -43,7 +43,8 @@ def fake(tmp_path: Path) -> Toolchain:
     return Toolchain(
         kind="rocm", cxx=tmp_path / "cxx", compiler="clang version 22", objdump=tmp_path / "o",
         readelf=tmp_path / "r", bundler=None, rocm_path=tmp_path, bitcode_dir=bitcode,
-        bitcode_digest="", compiler_digest="", ck_include=tmp_path, ck_digest="", hip_version="7.1.0",
+        bitcode_digest="", compiler_digest="", system_digest="", ck_include=tmp_path, ck_digest="",
+        hip_version="7.1.0", hip_digest="",
     )  # fmt: skip
 
 

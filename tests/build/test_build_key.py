@@ -31,6 +31,7 @@ TOOLCHAIN = Toolchain(
     cxx=Path("/nowhere/clang++"),
     compiler="clang version 22.0",
     compiler_digest="c0",
+    system_digest="s0",
     objdump=Path("/nowhere/objdump"),
     readelf=Path("/nowhere/readelf"),
     bundler=None,
@@ -40,6 +41,7 @@ TOOLCHAIN = Toolchain(
     ck_include=Path("/nowhere/ck"),
     ck_digest="d0",
     hip_version="5.2.21153",
+    hip_digest="h0",
 )
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -81,7 +83,12 @@ def test_names_of_support_files(base: Unit) -> None:
     assert len(set(keys)) == 3
 
 
-@pytest.mark.parametrize("fact", ["compiler", "compiler_digest", "bitcode_digest", "ck_digest", "hip_version", "kind"])
+FACTS = (
+    "compiler", "compiler_digest", "system_digest", "bitcode_digest", "ck_digest", "hip_version", "hip_digest", "kind",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("fact", FACTS)
 def test_every_fact_of_the_toolchain(base: Unit, fact: str) -> None:
     changed = dataclasses.replace(TOOLCHAIN, **{fact: "another"})
     assert Unit(base.source, changed).key != base.key
@@ -124,7 +131,7 @@ def test_the_recipe_and_the_gpu(base: Unit, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_flags_of_a_key_have_no_folders() -> None:
     arch: Arch = archs.load("gfx942")
-    words = (*TOOLCHAIN.key_flags(arch), *TOOLCHAIN.host_key_flags())
+    words = (*TOOLCHAIN.key_flags(arch), *TOOLCHAIN.host_key_flags(), *TOOLCHAIN.link_key_flags())
     assert not any("/nowhere" in word or str(ROOT) in word for word in words)
 
 
@@ -296,3 +303,59 @@ def test_threads_that_ask_at_once(tree: Path, tmp_path: Path) -> None:
             shutil.rmtree(tmp_path / "cache", ignore_errors=True)
             assert len(set(pool.map(lambda _: tree_digest.tree_digest(tree), range(16)))) == 1
     assert [path.suffix for path in (tmp_path / "cache" / "digests").iterdir()] == [".json"]
+
+
+@pytest.fixture
+def linked(tree: Path, tmp_path: Path) -> Path:
+    """An include folder whose ck_tile is a link to the tree of a working copy."""
+    root = tmp_path / "stow" / "include"
+    root.mkdir(parents=True)
+    (root / "ck_tile").symlink_to(tree / "ck_tile")
+    return root
+
+
+def test_a_linked_folder_is_the_folder(tree: Path, linked: Path) -> None:
+    assert digest_tree(linked) == digest_tree(tree)
+    assert tree_digest.tree_digest(linked) == tree_digest.tree_digest(tree)
+
+
+@pytest.mark.parametrize("change", [_one_byte, _replaced, _added, _removed, _renamed, _swapped])
+def test_any_change_of_a_header_behind_a_link(tree: Path, linked: Path, change: Callable[[Path], None]) -> None:
+    before = tree_digest.tree_digest(linked)
+    change(tree)
+    assert tree_digest.tree_digest(linked) == digest_tree(linked) != before
+
+
+def test_a_link_that_is_turned_to_another_folder(tree: Path, linked: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(tree / "ck_tile", other)
+    before = tree_digest.tree_digest(linked)
+    (linked / "ck_tile").unlink()
+    (linked / "ck_tile").symlink_to(other)
+    assert tree_digest.tree_digest(linked) == before
+    (other / "a.hpp").write_text("// A.hpp\n")
+    assert tree_digest.tree_digest(linked) != before
+
+
+def test_links_in_a_circle_end(tree: Path) -> None:
+    before = digest_tree(tree)
+    (tree / "ck_tile" / "core" / "up").symlink_to(tree)
+    (tree / "ck_tile" / "core" / "here").symlink_to(".")
+    around = tree_digest.tree_digest(tree)
+    assert around == digest_tree(tree) != before, "headers can be included by longer names now"
+    _one_byte(tree)
+    assert tree_digest.tree_digest(tree) == digest_tree(tree) != around
+
+
+def test_a_folder_reached_by_two_names_counts_under_both(tree: Path) -> None:
+    (tree / "ck_tile" / "core2").symlink_to("core")
+    linked = digest_tree(tree)
+    (tree / "ck_tile" / "core2").unlink()
+    shutil.copytree(tree / "ck_tile" / "core", tree / "ck_tile" / "core2")
+    assert digest_tree(tree) == linked
+
+
+def test_a_link_to_nowhere_is_no_file(tree: Path) -> None:
+    before = digest_tree(tree)
+    (tree / "ck_tile" / "gone.hpp").symlink_to("/nowhere/gone.hpp")
+    assert tree_digest.tree_digest(tree) == digest_tree(tree) == before

@@ -8,7 +8,7 @@ import pytest
 
 from tilewright.base.errors import ToolchainError
 from tilewright.building import ck_headers, discover, flags, toolchain
-from tilewright.building.component import version_line
+from tilewright.building.driver import version_line
 
 CLANG_VERSION = """\
 Debian clang version 22.1.8 (1~deb12u1)
@@ -24,6 +24,13 @@ def program(path: Path, says: str) -> Path:
     path.write_text(f"#!/bin/sh\ncat <<'END'\n{says}\nEND\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
+
+
+def driver(path: Path, says: str) -> Path:
+    """A program that prints its commands as clang does when it is asked with -###; its headers lie beside it."""
+    resources = path.parent / "resources"
+    (resources / "include").mkdir(parents=True, exist_ok=True)
+    return program(path, f'{says}\n "{path}" "-cc1" "-resource-dir" "{resources}" "/dev/null"')
 
 
 def headers(include: Path) -> None:
@@ -43,7 +50,7 @@ def bitcode(folder: Path, *stems: str) -> Path:
 
 def rocm(root: Path) -> Path:
     llvm = root / "llvm" / "bin"
-    program(root / "bin" / "amdclang++", "AMD clang version 20.0.0git (roc-7.1)\nInstalledDir: /x")
+    driver(root / "bin" / "amdclang++", "AMD clang version 20.0.0git (roc-7.1)\nInstalledDir: /x")
     for tool in ("llvm-objdump", "llvm-readelf", "clang-offload-bundler"):
         program(llvm / tool, "AMD LLVM version 20.0.0git")
     headers(root / "include")
@@ -136,13 +143,13 @@ def test_a_broken_default_rocm_leaves_the_reason(empty_machine: pytest.MonkeyPat
 
 def test_the_newest_clang_counts_and_an_old_one_is_refused(empty_machine: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = tmp_path / "bin"
-    program(folder / "clang++-9", "clang version 9.0.1")
-    old = program(folder / "clang++-19", "clang version 19.1.7")
+    driver(folder / "clang++-9", "clang version 9.0.1")
+    old = driver(folder / "clang++-19", "clang version 19.1.7")
     empty_machine.setenv("PATH", f"{folder}:/usr/bin:/bin")
     empty_machine.setattr(discover.knobs, "search_path", lambda: str(folder))
     compiler = discover.gpu_less_parts()[0]
     assert compiler.problem == f"{old} is clang 19, and 22 or newer is needed"
-    new = program(folder / "clang++-23", "clang version 23.0.0")
+    new = driver(folder / "clang++-23", "clang version 23.0.0")
     compiler, _, objdump, *_ = discover.gpu_less_parts()
     assert (compiler.ok, compiler.path, compiler.version) == (True, new, "clang version 23.0.0")
     assert objdump.fix == "apt-get install llvm-23"
@@ -153,7 +160,7 @@ def test_the_compiler_knob_overrides(empty_machine: pytest.MonkeyPatch, tmp_path
     compiler = discover.gpu_less_parts()[0]
     assert compiler.problem == f"TILEWRIGHT_CXX={tmp_path}/my/clang++ is no program"
     empty_machine.setenv("PATH", "/usr/bin:/bin")
-    mine = program(tmp_path / "my" / "clang++", CLANG_VERSION)
+    mine = driver(tmp_path / "my" / "clang++", CLANG_VERSION)
     compiler = discover.gpu_less_parts()[0]
     assert (compiler.ok, compiler.path) == (True, mine)
     program(mine, "g++ (Debian) 12.2.0")
@@ -170,7 +177,8 @@ def gpu_less(libraries: Path, ck: Path, compiler: str = "clang version 22.1.8") 
     return toolchain.Toolchain(
         kind="gpu-less", cxx=Path("/b/clang++-22"), compiler=compiler, objdump=Path("/b/objdump"),
         readelf=Path("/b/readelf"), bundler=None, rocm_path=Path("/usr"), bitcode_dir=libraries,
-        bitcode_digest="d", compiler_digest="e", ck_include=ck, ck_digest="f", hip_version="5.2.21153",
+        bitcode_digest="d", compiler_digest="e", system_digest="s", ck_include=ck, ck_digest="f",
+        hip_version="5.2.21153", hip_digest="h",
     )  # fmt: skip
 
 
@@ -240,3 +248,19 @@ def test_ck_comes_from_the_knob_then_rocm_then_the_fetched_tree(
     clean_knobs.setenv("TILEWRIGHT_CK", str(tmp_path / "typo"))
     problem = ck_headers.locate(root).problem
     assert problem == f"TILEWRIGHT_CK={tmp_path}/typo has no include/ck_tile"
+
+
+def test_headers_of_hip_and_of_the_compiler_are_in_the_identity(
+    empty_machine: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    root = rocm(tmp_path / "rocm")
+    (root / "include" / "ck_tile").mkdir()
+    empty_machine.setenv("PATH", "/usr/bin:/bin")
+    empty_machine.setenv("ROCM_PATH", str(root))
+    seen = [toolchain.find().identity()]
+    for path in ("include/hip/hip_runtime.h", "include/hip/amd_detail/new.h", "bin/resources/include/stddef.h"):
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_text("// a revision with the same version\n")
+        seen.append(toolchain.find().identity())
+    assert len(set(seen)) == len(seen)
+    assert str(tmp_path) not in "".join(seen)

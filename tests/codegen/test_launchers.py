@@ -22,6 +22,7 @@ TOOLCHAIN = Toolchain(
     cxx=Path("/nowhere/clang++"),
     compiler="clang version 22.0",
     compiler_digest="c0",
+    system_digest="s0",
     objdump=Path("/nowhere/objdump"),
     readelf=Path("/nowhere/readelf"),
     bundler=None,
@@ -31,6 +32,7 @@ TOOLCHAIN = Toolchain(
     ck_include=Path("/nowhere/ck"),
     ck_digest="d0",
     hip_version="5.2.21153",
+    hip_digest="h0",
 )
 
 

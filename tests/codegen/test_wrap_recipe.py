@@ -75,7 +75,8 @@ def test_a_hipcc_elsewhere_is_told_nothing_of_this_machine(monkeypatch: pytest.M
 def test_the_gpu_less_toolchain_beside_a_rocm_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in PROGRAMS:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("#!/bin/sh\necho clang version 20.0\n")
+        command = f' "{tmp_path / name}" "-cc1" "-resource-dir" "{tmp_path}"'
+        (tmp_path / name).write_text(f"#!/bin/sh\necho clang version 20.0\necho '{command}'\n")
         (tmp_path / name).chmod(0o755)
     for name in ("include/hip", "amdgcn/bitcode"):
         (tmp_path / name).mkdir(parents=True)

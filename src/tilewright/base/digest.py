@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,33 @@ def digest_file(path: Path) -> str:
 def digest_tree(root: Path) -> str:
     """Digest of a folder: names and contents of all files below it, never their times or the folder's own place."""
     hasher = hashlib.blake2b(digest_size=16)
-    for path in sorted(p for p in root.rglob("*") if p.is_file()):
-        content = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
-        hasher.update(f"{path.relative_to(root).as_posix()}\0{content}\n".encode())
+    for name, entry in sorted(tree_files(root), key=lambda found: found[0].split("/")):
+        content = "" if entry.is_dir() else hashlib.blake2b(Path(entry.path).read_bytes(), digest_size=16).hexdigest()
+        hasher.update(f"{name}\0{content}\n".encode())
     return hasher.hexdigest()
+
+
+def tree_files(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """All files below `root`, by name relative to it. Links are followed, as a compiler follows them.
+
+    A link to a folder that it lies in is given itself, as a folder, and not followed: there would be no end, and all
+    files behind it are listed by a shorter name. Links that lead nowhere are left out: nobody can open them.
+    """
+    pending: list[tuple[str, str, tuple[tuple[int, int], ...]]] = [("", str(root), (_identity(root.stat()),))]
+    while pending:
+        prefix, folder, above = pending.pop()
+        with os.scandir(folder) as scan:
+            listed = list(scan)
+        for entry in sorted(listed, key=lambda entry: entry.name):
+            if entry.is_dir():
+                identity = _identity(entry.stat())
+                if identity in above:
+                    yield f"{prefix}{entry.name}", entry
+                else:
+                    pending.append((f"{prefix}{entry.name}/", entry.path, (*above, identity)))
+            elif entry.is_file():
+                yield f"{prefix}{entry.name}", entry
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

@@ -7,7 +7,7 @@ A value that cannot be used is an error that names the variable; there are no fa
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -189,6 +189,16 @@ def job_count() -> int:
 def search_path() -> str:
     """The PATH on which programs are looked up."""
     return os.environ.get("PATH", os.defpath)
+
+
+def variables_of_others(names: Iterable[str]) -> dict[str, str]:
+    """Variables that belong to other programs, such as the settings of pip; those that are set, and not empty."""
+    return {name: os.environ[name] for name in names if os.environ.get(name)}
+
+
+def environment_without(names: Collection[str]) -> dict[str, str]:
+    """The environment of this process but for some variables, for a program that must not see them."""
+    return {name: value for name, value in os.environ.items() if name not in names}
 
 
 def hand_down(values: Mapping[str, str]) -> None:

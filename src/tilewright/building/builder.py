@@ -128,6 +128,7 @@ class _Building:
     spans: list[Span] = field(default_factory=list)
     found: dict[str, Artifact | Failure] = field(default_factory=dict)
     _began: float = field(default_factory=time.monotonic)
+    _again: set[str] = field(default_factory=set)  # failed over outdated headers, each once
     _claims: set[str] = field(default_factory=set)
     _claimed_at: float = 0.0
     _progress_at: float = 0.0
@@ -280,6 +281,8 @@ class _Building:
 
         try:
             self._compile_in(self.tiers.local, keys, settled)
+            if again := [key for key in keys if key in self._again and key not in self.found]:
+                self._compile_in(self.tiers.local, again, settled)
             why = "The disk was full before all kernels were built."
         except StoreError as error:
             why = str(error)
@@ -293,6 +296,7 @@ class _Building:
     def _compile_in(self, home: Store, keys: Sequence[str], settled: Callable[[str], None]) -> None:
         costs = read_costs(self.tiers.local)
         ordered = longest_first([self.units[key] for key in keys], costs)
+        earlier = frozenset(self._again)
         with home.work_folder("build") as folder:
             works = self._works(ordered, home, folder)
             schedule = Schedule({unit.key: unit for unit in ordered}, costs, self.jobs, time.monotonic() - self._began)
@@ -306,7 +310,7 @@ class _Building:
                     events.emit(events.Working(TASK, schedule.now, schedule.left_s))
                 for key, work in works.items():
                     # Of these a step has no end: it or ninja was killed.
-                    if key not in self.found:
+                    if key not in self.found and key not in self._again - earlier:
                         self._finish(work, folder, schedule, settled)
             finally:
                 self.spans += schedule.spans
@@ -338,6 +342,11 @@ class _Building:
             outcome = broken(folder / unit.key, codes, self.limit_s)
             if outcome.no_room and folder.is_relative_to(self.tiers.local.root):
                 return
+            if outcome.outdated and unit.key not in self._again:
+                self._again.add(unit.key)
+                here = folder.is_relative_to(self.tiers.local.root)
+                _drop_headers(unit, self.tiers.local if here else own_store())
+                return
             facts = {**unit.facts(), "errors": list(outcome.errors), "lasting": outcome.lasting}
             self.found[unit.key] = Failure(unit.key, outcome.log, facts)
             if outcome.lasting:
@@ -352,6 +361,14 @@ class _Building:
         except StoreError as error:
             events.emit(events.Noticed(f"{error} The kernel is kept for this process only."))
             return put(own_store())
+
+
+def _drop_headers(unit: Unit, home: Store) -> None:
+    """Remove precompiled headers that the compiler found outdated: they changed after they had been checked."""
+    dropped = [home.remove(prefix.key(home)) for prefix in (unit.device_prefix, unit.host_prefix)]
+    if any(dropped):
+        said = "headers of this machine changed while kernels were compiled; they are precompiled again"
+        events.emit(events.Noticed(said))
 
 
 def own_store() -> Store:

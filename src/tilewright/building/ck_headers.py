@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import shutil
 import stat
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 # It is a pre-release: pip takes it only when asked for this very version.
 PACKAGE = "amd-aiter"
 VERSION = "0.1.7.post2.dev18"
-# Of amd_aiter-0.1.7.post2.dev18-py3-none-any.whl, 40189929 bytes, as pypi.org lists it.
+WHEEL = f"amd_aiter-{VERSION}-py3-none-any.whl"
+# Of that file, 40189929 bytes, as pypi.org lists it.
 WHEEL_SHA256 = "fe139d74438217c35e87e3b961166bac8db2d381eadccb371da2e63615f05a31"
 TREE_IN_WHEEL = "aiter_meta/3rdparty/composable_kernel"
 
@@ -34,6 +36,7 @@ HEADERS = "include"
 TOOLS = "tile_engine"
 FETCH = "tilewright toolchain fetch-ck"
 _DOWNLOAD_TIMEOUT_S = 900.0  # 40 MB at 50 kB/s
+_MOST_BYTES = 64 * 2**20  # of a file that calls itself this wheel
 
 
 def fetch_ck(*, tools: bool = False) -> Path:
@@ -171,15 +174,24 @@ def _fetch(home: Path, parts: tuple[str, ...]) -> None:
 
 
 def download(folder: Path) -> Path:
-    """The wheel, downloaded by pip into `folder`."""
-    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--pre", "--quiet"]
+    """The wheel, downloaded into `folder`: by pip, which knows all of its settings, or without it."""
     try:
-        tool_output([*pip, f"{PACKAGE}=={VERSION}", "-d", str(folder)], timeout_s=_DOWNLOAD_TIMEOUT_S)
+        if importlib.util.find_spec("pip") is None:
+            from tilewright.building.package_index import Wanted, download_file  # noqa: PLC0415  (start-up time)
+
+            return download_file(Wanted(PACKAGE, WHEEL, WHEEL_SHA256, _MOST_BYTES), folder, _DOWNLOAD_TIMEOUT_S)
+        return _download_by_pip(folder)
     except ToolchainError as error:
         raise ToolchainError(
             f"CK Tile's headers ({PACKAGE} {VERSION}) could not be downloaded: {error}\n"
-            f"Without a network, set {knobs.CK_PATH.name} to a checkout of composable_kernel."
+            f"Name an index that has {PACKAGE} {VERSION} (PIP_INDEX_URL), or without a network set "
+            f"{knobs.CK_PATH.name} to a checkout of composable_kernel."
         ) from error
+
+
+def _download_by_pip(folder: Path) -> Path:
+    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--pre", "--quiet"]
+    tool_output([*pip, f"{PACKAGE}=={VERSION}", "-d", str(folder)], timeout_s=_DOWNLOAD_TIMEOUT_S)
     wheels = sorted(folder.glob("*.whl"))
     if len(wheels) != 1:
         raise ToolchainError(f"pip left {len(wheels)} wheels of {PACKAGE} {VERSION} instead of 1")

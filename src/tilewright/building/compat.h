@@ -2,7 +2,9 @@
  *
  * Put in front of every source with -include, for the GPU-less toolchain only: a ROCm installation
  * has headers that fit its compiler. Each part says which header needs it and why. */
-#pragma once
+/* Not #pragma once: copies of this file lie in several folders, and one source may see two of them. */
+#ifndef TILEWRIGHT_COMPAT_H
+#define TILEWRIGHT_COMPAT_H
 
 #include <hip/hip_version.h>
 
@@ -52,5 +54,7 @@ tilewright_make_uint2(unsigned int x, unsigned int y)
 }
 
 #define make_uint2 tilewright_make_uint2
+
+#endif
 
 #endif

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tilewright.base.errors import ToolchainError
+from tilewright.building.driver import Driver, ask_driver, version_line
 from tilewright.building.process import tool_output
 from tilewright.building.tree_digest import remembered_text
 
@@ -24,6 +25,7 @@ class Component:
     problem: str
     fix: str
     optional: bool = False  # compiling and inspecting device code works without it
+    driver: Driver | None = None  # of a compiler: what it runs
 
     @property
     def ok(self) -> bool:
@@ -56,16 +58,33 @@ def program(
         return Component(name, what, None, "", missing, fix, optional)
     command = [str(path), *ask]
     try:
-        version = remembered_text(" ".join(command), [path.resolve()], lambda: version_line(tool_output(command)))
+        # A script says what some other program says, which may change without it.
+        version = (
+            version_line(tool_output(command))
+            if is_script(path)
+            else remembered_text(" ".join(command), [path.resolve()], lambda: version_line(tool_output(command)))
+        )
     except (ToolchainError, OSError) as error:
         return Component(name, what, path, "", str(error), fix, optional)
     return Component(name, what, path, version, "", fix, optional)
 
 
-def version_line(text: str) -> str:
-    """The line of `--version` output with the version; it has no folders, as other lines do."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return next((line for line in lines if " version " in line), lines[0] if lines else "")
+def compiler(name: str, what: str, path: Path | None, *, missing: str, fix: str) -> Component:
+    """A compiler at `path`, asked each time for its version and for what it runs: neither need be the file's own."""
+    if path is None:
+        return Component(name, what, None, "", missing, fix)
+    try:
+        driver = ask_driver(path)
+    except ToolchainError as error:
+        # What it says of itself tells more than why it could not be asked, if it says anything.
+        return replace(program(name, what, path, missing=missing, fix=fix), problem=str(error))
+    return Component(name, what, path, driver.version, "", fix, driver=driver)
+
+
+def is_script(path: Path) -> bool:
+    """Whether a program is a text that an interpreter runs."""
+    with path.open("rb") as stream:
+        return stream.read(2) == b"#!"
 
 
 def hip_headers(include: Path, fix: str) -> Component:

@@ -10,9 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tilewright.base import knobs
-from tilewright.base.errors import ToolchainError
-from tilewright.building.component import Component, device_libraries, hip_headers, program
-from tilewright.building.process import tool_output
+from tilewright.building.component import Component, compiler, device_libraries, hip_headers, program
 
 ROCM = "rocm"
 GPU_LESS = "gpu-less"
@@ -105,11 +103,11 @@ def rocm_parts(root: Path) -> tuple[Component, ...]:
     own = _first_file(root / "bin" / "amdclang++", *clangs, root / "bin" / "hipcc")
     path, asked = _overridden(own)
     missing = asked or f"{root} has neither bin/amdclang++ nor llvm/bin/clang++ nor bin/hipcc"
-    compiler = program("compiler", "HIP compiler", path, missing=missing, fix=_unset(knobs.CXX) or _ROCM_LLVM)
+    found = compiler("compiler", "HIP compiler", path, missing=missing, fix=_unset(knobs.CXX) or _ROCM_LLVM)
     bitcode = (root / "amdgcn" / "bitcode", *root.glob("lib/llvm/lib/clang/*/lib/amdgcn/bitcode"))
     return (
         replace(_stated_version(root), fix="apt-get install rocm-hip-sdk"),
-        compiler,
+        found,
         *(_rocm_tool(root, llvm, tool) for tool in _TOOLS),
         hip_headers(root / "include", "apt-get install hip-dev"),
         device_libraries(bitcode, ("ockl", "ocml"), "apt-get install rocm-device-libs"),
@@ -140,16 +138,16 @@ def _rocm_tool(root: Path, folders: Sequence[Path], tool: Tool) -> Component:
 
 def gpu_less_parts() -> tuple[Component, ...]:
     """The parts of the GPU-less toolchain: upstream clang and the distribution's HIP packages."""
-    compiler, major = _clang()
+    clang, major = _clang()
     bitcode = (
         *sorted((DISTRIBUTION / "lib").glob("*-linux-gnu/amdgcn/bitcode")),
         DISTRIBUTION / "lib" / "amdgcn" / "bitcode",
         DISTRIBUTION / "amdgcn" / "bitcode",
     )
     return (
-        compiler,
-        _linker(compiler, major),
-        *(_llvm_tool(compiler, major, tool) for tool in _TOOLS),
+        clang,
+        _linker(clang, major),
+        *(_llvm_tool(clang, major, tool) for tool in _TOOLS),
         hip_headers(DISTRIBUTION / "include", "apt-get install --no-install-recommends libamdhip64-dev"),
         device_libraries(bitcode, LIBRARIES, "apt-get install rocm-device-libs"),
     )
@@ -161,8 +159,8 @@ def _clang() -> tuple[Component, int]:
     path, asked = _overridden(_newest_clang())
     missing = asked or f"no clang++-{MIN_CLANG} or newer on PATH"
     fix = _unset(knobs.CXX) or f"apt-get install clang-{MIN_CLANG}"
-    found = program(name, what, path, missing=missing, fix=fix)
-    if not found.ok:
+    found = compiler(name, what, path, missing=missing, fix=fix)
+    if not found.version:
         return found, MIN_CLANG
     major = _clang_major(found.version)
     if major is None:
@@ -171,7 +169,7 @@ def _clang() -> tuple[Component, int]:
         problem = f"{path} is clang {major}, and {MIN_CLANG} or newer is needed"
     else:
         return found, major
-    return replace(found, path=None, problem=problem), MIN_CLANG
+    return replace(found, path=None, problem=problem, driver=None), MIN_CLANG
 
 
 def _newest_clang() -> Path | None:
@@ -192,28 +190,21 @@ def _clang_major(version: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _linker(compiler: Component, major: int) -> Component:
-    """lld as the compiler itself would find it: clang prints the bare name when it finds none."""
-    fix = ("" if compiler.ok else _unset(knobs.CXX)) or f"apt-get install lld-{major}"
-    missing = f"no lld for clang {major}"
-    path = None
-    if compiler.ok:
-        try:
-            said = tool_output([str(compiler.path), "-print-prog-name=lld"]).strip()
-        except ToolchainError as error:
-            missing = str(error)
-        else:
-            path = Path(said) if said.startswith("/") else None
+def _linker(clang: Component, major: int) -> Component:
+    """lld as the compiler itself finds it."""
+    fix = ("" if clang.ok else _unset(knobs.CXX)) or f"apt-get install lld-{major}"
+    path = clang.driver.linker if clang.driver is not None else None
     # lld itself only chooses among its linkers: ld.lld is the one that clang asks it to be.
     ask = ("-flavor", "gnu", "--version")
+    missing = f"no lld for clang {major}"
     return program("linker", "linker of device code", path, missing=missing, fix=fix, ask=ask)
 
 
-def _llvm_tool(compiler: Component, major: int, tool: Tool) -> Component:
+def _llvm_tool(clang: Component, major: int, tool: Tool) -> Component:
     """A tool of the compiler's own LLVM: on PATH with its number, else beside the compiler."""
     path = _on_path(f"{tool.program}-{major}")
-    if path is None and compiler.path is not None:
-        path = _first_file(compiler.path.resolve().parent / tool.program)
+    if path is None and clang.driver is not None:
+        path = _first_file(clang.driver.compiler.parent / tool.program)
     return program(
         tool.name,
         tool.what,

@@ -8,8 +8,11 @@ from pathlib import Path
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import ToolchainError
 from tilewright.building.discover import LIBRARIES, RETIRED_CALLERS, RETIRED_CONSTANTS
+from tilewright.building.driver import NO_CONFIG_FILES
 
 COMPAT = Path(__file__).with_name("compat.h")
+# The name of its copy among our own headers in a store: precompiled headers must not know where the package lies.
+COMPAT_COPY = "tilewright_compat.h"
 
 # Which oclc_isa_version_*.bc stands in for a GPU without a file of its own, by name prefix.
 # The file only defines the constant __oclc_ISA_version. ockl and ocml 5.2.3 load it 135 times
@@ -62,6 +65,7 @@ def host_flags(places: Places) -> tuple[str, ...]:
 
 def _both_passes(places: Places) -> tuple[str, ...]:
     return (
+        NO_CONFIG_FILES,
         "-std=c++17",
         f"--rocm-path={places.rocm}",
         *(("-include", places.compat) if places.compat else ()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from tilewright import arch as archs
 from tilewright.arch.occupancy import Occupancy, occupancy
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import CompileError, ToolchainError
+from tilewright.building.builder import build_units
 from tilewright.building.calls import reached
 from tilewright.building.code_object import (
     Instruction,
@@ -21,10 +23,12 @@ from tilewright.building.code_object import (
     read_functions,
     read_resources,
 )
-from tilewright.building.compile import CompileOutcome, compile_device
+from tilewright.building.compile import compile_device
 from tilewright.building.instruction_mix import matrix_instructions, mix
+from tilewright.building.store.artifact import Failure
 from tilewright.building.toolchain import Toolchain, find
-from tilewright.codegen.render import render
+from tilewright.building.unit import CODE_OBJECT, Unit
+from tilewright.codegen.render import Source, render
 from tilewright.ops.kernel import Kernel
 
 
@@ -83,6 +87,7 @@ class Inspection:
     wall_s: float
     object_bytes: int
     kernels: tuple[KernelInspection, ...]
+    from_store: bool = False  # nothing was compiled for this: cpu_s is what it cost then, wall_s what reading took
 
     @property
     def op_kernels(self) -> tuple[KernelInspection, ...]:
@@ -98,6 +103,7 @@ class Inspection:
             "cpu_s": self.cpu_s,
             "wall_s": self.wall_s,
             "object_bytes": self.object_bytes,
+            "from_store": self.from_store,
             "kernels": [kernel.to_json() for kernel in self.kernels],
         }
 
@@ -111,7 +117,9 @@ def inspect(
     extra_flags: Sequence[str] = (),
     timeout_s: float = 600,
 ) -> Inspection:
-    """Compile a source and read its code object, which stays at `keep` when that is given.
+    """Compile any source, also with flags of one's own, and read its code object, which stays at `keep` if given.
+
+    Kernels as they are built are in the store: `inspect_built` takes them from there.
 
     A source that the compiler refuses is a `CompileError` with the compiler's log.
     """
@@ -127,7 +135,7 @@ def inspect(
             timeout_s=timeout_s,
         )
         if not outcome.ok:
-            raise _refused(source.name, arch, outcome)
+            raise _refused(source.name, arch, outcome.errors, outcome.log)
         kernels = inspect_object(out, arch, toolchain)
         object_bytes = out.stat().st_size
     return Inspection(
@@ -142,8 +150,43 @@ def inspect(
 
 
 def inspect_kernel(kernel: Kernel) -> Inspection:
-    """Render, compile and inspect a legal kernel with the toolchain of this machine."""
-    return inspect(render(kernel), archs.load(kernel.arch), find())
+    """Inspect a legal kernel with the toolchain of this machine. One that the store does not have is built there."""
+    return inspect_built(render(kernel), find()).inspection
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedBuild:
+    """An inspection with the code object in the store that it is of."""
+
+    inspection: Inspection
+    code_object: Path
+
+
+def inspect_built(source: Source, toolchain: Toolchain) -> InspectedBuild:
+    """Inspect a kernel as the store has it; one that it does not have is built there first.
+
+    A kernel that the compiler refuses is a `CompileError` with the compiler's log.
+    """
+    started = time.monotonic()
+    arch = archs.load(source.kernel.arch)
+    built = build_units([Unit(source, toolchain)])
+    entry = built.results[source.kernel]
+    if isinstance(entry, Failure):
+        known = "" if built.spans else ". The store knows this; `tilewright build` with --retry compiles it again."
+        raise _refused(source.name, arch, tuple(entry.facts.get("errors", ())), entry.log, known)
+    path = entry.checked(CODE_OBJECT)
+    kernels = inspect_object(path, arch, toolchain)
+    inspection = Inspection(
+        name=source.name,
+        arch=arch.name,
+        compiler=str(entry.facts["compiler"]),
+        cpu_s=float(entry.facts["cost"]["cpu_s"]),
+        wall_s=time.monotonic() - started,
+        object_bytes=path.stat().st_size,
+        kernels=kernels,
+        from_store=not built.spans,
+    )
+    return InspectedBuild(inspection, path)
 
 
 def inspect_object(path: Path, arch: Arch, toolchain: Toolchain) -> tuple[KernelInspection, ...]:
@@ -183,7 +226,7 @@ def _inspect_kernel(
     )
 
 
-def _refused(name: str, arch: Arch, outcome: CompileOutcome) -> CompileError:
-    first = outcome.errors[0] if outcome.errors else "no error was named"
-    more = f" (and {len(outcome.errors) - 1} more)" if len(outcome.errors) > 1 else ""
-    return CompileError(f"{name} does not compile for {arch.name}: {first}{more}", outcome.log)
+def _refused(name: str, arch: Arch, errors: Sequence[str], log: str, advice: str = "") -> CompileError:
+    first = errors[0] if errors else "no error was named"
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return CompileError(f"{name} does not compile for {arch.name}: {first}{more}{advice}", log)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from tilewright.building.discover import ROCM
-from tilewright.building.toolchain import Toolchain
+from tilewright.building.driver import NO_CONFIG_FILES
 
 HIP_LIBRARY = "-lamdhip64"
 
 
-def link_flags(toolchain: Toolchain) -> tuple[str, ...]:
-    """Flags of the link step, the same for one kernel and for many."""
+def link_flags(kind: str, rocm: str) -> tuple[str, ...]:
+    """Flags of the link step, the same for one kernel and for many; `rocm` is the folder of a ROCm.
+
+    No RPATH: what is linked goes to other machines, by a shared store or in a pack. There the process has loaded its
+    HIP library before it loads kernels, and the dynamic linker looks no further for a library of that name.
+    """
     # No build id and no host paths: the library is a function of its inputs.
-    plain = ("-Wl,--build-id=none", "-Wl,--gc-sections", "-Wl,-O1")
-    if toolchain.kind == ROCM:
-        libraries = f"{toolchain.rocm_path}/lib"
-        return (f"-L{libraries}", f"-Wl,-rpath,{libraries}", HIP_LIBRARY, *plain)
+    plain = (NO_CONFIG_FILES, "-Wl,--build-id=none", "-Wl,--gc-sections", "-Wl,-O1")
+    if kind == ROCM:
+        return (f"-L{rocm}/lib", HIP_LIBRARY, *plain)
     # lld is a part of the toolchain; another linker need not be there.
     return ("-fuse-ld=lld", HIP_LIBRARY, *plain)

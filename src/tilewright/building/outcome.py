@@ -28,6 +28,7 @@ _MACHINE = re.compile(
     r"|\.pch|Bus error|Killed|Terminated",
     re.IGNORECASE,
 )
+_OUTDATED = re.compile(r"has been modified since the (?:precompiled header|AST file)")
 _NO_ROOM = re.compile(r"No space left|Disk quota", re.IGNORECASE)
 # The largest file that a step leaves has less. What a step could not write it removes, so little is free then.
 _LEAST_ROOM = 2**20
@@ -37,12 +38,17 @@ _TIMED_OUT, _UNUSUAL = 124, 126
 
 @dataclasses.dataclass(frozen=True)
 class Broken:
-    """A kernel that was not built. `lasting`: it will fail again with the same inputs. `no_room`: the disk was full."""
+    """A kernel that was not built.
+
+    `lasting`: it will fail again with the same inputs. `no_room`: the disk was full. `outdated`: headers of the machine
+    have changed since they were precompiled.
+    """
 
     log: str
     errors: tuple[str, ...]
     lasting: bool
     no_room: bool
+    outdated: bool = False
 
 
 # The commands are kept without the folders of a build that is over, and without what was precompiled.
@@ -109,7 +115,8 @@ def broken(folder: Path, codes: dict[str, int], limit_s: float) -> Broken:
         log += f"[{step}]\n{said}" + (f"{ending}\n" if ending else "")
         errors += [*error_lines(said), *([ending] if ending else [])]
         lasting = lasting and not ending and _MACHINE.search(said) is None
-    return Broken(log, tuple(dict.fromkeys(errors)), lasting, no_room=not lasting and without_room(folder, log))
+    no_room = not lasting and without_room(folder, log)
+    return Broken(log, tuple(dict.fromkeys(errors)), lasting, no_room, outdated=_OUTDATED.search(log) is not None)
 
 
 def without_room(folder: Path, said: str) -> bool:

@@ -1,23 +1,29 @@
 """Precompiled headers: what all kernels of an op include, parsed once per GPU and toolchain.
 
 They change nothing in the code that comes out, so no key of a kernel knows of them. They do hold this machine's
-folders, so they never leave its store.
+folders, so they never leave its store. They also hold headers of the machine that no key knows as a whole: which ones
+the compiler read is kept with their digest, and a precompiled form is used only while they are as they were.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tilewright.base.digest import digest_value
+from tilewright.base.digest import canonical_json, digest_value
 from tilewright.base.events import Noticed, emit
 from tilewright.building.store.faults import explained
 from tilewright.building.store.local import Store
 from tilewright.building.toolchain import Toolchain
+from tilewright.building.tree_digest import files_digest
 
 PRECOMPILED = "prefix.pch"
+READ = "prefix.json"  # which headers of the machine were read, and their digest
+DEPENDENCIES = "prefix.d"
 _HEADER = "prefix.hpp"
 
 
@@ -27,6 +33,41 @@ class Roof:
 
     flags: tuple[str, ...]
     cpu_s: float = 0.0  # what it cost now; 0 when it was there
+
+
+@dataclass(frozen=True)
+class HeadersRead:
+    """The headers of the machine that a precompiled form was made of."""
+
+    paths: tuple[Path, ...]
+    digest: str
+
+    def text(self) -> str:
+        """JSON, to be kept beside the precompiled form."""
+        return canonical_json({"paths": [str(path) for path in self.paths], "digest": self.digest})
+
+    @classmethod
+    def of_text(cls, text: str) -> HeadersRead:
+        """Reads what `text` wrote."""
+        values = json.loads(text)
+        return cls(tuple(Path(path) for path in values["paths"]), values["digest"])
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether all of them are there with the same content."""
+        return headers_digest(self.paths) == self.digest
+
+    def changed_since(self, moment: float) -> bool:
+        """Whether one of them is gone, or was changed after a moment in seconds since 1970."""
+        return not self.digest or any(path.stat().st_ctime > moment for path in self.paths)
+
+
+def headers_digest(paths: Sequence[Path]) -> str:
+    """The digest of some headers; empty when one is gone."""
+    try:
+        return files_digest(paths)
+    except FileNotFoundError:
+        return ""
 
 
 @dataclass(frozen=True)
@@ -71,8 +112,16 @@ class Prefix:
         headers = self.folder(store)
         # Contents are in the key, so times must not decide whether the precompiled form is accepted.
         how = ("-Xclang", "-fno-pch-timestamp", "-fsyntax-only", str(headers / _HEADER))
-        output = ("-Xclang", "-emit-pch", "-Xclang", "-o", "-Xclang", PRECOMPILED)
-        return (str(self.toolchain.cxx), *self.pass_flags, f"-I{headers}", *how, *output)
+        output = ("-emit-pch", "-o", PRECOMPILED)
+        listing = ("-dependency-file", DEPENDENCIES, "-MT", PRECOMPILED, "-sys-header-deps")
+        inner = [word for flag in (*output, *listing) for word in ("-Xclang", flag)]
+        return (str(self.toolchain.cxx), *self.pass_flags, f"-I{headers}", *how, *inner)
+
+    def headers_read(self, store: Store, dependencies: str) -> HeadersRead:
+        """The headers of the machine in a list of dependencies. Ours and CK's are left out: the key has them."""
+        known = (self.folder(store), self.toolchain.ck_include)
+        found = [path for path in _listed(dependencies) if not any(path.is_relative_to(folder) for folder in known)]
+        return HeadersRead(tuple(found), headers_digest(found))
 
     def plain_roof(self, store: Store) -> Roof:
         """The flags to compile under without anything precompiled."""
@@ -97,6 +146,14 @@ def put_headers(prefix: Prefix, store: Store) -> None:
             (private / name).write_text(prefix.texts[name], encoding="utf-8")
             # Whole or not at all: other processes may be reading it.
             (private / name).replace(folder / name)
+
+
+def _listed(dependencies: str) -> list[Path]:
+    """The files of a list of dependencies as compilers write it for make, without the target."""
+    _, _, listed = dependencies.replace("\\\n", " ").partition(": ")
+    words = re.findall(r"(?:\\.|\S)+", listed)
+    plain = (re.sub(r"\\([ #])", r"\1", word).replace("$$", "$") for word in words)
+    return [Path(word) for word in dict.fromkeys(plain)]
 
 
 def _content(path: Path) -> bytes | None:

@@ -10,20 +10,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewright.base import knobs
 from tilewright.base.errors import ToolchainError
 
-# Variables that add include folders or flags without showing in the command line. They would make
-# one build key stand for different code, so the compiler does not see them.
-# (clang's manual, "ENVIRONMENT"; clang/tools/driver/driver.cpp; the last two: hipcc's manual.)
+# Variables that change what a compiler makes, or where it says so, without showing in the command line. They would make
+# one build key stand for different code, so no tool sees them. The names are those in the programs clang and lld of
+# LLVM 22 (strings), and in the manuals of gcc, GNU ld and hipcc. ROCM_PATH stays: it is a knob, and --rocm-path
+# overrides it.
 HIDDEN_INPUTS = (
-    "CPATH",
-    "C_INCLUDE_PATH",
-    "CPLUS_INCLUDE_PATH",
-    "OBJC_INCLUDE_PATH",
-    "CCC_OVERRIDE_OPTIONS",
-    "HIPCC_COMPILE_FLAGS_APPEND",
-    "HIPCC_LINK_FLAGS_APPEND",
-)
+    # folders and flags
+    "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "OBJCPLUS_INCLUDE_PATH",
+    "COMPILER_PATH", "LIBRARY_PATH", "GCC_EXEC_PREFIX", "SDKROOT", "CCC_OVERRIDE_OPTIONS",
+    "CLANG_CONFIG_PATH", "CLANG_MODULE_CACHE_PATH", "LD_RUN_PATH", "LDEMULATION",
+    # other parts of HIP than those that were found
+    "HIP_PATH", "HIP_CLANG_PATH", "HIP_CLANG_INCLUDE_PATH", "HIP_DEVICE_LIB_PATH", "DEVICE_LIB_PATH", "HIP_LIB_PATH",
+    "HIP_PLATFORM", "HIP_COMPILER", "HIP_RUNTIME", "HIPCC_COMPILE_FLAGS_APPEND", "HIPCC_LINK_FLAGS_APPEND",
+    # texts in the product
+    "SOURCE_DATE_EPOCH", "LLVM_OVERRIDE_PRODUCER", "LLD_VERSION", "RC_DEBUG_OPTIONS", "RC_DEBUG_PREFIX_MAP",
+    # what is printed, and further files
+    "CC_PRINT_OPTIONS", "CC_PRINT_OPTIONS_FILE", "CC_PRINT_HEADERS", "CC_PRINT_HEADERS_FILE", "CC_PRINT_HEADERS_FORMAT",
+    "CC_PRINT_HEADERS_FILTERING", "CC_LOG_DIAGNOSTICS", "CC_LOG_DIAGNOSTICS_FILE", "CC_PRINT_PROC_STAT",
+    "CC_PRINT_PROC_STAT_FILE", "CC_PRINT_INTERNAL_STAT", "CC_PRINT_INTERNAL_STAT_FILE", "CLANG_CRASH_DIAGNOSTICS_DIR",
+    "LLD_REPRODUCE",
+)  # fmt: skip
 LOG = "output.log"
 _LONGEST_NAP_S = 0.02
 
@@ -68,24 +77,38 @@ def run(command: Sequence[str], *, folder: Path, timeout_s: float) -> Ran:
     return Ran(process.returncode, output, cpu_s, wall_s, timed_out)
 
 
-def tool_output(command: Sequence[str], *, timeout_s: float = 60) -> str:
-    """What a small tool prints. A tool that fails or does not end is a `ToolchainError`."""
+def tool_output(command: Sequence[str], *, timeout_s: float = 60, allow_failure: bool = False) -> str:
+    """What a small tool prints. One that does not end, or fails where that is not allowed, is a `ToolchainError`."""
+    done = _small_tool(command, timeout_s)
+    if done.returncode != 0 and not allow_failure:
+        said = (done.stderr or done.stdout).decode(errors="replace").strip() or "it printed nothing"
+        raise ToolchainError(f"{' '.join(command)} ended with code {done.returncode}: {said}")
+    return done.stdout.decode(errors="replace")
+
+
+def said_by(command: Sequence[str], *, timeout_s: float = 60) -> str:
+    """Like `tool_output`, for a tool that prints to standard error, too: that first."""
+    done = _small_tool(command, timeout_s)
+    said = (done.stderr + done.stdout).decode(errors="replace")
+    if done.returncode != 0:
+        raise ToolchainError(f"{' '.join(command)} ended with code {done.returncode}: {said.strip() or 'no output'}")
+    return said
+
+
+def _small_tool(command: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[bytes]:
     try:
-        done = subprocess.run(
+        return subprocess.run(
             list(command),
             capture_output=True,
             stdin=subprocess.DEVNULL,
             timeout=timeout_s,
             check=False,
+            env=knobs.environment_without(HIDDEN_INPUTS),
         )
     except OSError as error:
         raise ToolchainError(f"{command[0]} cannot be started: {error}") from error
     except subprocess.TimeoutExpired as error:
         raise ToolchainError(f"{command[0]} did not end within {timeout_s:g} s") from error
-    if done.returncode != 0:
-        said = (done.stderr or done.stdout).decode(errors="replace").strip() or "it printed nothing"
-        raise ToolchainError(f"{' '.join(command)} ended with code {done.returncode}: {said}")
-    return done.stdout.decode(errors="replace")
 
 
 def without_hidden_inputs() -> list[str]:

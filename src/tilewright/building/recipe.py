@@ -10,7 +10,7 @@ from tilewright.arch.spec import Arch
 from tilewright.base.errors import ToolchainError, choose
 from tilewright.building import ck_headers, flags
 from tilewright.building.discover import discover
-from tilewright.building.link_flags import HIP_LIBRARY, link_flags
+from tilewright.building.link_flags import HIP_LIBRARY
 from tilewright.building.toolchain import GPU_LESS, ROCM, Toolchain, find
 from tilewright.codegen.build_files.recipe import WRAPPER_SUFFIX, CompileRecipe, Slot, Step
 
@@ -58,13 +58,15 @@ def gpu_less_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> CompileRecip
     host = Step("host", "(host code)", host_flags, WRAPPER_SUFFIX, ".host.o", linked=True)
     needs = tuple(step.product for step in device)
     embed = Step("embed", "(embedding)", ("-c",), ".fatbin.s", ".fatbin.o", needs, reads_headers=False, linked=True)
-    return CompileRecipe(str(toolchain.cxx), _names(archs), (*device, host, embed), link_flags(toolchain))
+    return CompileRecipe(str(toolchain.cxx), _names(archs), (*device, host, embed), toolchain.link_flags())
 
 
 def rocm_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> CompileRecipe:
     """One call of ROCm's compiler per kernel."""
     step = _whole_step([toolchain.device_flags(arch) for arch in archs])
-    return CompileRecipe(str(toolchain.cxx), _names(archs), (step,), link_flags(toolchain))
+    # The library stays on this machine, and programs that load it know nothing of HIP's folder.
+    rpath = f"-Wl,-rpath,{toolchain.rocm_path}/lib"
+    return CompileRecipe(str(toolchain.cxx), _names(archs), (step,), (rpath, *toolchain.link_flags()))
 
 
 def hipcc_recipe(archs: Sequence[Arch]) -> CompileRecipe:

@@ -12,10 +12,10 @@ from tilewright.base.errors import CompileError, CorruptError, StoreError
 from tilewright.base.events import Noticed, emit, task
 from tilewright.building.allocator import fast_allocator
 from tilewright.building.compile import error_lines
-from tilewright.building.graph import HEADERS, write_headers_graph
+from tilewright.building.graph import GRAPH, HEADERS, write_headers_graph
 from tilewright.building.ninja_run import StepEnded, cpu_seconds, run_graph
 from tilewright.building.outcome import read_log, without_room
-from tilewright.building.prefix import PRECOMPILED, Prefix, Roof, put_headers
+from tilewright.building.prefix import DEPENDENCIES, PRECOMPILED, READ, HeadersRead, Prefix, Roof, put_headers
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.faults import explained
 from tilewright.building.store.local import Store
@@ -43,6 +43,8 @@ def roofs_of(prefixes: Mapping[str, Prefix], store: Store, folder: Path, jobs: i
             mine = [key for key, flight in tried.items() if flight is not None and held.enter_context(flight)]
             mine = [key for key in _take_ready(prefixes, store, folder, roofs) if key in mine]
             if mine:
+                for key in mine:
+                    _remove_outdated(prefixes[key], key, store)
                 roofs |= _precompiled({key: prefixes[key] for key in mine}, store, folder, jobs)
                 continue
         _wait_for_one(missing, roofs, store)
@@ -74,6 +76,8 @@ def _linked(store: Store, key: str, folder: Path) -> Path | None:
         return None
     target = folder / f"{key}.pch"
     try:
+        if not _is_current(found):
+            return None
         path = found.checked(PRECOMPILED)
         try:
             os.link(path, target)
@@ -87,10 +91,29 @@ def _linked(store: Store, key: str, folder: Path) -> Path | None:
     return target
 
 
+def _is_current(found: Artifact) -> bool:
+    """Whether the headers of the machine are those that were precompiled. `CorruptError` for a damaged entry."""
+    return READ in found.files and HeadersRead.of_text(found.checked(READ).read_text("utf-8")).unchanged
+
+
+def _has_current(store: Store, key: str) -> bool:
+    found = store.get(key)
+    try:
+        return isinstance(found, Artifact) and _is_current(found)
+    except CorruptError:
+        return False
+
+
+def _remove_outdated(prefix: Prefix, key: str, store: Store) -> None:
+    """Remove the entry of headers that have changed since, if there is one: nothing could be stored in its place."""
+    if store.get(key) is not None and not _has_current(store, key) and store.remove(key):
+        emit(Noticed(f"headers of this machine have changed; those of {prefix.name} are precompiled again"))
+
+
 def _wait_for_one(missing: list[str], roofs: Mapping[str, Roof], store: Store) -> None:
     key = next((key for key in missing if key not in roofs), None)
     if key is not None:
-        with store.flight(key, landed=lambda: store.get(key) is not None):
+        with store.flight(key, landed=lambda: _has_current(store, key)):
             return
 
 
@@ -113,8 +136,15 @@ def _roof(prefix: Prefix, key: str, code: int | None, store: Store, work: Path) 
     cpu_s = cpu_seconds(work, HEADERS)
     if code == 0 and path.is_file():
         facts = {"slug": f"precompiled headers, {prefix.name}", "cost": {"cpu_s": round(cpu_s, 2)}}
+        read = prefix.headers_read(store, (work / DEPENDENCIES).read_text("utf-8"))
+        if read.changed_since((work.parent / GRAPH).stat().st_mtime):
+            # Nobody knows which text was read.
+            emit(Noticed(f"headers of this machine changed while those of {prefix.name} were precompiled; not kept"))
+            return prefix.plain_roof(store)
         try:
-            store.put(key, {PRECOMPILED: path}, facts)
+            with explained("write", work):
+                (work / READ).write_text(read.text(), "utf-8")
+            store.put(key, {name: work / name for name in (PRECOMPILED, READ)}, facts)
         except StoreError as error:
             emit(Noticed(f"{error} The precompiled headers are used for this build only."))
         return prefix.roof(store, path, cpu_s)

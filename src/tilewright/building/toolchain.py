@@ -12,7 +12,8 @@ from tilewright.base.errors import ToolchainError
 from tilewright.building import ck_headers, flags
 from tilewright.building.component import Component
 from tilewright.building.discover import DISTRIBUTION, GPU_LESS, ROCM, Found, discover
-from tilewright.building.tree_digest import files_digest, tree_digest
+from tilewright.building.link_flags import link_flags
+from tilewright.building.tree_digest import tree_digest
 
 __all__ = ["GPU_LESS", "ROCM", "Component", "Survey", "Toolchain", "find", "survey"]
 
@@ -40,7 +41,8 @@ class Toolchain:
     kind: str
     cxx: Path
     compiler: str  # the compiler's own version text
-    compiler_digest: str  # of the compiler, its linker and the libraries that they are made of
+    compiler_digest: str  # of the compiler and its headers, its linker and the libraries that they are made of
+    system_digest: str  # of the C++ library's headers and the C library's version
     objdump: Path
     readelf: Path
     bundler: Path | None  # only for putting code objects into a shared library, see `need_bundler`
@@ -50,14 +52,28 @@ class Toolchain:
     ck_include: Path
     ck_digest: str
     hip_version: str
+    hip_digest: str
 
-    def device_flags(self, arch: Arch) -> tuple[str, ...]:
-        """Flags that compile a source to a plain code object of `arch`."""
-        return flags.device_flags(arch, self._places(), self._libraries(arch))
+    def device_flags(self, arch: Arch, compat: str = "") -> tuple[str, ...]:
+        """Flags that compile a source to a plain code object of `arch`. `compat` is a name for the file to put in front
+        of it, where that is needed at all, instead of the package's own file."""
+        return flags.device_flags(arch, self._places(compat), self._libraries(arch))
 
-    def host_flags(self) -> tuple[str, ...]:
+    def host_flags(self, compat: str = "") -> tuple[str, ...]:
         """Flags of the host pass; whether to check or to compile is the caller's to add."""
-        return flags.host_flags(self._places())
+        return flags.host_flags(self._places(compat))
+
+    def compat_files(self) -> dict[str, str]:
+        """The file to put in front of sources, where that is needed, as a copy to be kept with other headers."""
+        return {flags.COMPAT_COPY: flags.COMPAT.read_text("utf-8")} if self.kind == GPU_LESS else {}
+
+    def link_flags(self) -> tuple[str, ...]:
+        """Flags that link libraries with kernels."""
+        return link_flags(self.kind, str(self.rocm_path))
+
+    def link_key_flags(self) -> tuple[str, ...]:
+        """The flags of the link step with stand-ins for this machine's folders."""
+        return link_flags(self.kind, flags.NOWHERE.rocm)
 
     def key_flags(self, arch: Arch) -> tuple[str, ...]:
         """The device flags with stand-ins for this machine's folders: equal on every machine."""
@@ -69,14 +85,14 @@ class Toolchain:
 
     def identity(self) -> str:
         """What decides the code besides source, flags and CK headers; says nothing of folders."""
-        compat = digest_text(flags.COMPAT.read_text("utf-8")) if self.kind == GPU_LESS else ""
         facts = {
             "kind": self.kind,
             "compiler": self.compiler,
             "compiler_digest": self.compiler_digest,
-            "hip": self.hip_version,
+            "system": self.system_digest,
+            "hip": [self.hip_version, self.hip_digest],
             "device_libraries": self.bitcode_digest,
-            "compat": compat,
+            "compat": {name: digest_text(text) for name, text in self.compat_files().items()},
         }
         return canonical_json(facts)
 
@@ -88,9 +104,9 @@ class Toolchain:
         listed = parts.rocm if self.kind == ROCM else parts.gpu_less
         raise ToolchainError("\n".join(str(p) for p in listed if p.name == "bundler"))
 
-    def _places(self) -> flags.Places:
-        compat = str(flags.COMPAT) if self.kind == GPU_LESS else ""
-        return flags.Places(str(self.rocm_path), str(self.bitcode_dir), str(self.ck_include), compat)
+    def _places(self, compat: str) -> flags.Places:
+        front = (compat or str(flags.COMPAT)) if self.kind == GPU_LESS else ""
+        return flags.Places(str(self.rocm_path), str(self.bitcode_dir), str(self.ck_include), front)
 
     def _libraries(self, arch: Arch) -> tuple[str, ...]:
         return flags.gpu_less_libraries(arch, self.bitcode_dir) if self.kind == GPU_LESS else ()
@@ -110,13 +126,17 @@ def find() -> Toolchain:
     if found.chosen is None or missing:
         raise ToolchainError(_missing_text(found, missing))
     parts = {part.name: part for part in found.parts}
+    driver = parts["compiler"].driver
+    if driver is None:
+        raise ToolchainError(str(parts["compiler"]))
     bitcode = _path(parts["device-libraries"])
     ck_include = _path(ck)
     return Toolchain(
         kind=found.chosen,
         cxx=_path(parts["compiler"]),
         compiler=parts["compiler"].version,
-        compiler_digest=files_digest(compiler_files(_path(parts["compiler"]))),
+        compiler_digest=driver.digest(),
+        system_digest=driver.system_digest(),
         objdump=_path(parts["objdump"]),
         readelf=_path(parts["readelf"]),
         bundler=parts["bundler"].path if parts["bundler"].ok else None,
@@ -126,22 +146,8 @@ def find() -> Toolchain:
         ck_include=ck_include,
         ck_digest=tree_digest(ck_include),
         hip_version=parts["hip-headers"].version,
+        hip_digest=tree_digest(_path(parts["hip-headers"])),
     )
-
-
-def compiler_files(cxx: Path) -> tuple[Path, ...]:
-    """The files that make up a compiler: its program, the linker beside it and the LLVM libraries both load.
-
-    Distributions link clang against shared libraries, so the program alone says little.
-    """
-    program = cxx.resolve()
-    root = program.parent.parent
-    front = [path.resolve() for path in root.glob("lib/libclang-cpp.so*")]
-    # The library of the same version, which lies beside it.
-    back = [path.with_name(path.name.replace("libclang-cpp", "libLLVM")) for path in front]
-    shared = [path for path in (*front, *back) if path.exists()]
-    linker = [path for path in (program.parent / "ld.lld", program.parent / "lld") if path.exists()]
-    return tuple(sorted({path.resolve() for path in (program, *linker, *shared)}))
 
 
 def _ck(found: Found) -> Component:

@@ -13,11 +13,11 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tilewright.base import knobs
-from tilewright.base.digest import digest_file, digest_tree, digest_value
+from tilewright.base.digest import digest_file, digest_tree, digest_value, tree_files
 
 # A file that changed this short a time ago may change again without its times telling (as in Git's "racy" entries;
 # file systems keep times in steps of up to 2 s, FAT's).
@@ -28,7 +28,8 @@ Stamp = tuple[str, int, int, int, int]
 
 def tree_digest(root: Path) -> str:
     """The digest of a folder, as `digest_tree` gives it."""
-    return _remembered(f"tree {root.absolute()}", tuple(_stamps(root)), lambda: digest_tree(root))
+    stamps = tuple(_stamp(entry.path, entry.stat()) for _, entry in tree_files(root))
+    return _remembered(f"tree {root.absolute()}", stamps, lambda: digest_tree(root))
 
 
 def files_digest(paths: Sequence[Path]) -> str:
@@ -41,19 +42,6 @@ def files_digest(paths: Sequence[Path]) -> str:
 def remembered_text(what: str, paths: Sequence[Path], calculate: Callable[[], str]) -> str:
     """What `calculate` says of some files, such as the version that a program prints; asked again when they change."""
     return _remembered(what, tuple(_stamp(str(path), path.stat()) for path in paths), calculate)
-
-
-def _stamps(root: Path) -> Iterator[Stamp]:
-    """The files below `root` in a fixed order. Links to folders are not followed, as `digest_tree` does not."""
-    pending = [str(root)]
-    while pending:
-        with os.scandir(pending.pop()) as scan:
-            listed = sorted(scan, key=lambda entry: entry.name)
-        for entry in listed:
-            if entry.is_dir(follow_symlinks=False):
-                pending.append(entry.path)
-            elif entry.is_file():
-                yield _stamp(entry.path, entry.stat())
 
 
 def _stamp(path: str, status: os.stat_result) -> Stamp:

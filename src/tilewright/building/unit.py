@@ -11,7 +11,7 @@ from typing import Any
 from tilewright import arch as archs
 from tilewright.base.digest import digest_text, digest_value
 from tilewright.building.compile import SOURCE, unit_flag
-from tilewright.building.link_flags import link_flags
+from tilewright.building.flags import COMPAT_COPY
 from tilewright.building.prefix import Prefix, Roof
 from tilewright.building.toolchain import Toolchain
 from tilewright.codegen.fatbin import fatbin_assembly, fatbin_symbol
@@ -52,6 +52,7 @@ class Unit:
                 "arch": arch.name,
                 "device": self.toolchain.key_flags(arch),
                 "host": self.toolchain.host_key_flags(),
+                "link": self.toolchain.link_key_flags(),
                 "toolchain": self.toolchain.identity(),
                 "ck": self.toolchain.ck_digest,
             }
@@ -65,13 +66,13 @@ class Unit:
     @property
     def device_prefix(self) -> Prefix:
         """The headers of the device pass, to be precompiled."""
-        flags = self.toolchain.device_flags(archs.load(self.kernel.arch))
-        return Prefix(f"device-{self.kernel.arch}", flags, headers(self.kernel), self.source.files, self.toolchain)
+        name = f"device-{self.kernel.arch}"
+        return Prefix(name, self._device_flags(), headers(self.kernel), self._files(), self.toolchain)
 
     @property
     def host_prefix(self) -> Prefix:
         """The headers of the host pass, to be precompiled. The same for all GPUs."""
-        return Prefix("host", self.toolchain.host_flags(), headers(self.kernel), self.source.files, self.toolchain)
+        return Prefix("host", self._host_flags(), headers(self.kernel), self._files(), self.toolchain)
 
     def texts(self) -> Mapping[str, str]:
         """The files that must be in a folder before the commands run there."""
@@ -80,18 +81,28 @@ class Unit:
 
     def device_command(self, roof: Roof) -> tuple[str, ...]:
         """The device pass: the source to a code object."""
-        flags = self.toolchain.device_flags(archs.load(self.kernel.arch))
-        return (str(self.toolchain.cxx), *flags, *roof.flags, unit_flag(self.source.text), "-o", CODE_OBJECT, SOURCE)
+        flags = (*self._device_flags(), *roof.flags, unit_flag(self.source.text))
+        return (str(self.toolchain.cxx), *flags, "-o", CODE_OBJECT, SOURCE)
 
     def host_command(self, roof: Roof) -> tuple[str, ...]:
         """The host pass: checks and launcher of the kernel, with the place of its code object left open."""
-        flags = (*self.toolchain.host_flags(), *roof.flags, unit_flag(self.source.text))
+        flags = (*self._host_flags(), *roof.flags, unit_flag(self.source.text))
         return (str(self.toolchain.cxx), *flags, "-c", "-o", HOST_OBJECT, SOURCE)
 
     def link_command(self) -> tuple[str, ...]:
         """Host object and code object to the shared library that is loaded."""
         shared = ("-shared", "-fPIC", "-o", LIBRARY, HOST_OBJECT, FATBIN)
-        return (str(self.toolchain.cxx), *shared, *link_flags(self.toolchain))
+        return (str(self.toolchain.cxx), *shared, *self.toolchain.link_flags())
+
+    def _device_flags(self) -> tuple[str, ...]:
+        return self.toolchain.device_flags(archs.load(self.kernel.arch), COMPAT_COPY)
+
+    def _host_flags(self) -> tuple[str, ...]:
+        return self.toolchain.host_flags(COMPAT_COPY)
+
+    def _files(self) -> Mapping[str, str]:
+        """Our own headers, which lie in one folder for both passes."""
+        return {**self.source.files, **self.toolchain.compat_files()}
 
     def facts(self) -> dict[str, Any]:
         """What the store keeps with the files, besides what the build itself found out."""

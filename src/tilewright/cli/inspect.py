@@ -1,15 +1,13 @@
-"""`tilewright inspect`: compile one kernel and show what the compiler made of it."""
+"""`tilewright inspect`: what the compiler made of one kernel."""
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewright.base.events import task
 from tilewright.cli.command import Command
 from tilewright.cli.inspection import find_differences, print_inspection
 from tilewright.cli.output import json_option, print_json
@@ -51,9 +49,10 @@ def command(
     source_only: bool,
     as_json: bool,
 ) -> None:
-    """Compile one kernel and show what the compiler made of it.
+    """Show what the compiler made of one kernel.
 
-    Shows registers, LDS, occupancy and instructions. Name an op with a GPU and its fields, or a
+    Shows registers, LDS, occupancy and instructions. A kernel that was built is taken from the store; any
+    other is built and kept there. Name an op with a GPU and its fields, or a
     kernel (then -s changes single fields of it). One source makes several device kernels: for long
     and short loops, and for each way the loop can end.
 
@@ -65,7 +64,7 @@ def command(
     if source_only:
         _print_source(source, as_json)
         return
-    with progress(as_json=as_json), task(f"compiling for {source.kernel.arch}"):
+    with progress(as_json=as_json):
         compiled = _compiled(source, wanted=disassembly is not None)
     findings = find_differences(source.kernel, compiled.inspection)
     printed = str(disassembly) == STDOUT
@@ -92,15 +91,13 @@ class Compiled:
 def _compiled(source: Source, *, wanted: bool) -> Compiled:
     from tilewright import arch as gpus
     from tilewright.building.code_object import disassemble
-    from tilewright.building.inspect import inspect
+    from tilewright.building.inspect import inspect_built
     from tilewright.building.toolchain import find
 
-    spec, toolchain = gpus.load(source.kernel.arch), find()
-    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
-        path = Path(folder) / "kernel.co"
-        inspection = inspect(source, spec, toolchain, keep=path)
-        functions = disassemble(path, spec, toolchain) if wanted else {}
-    return Compiled(inspection, "\n".join(_listing(n, code) for n, code in functions.items()))
+    toolchain = find()
+    found = inspect_built(source, toolchain)
+    functions = disassemble(found.code_object, gpus.load(source.kernel.arch), toolchain) if wanted else {}
+    return Compiled(found.inspection, "\n".join(_listing(n, code) for n, code in functions.items()))
 
 
 def _listing(name: str, code: Any) -> str:

@@ -82,7 +82,7 @@ def print_inspection(inspection: Inspection, findings: Findings) -> None:
     print_facts(
         [
             ("compiler", inspection.compiler),
-            ("time", f"{inspection.wall_s:.1f} s, {inspection.cpu_s:.1f} s of CPU"),
+            ("time", _time(inspection)),
             ("code object", f"{inspection.object_bytes:,} bytes"),
             ("kernels", f"{len(own)}{rest}"),
         ]
@@ -91,6 +91,12 @@ def print_inspection(inspection: Inspection, findings: Findings) -> None:
     _print_mix(own)
     click.echo()
     _print_findings(findings, own)
+
+
+def _time(inspection: Inspection) -> str:
+    if inspection.from_store:
+        return f"{inspection.wall_s:.1f} s, from the store; building it took {inspection.cpu_s:.1f} s of CPU"
+    return f"{inspection.wall_s:.1f} s, {inspection.cpu_s:.1f} s of CPU"
 
 
 def _print_resources(kernels: Sequence[KernelInspection]) -> None:

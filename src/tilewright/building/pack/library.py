@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tilewright.base.errors import CompileError
-from tilewright.building.link_flags import link_flags
+from tilewright.building.driver import NO_CONFIG_FILES
 from tilewright.building.pack.members import Member
 from tilewright.building.pack.text import export_list, library_file, table_source
 from tilewright.building.process import run
@@ -58,7 +58,7 @@ def link_library(plan: LibraryPlan, toolchain: Toolchain, advance: Callable[[str
     (plan.work / "exports.map").write_text(export_list(member.kernel for member in plan.members))
     product = f"../{plan.out.relative_to(plan.work.parent)}/{plan.file}"
     words = (*_LINK_FLAGS, f"-Wl,-soname,{plan.file}", "@objects.rsp", "-o", product)
-    _compile(plan, toolchain, (*words, *_movable_flags(toolchain)), f"link {plan.file}")
+    _compile(plan, toolchain, (*words, *toolchain.link_flags()), f"link {plan.file}")
     return plan.out / plan.file
 
 
@@ -94,14 +94,9 @@ def _include(plan: LibraryPlan) -> str:
     return f"-I../{plan.include.relative_to(plan.work.parent)}"
 
 
-def _movable_flags(toolchain: Toolchain) -> tuple[str, ...]:
-    """How kernels are linked, without a folder in which this machine has HIP: a pack goes to others."""
-    return tuple(flag for flag in link_flags(toolchain) if not flag.startswith("-Wl,-rpath,"))
-
-
 def _compile(plan: LibraryPlan, toolchain: Toolchain, words: Sequence[str], action: str) -> None:
     """Run the compiler in the work folder; all paths are relative, so none of them can reach the library."""
-    ran = run((str(toolchain.cxx), *words), folder=plan.work, timeout_s=_TIMEOUT_S)
+    ran = run((str(toolchain.cxx), NO_CONFIG_FILES, *words), folder=plan.work, timeout_s=_TIMEOUT_S)
     if ran.timed_out:
         raise CompileError(f"cannot {action}: the compiler did not end within {_TIMEOUT_S:g} s.", ran.output)
     if ran.code != 0:

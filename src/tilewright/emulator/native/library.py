@@ -18,6 +18,7 @@ from tilewright.base import events, knobs
 from tilewright.base.digest import digest_value
 from tilewright.base.errors import DeviceError
 from tilewright.building.discover import discover
+from tilewright.building.driver import NO_CONFIG_FILES
 from tilewright.building.own_library import own_library
 from tilewright.building.process import run
 from tilewright.building.store.local import Store
@@ -30,8 +31,9 @@ _SOURCES = ("engine.c",)
 _NAME = "engine.so"
 # Exact arithmetic: no contraction, no excess precision, wrapping integers. Errors of mathematics set no errno.
 FLAGS = (
-    "-std=c11", "-O2", "-march=native", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden", "-ffp-contract=off",
-    "-fno-math-errno", "-Xclang", "-ffloat16-excess-precision=none", "-fwrapv", "-fno-strict-aliasing", "-Wno-psabi",
+    NO_CONFIG_FILES, "-std=c11", "-O2", "-march=native", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden",
+    "-ffp-contract=off", "-fno-math-errno", "-Xclang", "-ffloat16-excess-precision=none", "-fwrapv",
+    "-fno-strict-aliasing", "-Wno-psabi",
 )  # fmt: skip
 _TIMEOUT_S = 300
 

@@ -14,6 +14,7 @@ from typing import Any
 from tilewright.base.digest import digest_value
 from tilewright.base.errors import CompileError, ToolchainError
 from tilewright.building.discover import ROCM
+from tilewright.building.driver import NO_CONFIG_FILES
 from tilewright.building.link_flags import HIP_LIBRARY
 from tilewright.building.own_library import own_library
 from tilewright.building.process import run, tool_output
@@ -89,6 +90,7 @@ def version_script(versions: Mapping[str, str]) -> str:
 
 
 _FLAGS = (
+    NO_CONFIG_FILES,
     "-x",
     "c++",
     "-std=c++17",

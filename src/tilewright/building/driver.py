@@ -1,0 +1,113 @@
+"""What a compiler really runs. TILEWRIGHT_CXX may name a script, ROCm's amdclang++ only starts the clang beside it.
+
+A driver that is asked with `-###` prints the commands it would run, and starts none of them.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from tilewright.base.digest import digest_value
+from tilewright.base.errors import ToolchainError
+from tilewright.building.process import said_by, tool_output
+from tilewright.building.tree_digest import files_digest, tree_digest
+
+# Files with flags that clang reads unasked (clang++.cfg beside it, in /etc and in the home folder). No key knows them.
+NO_CONFIG_FILES = "--no-default-config"
+# A device pass of a GPU that every clang since 17 knows, without HIP: nothing of it has to be there.
+_QUESTION = (
+    NO_CONFIG_FILES, "-###", "-x", "hip", "--offload-arch=gfx942", "--cuda-device-only", "--no-gpu-bundle-output",
+    "-nogpulib", "-nogpuinc", "-std=c++17", "-cuid=0", "-c", "/dev/null",
+)  # fmt: skip
+# Followed by a folder of this machine that the driver works out; what is in it is digested instead.
+_SYSTEM_FOLDERS = ("-internal-isystem", "-internal-externc-isystem")
+_MACHINE_FOLDERS = (*_SYSTEM_FOLDERS, "-resource-dir", "-o")
+_MACHINE_PREFIXES = ("-fdebug-compilation-dir=", "-fcoverage-compilation-dir=")
+# "libLLVM.so.22.1 => /lib/x86_64-linux-gnu/libLLVM.so.22.1 (0x00007fe172800000)", of the dynamic linker. The C
+# library and others do not decide the code, and differ between machines.
+_LLVM_LIBRARY = re.compile(r"^\s*lib(?:clang|LLVM|lld)\S* => (?P<path>/.*) \(0x[0-9a-f]+\)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The programs, headers and flags that a driver says it uses for device code."""
+
+    version: str
+    program: Path  # that was asked: a compiler, a script, a link to one of them
+    compiler: Path  # that compiles
+    linker: Path | None  # that links device code; None when the driver found none
+    resources: Path  # clang's own headers
+    system: tuple[Path, ...]  # folders with headers of the machine, in the order in which they are searched
+    arguments: tuple[str, ...]  # of the compiler, without folders of the machine
+
+    def digest(self) -> str:
+        """The digest of everything that this driver runs, its headers included. Says nothing of folders."""
+        files = {self.program.resolve(), self.compiler, *([self.linker] if self.linker else [])}
+        for path in (self.compiler, self.linker):
+            files |= set(_llvm_libraries(path) if path is not None else ())
+        contents = sorted({path.resolve() for path in files}, key=lambda path: path.name)
+        return digest_value([files_digest(contents), tree_digest(self.resources), self.arguments])
+
+    def system_digest(self) -> str:
+        """The digest of the C++ library's headers, and of the header that states the C library's version.
+
+        Templates of the C++ library end up in device code, and host code needs the libraries that it was compiled for.
+        /usr/include as a whole is left out: nearly all of it is of other packages.
+        """
+        found = [path for path in self.system if path.is_dir()]
+        library = [path for path in found if "c++" in path.parts]
+        whole = [path for path in library if not any(path != other and path.is_relative_to(other) for other in library)]
+        stated = [path / "features.h" for path in found if (path / "features.h").is_file()]
+        return digest_value([[tree_digest(path) for path in whole], files_digest(stated[:1])])
+
+
+def ask_driver(program: Path) -> Driver:
+    """Ask a compiler for its commands. One that names none is a `ToolchainError`."""
+    said = said_by((str(program), *_QUESTION))
+    commands = [shlex.split(line) for line in said.splitlines() if line.startswith(' "')]
+    compiler = next((words for words in commands if "-cc1" in words[1:2]), None)
+    version = version_line(said)
+    if compiler is None:
+        raise ToolchainError(f"{program} is not clang: it says {version!r}, and -### does not make it print a command")
+    resources = Path(next(_after(compiler, "-resource-dir"), ""), "include")
+    if not resources.is_dir():
+        raise ToolchainError(f"{program} has no headers of its own: {resources} does not exist")
+    linkers = [words[0] for words in commands if words is not compiler]
+    system = [Path(folder).resolve() for name in _SYSTEM_FOLDERS for folder in _after(compiler, name)]
+    return Driver(
+        version=version,
+        program=program,
+        compiler=Path(compiler[0]).resolve(),
+        linker=Path(linkers[-1]).resolve() if linkers and linkers[-1].startswith("/") else None,
+        resources=resources,
+        system=tuple(dict.fromkeys(system)),
+        arguments=tuple(_without_folders(compiler[1:])),
+    )
+
+
+def version_line(text: str) -> str:
+    """The line of `--version` output with the version; it has no folders, as other lines do."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next((line for line in lines if " version " in line), lines[0] if lines else "")
+
+
+def _after(words: Sequence[str], name: str) -> Iterator[str]:
+    return (word for before, word in pairwise(words) if before == name)
+
+
+def _without_folders(words: Sequence[str]) -> Iterator[str]:
+    for before, word in pairwise(["", *words]):
+        if word not in _MACHINE_FOLDERS and before not in _MACHINE_FOLDERS and not word.startswith(_MACHINE_PREFIXES):
+            yield word
+
+
+def _llvm_libraries(program: Path) -> list[Path]:
+    """The shared libraries of LLVM that a program loads, as the dynamic linker finds them for it now."""
+    # As ldd does: the dynamic linker lists what it would load, and does not start the program.
+    listed = tool_output(["/usr/bin/env", "LD_TRACE_LOADED_OBJECTS=1", str(program)], allow_failure=True)
+    return [Path(path) for path in _LLVM_LIBRARY.findall(listed)]

@@ -1,0 +1,250 @@
+"""Downloading one file of a package from an index, for environments without pip (uv makes such ones).
+
+Reads the simple index that PyPI and its mirrors serve: as JSON (PEP 691) or as HTML (PEP 503). The settings of pip and
+uv say which: their variables, and pip's files. What is downloaded is only as good as the caller's check of its digest.
+"""
+
+from __future__ import annotations
+
+import base64
+import configparser
+import hashlib
+import json
+import re
+import ssl
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import IO, Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
+from urllib.request import HTTPSHandler, Request, build_opener, url2pathname
+
+from tilewright.base import knobs
+from tilewright.base.errors import ToolchainError
+
+PYPI = "https://pypi.org/simple"  # pip's default
+_JSON = "application/vnd.pypi.simple.v1+json"
+_ACCEPT = f"{_JSON}, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+_ANSWER_S = 60.0  # for a server that says nothing
+_MOST_LISTED = 64 * 2**20  # bytes of a list of files; the largest of PyPI have a few million
+_PIECE = 2**20
+_VARIABLES = (
+    "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_CERT", "PIP_CONFIG_FILE",
+    "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_NO_INDEX",
+    "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where packages are looked for, in this order."""
+
+    find_links: tuple[str, ...]  # folders, or pages that list files
+    indexes: tuple[str, ...]
+    certificates: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One file of a package, with the digest that it must have and a bound for its size."""
+
+    package: str  # as in the address of an index: lower case, with hyphens
+    file: str
+    sha256: str
+    most_bytes: int
+
+
+class _NotThereError(Exception):
+    """One place does not have the file; says why."""
+
+
+def download_file(wanted: Wanted, folder: Path, limit_s: float) -> Path:
+    """The file, downloaded into `folder`. Raises `ToolchainError` that says of each place why it was not there."""
+    settings = settings_of_pip_and_uv()
+    deadline = time.monotonic() + limit_s
+    reasons = []
+    for place in (*settings.find_links, *settings.indexes):
+        is_index = place not in settings.find_links
+        try:
+            return _from_place(place, wanted, folder, settings, deadline, is_index=is_index)
+        except (_NotThereError, ValueError) as error:
+            reasons.append(f"  {shown(place)}: {error}")
+        except (HTTPError, URLError, OSError) as error:
+            reasons.append(f"  {shown(place)}: {_cause(error)}")
+    listed = "\n".join(reasons) or "  no index is set (PIP_NO_INDEX or UV_NO_INDEX)"
+    raise ToolchainError(f"no package index gave {wanted.file}:\n{listed}")
+
+
+def settings_of_pip_and_uv() -> Settings:
+    """What variables and pip's files say; PyPI when they name no index."""
+    said = knobs.variables_of_others(_VARIABLES)
+    filed = _pip_files(said)
+
+    def words(*names: str) -> list[str]:
+        return [word for name in names for word in said.get(name, "").split()]
+
+    links = [*words("PIP_FIND_LINKS", "UV_FIND_LINKS"), *filed.get("find-links", "").split()]
+    # uv allows a name in front of an address.
+    named = [re.sub(r"^[\w.-]+=(?=\w+:)", "", word) for word in words("UV_INDEX", "UV_EXTRA_INDEX_URL")]
+    extra = [*named, *words("PIP_EXTRA_INDEX_URL"), *filed.get("extra-index-url", "").split()]
+    own = words("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL") or filed.get("index-url", "").split() or [PYPI]
+    none = any(_is_true(text) for text in (*words("PIP_NO_INDEX", "UV_NO_INDEX"), filed.get("no-index", "")))
+    return Settings(
+        find_links=tuple(dict.fromkeys(links)),
+        indexes=() if none else tuple(dict.fromkeys([*extra, *own])),
+        certificates=said.get("PIP_CERT") or filed.get("cert") or None,
+    )
+
+
+def shown(address: str) -> str:
+    """An address without its password."""
+    return re.sub(r"(?<=//)[^/@]*@", "***@", address)
+
+
+def _pip_files(said: Mapping[str, str]) -> dict[str, str]:
+    """The options in pip's files, later files over earlier ones (pip's manual, "Configuration")."""
+    own = said.get("PIP_CONFIG_FILE", "")
+    if own == "/dev/null":  # pip's way to say: no files
+        return {}
+    config = said.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    systems = said.get("XDG_CONFIG_DIRS") or "/etc/xdg"
+    files = [
+        *(Path(folder, "pip", "pip.conf") for folder in systems.split(":") if folder),
+        Path("/etc/pip.conf"),
+        Path.home() / ".pip" / "pip.conf",
+        Path(config, "pip", "pip.conf"),
+        Path(sys.prefix, "pip.conf"),
+        *([Path(own)] if own else []),
+    ]
+    found: dict[str, str] = {}
+    for file in files:
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read(file, encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError) as error:
+            raise ToolchainError(f"{file} cannot be read as a file of pip's: {error}") from error
+        for section in ("global", "download"):
+            if parser.has_section(section):
+                found |= {name.replace("_", "-"): value for name, value in parser.items(section)}
+    return found
+
+
+def _is_true(text: str) -> bool:
+    return text.lower() in ("1", "true", "yes", "on", "y", "t")
+
+
+def _from_place(
+    place: str, wanted: Wanted, folder: Path, settings: Settings, deadline: float, *, is_index: bool
+) -> Path:
+    local = _local_folder(place)
+    if not is_index and local is not None:
+        if not (local / wanted.file).is_file():
+            raise _NotThereError("the folder does not have it")
+        with (local / wanted.file).open("rb") as source:
+            return _copied(source, wanted, folder, deadline)
+    page = f"{place.rstrip('/')}/{wanted.package}/" if is_index else place
+    listed = _listed_files(page, settings)
+    found = listed.get(wanted.file)
+    if found is None:
+        others = f"it lists {len(listed)} other files of {wanted.package}" if listed else "it lists no files"
+        raise _NotThereError(others)
+    address, _, fragment = found.partition("#")
+    if fragment.startswith("sha256=") and fragment != f"sha256={wanted.sha256}":
+        raise _NotThereError(f"it has another file of this name, with {fragment}; expected sha256={wanted.sha256}")
+    with _opened(address, place, settings) as source:
+        return _copied(source, wanted, folder, deadline)
+
+
+def _local_folder(place: str) -> Path | None:
+    """The folder that a place names; None for an address."""
+    parts = urlsplit(place)
+    if parts.scheme in ("", "file"):
+        path = Path(url2pathname(parts.path)).expanduser()
+        return path if path.is_dir() else None
+    return None
+
+
+def _listed_files(page: str, settings: Settings) -> dict[str, str]:
+    """The files that a page lists, by name: their addresses, with a digest behind "#" where the page gives one."""
+    local = _local_folder(page)
+    address = (local / "index.html").as_uri() if local is not None else page
+    with _opened(address, page, settings) as answer:
+        text = answer.read(_MOST_LISTED + 1)
+        kind, base = answer.headers.get_content_type(), answer.geturl()
+    if len(text) > _MOST_LISTED:
+        raise _NotThereError(f"its list of files has more than {_MOST_LISTED:,} bytes")
+    links = _links_of_json(text) if kind == _JSON else _links_of_html(text)
+    return {unquote(urlsplit(link).path.rpartition("/")[2]): urljoin(base, link) for link in links}
+
+
+def _links_of_json(text: bytes) -> list[str]:
+    try:
+        files = json.loads(text)["files"]
+        stated = [(file["url"].partition("#")[0], file.get("hashes", {}).get("sha256")) for file in files]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _NotThereError(f"its list of files is not that of an index: {error!r}") from error
+    return [f"{url}#sha256={digest}" if digest else url for url, digest in stated]
+
+
+class _Anchors(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        self.links += [value for name, value in attrs if tag == "a" and name == "href" and value]
+
+
+def _links_of_html(text: bytes) -> list[str]:
+    anchors = _Anchors()
+    anchors.feed(text.decode("utf-8", errors="replace"))
+    return anchors.links
+
+
+def _opened(address: str, place: str, settings: Settings) -> Any:
+    """An address opened for reading; with the name and password of `place` if it is on the same server."""
+    parts, home = urlsplit(address), urlsplit(place)
+    if parts.scheme not in ("http", "https", "file"):
+        raise _NotThereError(f"{shown(address)} is no address of http, https or file")
+    server = parts.netloc.rpartition("@")[2]
+    request = Request(urlunsplit(parts._replace(netloc=server, fragment="")), headers={"Accept": _ACCEPT})
+    user = parts if parts.username is not None else home if home.netloc.rpartition("@")[2] == server else None
+    if user is not None and user.username is not None:
+        pair = f"{unquote(user.username)}:{unquote(user.password or '')}".encode()
+        # Not for the server that this one may send us to.
+        request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(pair).decode()}")
+    context = ssl.create_default_context(cafile=settings.certificates)
+    return build_opener(HTTPSHandler(context=context)).open(request, timeout=_ANSWER_S)
+
+
+def _copied(source: IO[bytes], wanted: Wanted, folder: Path, deadline: float) -> Path:
+    """The file in `folder`, if it has the digest that it must have."""
+    target = folder / wanted.file
+    size, hasher = 0, hashlib.sha256()
+    with target.open("wb") as sink:
+        while piece := source.read(_PIECE):
+            size += len(piece)
+            if size > wanted.most_bytes:
+                raise _NotThereError(f"its file has more than {wanted.most_bytes:,} bytes")
+            if time.monotonic() > deadline:
+                raise _NotThereError(f"the download is too slow: {size:,} bytes when its time was over")
+            hasher.update(piece)
+            sink.write(piece)
+    if hasher.hexdigest() != wanted.sha256:
+        raise _NotThereError(f"its file has sha256 {hasher.hexdigest()}, expected {wanted.sha256}")
+    return target
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, HTTPError):
+        return f"it does not have the package (HTTP {error.code})" if error.code == 404 else f"HTTP {error.code}"
+    if isinstance(error, FileNotFoundError) or (
+        isinstance(error, URLError) and isinstance(error.reason, FileNotFoundError)
+    ):
+        return "it does not have the package"
+    reason = error.reason if isinstance(error, URLError) else error
+    return f"it cannot be reached: {reason}"

@@ -1,0 +1,182 @@
+"""What a compiler really runs decides the key, and nothing decides the code that the key does not know."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tilewright import arch as archs
+from tilewright.base.errors import ToolchainError
+from tilewright.building import ninja_run, process
+from tilewright.building.compile import compile_device, compile_host_syntax
+from tilewright.building.component import program
+from tilewright.building.discover import ROCM
+from tilewright.building.driver import ask_driver
+from tilewright.building.toolchain import Toolchain
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.fixture
+def behind(clean_knobs: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Path]:
+    """Writes a compiler with one header and one linker, anew with other facts; all of it in a folder of its name."""
+
+    def write(name: str = "llvm", version: str = "22.1.8", remark: str = "", header: str = "", flags: str = "") -> Path:
+        root = tmp_path / name
+        (root / "resources" / "include").mkdir(parents=True, exist_ok=True)
+        (root / "resources" / "include" / "stddef.h").write_text(header)
+        (root / "c++" / "12").mkdir(parents=True, exist_ok=True)
+        script(root / "bin" / "lld", "exit 1")
+        command = (
+            f'"{root}/bin/clang" "-cc1" {flags} "-resource-dir" "{root}/resources" "-internal-isystem" "{root}/c++/12"'
+        )
+        link = f'"{root}/bin/lld" "-shared"'
+        says = f"clang version {version}\n {command}\n {link}"
+        return script(root / "bin" / "clang", f"# {remark}\ncat <<'END'\n{says}\nEND")
+
+    return write
+
+
+def test_a_driver_names_what_it_runs(behind: Callable[..., Path], tmp_path: Path) -> None:
+    real = behind()
+    wrapper = script(tmp_path / "wrapper", f'exec {real} "$@"')
+    found = ask_driver(wrapper)
+    assert (found.version, found.program, found.compiler) == ("clang version 22.1.8", wrapper, real)
+    assert found.linker == tmp_path / "llvm" / "bin" / "lld"
+    assert found.resources == tmp_path / "llvm" / "resources" / "include"
+    assert found.system == (tmp_path / "llvm" / "c++" / "12",)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"version": "22.1.9"}, {"remark": "another program"}, {"header": "#define X"}, {"flags": '"-DX"'}],
+)
+def test_what_changes_behind_a_wrapper(behind: Callable[..., Path], tmp_path: Path, change: dict[str, str]) -> None:
+    wrapper = script(tmp_path / "wrapper", f'exec {behind()} "$@"')
+    before = ask_driver(wrapper)
+    digest = before.digest()
+    behind(**change)
+    after = ask_driver(wrapper)
+    assert after.digest() != digest
+    assert (after.version != before.version) == ("version" in change)
+
+
+def test_the_linker_and_the_library_behind_a_wrapper(behind: Callable[..., Path], tmp_path: Path) -> None:
+    wrapper = script(tmp_path / "wrapper", f'exec {behind()} "$@"')
+    driver = ask_driver(wrapper)
+    digest, system = driver.digest(), driver.system_digest()
+    script(tmp_path / "llvm" / "bin" / "lld", "exit 2")
+    assert (driver.digest() != digest, driver.system_digest() == system) == (True, True)
+    digest = driver.digest()
+    (tmp_path / "llvm" / "c++" / "12" / "tuple").write_text("")
+    assert (driver.digest() == digest, driver.system_digest() != system) == (True, True)
+
+
+def test_a_compiler_in_another_folder_is_the_same(behind: Callable[..., Path], tmp_path: Path) -> None:
+    """But for what names its folder: a script that prints it is another script."""
+    here, there = (ask_driver(behind(name)) for name in ("here", "a-there"))
+    assert here.arguments == there.arguments
+    assert here.system_digest() == there.system_digest()
+    assert str(tmp_path) not in " ".join(here.arguments)
+
+
+def test_a_script_is_asked_for_its_version_each_time(clean_knobs: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stated = tmp_path / "version"
+    tool = script(tmp_path / "objdump", f"cat {stated}")
+    for version in ("LLVM version 22.1.8", "LLVM version 22.1.9"):
+        stated.write_text(version)
+        assert program("objdump", "disassembler", tool, missing="", fix="").version == version
+
+
+@pytest.mark.parametrize("text", ["echo g++ 12", "exit 1", "exec sleep 0"])
+def test_what_prints_no_command_is_no_compiler(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ToolchainError, match=f"{tmp_path}/cxx"):
+        ask_driver(script(tmp_path / "cxx", text))
+
+
+@pytest.mark.parametrize("name", process.HIDDEN_INPUTS)
+def test_a_hidden_input_reaches_no_tool(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "seen")
+    tool = str(script(tmp_path / "tool", f'echo "[${name}]"'))
+    assert process.tool_output([tool]) == "[]\n"
+    assert process.said_by([tool]) == "[]\n"
+    assert process.run([tool], folder=tmp_path, timeout_s=60).output == "[]\n"
+    assert process.tool_output([*ninja_run._wrapped(), tool]) == "[]\n"
+
+
+def test_the_hidden_inputs_that_changed_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen to change code objects or the programs that make them."""
+    known = {
+        "CPATH",
+        "COMPILER_PATH",
+        "LIBRARY_PATH",
+        "GCC_EXEC_PREFIX",
+        "HIP_PATH",
+        "SOURCE_DATE_EPOCH",
+        "LD_RUN_PATH",
+    }
+    assert known <= set(process.HIDDEN_INPUTS)
+    assert "ROCM_PATH" not in process.HIDDEN_INPUTS
+
+
+def test_libraries_know_no_folder_of_rocm() -> None:
+    toolchain = SimpleNamespace(kind=ROCM, rocm_path=Path("/home/alice/rocm"))
+    words = Toolchain.link_flags(toolchain)
+    assert "-L/home/alice/rocm/lib" in words
+    assert not [word for word in words if "rpath" in word]
+    assert Toolchain.link_key_flags(toolchain) == tuple(word.replace("/home/alice/rocm", "<rocm>") for word in words)
+
+
+PLAIN = "#include <hip/hip_runtime.h>\n#ifdef EVIL\n#error EVIL\n#endif\n__global__ void k() {}\n"
+
+
+@pytest.fixture
+def own_clang(toolchain: Toolchain, tmp_path: Path) -> Toolchain:
+    """The toolchain with a copy of its driver in a folder of ours, where a config file may be put beside it."""
+    real = ask_driver(toolchain.cxx).compiler
+    copy = tmp_path / "llvm" / "bin" / "clang++"
+    copy.parent.mkdir(parents=True)
+    shutil.copy(real, copy)
+    (tmp_path / "llvm" / "lib").symlink_to(real.parent.parent / "lib")
+    for name in ("lld", "ld.lld"):
+        (copy.parent / name).symlink_to(real.parent / name)
+    return replace(toolchain, cxx=copy)
+
+
+@pytest.mark.compile
+def test_a_config_file_beside_the_compiler_is_not_read(own_clang: Toolchain, tmp_path: Path) -> None:
+    before = ask_driver(own_clang.cxx).arguments
+    for name in ("clang++.cfg", "clang.cfg"):
+        own_clang.cxx.with_name(name).write_text("-DEVIL\n")
+    plain = script(tmp_path / "plain", f"exec {own_clang.cxx} -x c++ -dM -E - </dev/null")
+    assert "#define EVIL" in process.tool_output([str(plain)]), "the file has no effect at all"
+    arch = archs.load("gfx942")
+    outcome = compile_device(PLAIN, arch, own_clang, tmp_path / "k.co")
+    assert outcome.ok, outcome.log
+    assert compile_host_syntax(PLAIN, arch, own_clang).ok
+    assert ask_driver(own_clang.cxx).arguments == before
+
+
+@pytest.mark.compile
+def test_a_linker_in_the_environment_is_not_used(
+    toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linker = ask_driver(toolchain.cxx).linker
+    for name in ("lld", "ld.lld"):
+        script(tmp_path / "evil" / name, "exit 7")
+    for name in ("COMPILER_PATH", "GCC_EXEC_PREFIX"):
+        monkeypatch.setenv(name, f"{tmp_path}/evil/")
+    outcome = compile_device(PLAIN, archs.load("gfx942"), toolchain, tmp_path / "k.co")
+    assert outcome.ok, outcome.log
+    assert ask_driver(toolchain.cxx).linker == linker
