@@ -23,6 +23,7 @@ SUPPORT = {
     **ck_shortcuts.SUPPORT,
     **c_interface.SUPPORT,
     "tilewright_grouped_conv.h": _HERE / "abi.h",
+    "tilewright_grouped_conv_input_gaps.hpp": _HERE / "input_gaps.hpp",
     "tilewright_grouped_conv_args.hpp": _HERE / "launch_args.hpp",
     "tilewright_grouped_conv_implicit.hpp": _HERE / "implicit_gemm.hpp",
     "tilewright_grouped_conv_plain.hpp": _HERE / "plain_gemm.hpp",
