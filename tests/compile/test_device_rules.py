@@ -58,6 +58,7 @@ LIFTED = {
     "S508": ("int least_steps    = 2;", "int least_steps    = 1;"),
     "S509": ("int mma_k          = 32;", "int mma_k          = 8;"),
     "S510": ("bool unbounded_add = true;", "bool unbounded_add = false;"),
+    "S515": ("int add_bytes      = 4;", "int add_bytes      = 2;"),
 }
 
 
