@@ -50,6 +50,8 @@ CHANGES = {
     "least_steps": ("int least_steps    = 2;", "int least_steps    = 1;"),
     "mma_k": ("int mma_k          = 32;", "int mma_k          = 8;"),
     "unbounded_add": ("bool unbounded_add = true;", "bool unbounded_add = false;"),
+    "add_of_4_bytes": ("int add_bytes      = 4;", "int add_bytes      = 2;"),
+    "add_of_8_bytes": ("int add_bytes      = 8;", "int add_bytes      = 2;"),
     "supported": ("if(!Form::template supported<K>(K::MakeKernelArgs(Form::host_args(*args, nullptr))))", "if(false)"),
 }
 

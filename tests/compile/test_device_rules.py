@@ -50,7 +50,7 @@ HURT: dict[str, Callable[[Any, Any], bool]] = {
     ),  # the rows that are overwritten are those of another tile
 }
 # What the launcher of a kernel knows about itself and refuses by, by the name of its change in ci_kernels.CHANGES.
-LIFTED = {"S507": "block_m", "S508": "least_steps", "S509": "mma_k", "S510": "unbounded_add"}
+LIFTED = {"S507": "block_m", "S508": "least_steps", "S509": "mma_k", "S510": "unbounded_add", "S515": "add_of_4_bytes"}
 
 
 def code(rule: Rule) -> str:

@@ -87,12 +87,31 @@ def test_small_loads_are_bounded(name: str, size: int) -> None:
         assert int(group.v[0][1, lane]) == expected
 
 
-def test_gfx9_adds_the_offsets_of_a_lane_in_32_bits() -> None:
-    group = group_of()
-    _, content = described(group, 64)
+@pytest.mark.parametrize("arch", FLAGS)
+@pytest.mark.parametrize("kind", ["load", "store"])
+def test_the_offsets_of_a_lane_are_added_in_32_bits(arch: str, kind: str) -> None:
+    """A negative offset in the register, which that of the instruction makes positive: the access is inside."""
+    group = group_of(arch)
+    address, content = described(group, 64, arch)
     group.v[8][...] = 0xFFFFFFFC
-    run(group, "gfx942", "buffer_load_dword", "v0", "v8", "s[4:7]", "0", offen=True, offset=12)
-    assert octets(group, 0, 0, 0, 4) == content[8:12]
+    name = f"buffer_{kind}_dword" if arch.startswith("gfx9") else f"buffer_{kind}_b32"
+    run(group, arch, name, "v0", "v8", "s[4:7]", "0", offen=True, offset=12)
+    if kind == "load":
+        assert octets(group, 0, 0, 0, 4) == content[8:12]
+    else:
+        last = octets(group, 0, group.waves - 1, group.lanes - 1, 4)
+        assert group.batch.memory.read(address, 64) == content[:8] + last + content[12:64]
+
+
+def test_a_negative_sum_of_offsets_is_past_the_end() -> None:
+    """CK Tile keeps an access out by 2^31 bytes added to its offset, whatever sign that has."""
+    for arch in FLAGS:
+        group = group_of(arch)
+        described(group, 0x7FFFFFFF, arch)
+        group.v[8][...], group.v[8][0, 1] = 0xFFFFFFE0, 0x7FFFFFFC
+        name = "buffer_load_dword" if arch.startswith("gfx9") else "buffer_load_b32"
+        run(group, arch, name, "v0", "v8", "s[4:7]", "0", offen=True, offset=12)
+        assert not group.v[0].any()
 
 
 def test_the_length_does_not_protect_what_is_not_allocated() -> None:

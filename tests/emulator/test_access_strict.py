@@ -172,7 +172,7 @@ def test_copies_to_lds_are_seen_after_the_load_wait() -> None:
     assert [octets(group, 0, 0, lane, 4) for lane in range(64)] == [content[16 * k : 16 * k + 4] for k in range(64)]
 
 
-def test_flat_values_arrive_at_waits_for_none() -> None:
+def test_flat_values_of_gfx9_arrive_at_waits_for_none() -> None:
     group, _, content = filled()
     before = group.v[0].copy()
     run(group, "gfx942", "flat_load_dword", "v0", "v[8:9]")
@@ -181,6 +181,21 @@ def test_flat_values_arrive_at_waits_for_none() -> None:
     assert (group.v[0] == before).all()
     wait(group, "load")
     assert octets(group, 0, 1, 2, 4) == content[32:36]
+
+
+@pytest.mark.parametrize("arch", ["gfx1100", "gfx1201"])
+def test_flat_values_of_later_gpus_arrive_in_order(arch: str) -> None:
+    """Also in the counter of the LDS, where each takes a place."""
+    group, _, content = filled(arch)
+    before = group.v[1].copy()
+    run(group, arch, "flat_load_b32", "v0", "v[8:9]")
+    run(group, arch, "flat_load_b32", "v1", "v[8:9]")
+    run(group, arch, "global_load_b32", "v2", "v[8:9]", "off")
+    wait(group, "load", 2)
+    assert octets(group, 0, 1, 2, 4) == content[32:36]
+    assert (group.v[1] == before).all()
+    wait(group, "lds", 1)
+    assert len(group.pending[group.batch.counter_of["lds"]]) == 1
 
 
 def test_effects_follow_their_waves() -> None:

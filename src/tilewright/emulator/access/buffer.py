@@ -3,6 +3,12 @@
 An access is inside when it ends before the length: lane's offset + bytes ≤ length − scalar offset. Each dword of a
 wide access is asked for itself, an atomic as a whole. AMD's own simulator does the same (ROCm/rocm-systems, pull
 request 10928, compared with gfx950 hardware).
+
+The lane's offset is the register's plus the instruction's, in 32 bits: a negative one in the register is made positive
+by the instruction's. LLVM relies on it on every GPU: it folds additions that may wrap around into the offset of a
+vector access, and asks for `nuw` with s_buffer_load only, which adds in 64 bits (llvm-project, pull request 68302). So
+does Mesa's ACO (aco_optimizer.cpp, `vaddr_prevent_overflow`), and AMD's simulator has it for CDNA, RDNA3 and RDNA4
+(rocm-systems, emulation/rocjitsu, `buffer_offset_part`). docs/findings.md weighs what speaks against it.
 """
 
 from __future__ import annotations
@@ -13,7 +19,7 @@ import numpy as np
 
 from tilewright.emulator.access import traffic
 from tilewright.emulator.access.atomics import AtomicOperation, memory_atomic, memory_operation
-from tilewright.emulator.access.buffer_descriptor import RawBuffer, buffer_base, is_gfx9, is_swizzled, raw_buffer
+from tilewright.emulator.access.buffer_descriptor import RawBuffer, buffer_base, is_swizzled, raw_buffer
 from tilewright.emulator.access.effects import Arrival, active, deliver, occupy
 from tilewright.emulator.access.elements import LOADS, STORES, Element
 from tilewright.emulator.access.gather import load, store
@@ -51,15 +57,11 @@ class Address:
     soffset: Scalars
 
     def own(self, group: Group) -> Index:
-        """The offset of each lane without index and scalar offset. gfx9 adds its two parts in 32 bits."""
+        """The offset of each lane without index and scalar offset."""
         if self.offset is None:
             return np.full((group.waves, group.lanes), self.immediate, np.int64)
-        if is_gfx9(self.code):
-            short: U32 = group.v[self.offset] + np.uint32(self.immediate)
-            return short.astype(np.int64)
-        total: Index = group.v[self.offset].astype(np.int64)
-        total += self.immediate
-        return total
+        short: U32 = group.v[self.offset] + np.uint32(self.immediate)
+        return short.astype(np.int64)
 
     def private(self, group: Group) -> Index | None:
         """The offset of each lane in its private memory, if that is what the buffer is."""

@@ -1,7 +1,8 @@
 """flat_…: each lane's address is in memory, in the LDS of the work-group, or in the lane's private memory.
 
-The device counts them as memory and as LDS accesses, and they come back in any order. So in strict mode their values
-arrive only at waits for none left.
+The device counts them as memory and as LDS accesses. On gfx9 both counters may go down early, so in strict mode their
+values arrive only at waits for none left. From gfx10 on they go down in order, like those of other accesses (LLVM,
+GCNSubtarget.h, `hasFlatLgkmVMemCountInOrder`; SIInsertWaitcnts.cpp forces waits for 0 only without it).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tilewright.emulator.access.atomics import (
     operand_values,
     perform,
 )
+from tilewright.emulator.access.buffer_descriptor import is_gfx9
 from tilewright.emulator.access.effects import Arrival, LdsWrite, active, deliver, held, occupy, read_lds, write_lds
 from tilewright.emulator.access.elements import LOADS, STORES, Element
 from tilewright.emulator.access.gather import load, store
@@ -88,8 +90,14 @@ def translate_flat(name: str, instruction: Instruction, code: Code) -> Step:
         operands = expect(instruction, code, (3,) if old else (2,))
         destination = vector(instruction, code, operands[0], operation.size // 4) if old else None
         register = vector(instruction, code, operands[-1], operation.registers)
-        return _atomic(addresses(instruction, code, operands[-2], None), operation, register, destination)
+        address = addresses(instruction, code, operands[-2], None)
+        return _atomic(address, operation, register, destination, _are_in_order(code))
     raise code.unknown(f"instruction {name}", instruction)
+
+
+def _are_in_order(code: Code) -> bool:
+    """Whether the counters of flat accesses go down in the order in which these began."""
+    return not is_gfx9(code)
 
 
 def _fetch(group: Group, part: Part, size: int, code: Code) -> list[U32]:
@@ -102,6 +110,8 @@ def _fetch(group: Group, part: Part, size: int, code: Code) -> list[U32]:
 
 
 def _load(address: Addresses, element: Element, register: int, code: Code) -> Step:
+    in_order = _are_in_order(code)
+
     def step(group: Group) -> None:
         values: list[U32] = []
         for part in parts(group, address(group), element.size):
@@ -111,16 +121,16 @@ def _load(address: Addresses, element: Element, register: int, code: Code) -> St
             values = words
         if values:
             arrival = Arrival(register, tuple(element.arrived(values)), active(group), element.keep)
-            deliver(group, "load", arrival, in_order=False)
+            deliver(group, "load", arrival, in_order=in_order)
         else:
-            occupy(group, "load", in_order=False)
-        occupy(group, "lds", in_order=False)
+            occupy(group, "load", in_order=in_order)
+        occupy(group, "lds", in_order=in_order)
 
     return step
 
 
 def _store(address: Addresses, element: Element, register: int, code: Code) -> Step:
-    size = element.size
+    size, in_order = element.size, _are_in_order(code)
 
     def step(group: Group) -> None:
         in_lds = False
@@ -134,14 +144,16 @@ def _store(address: Addresses, element: Element, register: int, code: Code) -> S
             if part.space == "memory":
                 traffic.memory_write(group, part.index, size, part.mask, code.arch.memory.line_bytes)
             store(group.batch.memory.views, part.index, values, size, part.mask)
-        occupy(group, "store", in_order=False)
+        occupy(group, "store", in_order=in_order)
         if not in_lds:
-            occupy(group, "lds", in_order=False)
+            occupy(group, "lds", in_order=in_order)
 
     return step
 
 
-def _atomic(address: Addresses, operation: AtomicOperation, register: int, destination: int | None) -> Step:
+def _atomic(
+    address: Addresses, operation: AtomicOperation, register: int, destination: int | None, in_order: bool
+) -> Step:
     """All at issue, also those on LDS: memory and LDS accesses of one instruction have no order among them."""
 
     def step(group: Group) -> None:
@@ -159,10 +171,10 @@ def _atomic(address: Addresses, operation: AtomicOperation, register: int, desti
                 values = [value | word for value, word in zip(values, words, strict=True)]
         kind = "store" if destination is None else "load"
         if destination is None:
-            occupy(group, kind, in_order=False)
+            occupy(group, kind, in_order=in_order)
         else:
-            deliver(group, kind, Arrival(destination, tuple(values), active(group)), in_order=False)
-        occupy(group, "lds", in_order=False)
+            deliver(group, kind, Arrival(destination, tuple(values), active(group)), in_order=in_order)
+        occupy(group, "lds", in_order=in_order)
 
     return step
 

@@ -13,13 +13,11 @@ typedef struct {
     uint32_t pieces;    /* dwords, or 1 when each lane is inside with all of them or none */
 } Reach;
 
-/* The offset of each lane without the scalar offset: unsigned 32-bit parts, which gfx9 adds in 32 bits, others without
-   wrapping. */
+/* The offset of each lane without the scalar offset: its two parts are added in 32 bits (see access/buffer.py). */
 static void own_offsets(const Wave *w, const Instruction *i, int64_t *own) {
     const uint32_t *offset = i->flags & OFFEN ? w->v[i->in[0].index + !!(i->flags & IDXEN)] : NULL;
-    int64_t most = w->worker->launch->gfx9 ? UINT32_MAX : INT64_MAX;
     for (int l = 0; l < LANES; l++)
-        own[l] = (i->offset + (offset ? (int64_t)offset[l] : 0)) & most;
+        own[l] = (i->offset + (offset ? (int64_t)offset[l] : 0)) & UINT32_MAX;
 }
 
 /* A buffer of records with a stride: the index alone decides whether an access is inside. */

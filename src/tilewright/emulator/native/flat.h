@@ -1,5 +1,6 @@
 /* flat_…: each lane's address is in memory, in the LDS of the work-group, or in the lane's private memory.
- * They are counted as memory and as LDS accesses (`target` is the queue of the latter), and end in any order. */
+ * They are counted as memory and as LDS accesses (`target` is the queue of the latter). On gfx9 they end in any order:
+ * see access/flat.py. */
 #pragma once
 #include "global_memory.h"
 
@@ -45,7 +46,7 @@ static int occupy_in(Wave *w, const Instruction *i, uint32_t queue) {
     Pending *p = new_pending(w, i);
     if (!p)
         return fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);
-    p->in_order = false;
+    p->in_order = !w->worker->launch->gfx9;
     return finish_in(w, p, queue);
 }
 
@@ -65,7 +66,7 @@ static int run_flat_load(Wave *w, const Instruction *i) {
     load_lanes(f.place, i->size, exec_of(w), p->value);
     hide_own(w, own);
     arrive(i, p->value);
-    p->in_order = false;
+    p->in_order = !w->worker->launch->gfx9;
     deliver(w, p, registers_of(i->size), exec_of(w));
     return occupy_in(w, i, i->target);
 }
@@ -121,7 +122,7 @@ static int run_flat_atomic(Wave *w, const Instruction *i) {
     w->worker->bytes[WRITTEN] += in_memory;
     w->worker->bytes[READ] += i->flags & RETURNS ? in_memory : 0;
     w->worker->bytes[LDS_WRITTEN] += i->size * (uint64_t)__builtin_popcountll(f.lds);
-    p->in_order = false;
+    p->in_order = !w->worker->launch->gfx9;
     if (i->flags & RETURNS)
         deliver(w, p, i->size / 4, exec);
     else

@@ -176,7 +176,7 @@ struct Launch {
     uint32_t threads;
     uint32_t matrix_flush;   /* the GPU's matrix instructions flush subnormal numbers */
     uint32_t dma_mask;       /* bits of M0 that count for copies to the LDS */
-    uint32_t gfx9;           /* the GPU's generation: descriptors of buffers differ */
+    uint32_t gfx9;           /* the GPU's generation: descriptors of buffers and the order of flat accesses differ */
     volatile uint64_t stop;  /* set from outside: give up */
     uint64_t limit;          /* wave instructions */
     uint8_t capacity[QUEUES]; /* most that a counter can count */

@@ -143,5 +143,15 @@ def unbounded_add(config: Any) -> bool:
     return bool(config.split_k and config.dtype_c == "bf16")
 
 
+def add_bytes(config: Any) -> int:
+    """Bytes of C that one atomic add takes, of which its address must be a multiple. fp16 is added in pairs: by an
+    instruction, or on RDNA 3 by a compare-and-swap of 4 bytes. Other types of less than 4 bytes are swapped in up to 8
+    bytes (core/arch/generic_memory_space_atomic.hpp)."""
+    size = dtype(config.dtype_c).storage_bytes
+    if size >= 4:
+        return size
+    return 4 if config.dtype_c == "fp16" else min(8, vector_c(config) * size)
+
+
 def _round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple

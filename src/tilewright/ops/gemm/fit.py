@@ -319,6 +319,42 @@ def unbounded_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     return Fault(f"M = {problem.m} is not a multiple of block m = {config.block.m}", "block")
 
 
+def _add_elements(config: Any, arch: Arch) -> int:
+    """Elements of C that one atomic add takes."""
+    return resources.add_bytes(config) // dtype(config.dtype_c).storage_bytes
+
+
+@rule(
+    "S515",
+    "misaligned-add",
+    reads=("variant", "layout", "dtype_c", "epilogue", "vector", "waves", "mma"),
+    enforced_by="device",
+    good={"split_k": True, "problem": {"k_batch": 2, "stride_c": 258}},
+    bad={"split_k": True, "problem": {"k_batch": 2, "stride_c": 257}},
+    tells=lambda config, arch: (config.variant, config.layout, _add_elements(config, arch)),
+)
+def misaligned_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+    """With a split K, the lines of C, and the matrices of a batch, must begin where an atomic add may.
+
+    Why: an atomic add takes 2 elements of an fp16 C, and 4 of a bf16 C (2 where vectors have 2), and its address must
+    be a multiple of their size; otherwise the GPU stops with a memory violation. The address of C itself must be such
+    a multiple, too: that the built kernel tests when it runs.
+
+    Fix: k_batch 1, an fp32 C, or strides that are multiples.
+    """
+    if problem.k_batch == 1:
+        return None
+    elements = _add_elements(config, arch)
+    lines = problem.m if config.layout[2] == "r" else problem.n
+    strides = {"stride_c": problem.stride_c if lines > 1 else 0}
+    if config.variant == "batched" and problem.batch > 1:
+        strides["batch_stride_c"] = batch_strides(problem)["c"]
+    for name, stride in strides.items():
+        if stride % elements:
+            return Fault(f"{name} = {stride:,} is not a multiple of the {elements} elements of an atomic add", name)
+    return None
+
+
 def _parts(config: Any, problem: Problem) -> tuple[int, int]:
     """Sizes of the first and the last part that K is split into."""
     return part_sizes(problem.k, problem.k_batch, config.mma.k)

@@ -10,6 +10,7 @@
 //   unlooped                    a number of steps that has no hot loop although CK Tile says so; 0 = none
 //   least_steps                 fewer steps along K than this are computed wrongly
 //   unbounded_add               atomic adds are not checked against the edge of C
+//   add_bytes                   what one atomic add takes of C, at a multiple of itself
 #ifndef TILEWRIGHT_GEMM_LAUNCH_HPP
 #define TILEWRIGHT_GEMM_LAUNCH_HPP
 
@@ -134,6 +135,20 @@ struct Launcher
         if(D::unbounded_add && args->k_batch > 1 && args->m % D::block_m != 0)
             return fail(TW_UNSUPPORTED, "M = %lld is not a multiple of block m %lld, and this kernel's atomic adds "
                         "do not stop at the edge of C", args->m, D::block_m);
+        return args->k_batch > 1 ? check_added_strides(*args) : TW_OK;
+    }
+
+    // The atomic adds of a split K take several elements of C at once, at a multiple of their size.
+    static int check_added_strides(const tw_gemm_args& args)
+    {
+        constexpr int64_t elements = D::add_bytes / sizeof(typename D::CDataType);
+        constexpr bool rows = std::is_same_v<typename D::CLayout, ck_tile::tensor_layout::gemm::RowMajor>;
+        if((rows ? args.m : args.n) > 1 && args.stride_c % elements != 0)
+            return fail(TW_UNSUPPORTED, "stride_c is %lld, it must be a multiple of the %lld elements that an atomic "
+                        "add takes", args.stride_c, elements);
+        if(args.batch > 1 && args.batch_stride_c % elements != 0)
+            return fail(TW_UNSUPPORTED, "batch_stride_c is %lld, it must be a multiple of the %lld elements that an "
+                        "atomic add takes", args.batch_stride_c, elements);
         return TW_OK;
     }
 
@@ -228,8 +243,13 @@ struct Launcher
             if(args->d[i] == nullptr)
                 return fail(TW_BAD_ARGS, "d[%lld] is null, this kernel reads %lld D tensors", i, D::num_d);
         if(args->k_batch > 1)
+        {
+            if(const auto beyond = reinterpret_cast<uintptr_t>(args->c) % D::add_bytes; beyond != 0)
+                return fail(TW_UNSUPPORTED, "c begins %lld bytes past a multiple of the %lld bytes that an atomic add "
+                            "takes; align it, or use k_batch 1", beyond, D::add_bytes);
             if(const int status = clear(*args, stream); status != TW_OK)
                 return status;
+        }
         return with_instance(*args, [&](auto instance) { return launch<decltype(instance)>(*args, stream); });
     }
 

@@ -9,7 +9,7 @@ from tilewright.arch.dtypes import dtype
 from tilewright.arch.layouts import major_name
 from tilewright.ops import c_interface, ck_shortcuts
 from tilewright.ops.block_gemm import ck_names
-from tilewright.ops.block_gemm.resources import DOUBLE_LDS, least_steps, unbounded_add
+from tilewright.ops.block_gemm.resources import DOUBLE_LDS, add_bytes, least_steps, unbounded_add
 from tilewright.ops.c_interface import cpp_bool
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.kernel import Kernel
@@ -82,4 +82,5 @@ def context(kernel: Kernel) -> dict[str, Any]:
         "unlooped": ck_names.UNLOOPED.get(config.pipeline, 0),
         "least_steps": least_steps(config),
         "unbounded_add": cpp_bool(unbounded_add(config)),
+        "add_bytes": add_bytes(config),
     }

@@ -11,6 +11,7 @@
 //   unlooped                    a number of steps that has no hot loop although CK Tile says so; 0 = none
 //   least_steps                 parts of a sum with fewer steps along K than this are computed wrongly
 //   unbounded_add               atomic adds are not checked against the edge of the result
+//   add_bytes                   what one atomic add takes of the result, at a multiple of itself
 #ifndef TILEWRIGHT_GROUPED_CONV_LAUNCH_HPP
 #define TILEWRIGHT_GROUPED_CONV_LAUNCH_HPP
 
@@ -108,6 +109,10 @@ struct Launcher
                             needed);
             result = args->workspace;
         }
+        // Lines of the result are whole vectors, which are whole adds; only its beginning may be off.
+        if(const auto beyond = reinterpret_cast<uintptr_t>(result) % D::add_bytes; args->k_batch > 1 && beyond != 0)
+            return fail(TW_UNSUPPORTED, "c or the workspace begins %lld bytes past a multiple of the %lld bytes that an "
+                        "atomic add takes; align it, or use k_batch 1", beyond, D::add_bytes);
         // Parts of a sum are added to what is there, and inputs that meet no tap have a gradient of zero.
         size_t cleared = 0;
         if(args->k_batch > 1)

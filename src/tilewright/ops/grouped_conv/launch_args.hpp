@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 #include <type_traits>
 #include <utility>
 
 #include "tilewright_call.hpp"
 #include "tilewright_grouped_conv.h"
+#include "tilewright_grouped_conv_input_gaps.hpp"
 
 namespace tilewright_grouped_conv {
 
@@ -54,12 +54,13 @@ inline int64_t weights(const tw_grouped_conv_args& args)
     return args.channels_out * (args.channels_in / args.g) * product(args.filter_size, args.ndim);
 }
 
-// Whether some inputs meet no tap of the filter, so that nothing is computed for their gradient: those between the
-// taps when the filter is smaller than the stride, or when stride and dilation have a common divisor.
+// Whether nothing is computed for the gradients of some inputs. All of these meet no tap, so that they are zero: inputs
+// between the taps, and beside the first and the last of them.
 inline bool leaves_gaps(const tw_grouped_conv_args& args)
 {
     for(int i = 0; i < args.ndim; ++i)
-        if(args.filter_size[i] < args.stride[i] || std::gcd(args.stride[i], args.dilation[i]) > 1)
+        if(leaves_gaps_along(args.input_size[i], output_size(args, i), args.filter_size[i], args.stride[i],
+                             args.dilation[i], args.left_pad[i]))
             return true;
     return false;
 }

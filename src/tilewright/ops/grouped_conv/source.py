@@ -9,7 +9,7 @@ from tilewright.arch.dtypes import dtype
 from tilewright.arch.layouts import major_name
 from tilewright.ops import c_interface, ck_shortcuts
 from tilewright.ops.block_gemm.ck_names import PIPELINE_TYPES, SCHEDULER_NAMES, UNLOOPED
-from tilewright.ops.block_gemm.resources import DOUBLE_LDS, least_steps, unbounded_add
+from tilewright.ops.block_gemm.resources import DOUBLE_LDS, add_bytes, least_steps, unbounded_add
 from tilewright.ops.c_interface import cpp_bool
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, LAYOUTS, Config
 from tilewright.ops.grouped_conv.implicit_gemm import LAYOUTS as GEMM_LAYOUTS
@@ -23,6 +23,7 @@ SUPPORT = {
     **ck_shortcuts.SUPPORT,
     **c_interface.SUPPORT,
     "tilewright_grouped_conv.h": _HERE / "abi.h",
+    "tilewright_grouped_conv_input_gaps.hpp": _HERE / "input_gaps.hpp",
     "tilewright_grouped_conv_args.hpp": _HERE / "launch_args.hpp",
     "tilewright_grouped_conv_implicit.hpp": _HERE / "implicit_gemm.hpp",
     "tilewright_grouped_conv_plain.hpp": _HERE / "plain_gemm.hpp",
@@ -94,6 +95,7 @@ def context(kernel: Kernel) -> dict[str, Any]:
         "blocks_per_cu": config.blocks_per_cu,
         "unlooped": UNLOOPED.get(config.pipeline, 0),
         "least_steps": least_steps(config),
+        "add_bytes": add_bytes(ImplicitGemm(config)),
         "unbounded_add": cpp_bool(config.explicit_gemm and unbounded_add(ImplicitGemm(config))),
     }
 

@@ -103,6 +103,11 @@ struct DqDkDv
             return fail(TW_BAD_ARGS, "lse, d_o and d must not be null");
         if(a.dq_acc.data == nullptr || a.dk.data == nullptr || a.dv.data == nullptr)
             return fail(TW_BAD_ARGS, "dq_acc, dk and dv must not be null");
+        // Work-groups add to dq_acc atomically, unless each has its own part of it, or whole rows.
+        if(const auto beyond = reinterpret_cast<uintptr_t>(a.dq_acc.data) % sizeof(float);
+           !D::deterministic && !Types::whole_head && beyond != 0)
+            return fail(TW_UNSUPPORTED, "dq_acc begins %lld bytes past a multiple of the %lld bytes that an atomic add "
+                        "takes; align it, or use a deterministic kernel", beyond, sizeof(float));
         if(D::bias_gradient && a.dbias.data == nullptr)
             return fail(TW_BAD_ARGS, "dbias must not be null");
         const uint64_t needed = workspace_bytes(a);

@@ -40,7 +40,7 @@ def elementwise_without_d(config: Any, arch: Arch) -> Fault | None:
 @rule(
     "P308",
     "split-k-not-possible",
-    reads=("split_k", "variant", "epilogue", "dtype_c"),
+    reads=("split_k", "variant", "epilogue", "dtype_c", "vector"),
     enforced_by="supports",
     good={"split_k": True},
     bad={"split_k": True, "epilogue": "default"},
@@ -48,11 +48,11 @@ def elementwise_without_d(config: Any, arch: Arch) -> Fault | None:
 def split_k_not_possible(config: Any, arch: Arch) -> Fault | None:
     """Split-K needs an atomic store of C that CK Tile has.
 
-    Why: 16-bit values are added in pairs, but the default epilogue stores single elements: CK Tile then compiles
-    an empty kernel and refuses every k_batch above 1. Its multi-D kernel refuses split-K always, since the
-    element-wise operation would be applied to each part.
+    Why: 16-bit values are added in pairs, but the default epilogue, and a fixed vector width of 1 for C, store single
+    elements: CK Tile then compiles an empty kernel and refuses every k_batch above 1. Its multi-D kernel refuses
+    split-K always, since the element-wise operation would be applied to each part.
 
-    Fix: use the cshuffle epilogue, a 32-bit C, or no split-K.
+    Fix: use the cshuffle epilogue with wider vectors, a 32-bit C, or no split-K.
     """
     if not config.split_k:
         return None
@@ -60,6 +60,8 @@ def split_k_not_possible(config: Any, arch: Arch) -> Fault | None:
         return Fault("multi_d cannot split K", "split_k", False)
     if config.epilogue == "default" and dtype(config.dtype_c).bits == 16:
         return Fault(f"the default epilogue cannot add {config.dtype_c} atomically", "epilogue", "cshuffle")
+    if config.vector is not None and config.vector[2] % 2 and dtype(config.dtype_c).bits == 16:
+        return Fault(f"vectors of {config.vector[2]} cannot add {config.dtype_c} atomically", "vector")
     return None
 
 
