@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from built_kernels import built, built_unchecked
 from on_device import call_of, device_of
 
 import tilewright as tw
+from built_kernels import built, built_unchecked
 from tilewright.base.errors import DeviceError, UnsupportedError
 from tilewright.building.store.artifact import Artifact
 from tilewright.dispatch.plan import execution_of

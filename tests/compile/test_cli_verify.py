@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from built_kernels import STORE, built
 from click.testing import CliRunner, Result
 
 import tilewright as tw
+from built_kernels import STORE, built
 from tilewright.base import knobs
 from tilewright.base.errors import InvalidValueError
 from tilewright.cli.app import root

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from built_kernels import STORE
 from click.testing import CliRunner
 
 import tilewright as tw
+from built_kernels import STORE
 from tilewright.base import knobs
 from tilewright.cli.app import root
 

@@ -8,9 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from built_kernels import built
 from on_device import device_of
 
+from built_kernels import built
 from conv_slices import written
 from tilewright.building.toolchain import find
 from tilewright.dispatch.verify import verify

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from built_kernels import built
 
 import tilewright as tw
+from built_kernels import built
 from tilewright.building.unit import LIBRARY
 from tilewright.dispatch.launch import Call, functions_of
 from tilewright.dispatch.plan import execution_of

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from built_kernels import built
 from on_device import device_of
 
+from built_kernels import built
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
 from tilewright.ops import op_named

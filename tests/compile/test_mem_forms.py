@@ -6,9 +6,9 @@ A form is a tail of so many steps, with a loop before it or without. CK Tile com
 from __future__ import annotations
 
 import pytest
-from built_kernels import built
 from on_device import device_of
 
+from built_kernels import built
 from tilewright import arch as archs
 from tilewright.building.inspect import inspect_object
 from tilewright.building.toolchain import find

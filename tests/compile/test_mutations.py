@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from built_kernels import built
 
 import mutations
 import tilewright as tw
+from built_kernels import built
 from tilewright.emulator.launch import Mode
 
 pytestmark = pytest.mark.compile

@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from built_kernels import built
 
 import tilewright as tw
+from built_kernels import built
 from tilewright.building.pack.manifest import Pack, read_pack
 from tilewright.building.pack.write import write_pack
 from tilewright.building.toolchain import find
