@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tilewright.base import knobs
 from tilewright.base.digest import digest_file, digest_tree, digest_value, tree_files
+from tilewright.base.ownership import require_own
 
 # A file that changed this short a time ago may change again without its times telling (as in Git's "racy" entries;
 # file systems keep times in steps of up to 2 s, FAT's).
@@ -50,7 +51,10 @@ def _stamp(path: str, status: os.stat_result) -> Stamp:
 
 def _remembered(what: str, stamps: tuple[Stamp, ...], calculate: Callable[[], str]) -> str:
     signature = hashlib.blake2b(repr(stamps).encode(), digest_size=16).hexdigest()
-    memory = knobs.cache_dir() / "digests" / f"{digest_value(what)}.json"
+    folder = knobs.cache_dir() / "digests"
+    # Who writes there decides which kernels are taken for those of other headers.
+    require_own(folder, knobs.CACHE_DIR.name)
+    memory = folder / f"{digest_value(what)}.json"
     known = _read(memory)
     if known.get("signature") == signature and isinstance(known.get("digest"), str):
         return str(known["digest"])
@@ -75,7 +79,7 @@ def _write(memory: Path, known: dict[str, str]) -> None:
     """Remember. A cache folder that cannot be written costs the reading next time, nothing else."""
     private = memory.with_name(f".{memory.name}.{secrets.token_hex(4)}")  # threads write too
     try:
-        memory.parent.mkdir(parents=True, exist_ok=True)
+        memory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         private.write_text(json.dumps(known), encoding="utf-8")
         private.replace(memory)
     except OSError as error:
