@@ -180,3 +180,13 @@ def test_a_linker_in_the_environment_is_not_used(
     outcome = compile_device(PLAIN, archs.load("gfx942"), toolchain, tmp_path / "k.co")
     assert outcome.ok, outcome.log
     assert ask_driver(toolchain.cxx).linker == linker
+
+
+@pytest.mark.compile
+def test_asking_makes_no_files(toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", f"{tmp_path}/100%/nowhere")
+    monkeypatch.chdir(tmp_path)
+    found = ask_driver(toolchain.cxx)
+    assert found.linker is not None
+    assert str(tmp_path) not in " ".join(found.arguments)
+    assert list(tmp_path.iterdir()) == []

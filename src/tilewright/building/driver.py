@@ -19,10 +19,11 @@ from tilewright.building.tree_digest import files_digest, tree_digest
 
 # Files with flags that clang reads unasked (clang++.cfg beside it, in /etc and in the home folder). No key knows them.
 NO_CONFIG_FILES = "--no-default-config"
-# A device pass of a GPU that every clang since 17 knows, without HIP: nothing of it has to be there.
+# A device pass of a GPU that every clang since 17 knows, without HIP: nothing of it has to be there. In steps that keep
+# their results: for others the driver makes temporary files at once, although it starts nothing.
 _QUESTION = (
-    NO_CONFIG_FILES, "-###", "-x", "hip", "--offload-arch=gfx942", "--cuda-device-only", "--no-gpu-bundle-output",
-    "-nogpulib", "-nogpuinc", "-std=c++17", "-cuid=0", "-c", "/dev/null",
+    NO_CONFIG_FILES, "-###", "-save-temps", "-x", "hip", "--offload-arch=gfx942", "--cuda-device-only",
+    "--no-gpu-bundle-output", "-nogpulib", "-nogpuinc", "-std=c++17", "-cuid=0", "-c", "/dev/null",
 )  # fmt: skip
 # Followed by a folder of this machine that the driver works out; what is in it is digested instead.
 _SYSTEM_FOLDERS = ("-internal-isystem", "-internal-externc-isystem")
@@ -70,14 +71,15 @@ def ask_driver(program: Path) -> Driver:
     """Ask a compiler for its commands. One that names none is a `ToolchainError`."""
     said = said_by((str(program), *_QUESTION))
     commands = [shlex.split(line) for line in said.splitlines() if line.startswith(' "')]
-    compiler = next((words for words in commands if "-cc1" in words[1:2]), None)
+    compilers = [words for words in commands if words[1:2] == ["-cc1"]]
     version = version_line(said)
-    if compiler is None:
+    if not compilers:
         raise ToolchainError(f"{program} is not clang: it says {version!r}, and -### does not make it print a command")
+    compiler = compilers[0]  # reads the headers
     resources = Path(next(_after(compiler, "-resource-dir"), ""), "include")
     if not resources.is_dir():
         raise ToolchainError(f"{program} has no headers of its own: {resources} does not exist")
-    linkers = [words[0] for words in commands if words is not compiler]
+    linkers = [words[0] for words in commands if words[1:2] not in (["-cc1"], ["-cc1as"])]
     system = [Path(folder).resolve() for name in _SYSTEM_FOLDERS for folder in _after(compiler, name)]
     return Driver(
         version=version,
@@ -86,7 +88,7 @@ def ask_driver(program: Path) -> Driver:
         linker=Path(linkers[-1]).resolve() if linkers and linkers[-1].startswith("/") else None,
         resources=resources,
         system=tuple(dict.fromkeys(system)),
-        arguments=tuple(_without_folders(compiler[1:])),
+        arguments=tuple(word for words in compilers for word in _without_folders(words[1:])),
     )
 
 
