@@ -1,4 +1,4 @@
-"""Writes docs/reference/: what the code already knows, as Markdown.
+"""Writes docs/reference/, what the code already knows as Markdown, and the module `keywords` of each op.
 
     python tools/make_docs.py            write the files that changed
     python tools/make_docs.py --check    write nothing, fail if a file is stale
@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import click
 
+from keywords import keyword_files
 from tilewright import arch as archs
 from tilewright.arch.dtypes import ACCUMULATORS
 from tilewright.arch.spec import Arch
@@ -374,10 +375,10 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def stale(folder: Path) -> dict[Path, str]:
-    """The files of `folder` that are not what the code says, with the text they should have."""
+    """The files of `folder`, and modules made from fields, that are not what the code says, with their right text."""
     if ARCH_PATH.get() is not None:
         raise SystemExit(f"{ARCH_PATH.name} is set; unset it: the documents describe the GPUs that are shipped")
-    wanted = {folder / name: make() for name, make in PAGES.items()}
+    wanted = {folder / name: make() for name, make in PAGES.items()} | keyword_files(OPS)
     return {path: text for path, text in wanted.items() if not path.is_file() or path.read_text("utf-8") != text}
 
 

@@ -12,6 +12,8 @@ from click.testing import Result
 from tilewright import arch as gpus
 from tilewright.arch.load import DATA
 from tilewright.ops import OPS
+from tilewright.ops import space as space_module
+from tilewright.ops.op import Op
 
 
 def test_list_has_every_gpu(run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
@@ -91,6 +93,22 @@ def test_an_unknown_rule_names_each_code_once(run: Callable[..., Result]) -> Non
     assert result.exit_code == 2
     known = result.stderr.partition("Known: ")[2].rstrip(".\n").split(", ")
     assert len(known) == len(set(known)) and set(known) >= {rule.code for op in OPS for rule in op.rules}
+
+
+def test_listing_sets_asks_no_rule(run_json: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the first command of many users: its kernels are counted, not made."""
+    monkeypatch.setattr(space_module, "Search", None)
+
+    assert len(run_json("sets")) == sum(len(op.sets()) for op in OPS)
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_the_counts_of_sets_are_those_of_their_kernels(op: Op) -> None:
+    for kernel_set in op.sets().values():
+        arch = kernel_set.archs[-1]
+
+        assert kernel_set.named_counts()[arch] == sum(1 for _ in kernel_set.kernels(arch)), kernel_set.name
+        assert list(kernel_set.named_counts()) == list(kernel_set.archs)
 
 
 def test_sets(run: Callable[..., Result], run_json: Callable[..., Any]) -> None:

@@ -115,3 +115,15 @@ def test_a_shorthand_cannot_be_a_star(run: Callable[..., Result], settings: Call
     result = run("space", "gemm", "--arch", "gfx942", *settings(dtype="*"))
     assert result.exit_code == 2
     assert "dtype stands for several fields" in result.stderr
+
+
+def test_a_value_without_a_legal_kernel_is_explained(
+    run: Callable[..., Result], settings: Callable[..., list[str]]
+) -> None:
+    """multi_d needs a D tensor, and num_d has none unless it is named."""
+    options = settings(variant="standard,multi_d", block="128x128x32")
+    shown = run("space", "gemm", "--arch", "gfx942", *options).stdout
+
+    assert "variant multi_d: no combination is legal; removed by " in shown
+    assert "keep their defaults: " in shown and "num_d=0" in shown
+    assert "no combination is legal" not in run("space", "gemm", "--arch", "gfx942", *options, "-s", "num_d=*").stdout

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tilewright.base import events
-from tilewright.cli.progress import ProgressLines
+from tilewright.cli.progress import LongTaskLines, ProgressLines
 
 
 def test_a_line_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,3 +25,20 @@ def test_lines_are_rare_and_notices_are_not(capsys: pytest.CaptureFixture[str]) 
         events.emit(events.Working("sweep", ("1.0/s",), None))
         events.emit(events.Noticed("the disk is full"))
     assert capsys.readouterr().err.strip().endswith("the disk is full")
+
+
+def test_long_work_without_progress_says_that_it_is_under_way(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = LongTaskLines(after_s=0.05, every_s=0.05)
+    said = ""
+    with events.listening(lines), events.task("counting on gfx942"):
+        limit = time.monotonic() + 20
+        while said.count("\n") < 2 and time.monotonic() < limit:
+            time.sleep(0.01)
+            said += capsys.readouterr().err
+    assert said.startswith("counting on gfx942: under way for 1 s\ncounting on gfx942: under way for ")
+
+
+def test_short_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with events.listening(LongTaskLines(after_s=3600)), events.task("counting on gfx942"):
+        pass
+    assert capsys.readouterr().err == ""

@@ -22,6 +22,9 @@ _RUNNABLE = [
 ]
 
 
+_COMPILED = [page for page in _RUNNABLE if any(b.compiles for b in blocks(page))]
+
+
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
@@ -86,9 +89,22 @@ def test_lines_fit_an_editor(page: Path) -> None:
 @pytest.mark.parametrize("page", _RUNNABLE, ids=name_of)
 def test_python_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    follow(page, compiled=False)
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("page", _COMPILED, ids=name_of)
+def test_python_examples_that_compile_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all(b.shown for b in blocks(page) if b.compiles and "print(" in b.text)
+    monkeypatch.chdir(tmp_path)
+    follow(page, compiled=True)
+
+
+def follow(page: Path, *, compiled: bool) -> None:
+    """Run the Python of a page from top to bottom; without `compiled`, what needs no compiler."""
     names: dict[str, Any] = {"__name__": "example"}
     for block in blocks(page):
-        if block.language == "python" and block.run and not block.compiles:
+        if block.language == "python" and block.run and (compiled or not block.compiles):
             printed = run_python(page, block, names)
             if block.shown:
                 check_output(block.shown, printed)

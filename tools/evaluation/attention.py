@@ -141,8 +141,9 @@ def _numbers(tile: tuple[int, int, int], hdim: int, pipeline: str, family: str =
 @functools.cache
 def _joining(hdim: int, segments: int) -> SimpleNamespace:
     """aiter's `reduce_segments`: as combine, but a block joins one row and loads all of its parts at once."""
-    block = {"block": (32, hdim), "log_max_splits": 3}
-    config = fmha.config(family="combine", mode="group", dtype="bf16", pipeline="combine", **block)
+    config = fmha.config(
+        family="combine", mode="group", dtype="bf16", pipeline="combine", block=(32, hdim), log_max_splits=3
+    )
     numbers = COST.kernel_numbers(config, GPU, None)
     loaded = float(segments * hdim * 4)
     fetch = {"fetch": loaded / GPU.memory.l1_bytes_per_clock, "lines_bytes": loaded}

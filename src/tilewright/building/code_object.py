@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,12 @@ _SYMBOL = re.compile(
 # "<address> <<symbol>>:" and "\t<text> // <address>: <words>", of `llvm-objdump --disassemble`.
 _LABEL = re.compile(r"(?P<address>[0-9a-f]{16}) <(?P<name>.+)>:")
 _LINE = re.compile(r"\t(?P<text>\S.*?)\s*// (?P<address>[0-9A-F]{8,16}): (?P<words>[0-9A-F]{8}\b(?: [0-9A-F]{8}\b)*).*")
+
+
+# CK Tile launches its kernels through this template (ck_tile/host/kernel_launch.hpp).
+_ENTRY = "kentry"
+# What symbols of CK Tile's namespace begin with. Its headers bring kernels of their own, such as flush_cache.
+_OF_CK = "_ZN7ck_tile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,16 @@ class Line:
 def read_resources(path: Path, arch: Arch, toolchain: Toolchain) -> tuple[KernelResources, ...]:
     """The resources of every kernel in a code object."""
     return parse_notes(tool_output([str(toolchain.readelf), "--notes", str(path)]), arch)
+
+
+def op_kernels(listed: Sequence[KernelResources]) -> tuple[KernelResources, ...]:
+    """Of the kernels of a code object those that compute the op, in their order.
+
+    They are launched through CK Tile's entry, or have LDS. Where there is none of these, the op has kernels without
+    CK Tile: then all that are not of its headers. The others clear, convert or come with the headers.
+    """
+    found = tuple(each for each in listed if _ENTRY in each.name or each.lds_bytes > 0)
+    return found or tuple(each for each in listed if not each.name.startswith(_OF_CK))
 
 
 def read_functions(path: Path, toolchain: Toolchain) -> Mapping[str, Symbol]:

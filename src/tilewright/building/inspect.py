@@ -20,6 +20,7 @@ from tilewright.building.code_object import (
     Instruction,
     KernelResources,
     disassemble,
+    op_kernels,
     read_functions,
     read_resources,
 )
@@ -193,18 +194,21 @@ def inspect_object(path: Path, arch: Arch, toolchain: Toolchain) -> tuple[Kernel
     """The kernels of a code object that is there already."""
     functions = read_functions(path, toolchain)
     code = disassemble(path, arch, toolchain)
+    listed = read_resources(path, arch, toolchain)
+    of_op = {each.name for each in op_kernels(listed)}
     found = []
-    for resources in read_resources(path, arch, toolchain):
+    for resources in listed:
         if resources.name not in code:
             raise ToolchainError(f"{path} describes kernel {resources.name} but has no code for it")
         parts = reached(resources.name, code, functions)
         instructions = [instruction for part in parts for instruction in code[part]]
-        found.append(_inspect_kernel(resources, instructions, sum(functions[part].size for part in parts), arch))
+        size = sum(functions[part].size for part in parts)
+        found.append(_inspect_kernel(resources, instructions, size, arch, is_op=resources.name in of_op))
     return tuple(found)
 
 
 def _inspect_kernel(
-    resources: KernelResources, code: Sequence[Instruction], code_bytes: int, arch: Arch
+    resources: KernelResources, code: Sequence[Instruction], code_bytes: int, arch: Arch, *, is_op: bool
 ) -> KernelInspection:
     matrix = matrix_instructions(code)
     return KernelInspection(
@@ -220,9 +224,7 @@ def _inspect_kernel(
         mix=mix(code),
         matrix=matrix,
         code_bytes=code_bytes,
-        # CK Tile launches its kernels through `kentry`; kernels such as flush_cache come with its headers. Launchers
-        # may have some without matrix instructions, such as the second stage of a weight gradient.
-        is_op=bool(matrix) or resources.lds_bytes > 0 or "kentry" in resources.name,
+        is_op=bool(matrix) or is_op,
     )
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 PATIENCE_S = 0.5
 # Between two lines about long work in a file: a log of three days then has some thousand lines.
 LINES_S = 60.0
+# In a file, work that ends sooner than this says nothing.
+PATIENCE_IN_LOGS_S = 2.0
 
 
 class ProgressDisplay:
@@ -90,6 +92,30 @@ class ProgressLines:
         return f"{self._done[name]:,}" + ("" if total is None else f" of {total:,}")
 
 
+class LongTaskLines:
+    """Says that a task is under way once it has taken a while: for logs of work that reports no progress."""
+
+    def __init__(self, after_s: float, every_s: float = LINES_S) -> None:
+        self._after_s = after_s
+        self._every_s = every_s
+        self._over: dict[str, threading.Event] = {}
+
+    def __call__(self, event: events.Event) -> None:
+        show_notice(event)
+        if isinstance(event, events.Started):
+            over = self._over[event.task] = threading.Event()
+            threading.Thread(target=self._watch, args=(event.task, over), daemon=True).start()
+        elif isinstance(event, events.Finished) and event.task in self._over:
+            self._over.pop(event.task).set()
+
+    def _watch(self, task: str, over: threading.Event) -> None:
+        passed = wait = self._after_s
+        while not over.wait(wait):
+            click.echo(f"{task}: under way for {duration(passed)}", err=True)
+            wait = self._every_s
+            passed += wait
+
+
 def _progress() -> Progress:
     from rich.console import Console
     from rich.progress import (
@@ -131,11 +157,16 @@ def duration(seconds: float) -> str:
 
 
 @contextmanager
-def progress(*, as_json: bool = False, lines: bool = False) -> Iterator[None]:
+def progress(*, as_json: bool = False, lines: bool = False, after_s: float | None = None) -> Iterator[None]:
     """Show the progress of everything in the `with` block, if stderr is a terminal, and always what is noticed.
 
-    With `lines`, where stderr is no terminal, a line now and then says how far it is.
+    With `lines`, where stderr is no terminal, a line now and then says how far it is. With `after_s`, for work that
+    cannot tell that, one says what is under way after so many seconds.
     """
+    if after_s is not None and not as_json and not sys.stderr.isatty():
+        with events.listening(LongTaskLines(after_s)):
+            yield
+        return
     if as_json or not sys.stderr.isatty():
         with events.listening(ProgressLines() if lines and not as_json else show_notice):
             yield

@@ -30,15 +30,17 @@ def command(name: str | None, op_name: str | None, as_json: bool) -> None:
     if name is not None:
         choose("preselected set", name, (kernel_set.name for kernel_set in known))
         known = [kernel_set for kernel_set in known if kernel_set.name == name]
-    with progress(as_json=as_json):
-        members = {(s.op, s.name): _members(s) for s in known}
-    if as_json:
-        documents = [_document(s, members[s.op, s.name], name is not None) for s in known]
-        print_json(documents if name is None else documents[0])
-    elif name is not None:
-        _print_one(known[0], members[known[0].op, known[0].name])
+    if name is not None:
+        with progress(as_json=as_json):
+            members = _members(known[0])
+        if as_json:
+            print_json({**_document(known[0]), "kernels": members})
+        else:
+            _print_one(known[0], members)
+    elif as_json:
+        print_json([_document(s) for s in known])
     else:
-        rows = [(s.op, s.name, _counts(members[s.op, s.name]), _first_sentence(s.doc)) for s in known]
+        rows = [(s.op, s.name, _counts_text(s.named_counts()), _first_sentence(s.doc)) for s in known]
         print_table(("op", "set", "kernels", "what for"), rows, whole=("op", "set"))
         _print_profiles(ops)
 
@@ -54,11 +56,11 @@ def _members(kernel_set: KernelSet) -> dict[str, list[str]]:
     return {arch: [k.slug for k in kernel_set.kernels(arch)] for arch in kernel_set.archs}
 
 
-def _counts(members: dict[str, list[str]]) -> str:
+def _counts_text(counts: dict[str, int]) -> str:
     """`84 on gfx90a, gfx942; 90 on gfx950`."""
     by_count: dict[int, list[str]] = {}
-    for arch, slugs in members.items():
-        by_count.setdefault(len(slugs), []).append(arch)
+    for arch, count in counts.items():
+        by_count.setdefault(count, []).append(arch)
     return "; ".join(f"{count} on {', '.join(archs)}" for count, archs in by_count.items())
 
 
@@ -66,13 +68,12 @@ def _first_sentence(doc: str) -> str:
     return " ".join(doc.split()).partition(". ")[0].removesuffix(".")
 
 
-def _document(kernel_set: KernelSet, members: dict[str, list[str]], whole: bool) -> dict[str, Any]:
-    counts: dict[str, Any] = {arch: len(slugs) for arch, slugs in members.items()}
+def _document(kernel_set: KernelSet) -> dict[str, Any]:
     return {
         "name": kernel_set.name,
         "op": kernel_set.op,
         "doc": kernel_set.doc,
-        "kernels": members if whole else counts,
+        "kernels": kernel_set.named_counts(),
     }
 
 

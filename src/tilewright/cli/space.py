@@ -14,7 +14,7 @@ from tilewright.base.errors import InvalidValueError, choose
 from tilewright.base.events import task
 from tilewright.cli.command import Command, Several
 from tilewright.cli.output import heading_line, json_option, plural, print_json, print_table
-from tilewright.cli.progress import progress
+from tilewright.cli.progress import PATIENCE_IN_LOGS_S, progress
 from tilewright.cli.selection import DEFAULT, changed_set, named_set, set_of_space, tile_engine_space
 from tilewright.cli.settings import declared_space, setting_option
 
@@ -81,7 +81,7 @@ def command(
     kernel_set = _kernel_set(op, settings, set_name, tile_engine)
     field = choose(f"field of {op.name}", by or op.kinds[0], op.field_names)
     started = time.perf_counter()
-    with progress(as_json=as_json):
+    with progress(as_json=as_json, after_s=PATIENCE_IN_LOGS_S):
         reports = [_report(kernel_set, name, field) for name in archs]
         names = {name: _names(kernel_set, name, listed, sample, seed) for name in archs}
     elapsed = time.perf_counter() - started
@@ -90,6 +90,8 @@ def command(
         print_json(_document(reports, names, field, counts, elapsed))
         return
     _print(op, reports, field, counts, elapsed)
+    for line in _empty_values(op, kernel_set, field, reports):
+        click.echo(line)
     for name, slugs in names.items():
         if slugs:
             heading_line(f"{plural(len(slugs), 'kernel')} on {name}")
@@ -118,7 +120,27 @@ def _counts(op: Op, field: str, report: SetReport) -> dict[str, int]:
     from tilewright.ops.fields import fields_of
 
     kind = fields_of(op.config_type)[field].kind
-    return {kind.token(value): count for value, count in report.by.items()}
+    return {kind.token(value): part.legal for value, part in report.by.items()}
+
+
+def _empty_values(op: Op, kernel_set: KernelSet, field: str, reports: list[SetReport]) -> list[str]:
+    """A line for each value of the field that has no legal kernel on any of the GPUs: which rules, which defaults."""
+    from tilewright.ops.fields import fields_of
+
+    fields = fields_of(op.config_type)
+    open_ = [n for n, f in fields.items() if not f.required and all(n not in s.declared for s in kernel_set.spaces)]
+    lines = []
+    for value in dict.fromkeys(value for report in reports for value in report.by):
+        found = [report.by[value] for report in reports if value in report.by]
+        if any(part.legal for part in found):
+            continue
+        rules = list({c.rule.code: c.rule for part in found for c in part.removed if c.removed}.values())
+        kept = [n for n in open_ if any(n in rule.reads for rule in rules)]
+        defaults = ", ".join(f"{n}={fields[n].kind.token(fields[n].default) or 'true'}" for n in kept)
+        why = f" These fields were not named and keep their defaults: {defaults}." if kept else ""
+        codes = ", ".join(rule.code for rule in rules)
+        lines.append(f"{field} {fields[field].kind.token(value)}: no combination is legal; removed by {codes}.{why}")
+    return lines
 
 
 def _names(kernel_set: KernelSet, arch: str, listed: int | None, sample: int | None, seed: int) -> list[str]:

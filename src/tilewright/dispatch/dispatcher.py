@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError, UnsupportedError, choose
@@ -17,6 +17,7 @@ from tilewright.dispatch.device_tensors import check_ready, new_output
 from tilewright.dispatch.devices import resolve_arch, resolve_device
 from tilewright.dispatch.host_arrays import run_host
 from tilewright.dispatch.launch import Call, Functions, functions_of
+from tilewright.dispatch.overlap import Apart, check_apart, check_outputs, pairs_apart
 from tilewright.dispatch.plan import Plan, execution_of
 from tilewright.dispatch.sequence import CallSequence
 from tilewright.dispatch.short_way import Way, short_way
@@ -24,7 +25,7 @@ from tilewright.dispatch.staging import select_stages
 from tilewright.dispatch.tensors import View, view_of
 from tilewright.dispatch.uses import uses_of
 from tilewright.ops import op_named
-from tilewright.ops.execution import Execution, one_kernel
+from tilewright.ops.execution import Execution, Tensor, one_kernel
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
 from tilewright.select.pool import Pool
@@ -36,6 +37,15 @@ if TYPE_CHECKING:
 
 # Plans that are kept. A server that meets more shapes than this makes some of them anew.
 MOST_PLANS = 4096
+
+
+class _Remembered(NamedTuple):
+    """A bound call for a problem, which it keeps alive, and which of its tensors may not share memory."""
+
+    call: Call | CallSequence
+    problem: Any
+    tensors: Sequence[Tensor]
+    pairs: Sequence[Apart]
 
 
 class Dispatcher:
@@ -57,7 +67,7 @@ class Dispatcher:
         self._priorities = priorities
         self._selector = selector
         self.ways: dict[int, Way] = {}
-        self._calls: dict[Any, tuple[Call | CallSequence, Any]] = {}
+        self._calls: dict[Any, _Remembered] = {}
         self.plans: dict[Any, tuple[Plan, Call | CallSequence]] = {}
         self._functions: dict[tuple[Device, Kernel], Functions] = {}
         self._pools: dict[tuple[str, bool], Pool] = {}
@@ -136,7 +146,8 @@ class Dispatcher:
         options = (device, kernel, pad, tuple(prepared))
         found = self._calls.get((id(problem), options, *[view.form for view in inputs + outputs]))
         if found is not None:
-            found[0]([view.address for view in inputs + outputs], stream)
+            check_apart(found.pairs, found.tensors, inputs + outputs)
+            found.call([view.address for view in inputs + outputs], stream)
             return out
         execution = self._execution(problem)
         wanted = execution.tensors(problem)
@@ -145,6 +156,10 @@ class Dispatcher:
         on_host = fitting.on_host(wanted, views)
         chosen = resolve_device(device, () if on_host else [view.form.place for view in views if view is not None])
         fitting.check(wanted, views, chosen.arch)
+        check_outputs(wanted, views)
+        # Host arrays are copied before the kernel writes, so there only outputs must be apart, from each other.
+        pairs = pairs_apart(wanted, [None if view is None else view.form for view in views], inputs=not on_host)
+        check_apart(pairs, wanted, views)
         if on_host:
             plan, call = self.plan(problem, chosen, kernel, pad)
             if prepared:
@@ -159,29 +174,25 @@ class Dispatcher:
             for tensor, view in zip(execution.tensors(real), views, strict=True)
         ]
         if all(tensor.output for tensor in wanted[-made:]):
-            self._remember(problem, call, given, options, prepared, made)
+            pairs = pairs_apart(wanted, [view.form for view in given])
+            self._remember(_Remembered(call, problem, wanted, pairs), given, options, prepared)
         call([view.address for view in given], stream)
         return _given_or_made(out, [view.tensor for t, view in zip(wanted, given, strict=True) if t.output])
 
     def _remember(
-        self,
-        problem: Any,
-        call: Call | CallSequence,
-        views: Sequence[View],
-        options: tuple[Any, ...],
-        prepared: Collection[str],
-        outputs: int,
+        self, known: _Remembered, views: Sequence[View], options: tuple[Any, ...], prepared: Collection[str]
     ) -> None:
         """Keep the call for the next time, for tensors that come inputs first and then the outputs."""
         forms = [view.form for view in views]
-        exact = (*options[:3], prepared)
-        otherwise = functools.partial(self.run, problem)
-        way = short_way(call, forms, exact, otherwise) if isinstance(call, Call) and outputs == 1 else None
+        call, problem = known.call, known.problem
+        way = None
+        if isinstance(call, Call) and sum(tensor.output for tensor in known.tensors) == 1:
+            way = short_way(call, forms, known.pairs, (*options[:3], prepared), functools.partial(self.run, problem))
         with self._making:
             if len(self._calls) >= MOST_PLANS:
                 self._calls.clear()
                 self.ways.clear()
-            self._calls[id(problem), options, *forms] = (call, problem)
+            self._calls[id(problem), options, *forms] = known
             if way is not None:
                 self.ways[id(problem)] = way
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.dispatch.launch import Call
+from tilewright.dispatch.overlap import Apart
 from tilewright.dispatch.tensors import Form
 from tilewright.runtime.streams import stream_handle
 
@@ -68,20 +69,27 @@ def _get_device(hip: Hip) -> Callable[[Any], int]:
     return ctypes.PYFUNCTYPE(ctypes.c_int)(("hipGetDevice", hip.library))
 
 
-def short_way(call: Call, forms: Sequence[Form], options: tuple[Any, Any, Any, Any], otherwise: Way) -> Way | None:
+def short_way(
+    call: Call, forms: Sequence[Form], pairs: Sequence[Apart], options: tuple[Any, Any, Any, Any], otherwise: Way
+) -> Way | None:
     """The short way for tensors of these forms (the output last) and these very options; else it goes `otherwise`.
 
-    None where there is none: for a kernel with a workspace, or with other than one or two inputs and one output.
+    So do tensors whose spans overlap: there it is found out whether they share elements. None where there is none:
+    for a kernel with a workspace, or with other than one or two inputs and one output.
     """
     around = around_addresses(call.prototype, call.point, len(forms))
     if around is None or call.workspace_bytes or len(forms) not in (2, 3):
         return None
-    return (_one_input if len(forms) == 2 else _two_inputs)(call, around, forms, options, otherwise)
+    make = _one_input if len(forms) == 2 else _two_inputs
+    return make(call, around, forms, pairs, options, otherwise)
 
 
-def _one_input(call: Call, around: Around, forms: Sequence[Form], options: Any, otherwise: Way) -> Way:
+def _one_input(
+    call: Call, around: Around, forms: Sequence[Form], pairs: Sequence[Apart], options: Any, otherwise: Way
+) -> Way:
     pack, head, tail = around
     form_x, form_out = forms
+    ((_, _, least, most),) = pairs
     device_, kernel_, pad_, prepared_ = options
     run, select, hip, index, several, get_device, cells = _parts(call)
 
@@ -95,6 +103,7 @@ def _one_input(call: Call, around: Around, forms: Sequence[Form], options: Any, 
                 and kernel is kernel_
                 and pad is pad_
                 and prepared is prepared_
+                and not least < (at := out.address) - (at_x := x.address) < most
             )
         except (AttributeError, ValueError):
             known = False
@@ -105,9 +114,9 @@ def _one_input(call: Call, around: Around, forms: Sequence[Form], options: Any, 
         place, cell = cells.pair
         if hip.forked or (several and (get_device(place) or cell[0] != index)):
             with select():
-                status = run(pack(head, x.address, out.address, tail), stream)
+                status = run(pack(head, at_x, at, tail), stream)
         else:
-            status = run(pack(head, x.address, out.address, tail), stream)
+            status = run(pack(head, at_x, at, tail), stream)
         if status:
             call.fail(status)
         return out
@@ -115,9 +124,12 @@ def _one_input(call: Call, around: Around, forms: Sequence[Form], options: Any, 
     return way
 
 
-def _two_inputs(call: Call, around: Around, forms: Sequence[Form], options: Any, otherwise: Way) -> Way:
+def _two_inputs(
+    call: Call, around: Around, forms: Sequence[Form], pairs: Sequence[Apart], options: Any, otherwise: Way
+) -> Way:
     pack, head, tail = around
     form_a, form_b, form_out = forms
+    (_, _, least_a, most_a), (_, _, least_b, most_b) = pairs
     device_, kernel_, pad_, prepared_ = options
     run, select, hip, index, several, get_device, cells = _parts(call)
 
@@ -132,6 +144,8 @@ def _two_inputs(call: Call, around: Around, forms: Sequence[Form], options: Any,
                 and kernel is kernel_
                 and pad is pad_
                 and prepared is prepared_
+                and not least_a < (at := out.address) - (at_a := a.address) < most_a
+                and not least_b < at - (at_b := b.address) < most_b
             )
         except (AttributeError, ValueError):
             known = False
@@ -142,9 +156,9 @@ def _two_inputs(call: Call, around: Around, forms: Sequence[Form], options: Any,
         place, cell = cells.pair
         if hip.forked or (several and (get_device(place) or cell[0] != index)):
             with select():
-                status = run(pack(head, a.address, b.address, out.address, tail), stream)
+                status = run(pack(head, at_a, at_b, at, tail), stream)
         else:
-            status = run(pack(head, a.address, b.address, out.address, tail), stream)
+            status = run(pack(head, at_a, at_b, at, tail), stream)
         if status:
             call.fail(status)
         return out

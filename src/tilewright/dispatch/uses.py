@@ -9,7 +9,6 @@ from tilewright.building.store.artifact import Artifact
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.machine.cost import Use
 
-ENTRY = "kentry"  # CK Tile launches its kernels through this; others in a code object come with its headers
 _READ = ("vgprs", "agprs", "sgprs", "lds_bytes", "scratch_bytes")
 
 
@@ -21,7 +20,7 @@ def uses_of(results: Mapping[Kernel, Any]) -> dict[Kernel, Use]:
 
 def _use(artifact: Artifact) -> Use | None:
     """Of the device kernels of one artifact (loop and tail variants) the largest: any of them may be launched."""
-    listed = [row for row in artifact.facts.get("resources", ()) if ENTRY in row.get("name", "")]
+    listed = artifact.resources
     if not listed:
         return None
-    return Use(**{name: max(int(row[name]) for row in listed) for name in _READ})
+    return Use(**{name: max(getattr(each, name) for each in listed) for name in _READ})

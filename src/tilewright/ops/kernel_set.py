@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +30,7 @@ from tilewright.ops.fields import ConfigBase, Field, fields_of
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
 from tilewright.ops.rule import Violation, violations
-from tilewright.ops.space import Report, Space, joined
+from tilewright.ops.space import Axis, Report, Space, joined
 
 T = TypeVar("T")
 KEYS = ("op", "name", "doc", "archs", "space")
@@ -46,7 +47,7 @@ class SetReport:
     arch: str
     spaces: tuple[Report, ...]
     kernels: int
-    by: Mapping[Any, int]  # legal combinations for each value of a field, where one was asked for
+    by: Mapping[Any, Report]  # the same for each value of a field, where one was asked for
 
     @property
     def raw(self) -> int:
@@ -121,26 +122,47 @@ class KernelSet:
                     seen.add(kernel)
                     yield kernel
 
+    def named_counts(self) -> dict[str, int]:
+        """How many kernels the set names on each of its GPUs. All are meant to be legal there, so no rule is asked."""
+        if all(space.same_everywhere for space in self.spaces):
+            return dict.fromkeys(self.archs, self._named_count(self.archs[0])) if self.archs else {}
+        return {arch: self._named_count(arch) for arch in self.archs}
+
+    def _named_count(self, arch: str) -> int:
+        axes = [space.axes(gpus.load(arch)) for space in self.spaces]
+        if _apart(axes):
+            return sum(math.prod(len(axis.values) for axis in each) for each in axes)
+        return len(set(itertools.chain.from_iterable(map(_rows, axes))))
+
     def report(self, arch: str, by: str | None = None) -> SetReport:
         """How many kernels the set has on a GPU, and what each rule removed; also for each value of the field `by`."""
         parts = [space.reports_by(by, arch) if by else {None: space.report(arch)} for space in self.spaces]
         reports = tuple(joined(list(part.values())) for part in parts)
-        legal: dict[Any, int] = {}
+        by_value: dict[Any, list[Report]] = {}
         for value, report in ((value, report) for part in parts for value, report in part.items() if by):
-            legal[value] = legal.get(value, 0) + report.legal
+            by_value.setdefault(value, []).append(report)
         # The members of one space differ; only spaces that overlap can repeat a kernel.
-        apart = _apart(self.spaces, gpus.load(arch))
+        apart = _apart([space.axes(gpus.load(arch)) for space in self.spaces])
         distinct = sum(report.legal for report in reports) if apart else sum(1 for _ in self.kernels(arch))
-        return SetReport(self.name, arch, reports, distinct, legal)
+        return SetReport(self.name, arch, reports, distinct, {v: joined(each) for v, each in by_value.items()})
 
 
-def _apart(spaces: Sequence[Space], arch: gpus.Arch) -> bool:
+def _rows(axes: Sequence[Axis]) -> Iterator[tuple[Any, ...]]:
+    """Every combination of values, in an order of fields that depends on their names alone."""
+    names = [name for axis in axes for name in axis.fields]
+    order = sorted(range(len(names)), key=lambda place: names[place])
+    for rows in itertools.product(*(axis.values for axis in axes)):
+        values = tuple(itertools.chain.from_iterable(rows))
+        yield tuple([values[place] for place in order])
+
+
+def _apart(spaces: Sequence[Sequence[Axis]]) -> bool:
     """Whether there is a field of which no two spaces have a value in common, so that none of their kernels are the
     same."""
     if len(spaces) == 1:
         return True
     taken: dict[str, list[set[Any]]] = {}
-    for axis in (axis for space in spaces for axis in space.axes(arch)):
+    for axis in itertools.chain.from_iterable(spaces):
         for name, values in zip(axis.fields, zip(*axis.values, strict=True), strict=True):
             taken.setdefault(name, []).append(set(values))
     return any(sum(map(len, sets)) == len(set().union(*sets)) for sets in taken.values())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
@@ -15,6 +16,8 @@ from tilewright.ops.kernel import Kernel
 from tilewright.ops.machine.cost import CostModel
 from tilewright.ops.measured import MeasurementReader
 from tilewright.ops.rule import Rule
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,13 @@ class Op:
         if name in self.stars:
             return self.stars[name](arch)
         return tuple(getattr(fields_of(self.config_type)[name].kind, "values", ()))
+
+    def gives_keywords(self, function: F) -> F:
+        """Decorates a function that takes fields and shorthands as keywords: `help` and notebooks then name them."""
+        names = (*self.field_names, *self.shorthands)
+        keywords = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=...) for name in names]
+        function.__dict__["__signature__"] = inspect.signature(function).replace(parameters=keywords)
+        return function
 
     @property
     def field_names(self) -> tuple[str, ...]:

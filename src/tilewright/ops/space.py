@@ -9,6 +9,7 @@ combinations it removes is known without visiting them. Counting visits one of a
 from __future__ import annotations
 
 import math
+import operator
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -106,6 +107,13 @@ class Space:
         order = {name: i for i, name in enumerate(self.op.field_names)}
         return sorted(axes, key=lambda axis: (len(axis.values) > 1, max(order[name] for name in axis.fields)))
 
+    @property
+    def same_everywhere(self) -> bool:
+        """Whether its combinations are the same on every GPU: no field takes the values that a GPU has."""
+        bound = {name for axis in self._fixed_axes() for name in axis.fields}
+        open_ = [n for n, field in fields_of(self.op.config_type).items() if field.required and n not in bound]
+        return not open_ and STAR not in self.declared.values()
+
     def raw_count(self, arch: str) -> int:
         """All combinations, legal or not."""
         return math.prod(len(axis.values) for axis in self.axes(archs.load(arch)))
@@ -128,14 +136,14 @@ class Space:
         rows: dict[Any, list[tuple[Any, ...]]] = {}
         for row in whole.values:
             rows.setdefault(row[whole.fields.index(name)], []).append(row)
-        reports = {}
+        reports, verdicts = {}, Verdicts()
         for value, kept in rows.items():
             axes[place] = Axis(whole.fields, tuple(kept))
-            reports[value] = self._report(axes, spec)
+            reports[value] = self._report(axes, spec, verdicts)
         return reports
 
-    def _report(self, axes: Sequence[Axis], arch: Arch) -> Report:
-        search = Search(self.op, axes, arch)
+    def _report(self, axes: Sequence[Axis], arch: Arch, verdicts: Verdicts | None = None) -> Report:
+        search = Search(self.op, axes, arch, verdicts)
         legal = search.count()
         removed = tuple(RuleCount(r, search.removed[r.code]) for r in self.op.rules)
         return Report(self.op.name, arch.name, search.weights[0], legal, removed)
@@ -181,13 +189,28 @@ class Space:
         return tuple((value,) for value in values)
 
 
+_Pick = Callable[[Mapping[str, Any]], Any]
+Verdicts = dict[str, dict[Any, bool]]  # by the code of a rule, then by the values that it reads: whether they pass
+
+
+def _picking(names: Sequence[str]) -> _Pick:
+    """What takes the values of these fields out of a mapping, as a key: in C, since counting does little else."""
+    return operator.itemgetter(*names) if names else _pick_nothing
+
+
+def _pick_nothing(_: Mapping[str, Any]) -> None:
+    return None
+
+
 class Search:
     """Depth-first search of a space on one GPU, counting what each rule removes.
 
     Rules that read fields without an axis are left out, so parts of a config can be searched alone.
     """
 
-    def __init__(self, op: Op, axes: Sequence[Axis], arch: Arch) -> None:
+    def __init__(self, op: Op, axes: Sequence[Axis], arch: Arch, verdicts: Verdicts | None = None) -> None:
+        """`verdicts` may be shared by searches of one op on one GPU: what a rule said of values is not asked again."""
+        verdicts = {} if verdicts is None else verdicts
         self.axes = axes
         self.arch = arch
         self.removed = {rule.code: 0 for rule in op.rules}
@@ -196,18 +219,22 @@ class Search:
         for axis in reversed(axes):
             self.weights.insert(0, self.weights[0] * len(axis.values))
         level = self.level = {name: i for i, axis in enumerate(axes) for name in axis.fields}
-        self.rules_at: list[list[tuple[Rule, dict[tuple[Any, ...], bool]]]] = [[] for _ in axes]
+        # Per level: rules that can be asked there, what picks the values they read, and their verdicts on those.
+        self.rules_at: list[list[tuple[Rule, _Pick, dict[Any, bool]]]] = [[] for _ in axes]
         for rule in op.rules:
             if all(name in level for name in rule.reads):
-                self.rules_at[max(level[name] for name in rule.reads)].append((rule, {}))
+                known = verdicts.setdefault(rule.code, {})
+                self.rules_at[max(level[name] for name in rule.reads)].append((rule, _picking(rule.reads), known))
         # Below this depth no rule can refuse any more.
         self.decided = max((i + 1 for i, rules in enumerate(self.rules_at) if rules), default=0)
-        # awaited[i]: fields of the first i axes that rules of the others read
+        # awaited[i] picks the fields of the first i axes that rules of the others read
         self.awaited = [
-            sorted({name for rules in self.rules_at[i:] for rule, _ in rules for name in rule.reads if level[name] < i})
+            _picking(
+                sorted({n for rules in self.rules_at[i:] for rule, _, _ in rules for n in rule.reads if level[n] < i})
+            )
             for i in range(len(axes))
         ]
-        self.counted: list[dict[tuple[Any, ...], tuple[int, dict[str, int]]]] = [{} for _ in axes]
+        self.counted: list[dict[Any, tuple[int, dict[str, int]]]] = [{} for _ in axes]
         self.bound = SimpleNamespace()
 
     def count(self) -> int:
@@ -225,7 +252,7 @@ class Search:
         if depth >= self.decided:
             return self.weights[depth], {}
         values = self.bound.__dict__
-        key = tuple([values[name] for name in self.awaited[depth]])
+        key = self.awaited[depth](values)
         known = self.counted[depth].get(key)
         if known is not None:
             return known
@@ -238,8 +265,9 @@ class Search:
                 continue
             below, refused_below = self._counted(depth + 1)
             legal += below
-            for code, number in refused_below.items():
-                removed[code] = removed.get(code, 0) + number
+            if refused_below:
+                for code, number in refused_below.items():
+                    removed[code] = removed.get(code, 0) + number
         self.counted[depth][key] = legal, removed
         return legal, removed
 
@@ -293,8 +321,8 @@ class Search:
 
     def _refusing_rule(self, depth: int) -> Rule | None:
         values = self.bound.__dict__
-        for rule, known in self.rules_at[depth]:
-            key = tuple([values[name] for name in rule.reads])
+        for rule, pick, known in self.rules_at[depth]:
+            key = pick(values)
             passes = known.get(key)
             if passes is None:
                 passes = known[key] = rule.check(self.bound, self.arch) is None

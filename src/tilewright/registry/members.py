@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from tilewright import arch as archs
-from tilewright.base.errors import InvalidValueError
+from tilewright.base.errors import IllegalConfigError, InvalidValueError
 from tilewright.ops import kernel_of
 from tilewright.ops.fields import ConfigBase
 from tilewright.ops.kernel import Kernel
@@ -20,7 +20,12 @@ def kernels_of(named: Kernels, arch: str | Sequence[str] | None) -> tuple[Kernel
     gpus = () if arch is None else (arch,) if isinstance(arch, str) else tuple(arch)
     for name in gpus:
         archs.load(name)
-    return tuple(dict.fromkeys(_members(named, gpus)))
+    found = tuple(dict.fromkeys(_members(named, gpus)))
+    if not found:
+        raise InvalidValueError(
+            "there are no kernels: the list is empty. Give at least one kernel, config, space or set"
+        )
+    return found
 
 
 def _members(named: Kernels, gpus: Sequence[str]) -> Iterator[Kernel]:
@@ -35,14 +40,26 @@ def _members(named: Kernels, gpus: Sequence[str]) -> Iterator[Kernel]:
                 f"{', '.join(archs.arch_names())}"
             )
         for gpu in gpus:
-            if isinstance(named, Space):
-                yield from named.iter(gpu)
-            elif isinstance(named, KernelSet):
-                yield from named.kernels(gpu)
-            else:
+            if isinstance(named, ConfigBase):
                 yield kernel_of(named, gpu)
+            else:
+                yield from _legal(named, gpu)
     elif isinstance(named, str) or not isinstance(named, Iterable):
         raise InvalidValueError(f"{named!r} is no kernel, config, space or kernel set, nor a list of them")
     else:
         for member in named:
             yield from _members(member, gpus)
+
+
+def _legal(named: Space | KernelSet, gpu: str) -> Iterator[Kernel]:
+    """The legal kernels of a space or set on a GPU; none at all is an error that says which rules removed them."""
+    count = 0
+    for kernel in named.iter(gpu) if isinstance(named, Space) else named.kernels(gpu):
+        count += 1
+        yield kernel
+    if count == 0:
+        what = "this space" if isinstance(named, Space) else f"the set {named.name}"
+        raise IllegalConfigError(
+            f"{what} has no legal kernel on {gpu}, so there is nothing to build:\n{named.report(gpu)}\n"
+            "`tilewright rules CODE` explains a rule. Declare more values, or leave this GPU out."
+        )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.errors import CorruptError, choose
+from tilewright.building.code_object import KernelResources, op_kernels
 from tilewright.building.store.aside import Damage, inode_of, set_aside
 from tilewright.building.store.faults import DAMAGED, store_error
 from tilewright.building.store.layout import layout_of_entry
@@ -30,6 +31,18 @@ class Artifact:
     folder: Path
     files: Mapping[str, FileDigest]
     facts: Mapping[str, Any]
+
+    @property
+    def resources(self) -> tuple[KernelResources, ...]:
+        """Registers and memory of the device kernels that compute the op: variants of its loop and tail.
+
+        Empty for an artifact whose manifest does not tell them. `facts["resources"]` also has the kernels that come
+        with CK Tile's headers.
+        """
+        try:
+            return op_kernels([KernelResources(**row) for row in self.facts.get("resources", ())])
+        except TypeError as error:
+            raise CorruptError(f"the manifest of {self.key} has resources that cannot be read: {error}") from error
 
     def checked(self, name: str) -> Path:
         """The path of a file whose content was compared with the manifest just now.

@@ -36,18 +36,19 @@ struct LaunchRequest
     uint64_t packed_bytes;
 };
 
-// Each gives a hipError_t. `device` is the one whose caller gets to know what went wrong.
+// Each writes a hipError_t to `status`, the last argument, when it ends well or badly. If it does not get that far, `status`
+// stays as it was. `device` is the one whose caller gets to know what went wrong.
 struct Callbacks
 {
-    int (*launch)(const LaunchRequest*);
-    int (*occupancy)(const LaunchRequest*, int* blocks);
-    int (*load)(int device, uint64_t image, const void* data);
-    int (*find)(int device, uint64_t image, const char* kernel);
-    int (*unload)(uint64_t image);
-    int (*allocate)(int device, uint64_t bytes, void** address);
-    int (*release)(int device, void* address);
-    int (*copy)(int device, void* target, const void* source, uint64_t bytes, int direction);
-    int (*fill)(int device, void* target, uint64_t pitch, int value, uint64_t width, uint64_t height);
+    void (*launch)(const LaunchRequest*, int* status);
+    void (*occupancy)(const LaunchRequest*, int* blocks, int* status);
+    void (*load)(int device, uint64_t image, const void* data, int* status);
+    void (*find)(int device, uint64_t image, const char* kernel, int* status);
+    void (*unload)(uint64_t image, int* status);
+    void (*allocate)(int device, uint64_t bytes, void** address, int* status);
+    void (*release)(int device, void* address, int* status);
+    void (*copy)(int device, void* target, const void* source, uint64_t bytes, int direction, int* status);
+    void (*fill)(int device, void* target, uint64_t pitch, int value, uint64_t width, uint64_t height, int* status);
 };
 
 #endif

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes import (
     CFUNCTYPE,
     POINTER,
@@ -17,6 +18,7 @@ from ctypes import (
 from typing import Any
 
 from tilewright.arch.spec import Arch
+from tilewright.emulator.stand_in import pending
 
 
 class DeviceFacts(Structure):
@@ -57,7 +59,7 @@ class LaunchRequest(Structure):
     )
 
 
-# The members of Callbacks: name, types of the arguments. All give a hipError_t.
+# The members of Callbacks: name, types of the arguments before the status.
 CALLBACKS: dict[str, tuple[Any, ...]] = {
     "launch": (POINTER(LaunchRequest),),
     "occupancy": (POINTER(LaunchRequest), POINTER(c_int)),
@@ -69,7 +71,7 @@ CALLBACKS: dict[str, tuple[Any, ...]] = {
     "copy": (c_int, c_void_p, c_void_p, c_uint64, c_int),
     "fill": (c_int, c_void_p, c_uint64, c_int, c_uint64, c_uint64),
 }
-_TYPES = {name: CFUNCTYPE(c_int, *types) for name, types in CALLBACKS.items()}
+_TYPES = {name: CFUNCTYPE(None, *types, POINTER(c_int)) for name, types in CALLBACKS.items()}
 
 
 class Callbacks(Structure):
@@ -78,9 +80,25 @@ class Callbacks(Structure):
     _fields_ = tuple(_TYPES.items())
 
 
-def callbacks_to(functions: object) -> Callbacks:
-    """The methods of an object, by the names of `CALLBACKS`. The structure must live as long as it may be called."""
-    return Callbacks(**{name: kind(getattr(functions, name)) for name, kind in _TYPES.items()})
+def callbacks_to(functions: object) -> tuple[Callbacks, tuple[Callable[..., None], ...]]:
+    """The methods of an object, by the names of `CALLBACKS`, and the functions that C code calls for them.
+
+    The structure must live as long as it may be called.
+    """
+    entries = {name: _entry(getattr(functions, name)) for name in CALLBACKS}
+    return Callbacks(**{name: _TYPES[name](entry) for name, entry in entries.items()}), tuple(entries.values())
+
+
+def _entry(function: Callable[..., int]) -> Callable[..., None]:
+    """A function that writes the status which another one gives to its last argument, and keeps any exception."""
+
+    def enter(*arguments: Any) -> None:
+        try:
+            arguments[-1][0] = function(*arguments[:-1])
+        except BaseException as error:  # the caller is C code, which cannot pass it on; the status is not success
+            pending.keep(None, error)
+
+    return enter
 
 
 def facts_of(arch: Arch, memory_bytes: int) -> DeviceFacts:

@@ -18,6 +18,7 @@ from tilewright.emulator.stand_in.build import stand_in_library
 from tilewright.emulator.stand_in.callbacks import HipCallbacks
 from tilewright.emulator.stand_in.gpu import EmulatedGpu
 from tilewright.emulator.stand_in.interface import DeviceFacts, callbacks_to, facts_of
+from tilewright.emulator.stand_in.pending import keep_what_leaves
 
 
 class StandIn:
@@ -29,7 +30,8 @@ class StandIn:
         self.gpus = tuple(EmulatedGpu(index, name, toolchain) for index, name in enumerate(EMULATED))
         self.library = _loaded(self.path)
         # C code calls these as long as the process lives, so they must not be collected.
-        self._callbacks = callbacks_to(HipCallbacks(self.gpus))
+        self._callbacks, entries = callbacks_to(HipCallbacks(self.gpus))
+        keep_what_leaves(entries)
         facts = (DeviceFacts * len(EMULATED))(*(facts_of(gpu.arch, CAPACITY) for gpu in self.gpus))
         self.library.tilewright_open(facts, len(EMULATED), ctypes.byref(self._callbacks))
         atexit.register(self.library.tilewright_close)

@@ -118,13 +118,16 @@ inline hipError_t said(hipError_t status)
     return status;
 }
 
-// The status of a call into Python.
+// The status of a call into Python. An exception may leave a callback anywhere, even before its first line (Ctrl-C):
+// then nobody has written the status, and it is not success.
 template <typename... Types, typename... Arguments>
-hipError_t ask(int (*callback)(Types...), Arguments... arguments)
+hipError_t ask(void (*callback)(Types...), Arguments... arguments)
 {
     if(!open.load(std::memory_order_acquire))
         return said(hipErrorDeinitialized);
-    return said(static_cast<hipError_t>(callback(arguments...)));
+    int status = hipErrorUnknown;
+    callback(arguments..., &status);
+    return said(static_cast<hipError_t>(status));
 }
 
 inline bool is_device(int index) { return index >= 0 && static_cast<size_t>(index) < devices.size(); }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.fields import read_config
@@ -23,6 +23,9 @@ from tilewright.ops.fmha.rules import RULES
 from tilewright.ops.op import Op, Shorthand
 from tilewright.ops.shipped_sets import sets_in
 from tilewright.ops.space import Space
+
+if TYPE_CHECKING:
+    from tilewright.ops.fmha.keywords import ConfigKeywords, SpaceKeywords
 
 _HERE = Path(__file__).parent
 
@@ -109,12 +112,14 @@ OP = Op(
 )
 
 
-def space(**declared: Any) -> Space:
+@OP.gives_keywords
+def space(**declared: Unpack[SpaceKeywords]) -> Space:
     """A lazy set of attention kernels: each field a value, a list of values or "*"."""
     return Space(OP, declared)
 
 
-def config(**values: Any) -> Config:
+@OP.gives_keywords
+def config(**values: Unpack[ConfigKeywords]) -> Config:
     """One attention config; `tile` stands for block, waves and mma, `pads` for the four pads."""
     return read_config(Config, OP.written_out(values))
 

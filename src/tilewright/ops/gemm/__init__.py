@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.block_gemm.candidates import ODDITIES, STARS
@@ -30,6 +30,9 @@ from tilewright.ops.measured import MeasurementReader
 from tilewright.ops.op import Op
 from tilewright.ops.shipped_sets import sets_in
 from tilewright.ops.space import Space
+
+if TYPE_CHECKING:
+    from tilewright.ops.gemm.keywords import ConfigKeywords, SpaceKeywords
 
 _HERE = Path(__file__).parent
 
@@ -98,7 +101,8 @@ OP = Op(
 )
 
 
-def space(**declared: Any) -> Space:
+@OP.gives_keywords
+def space(**declared: Unpack[SpaceKeywords]) -> Space:
     """A lazy set of GEMM kernels: each field a value, a list of values or "*".
 
     Required fields that are not named take every value; optional ones keep their defaults.
@@ -107,7 +111,8 @@ def space(**declared: Any) -> Space:
     return Space(OP, declared)
 
 
-def config(**values: Any) -> Config:
+@OP.gives_keywords
+def config(**values: Unpack[ConfigKeywords]) -> Config:
     """One GEMM config; `dtype="fp16"` stands for the four type fields."""
     return read_config(Config, OP.written_out(values))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from tilewright.arch.spec import Arch, Shape
 from tilewright.base.errors import choose
@@ -35,6 +35,9 @@ from tilewright.ops.measured import MeasurementReader
 from tilewright.ops.op import Op, Shorthand
 from tilewright.ops.shipped_sets import sets_in
 from tilewright.ops.space import Space
+
+if TYPE_CHECKING:
+    from tilewright.ops.grouped_conv.keywords import ConfigKeywords, SpaceKeywords
 
 _HERE = Path(__file__).parent
 _VECTORS = (1, 2, 4, 8, 16)
@@ -130,7 +133,8 @@ OP = Op(
 )
 
 
-def space(**declared: Any) -> Space:
+@OP.gives_keywords
+def space(**declared: Unpack[SpaceKeywords]) -> Space:
     """A lazy set of convolution kernels: each field a value, a list of values or "*".
 
     Required fields that are not named take every value; optional ones keep their defaults.
@@ -139,7 +143,8 @@ def space(**declared: Any) -> Space:
     return Space(OP, declared)
 
 
-def config(**values: Any) -> Config:
+@OP.gives_keywords
+def config(**values: Unpack[ConfigKeywords]) -> Config:
     """One convolution config; `dtype="fp16"` stands for the four type fields, `layout="nhwgc"` for ndim."""
     return read_config(Config, OP.written_out(values))
 

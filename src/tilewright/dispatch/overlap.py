@@ -1,0 +1,134 @@
+"""Memory that tensors of one call share: an output may share none with another tensor, nor with itself.
+
+A kernel reads its inputs while it writes its outputs, in an order that nobody knows.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tilewright.base.errors import TensorError
+from tilewright.dispatch.element_types import SIZES
+from tilewright.dispatch.tensors import Form, View
+from tilewright.ops.execution import Tensor
+
+# Steps that NumPy may take to decide whether two strided tensors share an element: some 10 ms.
+_MOST_WORK = 100_000
+
+
+class Apart(NamedTuple):
+    """An output and another tensor, by their places among the tensors of a problem.
+
+    They may share memory only if `least < address of the output - address of the other < most`.
+    """
+
+    output: int
+    other: int
+    least: int
+    most: int
+
+
+def pairs_apart(tensors: Sequence[Tensor], forms: Sequence[Form | None], *, inputs: bool = True) -> tuple[Apart, ...]:
+    """Every output with each tensor that it may not share memory with; without `inputs`, with other outputs only.
+
+    An output that is to be made has no form: it has memory of its own.
+    """
+    pairs = []
+    for place, (tensor, form) in enumerate(zip(tensors, forms, strict=True)):
+        if not tensor.output or form is None:
+            continue
+        for other, (against, shape) in enumerate(zip(tensors, forms, strict=True)):
+            if shape is None or other == place or (other < place if against.output else not inputs):
+                continue
+            (low, high), (other_low, other_high) = _extent(form), _extent(shape)
+            pairs.append(Apart(place, other, other_low - high, other_high - low))
+    return tuple(pairs)
+
+
+def check_apart(pairs: Sequence[Apart], tensors: Sequence[Tensor], views: Sequence[Any]) -> None:
+    """Raise `TensorError` where an output shares memory with another tensor."""
+    for pair in pairs:
+        output, other = views[pair.output], views[pair.other]
+        distance = output.address - other.address
+        if pair.least < distance < pair.most and _share_elements(output.form, other.form, distance) is not False:
+            raise _overlap_error(tensors[pair.output], output, tensors[pair.other], other)
+
+
+def check_outputs(tensors: Sequence[Tensor], views: Sequence[View | None]) -> None:
+    """Raise `TensorError` where two elements of an output have one place, as a broadcast view has them."""
+    for tensor, view in zip(tensors, views, strict=True):
+        if tensor.output and view is not None and _repeats(view.form):
+            raise TensorError(
+                f"{tensor.name} is an output, and its elements share memory with each other: shape {view.shape}, "
+                f"strides {view.strides}. Give a tensor in which every element has a place of its own."
+            )
+
+
+def _overlap_error(tensor: Tensor, output: View, against: Tensor, other: View) -> TensorError:
+    extents = [(view.address, *_extent(view.form)) for view in (output, other)]
+    start = max(address + low for address, low, _ in extents)
+    end = min(address + high for address, _, high in extents)
+    sure = _share_elements(output.form, other.form, output.address - other.address)
+    return TensorError(
+        f"{tensor.name} is an output, and it {'shares' if sure else 'may share'} memory with the "
+        f"{'output' if against.output else 'input'} {against.name}: both span the {end - start:,} bytes from "
+        f"{start:#x} to {end:#x}. A kernel writes while it reads, so results would be wrong: give an output with "
+        "memory of its own."
+    )
+
+
+def _extent(form: Form) -> tuple[int, int]:
+    """The bytes of a tensor relative to its address: the first, and the one after the last."""
+    reach = [(extent - 1) * stride for extent, stride in zip(form.shape, form.strides, strict=True)]
+    size = SIZES[form.dtype]
+    return sum(step for step in reach if step < 0) * size, (sum(step for step in reach if step > 0) + 1) * size
+
+
+@functools.lru_cache(maxsize=256)
+def _share_elements(output: Form, other: Form, distance: int) -> bool | None:
+    """Whether a byte belongs to both, `distance` being the output's address less the other's. None: not known.
+
+    Interleaved views, such as the parts of one packed tensor, have overlapping spans and no byte in common. NumPy
+    decides it from addresses and strides; the memory is not read. Without NumPy it is not known.
+    """
+    try:
+        import numpy as np  # noqa: PLC0415  (costs start-up time, and is an optional package)
+    except ImportError:
+        return None
+    # Any address will do as long as the distance is right: nothing is read.
+    base = 1 << 46
+    arrays = [np.asarray(_Described(form, address)) for form, address in ((output, base + distance), (other, base))]
+    shares_memory: Any = np.shares_memory  # its stub knows only 0 and -1 for max_work
+    try:
+        return bool(shares_memory(*arrays, max_work=_MOST_WORK))
+    except np.exceptions.TooHardError:
+        return None
+
+
+class _Described:
+    """A form at an address, as NumPy's array interface describes it."""
+
+    def __init__(self, form: Form, address: int) -> None:
+        size = SIZES[form.dtype]
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": form.shape,
+            "typestr": f"|V{size}",
+            "strides": tuple(stride * size for stride in form.strides),
+            "data": (address, True),
+        }
+
+
+def _repeats(form: Form) -> bool:
+    """Whether two elements may have one place: some stride is no longer than what lies within it."""
+    reach = 0
+    for stride, extent in sorted(
+        (abs(stride), extent) for stride, extent in zip(form.strides, form.shape, strict=True)
+    ):
+        if extent > 1:
+            if stride <= reach:
+                return True
+            reach += stride * (extent - 1)
+    return False
