@@ -129,9 +129,9 @@ REFUSED = {
     "names the file '../model-0.txt', which is not in its folder": lambda f: {"files": {"../model-0.txt": "0"}},
     "its manifest says 000": lambda f: {"files": {"model-0.txt": "000"}},
     "names no model": lambda f: {"files": {}},
-    "unknown transform of the bundle": lambda f: {"transform": {"kind": "square"}},
-    "unknown arch of the bundle": lambda f: {"archs": ["gfx000"]},
-    "files: holds list, must hold dict": lambda f: {"files": []},
+    "unknown transform.kind 'square'": lambda f: {"transform": {"kind": "square"}},
+    "unknown arch 'gfx000'": lambda f: {"archs": ["gfx000"]},
+    "files must be an object, got []": lambda f: {"files": []},
     "surprise: is unknown. Known: schema, op": lambda f: {"surprise": 1},
 }
 
@@ -165,7 +165,7 @@ def test_no_bundle_at_all(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"is no model bundle: it has no bundle\.json"):
         read_bundle(tmp_path)
     (tmp_path / MANIFEST).write_text("[]")
-    with pytest.raises(FileFormatError, match="holds list, must hold an object"):
+    with pytest.raises(FileFormatError, match="must be an object, got "):
         read_bundle(tmp_path)
 
 

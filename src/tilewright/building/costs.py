@@ -6,22 +6,25 @@ that is lost or partly written costs a worse guess.
 
 from __future__ import annotations
 
-import json
 import os
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from tilewright.base.digest import canonical_json
+from tilewright.base.document_values import check_keys, expect_number, expect_table, expect_text
+from tilewright.base.documents import parse_json
+from tilewright.base.errors import InvalidValueError
 from tilewright.building.store.local import Store
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
 
 # About 20,000 compiles. A longer file is begun anew from its younger half.
 _MOST_BYTES = 4 * 2**20
+# Thirty years: no compile takes that, and means of such times are still numbers.
+_MOST_CPU_S = 1e9
 
 
 def costs_file(store: Store) -> Path:
@@ -88,7 +91,9 @@ def _halve(path: Path) -> None:
 
 def _record(line: str) -> tuple[str, str, float] | None:
     try:
-        found: Any = json.loads(line)
-        return str(found["slug"]), str(found["kind"]), float(found["cpu_s"])
-    except (ValueError, KeyError, TypeError):
+        found = expect_table("a cost", parse_json(line))
+        check_keys("a cost", found, ("slug", "kind", "cpu_s"))
+        cpu_s = expect_number("cpu_s", found["cpu_s"], least=0, most=_MOST_CPU_S)
+        return expect_text("slug", found["slug"]), expect_text("kind", found["kind"]), cpu_s
+    except InvalidValueError:
         return None

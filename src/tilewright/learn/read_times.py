@@ -35,6 +35,6 @@ def _holds_records(path: Path) -> bool:
 
     try:
         metadata = pq.read_schema(path).metadata or {}
-    except (pa.ArrowInvalid, FileNotFoundError):
+    except (pa.ArrowException, OSError):
         return False  # the reader of measurements says what is wrong with it
     return SCHEMA_KEY.encode() in metadata

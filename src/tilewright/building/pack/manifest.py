@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.digest import canonical_json, digest_file
+from tilewright.base.document_models import validated
+from tilewright.base.documents import read_json, reading
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, PackError, choose
 
 MANIFEST = "manifest.json"
@@ -107,32 +109,23 @@ def read_pack(folder: Path) -> Pack:
 
 def read_manifest(folder: Path) -> Pack:
     """The pack that a folder's manifest describes; the files themselves are not looked at."""
-    from pydantic import ValidationError  # noqa: PLC0415  (only reading needs it)
-
-    from tilewright.arch.load import problems_of  # noqa: PLC0415
-    from tilewright.building.pack.schema import ManifestFile  # noqa: PLC0415
+    from tilewright.building.pack.schema import ManifestFile  # noqa: PLC0415  (imports pydantic, only reading needs it)
 
     path = folder / MANIFEST
-    try:
-        raw = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise PackError(f"{folder} is no pack: it has no {MANIFEST}. `tilewright build --pack` writes one.") from error
-    except OSError as error:
-        raise PackError(f"cannot read {path}: {error.strerror}.") from error
-    try:
-        parsed = ManifestFile.model_validate_json(raw, strict=True)
-    except ValidationError as error:
-        raise FileFormatError(path, problems_of(error, ManifestFile)) from error
+    if not path.exists():
+        raise PackError(f"{folder} is no pack: it has no {MANIFEST}. `tilewright build --pack` writes one.")
+    parsed = validated(path, ManifestFile, read_json(path), strict=True)
     table = parsed.model_dump()
-    pack = Pack(
-        folder=folder,
-        name=parsed.name,
-        version=parsed.version,
-        libraries={gpu: PackFile(**table["libraries"][gpu]) for gpu in sorted(table["libraries"], key=gpu_order)},
-        files=tuple(PackFile(**file) for file in table["files"]),
-        kernels=tuple(PackKernel(**{**row, "resources": tuple(row["resources"])}) for row in table["kernels"]),
-    )
-    problems = list(_contradictions(pack))
+    with reading(path):
+        pack = Pack(
+            folder=folder,
+            name=parsed.name,
+            version=parsed.version,
+            libraries={gpu: PackFile(**table["libraries"][gpu]) for gpu in sorted(table["libraries"], key=gpu_order)},
+            files=tuple(PackFile(**file) for file in table["files"]),
+            kernels=tuple(PackKernel(**{**row, "resources": tuple(row["resources"])}) for row in table["kernels"]),
+        )
+        problems = list(_contradictions(pack))
     if problems:
         raise FileFormatError(path, problems)
     return pack
