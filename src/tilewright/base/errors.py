@@ -53,14 +53,14 @@ class InvalidValueError(TilewrightError, ValueError):
 class UnknownValueError(InvalidValueError):
     """A name outside a closed list. The message names the nearest known value and lists all of them."""
 
-    def __init__(self, what: str, value: object, known: Iterable[object]) -> None:
+    def __init__(self, what: str, value: object, known: Iterable[object], note: str = "") -> None:
         self.what = what
         self.value = value
         self.known = tuple(str(k) for k in known)
         nearest = nearest_name(str(value), self.known)
         hint = f" Did you mean '{nearest}'?" if nearest else ""
         listing = ", ".join(self.known) if self.known else "(none)"
-        super().__init__(f"unknown {what} {value!r}.{hint} Known: {listing}.")
+        super().__init__(f"unknown {what} {value!r}.{hint} Known: {listing}.{f' {note}' if note else ''}")
 
 
 @dataclass(frozen=True)
