@@ -34,6 +34,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+# Names of ours are shorter by far, and comparing longer ones takes a second.
+_LONGEST_NAME = 300
+
 
 class TilewrightError(Exception):
     """Base of all errors that Tilewright raises on purpose. Each can be sent to another process as it is.
@@ -171,6 +174,8 @@ def _revived(kind: type[TilewrightError], args: tuple[Any, ...]) -> TilewrightEr
 
 def nearest_name(value: str, known: Iterable[str]) -> str | None:
     """The known name closest in spelling, ignoring case; None when nothing is near."""
+    if len(value) > _LONGEST_NAME:
+        return None
     by_folded: dict[str, str] = {}
     for name in known:
         by_folded.setdefault(name.lower(), name)
