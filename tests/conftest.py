@@ -38,7 +38,6 @@ def _plugged_in(name: str) -> Iterator[Path]:
     folder = Path(__file__).with_name(name)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
-        ops.all_ops.cache_clear()
+        ops._plugins.cache_clear()
         yield folder
-    ops.all_ops.cache_clear()
-    ops.op_named.cache_clear()
+    ops._plugins.cache_clear()

@@ -51,13 +51,13 @@ def test_rows_that_are_none_of_ours(tmp_path: Path) -> None:
     (record,) = found.records
     assert record.times is not None and (record.times.us, record.times.us_min, record.times.runs) == (20, 10, 2)
     assert [problem.where for problem in found.refused] == ["line 4", "line 5", "line 6"]
-    assert "none of the sweep's labels" in found.refused[0].what and "above zero" in found.refused[1].what
+    assert "none of the sweep's labels" in found.refused[0].what and "must be above 0" in found.refused[1].what
 
 
 def test_a_row_that_is_cut_short_says_what_it_lacks(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(",".join(COLUMNS) + "\n0,1,64\n")
     (refused,) = read_foreign("conv_gfx950", tmp_path / "t.csv").refused
-    assert str(refused) == "line 2: has no 'G'"
+    assert str(refused) == "line 2: has 3 cells, the header has 19"
 
 
 @pytest.mark.parametrize("name", ["conv_gfx950", "tile_engine"])
@@ -65,16 +65,16 @@ def test_files_that_are_no_text(tmp_path: Path, name: str) -> None:
     (tmp_path / "t.csv").write_bytes(b"name,m\n\xff\xfe,1\n")
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "folder.csv" / "t.json").write_text("{")
-    with pytest.raises(FileFormatError, match=r"t\.csv.*(?s:.)*cannot be read as CSV"):
+    with pytest.raises(FileFormatError, match=r"t\.csv.*(?s:.)*is not UTF-8: invalid start byte at byte 7"):
         read_foreign(name, tmp_path / "t.csv")
-    with pytest.raises(FileFormatError, match=r"cannot be read as (CSV|JSON)"):
+    with pytest.raises(FileFormatError, match=r"cannot be read: Is a directory|is not JSON"):
         read_foreign(name, tmp_path / "folder.csv")
 
 
 def test_what_cannot_be_imported(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_text("a,b\n1,2\n")
-    with pytest.raises(FileFormatError, match="column problem_idx: is missing"):
+    with pytest.raises(FileFormatError, match="has no column for problem_idx, N"):
         read_foreign("conv_gfx950", file)
     with pytest.raises(UnknownValueError, match="Known: conv_gfx950, tile_engine"):
         read_foreign("conv", file)

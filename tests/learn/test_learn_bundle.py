@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -129,9 +131,9 @@ REFUSED = {
     "names the file '../model-0.txt', which is not in its folder": lambda f: {"files": {"../model-0.txt": "0"}},
     "its manifest says 000": lambda f: {"files": {"model-0.txt": "000"}},
     "names no model": lambda f: {"files": {}},
-    "unknown transform of the bundle": lambda f: {"transform": {"kind": "square"}},
-    "unknown arch of the bundle": lambda f: {"archs": ["gfx000"]},
-    "files: holds list, must hold dict": lambda f: {"files": []},
+    "unknown transform.kind 'square'": lambda f: {"transform": {"kind": "square"}},
+    "unknown arch 'gfx000'": lambda f: {"archs": ["gfx000"]},
+    "files must be an object, got []": lambda f: {"files": []},
     "surprise: is unknown. Known: schema, op": lambda f: {"surprise": 1},
 }
 
@@ -161,11 +163,50 @@ def test_a_model_of_other_features_is_refused_even_with_its_digest(folder: Path,
         read_bundle(place)
 
 
+NOT_NUMBERS = ("nan", "inf", "-inf", "1e999")
+
+
+@pytest.mark.parametrize("word", NOT_NUMBERS)
+@pytest.mark.parametrize("key", ["leaf_value", "threshold"])
+def test_a_model_whose_numbers_are_not_finite_is_refused(folder: Path, tmp_path: Path, key: str, word: str) -> None:
+    text = re.sub(rf"(?m)^{key}=\S+", f"{key}={word}", (folder / "model-0.txt").read_text(), count=1)
+    with pytest.raises(
+        FileFormatError, match=f"Tree=.: {key} has 1 values that are no finite numbers, the first is {word}"
+    ):
+        read_bundle(_with_model(folder, tmp_path / "other", text))
+
+
+def test_trees_that_add_up_to_no_time_are_refused(folder: Path, tmp_path: Path) -> None:
+    text = re.sub(r"(?m)^leaf_value=\S+", "leaf_value=1e300", (folder / "model-0.txt").read_text())
+    with pytest.raises(BundleError, match=r"add up to .*, must be at most 100 and finite"):
+        read_bundle(_with_model(folder, tmp_path / "other", text))
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "1e999"])
+def test_an_example_that_is_not_finite_is_refused(folder: Path, tmp_path: Path, word: str) -> None:
+    shutil.copytree(folder, tmp_path / "other")
+    manifest = tmp_path / "other" / MANIFEST
+    facts = json.loads(manifest.read_text())
+    name = next(iter(facts["example"]))
+    manifest.write_text(json.dumps(facts | {"example": facts["example"] | {name: 12345}}).replace("12345", word))
+    with pytest.raises(FileFormatError, match=rf"example\.{name}: is (nan|inf): a number must be finite"):
+        read_bundle(tmp_path / "other")
+
+
+def _with_model(folder: Path, other: Path, text: str) -> Path:
+    """A copy of a bundle with another model, which its manifest has the right digest of."""
+    shutil.copytree(folder, other)
+    facts = json.loads((other / MANIFEST).read_text())
+    (other / "model-0.txt").write_text(text)
+    (other / MANIFEST).write_text(json.dumps(facts | {"files": facts["files"] | {"model-0.txt": digest_text(text)}}))
+    return other
+
+
 def test_no_bundle_at_all(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"is no model bundle: it has no bundle\.json"):
         read_bundle(tmp_path)
     (tmp_path / MANIFEST).write_text("[]")
-    with pytest.raises(FileFormatError, match="holds list, must hold an object"):
+    with pytest.raises(FileFormatError, match="must be an object, got "):
         read_bundle(tmp_path)
 
 

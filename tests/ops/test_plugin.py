@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from tilewright.ops import OPS
 
@@ -64,20 +67,50 @@ def test_without_the_package_the_op_is_unknown() -> None:
     assert said.endswith(f"unknown op 'scale'. Known: {', '.join(OWN)}.")
 
 
+FAILURES = "from tilewright.ops import plugin_failures; print(*plugin_failures(), sep='\\n')"
+
+
 def test_an_object_that_is_no_op(tmp_path: Path) -> None:
     wrong = package(tmp_path, "wrong", "THING = 7\n", "thing = wrong:THING")
-    expected = "the entry point thing = wrong:THING gives a int, not an Op"
-    assert error(run(ASK, wrong)).endswith(expected)
-    # Our own ops need no other package, so a broken one is in nobody's way.
-    assert run("from tilewright.ops import op_named; print(op_named('gemm').name)", wrong).stdout == "gemm\n"
+    assert run(FAILURES, wrong).stdout == "thing = wrong:THING of wrong 1.0: it gives a int, not an Op\n"
+    assert run(ASK, wrong).stdout.split() == OWN
 
 
 def test_a_name_that_is_taken(tmp_path: Path) -> None:
     text = "import dataclasses\nfrom tilewright_scale import OP\nTWICE = dataclasses.replace(OP, name='gemm')\n"
     twice = package(tmp_path, "twice", text, "twice = twice:TWICE")
-    assert error(run(ASK, PLUGIN, twice)).endswith("twice = twice:TWICE adds a second op named gemm")
+    assert run(FAILURES, PLUGIN, twice).stdout.endswith("twice 1.0: it adds a second op named gemm\n")
+    assert run(ASK, PLUGIN, twice).stdout.split() == [*OWN, "scale"]
 
 
-def test_a_package_that_cannot_be_imported(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import not_there_at_all\n", "ModuleNotFoundError: No module named 'not_there_at_all'"),
+        ("def (\n", "SyntaxError: invalid syntax"),
+        ("1 / 0\n", "ZeroDivisionError: division by zero"),
+        ("", "AttributeError: module 'absent' has no attribute 'OP'"),
+    ],
+)
+def test_a_package_that_cannot_be_imported_is_in_nobodys_way(tmp_path: Path, text: str, reason: str) -> None:
+    absent = package(tmp_path, "absent", text, "absent = absent:OP")
+    told = f"absent = absent:OP of absent 1.0: it cannot be imported: {reason}"
+    done = run(f"{ASK}; {FAILURES}; from tilewright.ops import op_named; op_named('absent')", PLUGIN, absent)
+    ops, failures = done.stdout.splitlines()[:2]
+    assert ops.split() == [*OWN, "scale"] and failures.startswith(told)
+    assert f"unknown op 'absent'. Known: {', '.join(OWN)}, scale. Not loaded: {told}" in done.stderr
+
+
+def test_commands_tell_of_a_package_that_cannot_be_imported(tmp_path: Path) -> None:
     absent = package(tmp_path, "absent", "import not_there_at_all\n", "absent = absent:OP")
-    assert "not_there_at_all" in error(run(ASK, absent))
+    told = "absent = absent:OP of absent 1.0: it cannot be imported: ModuleNotFoundError"
+    for subject in (["space", "absent", "--arch", "gfx942"], ["check", "absent", "--arch", "gfx942"]):
+        done = run(f"from tilewright.cli.app import root; root.main({subject!r})", PLUGIN, absent)
+        assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr, done.stderr
+    done = run("from tilewright.cli.app import root; root.main(['sets', '--op', 'gemm', '--json'])", absent)
+    assert done.returncode == 0 and told in done.stderr and json.loads(done.stdout)
+    done = run("from tilewright.cli.app import root; root.main(['doctor', '--json'])", PLUGIN, absent)
+    plugins = json.loads(done.stdout)["plugins"]
+    assert plugins["ops"] == ["scale"] and plugins["failed"][0]["entry_point"] == "absent = absent:OP"
+    done = run("from tilewright.cli.app import root; root.main(['doctor'])", PLUGIN, absent)
+    assert told in done.stdout and "ops of other packages: scale" in done.stdout

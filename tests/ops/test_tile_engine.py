@@ -152,9 +152,9 @@ def test_permute_n_belongs_to_preshuffle() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("{", "not valid JSON"),
-        ('{"k_block_per_cu": 1, "k_block_per_cu": 2}', "occurs 2 times"),
-        ("[" * 100_000, "not valid JSON"),
+        ("{", "is not JSON"),
+        ('{"k_block_per_cu": 1, "k_block_per_cu": 2}', "has the key 'k_block_per_cu' twice"),
+        ("[" * 100_000, "is not JSON"),
         ("[]", "must be an object"),
     ],
 )

@@ -63,11 +63,11 @@ def test_a_document_of_schema_1_is_read(tmp_path: Path) -> None:
         ({"schema": 3}, "schema is 3, known are 1, 2"),
         ({"kernels": [{"slug": "gemm-gfx942-x-1", "key": None}]}, "is not a saved registry"),
         ({"kernels": [{"slug": KERNELS[0].slug}]}, "key"),
-        ({"kernels": [{"slug": KERNELS[0].slug, "key": 7}]}, "must be text or null"),
+        ({"kernels": [{"slug": KERNELS[0].slug, "key": 7}]}, "must be a text, got 7"),
         ({"kernels": [{"slug": KERNELS[0].slug, "key": None, "priority": True}]}, "a whole number"),
-        ({"kernels": [{"slug": KERNELS[0].slug, "key": None, "score": 1}]}, "a kernel has score, known are"),
+        ({"kernels": [{"slug": KERNELS[0].slug, "key": None, "score": 1}]}, "unknown key of a kernel 'score'"),
         ({"kernels": [{"slug": KERNELS[0].slug, "key": None, "failure": {}}]}, "has a failure but no key"),
-        ({"kernels": 7}, "not iterable"),
+        ({"kernels": 7}, "kernels must be a list, got 7"),
     ],
 )
 def test_documents_that_are_refused(change: dict[str, Any], said: str, tmp_path: Path) -> None:

@@ -60,7 +60,10 @@ def test_a_file_comes_back_and_has_the_same_bytes_in_any_order(tmp_path: Path) -
         ('{"schema": 2, "tuned": []}', "schema"),
         ('{"schema": 1, "tuned": [{"kernel": "x", "problem": {}, "us": -1}]}', "tuned.0.us"),
         (json.dumps({"schema": 1, "tuned": [{"kernel": "gemm-x", "problem": {}, "us": 1}]}), "tuned.0"),
-        (json.dumps({"schema": 1, "tuned": [{"kernel": FIRST.slug, "problem": {"q": 1}, "us": 1}]}), "tuned.0.problem"),
+        (
+            json.dumps({"schema": 1, "tuned": [{"kernel": FIRST.slug, "problem": {"q": 1}, "us": 1}]}),
+            "tuned.0: unknown field of a problem",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_with_its_place(tmp_path: Path, text: str, said: str) -> None:

@@ -6,30 +6,25 @@ A key that is not known is a problem. `schema.py` says what a file looks like.
 from __future__ import annotations
 
 import functools
-import tomllib
-from collections.abc import Mapping
+import re
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from tilewright.arch.schema import TRIPLES, ArchFile, Draft, contradictions, parse_shape
 from tilewright.arch.spec import Arch, Compute, Lds, Memory, Numbers, Registers
 from tilewright.base import knobs
-from tilewright.base.errors import (
-    FileFormatError,
-    FileProblem,
-    KnobError,
-    UnknownValueError,
-    nearest_name,
-)
+from tilewright.base.document_models import problems_of
+from tilewright.base.documents import read_toml, reading
+from tilewright.base.errors import FileFormatError, FileProblem, KnobError, UnknownValueError
 
 DATA = Path(__file__).parent / "data"
+_NAME = re.compile("gfx[0-9a-f]{3,4}")  # as `ArchFile` has it
 
 
 def load_file(path: Path) -> Arch:
     """Read one GPU file. Raises `FileFormatError` with every problem in it."""
-    raw = _read_toml(path)
+    raw = read_toml(path)
     problems: list[FileProblem] = []
     parsed: ArchFile | None = None
     try:
@@ -37,18 +32,11 @@ def load_file(path: Path) -> Arch:
     except ValidationError as error:
         problems += problems_of(error, ArchFile)
     broken = {problem.where for problem in problems}
-    problems += contradictions(Draft(raw, path, broken))
-    if problems or parsed is None:
-        raise FileFormatError(path, problems)
-    return _arch(parsed, path)
-
-
-def _read_toml(path: Path) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    # ValueError covers bad TOML, bad UTF-8 and integers too long to convert.
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(path, [FileProblem("", f"not valid TOML: {error}")]) from error
+    with reading(path):
+        problems += contradictions(Draft(raw, path, broken))
+        if problems or parsed is None:
+            raise FileFormatError(path, problems)
+        return _arch(parsed, path)
 
 
 def _arch(parsed: ArchFile, path: Path) -> Arch:
@@ -73,37 +61,6 @@ def _arch(parsed: ArchFile, path: Path) -> Arch:
         op_tables=parsed.op,
         source=str(path),
     )
-
-
-def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FileProblem]:
-    """Pydantic's findings as ours; an unknown key names its nearest known neighbour."""
-    problems = []
-    for item in error.errors():
-        # For a key of a table that is wrong itself, pydantic adds the marker "[key]".
-        loc = tuple(part for part in item["loc"] if part != "[key]")
-        where = ".".join(str(part) for part in loc)
-        what = item["msg"]
-        if item["type"] == "extra_forbidden":
-            known = _known_keys(model, loc[:-1])
-            nearest = nearest_name(str(loc[-1]), known)
-            hint = f" Did you mean '{nearest}'?" if nearest else ""
-            what = f"unknown key.{hint} Known: {', '.join(known)}."
-        elif item["type"] == "missing":
-            what = "missing"
-        elif not isinstance(item["input"], dict):
-            what = f"{what}, got {item['input']!r}"
-        problems.append(FileProblem(where, what))
-    return problems
-
-
-def _known_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    for part in loc:
-        field = model.model_fields.get(str(part))
-        annotation = field.annotation if field else None
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-            return []
-        model = annotation
-    return sorted(model.model_fields)
 
 
 def arch_files() -> dict[str, Path]:
@@ -133,13 +90,16 @@ def load(name: str) -> Arch:
 
     Called for every kernel, so it looks at the one file only: that of TILEWRIGHT_ARCH_PATH, else the shipped one.
     """
+    if not (isinstance(name, str) and _NAME.fullmatch(name)):  # a name is no way to another folder
+        raise UnknownValueError("arch", name, arch_names())
     extra = knobs.ARCH_PATH.get()
     for folder in (DATA,) if extra is None else (extra, DATA):
         path = folder / f"{name}.toml"
         try:
-            return _load_cached(path, path.stat().st_mtime_ns)
-        except (FileNotFoundError, NotADirectoryError, ValueError):
+            changed = path.stat().st_mtime_ns
+        except (FileNotFoundError, NotADirectoryError):
             continue
+        return _load_cached(path, changed)
     raise UnknownValueError("arch", name, arch_names())
 
 

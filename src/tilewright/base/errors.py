@@ -35,6 +35,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+# Names of ours are shorter by far, and comparing longer ones takes a second.
+_LONGEST_NAME = 300
+
 
 class TilewrightError(Exception):
     """Base of all errors that Tilewright raises on purpose. Each can be sent to another process as it is.
@@ -54,14 +57,14 @@ class InvalidValueError(TilewrightError, ValueError):
 class UnknownValueError(InvalidValueError):
     """A name outside a closed list. The message names the nearest known value and lists all of them."""
 
-    def __init__(self, what: str, value: object, known: Iterable[object]) -> None:
+    def __init__(self, what: str, value: object, known: Iterable[object], note: str = "") -> None:
         self.what = what
         self.value = value
         self.known = tuple(str(k) for k in known)
         nearest = nearest_name(str(value), self.known)
         hint = f" Did you mean '{nearest}'?" if nearest else ""
         listing = ", ".join(self.known) if self.known else "(none)"
-        super().__init__(f"unknown {what} {value!r}.{hint} Known: {listing}.")
+        super().__init__(f"unknown {what} {value!r}.{hint} Known: {listing}.{f' {note}' if note else ''}")
 
 
 @dataclass(frozen=True)
@@ -176,6 +179,8 @@ def _revived(kind: type[TilewrightError], args: tuple[Any, ...]) -> TilewrightEr
 
 def nearest_name(value: str, known: Iterable[str]) -> str | None:
     """The known name closest in spelling, ignoring case; None when nothing is near."""
+    if len(value) > _LONGEST_NAME:
+        return None
     by_folded: dict[str, str] = {}
     for name in known:
         by_folded.setdefault(name.lower(), name)

@@ -14,7 +14,9 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base import knobs
-from tilewright.base.errors import FileFormatError, FileProblem, ToolchainError
+from tilewright.base.document_values import expect_table
+from tilewright.base.documents import read_json, reading
+from tilewright.base.errors import FileFormatError, ToolchainError
 from tilewright.base.events import task
 from tilewright.building.component import Component
 from tilewright.building.discover import ROCM, discover
@@ -139,19 +141,12 @@ def _absent(home: Path, parts: tuple[str, ...]) -> tuple[str, ...]:
 def read_manifest(home: Path) -> Mapping[str, Any]:
     """What was fetched into `home`: wheel, sha256 and file count of each part, if anything."""
     path = home / "manifest.json"
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         return {"files": {}}
-    except ValueError as error:
-        raise _bad_manifest(path, f"is not JSON: {error}") from error
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
-        raise _bad_manifest(path, "has no table 'files'")
+    with reading(path, f"delete the folder and run `{FETCH}`"):
+        manifest = expect_table("a manifest", read_json(path))
+        expect_table("files", manifest["files"])
     return manifest
-
-
-def _bad_manifest(path: Path, what: str) -> FileFormatError:
-    return FileFormatError(path, [FileProblem("", f"{what}; delete the folder and run `{FETCH}`")])
 
 
 def _fetch(home: Path, parts: tuple[str, ...]) -> None:

@@ -6,16 +6,17 @@ that is lost or partly written costs a worse guess.
 
 from __future__ import annotations
 
-import json
 import os
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from tilewright.base.digest import canonical_json
+from tilewright.base.document_values import check_keys, expect_number, expect_table, expect_text
+from tilewright.base.documents import parse_json
+from tilewright.base.errors import InvalidValueError
 from tilewright.building.store.local import Store
 from tilewright.building.store.regular import read_regular
 from tilewright.ops import op_named
@@ -93,10 +94,9 @@ def _halve(path: Path) -> None:
 def _record(line: str) -> tuple[str, str, float] | None:
     """What a line says; None when a crash, or somebody else, made something else of it."""
     try:
-        found: Any = json.loads(line)
-        slug, kind, cpu_s = found["slug"], found["kind"], found["cpu_s"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        found = expect_table("a cost", parse_json(line))
+        check_keys("a cost", found, ("slug", "kind", "cpu_s"))
+        cpu_s = expect_number("cpu_s", found["cpu_s"], least=0, most=_MOST_CPU_S)
+        return expect_text("slug", found["slug"]), expect_text("kind", found["kind"]), cpu_s
+    except InvalidValueError:
         return None
-    if type(slug) is not str or type(kind) is not str or type(cpu_s) not in (int, float):
-        return None
-    return (slug, kind, float(cpu_s)) if 0 <= cpu_s <= _MOST_CPU_S else None

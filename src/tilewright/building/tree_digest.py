@@ -18,6 +18,8 @@ from pathlib import Path
 
 from tilewright.base import knobs
 from tilewright.base.digest import digest_file, digest_tree, digest_value, tree_files
+from tilewright.base.documents import read_json
+from tilewright.base.errors import FileFormatError
 from tilewright.base.ownership import require_own
 
 # A file that changed this short a time ago may change again without its times telling (as in Git's "racy" entries;
@@ -69,8 +71,8 @@ def _remembered(what: str, stamps: tuple[Stamp, ...], calculate: Callable[[], st
 def _read(memory: Path) -> dict[str, object]:
     """What is remembered. A file that cannot be read or understood remembers nothing: the files are read instead."""
     try:
-        known = json.loads(memory.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        known = read_json(memory)
+    except FileFormatError:
         return {}
     return known if isinstance(known, dict) else {}
 

@@ -31,17 +31,18 @@ if TYPE_CHECKING:
 def command(ctx: click.Context, as_json: bool) -> None:
     """Say what compiles and runs kernels, and what is missing.
 
-    Which toolchain, and why; which devices. Exit code 1 when kernels cannot be compiled.
+    Which toolchain, and why; which devices; ops of other packages. Exit code 1 when kernels cannot be compiled.
     """
     from tilewright.building.toolchain import survey
 
     found = survey()
     complete = found.chosen is not None and not found.ck.blocks
     if as_json:
-        print_json({"complete": complete, **_document(found), "devices": _devices()})
+        print_json({"complete": complete, **_document(found), "devices": _devices(), "plugins": _plugins()})
     else:
         _print(found, complete)
         _print_devices()
+        _print_plugins()
     ctx.exit(0 if complete else 1)
 
 
@@ -97,6 +98,26 @@ def _print_devices() -> None:
         click.echo(f"  emulated devices: {lacks}")
     else:
         click.echo(f"  emulated devices: {', '.join(found['emulated'])}")
+
+
+def _plugins() -> dict[str, Any]:
+    """The ops that other packages add, and the packages that should and cannot."""
+    from dataclasses import asdict
+
+    from tilewright.ops import OPS, all_ops, plugin_failures
+
+    added = [op.name for op in all_ops() if op not in OPS]
+    return {"ops": added, "failed": [asdict(failure) for failure in plugin_failures()]}
+
+
+def _print_plugins() -> None:
+    from tilewright.ops import plugin_failures
+
+    added = _plugins()["ops"]
+    if added:
+        click.echo(f"  ops of other packages: {', '.join(added)}")
+    for failure in plugin_failures():
+        click.echo(f"  {bad('not loaded')} {failure}. Repair that package or uninstall it.")
 
 
 def _print(found: Survey, complete: bool) -> None:

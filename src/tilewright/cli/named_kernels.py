@@ -51,7 +51,7 @@ def _members(subject: str, settings: Sequence[str], arch: str) -> Iterable[Kerne
 
 def _op_of_set(name: str, ops: Sequence[Op]) -> Op:
     """The op that has a set of this name, or that a file's set is of."""
-    from tilewright.ops import op_named
+    from tilewright.ops import op_named, plugin_note
     from tilewright.ops.kernel_set import load_kernel_set
 
     if name.endswith(".toml") or "/" in name:
@@ -59,5 +59,5 @@ def _op_of_set(name: str, ops: Sequence[Op]) -> Op:
     having = [op for op in ops if name in {**op.sets(), **op.spaces()}]
     if not having:
         known = [*(op.name for op in ops), *(n for op in ops for n in {**op.sets(), **op.spaces()})]
-        raise UnknownValueError("op, set or kernel", name, known)
+        raise UnknownValueError("op, set or kernel", name, known, plugin_note())
     return having[0]

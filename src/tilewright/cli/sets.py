@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.cli.command import Command
-from tilewright.cli.output import heading_line, json_option, plural, print_json, print_table
+from tilewright.cli.output import bad, heading_line, json_option, plural, print_json, print_table
 from tilewright.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 def command(name: str | None, op_name: str | None, as_json: bool) -> None:
     """List the kernel sets and profiles, or name a set's kernels."""
     from tilewright.base.errors import choose
-    from tilewright.ops import all_ops, op_named
+    from tilewright.ops import all_ops, op_named, plugin_failures
 
+    for failure in plugin_failures():
+        click.echo(f"{bad('not loaded:')} {failure}", err=True)
     ops = all_ops() if op_name is None else (op_named(op_name),)
     known = [kernel_set for op in ops for kernel_set in op.sets().values()]
     if name is not None:

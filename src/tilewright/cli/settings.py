@@ -51,7 +51,7 @@ def read_settings(texts: Iterable[str]) -> dict[str, str]:
 def named_kernel(subject: str, arch: str | None, texts: Iterable[str]) -> Kernel:
     """The kernel that a name or an op with settings describes; settings change a name's fields."""
     from tilewright import arch as gpus
-    from tilewright.ops import all_ops, op_named, parse_kernel
+    from tilewright.ops import all_ops, op_named, parse_kernel, plugin_note
 
     settings = read_settings(texts)
     names = [op.name for op in all_ops()]
@@ -68,7 +68,7 @@ def named_kernel(subject: str, arch: str | None, texts: Iterable[str]) -> Kernel
         arch = arch or named.arch
         values = {n: getattr(named.config, n) for n in op.field_names} | _values(op, settings)
     else:
-        raise UnknownValueError("op", subject.partition("-")[0], names)
+        raise UnknownValueError("op", subject.partition("-")[0], names, plugin_note())
     gpus.load(arch)  # an unknown GPU is an error before anything else is
     return op.kernel(op.config(**values), arch)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import threading
 from collections.abc import Iterable, Sequence
@@ -15,7 +14,8 @@ from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.base import events
 from tilewright.base.digest import canonical_json, digest_text
-from tilewright.base.errors import FileFormatError, FileProblem
+from tilewright.base.document_values import expect_list_of, expect_table, expect_text
+from tilewright.base.documents import read_json, reading
 from tilewright.codegen.render import Source, file_name, render, render_unchecked, support_files
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
@@ -146,10 +146,7 @@ def _earlier_files(folder: Path) -> set[str]:
     path = folder / MANIFEST_NAME
     if not path.exists():
         return set()
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        names = {str(entry["file"]) for entry in manifest["kernels"]}
-    except (ValueError, KeyError, TypeError) as error:
-        problem = FileProblem("", f"not a manifest of generated kernels ({error}); move it away to go on")
-        raise FileFormatError(path, [problem]) from error
+    with reading(path, "this is not a manifest of generated kernels: move it away to go on"):
+        kernels = expect_list_of("kernels", expect_table("a manifest", read_json(path))["kernels"], expect_table)
+        names = {expect_text("file", entry["file"]) for entry in kernels}
     return {name for name in names if Path(name).name == name and name.endswith(".hpp")}

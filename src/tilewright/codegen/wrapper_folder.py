@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,9 @@ from pathlib import Path
 
 from tilewright.base import events
 from tilewright.base.digest import canonical_json
-from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError
+from tilewright.base.document_values import expect_list_of, expect_table, expect_text
+from tilewright.base.documents import read_json, reading
+from tilewright.base.errors import InvalidValueError
 from tilewright.codegen.build_files import BUILD_SYSTEMS, BuildSystem, CompileRecipe, Library
 from tilewright.codegen.build_files.recipe import HEADERS, OBJECT_LIST, PRODUCTS, RECIPE
 from tilewright.codegen.fatbin import fatbin_assembly, fatbin_symbol
@@ -166,15 +167,14 @@ def _read_earlier(folder: Path) -> _Earlier:
     path = folder / WRAPPERS_NAME
     if not path.exists():
         return _Earlier()
-    try:
-        listed = json.loads(path.read_text(encoding="utf-8"))
-        files, suffixes = _plain(listed["files"]), _plain(listed["products"])
-        kernels = _plain(entry["name"] for entry in listed["kernels"])
-    except (ValueError, KeyError, TypeError) as error:
-        problem = FileProblem("", f"not a list of wrappers ({error!r}); move it away to go on")
-        raise FileFormatError(path, [problem]) from error
+    with reading(path, "this is not a list of wrappers: move it away to go on"):
+        listed = expect_table("a list", read_json(path))
+        files = _plain(expect_list_of("files", listed["files"], expect_text))
+        suffixes = _plain(expect_list_of("products", listed["products"], expect_text))
+        entries = expect_list_of("kernels", listed["kernels"], expect_table)
+        kernels = _plain(expect_text("name", entry["name"]) for entry in entries)
     return _Earlier(frozenset(files), _products(kernels, suffixes))
 
 
-def _plain(names: Iterable[object]) -> list[str]:
-    return [name for name in map(str, names) if Path(name).name == name]
+def _plain(names: Iterable[str]) -> list[str]:
+    return [name for name in names if Path(name).name == name]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tilewright.base.digest import digest_text
-from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError
+from tilewright.base.document_values import expect_list_of, expect_table, expect_text
+from tilewright.base.documents import read_json, reading
+from tilewright.base.errors import InvalidValueError
 from tilewright.codegen.build_files.recipe import WRAPPER_SUFFIX
 from tilewright.codegen.folder import MANIFEST_NAME
 
@@ -114,13 +115,11 @@ def read_kernel_folder(folder: Path) -> KernelFolder:
     path = folder / MANIFEST_NAME
     if not path.exists():
         return KernelFolder(frozenset(), {})
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        support = frozenset(str(name) for name in manifest["support"])
-        gpus = {str(entry["file"]): str(entry["arch"]) for entry in manifest["kernels"]}
-    except (ValueError, KeyError, TypeError) as error:
-        problem = FileProblem("", f"not a manifest of generated kernels ({error!r}); move it away to go on")
-        raise FileFormatError(path, [problem]) from error
+    with reading(path, "this is not a manifest of generated kernels: move it away to go on"):
+        manifest = expect_table("a manifest", read_json(path))
+        support = frozenset(expect_list_of("support", manifest["support"], expect_text))
+        kernels = expect_list_of("kernels", manifest["kernels"], expect_table)
+        gpus = {expect_text("file", entry["file"]): expect_text("arch", entry["arch"]) for entry in kernels}
     return KernelFolder(support, gpus)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -12,7 +11,8 @@ from numpy.typing import NDArray
 
 from tilewright.arch import load as load_arch
 from tilewright.arch.spec import Arch
-from tilewright.base.errors import InvalidValueError, TilewrightError
+from tilewright.base.documents import CONTENT_ERRORS, parse_json, reason
+from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
 from tilewright.learn.measurements import OK, Measurements, Words
 from tilewright.learn.medians import medians
@@ -142,13 +142,13 @@ def _distinct(column: Words, what: str, read: Callable[[str], Parsed]) -> tuple[
     for i, text in enumerate(column.values):
         try:
             place[i] = number.setdefault(read(text), len(number))
-        except (TilewrightError, TypeError) as error:
-            raise InvalidValueError(f"{what} {text!r} cannot be read: {error}") from error
+        except CONTENT_ERRORS as error:
+            raise InvalidValueError(f"{what} {text!r} cannot be read: {reason(error)}") from error
     return tuple(number), place[column.codes]
 
 
 def _problem(op: Op, text: str) -> Any:
-    return problem_from_json(op.problem_type, json.loads(text))
+    return problem_from_json(op.problem_type, parse_json(text))
 
 
 def _kernel(op: Op, arch: Arch, slug: str) -> Kernel:

@@ -8,7 +8,6 @@ the column and what was found.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.base.digest import canonical_json
+from tilewright.base.documents import parse_json, reading
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, choose
 from tilewright.bench.parquet_schema import check_columns, check_version
 
@@ -157,22 +157,22 @@ def read_measurements(path: Path | str) -> Measurements:
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    try:
-        with pq.ParquetFile(path) as file:
-            found = file.schema_arrow
-            _check_schema(path, found)
-            raw = file.read()
-    except FileNotFoundError as error:
-        raise FileFormatError(path, [FileProblem("", "does not exist")]) from error
-    except pa.ArrowInvalid as error:
-        raise FileFormatError(path, [FileProblem("", f"is not a Parquet file: {error}")]) from error
-    _check_nulls(path, raw)
-    columns: dict[str, Any] = {name: _words(raw.column(name)) for name in WORDS}
-    columns |= {name: raw.column(name).to_numpy().astype(np.float64) for name in TIMES}
-    columns["runs"] = raw.column("runs").to_numpy().astype(np.int32)
-    table = Measurements(**columns)
-    if problems := _problems(table):
-        raise FileFormatError(path, problems)
+    if not Path(path).exists():
+        raise FileFormatError(path, [FileProblem("", "does not exist")])
+    with reading(path):
+        try:
+            with pq.ParquetFile(path) as file:
+                _check_schema(path, file.schema_arrow)
+                raw = file.read()
+        except (pa.ArrowException, OSError) as error:
+            raise FileFormatError(path, [FileProblem("", f"is not a Parquet file: {error}")]) from error
+        _check_nulls(path, raw)
+        columns: dict[str, Any] = {name: _words(raw.column(name)) for name in WORDS}
+        columns |= {name: raw.column(name).to_numpy().astype(np.float64) for name in TIMES}
+        columns["runs"] = raw.column("runs").to_numpy().astype(np.int32)
+        table = Measurements(**columns)
+        if problems := _problems(table):
+            raise FileFormatError(path, problems)
     return table
 
 
@@ -242,6 +242,6 @@ def _told(where: str, wrong: NDArray[np.bool_], values: NDArray[Any], what: str)
 
 def _is_object(text: str) -> bool:
     try:
-        return isinstance(json.loads(text), dict)
-    except ValueError:
+        return isinstance(parse_json(text), dict)
+    except InvalidValueError:
         return False

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tilewright.base.documents import CONTENT_ERRORS
 from tilewright.base.events import Noticed, emit
 from tilewright.bench.sources import open_sources
 from tilewright.bench.table import SCHEMA_KEY
@@ -35,6 +36,6 @@ def _holds_records(path: Path) -> bool:
 
     try:
         metadata = pq.read_schema(path).metadata or {}
-    except (pa.ArrowInvalid, FileNotFoundError):
+    except (pa.ArrowException, OSError, *CONTENT_ERRORS):
         return False  # the reader of measurements says what is wrong with it
     return SCHEMA_KEY.encode() in metadata

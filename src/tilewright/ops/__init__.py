@@ -6,46 +6,50 @@ import functools
 from typing import Any
 
 from tilewright import arch as archs
-from tilewright.base.errors import InvalidValueError, choose
+from tilewright.base.errors import InvalidValueError, UnknownValueError, choose
 from tilewright.ops import fmha, gemm, grouped_conv
 from tilewright.ops.fields import ConfigBase
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.near_miss import Suggestion
 from tilewright.ops.near_miss import suggest as _suggest
 from tilewright.ops.op import Op
+from tilewright.ops.plugins import PluginFailure, load_plugins
 from tilewright.ops.rule import Verdict, Violation, verdicts, violations
 
 OPS: tuple[Op, ...] = (gemm.OP, grouped_conv.OP, fmha.OP)
-# Other packages add an op with an entry point of this group whose object is an `Op`.
-ENTRY_POINTS = "tilewright.ops"
+_OWN = {op.name: op for op in OPS}
 
 
 @functools.cache
+def _plugins() -> tuple[Op | PluginFailure, ...]:
+    return tuple(load_plugins(OPS))
+
+
 def all_ops() -> tuple[Op, ...]:
     """The ops that come with Tilewright, and those that installed packages add."""
-    from importlib.metadata import entry_points  # noqa: PLC0415  (looks through all installed packages)
-
-    ops = list(OPS)
-    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
-        op = point.load()
-        if not isinstance(op, Op):
-            raise InvalidValueError(
-                f"the entry point {point.name} = {point.value} gives a {type(op).__name__}, not an Op"
-            )
-        if op.name in {other.name for other in ops}:
-            raise InvalidValueError(f"the entry point {point.name} = {point.value} adds a second op named {op.name}")
-        ops.append(op)
-    return tuple(ops)
+    return (*OPS, *(each for each in _plugins() if isinstance(each, Op)))
 
 
-@functools.cache
+def plugin_failures() -> tuple[PluginFailure, ...]:
+    """The installed packages that should add an op and cannot, with the reasons."""
+    return tuple(each for each in _plugins() if isinstance(each, PluginFailure))
+
+
+def plugin_note() -> str:
+    """What an error about an unknown name should add: it may be that of a package that failed. Mostly empty."""
+    failures = plugin_failures()
+    return f"Not loaded: {'; '.join(map(str, failures))}." if failures else ""
+
+
 def op_named(name: str) -> Op:
-    """The op of that name; `UnknownValueError` lists them all."""
-    own = {op.name: op for op in OPS}
-    if name in own:
-        return own[name]
-    known = {op.name: op for op in all_ops()}
-    return known[choose("op", name, known)]
+    """The op of that name; `UnknownValueError` lists them all, and the packages that could not add theirs."""
+    found = _OWN.get(name) if isinstance(name, str) else None
+    if found is not None:
+        return found
+    for op in all_ops():
+        if op.name == name:
+            return op
+    raise UnknownValueError("op", name, (op.name for op in all_ops()), plugin_note())
 
 
 def op_of(config: ConfigBase) -> Op:

@@ -12,6 +12,7 @@ from dataclasses import MISSING, dataclass
 from typing import Any, Protocol, TypeVar
 
 from tilewright.arch.spec import Shape
+from tilewright.base.document_values import is_digits, shown
 from tilewright.base.errors import InvalidValueError, UnknownValueError, choose
 
 C = TypeVar("C", bound="ConfigBase")
@@ -83,10 +84,10 @@ class Count:
     most: int
 
     def read(self, name: str, value: Any) -> int:
-        if isinstance(value, str) and value.isdecimal():
+        if is_digits(value):
             value = int(value)
         if type(value) is not int:
-            raise InvalidValueError(f"{name} must be a whole number, got {value!r}")
+            raise InvalidValueError(f"{name} must be a whole number, got {shown(value)}")
         if not self.least <= value <= self.most:
             raise InvalidValueError(f"{name} is {value}, must be {self.least} to {self.most}")
         return value
@@ -112,18 +113,18 @@ class Tile:
         parts: Any = value
         if isinstance(value, str):
             parts = value.split("x")
-            if not all(part.isdecimal() for part in parts):
-                raise InvalidValueError(f"{name} must look like 128x128x32, got {value!r}")
+            if not all(is_digits(part) for part in parts):
+                raise InvalidValueError(f"{name} must look like 128x128x32, got {shown(value)}")
             parts = [int(part) for part in parts]
         if isinstance(parts, Mapping):
             if set(parts) != set(self.labels):
-                raise InvalidValueError(f"{name} needs exactly {', '.join(self.labels)}, got {value!r}")
+                raise InvalidValueError(f"{name} needs exactly {', '.join(self.labels)}, got {shown(value)}")
             parts = [parts[label] for label in self.labels]
         if not isinstance(parts, Sequence) or len(parts) != 3:
-            raise InvalidValueError(f"{name} needs three numbers ({', '.join(self.labels)}), got {value!r}")
+            raise InvalidValueError(f"{name} needs three numbers ({', '.join(self.labels)}), got {shown(value)}")
         for part in parts:
             if type(part) is not int or not 1 <= part <= self.most:
-                raise InvalidValueError(f"{name} is {value!r}: each number must be whole, 1 to {self.most}")
+                raise InvalidValueError(f"{name} is {shown(value)}: each number must be whole, 1 to {self.most}")
         return Shape(*parts)
 
     def token(self, value: Any) -> str:
@@ -147,14 +148,14 @@ class Numbers:
         parts: Any = value
         if isinstance(value, str):
             parts = value.split("x") if value != self.token(()) else []
-            if not all(part.isdecimal() for part in parts):
-                raise InvalidValueError(f"{name} must look like 128x64x32, got {value!r}")
+            if not all(is_digits(part) for part in parts):
+                raise InvalidValueError(f"{name} must look like 128x64x32, got {shown(value)}")
             parts = [int(part) for part in parts]
         if not isinstance(parts, Sequence) or not self.fewest <= len(parts) <= self.most:
-            raise InvalidValueError(f"{name} needs {self.fewest} to {self.most} numbers, got {value!r}")
+            raise InvalidValueError(f"{name} needs {self.fewest} to {self.most} numbers, got {shown(value)}")
         for part in parts:
             if type(part) is not int or not 1 <= part <= Tile.most:
-                raise InvalidValueError(f"{name} is {value!r}: each number must be whole, 1 to {Tile.most}")
+                raise InvalidValueError(f"{name} is {shown(value)}: each number must be whole, 1 to {Tile.most}")
         return tuple(parts)
 
     def token(self, value: Any) -> str:

@@ -17,14 +17,15 @@ import itertools
 import json
 import math
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tilewright import arch as gpus
-from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, choose
+from tilewright.base.document_values import shown
+from tilewright.base.documents import Faults, read_toml, reading
+from tilewright.base.errors import FileFormatError, InvalidValueError, choose
 from tilewright.ops.declaration import STAR, grid_columns, listed, single_values, tile_of
 from tilewright.ops.fields import ConfigBase, Field, fields_of
 from tilewright.ops.kernel import Kernel
@@ -32,7 +33,6 @@ from tilewright.ops.op import Op
 from tilewright.ops.rule import Violation, violations
 from tilewright.ops.space import Axis, Report, Space, joined
 
-T = TypeVar("T")
 KEYS = ("op", "name", "doc", "archs", "space")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _LINE = 100  # longer arrays are written one value per line
@@ -213,12 +213,14 @@ def _combinations(space: Space, arch: gpus.Arch) -> Iterator[ConfigBase]:
 
 def _check_name(name: Any) -> None:
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
-        raise InvalidValueError(f"a set is named with letters, digits, '_', '-' and '.', got {name!r}: give it a name")
+        raise InvalidValueError(
+            f"a set is named with letters, digits, '_', '-' and '.', got {shown(name)}: give it a name"
+        )
 
 
 def _check_doc(doc: Any) -> None:
     if not isinstance(doc, str):
-        raise InvalidValueError(f"must be a text, got {doc!r}")
+        raise InvalidValueError(f"must be a text, got {shown(doc)}")
 
 
 def _check_arch(archs: Sequence[Any], index: int) -> None:
@@ -227,36 +229,22 @@ def _check_arch(archs: Sequence[Any], index: int) -> None:
         raise InvalidValueError(f"{archs[index]} is listed twice")
 
 
-class _Problems:
-    """Gathers what is wrong in a file, so that all of it can be told at once."""
-
-    def __init__(self) -> None:
-        self.found: list[FileProblem] = []
-
-    def add(self, where: str, what: str) -> None:
-        self.found.append(FileProblem(where, what))
-
-    def trying(self, where: str, function: Callable[..., T], *args: Any) -> T | None:
-        """What the function returns; None, and a problem noted, when it refuses its arguments."""
-        try:
-            return function(*args)
-        except ValueError as error:  # ours are among these, and Python's for overlong numbers
-            self.add(where, str(error))
-            return None
-
-
 def load_kernel_set(path: Path | str) -> KernelSet:
     """Read a kernel-set file. Raises `FileFormatError` with every problem in it."""
     path = Path(path)
-    raw = _read_toml(path)
-    problems = _Problems()
+    with reading(path):
+        return _kernel_set(path, read_toml(path))
+
+
+def _kernel_set(path: Path, raw: Mapping[str, Any]) -> KernelSet:
+    problems = Faults()
     for key in raw:
         problems.trying(key, choose, "key", key, KEYS)
     name, doc, archs = raw.get("name", path.stem), raw.get("doc", ""), raw.get("archs", [])
     problems.trying("name", _check_name, name)
     problems.trying("doc", _check_doc, doc)
     if not isinstance(archs, list):
-        problems.add("archs", f'must be a list such as ["gfx942"], got {archs!r}')
+        problems.add("archs", f'must be a list such as ["gfx942"], got {shown(archs)}')
         archs = []
     for index in range(len(archs)):
         problems.trying(f"archs.{index}", _check_arch, archs, index)
@@ -266,17 +254,6 @@ def load_kernel_set(path: Path | str) -> KernelSet:
     if problems.found or op is None:
         raise FileFormatError(path, problems.found)
     return KernelSet(name, doc, op.name, tuple(archs), tuple(s for s in spaces if s is not None))
-
-
-def _read_toml(path: Path) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        what = f"cannot be read: {error.strerror}"
-        raise FileFormatError(path, [FileProblem("", what)]) from error
-    # ValueError covers bad TOML, bad UTF-8 and integers too long to convert.
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(path, [FileProblem("", f"not valid TOML: {error}")]) from error
 
 
 def _op(raw: Mapping[str, Any]) -> Op:
@@ -294,10 +271,10 @@ def _tables(raw: Mapping[str, Any]) -> list[Any]:
     raise InvalidValueError("missing: a set has one or more [[space]] tables")
 
 
-def _read_space(op: Op, where: str, table: Any, problems: _Problems) -> Space | None:
+def _read_space(op: Op, where: str, table: Any, problems: Faults) -> Space | None:
     """One [[space]] table; None, and its problems noted, when it has any."""
     if not isinstance(table, dict):
-        problems.add(where, f"must be a table, got {table!r}")
+        problems.add(where, f"must be a table, got {shown(table)}")
         return None
     before = len(problems.found)
     declared = {key: _read_key(op, key, f"{where}.{key}", table[key], problems) for key in table}
@@ -313,7 +290,7 @@ def _read_space(op: Op, where: str, table: Any, problems: _Problems) -> Space | 
     return Space(op, declared) if len(problems.found) == before else None
 
 
-def _read_key(op: Op, key: str, where: str, value: Any, problems: _Problems) -> Any:
+def _read_key(op: Op, key: str, where: str, value: Any, problems: Faults) -> Any:
     """What a key of a [[space]] table declares: "*" or the values that are right."""
     fields = fields_of(op.config_type)
     before = len(problems.found)
@@ -337,7 +314,7 @@ def _read_key(op: Op, key: str, where: str, value: Any, problems: _Problems) -> 
 
 def _shorthand(op: Op, key: str, value: Any) -> Any:
     if isinstance(value, (list, dict)):
-        raise InvalidValueError(f"{key} must be a value or a list of values, got {value!r} in it")
+        raise InvalidValueError(f"{key} must be a value or a list of values, got {shown(value)} in it")
     return op.shorthands[key].row(str(value))
 
 

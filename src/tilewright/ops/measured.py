@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tilewright.base.documents import Sheet, read_csv
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError
 from tilewright.ops.kernel import Kernel
 
@@ -50,25 +49,16 @@ class MeasurementReader:
     options: tuple[str, ...] = ()
 
 
-@contextmanager
-def csv_rows(path: Path, columns: Iterable[str] = ()) -> Iterator[csv.DictReader[str]]:
-    """The rows of a CSV file that has these columns. What is no such file is a `FileFormatError`."""
-    try:
-        with path.open(newline="") as stream:
-            rows = csv.DictReader(stream)
-            need_columns(path, rows, columns)
-            yield rows
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise FileFormatError(path, [FileProblem("", f"cannot be read as CSV: {error}")]) from error
+def read_sheet(path: Path) -> Sheet:
+    """The sheet of a CSV file with measurements: it has a header, and each column once."""
+    sheet = read_csv(path)
+    if sheet is None:
+        raise FileFormatError(path, [FileProblem("", "is empty: its first line names columns")])
+    need_columns(path, sheet)
+    return sheet
 
 
-def need_columns(path: Path, rows: csv.DictReader[str], columns: Iterable[str]) -> None:
+def need_columns(path: Path, sheet: Sheet, columns: Iterable[str] = ()) -> None:
     """Raise `FileFormatError` with all columns that are missing."""
-    missing = [name for name in columns if name not in (rows.fieldnames or ())]
-    if missing:
-        raise FileFormatError(path, [FileProblem(f"column {name}", "is missing") for name in missing])
-
-
-def why(error: Exception) -> str:
-    """Why a row is refused, in words: of a field that is not there, Python says the name only."""
-    return f"has no {error}" if isinstance(error, KeyError) else str(error)
+    if faults := sheet.header_faults(columns):
+        raise FileFormatError(path, faults)

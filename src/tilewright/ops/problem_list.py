@@ -14,6 +14,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tilewright.base.document_values import shown
+from tilewright.base.documents import Faults, read_csv, read_json, reading
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, UnknownValueError, choose
 from tilewright.ops.op import Op
 from tilewright.ops.problem_text import problem_fields
@@ -33,7 +35,9 @@ def read_problems(op: Op | str, path: Path | str, format: str | None = None) -> 
 
         op = op_named(op)
     path = Path(path)
-    problems = _reader(op, path, format)(path)
+    read = _reader(op, path, format)
+    with reading(path):
+        problems = read(path)
     if not problems:
         raise FileFormatError(path, [FileProblem("", f"holds no {op.name} problem")])
     return problems
@@ -65,27 +69,11 @@ def needed_fields(problem: Any) -> dict[str, Any]:
     return problem_fields(problem, None)
 
 
-def read_text(path: Path) -> str:
-    """The text of a list. Spreadsheets begin theirs with a byte-order mark, which is left out."""
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise FileFormatError(path, [FileProblem("", f"cannot be read: {error.strerror}")]) from error
-    except UnicodeDecodeError as error:
-        raise FileFormatError(path, [FileProblem("", f"is not UTF-8: {error}")]) from error
-
-
 def read_each(path: Path, entries: Iterable[tuple[str, Any]], read: Callable[[Any], Sequence[Any]]) -> list[Any]:
     """The problems that entries stand for, each given with its place; an error that names all bad ones."""
-    found: list[Any] = []
-    faults: list[FileProblem] = []
-    for where, entry in entries:
-        try:
-            found += read(entry)
-        except ValueError as error:  # ours are among these, and Python's for overlong numbers
-            faults.append(FileProblem(where, str(error)))
-    if faults:
-        raise FileFormatError(path, faults)
+    faults = Faults()
+    found = [problem for where, entry in entries for problem in faults.trying(where, read, entry) or ()]
+    faults.raise_any(path)
     return found
 
 
@@ -110,48 +98,23 @@ def missing_fields(op: Op, given: Container[str]) -> list[str]:
 
 
 def _read_csv(op: Op, path: Path) -> list[Any]:
-    rows = _rows(path)
-    if not rows:
+    sheet = read_csv(path)
+    if sheet is None:
         columns = ", ".join(parameters_of(op))
         raise FileFormatError(path, [FileProblem("", f"is empty: its first line names columns. Known: {columns}.")])
-    (where, header), *lines = rows
-    _check_header(op, path, where, header)
-    return read_each(path, lines, lambda cells: [_of_cells(op, header, cells)])
-
-
-def _rows(path: Path) -> list[tuple[str, list[str]]]:
-    """The lines that are not blank, as cells without the blanks around them."""
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
-    rows = []
-    try:
-        for row in reader:
-            cells = [cell.strip() for cell in row]
-            if any(cells):
-                rows.append((f"line {reader.line_num}", cells))
-    except csv.Error as error:
-        raise FileFormatError(path, [FileProblem(f"line {reader.line_num}", f"is not CSV: {error}")]) from error
-    return rows
-
-
-def _check_header(op: Op, path: Path, where: str, header: Sequence[str]) -> None:
-    """Bad columns are told once, not again for each line below them."""
-    faults = []
-    for name in dict.fromkeys(header):
-        if header.count(name) > 1:
-            faults.append(f"has the column {name!r} {header.count(name)} times")
-        if name not in parameters_of(op):
-            faults.append(str(UnknownValueError(f"field of a {op.name} problem", name, parameters_of(op))))
-    missing = missing_fields(op, header)
-    if missing:
-        faults.append(f"has no column for {', '.join(missing)}")
+    # Bad columns are told once, not again for each line below them.
+    faults = sheet.header_faults(missing_fields(op, ()))
+    unknown = [name for name in dict.fromkeys(sheet.header) if name not in parameters_of(op)]
+    for name in unknown:
+        what = str(UnknownValueError(f"field of a {op.name} problem", name, parameters_of(op)))
+        faults.append(FileProblem(sheet.place, what))
     if faults:
-        raise FileFormatError(path, [FileProblem(where, fault) for fault in faults])
+        raise FileFormatError(path, faults)
+    return read_each(path, sheet.lines, lambda cells: [_of_row(op, sheet.row(cells))])
 
 
-def _of_cells(op: Op, header: Sequence[str], cells: Sequence[str]) -> Any:
-    if len(cells) != len(header):
-        raise InvalidValueError(f"has {len(cells)} cells, the header has {len(header)}")
-    return _problem(op, {name: read_value(cell) for name, cell in zip(header, cells, strict=True) if cell})
+def _of_row(op: Op, row: Mapping[str, str]) -> Any:
+    return _problem(op, {name: read_value(cell) for name, cell in row.items() if cell})
 
 
 def to_csv(op: Op, problems: Sequence[Any]) -> str:
@@ -170,25 +133,10 @@ def to_csv(op: Op, problems: Sequence[Any]) -> str:
 
 
 def _read_json(op: Op, path: Path) -> list[Any]:
-    try:
-        document = json.loads(read_text(path), object_pairs_hook=_object)
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(path, [FileProblem("", f"is not JSON: {error}")]) from error
-    try:
-        entries = _entries(op, document)
-    except InvalidValueError as error:
-        raise FileFormatError(path, [FileProblem("", str(error))]) from error
+    with reading(path):
+        entries = _entries(op, read_json(path))
     places = ((f"entry {number}", entry) for number, entry in enumerate(entries, 1))
     return read_each(path, places, lambda entry: [_of_object(op, entry)])
-
-
-def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys differ: Python would keep the last of equal ones without a word."""
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise InvalidValueError(f"an object has the key {next(n for n in names if names.count(n) > 1)!r} twice")
-    return made
 
 
 def _entries(op: Op, document: Any) -> list[Any]:
@@ -197,7 +145,7 @@ def _entries(op: Op, document: Any) -> list[Any]:
         for key in document:
             choose("key", key, KEYS)
         if document.get("op", op.name) != op.name:
-            raise InvalidValueError(f"is a list of {document['op']!r} problems, not of {op.name}")
+            raise InvalidValueError(f"is a list of {shown(document['op'])} problems, not of {op.name}")
         entries = document.get("problems")
     if not isinstance(entries, list):
         raise InvalidValueError('must be a list of objects, or {"problems": [objects]}')
@@ -206,7 +154,7 @@ def _entries(op: Op, document: Any) -> list[Any]:
 
 def _of_object(op: Op, entry: Any) -> Any:
     if not isinstance(entry, dict):
-        raise InvalidValueError(f"must be an object, got {entry!r}")
+        raise InvalidValueError(f"must be an object, got {shown(entry)}")
     for name in entry:
         choose(f"field of a {op.name} problem", name, parameters_of(op))
     return _problem(op, {name: _of_json(name, value) for name, value in entry.items() if value is not None})
@@ -214,7 +162,7 @@ def _of_object(op: Op, entry: Any) -> Any:
 
 def _of_json(name: str, value: Any) -> Any:
     if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(v, (dict, list)) for v in value)):
-        raise InvalidValueError(f"{name} must be a value or a list of numbers, got {value!r}")
+        raise InvalidValueError(f"{name} must be a value or a list of numbers, got {shown(value)}")
     return tuple(value) if isinstance(value, list) else value
 
 

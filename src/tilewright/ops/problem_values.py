@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tilewright.base.digest import canonical_json
-from tilewright.base.errors import InvalidValueError
+from tilewright.base.document_values import is_digits, shown
+from tilewright.base.errors import InvalidValueError, choose
 
 Extents: TypeAlias = tuple[int, ...]
 MOST = 2**63 - 1  # sizes are int64_t in the C interface of every op
-_WHOLE = re.compile(r"-?[0-9]+")
-_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
+# Longer texts are no numbers that any field takes, and Python converts them in quadratic time.
+_WHOLE = re.compile(r"-?[0-9]{1,20}")
+_NUMBER = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,400})?(e[+-]?[0-9]{1,4})?")
 
 
 def all_fields(problem: Any) -> dict[str, Any]:
@@ -33,13 +37,25 @@ def from_json(value: Any) -> Any:
 
 def problem_from_json(problem_type: type, values: Mapping[str, Any]) -> Any:
     """The problem whose fields came out of a JSON document."""
+    known, needed = _parameters(problem_type)
+    for name in values:
+        choose("field of a problem", name, known)
+    if missing := [name for name in needed if name not in values]:
+        raise InvalidValueError(f"the problem has no {', '.join(missing)}")
     return problem_type(**{name: from_json(value) for name, value in values.items()})
+
+
+@functools.cache
+def _parameters(problem_type: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """All names that a problem takes, and those without which it cannot be made."""
+    parameters = inspect.signature(problem_type).parameters
+    return tuple(parameters), tuple(name for name, p in parameters.items() if p.default is p.empty)
 
 
 def check_count(name: str, value: Any, least: int, most: int = MOST) -> None:
     """An error unless the value is a whole number within the bounds."""
     if type(value) is not int:
-        raise InvalidValueError(f"{name} must be a whole number, got {value!r}")
+        raise InvalidValueError(f"{name} must be a whole number, got {shown(value)}")
     if not least <= value <= most:
         raise InvalidValueError(f"{name} is {value}, must be at least {least} and at most {most}")
 
@@ -48,8 +64,8 @@ def read_extents(name: str, value: Any, least: int, ndim: int | None = None) -> 
     """Extents from (28, 28), [28, 28], "28x28" or 28. With `ndim`, a single number stands for every dimension."""
     parts: Any = value.split("x") if isinstance(value, str) else value
     if isinstance(value, str):
-        if not all(part.isdecimal() for part in parts):
-            raise InvalidValueError(f"{name} must look like 28x28, got {value!r}")
+        if not all(is_digits(part) for part in parts):
+            raise InvalidValueError(f"{name} must look like 28x28, got {shown(value)}")
         parts = [int(part) for part in parts]
     if not isinstance(parts, Sequence):
         parts = [parts]
@@ -59,7 +75,7 @@ def read_extents(name: str, value: Any, least: int, ndim: int | None = None) -> 
         parts = list(parts) * ndim
     if not parts or (ndim is not None and len(parts) != ndim):
         wanted = "at least one number" if ndim is None else f"one number, or {ndim} of them"
-        raise InvalidValueError(f"{name} needs {wanted}, got {value!r}")
+        raise InvalidValueError(f"{name} needs {wanted}, got {shown(value)}")
     return tuple(parts)
 
 

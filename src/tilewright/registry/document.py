@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.base.document_values import check_keys, expect_integer, expect_list_of, expect_table, expect_text
+from tilewright.base.errors import InvalidValueError
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.ops import parse_kernel
 from tilewright.ops.kernel import Kernel
@@ -42,18 +44,28 @@ def _entry(kernel: Kernel, result: Artifact | Failure | None, priority: int | No
 
 
 def read_document(document: Any) -> Iterator[Saved]:
-    """What `document_of` wrote, of this schema or an older one. Raises what JSON of another form leads to."""
-    schema = document["schema"]
+    """What `document_of` wrote, of this schema or an older one. Raises `InvalidValueError` for JSON of another form."""
+    known = expect_table("the registry", document)
+    check_keys("the registry", known, ("schema", "kernels"))
+    schema = expect_integer("schema", known["schema"])
     if schema not in READABLE:
-        raise ValueError(f"schema is {schema!r}, known are {', '.join(map(str, READABLE))}")
-    fields = {"slug", "key"} if schema == 1 else {"slug", "key", "priority", "failure"}
-    for entry in document["kernels"]:
-        if unknown := sorted(set(entry) - fields):
-            raise ValueError(f"a kernel has {', '.join(unknown)}, known are {', '.join(sorted(fields))}")
-        key, priority, failure = entry["key"], entry.get("priority"), entry.get("failure")
-        if not isinstance(key, str | None) or not (priority is None or type(priority) is int):
-            raise ValueError(f"key {key!r} must be text or null, priority {priority!r} a whole number")
-        if failure is not None and key is None:
-            raise ValueError(f"{entry['slug']} has a failure but no key")
-        failed = None if failure is None else Failure(str(key), str(failure["log"]), dict(failure["facts"]))
-        yield Saved(parse_kernel(str(entry["slug"])), key, priority, failed)
+        raise InvalidValueError(f"schema is {schema}, known are {', '.join(map(str, READABLE))}")
+    for entry in expect_list_of("kernels", known["kernels"], expect_table):
+        check_keys("a kernel", entry, ("slug", "key"), () if schema == 1 else ("priority", "failure"))
+        slug, key = expect_text("slug", entry["slug"]), entry["key"]
+        key = None if key is None else expect_text(f"key of {slug}", key)
+        priority = entry.get("priority")
+        priority = None if priority is None else expect_integer(f"priority of {slug}", priority)
+        failed = None if entry.get("failure") is None else _failure(slug, key, entry["failure"])
+        yield Saved(parse_kernel(slug), key, priority, failed)
+
+
+def _failure(slug: str, key: str | None, value: Any) -> Failure:
+    if key is None:
+        raise InvalidValueError(f"{slug} has a failure but no key")
+    failure = expect_table(f"failure of {slug}", value)
+    check_keys(f"the failure of {slug}", failure, ("log", "facts"))
+    facts = expect_table(f"facts of {slug}", failure["facts"])
+    # The first of these is what users are told.
+    expect_list_of(f"errors of {slug}", facts.get("errors", []), expect_text)
+    return Failure(key, expect_text(f"log of {slug}", failure["log"]), facts)

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.arch.spec import Arch
+from tilewright.base.documents import CONTENT_ERRORS, read_json, reading, reason
 from tilewright.base.errors import (
     CompileError,
-    FileFormatError,
-    FileProblem,
     InvalidValueError,
-    TilewrightError,
     choose,
 )
 from tilewright.building.builder import LIMIT_S, Built, build_kernels
@@ -254,8 +252,8 @@ class Registry:
         """What `to_json` gave. Artifacts that the store no longer has are kernels that are not built."""
         try:
             saved = list(read_document(document))
-        except (ValueError, KeyError, TypeError, AttributeError, TilewrightError) as error:
-            raise InvalidValueError(f"is not a saved registry: {error}") from error
+        except CONTENT_ERRORS as error:
+            raise InvalidValueError(f"is not a saved registry: {reason(error)}") from error
         source = store or Store()
         results = {each.kernel: found for each in saved if (found := _result(each, source)) is not None}
         priorities = {each.kernel: each.priority for each in saved if each.priority is not None}
@@ -268,10 +266,8 @@ class Registry:
     @classmethod
     def load(cls, path: Path | str, store: Store | None = None) -> Registry:
         """Read what `save` wrote, also that of older versions."""
-        try:
-            return cls.from_json(json.loads(Path(path).read_text(encoding="utf-8")), store)
-        except ValueError as error:
-            raise FileFormatError(path, [FileProblem("", str(error))]) from error
+        with reading(path):
+            return cls.from_json(read_json(path), store)
 
 
 def build(

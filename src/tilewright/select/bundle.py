@@ -10,8 +10,8 @@ Nothing in a bundle is executed. One that was made for other features, or whose 
 from __future__ import annotations
 
 import functools
-import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,17 @@ from typing import TYPE_CHECKING, Any
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.base.digest import digest_text
-from tilewright.base.errors import BundleError, FileFormatError, FileProblem, UnknownValueError, choose
+from tilewright.base.document_values import (
+    expect_integer,
+    expect_list_of,
+    expect_number,
+    expect_table,
+    expect_table_of,
+    expect_text,
+    shown,
+)
+from tilewright.base.documents import Faults, parse_json, read_text, reading
+from tilewright.base.errors import BundleError, InvalidValueError, UnknownValueError, choose
 from tilewright.ops import op_named
 from tilewright.ops.machine.cost import Facts
 from tilewright.ops.op import Op
@@ -38,20 +48,8 @@ TRANSFORMS = {
 }
 # How far a feature of the op's example may be off: logarithms differ in the last bits from machine to machine.
 TOLERANCE = 1e-6
-_KEYS: Mapping[str, type] = {
-    "schema": int,
-    "op": str,
-    "archs": list,
-    "where": dict,
-    "kernels": dict,
-    "features": list,
-    "features_version": int,
-    "example": dict,
-    "transform": dict,
-    "files": dict,
-    "training": dict,
-    "held_out": dict,
-}
+# Logarithm of time / estimate, beyond which a prediction is none: a factor of 1e43. Its exponential is still a number.
+LARGEST = 100.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,20 +85,27 @@ class Bundle:
 def read_bundle(folder: Path | str) -> Bundle:
     """The bundle in a folder. `BundleError` or `FileFormatError` say why it cannot be used."""
     folder = Path(folder)
-    text = _text(folder / MANIFEST)
-    facts = _facts(folder / MANIFEST, text)
+    if not (folder / MANIFEST).is_file():
+        raise BundleError(f"{folder} is no model bundle: it has no {MANIFEST}")
+    with reading(folder / MANIFEST):
+        return _bundle(folder, read_text(folder / MANIFEST))
+
+
+def _bundle(folder: Path, content: str) -> Bundle:
+    facts = _facts(folder / MANIFEST, parse_json(content))
     op = _op(folder, facts)
     if not facts["archs"]:
         raise BundleError(f"the bundle {folder} names no GPU")
     for arch in facts["archs"]:
-        choose(f"arch of the bundle {folder}", arch, archs.arch_names())
+        choose("arch", arch, archs.arch_names())
     _check_features(folder, facts, op)
     where = {name: tuple(from_json(value) for value in values) for name, values in facts["where"].items()}
     _check_where(folder, op, where)
     kernels = {name: tuple(from_json(value) for value in values) for name, values in facts["kernels"].items()}
     for name in kernels:
-        choose(f"field of {op.name} in the bundle {folder}", name, op.field_names)
+        choose(f"field of {op.name}", name, op.field_names)
     features = tuple(facts["features"])
+    transform = choose("transform.kind", facts["transform"].get("kind"), TRANSFORMS)
     return Bundle(
         name=folder.resolve().name,
         op=op.name,
@@ -109,11 +114,11 @@ def read_bundle(folder: Path | str) -> Bundle:
         kernels=kernels,
         features=features,
         features_version=facts["features_version"],
-        transform=choose(f"transform of the bundle {folder}", facts["transform"].get("kind"), TRANSFORMS),
+        transform=transform,
         training=facts["training"],
         held_out=facts["held_out"],
-        forests=_forests(folder, facts["files"], features),
-        digest=digest_text(text),
+        forests=_forests(folder, facts["files"], features, transform),
+        digest=digest_text(content),
     )
 
 
@@ -127,40 +132,52 @@ def _bundles_in(folder: Path) -> tuple[Bundle, ...]:
     return tuple(read_bundle(path.parent) for path in sorted(folder.glob(f"*/{MANIFEST}")))
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise BundleError(f"{path.parent} is no model bundle: it has no {path.name}") from error
-
-
-def _facts(path: Path, text: str) -> dict[str, Any]:
+def _facts(path: Path, value: Any) -> dict[str, Any]:
     """The manifest; its schema is looked at before anything else."""
-    try:
-        facts = json.loads(text)
-    except ValueError as error:
-        raise FileFormatError(path, [FileProblem("", f"is not JSON: {error}")]) from error
-    if not isinstance(facts, dict):
-        raise FileFormatError(path, [FileProblem("", f"holds {type(facts).__name__}, must hold an object")])
-    if facts.get("schema") != SCHEMA:
-        raise BundleError(f"{path} has schema {facts.get('schema')!r}, this version of Tilewright reads {SCHEMA}")
-    problems = [FileProblem(name, "is missing") for name in _KEYS if name not in facts]
+    facts = expect_table("a manifest", value)
+    schema = facts.get("schema")
+    if type(schema) is not int or schema != SCHEMA:
+        raise BundleError(f"{path} has schema {shown(schema)}, this version of Tilewright reads {SCHEMA}")
+    faults = Faults()
     known = ", ".join(_KEYS)
-    problems += [FileProblem(name, f"is unknown. Known: {known}.") for name in facts if name not in _KEYS]
-    problems += [
-        FileProblem(name, f"holds {type(facts[name]).__name__}, must hold {kind.__name__}")
-        for name, kind in _KEYS.items()
-        if name in facts and type(facts[name]) is not kind
-    ]
-    problems += [
-        FileProblem(f"{key}.{name}", f"is {values!r}, must be a list of values")
-        for key in ("where", "kernels")
-        for name, values in (facts[key].items() if isinstance(facts.get(key), dict) else ())
-        if not isinstance(values, list)
-    ]
-    if problems:
-        raise FileFormatError(path, problems)
+    for name in facts:
+        if name not in _KEYS:
+            faults.add(name, f"is unknown. Known: {known}.")
+    for name, read in _KEYS.items():
+        if name in facts:
+            faults.trying("", read, name, facts[name])
+        else:
+            faults.add(name, "is missing")
+    faults.raise_any(path)
     return facts
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A value as problems and configs have it: a text, a number, a flag, null, or a list of these."""
+    if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, (list, dict)) for each in value)):
+        raise InvalidValueError(f"{name} must be a value or a list of values, got {shown(value)}")
+    return value
+
+
+def _values(name: str, value: Any) -> dict[str, list[Any]]:
+    return expect_table_of(name, value, lambda place, values: expect_list_of(place, values, _plain))
+
+
+# How each key is read.
+_KEYS: Mapping[str, Callable[[str, Any], Any]] = {
+    "schema": expect_integer,
+    "op": expect_text,
+    "archs": lambda name, value: expect_list_of(name, value, expect_text),
+    "where": _values,
+    "kernels": _values,
+    "features": lambda name, value: expect_list_of(name, value, expect_text),
+    "features_version": expect_integer,
+    "example": lambda name, value: expect_table_of(name, value, expect_number),
+    "transform": expect_table,
+    "files": lambda name, value: expect_table_of(name, value, expect_text),
+    "training": expect_table,
+    "held_out": expect_table,
+}
 
 
 def _op(folder: Path, facts: Mapping[str, Any]) -> Op:
@@ -184,7 +201,7 @@ def _check_features(folder: Path, facts: Mapping[str, Any], op: Op) -> None:
     _check_names(folder, op, list(facts["features"]), list(now))
     for name, value in now.items():
         was = facts["example"].get(name)
-        if was is None or abs(was - value) > TOLERANCE * max(1.0, abs(value)):
+        if was is None or not abs(was - value) <= TOLERANCE * max(1.0, abs(value)):
             raise BundleError(
                 f"the bundle {folder} was trained when {name} of the example of {op.name} was {was}; now it is {value}:"
                 " estimates or features mean something else. Train it anew."
@@ -219,21 +236,28 @@ def _check_where(folder: Path, op: Op, where: Mapping[str, tuple[Any, ...]]) -> 
             raise BundleError(f"the bundle {folder} asks for the problem's {name!r}, which {op.name} problems lack")
 
 
-def _forests(folder: Path, files: Mapping[str, str], features: tuple[str, ...]) -> tuple[Forest, ...]:
+def _forests(folder: Path, files: Mapping[str, str], features: tuple[str, ...], transform: str) -> tuple[Forest, ...]:
     from tilewright.select.forest import read_forest  # noqa: PLC0415  (imports NumPy)
 
     if not files:
         raise BundleError(f"the bundle {folder} names no model")
     texts = {name: _model(folder, name, digest) for name, digest in files.items()}
-    return tuple(read_forest(text, features, str(folder / name)) for name, text in texts.items())
+    forests = {name: read_forest(content, features, str(folder / name)) for name, content in texts.items()}
+    for name, forest in forests.items():
+        if not forest.reach <= (LARGEST if transform == LOG_RATIO else math.inf) or not math.isfinite(forest.reach):
+            raise BundleError(
+                f"the trees of {folder / name} add up to {forest.reach:g}, must be at most {LARGEST:g} and finite: "
+                "they cannot have been trained on times"
+            )
+    return tuple(forests.values())
 
 
 def _model(folder: Path, name: str, digest: str) -> str:
     path = folder / name
     if Path(name).name != name or not path.is_file():
         raise BundleError(f"{folder / MANIFEST} names the file {name!r}, which is not in its folder")
-    text = path.read_text(encoding="utf-8")
-    found = digest_text(text)
+    content = read_text(path)
+    found = digest_text(content)
     if found != digest:
         raise BundleError(f"{path} has digest {found}, its manifest says {digest}: the file was changed or damaged")
-    return text
+    return content

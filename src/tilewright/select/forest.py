@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from tilewright.base.errors import FileFormatError, FileProblem
+from tilewright.base.document_values import is_digits, parse_digits, shown
+from tilewright.base.documents import Faults, reading
+from tilewright.base.errors import FileProblem, InvalidValueError
 
 # What the objective makes of the sum of the trees. Of these nothing; others (binary, poisson, …) transform it.
 _IDENTITY = ("regression", "regression_l1", "huber", "fair", "quantile", "lambdarank", "rank_xendcg")
@@ -42,6 +45,13 @@ class Forest:
     @property
     def trees(self) -> int:
         return len(self.root)
+
+    @property
+    def reach(self) -> float:
+        """How far from zero a prediction can be: the sum over the trees of the largest leaf of each."""
+        first = np.cumsum(self.leaves) - self.leaves
+        with np.errstate(over="ignore"):
+            return float(np.maximum.reduceat(np.abs(self.leaf), first).sum()) if self.trees else 0.0
 
     def each_tree(self) -> Iterator[Tree]:
         """The trees one by one, each with numbers of its own."""
@@ -141,20 +151,13 @@ def _walk_of(forest: Forest) -> _Walk:
 def read_forest(text: str, features: Sequence[str], source: str = "LightGBM model") -> Forest:
     """The trees of a text model whose features are `features`, in this order. Raises `FileFormatError` that names
     every reason why it cannot be walked with plain comparisons."""
-    head, blocks = _sections(text)
-    problems = [*_head_problems(head, features)]
-    trees = []
-    for number, block in enumerate(blocks):
-        try:
-            found = list(_tree_problems(block, len(features)))
-        except (KeyError, ValueError) as error:
-            found = [f"cannot be read: {error!r}"]
-        problems += [FileProblem(f"Tree={number}", what) for what in found]
-        if not found:
-            trees.append(_tree(block))
-    if problems:
-        raise FileFormatError(source, problems)
-    return _joined(tuple(features), trees)
+    with reading(source):
+        head, blocks = _sections(text)
+        faults = Faults()
+        faults.found += _head_problems(head, features)
+        trees = [faults.trying(f"Tree={i}", _tree, block, len(features)) for i, block in enumerate(blocks)]
+        faults.raise_any(source)
+        return _joined(tuple(features), [tree for tree in trees if tree is not None])
 
 
 def _sections(text: str) -> tuple[Mapping[str, str], list[Mapping[str, str]]]:
@@ -202,27 +205,39 @@ def _tree_problems(block: Mapping[str, str], features: int) -> Iterator[str]:
     if block.get("num_cat") != "0":
         yield f"has num_cat={block.get('num_cat', '(missing)')} categorical splits, only numerical ones are known"
         return
-    leaves = int(block["num_leaves"])
+    leaves = parse_digits("num_leaves", block["num_leaves"])
     lengths = dict.fromkeys(("split_feature", "threshold", "decision_type", "left_child", "right_child"), leaves - 1)
     for key, length in {**lengths, "leaf_value": leaves}.items():
         if len(block.get(key, "").split()) != length:
             yield f"{key} has {len(block.get(key, '').split())} values, {leaves} leaves need {length}"
             return
+    for key in ("leaf_value", "threshold"):
+        beyond = [word for word in block.get(key, "").split() if not math.isfinite(float(word))]
+        if beyond:
+            yield f"{key} has {len(beyond)} values that are no finite numbers, the first is {beyond[0]}"
+            return
     if leaves == 1:
         return
-    for decision in sorted({int(word) for word in block["decision_type"].split()}):
+    for decision in sorted(set(_integers(block, "decision_type"))):
         if decision & _CATEGORICAL or decision >> 4:
             yield f"decision_type {decision} is no numerical split '<='"
         elif decision >> _MISSING_SHIFT == _MISSING_ZERO:
             yield f"decision_type {decision} takes 0 for a missing value: train with zero_as_missing=false"
-    beyond = [word for word in block["split_feature"].split() if not 0 <= int(word) < features]
-    if beyond:
-        yield f"split_feature {beyond[0]} is not below {features}, the number of features"
-    ways = [(node, int(word)) for key in ("left_child", "right_child") for node, word in enumerate(block[key].split())]
+    unknown = [number for number in _integers(block, "split_feature") if not 0 <= number < features]
+    if unknown:
+        yield f"split_feature {unknown[0]} is not below {features}, the number of features"
+    ways = [way for key in ("left_child", "right_child") for way in enumerate(_integers(block, key))]
     # A child comes after its parent, so a walk ends; and each node and leaf is the child of one.
     each_once = [*range(-leaves, 0), *range(1, leaves - 1)]
     if any(0 <= child <= node for node, child in ways) or sorted(child for _, child in ways) != each_once:
         yield "left_child and right_child make no tree"
+
+
+def _integers(block: Mapping[str, str], key: str) -> list[int]:
+    words = block.get(key, "").split()
+    if odd := [word for word in words if not is_digits(word.removeprefix("-"))]:
+        raise InvalidValueError(f"{key} must have whole numbers, got {shown(odd[0])}")
+    return [int(word) for word in words]
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,16 +261,23 @@ class Tree:
         return deepest
 
 
-def _tree(block: Mapping[str, str]) -> Tree:
-    def numbers(key: str, kind: type) -> np.ndarray:
-        return np.array([kind(word) for word in block.get(key, "").split()], dtype=np.float64 if kind is float else int)
+def _tree(block: Mapping[str, str], features: int) -> Tree:
+    """A tree, read after everything about it was found right."""
+    if problems := list(_tree_problems(block, features)):
+        raise InvalidValueError("; ".join(problems))
+
+    def integers(key: str) -> np.ndarray:
+        return np.array(_integers(block, key), dtype=int)
+
+    def floats(key: str) -> np.ndarray:
+        return np.array([float(word) for word in block.get(key, "").split()], dtype=np.float64)
 
     return Tree(
-        numbers("split_feature", int),
-        _without_zero_band(numbers("threshold", float)),
-        numbers("left_child", int),
-        numbers("right_child", int),
-        numbers("leaf_value", float),
+        integers("split_feature"),
+        _without_zero_band(floats("threshold")),
+        integers("left_child"),
+        integers("right_child"),
+        floats("leaf_value"),
     )
 
 

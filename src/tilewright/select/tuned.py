@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from tilewright.base.errors import FileFormatError, FileProblem, TilewrightError
+from tilewright.base.document_models import validated
+from tilewright.base.documents import Faults, read_json
 from tilewright.ops import op_named, parse_kernel
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.problem_values import all_fields, problem_from_json
@@ -66,25 +67,11 @@ class _File(BaseModel):
 
 def read_tuned(path: Path) -> TunedTable:
     """The table in a file; all that is wrong with it is said at once."""
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        file = _File.model_validate(raw)
-    except json.JSONDecodeError as error:
-        raise FileFormatError(path, [FileProblem("", f"is not JSON: {error}")]) from error
-    except ValidationError as error:
-        faults = [FileProblem(".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors()]
-        raise FileFormatError(path, faults) from error
-    entries, faults = [], []
-    for number, entry in enumerate(file.tuned):
-        try:
-            entries.append(_entry_of(entry))
-        except TilewrightError as error:
-            faults.append(FileProblem(f"tuned.{number}", str(error)))
-        except TypeError as error:
-            faults.append(FileProblem(f"tuned.{number}.problem", str(error)))
-    if faults:
-        raise FileFormatError(path, faults)
-    return TunedTable(entries, path.name)
+    file = validated(path, _File, read_json(path), strict=True)
+    faults = Faults()
+    tried = [faults.trying(f"tuned.{number}", _entry_of, entry) for number, entry in enumerate(file.tuned)]
+    faults.raise_any(path)
+    return TunedTable((entry for entry in tried if entry is not None), path.name)
 
 
 def write_tuned(table: TunedTable, path: Path) -> None:

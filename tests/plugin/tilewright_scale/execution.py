@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright.arch.spec import Arch
+from tilewright.base.errors import InvalidValueError
 from tilewright.ops.execution import Execution, Preparation, Tensor
 from tilewright_scale.problem import Problem
 
@@ -73,15 +74,26 @@ def _inputs(problem: Problem, seed: int, _: Arch) -> Mapping[str, Any]:
 
 
 def _reference(problem: Problem, inputs: Mapping[str, Any], _: Arch) -> Mapping[str, Any]:
-    raise NotImplementedError("the factor is the kernel's: a problem of `scale` has no one answer")
+    import numpy as np
+
+    if problem.factor is None:
+        raise InvalidValueError("a problem of scale that leaves its factor to the kernel has no one answer: say factor")
+    return {"y": problem.factor * inputs["x"].astype(np.float64)}
 
 
-def _tolerance(config: Any, *_: Any) -> Mapping[str, Any]:
-    raise NotImplementedError("see the reference")
+def _tolerance(_: Any, problem: Problem, __: Any, reference: Mapping[str, Any], ___: Arch) -> Mapping[str, Any]:
+    import numpy as np
+
+    # Factor and x are whole numbers below 2^24, so their product is rounded once: by half a unit of the last place.
+    digits = {"fp32": 24, "fp64": 53}[problem.dtype]
+    return {"y": np.abs(reference["y"]) * 2.0**-digits}
 
 
 def _trials(config: Any, _: Arch) -> tuple[Problem, ...]:
-    return tuple(Problem(n, config.dtype) for n in (1, config.threads, config.threads + 1))
+    sizes = (1, config.threads, config.threads + 1)
+    if config.whole:
+        sizes = (config.threads, 3 * config.threads, 7 * config.threads)
+    return tuple(Problem(n, config.dtype, factor=config.factor) for n in sizes)
 
 
 EXECUTION = Execution(

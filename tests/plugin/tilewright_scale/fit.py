@@ -29,6 +29,26 @@ def other_type(config: Any, problem: Any, arch: Arch) -> Fault | None:
 
 
 @rule(
+    "Z503",
+    "other-factor",
+    reads=("factor",),
+    enforced_by="tilewright",
+    good={"problem": {"factor": 2}},
+    bad={"problem": {"factor": 3}},
+)
+def other_factor(config: Any, problem: Any, arch: Arch) -> Fault | None:
+    """A problem that says its factor needs a kernel of that factor.
+
+    Why: it is compiled in.
+
+    Fix: a kernel of the problem's factor.
+    """
+    if problem.factor in (None, config.factor):
+        return None
+    return Fault(f"the kernel multiplies with {config.factor}, the problem with {problem.factor}", "factor")
+
+
+@rule(
     "Z502",
     "n-not-whole",
     reads=("whole", "threads"),

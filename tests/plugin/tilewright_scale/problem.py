@@ -11,3 +11,4 @@ class Problem:
     dtype: str = "fp32"
     stride_x: int = 1
     stride_y: int = 1
+    factor: int | None = None  # None: that of the kernel which computes it

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.digest import canonical_json
+from tilewright.base.document_models import validated
+from tilewright.base.documents import parse_json, reading
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, PackError, choose
 from tilewright.building.store.regular import digest_regular, read_regular
 
@@ -109,10 +111,7 @@ def read_pack(folder: Path) -> Pack:
 
 def read_manifest(folder: Path) -> Pack:
     """The pack that a folder's manifest describes; the files themselves are not looked at."""
-    from pydantic import ValidationError  # noqa: PLC0415  (only reading needs it)
-
-    from tilewright.arch.load import problems_of  # noqa: PLC0415
-    from tilewright.building.pack.schema import ManifestFile  # noqa: PLC0415
+    from tilewright.building.pack.schema import ManifestFile  # noqa: PLC0415  (imports pydantic, only reading needs it)
 
     path = folder / MANIFEST
     try:
@@ -123,20 +122,20 @@ def read_manifest(folder: Path) -> Pack:
         raise PackError(f"cannot read {path}: {error.strerror}.") from error
     if len(raw) > MAX_MANIFEST_BYTES:
         raise PackError(f"{path} has over {MAX_MANIFEST_BYTES:,} bytes, and no manifest of a pack is that long.")
-    try:
-        parsed = ManifestFile.model_validate_json(raw, strict=True)
-    except ValidationError as error:
-        raise FileFormatError(path, problems_of(error, ManifestFile)) from error
+    with reading(path):
+        value = parse_json(raw)
+    parsed = validated(path, ManifestFile, value, strict=True)
     table = parsed.model_dump()
-    pack = Pack(
-        folder=folder,
-        name=parsed.name,
-        version=parsed.version,
-        libraries={gpu: PackFile(**table["libraries"][gpu]) for gpu in sorted(table["libraries"], key=gpu_order)},
-        files=tuple(PackFile(**file) for file in table["files"]),
-        kernels=tuple(PackKernel(**{**row, "resources": tuple(row["resources"])}) for row in table["kernels"]),
-    )
-    problems = list(_contradictions(pack))
+    with reading(path):
+        pack = Pack(
+            folder=folder,
+            name=parsed.name,
+            version=parsed.version,
+            libraries={gpu: PackFile(**table["libraries"][gpu]) for gpu in sorted(table["libraries"], key=gpu_order)},
+            files=tuple(PackFile(**file) for file in table["files"]),
+            kernels=tuple(PackKernel(**{**row, "resources": tuple(row["resources"])}) for row in table["kernels"]),
+        )
+        problems = list(_contradictions(pack))
     if problems:
         raise FileFormatError(path, problems)
     return pack

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tilewright.base.document_values import expect_number
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.ops.fmha.config import BIASES, MODES, ROTARIES, V_LAYOUTS
 from tilewright.ops.fmha.families import BACKWARD, FAMILIES
@@ -93,10 +94,7 @@ class Problem:
             if not getattr(self, name):
                 object.__setattr__(self, name, value)
         for name in _FLOATS:
-            value = getattr(self, name)
-            if type(value) not in (int, float) or not math.isfinite(value):
-                raise InvalidValueError(f"{name} must be a finite number, got {value!r}")
-            object.__setattr__(self, name, float(value))
+            object.__setattr__(self, name, expect_number(name, getattr(self, name)))
 
     def _check(self) -> None:
         if self.heads % self.kv_heads:

@@ -7,18 +7,13 @@ so they are arguments here.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewright.base.errors import (
-    FileFormatError,
-    FileProblem,
-    InvalidValueError,
-    UnknownValueError,
-    choose,
-)
+from tilewright.base.document_values import shown
+from tilewright.base.documents import Faults, read_json, reading
+from tilewright.base.errors import InvalidValueError, UnknownValueError, choose
 from tilewright.ops.block_gemm.types import dtype_fields
 from tilewright.ops.declaration import STAR, grid_columns, multiplied
 from tilewright.ops.fields import fields_of
@@ -58,11 +53,11 @@ def read_tile_engine(
         raise InvalidValueError(
             "multi_d needs elementwise and num_d, which the JSON does not hold; tile_engine's builder has 2 D tensors"
         )
-    where, data = ("tile_engine configuration", source) if isinstance(source, Mapping) else _load(source)
+    where, data = ("tile_engine configuration", source) if isinstance(source, Mapping) else (source, read_json(source))
     reader = _Reader()
-    declared = reader.read(data, variant)
-    if reader.problems:
-        raise FileFormatError(where, reader.problems)
+    with reading(where):
+        declared = reader.read(data, variant)
+    reader.faults.raise_any(where)
     arguments = {
         "variant": variant,
         "dtype": dtype,
@@ -144,30 +139,11 @@ def _not_expressible(declared: Mapping[str, Any]) -> list[str]:
     return faults
 
 
-def _load(source: Path | str) -> tuple[Path, Any]:
-    path = Path(source)
-    try:
-        return path, json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_repeats)
-    except OSError as error:
-        raise FileFormatError(path, [FileProblem("", f"cannot be read: {error.strerror}")]) from error
-    # ValueError covers bad JSON, bad UTF-8, repeated keys and integers too long to convert.
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(path, [FileProblem("", f"not valid JSON: {error}")]) from error
-
-
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise ValueError(f"the key {key!r} occurs {keys.count(key)} times in one object")
-    return dict(pairs)
-
-
 class _Reader:
     """Reads one configuration and gathers what is wrong in it."""
 
     def __init__(self) -> None:
-        self.problems: list[FileProblem] = []
+        self.faults = Faults()
 
     def read(self, data: Any, variant: str) -> dict[str, Any]:
         permutes = variant == "preshuffle"
@@ -179,10 +155,7 @@ class _Reader:
         for field, prefix in TILES.items():
             keys = [f"{prefix}_{x}" for x in "mnk"]
             columns = [self._numbers(f"tile_config.{k}", field, tiles[k]) for k in keys if k in tiles]
-            try:
-                declared[field] = multiplied(field, columns)
-            except InvalidValueError as error:
-                self._add(f"tile_config.{prefix}_m", str(error))
+            declared[field] = self.faults.trying(f"tile_config.{prefix}_m", multiplied, field, columns)
         for key, value in traits.items():
             declared[key] = self._values(f"trait_config.{key}", key, value)
         declared["blocks_per_cu"] = self._value("k_block_per_cu", "blocks_per_cu", top.get("k_block_per_cu", 1))
@@ -190,30 +163,23 @@ class _Reader:
             declared["permute_n"] = self._value("permute_n", "permute_n", top.get("permute_n", False))
         return declared
 
-    def _add(self, where: str, what: str) -> None:
-        self.problems.append(FileProblem(where, what))
-
     def _table(self, where: str, value: Any, known: Sequence[str], required: Sequence[str]) -> Mapping[str, Any]:
         """The known keys of an object; what is unknown or missing in it is noted."""
         if not isinstance(value, Mapping):
-            self._add(where, f"must be an object, got {value!r}")
+            self.faults.add(where, f"must be an object, got {shown(value)}")
             return {}
         prefix = f"{where}." if where else ""
         for key in value:
             if key not in known:
-                self._add(f"{prefix}{key}", str(UnknownValueError("key", key, known)))
+                self.faults.add(f"{prefix}{key}", str(UnknownValueError("key", key, known)))
         for key in required:
             if key not in value:
-                self._add(f"{prefix}{key}", "missing")
+                self.faults.add(f"{prefix}{key}", "missing")
         return {key: value[key] for key in known if key in value}
 
     def _value(self, where: str, field: str, value: Any) -> Any:
         """One value of a field, checked by the field's kind; None when it is wrong."""
-        try:
-            return fields_of(Config)[field].kind.read(field, value)
-        except ValueError as error:
-            self._add(where, str(error))
-            return None
+        return self.faults.trying(where, fields_of(Config)[field].kind.read, field, value)
 
     def _values(self, where: str, field: str, value: Any) -> list[Any]:
         table = self._table(where, value, ("values",), required=("values",))
@@ -236,7 +202,7 @@ class _Reader:
             return []
         least, most, step = (table[key] for key in RANGE_KEYS)
         if least > most:
-            self._add(where, f"min {least} is above max {most}: there is no value between them")
+            self.faults.add(where, f"min {least} is above max {most}: there is no value between them")
         return list(range(least, most + 1, step))
 
     def _is_extent(self, where: str, field: str, value: Any) -> bool:
@@ -244,11 +210,11 @@ class _Reader:
         most = fields_of(Config)[field].kind.most  # type: ignore[attr-defined]
         if type(value) is int and 1 <= value <= most:
             return True
-        self._add(where, f"must be a whole number, 1 to {most}, got {value!r}")
+        self.faults.add(where, f"must be a whole number, 1 to {most}, got {shown(value)}")
         return False
 
     def _list(self, where: str, value: Any) -> list[Any]:
         if isinstance(value, list) and value:
             return value
-        self._add(where, f"must be a list of at least 1 value, got {value!r}")
+        self.faults.add(where, f"must be a list of at least 1 value, got {shown(value)}")
         return []

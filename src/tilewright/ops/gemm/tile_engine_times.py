@@ -14,29 +14,34 @@ mostly have more of them. So the time is taken from the figure that is rounded l
 from __future__ import annotations
 
 import ast
-import csv
-import json
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tilewright.arch.dtypes import dtype
-from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, TilewrightError
+from tilewright.base.document_values import expect_integer, expect_number, expect_table, expect_text, parse_number
+from tilewright.base.documents import Faults, Sheet, read_json
+from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, choose
 from tilewright.ops import gemm, kernel_of
 from tilewright.ops.gemm import Problem
-from tilewright.ops.measured import Measured, Readings, csv_rows, need_columns, why
+from tilewright.ops.measured import Measured, Readings, need_columns, read_sheet
 
-LATENCY, TFLOPS, BANDWIDTH = "latency(ms)", "tflops(TFlops)", "bandwidth(GB/s)"
+FIGURES = LATENCY, TFLOPS, BANDWIDTH = "latency(ms)", "tflops(TFlops)", "bandwidth(GB/s)"
 # How its programs round a figure: to two digits in JSON, to four in CSV (gemm_benchmark.hpp, gemm_profiler.hpp).
 JSON_DIGITS, CSV_DIGITS = 2, 4
 VARIANTS = {"gemm": "standard", "gemm_preshuffle": "preshuffle", "gemm_multi_d": "multi_d"}
 LAYOUTS = {"RowMajor": "r", "ColumnMajor": "c"}
 # Its builder makes kernels with this many D tensors.
 MULTI_D = 2
-_TILE = r"(\d+x\d+x\d+)"
+_TILE = r"([0-9]{1,9}x[0-9]{1,9}x[0-9]{1,9})"
 _FLAG = r"(True|False)"
+_TEXT = r"'[^'\\\x00-\x1f]*'"
+_PLAIN = rf"(?:{_TEXT}|True|False|None|-?[0-9]{{1,20}}(?:\.[0-9]{{1,20}})?(?:e[+-]?[0-9]{{1,3}})?)"
+_LITERAL = re.compile(rf"{_PLAIN}|\{{(?:{_TEXT}: ?{_PLAIN}(?:, ?)?)*\}}")
 _NAME = re.compile(
     r"(?:benchmark_)?(gemm(?:_preshuffle|_multi_d)?)_([a-z0-9]+)_([rc]{3,4})_([a-z0-9_]+)_(cshuffle|default)_"
     rf"(intrawave|interwave|default)_{_FLAG}_{_FLAG}_{_FLAG}_{_FLAG}_{_TILE}_{_TILE}_{_TILE}"
@@ -47,10 +52,9 @@ _NAME = re.compile(
 class _Row:
     """One benchmark, whatever file it is from."""
 
-    where: str
     name: str
     problem: Mapping[str, Any]
-    figures: Mapping[str, Any]
+    figures: Mapping[str, float]
     digits: int
     arch: str = ""
     rocm: str = ""
@@ -73,61 +77,59 @@ def read(
     if not files:
         raise FileFormatError(path, [FileProblem("", "has no file *.json")])
     asked = _Asked(arch, elementwise, permute_n)
-    measured: list[Measured] = []
-    refused: list[FileProblem] = []
-    for row in (row for file in files for row in _rows(file)):
-        try:
-            measured.append(_measured(row, asked))
-        except (TilewrightError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
-            refused.append(FileProblem(row.where, why(error)))
-    return Readings(measured, refused)
+    refused = Faults()
+    tried = [refused.trying(f"{file.name}, {where}", read, asked) for file in files for where, read in _rows(file)]
+    return Readings([each for each in tried if each is not None], refused.found)
 
 
-def _rows(file: Path) -> Iterator[_Row]:
+def _rows(file: Path) -> Iterator[tuple[str, Callable[[_Asked], Measured]]]:
+    """The place of each benchmark of a file, and how it is read."""
     if file.suffix == ".csv":
-        with csv_rows(file) as rows:
-            yield from _of_csv(file, rows)
+        yield from _of_csv(file)
         return
-    try:
-        value = json.loads(file.read_text())
-    except (OSError, ValueError, RecursionError) as error:
-        raise FileFormatError(file, [FileProblem("", f"cannot be read as JSON: {error}")]) from error
+    value = read_json(file)
     results = value.get("kernel_results", [value]) if isinstance(value, dict) else value
     if not isinstance(results, list) or not all(isinstance(each, dict) for each in results):
         raise FileFormatError(file, [FileProblem("", "holds no benchmark, and no list kernel_results of them")])
-    for number, each in enumerate(results):
-        yield _nested(f"{file.name}, result {number}", each)
+    for place, each in enumerate(results):
+        yield f"result {place}", partial(_measured, partial(_nested, each))
 
 
-def _of_csv(file: Path, rows: csv.DictReader[str]) -> Iterator[_Row]:
-    if "perf_result" in (rows.fieldnames or ()):
-        # tile_engine's script writes Python's text of the nested values.
-        for line, row in enumerate(rows, 2):
-            yield _nested(f"{file.name}, line {line}", {key: _literal(text) for key, text in row.items()})
-        return
-    need_columns(file, rows, ("name", "m", "n", "k", LATENCY))
-    for line, row in enumerate(rows, 2):
-        figures = {key: row[key] for key in (LATENCY, TFLOPS, BANDWIDTH) if row.get(key)}
-        where, gpu = f"{file.name}, line {line}", row.get("device_name", "")
-        problem = {key: _literal(text) for key, text in row.items()}
-        yield _Row(where, row["name"], problem, figures, CSV_DIGITS, gpu, row.get("rocm_version", ""))
+def _of_csv(file: Path) -> Iterator[tuple[str, Callable[[_Asked], Measured]]]:
+    sheet = read_sheet(file)
+    nested = "perf_result" in sheet.header
+    if not nested:
+        need_columns(file, sheet, ("name", "m", "n", "k", LATENCY))
+    for where, cells in sheet.lines:
+        yield where, partial(_measured, partial(_nested_cells if nested else _flat_cells, sheet, cells))
 
 
-def _nested(where: str, value: Mapping[str, Any]) -> _Row:
-    problem, figures = value.get("problem"), value.get("perf_result")
-    if not isinstance(problem, dict) or not isinstance(figures, dict):
-        problem, figures = {}, {}
-    return _Row(where, str(value.get("name", "")), problem, figures, JSON_DIGITS)
+def _nested_cells(sheet: Sheet, cells: Sequence[str]) -> _Row:
+    """A line of tile_engine's script, which writes Python's text of the nested values."""
+    return _nested({key: _literal(cell) for key, cell in sheet.row(cells).items()})
 
 
-def _literal(text: str | None) -> Any:
-    try:
-        return ast.literal_eval(text or "")
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # all that `literal_eval` may raise
-        return text
+def _flat_cells(sheet: Sheet, cells: Sequence[str]) -> _Row:
+    row = sheet.row(cells)
+    figures = {key: parse_number(key, row[key]) for key in FIGURES if row.get(key)}
+    problem = {key: _literal(cell) for key, cell in row.items()}
+    return _Row(row["name"], problem, figures, CSV_DIGITS, row.get("device_name", ""), row.get("rocm_version", ""))
 
 
-def _measured(row: _Row, asked: _Asked) -> Measured:
+def _nested(value: Mapping[str, Any]) -> _Row:
+    figures = expect_table("perf_result", value.get("perf_result"))
+    told = {key: expect_number(key, figures[key]) for key in FIGURES if key in figures}
+    problem = expect_table("problem", value.get("problem"))
+    return _Row(expect_text("name", value.get("name")), problem, told, JSON_DIGITS)
+
+
+def _literal(cell: str) -> Any:
+    """The value of a cell: a number, a flag or a flat table as Python writes them. All else stays a text."""
+    return ast.literal_eval(cell) if _LITERAL.fullmatch(cell) else cell
+
+
+def _measured(read: Callable[[], _Row], asked: _Asked) -> Measured:
+    row = read()
     if asked.arch and row.arch and asked.arch != row.arch:
         raise InvalidValueError(f"was measured on {row.arch}, not on {asked.arch}")
     arch = row.arch or asked.arch
@@ -173,23 +175,23 @@ def _tile(text: str) -> tuple[int, ...]:
 
 
 def _problem(given: Mapping[str, Any], fields: Mapping[str, Any]) -> Problem:
-    layout = "".join(LAYOUTS[given[f"layout_{x}"]] for x in "abc")
+    layout = "".join(LAYOUTS[choose(f"layout_{x}", given[f"layout_{x}"], LAYOUTS)] for x in "abc")
     if layout != fields["layout"]:
         raise InvalidValueError(f"its problem has layout {layout}, its name {fields['layout']}")
     if given.get("structured_sparsity") in (True, 1):
         raise InvalidValueError("was measured with structured sparsity, which Tilewright does not have")
     values: dict[str, Any] = {
-        **{key: int(given[key]) for key in ("m", "n", "k")},
-        **{key: given[key] for key in ("dtype_a", "dtype_b", "dtype_c")},
-        **{key: int(given.get(key, 0)) for key in ("stride_a", "stride_b", "stride_c")},
+        **{key: expect_integer(key, given[key]) for key in ("m", "n", "k")},
+        **{key: expect_text(key, given[key]) for key in ("dtype_a", "dtype_b", "dtype_c")},
+        **{key: expect_integer(key, given.get(key, 0)) for key in ("stride_a", "stride_b", "stride_c")},
         **{key: fields[key] for key in ("num_d", "elementwise") if key in fields},
     }
-    return Problem(**values, layout=layout, k_batch=int(given.get("split_k", 1)))
+    return Problem(**values, layout=layout, k_batch=expect_integer("split_k", given.get("split_k", 1)))
 
 
 def _microseconds(row: _Row, problem: Problem) -> float:
     """The time, from the largest of the figures: all are rounded to the same digits. The others must agree."""
-    figures = {key: float(row.figures[key]) for key in (LATENCY, TFLOPS, BANDWIDTH) if key in row.figures}
+    figures = row.figures
     if LATENCY not in figures:
         raise InvalidValueError(f"has no {LATENCY}")
     if min(figures.values()) < 0 or max(figures.values()) == 0:
@@ -201,7 +203,7 @@ def _microseconds(row: _Row, problem: Problem) -> float:
         wanted = us * 1e-3 if key == LATENCY else work[key] / us
         # Half of the last digit of both, and what single precision loses.
         allowed = 0.5 * 10**-row.digits * (1 + wanted / figures[best]) + 1e-5 * wanted
-        if abs(figure - wanted) > allowed:
+        if not (math.isfinite(allowed) and abs(figure - wanted) <= allowed):
             told = f"{key} is {figure:g}, but {best} = {figures[best]:g} makes it {wanted:.6g}"
             raise InvalidValueError(f"{told}: they are not of one run")
     return us

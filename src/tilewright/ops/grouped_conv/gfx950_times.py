@@ -14,14 +14,16 @@ input and output channels to multiples of 16, so the problems here have padded c
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tilewright.base.errors import FileProblem, InvalidValueError
+from tilewright.base.document_values import parse_digits, parse_number
+from tilewright.base.documents import Faults
+from tilewright.base.errors import InvalidValueError
 from tilewright.ops import grouped_conv, kernel_of
 from tilewright.ops.grouped_conv import Problem
 from tilewright.ops.kernel import Kernel
-from tilewright.ops.measured import Measured, Readings, csv_rows, why
+from tilewright.ops.measured import Measured, Readings, need_columns, read_sheet
 
 ARCH = "gfx950"
 # The commit of ROCm/rocm-libraries that the file is from.
@@ -30,9 +32,11 @@ VERSIONS = "rocm-libraries dd65539"
 PADDED_TO = 16
 # Share of the outputs that were not zero, above which a problem counts as computed: see the data's README.
 PLAUSIBLE = 0.9
+SIZES = ("N", "C", "K", "G", "Hi", "Wi", "Y", "X", "stride_h", "stride_w", "pad_h", "pad_w")
+TILE = ("tile_m", "tile_n", "tile_k")
 COLUMNS = (
-    *("problem_idx", "N", "C", "K", "G", "Hi", "Wi", "Y", "X", "stride_h", "stride_w", "pad_h", "pad_w"),
-    *("nz_ratio", "tile_m", "tile_n", "tile_k", "pipeline", "latency_us"),
+    *("problem_idx", *SIZES),
+    *("nz_ratio", *TILE, "pipeline", "latency_us"),
 )
 
 # Tile → waves along m and n, and m (as n) and k of the matrix instruction: AMD's grouped_config_rules.py.
@@ -78,7 +82,7 @@ def kernel_of_label(m: int, n: int, k: int, pipeline: str) -> Kernel:
 
 def problem_of_row(row: Mapping[str, str]) -> Problem:
     """The problem that the runner computed for a row."""
-    number = {name: int(text) for name, text in row.items() if isinstance(text, str) and text.isdecimal()}
+    number = {name: parse_digits(name, row[name]) for name in SIZES}
     return Problem(
         direction="forward",
         n=number["N"],
@@ -95,27 +99,26 @@ def problem_of_row(row: Mapping[str, str]) -> Problem:
 
 def read(path: Path) -> Readings:
     """The times of the file: all labels that stand for one kernel are repeats."""
-    with csv_rows(path, COLUMNS) as reader:
-        rows = list(reader)
+    sheet = read_sheet(path)
+    need_columns(path, sheet, COLUMNS)
     problems: dict[str, Problem] = {}
-    measured: list[Measured] = []
-    refused: list[FileProblem] = []
     doubtful: set[str] = set()
-    for line, row in enumerate(rows, 2):
-        try:
-            name = row["problem_idx"]
-            if name not in problems:
-                problems[name] = problem_of_row(row)
-            kernel = kernel_of_label(*(int(row[f"tile_{x}"]) for x in "mnk"), pipeline=row["pipeline"])
-            us = float(row["latency_us"])
-            if us <= 0:
-                raise InvalidValueError(f"latency_us is {us:g}, must be above zero")
-            if float(row["nz_ratio"]) <= PLAUSIBLE:
-                doubtful.add(name)
-            measured.append(Measured(kernel, problems[name], us, VERSIONS))
-        except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-            refused.append(FileProblem(f"line {line}", why(error)))
-    return Readings(measured, refused, _notes(len(doubtful), len(problems)))
+
+    def measured(cells: Sequence[str]) -> Measured:
+        row = sheet.row(cells)
+        name = row["problem_idx"]
+        if name not in problems:
+            problems[name] = problem_of_row(row)
+        kernel = kernel_of_label(*(parse_digits(key, row[key]) for key in TILE), pipeline=row["pipeline"])
+        us = parse_number("latency_us", row["latency_us"], above=0)
+        if parse_number("nz_ratio", row["nz_ratio"]) <= PLAUSIBLE:
+            doubtful.add(name)
+        return Measured(kernel, problems[name], us, VERSIONS)
+
+    refused = Faults()
+    tried = [refused.trying(place, measured, cells) for place, cells in sheet.lines]
+    rows = [each for each in tried if each is not None]
+    return Readings(rows, refused.found, _notes(len(doubtful), len(problems)))
 
 
 def _notes(doubtful: int, problems: int) -> tuple[str, ...]:

@@ -17,10 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
+from tilewright.base.document_values import parse_digits
+from tilewright.base.documents import read_text
 from tilewright.base.errors import InvalidValueError, UnknownValueError, choose
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD
 from tilewright.ops.grouped_conv.problem import Problem
-from tilewright.ops.problem_list import read_each, read_text
+from tilewright.ops.problem_list import read_each
 from tilewright.ops.problem_values import Extents
 
 PROGRAM = "MIOpenDriver"
@@ -176,12 +178,7 @@ def _check_words(given: Mapping[str, str]) -> None:
 
 
 def _number(given: Mapping[str, str], name: str) -> int:
-    text = given.get(name)
-    if text is None:
-        return NUMBERS[name][1]
-    if not text.isdecimal():
-        raise InvalidValueError(f"{_shown(name)} takes a whole number, got {text!r}")
-    return int(text)
+    return parse_digits(_shown(name), given[name]) if name in given else NUMBERS[name][1]
 
 
 def _directions(forw: int) -> list[str]:

@@ -1,0 +1,56 @@
+"""Documents that pydantic models describe: all that is wrong with one is told at once, each with its place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tilewright.base.document_values import shown
+from tilewright.base.errors import FileFormatError, FileProblem, nearest_name
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+
+    M = TypeVar("M", bound=BaseModel)
+
+
+def validated(path: object, model: type[M], raw: Any, *, strict: bool | None = None) -> M:
+    """The model of a document's value. Raises `FileFormatError` with every problem in it."""
+    from pydantic import ValidationError  # noqa: PLC0415  (heavy, and few callers need it)
+
+    try:
+        return model.model_validate(raw, strict=strict)
+    except ValidationError as error:
+        raise FileFormatError(path, problems_of(error, model)) from error
+
+
+def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FileProblem]:
+    """Pydantic's findings as ours; an unknown key names its nearest known neighbour."""
+    problems = []
+    for item in error.errors():
+        # For a key of a table that is wrong itself, pydantic adds the marker "[key]".
+        loc = tuple(part for part in item["loc"] if part != "[key]")
+        where = ".".join(str(part) for part in loc)
+        what = item["msg"]
+        if item["type"] == "extra_forbidden":
+            known = _known_keys(model, loc[:-1])
+            nearest = nearest_name(str(loc[-1]), known)
+            hint = f" Did you mean '{nearest}'?" if nearest else ""
+            what = f"unknown key.{hint} Known: {', '.join(known)}."
+        elif item["type"] == "missing":
+            what = "missing"
+        elif not isinstance(item["input"], dict):
+            what = f"{what}, got {shown(item['input'])}"
+        problems.append(FileProblem(where, what))
+    return problems
+
+
+def _known_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    from pydantic import BaseModel  # noqa: PLC0415
+
+    for part in loc:
+        field = model.model_fields.get(str(part))
+        annotation = field.annotation if field else None
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return []
+        model = annotation
+    return sorted(field.alias or name for name, field in model.model_fields.items())

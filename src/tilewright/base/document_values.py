@@ -1,0 +1,110 @@
+"""Values of documents, one by one: each is what it must be, or an `InvalidValueError` with field, value and limits."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar
+
+from tilewright.base.errors import InvalidValueError, UnknownValueError
+
+T = TypeVar("T")
+_LONGEST = 100  # characters of a value that a message shows
+_DIGITS = re.compile("[0-9]{1,20}")  # as many as 64 bits have
+
+
+def shown(value: object) -> str:
+    """A value as messages have it. One that is long is cut, with its length."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"
+
+
+def expect_integer(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
+    """A whole number within bounds; true and false are none."""
+    if type(value) is not int:
+        raise InvalidValueError(f"{name} must be a whole number, got {shown(value)}")
+    _check_bounds(name, value, least, most)
+    return value
+
+
+def parse_digits(name: str, text: Any) -> int:
+    """The whole number that a text of decimal digits stands for."""
+    if not is_digits(text):
+        raise InvalidValueError(f"{name} must be a whole number of at most 20 digits, got {shown(text)}")
+    return int(text)
+
+
+def is_digits(text: Any) -> bool:
+    """Whether a text is a whole number in the digits 0 to 9, of at most 20."""
+    return isinstance(text, str) and _DIGITS.fullmatch(text) is not None
+
+
+def expect_number(
+    name: str, value: Any, least: float | None = None, most: float | None = None, above: float | None = None
+) -> float:
+    """A finite number within bounds, as a float; true and false are none."""
+    if type(value) not in (int, float):
+        raise InvalidValueError(f"{name} must be a number, got {shown(value)}")
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found):
+        raise InvalidValueError(f"{name} is {shown(value)}, must be finite")
+    _check_bounds(name, found, least, most)
+    if above is not None and not found > above:
+        raise InvalidValueError(f"{name} is {found:g}, must be above {above:g}")
+    return found
+
+
+def parse_number(name: str, text: Any, above: float | None = None) -> float:
+    """The finite number that a text stands for."""
+    try:
+        found = float(text)
+    except (ValueError, TypeError) as error:
+        raise InvalidValueError(f"{name} must be a number, got {shown(text)}") from error
+    return expect_number(name, found, above=above)
+
+
+def _check_bounds(name: str, value: float, least: float | None, most: float | None) -> None:
+    if least is not None and not value >= least:
+        raise InvalidValueError(f"{name} is {value}, must be at least {least}")
+    if most is not None and not value <= most:
+        raise InvalidValueError(f"{name} is {value}, must be at most {most}")
+
+
+def expect_text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidValueError(f"{name} must be a text, got {shown(value)}")
+    return value
+
+
+def expect_table(name: str, value: Any) -> dict[str, Any]:
+    """A table (JSON's object) with any keys."""
+    if not isinstance(value, dict):
+        raise InvalidValueError(f"{name} must be an object, got {shown(value)}")
+    return value
+
+
+def expect_table_of(name: str, value: Any, read: Callable[[str, Any], T]) -> dict[str, T]:
+    """A table whose values are all of one kind."""
+    return {key: read(f"{name}.{key}", each) for key, each in expect_table(name, value).items()}
+
+
+def expect_list_of(name: str, value: Any, read: Callable[[str, Any], T]) -> list[T]:
+    """A list whose values are all of one kind."""
+    if not isinstance(value, list):
+        raise InvalidValueError(f"{name} must be a list, got {shown(value)}")
+    return [read(f"{name}.{i}", each) for i, each in enumerate(value)]
+
+
+def check_keys(name: str, value: Mapping[str, Any], needed: Iterable[str], others: Collection[str] = ()) -> None:
+    """An error for a key that is missing, and for one that is not known."""
+    needed = tuple(needed)
+    missing = [key for key in needed if key not in value]
+    if missing:
+        raise InvalidValueError(f"{name} has no {', '.join(missing)}")
+    for key in value:
+        if key not in needed and key not in others:
+            raise UnknownValueError(f"key of {name}", key, (*needed, *others))

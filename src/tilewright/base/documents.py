@@ -1,0 +1,264 @@
+"""Documents of users: text, JSON, TOML and CSV are read here. What is wrong in them raises our own errors, no others.
+
+The readers give values that later code can rely on: UTF-8, no key twice, no NaN and no infinity, whole numbers of at
+most 64 bits, at most 64 levels, no half of a surrogate pair. `reading` guards the code that interprets them: what it
+stumbles over is a `FileFormatError` with the path. `Faults` gathers such errors by place, to tell all of them at once.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, TilewrightError
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+# A document is held in memory as a whole. The largest known, an export of 100,000 benchmarks, has about 100 MB.
+MOST_BYTES = 256 << 20
+# The deepest document of ours has 6 levels. Python's own limit depends on who calls.
+DEEPEST = 64
+# Sizes are int64_t in the C interface of every op, seeds uint64_t.
+LEAST_WHOLE, MOST_WHOLE = -(2**63), 2**64 - 1
+_PIECE = 1 << 20
+
+# What Python raises where code takes a value for something that it is not. Memory that is full and a user who
+# interrupts are not among these: neither says anything about a document.
+CONTENT_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+
+
+@contextmanager
+def reading(path: object, advice: str = "") -> Iterator[None]:
+    """Turn whatever the content of a document makes Python raise into `FileFormatError`, with advice. Our other errors
+    pass."""
+    try:
+        yield
+    except FileFormatError as error:
+        if not advice:
+            raise
+        advised = [FileProblem(problem.where, f"{problem.what}; {advice}") for problem in error.problems]
+        raise FileFormatError(error.path, advised) from error
+    except OSError as error:
+        raise FileFormatError(path, [_problem(f"cannot be read: {error.strerror or error}", advice)]) from error
+    except CONTENT_ERRORS as error:
+        if _is_told(error):
+            raise
+        raise FileFormatError(path, [_problem(reason(error), advice)]) from error
+
+
+def _problem(what: str, advice: str) -> FileProblem:
+    return FileProblem("", f"{what}; {advice}" if advice else what)
+
+
+def _is_told(error: Exception) -> bool:
+    """Whether an error is ours and says all: that of a value alone does not name its document."""
+    return isinstance(error, TilewrightError) and not isinstance(error, InvalidValueError)
+
+
+def reason(error: BaseException) -> str:
+    """Why a value was refused, in words: of a key that is not there, Python says the name only."""
+    if isinstance(error, KeyError) and not isinstance(error, TilewrightError):
+        return f"has no {error}"
+    if isinstance(error, RecursionError):
+        return "is nested too deeply"
+    if isinstance(error, ValueError):
+        return str(error) or "is no value that can be used"
+    return f"is not what it should be: {error} ({type(error).__name__})"
+
+
+class Faults:
+    """Gathers what is wrong in a document, so that all of it is told at once."""
+
+    def __init__(self) -> None:
+        self.found: list[FileProblem] = []
+
+    def add(self, where: str, what: str) -> None:
+        self.found.append(FileProblem(where, what))
+
+    def trying(self, where: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """The function's result; None, and a problem noted, when it refuses its arguments."""
+        try:
+            return function(*args, **kwargs)
+        except CONTENT_ERRORS as error:
+            if _is_told(error):
+                raise
+            self.add(where, reason(error))
+            return None
+
+    def raise_any(self, path: object) -> None:
+        """Raise `FileFormatError` if anything was wrong."""
+        if self.found:
+            raise FileFormatError(path, self.found)
+
+
+def read_bytes(path: Path | str, most: int = MOST_BYTES) -> bytes:
+    """The bytes of a file that has no more than `most` of them. The path may be a pipe."""
+    pieces, size = [], 0
+    with reading(path), Path(path).open("rb") as stream:
+        while piece := stream.read(_PIECE):
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                raise InvalidValueError(f"has more than {most:,} bytes, the most that is read")
+    return b"".join(pieces)
+
+
+def read_text(path: Path | str) -> str:
+    """The text of a file in UTF-8, lines ended by a newline alone. A byte-order mark, as spreadsheets have it, is left
+    out."""
+    raw = read_bytes(path)
+    with reading(path):
+        return _decoded(raw).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_json(path: Path | str) -> Any:
+    """The value of a JSON file."""
+    raw = read_bytes(path)
+    with reading(path):
+        value = _loaded(raw)
+    return _usable(path, value)
+
+
+def read_toml(path: Path | str) -> dict[str, Any]:
+    """The tables of a TOML file."""
+    text = read_text(path)
+    with reading(path):
+        try:
+            tables = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InvalidValueError(f"is not TOML: {reason(error)}") from error
+    return _usable(path, tables)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text, or of a line of several. Raises `InvalidValueError`."""
+    value = _loaded(text)
+    if problem := _first_unusable(value):
+        raise InvalidValueError(str(problem))
+    return value
+
+
+def _loaded(text: str | bytes) -> Any:
+    text = _decoded(text) if isinstance(text, bytes) else text
+    try:
+        return json.loads(text, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:
+        raise InvalidValueError(f"is not JSON: {reason(error)}") from error
+
+
+def _usable(path: Path | str, value: T) -> T:
+    if problem := _first_unusable(value):
+        raise FileFormatError(path, [problem])
+    return value
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A CSV file: the names of its columns, and the cells of each line below them that is not blank."""
+
+    place: str  # of the header
+    header: tuple[str, ...]
+    lines: Sequence[tuple[str, Sequence[str]]]  # with the line's place
+
+    def header_faults(self, needed: Iterable[str] = ()) -> list[FileProblem]:
+        """Columns that are there several times, and those of `needed` that are not there."""
+        counts = Counter(self.header)
+        faults = [f"has the column {name!r} {count} times" for name, count in counts.items() if count > 1]
+        missing = [name for name in needed if name not in counts]
+        faults += [f"has no column for {', '.join(missing)}"] if missing else []
+        return [FileProblem(self.place, fault) for fault in faults]
+
+    def row(self, cells: Sequence[str]) -> dict[str, str]:
+        """Column → cell of a line. Raises `InvalidValueError` where a line has more or fewer."""
+        if len(cells) != len(self.header):
+            raise InvalidValueError(f"has {len(cells)} cells, the header has {len(self.header)}")
+        return dict(zip(self.header, cells, strict=True))
+
+
+def read_csv(path: Path | str) -> Sheet | None:
+    """The sheet in a CSV file, cells without the blanks around them; None of a file that has nothing but blanks."""
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    lines: list[tuple[str, list[str]]] = []
+    try:
+        for row in reader:
+            cells = [cell.strip() for cell in row]
+            if any(cells):
+                lines.append((f"line {reader.line_num}", cells))
+    except csv.Error as error:
+        raise FileFormatError(path, [FileProblem(f"line {reader.line_num}", f"is not CSV: {error}")]) from error
+    if not lines:
+        return None
+    (place, header), *below = lines
+    return Sheet(place, tuple(header), below)
+
+
+def _decoded(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidValueError(f"is not UTF-8: {error.reason} at byte {error.start:,}") from error
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys differ: Python would keep the last of equal ones without a word."""
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        raise InvalidValueError(f"an object has the key {twice!r} twice")
+    return made
+
+
+# A value with its place: the key of the table or list that holds it, and that one's place.
+_Place = tuple[Any, Any]
+
+
+def _first_unusable(value: Any) -> FileProblem | None:
+    """The first value that later code could not take. Looks at one level after another: no document is too deep."""
+    level: list[tuple[Any, _Place | None]] = [(value, None)]
+    for _ in range(DEEPEST + 1):
+        inside: list[tuple[Any, _Place | None]] = []
+        for each, place in level:
+            if isinstance(each, dict):
+                inside += ((name, place) for name in each)
+                inside += ((part, (place, name)) for name, part in each.items())
+            elif isinstance(each, list):
+                inside += ((part, (place, number)) for number, part in enumerate(each))
+            elif fault := _fault(each):
+                return FileProblem(_dotted(place), fault)
+        if not inside:
+            return None
+        level = inside
+    return FileProblem("", f"is nested more than {DEEPEST} levels deep")
+
+
+def _dotted(place: _Place | None) -> str:
+    names: list[str] = []
+    while place is not None:
+        place, name = place
+        names.insert(0, ascii(name)[1:-1] if isinstance(name, str) else str(name))
+    return ".".join(names)
+
+
+def _fault(value: Any) -> str:
+    """Why a single value cannot be taken; empty when it can."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"is {value}: a number must be finite, within ±1.8e308"
+    if isinstance(value, int) and not LEAST_WHOLE <= value <= MOST_WHOLE:
+        return f"is a whole number of {value.bit_length()} bits: it must be -2^63 to 2^64 - 1"
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            return f"has \\u{ord(value[error.start]):04x}, one half of a surrogate pair, without the other"
+    return ""

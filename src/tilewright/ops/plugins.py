@@ -1,0 +1,50 @@
+"""Ops that other packages add, and the packages that could not: one that is broken is told of, and in nobody's way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.ops.op import Op
+
+# Other packages add an op with an entry point of this group whose object is an `Op`.
+ENTRY_POINTS = "tilewright.ops"
+
+
+@dataclass(frozen=True)
+class PluginFailure:
+    """An entry point that added no op, the package that has it, and why."""
+
+    entry_point: str  # as in its file: name = module:object
+    package: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.entry_point} of {self.package}: {self.problem}"
+
+
+def load_plugins(own: Sequence[Op]) -> Iterator[Op | PluginFailure]:
+    """What each entry point gives, by name: an op of another name than all before it, or why there is none."""
+    from importlib.metadata import entry_points  # noqa: PLC0415  (looks through all installed packages)
+
+    names = {op.name for op in own}
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
+        found = _load(point, names)
+        if isinstance(found, Op):
+            names.add(found.name)
+        yield found
+
+
+def _load(point: Any, names: set[str]) -> Op | PluginFailure:
+    package = f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
+    told = f"{point.name} = {point.value}"
+    try:
+        op = point.load()
+    except Exception as error:  # whatever the code of others raises when it is imported
+        return PluginFailure(told, package, f"it cannot be imported: {type(error).__name__}: {error}")
+    if not isinstance(op, Op):
+        return PluginFailure(told, package, f"it gives a {type(op).__name__}, not an Op")
+    if op.name in names:
+        return PluginFailure(told, package, f"it adds a second op named {op.name}")
+    return op
