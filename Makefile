@@ -35,10 +35,10 @@ check: ## lint, format, types, layers, spelling, generated documents
 	$(BIN)/python tools/make_docs.py --check
 
 test: ## the fast tests: no compiler, no GPU, no cluster
-	$(BIN)/pytest -m 'not compile and not slow' -n $(JOBS)
+	$(BIN)/pytest -m 'not compile and not slow and not deep' -n $(JOBS)
 
 test-all: ## every test, also those that compile kernels
-	$(BIN)/pytest -n $(JOBS) --dist worksteal
+	$(BIN)/pytest -m 'not deep' -n $(JOBS) --dist worksteal
 
 docs: ## write the generated documents anew
 	$(BIN)/python tools/make_docs.py
