@@ -56,7 +56,7 @@ def inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
         if tensor.name not in made and not _computed(problem, tensor):
             values = _values(problem, tensor, seed, generator)
             if seed == WHOLE_NUMBERS and tensor.name in _WIDE.get(problem.family, ("v",)):
-                _put_wide_numbers(values, tensor, generator, arch)
+                _put_wide_numbers(problem, values, tensor, generator, arch)
             if tensor.name in ("k", "v"):
                 _mark_unused(problem, made, tensor.name, values)
             made[tensor.name] = values.astype(numpy_dtype(tensor.dtype, arch))
@@ -91,10 +91,12 @@ def _values(problem: Problem, tensor: Tensor, seed: int, generator: np.random.Ge
     return np.broadcast_to(whole[..., :1], tensor.shape).copy() if tensor.name == "bias" else whole
 
 
-def _put_wide_numbers(values: Floats, tensor: Tensor, generator: np.random.Generator, arch: Arch) -> None:
-    """Numbers that use all bits of their type, in one column of so many, at some of the tokens."""
+def _put_wide_numbers(
+    problem: Problem, values: Floats, tensor: Tensor, generator: np.random.Generator, arch: Arch
+) -> None:
+    """Numbers that use all bits of their type, in one column of so many. A sum over all keys has one or two of them."""
     columns = values[..., ::APART]
-    some = generator.random(columns.shape) < _WIDE_SHARE
+    some = generator.random(columns.shape) < min(_WIDE_SHARE, 1.5 / max(1, problem.seqlen_k))
     columns[some] = wide_numbers(generator, (int(np.count_nonzero(some)),), tensor.dtype, arch)
 
 
