@@ -189,7 +189,6 @@ def test_the_gpu_must_be_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("latency(ms)", 10**400),
         ("latency(ms)", float("nan")),
         ("latency(ms)", float("inf")),
         ("latency(ms)", None),

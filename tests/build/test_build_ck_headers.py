@@ -166,7 +166,7 @@ def test_a_failed_download_says_what_to_do(clean_knobs: pytest.MonkeyPatch, tmp_
 def test_a_broken_manifest_is_named(index: FakeIndex) -> None:
     home = ck_headers.fetch_ck()
     (home / "manifest.json").write_text("[]")
-    with pytest.raises(FileFormatError, match="must be an object, got .*; delete the folder and run"):
+    with pytest.raises(FileFormatError, match=r"must be an object, got .*; delete the folder and run"):
         ck_headers.fetch_ck()
     assert "manifest.json" in ck_headers.locate(None).problem
 

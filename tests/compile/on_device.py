@@ -69,7 +69,7 @@ def outcome(
         return str(error)
     execution, arch, name = execution_of(kernel.op), device_of(kernel).arch, output.tensor.name
     inputs = execution.inputs(problem, WHOLE_NUMBERS, arch)
-    allowed = execution.tolerance(kernel.config, problem, inputs, {name: expected}, arch)[name]
+    allowed = execution.tolerance(kernel.config, problem, inputs, {name: expected}, arch)[name].limit
     within = np.abs(output.values().astype(np.float64) - expected) <= allowed
     return "right" if within.all() and not output.damage() else "wrong"
 

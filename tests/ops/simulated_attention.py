@@ -28,6 +28,7 @@ class Simulated:
         self.problem, self.arch, self.tile, self.overlooked = problem, arch, tile, overlooked
         self.generator = np.random.default_rng(seed)
         self.factor = F(factor(problem)) if problem.p_drop > 0 else F(1)
+        self.p_type = DTYPES[problem.dtype].p
 
     def near(self, values: Any, ulps: float = 1.0) -> Any:
         """fp32 values that are off by up to so many ulps; 1 is what it is."""
@@ -73,7 +74,7 @@ class Simulated:
                 weights = np.where(keep[..., at], e * self.factor, F(0))
             if p.static_quant:
                 weights = weights * F(p.scale_p)
-            weights = self.cast(weights, DTYPES[p.dtype].p)
+            weights = self.cast(weights, self.p_type)
             o = o * again[..., None] + np.matmul(weights, v[:, at])
             m = m_new
         inverse = np.where(total > 0, self.near(1 / np.where(total > 0, total, F(1))), F(0))
@@ -171,5 +172,5 @@ def shares(found: dict[str, Any], expected: Any, allowed: Any) -> dict[str, floa
     for name, wanted in expected.items():
         same = found[name] == wanted
         error = np.where(same, 0.0, np.abs(found[name].astype(float) - np.where(np.isfinite(wanted), wanted, 0.0)))
-        worst[name] = float(shares_of(error, np.asarray(allowed[name])).max(initial=0.0))
+        worst[name] = float(shares_of(error, allowed[name].limit).max(initial=0.0))
     return worst

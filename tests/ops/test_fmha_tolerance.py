@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from played import Played
 from simulated_attention import Simulated, shares
 
+import tilewright as tw
 from tilewright import arch as archs
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.inputs import inputs
@@ -82,6 +84,13 @@ def test_holds(of: Problem) -> None:
     assert worst(of) > 0.005
 
 
+@pytest.mark.parametrize("of", RIGHT, ids=lambda of: f"{of.family}-{of.dtype}-{of.mask}-{of.bias}")
+def test_a_right_kernel_has_room(of: Problem) -> None:
+    """Also by the root mean square of its errors."""
+    played = Played(tw.kernel_of(config(of.family), "gfx942"), of, GFX942, seeds=(0, 1, 2, 3))
+    assert played.share(lambda given, seed: computed(Simulated(of, GFX942, TILE, seed), dict(given))) < 0.7
+
+
 def test_holds_where_subnormals_are_flushed() -> None:
     assert worst(problem(), arch=GFX90A) <= 1.0
 
@@ -90,9 +99,11 @@ def test_some_pipelines_cut_probabilities_off() -> None:
     of = problem()
     given = inputs(of, 1, GFX942)
     expected = reference(of, given, GFX942)
-    rounds, cuts = (tolerance(config("forward", name), of, given, expected, GFX942)["o"] for name in ("qr", "qr_async"))
+    rounds, cuts = (
+        tolerance(config("forward", name), of, given, expected, GFX942)["o"].limit for name in ("qr", "qr_async")
+    )
     assert np.all(rounds < cuts)
-    assert np.all(cuts < 2 * rounds)
+    assert np.all(cuts < 2.5 * rounds)
 
 
 @pytest.mark.parametrize("values", [{}, {"mask": "bottom_right", **GROUP}, {"page_size": 8}], ids=str)
@@ -108,7 +119,7 @@ def test_holds_for_two_kernels(values: dict[str, Any]) -> None:
     assert max(shares(found, expected, allowed).values()) <= 1.0
     # Not much wider than for one kernel.
     one = tolerance(config("forward"), replace(of, num_splits=0), {**given}, expected, GFX942)
-    assert np.all(allowed["o"] <= 1.5 * one["o"] + 1e-5)
+    assert np.all(allowed["o"].limit <= 1.5 * one["o"].limit + 1e-5)
 
 
 def test_what_is_left_open() -> None:
@@ -116,7 +127,8 @@ def test_what_is_left_open() -> None:
         mask="top_left", p_drop=0.2, store_randval=True, lse=True, min_seqlen_q=20, **{**GROUP, "total_k": 200}
     )
     given = inputs(of, 1, GFX942)
-    allowed = tolerance(config("forward"), of, given, reference(of, given, GFX942), GFX942)
+    found = tolerance(config("forward"), of, given, reference(of, given, GFX942), GFX942)
+    allowed = {name: each.limit for name, each in found.items()}
     starts = given["seqstart_q"]
     for first, last in itertools.pairwise(starts):
         short = last - first <= 20
@@ -132,7 +144,7 @@ def test_sharp_inputs_leave_only_the_last_rounding() -> None:
     of = problem()
     given = inputs(of, 0, GFX942)
     expected = reference(of, given, GFX942)
-    allowed = tolerance(config("forward"), of, given, expected, GFX942)["o"]
+    allowed = tolerance(config("forward"), of, given, expected, GFX942)["o"].limit
     assert np.all(allowed <= 0.51 * np.spacing(np.abs(expected["o"]).astype(np.float16)).astype(float) + 1e-7)
 
 

@@ -277,6 +277,9 @@ def _check_json(check: Check) -> dict[str, Any]:
         "message": check.message,
         "error_ulps": _finite(check.error_ulps),
         "share": _finite(check.share),
+        "bound": check.bound,
+        "element_share": _finite(check.element_share),
+        "rms_share": _finite(check.rms_share),
         "worst": list(check.worst),
         "counters": None if check.counters is None else asdict(check.counters),
     }

@@ -14,8 +14,20 @@ from numpy.typing import NDArray
 from tilewright.dispatch.tensors import span
 from tilewright.ops.execution import Tensor
 
-# Bytes of this value are a NaN in fp16, and in bf16, fp32, fp64 and int32 a number larger than any result.
-POISON = 0x7F
+# Bytes of this value are a NaN in every floating-point type that has one there: it spoils what it is multiplied with,
+# be it by 0.
+POISON = 0xFF
+# As integers they would be -1, an ordinary result; these are a number larger than any that is summed.
+_INTEGER_POISON = 0x7F
+# The only NaN of 8-bit floats without infinities (fnuz).
+_FNUZ_POISON = 0x80
+
+
+def poison_of(kind: np.dtype[Any]) -> int:
+    """The byte that memory of a type is filled with where nothing may be read, and before results are written."""
+    if np.issubdtype(kind, np.integer):
+        return _INTEGER_POISON
+    return _FNUZ_POISON if kind.name.endswith("fnuz") else POISON
 
 
 class Guarded:
@@ -26,7 +38,7 @@ class Guarded:
         self._kind = kind
         elements = span(tensor.shape, tensor.strides)
         self.nbytes = elements * kind.itemsize
-        self.memory: NDArray[np.uint8] = np.full(self.nbytes, POISON, np.uint8)
+        self.memory: NDArray[np.uint8] = np.full(self.nbytes, poison_of(kind), np.uint8)
         if values is not None:
             self._logical(self.memory)[...] = values
         self.after = self.memory.copy()
@@ -44,7 +56,7 @@ class Guarded:
     def untouched(self) -> NDArray[np.bool_]:
         """Which elements are still poison."""
         size = self._kind.itemsize
-        same = np.all(self.after.reshape(-1, size) == POISON, axis=1)
+        same = np.all(self.after.reshape(-1, size) == poison_of(self._kind), axis=1)
         return np.ndarray(self.tensor.shape, np.bool_, same, strides=self.tensor.strides)
 
     def damage(self) -> str:

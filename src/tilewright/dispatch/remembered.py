@@ -16,6 +16,7 @@ from tilewright.arch.spec import Arch
 from tilewright.dispatch.plan import execution_of
 from tilewright.ops.execution import Tensor
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.tolerance import Tolerance
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Remembered:
     def __init__(self) -> None:
         self._problem: Hashable = None
         self._expected: dict[int, Expected] = {}
-        self._allowed: dict[Hashable, Mapping[str, Any]] = {}
+        self._allowed: dict[Hashable, Mapping[str, Tolerance]] = {}
         self._ulps: dict[tuple[int, str], Floats] = {}
 
     def expected(self, op: str, problem: Any, seed: int, arch: Arch) -> Expected:
@@ -50,8 +51,8 @@ class Remembered:
             found = self._expected[seed] = Expected(inputs, outputs)
         return found
 
-    def allowed(self, kernels: tuple[Kernel, ...], problem: Any, seed: int, arch: Arch) -> Mapping[str, Any]:
-        """The largest error allowed to each element of each output that these kernels compute."""
+    def allowed(self, kernels: tuple[Kernel, ...], problem: Any, seed: int, arch: Arch) -> Mapping[str, Tolerance]:
+        """How far elements of each output that these kernels compute may be off."""
         execution = execution_of(kernels[0].op)
         expected = self.expected(kernels[0].op, problem, seed, arch)
         configs = tuple(kernel.config for kernel in kernels)
@@ -59,7 +60,8 @@ class Remembered:
         key = (seed, configs if len(configs) > 1 else execution.tolerance_basis(config, problem))
         found = self._allowed.get(key)
         if found is None:
-            found = _frozen(execution.tolerance(config, problem, expected.inputs, expected.outputs, arch))
+            given = execution.tolerance(config, problem, expected.inputs, expected.outputs, arch)
+            found = {name: _frozen_tolerance(each) for name, each in given.items()}
             self._allowed[key] = found
         return found
 
@@ -93,3 +95,7 @@ def _frozen(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
         frozen[name] = np.asarray(array).view()
         frozen[name].setflags(write=False)
     return frozen
+
+
+def _frozen_tolerance(given: Tolerance) -> Tolerance:
+    return Tolerance(**_frozen({"limit": given.limit, "deviation": given.deviation}))

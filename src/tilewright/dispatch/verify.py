@@ -30,6 +30,7 @@ from tilewright.dispatch.staging import select_stages
 from tilewright.ops import fits
 from tilewright.ops.execution import Tensor
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.tolerance import Tolerance
 from tilewright.runtime.streams import stream_handle
 from tilewright.select.select import select
 
@@ -41,20 +42,29 @@ if TYPE_CHECKING:
 # ok: every element within its tolerance. wrong: not so, or something was written that is none of the outputs.
 # fault: the device stopped the kernel. unsupported: the kernel does not compute such a problem.
 Verdict = Literal["ok", "wrong", "fault", "unsupported"]
+# What an error is held against: the limit of its element, or that of the root mean square of all.
+Bound = Literal["element", "rms"]
 # Ops give inputs of a special kind for this seed where they have some: GEMM whole numbers, whose sums are exact.
 SPECIAL_SEED = 0
+# Limits are derived, and right kernels use them up to the last bit: half an ulp when a result is stored. This much more
+# is allowed, so that nothing depends on the last bit: right kernels use at most two thirds of what is allowed.
+ROOM = 1.5
+# The root mean square of n errors differs from the deviation by chance, by 1/√(2 n) if they are normally distributed:
+# so much is eight times that.
+FEW = 6.0
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What came of one problem. Errors are the worst of all elements and of all inputs that were tried."""
+    """What came of one problem. Errors are the worst of all outputs and of all inputs that were tried."""
 
     kernel: Kernel
     problem: Any
     verdict: Verdict
     message: str = ""
     error_ulps: float = 0.0  # in ulps of the output's type, see `Remembered.ulps`
-    share: float = 0.0  # of the tolerance: above 1 is wrong
+    element_share: float = 0.0  # the largest error of an element in parts of its limit: above 1 is wrong
+    rms_share: float = 0.0  # the root mean square of all errors of an output in parts of its limit: likewise
     worst: tuple[int, ...] = ()  # the element with the largest share
     counters: Counters | None = None  # of one run, on an emulated device
     later: tuple[Kernel, ...] = ()  # the kernels after the first, of a problem of several
@@ -64,13 +74,24 @@ class Check:
     def ok(self) -> bool:
         return self.verdict == "ok"
 
+    @property
+    def share(self) -> float:
+        """The larger one of both shares."""
+        return max(self.element_share, self.rms_share)
+
+    @property
+    def bound(self) -> Bound:
+        """Which of both is the larger one."""
+        return "element" if self.element_share >= self.rms_share else "rms"
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """An output held against the reference."""
 
     tensor: str
-    share: float = 0.0
+    element_share: float = 0.0
+    rms_share: float = 0.0
     error_ulps: float = 0.0
     worst: tuple[int, ...] = ()
     message: str = ""
@@ -189,13 +210,14 @@ def _check(subject: _Subject, problem: Any, seed: int) -> Check:
     except DeviceError as error:
         return subject.check(problem, "fault", str(error), memory_full=isinstance(error, DeviceMemoryError))
     differences = [difference for found, _ in runs for difference in found]
-    worst = max(differences, key=lambda d: (bool(d.message), d.share))
+    worst = max(differences, key=lambda d: (bool(d.message), d.element_share))
     return subject.check(
         problem,
         "wrong" if worst.message else "ok",
         worst.message,
         error_ulps=max(d.error_ulps for d in differences),
-        share=worst.share,
+        element_share=max(d.element_share for d in differences),
+        rms_share=max(d.rms_share for d in differences),
         worst=worst.worst,
         counters=runs[-1][1],
     )
@@ -261,17 +283,17 @@ def _launch(subject: _Subject, call: Call | CallSequence, addresses: Sequence[in
 
 
 def compared(
-    placed: Guarded, expected: Mapping[str, Any], allowed: Mapping[str, Any], ulps: Floats, seed: int
+    placed: Guarded, expected: Mapping[str, Any], allowed: Mapping[str, Tolerance], ulps: Floats, seed: int
 ) -> Difference:
-    """The output's element that is worst, in shares of its tolerance."""
-    tensor = placed.tensor
+    """An output held against the reference: each element by itself, and the root mean square of all errors."""
+    tensor, tolerance = placed.tensor, allowed[placed.tensor.name]
     wanted = np.asarray(expected[tensor.name], dtype=np.float64)
-    limit = np.asarray(allowed[tensor.name], dtype=np.float64)
+    limit = ROOM * np.asarray(tolerance.limit, dtype=np.float64)
     found = placed.values().astype(np.float64)
     error = np.where(np.isinf(limit), 0.0, _errors(found, wanted))  # an op may leave elements open
     share = np.divide(error, limit, out=np.where(error > 0, np.inf, 0.0), where=(limit > 0) & np.isfinite(error))
     worst = tuple(int(i) for i in np.unravel_index(int(np.argmax(share)), share.shape))
-    error_ulps = float((error / ulps).max())
+    spread = _spread(error, limit, np.asarray(tolerance.deviation, dtype=np.float64))
     message = ""
     if share[worst] > 1:
         off = int(np.count_nonzero(share > 1))
@@ -282,7 +304,44 @@ def compared(
             + (f", {missing:,} were never written" if missing else "")
             + f" (seed {seed})"
         )
-    return Difference(tensor.name, float(share[worst]), error_ulps, worst, message)
+    elif spread.share > 1:
+        message = (
+            f"the errors of {tensor.name} are {spread.size:.3g} times as large as roundings make them (root mean "
+            f"square of {spread.count:,} elements), at most {spread.most:.3g} is right; no element is beyond its own "
+            f"limit, the kernel loses precision everywhere (seed {seed})"
+        )
+    return Difference(
+        tensor.name,
+        element_share=float(share[worst]),
+        rms_share=spread.share,
+        error_ulps=float((error / ulps).max()),
+        worst=worst,
+        message=message,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """The root mean square of all errors, each in parts of its deviation, and the largest that is allowed."""
+
+    size: float
+    most: float
+    count: int
+
+    @property
+    def share(self) -> float:
+        return self.size / self.most
+
+
+def _spread(error: Floats, limit: Floats, deviation: Floats) -> _Spread:
+    """Of the elements that may be off, and are not left open."""
+    counted = (deviation > 0) & np.isfinite(limit)
+    count = int(np.count_nonzero(counted))
+    if not count:
+        return _Spread(0.0, ROOM, 0)
+    parts = np.divide(error, deviation, out=np.zeros_like(error), where=counted)
+    size = float(np.sqrt(np.vdot(parts, parts) / count))
+    return _Spread(size, ROOM * (1 + FEW / count**0.5), count)
 
 
 def _errors(found: Floats, wanted: Floats) -> Floats:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.arch.spec import Arch
+from tilewright.ops.tolerance import Tolerance
 
 
 def imported_when_called(module: str, name: str) -> Callable[..., Any]:
@@ -86,9 +87,9 @@ class Execution:
     inputs: Callable[[Any, int, Arch], Mapping[str, Any]]
     # Outputs in float64 (or exact integers) by name, from inputs by name (problem, inputs, arch).
     reference: Callable[[Any, Mapping[str, Any], Arch], Mapping[str, Any]]
-    # The largest error allowed to each output element (config, problem, inputs, reference outputs, arch). For a
-    # problem of several kernels the first argument is the tuple of their configs.
-    tolerance: Callable[[Any, Any, Mapping[str, Any], Mapping[str, Any], Arch], Mapping[str, Any]]
+    # How far elements of each output may be off (config, problem, inputs, reference outputs, arch). For a problem of
+    # several kernels the first argument is the tuple of their configs.
+    tolerance: Callable[[Any, Any, Mapping[str, Any], Mapping[str, Any], Arch], Mapping[str, Tolerance]]
     # What of a config the tolerance depends on (config, problem): kernels that are alike in it share one. All of it,
     # unless an op says less.
     tolerance_basis: Callable[[Any, Any], Hashable] = _whole_config

@@ -10,6 +10,7 @@ from typing import Any
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.execution import Execution, Tensor
+from tilewright.ops.tolerance import Tolerance
 from tilewright_axpb.problem import ADD, SCALE, WHOLE, Problem
 
 # For which the whole problem has room between its steps.
@@ -99,7 +100,8 @@ def _tolerance(
 
     configs = config if problem.step == WHOLE else (config,)
     assert [each.step for each in configs] == ([SCALE, ADD] if problem.step == WHOLE else [problem.step])
-    return {name: np.zeros(values.shape) for name, values in expected.items()}  # whole numbers, exact
+    exact = {name: np.zeros(values.shape) for name, values in expected.items()}  # whole numbers
+    return {name: Tolerance(none, none) for name, none in exact.items()}
 
 
 def _trials(config: Any, _: Arch) -> tuple[Problem, ...]:

@@ -1,11 +1,18 @@
 """Numbers to try a kernel with.
 
 Imports NumPy: import this module only where arrays are at hand.
+
+**Whole numbers** have sums that are exact in any order, so that a kernel's result is either right or wrong. Most are
+small, so that sums of many are held by C's type; where even -1, 0 and 1 are too much, more of them are 0. Small numbers
+look the same in a smaller type. Therefore a few are wide: odd, with the first and the last bit of their type's
+significand set. A wide number meets only 1, -1 and 0, and a sum has at most one of them: it stays exact, and shows
+whether a kernel computes with fewer bits than its inputs have. Where C has the type of A, one line of so many has wide
+numbers of A times 31: an exact sum that C does not hold, so that it shows how a kernel rounds what it stores.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,32 +24,72 @@ from tilewright.ops.execution import Tensor
 # Whole numbers that fp32 sums exactly in any order, with a margin for partial sums.
 EXACT_SUM = 2**23
 WHOLE_NUMBERS = 0  # the seed that asks for them
+# Wide numbers take the place of two terms of each sum: of shorter ones they would take too much, and short sums of
+# random numbers show a lost bit anyway.
+LEAST_TERMS = 8
+# One line of so many has a wide number in its sums, so that the others stay as they are.
+APART = 16
+_FAR = 31
 
 
-def drawn(generator: np.random.Generator, tensor: Tensor, seed: int, most: int, arch: Arch) -> NDArray[Any]:
-    """Values of a tensor in the GPU's encoding: whole numbers up to `most` for seed 0, else normally distributed.
+class Small(NamedTuple):
+    """Whole numbers up to `most`; of which a share is kept, the others are 0."""
 
-    Integers are always whole numbers up to `most`.
+    most: int
+    kept: float = 1.0
+
+
+def drawn(generator: np.random.Generator, tensor: Tensor, seed: int, small: Small, arch: Arch) -> NDArray[Any]:
+    """Values of a tensor in the GPU's encoding: small whole numbers for seed 0, else normally distributed.
+
+    Integers are always whole numbers.
     """
     if seed == WHOLE_NUMBERS or is_integer(tensor.dtype):
-        values: NDArray[Any] = generator.integers(-most, most, tensor.shape, endpoint=True)
+        values: NDArray[Any] = generator.integers(-small.most, small.most, tensor.shape, endpoint=True)
+        if small.kept < 1:
+            values = np.where(generator.random(tensor.shape) < small.kept, values, 0)
     else:
         values = generator.standard_normal(tensor.shape)
     return values.astype(numpy_dtype(tensor.dtype, arch))
 
 
-def largest_factor(dtypes: tuple[str, str, str], terms: int, arch: Arch, parts: int = 1) -> int:
-    """The largest whole number to draw for A and B, so that sums of `terms` products are exact in C.
+def small_numbers(dtypes: tuple[str, str, str], terms: int, arch: Arch, parts: int = 1) -> Small:
+    """The whole numbers to draw for A and B, so that sums of `terms` products and a wide number are exact in C.
 
     With several parts, the sum of their absolute values should be, too.
     """
     dtype_a, dtype_b, dtype_c = dtypes
     if is_integer(dtype_a):
-        return 127
-    # A sum of k products of numbers up to r has a deviation of about sqrt(k) · r² / 3. Four of them should be
+        return Small(127)
+    wide = max(_widest(dtype_a, arch), _widest(dtype_b, arch))
+    held = 2 * EXACT_SUM if is_integer(dtype_c) else min(format_of(dtype_c, arch).integers, 2 * EXACT_SUM)
+    held = min(max(held - wide, held // 8), EXACT_SUM)
+    # A sum of products of numbers up to r has a deviation of sqrt(terms) · r · (r + 1) / 3. Four of them should be
     # within the whole numbers of C's type, and all sums within those of fp32.
-    held = EXACT_SUM if is_integer(dtype_c) else min(format_of(dtype_c, arch).integers, EXACT_SUM)
-    typical = int((held / (4 / 3 * terms**0.5) / parts) ** 0.5)
-    certain = int((EXACT_SUM / terms) ** 0.5)
+    squares = 3 * held / (4 * terms**0.5 * parts)
+    typical = int(((1 + 4 * squares) ** 0.5 - 1) / 2)
+    certain = int(((2 * EXACT_SUM - wide) / 2 / terms) ** 0.5)
     exact = min(format_of(kind, arch).integers for kind in (dtype_a, dtype_b))
-    return max(1, min(typical, certain, exact))
+    return Small(max(1, min(typical, certain, exact)), min(1.0, squares / 2))
+
+
+def wide_numbers(generator: np.random.Generator, shape: tuple[int, ...], name: str, arch: Arch) -> NDArray[Any]:
+    """Odd numbers of either sign with as many bits as a type has, up to 5/4 of the smallest such."""
+    least = 2 ** (format_of(name, arch).precision - 1)
+    odd = 2 * generator.integers(0, max(1, least // 8), shape) + 1
+    return np.asarray((least + odd) * signs(generator, shape))
+
+
+def far_factor(dtype_a: str, dtype_c: str, lines: int) -> int:
+    """By what wide numbers are multiplied in lines that show how a sum is rounded to C; 0 if there are none."""
+    return _FAR if dtype_a == dtype_c and dtype_a in ("fp16", "bf16") and lines >= APART else 0
+
+
+def signs(generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[Any]:
+    """1 and -1 at random."""
+    return 1 - 2 * generator.integers(0, 2, shape)
+
+
+def _widest(name: str, arch: Arch) -> int:
+    least = int(2 ** (format_of(name, arch).precision - 1))
+    return least + max(1, least // 4)

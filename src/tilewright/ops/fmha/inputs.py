@@ -4,8 +4,9 @@ Imports NumPy: import this module only where arrays are at hand.
 
 **Seed 0** gives inputs whose results are sharp. Keys are 0, so that a query sees all its keys with the same weight: a
 probability is exactly 1 before it is divided by their number, and sums of values, which are small whole numbers, are
-exact. Anything but the right set of keys shows. Rotations are quarter turns, and so exact. Gradients have no such
-case: there all operands are small whole numbers.
+exact. Anything but the right set of keys shows. Some values have all bits of their type (`block_gemm.draw`): so does a
+lost bit. Rotations are quarter turns, and so exact. Gradients have no such case: there all operands are small whole
+numbers. Nor have queries and keys of attention: random numbers show what is lost of them.
 
 **Other seeds** give normally distributed numbers, with queries twice as large, so that some keys of a row have most of
 its weight.
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats, numpy_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.draw import WHOLE_NUMBERS
+from tilewright.ops.block_gemm.draw import APART, WHOLE_NUMBERS, wide_numbers
 from tilewright.ops.block_gemm.rounding import wide
 from tilewright.ops.execution import Tensor
 from tilewright.ops.fmha.dropout import kept_share
@@ -38,6 +39,10 @@ _UNUSED = 96.0  # fp8 of all encodings holds it; no drawn value is near it
 _QUERY_SIZE = 2.0
 _MOST = 3  # of the small whole numbers
 _GRADIENTS = (BACKWARD, DQ_DK_DV)
+# Tensors with wide numbers among whole ones: those that are copied, and everywhere else the values. Scores of wide
+# numbers would leave a single key to each row.
+_WIDE = {APPENDKV: ("q", "k", "v", "k_new", "v_new"), **dict.fromkeys(_GRADIENTS, ())}
+_WIDE_SHARE = 1 / 16
 _ROTARY_BASE = 10000.0  # of the angles, as in Su et al., RoFormer (arXiv 2104.09864), section 3.2.2
 
 
@@ -50,6 +55,8 @@ def inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
     for tensor in wanted:
         if tensor.name not in made and not _computed(problem, tensor):
             values = _values(problem, tensor, seed, generator)
+            if seed == WHOLE_NUMBERS and tensor.name in _WIDE.get(problem.family, ("v",)):
+                _put_wide_numbers(problem, values, tensor, generator, arch)
             if tensor.name in ("k", "v"):
                 _mark_unused(problem, made, tensor.name, values)
             made[tensor.name] = values.astype(numpy_dtype(tensor.dtype, arch))
@@ -82,6 +89,15 @@ def _values(problem: Problem, tensor: Tensor, seed: int, generator: np.random.Ge
         return np.zeros(tensor.shape)
     # The same for all keys of a query: the LSE shows it, the weights do not change.
     return np.broadcast_to(whole[..., :1], tensor.shape).copy() if tensor.name == "bias" else whole
+
+
+def _put_wide_numbers(
+    problem: Problem, values: Floats, tensor: Tensor, generator: np.random.Generator, arch: Arch
+) -> None:
+    """Numbers that use all bits of their type, in one column of so many. A sum over all keys has one or two of them."""
+    columns = values[..., ::APART]
+    some = generator.random(columns.shape) < min(_WIDE_SHARE, 1.5 / max(1, problem.seqlen_k))
+    columns[some] = wide_numbers(generator, (int(np.count_nonzero(some)),), tensor.dtype, arch)
 
 
 def _turns(tensor: Tensor, *, special: bool) -> Floats:

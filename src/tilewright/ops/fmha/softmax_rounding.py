@@ -29,17 +29,11 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats, format_of, representable, spacing
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.rounding import (
-    STEP,
-    STORE_ULPS,
-    all_whole,
-    flushes,
-    summed,
-    without_subnormals,
-)
+from tilewright.ops.block_gemm.rounding import STEP, STORE_ULPS, all_whole, flushed, flushes, sizes_of, summed
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.reference_forward import Scores
 from tilewright.ops.fmha.types import DTYPES
+from tilewright.ops.tolerance import Tolerance
 
 U = 2.0**-24
 EXP = 2.0**-23
@@ -54,40 +48,38 @@ _CUT_OFF = ("qr_async",)
 class Errors:
     """Of one sequence, (head, query, key), relative where not said otherwise."""
 
-    exponentials: Floats  # of exponentials, after all rescaling
+    exponentials: Tolerance  # of exponentials; the limit after all rescaling, the deviation before
     rescaling: Floats  # (head, query): of what was summed before the last tile
     flat: NDArray[np.bool_]  # (head, query): all visible scores are the same, and exact
 
 
-def dot_error(a: Floats, b: Floats, name: str, arch: Arch) -> Floats:
+def dot_error(a: Floats, b: Floats, name: str, arch: Arch) -> Tolerance:
     """The error of a @ bᵀ in the matrix unit, for operands of a type."""
-    magnitude = np.abs(a) @ np.abs(b).swapaxes(-1, -2)
-    bound = summed(magnitude, a.shape[-1], "fp32", arch, whole=all_whole(a, b))
-    if not flushes(name, arch):
-        return bound
-    kept_a, kept_b = (np.abs(without_subnormals(each, name, arch)) for each in (a, b))
-    return np.asarray(bound + np.maximum(magnitude - kept_a @ kept_b.swapaxes(-1, -2), 0.0))
+    turned, terms = b.swapaxes(-1, -2), a.shape[-1]
+    bound = summed(sizes_of(np.matmul, a, turned, terms), terms, "fp32", arch, whole=all_whole(a, b))
+    return bound + flushed(np.matmul, (a, turned), (name, name), arch)
 
 
-def score_error(problem: Problem, of_scores: Scores, q: Floats, k: Floats, arch: Arch) -> Floats:
+def score_error(problem: Problem, of_scores: Scores, q: Floats, k: Floats, arch: Arch) -> Tolerance:
     """The error of each score before m is taken off, in units of the natural logarithm."""
     products, added = np.abs(of_scores.products), np.abs(of_scores.added)
-    dot = problem.scale * dot_error(q, k, DTYPES[problem.dtype].qkv, arch)
-    error = dot + U * (3 * products + 3 * added + np.where(added > 0, products + added, 0.0))
+    dot = dot_error(q, k, DTYPES[problem.dtype].qkv, arch).times(problem.scale)
+    own = U * (3 * products + 3 * added + np.where(added > 0, products + added, 0.0))
     if problem.logits_cap > 0:
-        error = error + problem.logits_cap * TANH
-    return np.asarray(np.where(of_scores.visible, error, 0.0))
+        own = own + problem.logits_cap * TANH
+    return (dot + Tolerance(own, own)).times(of_scores.visible)
 
 
-def errors(of_scores: Scores, score_errors: Floats, tiles: int) -> Errors:
+def errors(of_scores: Scores, score_errors: Tolerance, tiles: int) -> Errors:
     """Those of a row that is computed in so many tiles of keys."""
     size = np.where(of_scores.visible, np.abs(of_scores.final), 0.0)
     largest = size.max(axis=-1, initial=0.0)
-    flat = is_flat(of_scores) & (score_errors.max(axis=-1, initial=0.0) <= U * 4 * largest)
+    flat = is_flat(of_scores) & (score_errors.limit.max(axis=-1, initial=0.0) <= U * 4 * largest)
     step = U * 2 * 3 * largest + EXP + U
     rescaling = np.where(flat, 0.0, (tiles - 1) * step)
-    own = score_errors + U * 2 * (size + largest[..., None]) + EXP
-    return Errors(np.where(flat[..., None], 0.0, own + rescaling[..., None]), rescaling, flat)
+    exponent = U * 2 * (size + largest[..., None]) + EXP
+    own = (score_errors + Tolerance(exponent, exponent)).times(~flat[..., None])
+    return Errors(Tolerance(own.limit + rescaling[..., None], own.deviation), rescaling, flat)
 
 
 def is_flat(of_scores: Scores) -> NDArray[np.bool_]:
@@ -98,15 +90,20 @@ def is_flat(of_scores: Scores) -> NDArray[np.bool_]:
     return np.asarray(zero & np.all(~seen | (of_scores.final == largest), axis=-1))
 
 
-def sums_error(terms: int, tiles: int) -> float:
-    """Of a sum of exponentials: one rounding for each term and for each tile."""
-    return (terms + tiles) * STEP["fp32"]
+def sums_error(terms: int, tiles: int) -> Tolerance:
+    """Of a sum of exponentials: one rounding to nearest for each term and for each tile."""
+    return Tolerance((terms + tiles) * STEP["fp32"], (terms + tiles) ** 0.5 * STEP["fp32"])
 
 
 def ulps_of(name: str, pipeline: str = "") -> float:
     """Ulps that rounding probabilities to a type may cost. Some pipelines cut off where others round."""
     cut_off = name == "fp16" and pipeline in _CUT_OFF
     return 1.0 if cut_off else STORE_ULPS.get(name, 0.5)
+
+
+def bias_of(name: str, ulps: float, arch: Arch) -> float:
+    """The part of itself that a number of a type loses in the mean: half an ulp where it is cut off, nothing else."""
+    return 0.0 if ulps < 1 or name == "fp32" else float(2.0 ** -format_of(name, arch).precision)
 
 
 def rounded_weights(weights: Floats, reach: Floats, name: str, ulps: float, arch: Arch) -> Floats:

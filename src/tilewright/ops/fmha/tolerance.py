@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.arch.number_formats import Floats
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.rounding import all_whole, stored, wide
+from tilewright.ops.block_gemm.rounding import all_whole, exactly, stored, wide
 from tilewright.ops.fmha import families
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.problem import Problem
@@ -37,6 +36,7 @@ from tilewright.ops.fmha.tolerance_forward import (
     splitkv_off,
 )
 from tilewright.ops.fmha.types import DTYPES
+from tilewright.ops.tolerance import Tolerance
 
 _ATTENTION = (families.FORWARD, families.PAGEDKV, families.BATCH_PREFILL)
 
@@ -47,17 +47,18 @@ def tolerance(
     inputs: Mapping[str, NDArray[Any]],
     expected: Mapping[str, NDArray[Any]],
     arch: Arch,
-) -> dict[str, Floats]:
-    """The largest error allowed to each element of each output. Several configs are those of a problem's stages."""
+) -> dict[str, Tolerance]:
+    """How far elements of each output may be off. Several configs are those of a problem's stages."""
     first = config[0] if isinstance(config, tuple) else config
     allowed = _bounds(first, problem, inputs, expected, arch)
+    limits = {name: each.limit for name, each in allowed.items()}
     for sequence in sequences(problem, inputs):
         if "randval" in allowed:
             seen = visible(problem, sequence.queries, sequence.keys)
-            rows(problem, allowed, "randval", sequence)[...] = np.where(seen, 0.0, np.inf)
+            rows(problem, limits, "randval", sequence)[...] = np.where(seen, 0.0, np.inf)
         if left_out(problem, sequence):
             for name in allowed.keys() & {"o", "lse", "randval"}:
-                rows(problem, allowed, name, sequence)[...] = np.inf
+                rows(problem, limits, name, sequence)[...] = np.inf
     return {tensor.name: allowed[tensor.name] for tensor in tensors(problem) if tensor.output}
 
 
@@ -66,10 +67,11 @@ def tolerance_basis(config: Config, problem: Problem) -> Hashable:
     return how(config, problem) if problem.family in (*_ATTENTION, families.SPLITKV) else ()
 
 
-def _bounds(config: Config, problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
+def _bounds(config: Config, problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, Tolerance]:
     """Of all outputs; random numbers are open."""
     family = problem.family
-    allowed = {name: np.full(np.shape(exact[name]), np.inf) for name in exact if name == "randval"}
+    sizes = {name: np.shape(exact[name]) for name in exact if name == "randval"}
+    allowed = {name: Tolerance(np.full(size, np.inf), np.zeros(size)) for name, size in sizes.items()}
     if family == families.FORWARD and problem.num_splits > 0:
         off = split_forward_off(config, problem, given, arch)
         return {**result_tolerance(problem, off, exact, arch), **allowed}
@@ -84,28 +86,29 @@ def _bounds(config: Config, problem: Problem, given: Arrays, exact: Arrays, arch
     return {**_gradient_bounds(problem, given, exact, arch), **allowed}
 
 
-def _gradient_bounds(problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
+def _gradient_bounds(problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, Tolerance]:
     family = problem.family
     if family == families.DOT_DO_O:
         return {"d": d_off(problem, given, arch)}
     if family == families.CONVERT_DQ:
         return {"dq": dq_tolerance(problem, wide(exact["dq"]), convert_off(problem, given, arch), arch)}
     if family == families.DQ_DK_DV:
-        return gradients_off(problem, given, arch, np.zeros(np.shape(given["d"])))
+        return gradients_off(problem, given, arch, exactly(wide(given["d"])))
     d = dot_do_o(problem, given, arch)
     made = gradients_off(problem, {**given, **d}, arch, d_off(problem, given, arch))
     return {**made, "dq": dq_tolerance(problem, wide(exact["dq"]), made["dq"], arch)}
 
 
-def _appended(problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
+def _appended(problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, Tolerance]:
     """A rotated element is a sum of two products, stored; all others are copies."""
     kind = DTYPES[problem.dtype].qkv
     old = {name: np.zeros(np.shape(given[name])) for name in ("q", "k", "v")}
     sizes = appended(problem, given, old, lambda values, at: rotation_size(problem, given, values, at))
     turned = [wide(given[name]) for name in ("q", "k_new", "rotary_cos", "rotary_sin") if name in given]
-    allowed: dict[str, NDArray[Any]] = {"v": old["v"]}
+    allowed = {"v": exactly(old["v"])}
     for name in ("q", "k"):
-        off = np.zeros_like(sizes[name]) if all_whole(*turned) else 3 * U * sizes[name]
+        product = 0.0 if all_whole(*turned) else 3 * U * sizes[name]
+        off = exactly(sizes[name]) + Tolerance(product, product)
         rounded = off + stored(wide(exact[name]), off, kind, "fp32", arch)
-        allowed[name] = np.where(sizes[name] > 0, rounded, 0.0)
+        allowed[name] = rounded.times(sizes[name] > 0)
     return allowed

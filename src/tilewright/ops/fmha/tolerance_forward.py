@@ -7,6 +7,10 @@ and by its own roundings. P is p, after dropout and scaling, rounded to the type
 ulp, or less than the smallest value of the type. It is rounded when m is the largest score so far, which makes it only
 larger. The GEMM sums as `block_gemm.rounding` says. A division or a reciprocal follows, then the result is stored.
 
+Values have random signs. So errors that differ from key to key add up like independent numbers, and those that all keys
+of a row have in common (the sum that is divided by, rescaling, what cutting off takes from every P) are a part of the
+result. That is the deviation; the limit is the sum of all, or as many deviations as `block_gemm.rounding` allows.
+
 The LSE is m + log Σ p: the error of Σ p, that of the logarithm, and a few roundings of m and of the sum.
 
 Combining takes exponentials of the parts' LSEs, which are off themselves.
@@ -14,14 +18,28 @@ Combining takes exponentials of the parts' LSEs, which are off themselves.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.rounding import STEP, all_whole, flushes, stored, summed, wide, without_subnormals
+from tilewright.ops.block_gemm.rounding import (
+    STEP,
+    Sizes,
+    all_whole,
+    exactly,
+    flushes,
+    sizes_of,
+    stored,
+    summed,
+    tightened,
+    wide,
+    without_subnormals,
+)
+from tilewright.ops.fmha.collected import Collected, rows_of
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.dropout import factor
 from tilewright.ops.fmha.families import COMBINE, SPLITKV
@@ -29,7 +47,6 @@ from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.reference_forward import (
     Scores,
     joined,
-    outputs,
     part_of,
     parts,
     result_scale,
@@ -42,7 +59,9 @@ from tilewright.ops.fmha.softmax_rounding import (
     EXP,
     LOG,
     RECIPROCAL,
+    Errors,
     U,
+    bias_of,
     errors,
     rounded_constant,
     rounded_weights,
@@ -52,6 +71,7 @@ from tilewright.ops.fmha.softmax_rounding import (
 )
 from tilewright.ops.fmha.stages import stage
 from tilewright.ops.fmha.types import DTYPES
+from tilewright.ops.tolerance import Tolerance
 
 # Waves that may each sum a part of the keys, in kernels that join them at the end: at most so many more additions.
 _WAVES = 16
@@ -72,12 +92,12 @@ def how(config: Config, problem: Problem) -> How:
 class Off(NamedTuple):
     """Errors of results, (head, query, element), and of their LSE, (head, query), before anything is stored."""
 
-    o: Floats
-    lse: Floats
+    o: Tolerance
+    lse: Tolerance
 
 
 def attended(
-    problem: Problem, of_scores: Scores, score_errors: Floats, v: Floats, after: Floats, kernel: How, arch: Arch
+    problem: Problem, of_scores: Scores, score_errors: Tolerance, v: Floats, after: Floats, kernel: How, arch: Arch
 ) -> Off:
     """Those of attention over some keys, when `after` are their weights after dropout."""
     keys = v.shape[1]
@@ -85,16 +105,34 @@ def attended(
     off = errors(of_scores, score_errors, tiles)
     largest, log_sum = of_scores.largest, np.log(of_scores.total)
     lse = largest + log_sum
-    p, plain = of_scores.probabilities, np.where(off.flat, 0.0, 1.0)
-    sums = (p * off.exponentials).sum(axis=-1) + plain * sums_error(keys, tiles)
-    changed = _weight_factor(problem)
+    sums = _sums(of_scores, off, keys, tiles)
     scaled = after * (problem.scale_p if problem.static_quant else 1.0)
-    each = scaled * (off.exponentials + (0.0 if changed == 1.0 else 3 * U)) + _rounded(
-        problem, scaled, off.flat, 1 / of_scores.total, kernel.ulps, arch
-    )
-    o = np.abs(scaled @ v) * (sums + RECIPROCAL + 2 * U)[..., None]
-    o = o + each @ np.abs(v) + _summed(problem, scaled, v, off.flat, of_scores.total, arch)
-    return Off(o, sums + U * (3 * np.abs(largest) + 2 * np.abs(lse)) + LOG * (np.abs(log_sum) + 1))
+    changed = scaled * (0.0 if _weight_factor(problem) == 1.0 else 3 * U)
+    rounded = _rounded(problem, scaled, off.flat, 1 / of_scores.total, kernel.ulps, arch)
+    each = off.exponentials.times(scaled) + Tolerance(changed, changed) + rounded
+    result, sizes = np.abs(scaled @ v), sizes_of(np.matmul, scaled, v, keys)
+    # What all weights of a row have in common: the sum they are divided by, and what each loses in the same direction.
+    same = Tolerance(sums.limit, sums.deviation + off.rescaling + _bias(problem, off.flat, kernel.ulps, arch))
+    common = RECIPROCAL + 2 * U
+    o = Tolerance(result * (same.limit + common)[..., None], result * (same.deviation + common)[..., None])
+    o = o + weighted(each, v) + Tolerance(0.0, off.rescaling[..., None] * sizes.norm)
+    o = tightened(o + _summed(problem, scaled, v, sizes, off.flat, of_scores.total, arch))
+    own = U * (3 * np.abs(largest) + 2 * np.abs(lse)) + LOG * (np.abs(log_sum) + 1)
+    return Off(o, Tolerance(sums.limit + own, sums.deviation + off.rescaling + own))
+
+
+def weighted(each: Tolerance, values: Floats) -> Tolerance:
+    """The error of a product with exact values, of weights whose errors are independent."""
+    return Tolerance(each.limit @ np.abs(values), np.sqrt(np.square(each.deviation) @ np.square(values)))
+
+
+def _sums(of_scores: Scores, off: Errors, keys: int, tiles: int) -> Tolerance:
+    """The relative error of the sum of a row's exponentials, but for what rescaling adds to the deviation."""
+    p, plain = of_scores.probabilities, np.where(off.flat, 0.0, 1.0)
+    limit = (p * off.exponentials.limit).sum(axis=-1)
+    deviation = np.sqrt(np.square(p * off.exponentials.deviation).sum(axis=-1))
+    own = sums_error(keys, tiles)
+    return Tolerance(limit + plain * own.limit, deviation + plain * own.deviation)
 
 
 def _finite(values: Floats) -> Floats:
@@ -109,29 +147,52 @@ def _weight_factor(problem: Problem) -> float:
 
 def _rounded(
     problem: Problem, scaled: Floats, flat: NDArray[np.bool_], share: Floats, ulps: float, arch: Arch
-) -> Floats:
-    """The error of rounding weights to their type. `share` is the weight of an exponential of 1."""
+) -> Tolerance:
+    """The error of rounding weights to their type. `share` is the weight of an exponential of 1.
+
+    Weights of a row of one value are all rounded alike: what they have in common is in `_bias`.
+    """
     name = DTYPES[problem.dtype].p
     usual = np.where(scaled > 0, rounded_weights(scaled, share[..., None], name, ulps, arch), 0.0)
     same = rounded_constant(_weight_factor(problem), name, ulps, arch) * share[..., None] * (scaled > 0)
-    return np.where(flat[..., None], same, usual)
+    rows_flat = flat[..., None]
+    return Tolerance(np.where(rows_flat, same, usual), np.where(rows_flat, 0.0, usual / 3**0.5))
 
 
-def _summed(problem: Problem, scaled: Floats, v: Floats, flat: NDArray[np.bool_], total: Floats, arch: Arch) -> Floats:
+def _bias(problem: Problem, flat: NDArray[np.bool_], ulps: float, arch: Arch) -> Floats:
+    """The part of themselves that all weights of a row lose alike when they are rounded."""
+    name, usual = DTYPES[problem.dtype].p, _weight_factor(problem)
+    same = rounded_constant(usual, name, ulps, arch) / usual
+    return np.where(flat, same, bias_of(name, ulps, arch))
+
+
+def _summed(
+    problem: Problem,
+    scaled: Floats,
+    v: Floats,
+    sizes: Sizes,
+    flat: NDArray[np.bool_],
+    total: Floats,
+    arch: Arch,
+) -> Tolerance:
     """The error of the second GEMM's sums; `total` is the sum of exponentials that they are divided by at the end."""
-    terms = v.shape[1] + _WAVES
-    magnitude = scaled @ np.abs(v)
-    undivided = magnitude * total[..., None]
+    terms, divisor = v.shape[1] + _WAVES, total[..., None]
+    undivided = Sizes(sizes.magnitude * divisor, sizes.norm * divisor)
     whole = all_whole(v) and _weight_factor(problem) == 1.0
     exact = summed(undivided, terms, "fp32", arch, whole=whole)
-    bound = np.where(flat[..., None], exact, summed(undivided, terms, "fp32", arch, whole=False)) / total[..., None]
+    usual = summed(undivided, terms, "fp32", arch, whole=False)
+    rows_flat = flat[..., None]
+    bound = Tolerance(
+        np.where(rows_flat, exact.limit, usual.limit), np.where(rows_flat, exact.deviation, usual.deviation)
+    ).times(1 / divisor)
     kind = DTYPES[problem.dtype].qkv
     if flushes(kind, arch):
-        bound = bound + magnitude - scaled @ np.abs(without_subnormals(v, kind, arch))
-    return np.asarray(bound)
+        lost = scaled @ np.abs(v - without_subnormals(v, kind, arch))
+        bound = bound + Tolerance(lost, lost)
+    return bound
 
 
-def _parts_of(problem: Problem, given: Arrays, sequence: Sequence, arch: Arch) -> tuple[Scores, Floats, Floats]:
+def _parts_of(problem: Problem, given: Arrays, sequence: Sequence, arch: Arch) -> tuple[Scores, Tolerance, Floats]:
     """Scores, their errors, and values of a sequence."""
     of_scores = scores(problem, given, sequence)
     q = wide(rows(problem, given, "q", sequence))
@@ -140,82 +201,92 @@ def _parts_of(problem: Problem, given: Arrays, sequence: Sequence, arch: Arch) -
     return of_scores, score_error(problem, of_scores, q, k, arch), v
 
 
-def forward_off(config: Config, problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
+def forward_off(config: Config, problem: Problem, given: Arrays, arch: Arch) -> dict[str, Tolerance]:
     """Errors of o and lse before o is stored."""
-    off = outputs(problem)
+    off = Collected(problem)
     for sequence in sequences(problem, given):
         of_scores, score_errors, v = _parts_of(problem, given, sequence, arch)
         after = weights(problem, of_scores.probabilities, sequence)
         found = attended(problem, of_scores, score_errors, v, after, how(config, problem), arch)
-        rows(problem, off, "o", sequence)[...] = found.o * (result_scale(problem) / _scaled_before(problem))
-        if "lse" in off:
-            rows(problem, off, "lse", sequence)[...] = np.where(np.isfinite(of_scores.lse), found.lse, 0.0)
-    return off
+        off.put("o", sequence, found.o.times(result_scale(problem) / _scaled_before(problem)))
+        off.put("lse", sequence, found.lse.times(np.isfinite(of_scores.lse)))
+    return off.tolerances()
 
 
 def _scaled_before(problem: Problem) -> float:
     return problem.scale_p if problem.static_quant else 1.0
 
 
-def splitkv_off(config: Config, problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
+def splitkv_off(config: Config, problem: Problem, given: Arrays, arch: Arch) -> dict[str, Tolerance]:
     """Errors of o_acc and lse_acc."""
-    off = outputs(problem)
+    off = Collected(problem)
     for sequence in sequences(problem, given):
         of_scores, score_errors, v = _parts_of(problem, given, sequence, arch)
-        o, lse = rows(problem, off, "o_acc", sequence), rows(problem, off, "lse_acc", sequence)
         for i, part in enumerate(parts(problem, sequence.keys)):
-            its = part_of(of_scores, part)
-            found = attended(
-                problem, its, score_errors[..., part], v[:, part], its.probabilities, how(config, problem), arch
-            )
-            o[i] = found.o
-            lse[i] = np.where(np.isfinite(its.lse), found.lse, 0.0)
-    return off
+            its, at = part_of(of_scores, part), (..., part)
+            its_errors = Tolerance(score_errors.limit[at], score_errors.deviation[at])
+            found = attended(problem, its, its_errors, v[:, part], its.probabilities, how(config, problem), arch)
+            off.put("o_acc", sequence, found.o, i)
+            off.put("lse_acc", sequence, found.lse.times(np.isfinite(its.lse)), i)
+    return off.tolerances()
 
 
-def combine_off(problem: Problem, given: Arrays, given_off: Arrays | None = None) -> dict[str, NDArray[Any]]:
+def combine_off(
+    problem: Problem, given: Arrays, given_off: Mapping[str, Tolerance] | None = None
+) -> dict[str, Tolerance]:
     """Errors of o and lse before o is stored, when parts are off themselves by `given_off`."""
-    off = outputs(problem)
+    off = Collected(problem)
     for sequence in sequences(problem, given):
         o_acc = wide(rows(problem, given, "o_acc", sequence))
         lse_acc = wide(rows(problem, given, "lse_acc", sequence))
-        o_off, lse_off = np.zeros_like(o_acc), np.zeros_like(lse_acc)
+        o_off, lse_off = exactly(o_acc), exactly(lse_acc)
         if given_off is not None:
-            o_off, lse_off = (rows(problem, given_off, name, sequence) for name in ("o_acc", "lse_acc"))
+            o_off, lse_off = (rows_of(problem, given_off, name, sequence) for name in ("o_acc", "lse_acc"))
         lse, shares = joined(lse_acc)
         found = _combined(o_acc, lse_acc, o_off, lse_off, lse, shares)
-        scale = problem.scale_o if problem.static_quant else 1.0
-        rows(problem, off, "o", sequence)[...] = found.o * scale
-        if "lse" in off:
-            rows(problem, off, "lse", sequence)[...] = np.where(np.isfinite(lse), found.lse, 0.0)
-    return off
+        off.put("o", sequence, found.o.times(problem.scale_o if problem.static_quant else 1.0))
+        off.put("lse", sequence, found.lse.times(np.isfinite(lse)))
+    return off.tolerances()
 
 
-def _combined(o_acc: Floats, lse_acc: Floats, o_off: Floats, lse_off: Floats, lse: Floats, shares: Floats) -> Off:
+def _combined(o_acc: Floats, lse_acc: Floats, o_off: Tolerance, lse_off: Tolerance, lse: Floats, shares: Floats) -> Off:
     known = np.isfinite(lse_acc)
     base = _finite(lse_acc.max(axis=0, initial=-np.inf))
     below = np.where(known, np.abs(lse_acc - base), 0.0)
     log_sum = _finite(lse) - base
     terms = len(lse_acc) + _WAVES
     # exp(x) is 2^(x · log2(e)): two roundings of the exponent, one of the difference, and that of the exponential.
-    of_sum = (shares * (U * 3 * below + EXP + lse_off)).sum(axis=0) + terms * STEP["fp32"]
-    of_lse = of_sum + LOG * (np.abs(log_sum) + 1) + U * np.abs(_finite(lse))
+    own = (shares * (U * 3 * below + EXP)).sum(axis=0) + terms * STEP["fp32"]
+    own = own + LOG * (np.abs(log_sum) + 1) + U * np.abs(_finite(lse))
+    of_lse = Tolerance(own, own) + _over_parts(lse_off.times(shares))
     distance = np.where(known, np.abs(lse_acc - _finite(lse)), 0.0)
-    of_share = np.where(known, of_lse + U * 3 * distance + EXP + lse_off, 0.0)
-    each = shares[..., None] * (np.abs(o_acc) * (of_share[..., None] + terms * STEP["fp32"] + 2 * U) + o_off)
-    return Off(each.sum(axis=0), of_lse)
+    exponent = U * 3 * distance + EXP
+    of_share = (of_lse + lse_off + Tolerance(exponent, exponent)).times(known)
+    rounding = terms * STEP["fp32"] + 2 * U
+    size = shares[..., None] * np.abs(o_acc)
+    # Errors of a row's shares have the LSE's in common.
+    o = Tolerance(
+        (size * (of_share.limit[..., None] + rounding)).sum(axis=0),
+        (size * (of_share.deviation[..., None] + rounding)).sum(axis=0),
+    )
+    return Off(o + _over_parts(o_off.times(shares[..., None])), of_lse)
 
 
-def split_forward_off(config: Config, problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
+def _over_parts(each: Tolerance) -> Tolerance:
+    """The error of a sum over parts, the first dimension."""
+    return Tolerance(each.limit.sum(axis=0), np.sqrt(np.square(each.deviation).sum(axis=0)))
+
+
+def split_forward_off(config: Config, problem: Problem, given: Arrays, arch: Arch) -> dict[str, Tolerance]:
     """Errors of o and lse of a forward problem that two kernels compute, by the config of the first."""
     first, second = stage(problem, SPLITKV), stage(problem, COMBINE)
     between = splitkv(first, given, arch)
     return combine_off(second, {**given, **between}, splitkv_off(config, first, given, arch))
 
 
-def result_tolerance(problem: Problem, off: Arrays, exact: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
+def result_tolerance(problem: Problem, off: Mapping[str, Tolerance], exact: Arrays, arch: Arch) -> dict[str, Tolerance]:
     """With the error of storing o; an LSE is computed in the type it is stored in."""
-    allowed: dict[str, NDArray[Any]] = {name: np.asarray(each) for name, each in off.items()}
+    allowed = dict(off)
     if "o" in allowed:
         allowed["o"] = allowed["o"] + stored(wide(exact["o"]), allowed["o"], DTYPES[problem.dtype].o, "fp32", arch)
     return allowed

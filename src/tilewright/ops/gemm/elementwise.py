@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.arch.number_formats import Floats
+from tilewright.ops.tolerance import Tolerance
 
 ULP = 2.0**-23
 SMALLEST_NORMAL = 2.0**-126  # results below it may be flushed to zero
@@ -122,30 +123,32 @@ def apply(name: str, product: Floats, ds: Sequence[Floats]) -> Floats:
     return total if name == "MultiDAdd" else UNARY[name].apply(total)
 
 
-def error(name: str, product: Floats, ds: Sequence[Floats], product_error: Floats, *, integers: bool) -> Floats:
-    """The largest error of the operation when the product itself is off by `product_error`.
+def error(name: str, product: Floats, ds: Sequence[Floats], product_error: Tolerance, *, integers: bool) -> Tolerance:
+    """The error of the operation when the product itself is off by `product_error`.
 
     With n D tensors, a sum or product of them takes n roundings, and one more per operand when operands are
-    integers that fp32 may not hold.
+    integers that fp32 may not hold. Of these errors, which are small, only the limit is known.
     """
     if name == "PassThrough":
         return product_error
     magnitudes = [np.abs(d) for d in ds]
-    reach = np.abs(product) + product_error
+    reach = np.abs(product) + product_error.limit
     steps = len(ds) + (len(ds) + 1 if integers else 0)
     if name == "MultiDMultiply":
         scale = math.prod(magnitudes, start=np.ones_like(product))
-        own = _roundings(steps, reach * scale, product * scale, product_error)
-        return product_error * scale + own
+        own = _roundings(steps, reach * scale, product * scale, product_error.limit)
+        return product_error.times(scale) + Tolerance(own, own)
     reach = sum(magnitudes, start=reach)
-    summed = product_error + _roundings(steps, reach, reach, product_error)
+    own = _roundings(steps, reach, reach, product_error.limit)
+    summed = product_error + Tolerance(own, own)
     if name == "MultiDAdd":
         return summed
     total = sum(ds, start=product)
     function = UNARY[name]
-    own = function.own_error(np.abs(total) + summed, np.abs(function.apply(total)) + function.slope * summed)
     # The own error is taken where it is largest within the reach of the argument's error.
-    return function.slope * summed + own
+    result = np.abs(function.apply(total)) + function.slope * summed.limit
+    own = function.own_error(np.abs(total) + summed.limit, result)
+    return summed.times(function.slope) + Tolerance(own, own)
 
 
 def _roundings(steps: int, reach: Floats, exact: Floats, input_error: Floats) -> Floats:

@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats, is_integer
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.draw import drawn, largest_factor
+from tilewright.ops.block_gemm.draw import (
+    APART,
+    LEAST_TERMS,
+    WHOLE_NUMBERS,
+    Small,
+    drawn,
+    far_factor,
+    signs,
+    small_numbers,
+    wide_numbers,
+)
 from tilewright.ops.block_gemm.rounding import wide
 from tilewright.ops.gemm import elementwise
 from tilewright.ops.gemm.problem import Problem
@@ -23,16 +33,43 @@ from tilewright.ops.gemm.tensors import tensors
 def inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
     """Inputs by name, as NumPy arrays in the GPU's encoding; the same for the same seed.
 
-    Seed 0 gives small whole numbers: their sums are exact, so that a kernel's result is either right or wrong. Other
-    seeds give normally distributed numbers (integers: uniformly). No sum comes near the largest value of C.
+    Seed 0 gives whole numbers: their sums are exact, so that a kernel's result is either right or wrong. Other seeds
+    give normally distributed numbers (integers: uniformly). No sum comes near the largest value of C.
     """
     generator = np.random.default_rng([seed, problem.m, problem.n, problem.k])
-    factor = largest_factor((problem.dtype_a, problem.dtype_b, problem.dtype_c), problem.k, arch)
-    return {
-        tensor.name: drawn(generator, tensor, seed, factor if tensor.name in ("a", "b") else 2, arch)
+    small = small_numbers((problem.dtype_a, problem.dtype_b, problem.dtype_c), problem.k, arch, problem.k_batch)
+    made = {
+        tensor.name: drawn(generator, tensor, seed, small if tensor.name in ("a", "b") else Small(2), arch)
         for tensor in tensors(problem)
         if not tensor.output
     }
+    if seed == WHOLE_NUMBERS and problem.k >= LEAST_TERMS and not is_integer(problem.dtype_a):
+        _put_wide_numbers(generator, problem, made["a"], made["b"], arch)
+    return made
+
+
+def _put_wide_numbers(
+    generator: np.random.Generator, problem: Problem, a: NDArray[Any], b: NDArray[Any], arch: Arch
+) -> None:
+    """Give one term of the sums wide numbers of A, and another one wide numbers of B.
+
+    Each is seen in columns of its own, or in rows of its own if there is only one column. Sums that C does not hold are
+    in a third kind of columns.
+    """
+    of_a, of_b = generator.choice(problem.k, 2, replace=False)
+    by_column = problem.n > 1
+    for term, place in ((of_a, 0), (of_b, 1)):
+        rows = by_column | (np.arange(problem.m) % APART == place)
+        columns = (not by_column) | (np.arange(problem.n) % APART == place)
+        a[..., :, term] = signs(generator, (problem.m,)) * rows
+        b[..., term, :] = signs(generator, (problem.n,)) * columns
+    far = far_factor(problem.dtype_a, problem.dtype_c, problem.n)
+    if far and not problem.num_d:  # D tensors might make them larger than C's largest value
+        b[..., of_a, 2::APART] = far
+    a[..., :, of_a] *= np.abs(wide_numbers(generator, a.shape[:-1], problem.dtype_a, arch)).astype(a.dtype)
+    b[..., of_b, :] *= np.abs(wide_numbers(generator, (*b.shape[:-2], problem.n), problem.dtype_b, arch)).astype(
+        b.dtype
+    )
 
 
 def reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001

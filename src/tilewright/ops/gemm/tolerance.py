@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats, is_integer
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.rounding import added, all_whole, flushes, stored, summed, wide, without_subnormals
+from tilewright.ops.block_gemm.rounding import added, all_whole, exactly, flushed, sizes_of, stored, summed, wide
 from tilewright.ops.block_gemm.split import part_sizes
 from tilewright.ops.gemm import elementwise
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.reference import d_tensors
+from tilewright.ops.tolerance import Tolerance
 
 
 def tolerance(
@@ -36,11 +37,11 @@ def tolerance(
     inputs: Mapping[str, NDArray[Any]],
     reference: Mapping[str, NDArray[Any]],
     arch: Arch,
-) -> dict[str, Floats]:
-    """The largest error allowed to each element of c."""
+) -> dict[str, Tolerance]:
+    """How far each element of c may be off."""
     exact = wide(reference["c"])
     if is_integer(config.dtype_acc) and problem.elementwise == "PassThrough":
-        return {"c": np.zeros_like(exact)}
+        return {"c": exactly(exact)}
     a, b = wide(inputs["a"]), wide(inputs["b"])
     if problem.k_batch > 1:
         return {"c": _split(config, problem, a, b, arch)}
@@ -62,33 +63,26 @@ def tolerance_basis(config: Config, problem: Problem) -> Hashable:
     return config.dtype_a, config.dtype_b, config.dtype_c, config.dtype_acc, epilogue, step
 
 
-def _summation(config: Config, a: Floats, b: Floats, arch: Arch) -> Floats:
+def _summation(config: Config, a: Floats, b: Floats, arch: Arch) -> Tolerance:
     """The error of a sum of products before it is stored."""
-    magnitude = np.abs(a) @ np.abs(b)
-    bound = summed(magnitude, a.shape[-1], config.dtype_acc, arch, whole=all_whole(a, b))
-    if not flushes(config.dtype_a, arch):
-        return bound
-    kept_a = without_subnormals(a, config.dtype_a, arch)
-    kept_b = without_subnormals(b, config.dtype_b, arch)
-    if np.array_equal(kept_a, a) and np.array_equal(kept_b, b):
-        return bound
-    lost: Floats = magnitude - np.abs(kept_a) @ np.abs(kept_b)
-    return bound + np.maximum(lost, 0.0)
+    terms = a.shape[-1]
+    bound = summed(sizes_of(np.matmul, a, b, terms), terms, config.dtype_acc, arch, whole=all_whole(a, b))
+    return bound + flushed(np.matmul, (a, b), (config.dtype_a, config.dtype_b), arch)
 
 
-def _split(config: Config, problem: Problem, a: Floats, b: Floats, arch: Arch) -> Floats:
+def _split(config: Config, problem: Problem, a: Floats, b: Floats, arch: Arch) -> Tolerance:
     """The error of parts of K that are added atomically in C's type."""
     name = config.dtype_c
-    total = np.zeros(np.broadcast_shapes((*a.shape[:-1], b.shape[-1])))
-    reach = np.zeros_like(total)
-    exact = np.ones(total.shape, dtype=bool)
+    reach = np.zeros((*a.shape[:-1], b.shape[-1]))
+    total = exactly(reach)
+    exact = np.ones(reach.shape, dtype=bool)
     for part_a, part_b in _parts(config, problem, a, b):
         product = part_a @ part_b
         off = _summation(config, part_a, part_b, arch)
         off = off + stored(product, off, name, config.dtype_acc, arch)
-        total += off
-        reach += np.abs(product) + off
-        exact &= (off == 0) & (product == np.rint(product))
+        total = total + off
+        reach += np.abs(product) + off.limit
+        exact &= (off.limit == 0) & (product == np.rint(product))
     return total + added(reach, problem.k_batch, name, arch, exact=exact)
 
 

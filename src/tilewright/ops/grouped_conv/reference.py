@@ -16,27 +16,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.arch.number_formats import Floats
+from tilewright.arch.number_formats import Floats, is_integer
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.draw import drawn, largest_factor
+from tilewright.ops.block_gemm.draw import WHOLE_NUMBERS, drawn, small_numbers
 from tilewright.ops.block_gemm.rounding import wide
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD
 from tilewright.ops.grouped_conv.gemm_sizes import gemm_sizes
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.tensors import tensors
+from tilewright.ops.grouped_conv.wide_inputs import put_wide_numbers
 
 
 def inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
     """Inputs by name, as NumPy arrays in the GPU's encoding; the same for the same seed.
 
-    Seed 0 gives small whole numbers: their sums are exact, so that a kernel's result is either right or wrong. Other
-    seeds give normally distributed numbers.
+    Seed 0 gives whole numbers: their sums are exact, so that a kernel's result is either right or wrong. Other seeds
+    give normally distributed numbers.
     """
     sizes = gemm_sizes(problem)
     generator = np.random.default_rng([seed, problem.g, *sizes])
     types = (problem.dtype_a, problem.dtype_b, problem.dtype_c)
-    most = largest_factor(types, sizes.k, arch, problem.k_batch)
-    return {t.name: drawn(generator, t, seed, most, arch) for t in tensors(problem) if not t.output}
+    small = small_numbers(types, sizes.k, arch, problem.k_batch)
+    made = {t.name: drawn(generator, t, seed, small, arch) for t in tensors(problem) if not t.output}
+    if seed == WHOLE_NUMBERS and not is_integer(problem.dtype_a):
+        a, b = made.values()
+        put_wide_numbers(generator, problem, a, b, arch)
+    return made
 
 
 def reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
@@ -45,8 +50,8 @@ def reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -
     return {output.name: convolved(problem, wide(given[first.name]), wide(given[second.name]))}
 
 
-def convolved(problem: Problem, a: Floats, b: Floats) -> Floats:
-    """The result of a problem from its A and B, in the order of `tensors`."""
+def convolved(problem: Problem, a: NDArray[Any], b: NDArray[Any]) -> Floats:
+    """The result of a problem from its A and B, in the order of `tensors`, multiplied in their type."""
     return _DIRECTIONS[problem.direction](problem, a, b)
 
 

@@ -21,6 +21,7 @@ errors of adding.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,12 +33,14 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.ops.block_gemm.rounding import (
     added,
     all_whole,
-    flushes,
+    exactly,
+    flushed,
+    repeated,
     rounded,
+    sizes_of,
     stored,
     summed,
     wide,
-    without_subnormals,
 )
 from tilewright.ops.grouped_conv.config import BACKWARD_WEIGHT, Config
 from tilewright.ops.grouped_conv.gemm_sizes import gemm_sizes
@@ -45,6 +48,7 @@ from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.reference import by_group, convolved, inner, windows
 from tilewright.ops.grouped_conv.tensors import tensors
+from tilewright.ops.tolerance import Tolerance
 
 
 def tolerance(
@@ -53,17 +57,17 @@ def tolerance(
     inputs: Mapping[str, NDArray[Any]],
     reference: Mapping[str, NDArray[Any]],
     arch: Arch,
-) -> dict[str, Floats]:
-    """The largest error allowed to each element of the result."""
+) -> dict[str, Tolerance]:
+    """How far each element of the result may be off."""
     first, second, output = tensors(problem)
     exact = wide(reference[output.name])
     if is_integer(config.dtype_acc):
-        return {output.name: np.zeros_like(exact)}
+        return {output.name: exactly(exact)}
     a, b = wide(inputs[first.name]), wide(inputs[second.name])
     off, computed = _summation(config, problem, a, b, arch), config.dtype_acc
     if problem.k_batch > 1:
         computed = ImplicitGemm(config).dtype_c  # as the parts are stored
-        off = off + _parts(config, problem, (a, b), off, computed, arch)
+        off = off + _parts(config, problem, (a, b), off.limit, computed, arch)
     return {output.name: off + stored(exact, off, config.dtype_c, computed, arch)}
 
 
@@ -73,20 +77,16 @@ def tolerance_basis(config: Config, problem: Problem) -> Hashable:
     return config.dtype_a, config.dtype_b, config.dtype_c, config.dtype_acc, split
 
 
-def _summation(config: Config, problem: Problem, a: Floats, b: Floats, arch: Arch) -> Floats:
+def _summation(config: Config, problem: Problem, a: Floats, b: Floats, arch: Arch) -> Tolerance:
     """The error of the sums of products, before anything is stored."""
-    magnitude = convolved(problem, np.abs(a), np.abs(b))
-    bound = summed(magnitude, gemm_sizes(problem).k, config.dtype_acc, arch, whole=all_whole(a, b))
-    if not flushes(config.dtype_a, arch):
-        return bound
-    kept_a = without_subnormals(a, config.dtype_a, arch)
-    kept_b = without_subnormals(b, config.dtype_b, arch)
-    return bound + np.maximum(magnitude - convolved(problem, np.abs(kept_a), np.abs(kept_b)), 0.0)
+    terms, product = gemm_sizes(problem).k, partial(convolved, problem)
+    bound = summed(sizes_of(product, a, b, terms), terms, config.dtype_acc, arch, whole=all_whole(a, b))
+    return bound + flushed(product, (a, b), (config.dtype_a, config.dtype_b), arch)
 
 
 def _parts(
     config: Config, problem: Problem, operands: tuple[Floats, Floats], off: Floats, name: str, arch: Arch
-) -> Floats:
+) -> Tolerance:
     """The error of storing and adding the parts of a split sum in a type, when all are off by up to `off`."""
     if problem.direction != BACKWARD_WEIGHT:
         raise InvalidValueError(
@@ -95,10 +95,11 @@ def _parts(
         )
     largest, together = _reach(problem, *operands, config.mma.k)
     whole = (off == 0) & all_whole(*operands)
-    each = np.zeros_like(off) if name == config.dtype_acc else rounded(largest + off, name, arch, exact=whole)
-    reach = together + off + problem.k_batch * each
-    growth = added(reach, problem.k_batch, name, arch, exact=whole)
-    return problem.k_batch * each + added(reach + growth, problem.k_batch, name, arch, exact=whole)
+    count = problem.k_batch
+    each = exactly(off) if name == config.dtype_acc else rounded(largest + off, name, arch, exact=whole)
+    reach = together + off + count * each.limit
+    growth = added(reach, count, name, arch, exact=whole).limit
+    return repeated(each, count, name) + added(reach + growth, count, name, arch, exact=whole)
 
 
 def _reach(problem: Problem, grad: Floats, image: Floats, step: int) -> tuple[Floats, Floats]:

@@ -1,0 +1,73 @@
+"""Wide numbers among the whole ones that convolutions are tried with, so that a lost bit of an operand shows.
+
+Imports NumPy: import this module only where arrays are at hand. What wide numbers are for is in `block_gemm.draw`.
+
+Sums of an output, or of a gradient by the input, go over taps and channels. One channel of A has wide numbers, and of
+the weights that meet them one tap of some columns is 1 or -1, all others are 0; another channel has the wide numbers in
+the weights.
+
+Sums of a gradient by the weights go over positions. One channel of a gradient is 0 but for a wide number at one
+position, where all of the image is 1, -1 or 0. One channel of the image is 1 or -1 everywhere: the weights of this pair
+of channels get the wide number for certain. Another pair has the wide number in the image, where it belongs to another
+image of the batch: wide numbers never meet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.draw import APART, LEAST_TERMS, far_factor, signs, wide_numbers
+from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT
+from tilewright.ops.grouped_conv.gemm_sizes import gemm_sizes
+from tilewright.ops.grouped_conv.problem import Problem
+
+
+def put_wide_numbers(
+    generator: np.random.Generator, problem: Problem, a: NDArray[Any], b: NDArray[Any], arch: Arch
+) -> None:
+    """Put wide numbers into A and B. Nothing where sums or channels are too few to give some away."""
+    if problem.direction == BACKWARD_WEIGHT:
+        if gemm_sizes(problem).k >= LEAST_TERMS and min(problem.group_channels) > 2:
+            _in_positions(generator, problem, a, b, arch)
+        return
+    # By channel that is summed: (channel, n, *size, g) and (channel, g, column, *filter).
+    weight = np.moveaxis(b, 1, 0) if problem.direction == BACKWARD_DATA else np.moveaxis(b, (-1, 0, 1), (0, 1, 2))
+    if problem.direction == BACKWARD_DATA:  # (k, g, *filter, c)
+        weight = np.moveaxis(weight, -1, 2)
+    if len(weight) >= LEAST_TERMS:
+        _in_channels(generator, problem, np.moveaxis(a, -1, 0), weight, arch)
+
+
+def _in_channels(
+    generator: np.random.Generator, problem: Problem, a: NDArray[Any], weight: NDArray[Any], arch: Arch
+) -> None:
+    of_a, of_b = generator.choice(len(weight), 2, replace=False)
+    first, second = (tuple(int(generator.integers(size)) for size in problem.filter_size) for _ in range(2))
+    a[of_a] = wide_numbers(generator, a.shape[1:], problem.dtype_a, arch)
+    a[of_b] = signs(generator, a.shape[1:])
+    weight[of_a] = weight[of_b] = 0
+    met, wide = (weight[channel][:, i::APART] for i, channel in enumerate((of_a, of_b)))
+    met[(..., *first)] = signs(generator, met.shape[:2])
+    far = far_factor(problem.dtype_a, problem.dtype_c, weight.shape[2])
+    if far:
+        weight[(of_a, slice(None), slice(2, None, APART), *first)] = far
+    wide[(..., *second)] = wide_numbers(generator, wide.shape[:2], problem.dtype_b, arch)
+
+
+def _in_positions(
+    generator: np.random.Generator, problem: Problem, grad: NDArray[Any], image: NDArray[Any], arch: Arch
+) -> None:
+    pairs = [(grad, image, problem.dtype_a, 0)]
+    if problem.n > 1:
+        pairs.append((image, grad, problem.dtype_b, problem.n - 1))
+    for channel, (wide, met, dtype, number) in enumerate(pairs):
+        met[number] = np.sign(met[number].astype(np.float64))
+        met[..., channel] = signs(generator, met.shape[:-1])
+        wide[..., channel] = 0
+        # In the middle, where taps meet no padding.
+        at = (number, *(size // 2 for size in wide.shape[1:-2]))
+        wide[(*at, slice(None), channel)] = wide_numbers(generator, wide.shape[-2:-1], dtype, arch)

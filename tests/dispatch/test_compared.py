@@ -1,0 +1,92 @@
+"""Results held against a reference: each element by itself, and all errors together."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tilewright.dispatch.guarded import Guarded
+from tilewright.dispatch.verify import FEW, ROOM, Check, Difference, compared
+from tilewright.ops.execution import Tensor
+from tilewright.ops.tolerance import Tolerance
+
+SHAPE = (30, 40)
+ONES = np.ones(SHAPE)
+
+
+def judged(errors: object, limit: object = 1.0, deviation: object = 0.25) -> Difference:
+    """A result of 100 everywhere that is off by so much."""
+    placed = Guarded(Tensor("c", "fp32", SHAPE, (SHAPE[1], 1), output=True), np.dtype(np.float32), None)
+    placed.values()[...] = 100 + np.asarray(errors)
+    allowed = {"c": Tolerance(ONES * limit, ONES * deviation)}
+    return compared(placed, {"c": 100 * ONES}, allowed, ONES, seed=1)
+
+
+def test_an_element_beyond_its_limit_is_named() -> None:
+    errors = np.zeros(SHAPE)
+    errors[3, 7] = 4 * ROOM
+    found = judged(errors)
+    assert (found.worst, found.element_share) == ((3, 7), 4.0)
+    assert found.message.startswith("c[3, 7] is 106, should be 100 ± 1.5; 1 of 1,200 elements are wrong")
+
+
+def test_errors_that_are_too_large_everywhere_are_wrong_though_no_element_is() -> None:
+    most = ROOM * (1 + FEW / 1200**0.5)
+    right, wrong = judged(0.25 * most * 0.99), judged(0.25 * most * 1.01)
+    assert right.message == "" and right.rms_share == pytest.approx(0.99, abs=1e-4)
+    assert wrong.element_share < 0.5 and wrong.rms_share == pytest.approx(1.01, abs=1e-4)
+    assert "the errors of c are 1.78 times as large as roundings make them" in wrong.message
+    assert "1,200 elements" in wrong.message and "no element is beyond its own limit" in wrong.message
+
+
+def test_elements_that_are_exact_or_open_do_not_count_as_small_errors() -> None:
+    """Errors of a row of 40: elements without any error must not hide them."""
+    errors, deviation, limit = np.zeros(SHAPE), np.zeros(SHAPE), np.zeros(SHAPE)
+    errors[0], deviation[0], limit[0] = 0.9, 0.25, 1.0
+    assert "40 elements" in judged(errors, limit, deviation).message
+    deviation[1:], limit[1:] = 0.25, np.inf
+    assert "40 elements" in judged(errors, limit, deviation).message
+
+
+def test_an_exact_element_has_no_room() -> None:
+    errors = np.zeros(SHAPE)
+    errors[0, 0] = 1e-4
+    found = judged(errors, 0.0, 0.0)
+    assert found.element_share == np.inf and found.message
+
+
+@pytest.mark.parametrize(("element", "rms", "bound"), [(0.5, 0.25, "element"), (0.25, 0.5, "rms")])
+def test_a_check_says_which_bound_was_worst(element: float, rms: float, bound: str) -> None:
+    check = Check(None, None, "ok", element_share=element, rms_share=rms)  # type: ignore[arg-type]
+    assert (check.share, check.bound) == (0.5, bound)
+
+
+FLOATS = ["float64", "float32", "float16"]
+SMALL = ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"]
+
+
+def filled(kind: np.dtype, values: object = None) -> Guarded:  # type: ignore[type-arg]
+    return Guarded(Tensor("c", "", (2, 3), (4, 1), output=True), kind, values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", [*FLOATS, *SMALL])
+def test_floats_are_poisoned_with_nan(name: str) -> None:
+    """In all types, so that a poisoned element shows wherever it is read, even times 0."""
+    kind = np.dtype(name) if name in FLOATS else np.dtype(getattr(ml_dtypes, name))
+    placed = filled(kind)
+    assert placed.untouched().all()
+    assert np.isnan(placed.values().astype(np.float64)).all()
+    assert np.isnan(placed.memory.view(kind).astype(np.float64)).all()
+
+
+@pytest.mark.parametrize("name", ["int8", "uint8", "int32"])
+def test_integers_that_were_never_written_are_no_usual_result(name: str) -> None:
+    placed = filled(np.dtype(name))
+    assert (
+        placed.untouched().all()
+        and (placed.values() == np.iinfo(np.int8).max * (2**24 + 2**16 + 257 if name == "int32" else 1)).all()
+    )
+    placed.values()[...] = 1
+    placed.values()[0, 0] = -1 if name != "uint8" else 255
+    assert not placed.untouched().any()
