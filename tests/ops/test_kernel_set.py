@@ -127,7 +127,7 @@ def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
         ("waves = [2, 2, 1]", 'waves = "2x2"', "space.0.waves", "three numbers"),
         ("waves = [2, 2, 1]", "waves = { m = 2, n = 2 }", "space.0.waves", "no values for k"),
         ("waves = [2, 2, 1]", "waves = [2, 2, 0]", "space.0.waves", "1 to 64"),
-        ("waves = [2, 2, 1]", f'waves = "{"9" * 5000}x1x1"', "space.0.waves", "digits"),
+        ("waves = [2, 2, 1]", f'waves = "{"9" * 5000}x1x1"', "space.0.waves", "(5,006 characters)"),
     ],
 )
 def test_a_wrong_value_has_its_place(tmp_path: Path, was: str, becomes: str, where: str, what: str) -> None:
