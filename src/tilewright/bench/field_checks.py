@@ -16,6 +16,7 @@ from tilewright.base.errors import InvalidValueError
 
 # Columns of tables are 64-bit floats, and 32-bit or 64-bit whole numbers.
 LARGEST = sys.float_info.max
+EXACT = 1 << 53  # up to here floats hold every whole number
 INT32, INT64 = (1 << 31) - 1, (1 << 63) - 1
 # Names of counters are columns of tables, and are found in lines of journals without parsing these.
 COUNTER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
@@ -44,8 +45,10 @@ def _is_encodable(value: str) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    """Comparing also holds for whole numbers that no float can hold, and is false for NaN."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST <= value <= LARGEST
+    """A finite float, or a whole number that a float holds exactly. Comparing is false for NaN."""
+    if isinstance(value, float):
+        return -LARGEST <= value <= LARGEST
+    return isinstance(value, int) and not isinstance(value, bool) and -EXACT <= value <= EXACT
 
 
 def _is_unbounded(value: object) -> bool:
