@@ -37,8 +37,8 @@ check: ## lint, format, types, layers, spelling, generated documents
 test: ## the fast tests: no compiler, no GPU, no cluster
 	$(BIN)/pytest -m 'not compile and not slow' -n $(JOBS)
 
-test-all: ## every test, also those that compile kernels
-	$(BIN)/pytest -n $(JOBS) --dist worksteal
+test-all: ## every test but those that take hours, also those that compile kernels
+	$(BIN)/pytest -m 'not deep' -n $(JOBS) --dist worksteal
 
 docs: ## write the generated documents anew
 	$(BIN)/python tools/make_docs.py

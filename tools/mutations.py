@@ -15,7 +15,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import tilewright as tw
@@ -98,6 +98,11 @@ def _fast(judge: Judge, basis: str, mutation: Mutation, strict: Outcome, log: Lo
     return found.verdict == NOTICED
 
 
+def today() -> date:
+    """The date that a report is of."""
+    return datetime.now(UTC).date()
+
+
 def chosen(ops: Iterable[str] | None, names: Iterable[str] | None) -> dict[str, Kernel]:
     """The kernels of some ops, or with some names; all when neither is given."""
     known = subjects()
@@ -125,7 +130,7 @@ def main() -> int:
         if found.score < GOAL or found.unexplained:
             poor.append(name)
         if options.out:
-            write_report(options.out, tuple(known), [found], datetime.now(UTC).date())
+            write_report(options.out, tuple(known), [found], today())
     print(f"below the goal of {GOAL:.0%}, or with a wait or barrier missed: {', '.join(poor) or 'none'}")
     return 1 if poor else 0
 

@@ -80,25 +80,28 @@ class Judge:
 
     def __init__(self, kernel: OpKernel, artifact: Artifact, trials: Sequence[Any] | None = None) -> None:
         self.kernel = kernel
-        self._artifact = artifact
+        self.artifact = artifact
         self._device = tw.Device(f"emulated:{kernel.arch}")
         self._execution = execution_of(kernel.op)
         self._loaded: dict[str, Kernel] = {}
-        self.wrong: list[str] = []  # larger problems that the unchanged kernel computes wrongly: a defect of its own
+        self.wrong: list[str] = []  # problems that the unchanged kernel computes wrongly: a defect of its own
         own = self._execution.trials(kernel.config, self._device.arch)
-        self.trials = tuple(self._tried(each) for each in (own if trials is None else trials))
-        if self.wrong:
-            raise AssertionError(f"{kernel.slug} itself fails its trials: {'; '.join(self.wrong)}")
+        self.trials = self._rightly(own if trials is None else trials)
 
     @cached_property
     def larger(self) -> tuple[Tried, ...]:
         """Larger problems that the unchanged kernel computes rightly, with its results."""
+        found = self._rightly(larger_problems(self.kernel))
+        return tuple(dataclasses.replace(tried, result=self._result(tried)) for tried in found)
+
+    def _rightly(self, problems: Sequence[Any]) -> tuple[Tried, ...]:
+        """The problems that the unchanged kernel computes rightly. The others say nothing about a change."""
         found = []
-        for problem in larger_problems(self.kernel):
+        for problem in problems:
             known = len(self.wrong)
             tried = self._tried(problem)
             if len(self.wrong) == known:
-                found.append(dataclasses.replace(tried, result=self._result(tried)))
+                found.append(tried)
         return tuple(found)
 
     @cached_property
@@ -181,7 +184,7 @@ class Judge:
     def _verified(self, tried: Tried, mode: Mode, exchange: Exchange, engine: str = "native") -> Check:
         with self._device.emulating(exchange=exchange, limit=tried.limit, engine=engine):
             (check,) = verify(
-                self.kernel, self._artifact, self._device, [tried.problem], mode=mode, remembered=tried.remembered
+                self.kernel, self.artifact, self._device, [tried.problem], mode=mode, remembered=tried.remembered
             )
         return check
 
@@ -192,7 +195,7 @@ class Judge:
         for preparation in execution.preparations(self.kernel.config, problem):
             given[preparation.tensor] = preparation.apply(given[preparation.tensor])
         placed = [Guarded(t, numpy_dtype(t.dtype, device.arch), given.get(t.name)) for t in execution.tensors(problem)]
-        functions = functions_of(device, self._artifact.checked(LIBRARY), self.kernel)
+        functions = functions_of(device, self.artifact.checked(LIBRARY), self.kernel)
         call = Call(device, self.kernel, functions, execution, problem)
         with ExitStack() as freed:
             buffers = [freed.enter_context(device.allocate(each.nbytes, each.tensor.name)) for each in placed]

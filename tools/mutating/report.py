@@ -41,7 +41,7 @@ class Found:
     fast: int  # of the barriers and waits that are noticed, those that fast mode notices on the same trial
     trials: int
     larger: int
-    wrong: Sequence[str]  # larger problems that the unchanged kernel computes wrongly
+    wrong: Sequence[str]  # problems that the unchanged kernel computes wrongly
 
     @property
     def score(self) -> float:
@@ -84,7 +84,7 @@ class Found:
             lines += ["", "| missed | where it shows |", "|---|---|"]
             lines += [f"| `{name}` | {how or 'nowhere'} |" for name, how in missed]
         if self.wrong:
-            lines += ["", "The unchanged kernel is wrong on these larger problems, which were left out:", ""]
+            lines += ["", "The unchanged kernel is wrong on these problems, which were left out:", ""]
             lines += [f"- {problem}" for problem in self.wrong]
         return "\n".join(lines)
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from tilewright.arch.dtypes import dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.block_gemm.loops import loop_forms
+from tilewright.ops.block_gemm.loops import TILES, few_tiles, loop_forms
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.padding import computes
 from tilewright.ops.gemm.problem import Problem
@@ -19,11 +19,7 @@ from tilewright.ops.gemm.problem import Problem
 # Primes that are no multiple of any tile or vector.
 PRIMES = (13, 17, 19)
 LONGEST = 5  # steps along K of trials that are about something else
-# Tiles along M and N. CK Tile deals them out to eight groups of work-groups, and to rows of four: numbers that neither
-# divides, and enough for unequal groups (GemmSpatiallyLocalTilePartitioner in gemm_tile_partitioner.hpp).
-TILES = ((7, 3), (5, 3), (6, 3))
-# A single row or column of tiles is dealt out by code of its own; fewer tiles than groups are no group each.
-FEW = ((2, 3), (1, 3), (3, 1))
+LONG_COLUMN = (40, 1)
 PARTS = (2, 3, 5)  # of a split K
 LARGE_GAP = 101  # vectors between lines: leading dimensions far beyond the matrix
 # A persistent kernel's work-groups take several tiles only where there are more than fit the GPU at once. Larger
@@ -93,10 +89,11 @@ def _forms(config: Config, arch: Arch) -> Iterator[list[_Values]]:
             yield [{**sizes, **one} for sizes in made]
         for number, steps in enumerate(forms):
             count = parts if parts == 1 else PARTS[-1 - number % len(PARTS)]
-            for tiles in FEW:
-                gap = LARGE_GAP if number == 0 and tiles[1] == 1 else 0
+            for tiles in few_tiles(number, len(forms)):
+                gap = LARGE_GAP if number == 0 and tiles[0] == 1 else 0
                 made = _tiled(config, arch, tiles, steps[0], count, gap)
                 yield [{**sizes, **several} for sizes in made]
+    yield [{**sizes, **one} for sizes in _tiled(config, arch, LONG_COLUMN, min(forms[0]), 1, gap=0)]
 
 
 def _tiled(config: Config, arch: Arch, tiles: tuple[int, int], steps: int, k_batch: int, gap: int) -> Iterator[_Values]:
