@@ -32,8 +32,13 @@ GEMM: dict[str, Any] = {
     "scheduler": "intrawave",
     "epilogue": "cshuffle",
 }
-_PADDED = {"pad_m": True, "pad_n": True, "pad_k": True}
-_SHUFFLED = {"block": (64, 128, 64), "waves": (1, 4, 1), "mma": (16, 16, 32), "pipeline": "preshufflev2"}
+_PADDED: dict[str, Any] = {"pad_m": True, "pad_n": True, "pad_k": True}
+_SHUFFLED: dict[str, Any] = {
+    "block": (64, 128, 64),
+    "waves": (1, 4, 1),
+    "mma": (16, 16, 32),
+    "pipeline": "preshufflev2",
+}
 _CONV: dict[str, Any] = {
     "ndim": 2,
     "dtype": "fp16",
@@ -44,7 +49,7 @@ _CONV: dict[str, Any] = {
     "scheduler": "intrawave",
     "epilogue": "cshuffle",
 }
-_SMALL = {"block": (32, 32, 32), "pipeline": "mem", "scheduler": "interwave"}
+_SMALL: dict[str, Any] = {"block": (32, 32, 32), "pipeline": "mem", "scheduler": "interwave"}
 _ATTENTION: dict[str, Any] = {
     "block": (64, 64, 32, 64, 32, 64),
     "waves": (4, 1, 1, 4, 1, 1),

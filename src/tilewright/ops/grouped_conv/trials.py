@@ -151,7 +151,9 @@ def _loops(config: Config, arch: Arch, kinds: tuple[_Forms, ...]) -> Iterator[di
             yield from (trial.fields() | {"k_batch": k_batch} for trial in made)
             for tiles in few_tiles(number, len(all_steps)):
                 groups = 1 + (tiles[0] + number) % 2
-                made = _looped(config, kinds, steps, tiles, k_batch, groups)
+                # Another filter than that of the many tiles, where there is one.
+                others = (*kinds[1:2], *kinds[:1], *kinds[2:])
+                made = _looped(config, others, steps, tiles, k_batch, groups)
                 yield from (trial.fields() | {"k_batch": k_batch} for trial in made)
     if config.direction == BACKWARD_DATA and kinds[0] is UNSTRIDED[0]:
         # GEMMs of one launch with different numbers of steps, beyond what a pipeline prefetches.
@@ -173,7 +175,8 @@ def _looped(
     """A trial with one of these numbers of steps and so many tiles; none where no number of channels gives it."""
     unit_c, unit_k = channel_units(config)
     rows = tiles[0] * config.block.m - config.block.m // 4
-    for forms, count in itertools.product(kinds, steps):
+    # Rather channels that no step divides: a step then begins within a tap and ends in another.
+    for crossing, forms, count in itertools.product((True, False), kinds, steps):
         trial = _Trial(config, forms, groups=groups)
         length = config.block.k * count
         if config.direction == BACKWARD_WEIGHT:
@@ -186,9 +189,11 @@ def _looped(
         vectors = length // (trial.taps * summed)
         if vectors * trial.taps * summed <= length - config.block.k:
             continue
+        if crossing and vectors * summed % config.block.k == 0:
+            continue
         columns = max(_columns(config, tiles[1]) // across, 1)
-        channels = {"c": vectors, "k": columns} if config.direction == FORWARD else {"c": columns, "k": vectors}
-        yield replace(trial, **channels, positions=rows // trial.images)
+        c, k = (vectors, columns) if config.direction == FORWARD else (columns, vectors)
+        yield replace(trial, c=c, k=k, positions=rows // trial.images)
         return
 
 
