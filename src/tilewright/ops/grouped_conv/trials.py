@@ -152,7 +152,8 @@ def _loops(config: Config, arch: Arch, kinds: tuple[_Forms, ...]) -> Iterator[di
             for tiles in few_tiles(number, len(all_steps)):
                 groups = 1 + (tiles[0] + number) % 2
                 # Another filter than that of the many tiles, where there is one.
-                others = (*kinds[1:2], *kinds[:1], *kinds[2:])
+                tall = (_tall(config, steps[0]),) if kinds[-1] is POINT and len(kinds) > 2 else ()
+                others = (*tall, *kinds[1:2], *kinds[:1], *kinds[2:])
                 made = _looped(config, others, steps, tiles, k_batch, groups)
                 yield from (trial.fields() | {"k_batch": k_batch} for trial in made)
     if config.direction == BACKWARD_DATA and kinds[0] is UNSTRIDED[0]:
@@ -195,6 +196,22 @@ def _looped(
         c, k = (vectors, columns) if config.direction == FORWARD else (columns, vectors)
         yield replace(trial, c=c, k=k, positions=rows // trial.images)
         return
+
+
+def _tall(config: Config, steps: int) -> _Forms:
+    """A filter of so many taps that one vector of channels makes so many steps.
+
+    Each step then goes on to other columns and rows of the filter. With more channels only few steps do, and each of
+    those that are prefetched has code of its own for that.
+    """
+    gradient = config.direction == BACKWARD_DATA
+    unit = channel_units(config)[1 if gradient else 0]
+    taps = max((config.block.k * steps - config.block.k // 4) // unit, 1)
+    across = _Form(4, dilation=2, left=2, right=4) if gradient else _Form(4, stride=3, dilation=2, left=2, right=3)
+    rows = taps if config.ndim == 1 else max(taps // across.filter, 1)
+    above = rows // 2
+    along = _Form(rows, stride=1 if gradient else 2, left=above, right=rows - 1 - above)
+    return (_Form(1), across if config.ndim == 1 else along, along if config.ndim == 1 else across)
 
 
 def _columns(config: Config, tiles: int) -> int:
