@@ -145,6 +145,7 @@ def _loops(config: Config, arch: Arch, kinds: tuple[_Forms, ...]) -> Iterator[di
     if kinds is FORMS:
         kinds = (*(UNSTRIDED if config.direction == BACKWARD_DATA else TANGLED), POINT)
     all_steps = loop_forms(ImplicitGemm(config), arch)
+    filtered = len(kinds) > 2 and config.direction != BACKWARD_WEIGHT  # its steps are along the outputs
     for k_batch in (1, *((2,) if config.split_k else ())):
         for number, steps in enumerate(all_steps):
             made = _looped(config, kinds, sorted(steps), TILES[number % len(TILES)], k_batch)
@@ -152,7 +153,7 @@ def _loops(config: Config, arch: Arch, kinds: tuple[_Forms, ...]) -> Iterator[di
             for tiles in few_tiles(number, len(all_steps)):
                 groups = 1 + (tiles[0] + number) % 2
                 # Another filter than that of the many tiles, where there is one.
-                tall = (_tall(config, steps[0]),) if kinds[-1] is POINT and len(kinds) > 2 else ()
+                tall = (_tall(config, steps[0]),) if filtered and kinds[-1] is POINT else ()
                 others = (*tall, *kinds[1:2], *kinds[:1], *kinds[2:])
                 made = _looped(config, others, steps, tiles, k_batch, groups)
                 yield from (trial.fields() | {"k_batch": k_batch} for trial in made)
