@@ -16,6 +16,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 
 import tilewright as tw
@@ -73,10 +74,10 @@ def mutate(name: str, kernel: Kernel, artifact: Artifact, count: int, seed: int,
     for problem in judge.wrong:
         print(f"  the unchanged kernel is wrong on {problem}", flush=True)
     changes = random_mutations(judge.lines, count, seed, judge.is_known)
-    found = {str(each): log.outcome(basis, str(each), lambda m=each: _told(name, m, judge.outcome)) for each in changes}
+    found = {str(each): log.outcome(basis, str(each), partial(_told, name, each, judge.outcome)) for each in changes}
     taken = synchronisation(judge.lines)
     without = {
-        str(each): log.outcome(basis, f"sync {each}", lambda m=each: _told(name, m, judge.without)) for each in taken
+        str(each): log.outcome(basis, f"sync {each}", partial(_told, name, each, judge.without)) for each in taken
     }
     fast = sum(_fast(judge, basis, each, without[str(each)], log) for each in taken)
     return Found(name, kernel, seed, found, without, fast, len(judge.trials), len(judge.larger), judge.wrong)

@@ -151,11 +151,10 @@ def _loops(config: Config, arch: Arch, kinds: tuple[_Forms, ...]) -> Iterator[di
             made = _looped(config, kinds, sorted(steps), TILES[number % len(TILES)], k_batch)
             yield from (trial.fields() | {"k_batch": k_batch} for trial in made)
             for tiles in few_tiles(number, len(all_steps)):
-                groups = 1 + (tiles[0] + number) % 2
                 # Another filter than that of the many tiles, where there is one.
                 tall = (_tall(config, steps[0]),) if filtered and kinds[-1] is POINT else ()
                 others = (*tall, *kinds[1:2], *kinds[:1], *kinds[2:])
-                made = _looped(config, others, steps, tiles, k_batch, groups)
+                made = _looped(config, others, steps, tiles, k_batch, groups=2)
                 yield from (trial.fields() | {"k_batch": k_batch} for trial in made)
     if config.direction == BACKWARD_DATA and kinds[0] is UNSTRIDED[0]:
         # GEMMs of one launch with different numbers of steps, beyond what a pipeline prefetches.
