@@ -18,6 +18,8 @@ from tilewright.bench.record import Task
 from tilewright.building.builder import build_kernels
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.tiers import Tiers
+from tilewright.emulator.device import EmulatedDevice
+from tilewright.emulator.launch import Launch
 from tilewright.emulator.stand_in import pending
 from tilewright.emulator.stand_in.opened import opened
 from tilewright.emulator.stand_in.settings import LaunchRecord, recording
@@ -48,6 +50,21 @@ def launches_of(device: tw.Device) -> Iterator[list[LaunchRecord]]:
     """Every launch of this thread that the stand-in ran, as it saw them."""
     with recording(device.index) as launches:
         yield launches
+
+
+@contextmanager
+def captured() -> Iterator[list[Launch]]:
+    """Launches that reach emulated devices inside the `with` block, with their arguments."""
+    seen: list[Launch] = []
+    plain = EmulatedDevice.launch
+
+    def launch(device: EmulatedDevice, kernel: Any, launch: Launch, *rest: Any, **options: Any) -> Any:
+        seen.append(launch)
+        return plain(device, kernel, launch, *rest, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EmulatedDevice, "launch", launch)
+        yield seen
 
 
 def small_kernel(arch: str = "gfx90a", **fields: Any) -> Kernel:

@@ -9,9 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_gpu import built_small, gpu_of, launches_of, small_kernel, small_problem, stand_in_as_gpu, task_of
+from scripted_gpu import (
+    built_small,
+    captured,
+    gpu_of,
+    launches_of,
+    small_kernel,
+    small_problem,
+    stand_in_as_gpu,
+    task_of,
+)
 
-import mutations
 import tilewright as tw
 from tilewright.base.errors import InvalidValueError
 from tilewright.bench import smi
@@ -126,13 +134,13 @@ def test_sets_fill_the_caches(arch: str) -> None:
 def inputs_launched(seen: list[Any]) -> list[int]:
     """The address of the input of each launch: `tw_axpb_args` is the only argument."""
     args = type(execution_of("axpb").arguments(small_problem()))
-    return [args.from_buffer_copy(launch.arguments).x for _, _, launch in seen]
+    return [args.from_buffer_copy(launch.arguments).x for launch in seen]
 
 
 def test_no_set_is_twice_in_a_cold_sample(artifacts: dict[Kernel, Artifact], gpu: tw.Device) -> None:
     """Launches of 7 µs: a sample has eight, each with tensors of its own, from the first set on."""
     cold = Settings(least_runs=2, least_ms=0, least_warmup_ms=0, cold=True)
-    with scripted(gpu.index, [7.0] * 1000), mutations.captured() as seen:
+    with scripted(gpu.index, [7.0] * 1000), captured() as seen:
         found = measured(artifacts, gpu, settings=cold)
     assert found.times is not None and found.times.us == pytest.approx(7.0)
     places = inputs_launched(seen)[VERIFYING + ROUND :]
@@ -146,7 +154,7 @@ def test_sets_that_fill_the_caches_need_no_sweep(artifacts: dict[Kernel, Artifac
     size = cache_bytes(gpu.arch) // 2  # of a set, so that three take turns
     kernel, problem = small_kernel(), small_problem(size // 8)
     cold = Settings(least_runs=3, least_ms=0, least_warmup_ms=0, cold=True)
-    with scripted(gpu.index, [250.0] * 200, other_us=1e6), mutations.captured() as seen:
+    with scripted(gpu.index, [250.0] * 200, other_us=1e6), captured() as seen:
         times, note = timed(gpu, kernel, artifacts[kernel], problem, cold, Remembered())
     assert (times.us, times.us_max, note) == (250.0, 250.0, "")
     places = inputs_launched(seen)

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from scripted_gpu import gpu_of, launches_of, stand_in_as_gpu, task_of
 
-import mutations
 import tilewright as tw
 from built_kernels import built
+from mutating.changes import Mutation, is_known_in, random_mutations
+from mutating.judging import LEAST_LIMIT
+from mutating.kernels import gemm
 from tilewright.bench.measure import Settings, measure
 from tilewright.bench.record import Record
 from tilewright.building.store.artifact import Artifact
-from tilewright.emulator.device import EmulatedDevice
-from tilewright.emulator.launch import Launch
 from tilewright.emulator.stand_in import pending
 from tilewright.ops.kernel import Kernel
 from tilewright.runtime.emulation import emulating, scripted
@@ -33,26 +33,24 @@ CHANGES = 16
 
 @pytest.fixture(scope="module")
 def subject() -> tuple[Kernel, Artifact]:
-    kernel = tw.kernel_of(tw.gemm.config(**mutations.CONFIG), "gfx942")
+    kernel = gemm()
     (artifact,) = built([kernel])
     return kernel, artifact
 
 
 @contextmanager
-def changed_to(mutation: mutations.Mutation) -> Iterator[None]:
+def changed_to(mutation: Mutation) -> Iterator[None]:
     """The device runs the kernel's code with one line changed."""
-    plain = EmulatedDevice.launch
-    changed: dict[int, Any] = {}
+    changed: dict[str, Any] = {}
 
-    def launch(device: EmulatedDevice, kernel: Any, launch: Launch, *rest: Any, **options: Any) -> Any:
-        if id(kernel) not in changed:
+    def exchange(kernel: Any) -> Any:
+        if kernel.name not in changed:
             program = kernel.program.changed(mutation.line.address, mutation.text)
-            changed[id(kernel)] = dataclasses.replace(kernel, program=program)
-        options["limit"] = mutations.LIMIT  # a changed loop may never end
-        return plain(device, changed[id(kernel)], launch, *rest, **options)
+            changed[kernel.name] = dataclasses.replace(kernel, program=program)
+        return changed[kernel.name]
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EmulatedDevice, "launch", launch)
+    # A changed loop may never end.
+    with emulating(gpu_of("gfx942").index, exchange=exchange, limit=LEAST_LIMIT):
         yield
 
 
@@ -68,13 +66,13 @@ def on_gpu(subject: tuple[Kernel, Artifact]) -> tuple[Record, int, int]:
 
 def test_changed_kernels_are_timed_only_when_they_are_right(subject: tuple[Kernel, Artifact]) -> None:
     with stand_in_as_gpu():
-        # Only NumPy's engine tells which lines were reached.
-        with mutations.captured() as seen, emulating(gpu_of("gfx942").index, engine="numpy"):
+        seen: list[Any] = []
+        with emulating(gpu_of("gfx942").index, exchange=lambda kernel: seen.append(kernel) or kernel):
             plain, launches, spent = on_gpu(subject)
         assert plain.ok and launches == spent == VERIFYING + TIMING
-        lines = seen[0][1].program.reached
+        program = seen[0].program
         statuses = []
-        for mutation in mutations.random_mutations(lines, CHANGES, seed=4):
+        for mutation in random_mutations(program.reached, CHANGES, 4, lambda each: is_known_in(program, each)):
             with changed_to(mutation):
                 found, launches, spent = on_gpu(subject)
             statuses.append(found.status)

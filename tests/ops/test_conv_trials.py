@@ -58,9 +58,9 @@ def test_all_kinds_of_kernels_have_trials_that_fit(gpu: str) -> None:
 def test_trials_are_small(direction: str, ndim: int) -> None:
     kernel = config(direction=direction, ndim=ndim, split_k=direction == BACKWARD_WEIGHT)
     for problem in trials(kernel):
-        assert work_groups(kernel, problem) <= 30 and problem.n <= 5 and problem.k_batch <= 3
-        assert gemm_sizes(problem).k <= 12 * kernel.block.k or math.prod(problem.filter_size) > 9
-        assert problem.flops < 2 * 10_000_000
+        assert work_groups(kernel, problem) <= 80 and problem.n <= 5 and problem.k_batch <= 3
+        assert gemm_sizes(problem).k <= 28 * kernel.block.k or math.prod(problem.filter_size) > 9
+        assert problem.flops < 2 * 60_000_000
 
 
 @pytest.mark.parametrize("ndim", NDIMS)
@@ -68,11 +68,11 @@ def test_trials_are_small(direction: str, ndim: int) -> None:
 def test_every_form_is_among_them(direction: str, ndim: int) -> None:
     found = trials(config(direction=direction, ndim=ndim))
     assert {p.ndim for p in found} == {ndim}
-    assert any(set(p.filter_size) == {3} and set(p.left_pad) == set(p.right_pad) == {1} for p in found[:1])
-    assert any(set(p.filter_size) == {1} and set(p.stride) == {1} for p in found[:2])
-    assert any(p.filter_size[-1] == 7 and set(p.stride) == {2} and p.left_pad != p.right_pad for p in found[:3])
-    assert any(set(p.dilation) == {2} for p in found[:4])
-    assert any(set(p.filter_size) == {3} and set(p.stride) == {2} for p in found[:5])
+    assert any(set(p.filter_size) == {3} and set(p.left_pad) == set(p.right_pad) == {1} for p in found)
+    assert any(set(p.filter_size) == {1} and set(p.stride) == {1} for p in found)
+    assert any(p.filter_size[-1] == 7 and set(p.stride) == {2} and p.left_pad != p.right_pad for p in found)
+    assert any(set(p.dilation) == {2} for p in found)
+    assert any(set(p.filter_size) == {3} and set(p.stride) == {2} for p in found)
     assert {p.g for p in found} == {1, 2, 3} and {p.n for p in found} >= {1, 2, 3, 5}
     # A 1x1 filter with a stride leaves inputs unread: their gradient is 0, and must be written.
     assert any(set(p.filter_size) == {1} and min(p.stride[-1:]) > 1 for p in found)
@@ -88,7 +88,7 @@ def test_dimensions_differ(direction: str) -> None:
     """A kernel that takes one dimension's numbers for another's is noticed."""
     found = trials(config(direction=direction, ndim=3))
     names = ("input_size", "output_size", "filter_size", "stride", "dilation", "left_pad", "right_pad")
-    assert any(all(len(set(getattr(p, name))) == 3 for name in names) for p in found[:7])
+    assert any(all(len(set(getattr(p, name))) == 3 for name in names) for p in found)
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -103,8 +103,45 @@ def test_channels_and_outputs_around_a_block(direction: str) -> None:
     assert any(s.m < 64 for s in sizes) and any(s.m % 64 and s.m > 64 for s in sizes)
     if direction != BACKWARD_WEIGHT:
         assert {s.m for s in sizes} >= {1, 63, 64, 65}
-    assert {1, 2, 3, 4, 5} <= {s.k // 32 for s in sizes if s.k % 32 == 0}
-    assert {0, 1, 2, 3, 4} <= {s.k // 32 for s in sizes if s.k % 32}
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize(
+    ("pipeline", "forms"),
+    [
+        ("compv3", [{1}, {2}, set(range(3, 40))]),
+        # 64x64x32 in fp16 are 8 KB: four steps are under way.
+        ("mem", [*({n} for n in range(1, 5)), *(set(range(4 + n, 40, 4)) for n in range(1, 5))]),
+    ],
+)
+def test_every_form_of_the_loop_has_many_tiles_and_a_filter(
+    direction: str, pipeline: str, forms: list[set[int]]
+) -> None:
+    """Each form is compiled by itself. Long loops with 1x1 filters alone passed kernels that computed 3x3 wrongly."""
+    kernel = config(direction=direction, pipeline=pipeline)
+    many, filtered = set(), set()
+    for problem in trials(kernel):
+        sizes = gemm_sizes(problem)
+        m, n, steps = (math.ceil(size / tile) for size, tile in zip(sizes, kernel.block, strict=True))
+        if m > 4 and m % 4 and n > 3 and m * n % 8:
+            many.add(steps)
+        if max(problem.filter_size) > 1 and max(problem.dilation) > 1 and any(problem.right_pad):
+            filtered.add(steps)
+    assert all(form & steps for form in forms for steps in (many, filtered))
+    assert max(filtered) > 8
+
+
+def test_gradients_of_the_input_with_coprime_stride_and_dilation() -> None:
+    """Inputs at the left edge meet no tap where there is no pad: their gradient is 0, and must be written."""
+    for ndim in NDIMS:
+        found = trials(config(direction=BACKWARD_DATA, ndim=ndim))
+        pairs = {
+            (stride, dilation)
+            for p in found
+            for stride, dilation, left in zip(p.stride, p.dilation, p.left_pad, strict=True)
+            if left == 0 and min(stride, dilation) > 1
+        }
+        assert pairs & {(2, 3)} and pairs & {(3, 2)}
 
 
 def test_splits() -> None:
@@ -141,4 +178,4 @@ def test_strided_gradients_by_the_input_stay_small() -> None:
     """Each remainder of a position by the stride is a GEMM of its own."""
     kernel = config(direction=BACKWARD_DATA, ndim=3)
     strided = [p for p in trials(kernel) if max(p.stride) > 1]
-    assert strided and max(work_groups(kernel, p) for p in strided) <= 30
+    assert strided and max(work_groups(kernel, p) for p in strided) <= 60

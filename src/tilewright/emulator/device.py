@@ -208,7 +208,7 @@ class _Run:
         for first in range(0, total, at_once):
             # The engine has LDS of its own: one block's is made here, because a batch has some.
             engine.run(start, self._batch(start, 1, scratch), first, min(at_once, total - first))
-        engine.count_mix()
+        engine.count_mix(self._kernel.program)
 
     def _allocate(self, data: bytes, label: str) -> int:
         address = self._device.memory.allocate(max(len(data), 1), label)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tilewright.building.code_object import Line
@@ -69,6 +69,7 @@ class Program:
         self._vgprs = vgprs
         self._blocks: dict[int, Block] = {}
         self._watchers: dict[int, Callable[[Step], Step]] = {}
+        self._reached: set[int] = set()
 
     @property
     def lines(self) -> Mapping[int, Line]:
@@ -91,19 +92,29 @@ class Program:
 
     @property
     def reached(self) -> tuple[Line, ...]:
-        """The instructions of all blocks that were run so far, in order of their addresses."""
-        found: dict[int, Line] = {}
-        for block in self._blocks.values():
-            at = block.address
-            while at < block.last.following:
-                found[at] = self._listing.lines[at]
-                at += found[at].size
-        return tuple(found[address] for address in sorted(found))
+        """The instructions that launches executed which ended well, in order of their addresses."""
+        return tuple(self._listing.lines[address] for address in sorted(self._reached))
+
+    def note_reached(self, addresses: Iterable[int]) -> None:
+        """Note the instructions that a launch executed."""
+        self._reached.update(addresses)
+
+    def forget_reached(self) -> None:
+        """Forget what launches executed so far, to ask about the next one alone."""
+        self._reached.clear()
+
+    def addresses(self, block: Block) -> Iterator[int]:
+        """Those of a block's instructions."""
+        at = block.address
+        while at < block.last.following:
+            yield at
+            at += self._listing.lines[at].size
 
     def changed(self, address: int, text: str) -> Program:
         """The same code with another instruction at one address, to ask what becomes of a kernel with that error."""
         line = replace(self._listing.lines[address], text=text)
-        listing = replace(self._listing, lines={**self._listing.lines, address: line}, parsed={})
+        others = {at: known for at, known in self._listing.parsed.items() if at != address}
+        listing = replace(self._listing, lines={**self._listing.lines, address: line}, parsed=others)
         return Program(listing, self._code, self._vgprs)
 
     def watch(self, address: int, watcher: Callable[[Step], Step]) -> None:

@@ -61,7 +61,9 @@ class Engine:
         """Add what was executed to the counters."""
         total: Counter[str] = Counter(self._counters.instructions)
         for address, waves in self._waves_through.items():
-            for name, count in self._program.block(address).mix.items():
+            block = self._program.block(address)
+            self._program.note_reached(self._program.addresses(block))
+            for name, count in block.mix.items():
                 total[name] += count * waves
         self._counters.instructions = dict(total)
         self._waves_through.clear()

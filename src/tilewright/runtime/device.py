@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from tilewright.runtime.selection import Selection
 from tilewright.runtime.streams import Event, Stream
 
 if TYPE_CHECKING:
+    from tilewright.emulator.device import Kernel
     from tilewright.emulator.launch import Mode
     from tilewright.emulator.stand_in.settings import LaunchRecord
 
@@ -164,12 +166,20 @@ class Device:
         dry: bool | None = None,
         engine: str | None = None,
         turned: bool | None = None,
+        exchange: Callable[[Kernel], Kernel] | None = None,
     ) -> AbstractContextManager[None]:
         """How this thread's launches run inside the `with` block; what is not given stays. See `Settings`."""
         self._emulated_only("emulating")
         self.hip()
         return emulation.emulating(
-            self.index, mode=mode, detailed=detailed, limit=limit, dry=dry, engine=engine, turned=turned
+            self.index,
+            mode=mode,
+            detailed=detailed,
+            limit=limit,
+            dry=dry,
+            engine=engine,
+            turned=turned,
+            exchange=exchange,
         )
 
     def mode(self, mode: Mode) -> AbstractContextManager[None]:

@@ -76,9 +76,9 @@ def _inputs(problem: Problem, seed: int, _: Arch) -> Mapping[str, Any]:
 def _reference(problem: Problem, inputs: Mapping[str, Any], _: Arch) -> Mapping[str, Any]:
     import numpy as np
 
-    if problem.factor is None:
-        raise InvalidValueError("a problem of scale that leaves its factor to the kernel has no one answer: say factor")
-    return {"y": problem.factor * inputs["x"].astype(np.float64)}
+    if problem.times is None:
+        raise InvalidValueError("a problem of scale that leaves its factor to the kernel has no one answer: say times")
+    return {"y": problem.times * inputs["x"].astype(np.float64)}
 
 
 def _tolerance(_: Any, problem: Problem, __: Any, reference: Mapping[str, Any], ___: Arch) -> Mapping[str, Any]:
@@ -93,7 +93,7 @@ def _trials(config: Any, _: Arch) -> tuple[Problem, ...]:
     sizes = (1, config.threads, config.threads + 1)
     if config.whole:
         sizes = (config.threads, 3 * config.threads, 7 * config.threads)
-    return tuple(Problem(n, config.dtype, factor=config.factor) for n in sizes)
+    return tuple(Problem(n, config.dtype, times=config.factor) for n in sizes)
 
 
 EXECUTION = Execution(

@@ -33,8 +33,8 @@ def other_type(config: Any, problem: Any, arch: Arch) -> Fault | None:
     "other-factor",
     reads=("factor",),
     enforced_by="tilewright",
-    good={"problem": {"factor": 2}},
-    bad={"problem": {"factor": 3}},
+    good={"problem": {"times": 2}},
+    bad={"problem": {"times": 3}},
 )
 def other_factor(config: Any, problem: Any, arch: Arch) -> Fault | None:
     """A problem that says its factor needs a kernel of that factor.
@@ -43,9 +43,9 @@ def other_factor(config: Any, problem: Any, arch: Arch) -> Fault | None:
 
     Fix: a kernel of the problem's factor.
     """
-    if problem.factor in (None, config.factor):
+    if problem.times in (None, config.factor):
         return None
-    return Fault(f"the kernel multiplies with {config.factor}, the problem with {problem.factor}", "factor")
+    return Fault(f"the kernel multiplies with {config.factor}, the problem with {problem.times}", "factor")
 
 
 @rule(

@@ -11,4 +11,5 @@ class Problem:
     dtype: str = "fp32"
     stride_x: int = 1
     stride_y: int = 1
-    factor: int | None = None  # None: that of the kernel which computes it
+    # None: the factor of the kernel that computes it. Named otherwise, for a field of the config's name is fixed by it.
+    times: int | None = None

@@ -21,6 +21,7 @@ from tilewright.emulator.native.layout import LANES, Launch, Range
 from tilewright.emulator.native.library import Library
 from tilewright.emulator.native.lower import SPARE_REGISTERS, Lowered
 from tilewright.emulator.native.lower_control import capacities
+from tilewright.emulator.program import Program
 
 # Waves whose first registers are made at once.
 BATCH_WAVES = 16384
@@ -119,12 +120,14 @@ class NativeEngine:
         counters.bank_conflict_cycles += launch.conflict_cycles
         counters.atomics += launch.atomics
 
-    def count_mix(self) -> None:
-        """Add what was executed to the counters."""
+    def count_mix(self, program: Program) -> None:
+        """Add what was executed to the counters, and note it in the program."""
         counters, lowered = self._counters, self._lowered
         executed = self._executed[: lowered.count].astype(np.int64)
+        reached = np.flatnonzero(executed)
+        program.note_reached(lowered.instructions[number].address for number in reached)
         total: Counter[str] = Counter(counters.instructions)
-        for number in np.flatnonzero(executed):
+        for number in reached:
             for name in lowered.mixes[number]:
                 total[name] += int(executed[number])
         counters.instructions = dict(total)

@@ -119,6 +119,8 @@ class EmulatedGpu:
             kernel = self.kernel(request.image, request.data, request.kernel.decode())
             grid, block = Extent(*request.grid), Extent(*request.block)
             launch = Launch(grid, block, packed(kernel.metadata, request), request.dynamic_lds)
+            if settings.exchange is not None:
+                kernel = settings.exchange(kernel)
             counters = self._device.launch(
                 kernel,
                 launch,

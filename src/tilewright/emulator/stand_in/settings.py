@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.emulator.counters import Counters
 from tilewright.emulator.launch import AUTO, ENGINES, Extent, Mode
+
+if TYPE_CHECKING:
+    from tilewright.emulator.device import Kernel
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`detailed` counts cache lines and bank conflicts, too; `limit` is the most instructions that a launch may run
     (None: the device's own); with `dry` launches do nothing and return at once, to measure what the host does;
-    `engine` and `turned` are those of `EmulatedDevice.launch`."""
+    `engine` and `turned` are those of `EmulatedDevice.launch`; `exchange` gives the kernel that is launched instead of
+    the loaded one, to ask whether a kernel with an error would be noticed."""
 
     mode: Mode = Mode.FAST
     detailed: bool = False
@@ -26,6 +30,7 @@ class Settings:
     dry: bool = False
     engine: str = AUTO
     turned: bool = False
+    exchange: Callable[[Kernel], Kernel] | None = None
 
 
 @dataclass(frozen=True, slots=True)

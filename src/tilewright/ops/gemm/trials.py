@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from tilewright.arch.dtypes import dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
+from tilewright.ops.block_gemm.loops import TILES, few_tiles, loop_forms
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.padding import computes
 from tilewright.ops.gemm.problem import Problem
 
 # Primes that are no multiple of any tile or vector.
 PRIMES = (13, 17, 19)
-# Steps along K: no hot loop, one, several; odd and even tails. Not every form of mem, which prefetches up to 8 steps:
-# tests/compile/test_mem_forms.py runs those.
-LONGEST = 5
+LONGEST = 5  # steps along K of trials that are about something else
+LONG_COLUMN = (40, 1)
+PARTS = (2, 3, 5)  # of a split K
+LARGE_GAP = 101  # vectors between lines: leading dimensions far beyond the matrix
+# A persistent kernel's work-groups take several tiles only where there are more than fit the GPU at once. Larger
+# results than this take the host too long.
+MOST_PERSISTENT = 1 << 24
+
+_Values: TypeAlias = dict[str, Any]
 
 
 def trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
-    """The problems that the kernel computes, most telling first: at most four work-groups for each matrix."""
+    """The problems that the kernel computes, most telling first: many tiles in every form of the loop, then edges."""
     base = Problem(
         m=config.block.m,
         n=config.block.n,
@@ -35,30 +43,102 @@ def trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
         elementwise=config.elementwise,
         batch=3 if config.variant == "batched" else 1,
     )
-    # A vector may be as long as the block, so that nothing is left when it is taken off.
-    whole = (sizes for sizes in _sizes(config, arch) if min(sizes.values(), default=1) > 0)
-    found = (_resized(base, **sizes) for sizes in whole)
-    return tuple(dict.fromkeys(problem for problem in found if computes(config, problem, arch)))
+    found: dict[Problem, None] = {}
+    for alternatives in _sizes(config, arch):
+        # A vector may be as long as the block, so that nothing is left when it is taken off.
+        whole = (sizes for sizes in alternatives if min(sizes.values(), default=1) > 0)
+        made = (_resized(base, **sizes) for sizes in whole)
+        first = next((problem for problem in made if computes(config, problem, arch)), None)
+        if first is not None:
+            found[first] = None
+    return tuple(found)
 
 
 def _resized(base: Problem, **sizes: Any) -> Problem:
-    packed: dict[str, Any] = {"stride_a": 0, "stride_b": 0, "stride_c": 0}
+    packed: _Values = {"stride_a": 0, "stride_b": 0, "stride_c": 0}
     return dataclasses.replace(base, **{**packed, **sizes})
 
 
-def _sizes(config: Config, arch: Arch) -> Iterator[dict[str, Any]]:
+def _sizes(config: Config, arch: Arch) -> Iterator[list[_Values]]:
+    """Lists of alternatives: of each the first that the kernel computes is a trial."""
     block = config.block
-    yield {}
-    yield from _beyond_the_tile(config, arch)
-    yield from ({"k": block.k * steps} for steps in range(1, LONGEST + 1))
-    yield from _tails(config, arch)
-    yield from ({"m": m} for m in _around(block.m, _unit_m(config, arch)))
-    yield from ({"n": n} for n in _around(block.n, _unit_n(config, arch)))
-    yield from _wide(config, arch)
-    yield from _splits(config)
+    yield from _forms(config, arch)
+    single = (
+        *_beyond_the_tile(config, arch),
+        *_tails(config, arch),
+        *({"m": m} for m in _around(block.m, _unit_m(config, arch))),
+        *({"n": n} for n in _around(block.n, _unit_n(config, arch))),
+        *_splits(config),
+    )
+    yield from ([sizes] for sizes in single)
     if config.variant == "batched":
-        yield {"batch": 1}
-        yield {"batch": 2, "m": block.m + 1, "k": block.k}
+        yield [{"batch": 1}]
+    if config.persistent:
+        yield [_beyond_the_gpu(config, arch)]
+
+
+def _forms(config: Config, arch: Arch) -> Iterator[list[_Values]]:
+    """Every form of the loop with many tiles, with a row and with a column of tiles; whole ones and edges."""
+    forms = loop_forms(config, arch)
+    several = {"batch": 2} if config.variant == "batched" else {}
+    one = {"batch": 1} if several else {}
+    for parts in (1, *((PARTS[0],) if config.split_k else ())):
+        for number, steps in enumerate(forms):
+            count = parts if parts == 1 else PARTS[number % len(PARTS)]
+            made = _tiled(config, arch, TILES[number % len(TILES)], min(steps), count, gap=1 + number % 3)
+            yield [{**sizes, **one} for sizes in made]
+        for number, steps in enumerate(forms):
+            count = parts if parts == 1 else PARTS[-1 - number % len(PARTS)]
+            for tiles in few_tiles(number, len(forms)):
+                gap = LARGE_GAP if number == 0 and tiles[0] == 1 else 0
+                made = _tiled(config, arch, tiles, steps[0], count, gap)
+                yield [{**sizes, **several} for sizes in made]
+    yield [{**sizes, **one} for sizes in _tiled(config, arch, LONG_COLUMN, min(forms[0]), 1, gap=0)]
+
+
+def _tiled(config: Config, arch: Arch, tiles: tuple[int, int], steps: int, k_batch: int, gap: int) -> Iterator[_Values]:
+    """So many tiles and steps, as many of them with an edge within as the kernel takes. Lines have gaps between."""
+    block = config.block
+    units = (_unit_m(config, arch), _unit_n(config, arch), _unit_k(config, arch))
+    counts = (tiles[0], tiles[1], steps * k_batch)
+    extents = zip(counts, block, units, strict=True)
+    # Three quarters of the last tile and more, so that its parts differ.
+    sizes = [((count - 1) * tile + _part(tile, unit), count * tile) for count, tile, unit in extents]
+    for m, n, k in itertools.product(*sizes):
+        problem = {"m": m, "n": n, "k": k}
+        yield {**problem, "k_batch": k_batch, **(_strides(config, problem, gap) if gap else {})}
+
+
+def _part(tile: int, unit: int) -> int:
+    """An odd number of vectors that is less than a tile, if there is one."""
+    return max(tile * 7 // 8 // unit - 1, 0) // 2 * 2 * unit + unit
+
+
+def _strides(config: Config, problem: _Values, gap: int) -> _Values:
+    """Lines with gaps of about so many vectors of 16 bytes, other ones for each matrix. Vectors stay aligned."""
+    a, b, c = (16 // dtype(name).storage_bytes for name in (config.dtype_a, config.dtype_b, config.dtype_c))
+    line_a = problem["k"] if config.layout[0] == "r" else problem["m"]
+    line_b = problem["n"] if config.layout[1] == "r" else problem["k"]
+    # A reordered B has no lines, so there can be no gaps.
+    gap_b = 0 if config.variant == "preshuffle" else (gap + 2) * b
+    return {
+        "stride_a": _up(line_a, a) + gap * a,
+        "stride_b": _up(line_b, b) + gap_b if gap_b else line_b,
+        "stride_c": _up(problem["n"], c) + (2 * gap + 1) * c,
+    }
+
+
+def _beyond_the_gpu(config: Config, arch: Arch) -> _Values:
+    """More tiles than a GPU has work-groups at once, if the result is not too large for the host."""
+    block, threads = config.block, resources.block_threads(config, arch)
+    compute = arch.compute
+    by_threads = compute.simds_per_unit * compute.max_waves_per_simd * arch.wave_size // threads
+    at_once = compute.units * max(min(by_threads, arch.lds.bytes // resources.lds_bytes(config, arch)), 1)
+    columns = 3
+    rows = -(-(at_once + 1) // columns)
+    if rows * columns * block.m * block.n > MOST_PERSISTENT:
+        return {"m": 0}
+    return {"m": rows * block.m, "n": columns * block.n, "k": block.k * resources.least_steps(config)}
 
 
 def _beyond_the_tile(config: Config, arch: Arch) -> Iterator[dict[str, int]]:
@@ -80,45 +160,24 @@ def _prime_multiple(unit: int, most: int) -> int:
 
 
 def _tails(config: Config, arch: Arch) -> Iterator[dict[str, int]]:
-    """K that ends within a step, after every number of steps."""
+    """K that ends within a step, by one element and by the smallest step that vectors allow."""
     block, unit = config.block, _unit_k(config, arch)
-    for steps in range(LONGEST):
-        yield {"k": block.k * steps + unit}
-    for k in (1, block.k - 1, block.k + 1, block.k * 2 - unit, block.k * 4 - unit):
+    for k in (unit, block.k + unit, 1, block.k - 1, block.k + 1, block.k * 4 - unit):
         yield {"k": k}
 
 
 def _around(extent: int, unit: int) -> tuple[int, ...]:
     """Sizes around a tile's, by one element and by the smallest step that vectors allow, and far below it."""
-    return (1, unit, PRIMES[0], extent - 1, extent + 1, extent - unit, extent + unit, extent * 2)
-
-
-def _wide(config: Config, arch: Arch) -> Iterator[dict[str, int]]:
-    """Lines with gaps between them, of 16 and 48 bytes so that vectors stay aligned."""
-    a, b, c = (16 // dtype(name).storage_bytes for name in (config.dtype_a, config.dtype_b, config.dtype_c))
-    for sizes in ({}, {"m": config.block.m + 1, "n": config.block.n + _unit_n(config, arch)}):
-        problem = {"m": config.block.m, "n": config.block.n, "k": config.block.k * 2, **sizes}
-        line_a = problem["k"] if config.layout[0] == "r" else problem["m"]
-        line_b = problem["n"] if config.layout[1] == "r" else problem["k"]
-        # A reordered B has no lines, so there can be no gaps.
-        gap_b = 0 if config.variant == "preshuffle" else 3 * b
-        yield {
-            **problem,
-            "stride_a": _up(line_a, a) + a,
-            "stride_b": _up(line_b, b) + gap_b,
-            "stride_c": _up(problem["n"], c) + c,
-        }
+    return (1, unit, PRIMES[0], extent - 1, extent + 1, extent - unit, extent + unit)
 
 
 def _splits(config: Config) -> Iterator[dict[str, int]]:
+    """Parts of which the last is shorter than the others."""
     if not config.split_k:
         return
     block, mma = config.block, config.mma
-    for k_batch in (2, 3):
-        for steps in (1, 2, 3):
-            yield {"k_batch": k_batch, "k": block.k * steps * k_batch}
+    for k_batch in PARTS[:2]:
         yield {"k_batch": k_batch, "k": block.k * 2 * k_batch, "m": block.m + 1}
-        # The last part is shorter than the others.
         yield {"k_batch": k_batch, "k": block.k * 2 * k_batch - mma.k}
         yield {"k_batch": k_batch, "k": block.k * 2 * k_batch - 1}
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.loops import TILES, few_tiles, loop_forms
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, Config
+from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
 from tilewright.ops.grouped_conv.padding import computes
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.vectors import channel_units
 from tilewright.ops.problem_values import Extents
 
-# Steps along K: no hot loop, one, several; odd and even tails. Not every form of mem, which prefetches up to 8 steps:
-# tests/compile/test_conv_matrix.py runs those.
-LONGEST = 5
 STEPS = 2  # steps along K of a trial that is about something else
 
 
@@ -78,13 +77,44 @@ ODD_ONES = (
     _everywhere(_Form(1, left=1, right=1)),
     _everywhere(_Form(3, left=3, right=3)),
 )
+# Strides and dilations without a common divisor, and pads, all together. Filters of many taps and of few, so that some
+# number of channels gives every number of steps along K.
+TANGLED = (
+    (
+        _Form(2, stride=2, dilation=3, left=1, right=2),
+        _Form(3, stride=2, dilation=3, left=2, right=1, rest=1),
+        _Form(3, stride=3, dilation=2, left=1, right=3, rest=2),
+    ),
+    (
+        _Form(1, stride=2, rest=1),
+        _Form(2, stride=3, dilation=2, left=1, rest=2),
+        _Form(2, stride=2, dilation=3, right=2, rest=1),
+    ),
+    (_Form(1), _Form(1, stride=2, left=1, rest=1), _Form(2, stride=1, dilation=3, left=1, right=2)),
+)
+# The gradient of the input has a GEMM for each remainder by the stride, each with steps of its own. Without a stride
+# there is one, whose steps are known.
+UNSTRIDED = (
+    (
+        _Form(2, dilation=2, left=1, right=1),
+        _Form(3, dilation=2, left=1, right=3),
+        _Form(3, dilation=3, left=2, right=4),
+    ),
+    (_Form(1), _Form(2, left=1), _Form(2, dilation=3, left=1, right=2)),
+    (_Form(1), _Form(1), _Form(2, dilation=2, right=2)),
+)
+# Strides and dilations without a common divisor, and no pad on the left: inputs there meet no tap.
+COPRIME = (
+    (_Form(2, stride=3, dilation=4), _Form(3, stride=2, dilation=3), _Form(3, stride=3, dilation=2, right=1)),
+    (_Form(3, stride=3, dilation=2), _Form(3, stride=3, dilation=4, right=2), _Form(4, stride=2, dilation=3, rest=1)),
+)
 MANY_TAPS = 9  # with more, a few vectors of channels are several blocks
 
 
 def trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
-    """The problems that the kernel computes, most telling first: about two blocks along M and N of each group."""
+    """The problems that the kernel computes, most telling first: many tiles in every form of the loop, then edges."""
     found: dict[Problem, None] = {}
-    for values in _tried(config):
+    for values in _tried(config, arch):
         problem = Problem(
             **values,
             direction=config.direction,
@@ -97,17 +127,96 @@ def trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
     return tuple(found)
 
 
-def _tried(config: Config) -> Iterator[dict[str, Any]]:
+def _tried(config: Config, arch: Arch) -> Iterator[dict[str, Any]]:
     kinds = _kinds(config)
+    yield from _loops(config, arch, kinds)
     yield from (_Trial(config, forms).fields() for forms in kinds)
     yield from (_Trial(config, kinds[0], groups=groups).fields() for groups in (2, 3))
     yield from _channels(config, kinds[0])
     yield from _splits(config, kinds[0])
     yield from _images(config, kinds[0])
-    yield from _lengths(config, PLAIN if config.specialization == "filter3x3" else POINT)
     yield from (_Trial(config, forms, groups=2, n=1, c=1, k=3).fields() for forms in kinds[1:])
     if kinds is FORMS:
         yield from (_Trial(config, forms).fields() for forms in ODD_ONES)
+
+
+def _loops(config: Config, arch: Arch, kinds: tuple[_Forms, ...]) -> Iterator[dict[str, Any]]:
+    """Every form of the loop with many tiles, and with few; filter, stride, dilation and pads together."""
+    if kinds is FORMS:
+        kinds = (*(UNSTRIDED if config.direction == BACKWARD_DATA else TANGLED), POINT)
+    all_steps = loop_forms(ImplicitGemm(config), arch)
+    filtered = len(kinds) > 2 and config.direction != BACKWARD_WEIGHT  # its steps are along the outputs
+    for k_batch in (1, *((2,) if config.split_k else ())):
+        for number, steps in enumerate(all_steps):
+            made = _looped(config, kinds, sorted(steps), TILES[number % len(TILES)], k_batch)
+            yield from (trial.fields() | {"k_batch": k_batch} for trial in made)
+            for tiles in few_tiles(number, len(all_steps)):
+                # Another filter than that of the many tiles, where there is one.
+                tall = (_tall(config, steps[0]),) if filtered and kinds[-1] is POINT else ()
+                others = (*tall, *kinds[1:2], *kinds[:1], *kinds[2:])
+                made = _looped(config, others, steps, tiles, k_batch, groups=2)
+                yield from (trial.fields() | {"k_batch": k_batch} for trial in made)
+    if config.direction == BACKWARD_DATA and kinds[0] is UNSTRIDED[0]:
+        # GEMMs of one launch with different numbers of steps, beyond what a pipeline prefetches.
+        longest = config.block.k * max(all_steps[0])
+        for forms in (*COPRIME, *TANGLED[:2]):
+            trial = _Trial(config, forms)
+            vectors = max(longest // (trial.taps * channel_units(config)[1]), 1)
+            yield replace(trial, k=vectors).fields()
+
+
+def _looped(
+    config: Config,
+    kinds: Sequence[_Forms],
+    steps: Sequence[int],
+    tiles: tuple[int, int],
+    k_batch: int = 1,
+    groups: int = 1,
+) -> Iterator[_Trial]:
+    """A trial with one of these numbers of steps and so many tiles; none where no number of channels gives it."""
+    unit_c, unit_k = channel_units(config)
+    rows = tiles[0] * config.block.m - config.block.m // 4
+    # Rather channels that no step divides: a step then begins within a tap and ends in another.
+    for crossing, forms, count in itertools.product((True, False), kinds, steps):
+        trial = _Trial(config, forms, groups=groups)
+        length = config.block.k * count
+        if config.direction == BACKWARD_WEIGHT:
+            rows_k = max(rows // config.merge_groups // unit_k, 1)
+            columns_c = max(_columns(config, tiles[1]) // trial.taps // unit_c, 1)
+            positions = (length * k_batch - config.block.k // 4) // trial.images
+            yield replace(trial, k=rows_k, c=columns_c, positions=positions)
+            return
+        summed, across = (unit_c, unit_k) if config.direction == FORWARD else (unit_k, unit_c)
+        vectors = length // (trial.taps * summed)
+        if vectors * trial.taps * summed <= length - config.block.k:
+            continue
+        if crossing and vectors * summed % config.block.k == 0:
+            continue
+        columns = max(_columns(config, tiles[1]) // across, 1)
+        c, k = (vectors, columns) if config.direction == FORWARD else (columns, vectors)
+        yield replace(trial, c=c, k=k, positions=rows // trial.images)
+        return
+
+
+def _tall(config: Config, steps: int) -> _Forms:
+    """A filter of so many taps that one vector of channels makes so many steps.
+
+    Each step then goes on to other columns and rows of the filter. With more channels only few steps do, and each of
+    those that are prefetched has code of its own for that.
+    """
+    gradient = config.direction == BACKWARD_DATA
+    unit = channel_units(config)[1 if gradient else 0]
+    taps = max((config.block.k * steps - config.block.k // 4) // unit, 1)
+    across = _Form(4, dilation=2, left=2, right=4) if gradient else _Form(4, stride=3, dilation=2, left=2, right=3)
+    rows = taps if config.ndim == 1 else max(taps // across.filter, 1)
+    above = rows // 2
+    along = _Form(rows, stride=1 if gradient else 2, left=above, right=rows - 1 - above)
+    return (_Form(1), across if config.ndim == 1 else along, along if config.ndim == 1 else across)
+
+
+def _columns(config: Config, tiles: int) -> int:
+    """Columns of the GEMM of one group that are so many tiles, the last not whole."""
+    return (tiles * config.block.n - config.block.n // 4) // config.merge_groups
 
 
 def _kinds(config: Config) -> tuple[_Forms, ...]:
@@ -135,27 +244,10 @@ def _images(config: Config, forms: _Forms) -> Iterator[dict[str, Any]]:
     whole = config.block.k * STEPS if config.direction == BACKWARD_WEIGHT else config.block.m
     for positions in (whole, whole + 1, whole - 1, 1):
         yield _Trial(config, forms, n=1, positions=positions, lines=1).fields()
-    for n, positions in ((1, whole), (3, whole // 3), (2, whole)):
-        yield _Trial(config, forms, n=n, positions=positions).fields()
+    yield _Trial(config, forms, n=3, positions=whole // 3).fields()
     yield _Trial(config, forms, n=5, positions=1, lines=1).fields()
     if config.split_image:  # it computes two pieces of an image
         yield _Trial(config, forms, n=2, positions=2 * whole, lines=2).fields()
-
-
-def _lengths(config: Config, forms: _Forms) -> Iterator[dict[str, Any]]:
-    """Sums of every number of steps, whole and with a tail."""
-    unit_c, unit_k = channel_units(config)
-    taps = _Trial(config, forms).taps
-    for steps in range(1, LONGEST + 1):
-        length = config.block.k * steps
-        if config.direction == BACKWARD_WEIGHT:
-            for positions in (length, length - 1, length - config.block.k + 1):
-                yield _Trial(config, forms, n=1, positions=positions, lines=1).fields()
-            continue
-        vectors = length // (taps * (unit_c if config.direction == FORWARD else unit_k))
-        for count in (max(vectors, 1), max(vectors - 1, 1)):
-            summed = {"c" if config.direction == FORWARD else "k": count}
-            yield _Trial(config, forms, **summed).fields()
 
 
 def _splits(config: Config, forms: _Forms) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,64 @@
+"""What a compiled kernel branches on: forms of its loop over K, by numbers of steps, and numbers of tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.arch.dtypes import dtype
+from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.resources import block_threads
+
+# Tiles along M and N. CK Tile deals them out to eight groups of work-groups, and to rows of four: numbers that neither
+# divides, and enough for unequal groups (GemmSpatiallyLocalTilePartitioner in gemm_tile_partitioner.hpp). With fewer
+# than four columns a division without its reciprocal still comes out right.
+TILES = ((5, 7), (7, 4), (5, 4))
+# Fewer tiles than groups; a single row or column of tiles is dealt out by code of its own.
+_FEW = ((2, 3), (1, 3), (3, 1))
+_MANY_FORMS = 6
+
+# Of the pipeline mem, from gemm_pipeline_ag_bg_cr_mem.hpp.
+_BYTES_UNDER_WAY = 32768
+_FEWEST_STAGES, _MOST_STAGES = 2, 8
+# Ten steps and more go through a hot loop several times: an error in its count that a single pass hides is seen.
+_ODD, _EVEN = (13, 9, 17, 7, 5, 11, 15), (10, 8, 12, 6, 14, 16)
+_ANY = (13, 10, 9, 8, 12, 7, 6, 5, 11, 4)
+# The other pipelines have tails for odd and even numbers or none, and forms without a loop (BlockHasHotloop,
+# GetBlockLoopTailNum and TailHandler of each). Those with one form for all numbers branch on the device.
+_FORMS = {
+    "compv3": (_ANY, (2,), (1,)),
+    "compv4": (_ODD, _EVEN, (3,), (2,), (1,)),
+    "compv5": (_ANY, (2,), (1,)),
+    "compv6": (_ODD, _EVEN, (3,), (2,)),
+    "comp_async": (_ODD, _EVEN, (3,), (2,), (1,)),
+    "preshufflev2": (_ODD, _EVEN, (2,), (1,)),
+}
+
+
+def prefetched_steps(config: Any, arch: Arch) -> int:
+    """Steps that the pipeline mem has under way (PrefetchStages)."""
+    block = config.block
+    groups = max(4 * arch.wave_size // block_threads(config, arch), 1)
+    a, b = dtype(config.dtype_a), dtype(config.dtype_b)
+    step = (block.m * a.storage_bytes // a.packed + block.n * b.storage_bytes // b.packed) * block.k
+    stages = -(-(_BYTES_UNDER_WAY // groups) // step)
+    return int(min(max(stages, _FEWEST_STAGES), _MOST_STAGES))
+
+
+def loop_forms(config: Any, arch: Arch) -> tuple[tuple[int, ...], ...]:
+    """For each compiled form the numbers of steps that take it, the most telling first; forms with a loop first."""
+    if config.pipeline != "mem":
+        return _FORMS[config.pipeline]
+    stages = prefetched_steps(config, arch)
+    tails = range(1, stages + 1)
+    # The first form goes through its loop several times, the others once or twice.
+    first = (4 * stages, 3 * stages, 2 * stages)
+    looped = tuple((stages + tail, 2 * stages + tail, 3 * stages + tail) for tail in reversed(tails[:-1]))
+    return (first, *looped, *((tail,) for tail in reversed(tails)))
+
+
+def few_tiles(number: int, forms: int) -> tuple[tuple[int, int], ...]:
+    """Tiles along M and N of the small trials of one form of the loop.
+
+    All kinds, but for kernels of many forms: those share them out, so that `verify` does not take too long.
+    """
+    return _FEW if forms < _MANY_FORMS or number == 0 else (_FEW[number % len(_FEW)],)

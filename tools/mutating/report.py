@@ -1,0 +1,111 @@
+"""Outcomes of changes as Markdown: a row and a section for each kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from mutating.judging import HARMLESS, MISSED, NOTICED, SAME, Outcome
+from tilewright.ops.kernel import Kernel
+
+GOAL = 0.99  # of the changes that matter, those that `verify` must notice
+_HEAD = """# Would a wrong kernel be noticed?
+
+Written by `tools/mutations.py`. One instruction of a kernel is changed at a time, and the kernel is judged as users
+judge theirs: by `verify`, on the op's own trials, in strict mode. The instructions are those that trials or larger
+random problems execute, in all forms that a kernel is compiled in.
+
+A change that passes all trials runs on the larger problems. Where all results are the same, bit for bit, it changes
+nothing that matters: a sign bit that is never set, the quotient of a number that is always small. Where one differs it
+was **missed**. The score is noticed / (noticed + missed).
+
+Barriers and waits are taken away one at a time. Some waits are not needed: there is nothing to wait for, the next one
+waits for it, too, or all that is waited for are reads of the LDS, which come in order.
+
+| kernel | changes | noticed | same everywhere | missed | score | barriers and waits | noticed | not needed | missed |
+|---|---|---|---|---|---|---|---|---|---|"""
+_HEADING = "\n## "
+
+
+@dataclass(frozen=True)
+class Found:
+    """All that was found of one kernel."""
+
+    name: str
+    kernel: Kernel
+    seed: int
+    changes: Mapping[str, Outcome]
+    taken: Mapping[str, Outcome]
+    fast: int  # of the barriers and waits that are noticed, those that fast mode notices on the same trial
+    trials: int
+    larger: int
+    wrong: Sequence[str]  # problems that the unchanged kernel computes wrongly
+
+    @property
+    def score(self) -> float:
+        noticed, missed = (_count(self.changes, verdict) for verdict in (NOTICED, MISSED))
+        return noticed / (noticed + missed) if noticed + missed else 1.0
+
+    @property
+    def unexplained(self) -> int:
+        """Barriers and waits whose lack nothing notices, for no known reason."""
+        return sum(outcome.verdict in (SAME, MISSED) for outcome in self.taken.values())
+
+    def row(self) -> str:
+        """The kernel's line of the table."""
+        cells = (
+            f"`{self.name}`",
+            len(self.changes),
+            *(_count(self.changes, verdict) for verdict in (NOTICED, SAME, MISSED)),
+            f"{100 * self.score:.1f} %",
+            len(self.taken),
+            _count(self.taken, NOTICED),
+            sum(outcome.verdict in HARMLESS for outcome in self.taken.values()),
+            self.unexplained,
+        )
+        return f"| {' | '.join(str(cell) for cell in cells)} |"
+
+    def section(self, today: date) -> str:
+        """What the table does not say."""
+        noticed = [outcome.trials for outcome in self.changes.values() if outcome.verdict == NOTICED]
+        early = sum(trials <= 3 for trials in noticed)
+        lines = [
+            f"`{self.kernel.slug}`",
+            "",
+            f"{today.isoformat()}, seed {self.seed}; {self.trials} trials, {self.larger} larger problems.",
+            f"{early} of {len(noticed)} changes were noticed by the first three trials that reach them. Of the",
+            f"{_count(self.taken, NOTICED)} barriers and waits, fast mode notices {self.fast} on the same trial.",
+        ]
+        missed = [(name, o.how) for name, o in self.changes.items() if o.verdict == MISSED]
+        missed += [(name, o.how) for name, o in self.taken.items() if o.verdict in (SAME, MISSED)]
+        if missed:
+            lines += ["", "| missed | where it shows |", "|---|---|"]
+            lines += [f"| `{name}` | {how or 'nowhere'} |" for name, how in missed]
+        if self.wrong:
+            lines += ["", "The unchanged kernel is wrong on these problems, which were left out:", ""]
+            lines += [f"- {problem}" for problem in self.wrong]
+        return "\n".join(lines)
+
+
+def _count(outcomes: Mapping[str, Outcome], verdict: str) -> int:
+    return sum(outcome.verdict == verdict for outcome in outcomes.values())
+
+
+def write_report(path: Path, order: Sequence[str], found: Sequence[Found], today: date) -> None:
+    """The document at `path` with these kernels' rows and sections; those of others stay, in `order`."""
+    rows, sections = _read(path) if path.exists() else ({}, {})
+    rows |= {each.name: each.row() for each in found}
+    sections |= {each.name: each.section(today) for each in found}
+    names = [name for name in order if name in rows]
+    parts = [f"{_HEADING[1:]}{name}\n\n{sections[name].strip()}" for name in names]
+    head = "\n".join([_HEAD, *(rows[name] for name in names)])
+    path.write_text("\n\n".join([head, *parts]) + "\n", encoding="utf-8")
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    head, *found = path.read_text(encoding="utf-8").split(_HEADING)
+    rows = {line.split("`")[1]: line for line in head.splitlines() if line.startswith("| `")}
+    named = dict(section.split("\n", 1) for section in found)
+    return rows, {name: text for name, text in named.items() if name in rows}
