@@ -8,7 +8,7 @@ import random
 import pytest
 
 import mutations
-from built_kernels import built
+from built_kernels import built, tiered
 from mutating.changes import WAIT, Mutation, random_mutations, synchronisation
 from mutating.judging import HARMLESS, MISSED, NOTICED, SAME, Judge
 from mutating.kernels import gemm, subjects
@@ -83,7 +83,7 @@ def test_outcomes_are_taken_from_the_log(tmp_path: object) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gpu", ["gfx942", "gfx1201"])
+@pytest.mark.parametrize("gpu", tiered(["gfx942", "gfx1201"], lambda gpu: [gemm(gpu)]))
 def test_every_barrier_and_wait_that_is_needed_is_missed_in_strict_mode(gpu: str) -> None:
     kernel = gemm(gpu)
     (artifact,) = built([kernel])
