@@ -32,7 +32,9 @@ def main(descriptor: int) -> None:
         while True:
             try:
                 request: Request = line.recv()
-                payload = bytearray(line.recv_bytes() if request.upload else request.download)
+                payload = bytearray(request.upload or request.download)
+                if request.upload:
+                    line.recv_bytes_into(payload)
                 reply = server.answer(request, payload)
                 line.send(reply)
                 if reply.downloaded:
