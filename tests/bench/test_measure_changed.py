@@ -50,7 +50,8 @@ def changed_to(mutation: Mutation) -> Iterator[None]:
         return changed[kernel.name]
 
     # A changed loop may never end.
-    with emulating(gpu_of("gfx942").index, exchange=exchange, limit=LEAST_LIMIT):
+    gpu = gpu_of("gfx942")
+    with emulating(gpu.hip(), gpu.index, exchange=exchange, limit=LEAST_LIMIT):
         yield
 
 

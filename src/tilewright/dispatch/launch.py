@@ -22,10 +22,11 @@ OK, BAD_ARGS, UNSUPPORTED, WORKSPACE, HIP_ERROR = range(5)
 
 
 class Functions(NamedTuple):
-    """The C functions of one kernel, with their types; arguments are passed as addresses."""
+    """The C functions of one kernel, with their types. Structs are passed by reference or as bytes, never as addresses:
+    the library may be in another process."""
 
-    run: Callable[[int | bytes, int | None], int]
-    workspace_size: Callable[[int, Any], int]
+    run: Callable[[Any, int | None], int]
+    workspace_size: Callable[[Any, Any], int]
     message: Callable[[], bytes]
 
 
@@ -70,7 +71,7 @@ class Call:
         handle = stream_handle(stream)
         args = self._arguments(addresses, handle)
         with self.device.selected():
-            status = self.functions.run(ctypes.addressof(args), handle)
+            status = self.functions.run(ctypes.byref(args), handle)
         if status:
             self.fail(status)
 
@@ -81,9 +82,9 @@ class Call:
         """
         handle = stream_handle(stream)
         args = self._arguments(addresses, handle)
-        run, place = self.functions.run, ctypes.addressof(args)
+        run, place = self.functions.run, ctypes.byref(args)
 
-        def launch(_kept: Any = args) -> None:
+        def launch() -> None:
             if status := run(place, handle):
                 self.fail(status)
 
@@ -111,7 +112,7 @@ class Call:
 
     def _ask_workspace(self) -> int:
         bytes_ = ctypes.c_uint64()
-        status = self.functions.workspace_size(ctypes.addressof(self.prototype), ctypes.byref(bytes_))
+        status = self.functions.workspace_size(ctypes.byref(self.prototype), ctypes.byref(bytes_))
         if status:
             self.fail(status)
         if bytes_.value and not hasattr(self.prototype, "workspace"):
@@ -125,7 +126,7 @@ class Call:
         """Launches on one stream follow each other, so they may share; other threads and streams have their own."""
         key = (threading.get_ident(), stream)
         workspace = self._workspaces.get(key)
-        if workspace is None:
+        if workspace is None or not workspace.alive:
             label = f"workspace of {self.kernel.symbol}"
             workspace = self._workspaces[key] = self.device.allocate(self.workspace_bytes, label)
         args.workspace, args.workspace_size = workspace.address, self.workspace_bytes

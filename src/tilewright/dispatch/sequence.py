@@ -46,7 +46,7 @@ class CallSequence:
         """Memory for the intermediates. Launches on one stream follow each other; others have their own."""
         key = (threading.get_ident(), stream)
         found = self._buffers.get(key)
-        if found is None:
+        if found is None or not all(buffer.alive for buffer in found):
             found = [self.device.allocate(each.nbytes, each.tensor.name) for each in self.intermediates]
             self._buffers[key] = found
         return found

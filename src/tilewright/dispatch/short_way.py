@@ -10,15 +10,12 @@ import ctypes
 import struct
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tilewright.dispatch.launch import Call
 from tilewright.dispatch.overlap import Apart
 from tilewright.dispatch.tensors import Form
 from tilewright.runtime.streams import stream_handle
-
-if TYPE_CHECKING:
-    from tilewright.runtime.hip import Hip
 
 # What `Registry.run` passes on: tensors, out, stream, device, kernel, pad, prepared.
 Way = Callable[[tuple[Any, ...], Any, Any, Any, Any, Any, Any], Any]
@@ -62,11 +59,6 @@ class _Cells(threading.local):
 
 
 _cells = _Cells()
-
-
-def _get_device(hip: Hip) -> Callable[[Any], int]:
-    """hipGetDevice, taking a reference. It never waits, so it keeps the interpreter's lock, which costs half."""
-    return ctypes.PYFUNCTYPE(ctypes.c_int)(("hipGetDevice", hip.library))
 
 
 def short_way(
@@ -172,4 +164,4 @@ def _parts(call: Call) -> tuple[Any, ...]:
     Launches go to the thread's current device. Where there is only one, nobody need ask.
     """
     device, hip = call.device, call.device.hip()
-    return call.functions.run, device.selected, hip, device.index, hip.count() > 1, _get_device(hip), _cells
+    return call.functions.run, device.selected, hip, device.index, hip.count() > 1, hip.device_reader(), _cells

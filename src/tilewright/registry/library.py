@@ -10,8 +10,9 @@ from tilewright.building.unit import LIBRARY
 
 if TYPE_CHECKING:
     from tilewright.runtime.device import Device
+    from tilewright.runtime.forwarded import ForwardedLibrary
 
 
-def load_library(artifact: Artifact, device: Device) -> ctypes.CDLL:
+def load_library(artifact: Artifact, device: Device) -> ctypes.CDLL | ForwardedLibrary:
     """The kernel's shared library over the device's HIP library, its bytes checked just before it is loaded."""
     return device.library(artifact.checked(LIBRARY))

@@ -37,6 +37,7 @@ from tilewright.select.tuned import TunedTable, read_tuned
 
 if TYPE_CHECKING:
     from tilewright.runtime.device import Device
+    from tilewright.runtime.forwarded import ForwardedLibrary
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ class Registry:
         errors = entry.facts.get("errors") or ["no error was named"]
         raise CompileError(f"{kernel.slug} was not built: {errors[0]}", entry.log)
 
-    def library(self, kernel: Kernel, device: Device | str | None = None) -> ctypes.CDLL:
+    def library(self, kernel: Kernel, device: Device | str | None = None) -> ctypes.CDLL | ForwardedLibrary:
         """The shared library of a built kernel, checked, and loaded over the HIP library of a device."""
         return load_library(self.artifact(kernel), resolve_device(device))
 

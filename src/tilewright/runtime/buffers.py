@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import DeviceError, InvalidValueError
-from tilewright.runtime.hip import DEVICE_TO_HOST, HOST_TO_DEVICE, Hip
+from tilewright.runtime.hip import DEVICE_TO_HOST, HOST_TO_DEVICE
 from tilewright.runtime.host_bytes import host_bytes
 from tilewright.runtime.streams import stream_handle
 
@@ -32,13 +32,14 @@ class Buffer:
         self.address = int(made.value or 0)
         self.nbytes = nbytes
         self.label = label
-        self._release = weakref.finalize(self, _free, hip, self.address)
+        self._hip = hip
+        self._release = weakref.finalize(self, hip.release, "hipFree", self.address)
         self._release.atexit = False  # a process that ends gives everything back anyway
 
     @property
     def alive(self) -> bool:
-        """Whether it was not freed yet."""
-        return self._release.alive
+        """Whether it was not freed yet, nor lost with the process that it was in."""
+        return self._release.alive and not self._hip.gone
 
     def copy_from(self, source: Any, stream: object = None, *, at: int = 0) -> None:
         """Fill it, from byte `at` on, with the bytes of an array or any other holder of bytes in one piece."""
@@ -68,6 +69,7 @@ class Buffer:
         """Give the memory back now. Nobody may use the address afterwards."""
         if not self._release.alive:
             raise DeviceError(f"{self!r} is freed a second time")
+        self._check_there()
         self.device.ready("hipFree")
         self._release.detach()
         self.device.call("hipFree", self.address)
@@ -80,8 +82,13 @@ class Buffer:
     def _check(self, done: str, nbytes: int) -> None:
         if not self._release.alive:
             raise DeviceError(f"{self!r} was freed and cannot be used any more")
+        self._check_there()
         if nbytes > self.nbytes:
             raise InvalidValueError(f"{nbytes} bytes cannot be {done} {self!r}: it has {self.nbytes}")
+
+    def _check_there(self) -> None:
+        if self._hip.gone:
+            raise DeviceError(f"{self!r} was lost when the process of the emulated devices ended: allocate it again")
 
     def __enter__(self) -> Buffer:
         return self
@@ -95,8 +102,3 @@ class Buffer:
     def __repr__(self) -> str:
         name = f"'{self.label}', " if self.label else ""
         return f"Buffer({name}{self.nbytes} bytes at {self.address:#x} of {self.device.name})"
-
-
-def _free(hip: Hip, address: int) -> None:
-    if hip.usable():
-        hip.need("hipFree", address)

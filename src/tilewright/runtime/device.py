@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tilewright.emulator.device import Kernel
     from tilewright.emulator.launch import Mode
     from tilewright.emulator.stand_in.settings import LaunchRecord
+    from tilewright.runtime.forwarded import ForwardedLibrary
 
 GPU, EMULATED = "gpu", "emulated"
 _GPU_NAME = re.compile(r"gpu:(0|[1-9]\d{0,3})")
@@ -153,9 +154,14 @@ class Device:
             emulation.raise_orphan(self.index)
         self.call("hipDeviceSynchronize")
 
-    def library(self, path: Path) -> ctypes.CDLL:
-        """A kernel library with this device's HIP library underneath; loaded once per path."""
-        return kernel_library(self.hip(), path, emulated=self.kind == EMULATED)
+    def library(self, path: Path) -> ctypes.CDLL | ForwardedLibrary:
+        """A kernel library with this device's HIP library underneath, in whichever process; loaded once per path."""
+        hip = self.hip()
+        if hip.own_process:
+            from tilewright.runtime.forwarded import ForwardedLibrary  # noqa: PLC0415  (rarely needed)
+
+            return ForwardedLibrary(path, self.hip)
+        return kernel_library(hip, path, emulated=self.kind == EMULATED)
 
     def emulating(
         self,
@@ -170,8 +176,8 @@ class Device:
     ) -> AbstractContextManager[None]:
         """How this thread's launches run inside the `with` block; what is not given stays. See `Settings`."""
         self._emulated_only("emulating")
-        self.hip()
         return emulation.emulating(
+            self.hip(),
             self.index,
             mode=mode,
             detailed=detailed,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.emulator.stand_in import pending, settings
+from tilewright.runtime import loaded
+from tilewright.runtime.hip import Hip
 
 has_pending = pending.has_own
 raise_pending = pending.raise_own
@@ -17,14 +19,25 @@ naming = settings.naming
 
 
 @contextmanager
-def emulating(device: int, **given: Any) -> Iterator[None]:
+def emulating(hip: Hip, device: int, **given: Any) -> Iterator[None]:
     """Launches of this thread on a device run with these settings; what is None stays as it is."""
-    from tilewright.emulator.stand_in.opened import running_dry  # noqa: PLC0415  (loads NumPy)
-
+    if hip.own_process and given.get("exchange") is not None:
+        raise InvalidValueError(
+            "kernels can be exchanged only in the process of the emulated device, and it has one of its own here, "
+            "because another HIP library is loaded: use a process without it"
+        )
     before = settings.settings_of(device)
     after = settings.changed(before, **given)
-    with settings.in_force(device, after), running_dry(device, after.dry, before.dry):
+    with settings.in_force(device, after), _running_dry(hip, device, after.dry, before.dry):
         yield
+
+
+def _running_dry(hip: Hip, device: int, on: bool, before: bool) -> AbstractContextManager[None]:
+    if hip.own_process:
+        return nullcontext()  # each call takes the settings with it
+    from tilewright.emulator.stand_in.opened import running_dry  # noqa: PLC0415  (loads NumPy)
+
+    return running_dry(device, on, before)
 
 
 @contextmanager
@@ -40,6 +53,7 @@ def scripted(device: int, launches_us: Sequence[float], other_us: float = 0.0) -
     for value in (*launches_us, other_us):
         if not value >= 0:
             raise InvalidValueError(f"{value} µs is no time that anything takes")
+    loaded.stand_in_here()
     stand_in = opened()
     stand_in.script(device, launches_us, other_us)
     try:

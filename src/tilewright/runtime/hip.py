@@ -69,6 +69,10 @@ FORKED = (
     "HIP was used in the parent of this process, and a GPU cannot be used across a fork. Start processes with "
     "multiprocessing's 'spawn' or 'forkserver', or use the device only after the fork."
 )
+FORKED_EMULATOR = (
+    "the emulated devices of this process's parent run in a process of their own, which a forked process cannot share. "
+    "Start processes with multiprocessing's 'spawn' or 'forkserver', or use the device only after the fork."
+)
 
 
 class Hip:
@@ -89,6 +93,20 @@ class Hip:
         self.set_device = self._functions["hipSetDevice"]
         self._get_device = self._functions["hipGetDevice"]
 
+    @property
+    def own_process(self) -> bool:
+        """Whether the library, and the devices with it, are in a process of their own."""
+        return False
+
+    @property
+    def gone(self) -> bool:
+        """Whether that process has ended."""
+        return False
+
+    def where(self) -> str:
+        """The library's file."""
+        return str(self.path)
+
     def call(self, name: str, *arguments: Any) -> int:
         """Call a function and give its status, whatever it is."""
         self._called = True
@@ -105,7 +123,12 @@ class Hip:
 
     def usable(self) -> bool:
         """Whether it may be called in this process."""
-        return not self.forked
+        return not self.forked and not self.gone
+
+    def release(self, name: str, handle: int) -> None:
+        """Free or destroy something that nobody has any more, if that can be done. Python may ask at any moment."""
+        if self.usable():
+            self.need(name, handle)
 
     def need(self, name: str, *arguments: Any) -> None:
         """Call a function that must succeed."""
@@ -116,13 +139,14 @@ class Hip:
     def error(self, status: int, what: str) -> HipError:
         """The exception for a status that `what` gave."""
         kind = HipMemoryError if status == OUT_OF_MEMORY else HipError
-        return kind(what, status, self._text("hipGetErrorName", status), self._text("hipGetErrorString", status))
+        return kind(what, status, self.text("hipGetErrorName", status), self.text("hipGetErrorString", status))
 
     def forget_error(self) -> None:
         """Once an error is raised, nobody may find it again: kernel libraries ask for the last one after a launch."""
         self.call("hipGetLastError")
 
-    def _text(self, name: str, status: int) -> str:
+    def text(self, name: str, status: int) -> str:
+        """The name or the description of a status, by the function that gives it."""
         said: Any = self.call(name, status)
         return said.decode(errors="replace") if isinstance(said, bytes) else "hipErrorUnknown"
 
@@ -136,6 +160,10 @@ class Hip:
         if status:
             raise self.error(status, "hipGetDevice")
         return index.value
+
+    def device_reader(self) -> Callable[[Any], int]:
+        """hipGetDevice, taking a reference. It never waits, so it keeps the interpreter's lock, which costs half."""
+        return ctypes.PYFUNCTYPE(c_int)(("hipGetDevice", self.library))
 
     def count(self) -> int:
         """How many devices there are. That does not change while a process lives."""

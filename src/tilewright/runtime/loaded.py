@@ -1,4 +1,7 @@
-"""Which HIP library this process has. There can be one: the real one or the stand-in, never both."""
+"""Which HIP library this process has. There can be one: the real one or the stand-in, never both.
+
+Where it is the real one, the stand-in is in a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ from pathlib import Path
 
 from tilewright.base import knobs
 from tilewright.base.errors import DeviceError
+from tilewright.base.events import Noticed, emit
 from tilewright.building.discover import DEFAULT_ROCM
 from tilewright.building.process import tool_output
 from tilewright.runtime.errors import NO_DEVICE
-from tilewright.runtime.hip import FORKED, Hip
+from tilewright.runtime.hip import FORKED, FORKED_EMULATOR, Hip
 
 # The modules that the emulated device needs, and the packages they come in.
 EXTRAS = {"numpy": "numpy", "ml_dtypes": "ml-dtypes", "elftools": "pyelftools"}
@@ -42,12 +46,26 @@ _process = _Process()
 
 
 def stand_in() -> Hip:
-    """The stand-in library of the emulated devices."""
-    if _process.stand_in is None:
+    """The stand-in library of the emulated devices: of this process, or of another if this one has a HIP library."""
+    found = _process.stand_in
+    if found is None or found.gone:
         with _process.lock:
-            if _process.stand_in is None:
-                _process.stand_in = _open_stand_in()
-    return _process.stand_in
+            found = _process.stand_in
+            if found is None or found.gone:
+                found = _process.stand_in = _open_stand_in()
+    if found.forked:
+        raise DeviceError(FORKED_EMULATOR)
+    return found
+
+
+def stand_in_here() -> Hip:
+    """The stand-in library in this very process; an error where another one is loaded."""
+    with _process.lock:
+        if _process.stand_in is None:
+            _process.stand_in = _load_stand_in()
+        if _process.stand_in.own_process:
+            raise _not_here(in_memory())
+        return _process.stand_in
 
 
 def real() -> Hip:
@@ -107,8 +125,9 @@ def check_single(wanted: Path) -> None:
     if others:
         raise DeviceError(
             f"this process has {others[0]} loaded, and {wanted} is wanted beside it. Kernels would register with one "
-            "and be launched by the other. A process has one HIP library: use GPUs and emulated devices in different "
-            "processes, and load kernel libraries through the device (device.library)."
+            "and be launched by the other. A process has one HIP library. Load that of the GPU before an emulated "
+            "device is used (import torch first): then emulated devices run in a process of their own. Load kernel "
+            "libraries through the device (device.library)."
         )
 
 
@@ -134,24 +153,43 @@ def need_extras(what: str) -> None:
 
 def _open_stand_in() -> Hip:
     need_extras("the emulated device")
-    if others := in_memory():
-        raise DeviceError(
-            f"this process has a real HIP library loaded ({others[0]}), so no emulated device can be used in it. Use "
-            "GPUs and emulated devices in different processes, and load kernel libraries through the device "
-            "(device.library)."
+    others = in_memory()
+    if not others:
+        return _load_stand_in()
+    from tilewright.runtime.forwarded import ForwardedHip  # noqa: PLC0415  (rarely needed)
+
+    hip = ForwardedHip()
+    emit(
+        Noticed(
+            f"this process has {others[0]} loaded, so emulated devices run in a process of their own (pid {hip.pid})"
         )
+    )
+    return hip
+
+
+def _load_stand_in() -> Hip:
+    need_extras("the emulated device")
+    if others := in_memory():
+        raise _not_here(others)
     from tilewright.emulator.stand_in.opened import opened  # noqa: PLC0415  (loads NumPy)
 
     found = opened()
     return Hip(found.library, found.path)
 
 
+def _not_here(others: list[Path]) -> DeviceError:
+    return DeviceError(
+        f"this process has a real HIP library loaded ({others[0]}), so the emulator cannot be loaded into it, nor a "
+        "device's time be scripted. If LD_PRELOAD names that library, unset it."
+    )
+
+
 def _open_real() -> Hip:
     path = _process.gpu_library
-    if path is None and _process.stand_in is not None:
+    if path is None and _process.stand_in is not None and not _process.stand_in.own_process:
         raise DeviceError(
             "this process has used an emulated device, so it cannot use a GPU: kernel libraries would find the wrong "
-            "HIP library. Use GPUs and emulated devices in different processes."
+            "HIP library. Use the GPU first: then emulated devices run in a process of their own."
         )
     wanted = path or next(iter(in_memory()), None) or _of_rocm()
     library = _load(wanted) if wanted is not None else _of_loader()

@@ -6,7 +6,7 @@ import ctypes
 import operator
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.runtime.hip import NON_BLOCKING, Hip
@@ -107,9 +107,4 @@ def _no_stream(stream: object) -> InvalidValueError:
 
 def _destroyed_with(owner: object, hip: Hip, function: str, handle: int) -> None:
     """Destroy a handle when its owner is gone. A process that ends needs no such care."""
-    weakref.finalize(owner, _destroy, hip, function, handle).atexit = False
-
-
-def _destroy(hip: Hip, function: str, handle: Any) -> None:
-    if hip.usable():
-        hip.need(function, handle)
+    weakref.finalize(owner, hip.release, function, handle).atexit = False

@@ -10,6 +10,7 @@ from typing import Any
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.execution import Execution, Preparation, Tensor
+from tilewright.ops.tolerance import Tolerance
 from tilewright_scale.problem import Problem
 
 
@@ -86,7 +87,8 @@ def _tolerance(_: Any, problem: Problem, __: Any, reference: Mapping[str, Any], 
 
     # Factor and x are whole numbers below 2^24, so their product is rounded once: by half a unit of the last place.
     digits = {"fp32": 24, "fp64": 53}[problem.dtype]
-    return {"y": np.abs(reference["y"]) * 2.0**-digits}
+    limit = np.abs(reference["y"]) * 2.0**-digits
+    return {"y": Tolerance(limit, limit / 3**0.5)}  # a rounding error is as likely anywhere within its limits
 
 
 def _trials(config: Any, _: Arch) -> tuple[Problem, ...]:

@@ -14,9 +14,9 @@ from typing import Any
 _kept: dict[tuple[int | None, int], list[BaseException]] = {}  # by device and thread
 
 
-def keep(device: int | None, error: BaseException) -> None:
-    """Keep what went wrong in a call of this thread; without a device, for any of them."""
-    _kept.setdefault((device, threading.get_ident()), []).append(error)
+def keep(device: int | None, error: BaseException, thread: int | None = None) -> None:
+    """Keep what went wrong in a call of this thread, or of another; without a device, for any of them."""
+    _kept.setdefault((device, threading.get_ident() if thread is None else thread), []).append(error)
 
 
 def keep_what_leaves(callbacks: Collection[Callable[..., Any]]) -> None:
@@ -43,6 +43,13 @@ def has_own(device: int) -> bool:
     """Whether something is kept for this thread on a device."""
     thread = threading.get_ident()
     return (device, thread) in _kept or (None, thread) in _kept
+
+
+def take_own() -> list[tuple[int | None, BaseException]]:
+    """All that was kept for this thread, each with its device; nothing of it is kept any more."""
+    thread = threading.get_ident()
+    keys = [key for key in _kept if key[1] == thread]
+    return [(key[0], error) for key in keys for error in _kept.pop(key)]
 
 
 def raise_own(device: int, what: str) -> None:

@@ -1,0 +1,233 @@
+"""HIP and kernel libraries of emulated devices that are in another process: the same calls, sent there."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tilewright.base.errors import DeviceError
+from tilewright.emulator.stand_in import pending, settings
+from tilewright.runtime.forwarding import Block, Kind, Place, Request
+from tilewright.runtime.hip import DEVICE_TO_DEVICE, DEVICE_TO_HOST, FORKED_EMULATOR, HOST_TO_DEVICE, Hip
+from tilewright.runtime.process_line import ProcessLine
+
+# The functions of abi.h that take a struct and give a status; SYMBOL_message says what a status is about.
+_WITH_STRUCT = ("_run", "_workspace_size")
+_MESSAGE = "_message"
+# The type of the object that ctypes.byref gives, which has no name in ctypes.
+_Reference: Any = type(ctypes.byref(ctypes.c_int()))
+
+
+class _Thread(threading.local):
+    """What HIP and kernel libraries keep for each thread: its current device, and the last message of each kernel."""
+
+    def __init__(self) -> None:
+        self.device = 0
+        self.messages: dict[tuple[Path, str], bytes] = {}
+
+
+_thread = _Thread()
+
+
+class ForwardedHip(Hip):
+    """The HIP library of emulated devices in a process of their own, which is started here."""
+
+    def __init__(self) -> None:  # binds no library: calls go to the other process
+        self.forked = False
+        self._called = True
+        self._count = None
+        self._line = ProcessLine()
+        os.register_at_fork(after_in_child=self.mark_forked)
+        try:
+            self.path = Path(self._fact("where"))
+        except BaseException:
+            self._line.end()
+            raise
+
+    @property
+    def own_process(self) -> bool:
+        return True
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._line.pid
+
+    @property
+    def gone(self) -> bool:
+        return bool(self._line.gone)
+
+    def call(self, name: str, *arguments: Any) -> int:
+        if name in ("hipMemcpy", "hipMemcpyAsync"):
+            return self._copy(name, *arguments)
+        return self._status(Request(Kind.CALL, name), arguments)[0]
+
+    def function(self, name: str) -> Callable[..., int]:
+        return partial(self.call, name)
+
+    def release(self, name: str, handle: int) -> None:
+        if self.usable():
+            self._line.tell(Request(Kind.CALL, name, (handle,), device=_thread.device))
+
+    def load(self, path: Path) -> None:
+        """Load a kernel library in the other process."""
+        self._line.ask(Request(Kind.LOAD, "", library=path))
+
+    def call_library(self, path: Path, name: str, message: str, arguments: tuple[Any, ...]) -> tuple[int, bytes]:
+        """Call a function of a kernel library. Gives the status, and what the library says about one that is not 0."""
+        return self._status(Request(Kind.CALL, name, library=path, message=message), arguments)
+
+    def forget_error(self) -> None:
+        """No error is left there: each call takes its own with it."""
+
+    def text(self, name: str, status: int) -> str:
+        return str(self._fact("text", name, status))
+
+    def set_device(self, index: int) -> int:
+        _thread.device = index
+        return 0
+
+    def current_device(self) -> int:
+        if self.forked:
+            raise DeviceError(FORKED_EMULATOR)
+        return _thread.device
+
+    def device_reader(self) -> Callable[[Any], int]:
+        def read(place: Any) -> int:
+            place._obj[0] = _thread.device
+            return 0
+
+        return read
+
+    def count(self) -> int:
+        if self._count is None:
+            self._count = int(self._fact("count"))
+        return self._count
+
+    def runtime_version(self) -> int:
+        return int(self._fact("runtime_version"))
+
+    def bus_address(self, index: int) -> str:
+        return str(self._fact("bus_address", index))
+
+    def units(self, index: int) -> int:
+        return int(self._fact("units", index))
+
+    def properties(self, index: int) -> bytes:
+        return bytes(self._fact("properties", index))
+
+    def _fact(self, name: str, *arguments: Any) -> Any:
+        return self._line.ask(Request(Kind.FACT, name, arguments)).result
+
+    def _copy(self, name: str, target: Any, source: Any, nbytes: int, direction: int, *stream: Any) -> int:
+        """Copies from and to memory of this process send its bytes."""
+        request, host = Request(Kind.CALL, name), None
+        if direction == HOST_TO_DEVICE:
+            request, host, source = replace(request, upload=nbytes), source, Place.HOST
+        elif direction == DEVICE_TO_HOST:
+            request, host, target = replace(request, download=nbytes), target, Place.HOST
+        elif direction != DEVICE_TO_DEVICE:
+            raise DeviceError(
+                f"{name} with direction {direction}: emulated devices in a process of their own copy from host to "
+                f"device ({HOST_TO_DEVICE}), back ({DEVICE_TO_HOST}), and on the device ({DEVICE_TO_DEVICE}) only"
+            )
+        if not nbytes:
+            return 0
+        memory = None if host is None else memoryview((ctypes.c_char * nbytes).from_address(host)).cast("B")
+        return self._status(request, (target, source, nbytes, direction, *stream), memory)[0]
+
+    def _status(
+        self, request: Request, arguments: tuple[Any, ...], host: memoryview | None = None
+    ) -> tuple[int, bytes]:
+        """Send a call with all that the calling thread has set, and do here what its reply says.
+
+        Gives the status, and what the kernel library says about it.
+        """
+        device = _thread.device
+        sent = tuple(_sent(each) for each in arguments)
+        asked, label = settings.settings_of(device), settings.current_label()
+        whole = replace(request, arguments=sent, device=device, settings=asked, label=label)
+        reply = self._line.ask(whole, host)
+        pointers = [given for given, each in zip(arguments, sent, strict=True) if isinstance(each, Block)]
+        for given, block in zip(pointers, reply.blocks, strict=True):
+            if isinstance(given, _Reference):
+                ctypes.memmove(given, block, len(block))
+        for record in reply.records:
+            settings.record(device, record)
+        for where, error in reply.kept:
+            pending.keep(where, error)
+        return int(reply.result), reply.message
+
+
+class ForwardedLibrary:
+    """A kernel library in the process of the emulated devices. `library[name]` are the functions of its abi.h.
+
+    It outlives that process: the next one loads it when a function is called.
+    """
+
+    def __init__(self, path: Path, opened: Callable[[], Hip]) -> None:
+        self.path = path
+        self._opened = opened
+        self.hip().load(path)
+
+    def hip(self) -> ForwardedHip:
+        """The library underneath, in the process that there is now."""
+        hip = self._opened()
+        assert isinstance(hip, ForwardedHip)  # a HIP library that was loaded here stays for ever
+        return hip
+
+    def __getitem__(self, name: str) -> ForwardedFunction:
+        return ForwardedFunction(self, name)
+
+    def __getattr__(self, name: str) -> ForwardedFunction:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self[name]
+
+
+class ForwardedFunction:
+    """A function of a kernel library. It takes the types that it is given, as functions of ctypes do."""
+
+    restype: Any = None
+    argtypes: Any = None
+
+    def __init__(self, library: ForwardedLibrary, name: str) -> None:
+        suffix = next((each for each in (*_WITH_STRUCT, _MESSAGE) if name.endswith(each)), None)
+        if suffix is None:
+            raise DeviceError(
+                f"{name} of {library.path} cannot be called: emulated devices are in a process of their own here, "
+                f"where only functions whose names end with {', '.join((*_WITH_STRUCT, _MESSAGE))} can be called"
+            )
+        self._library = library
+        self._name = name
+        self._message = name.removesuffix(suffix) + _MESSAGE
+
+    def __call__(self, *arguments: Any) -> Any:
+        key = (self._library.path, self._message)
+        if self._name == self._message:
+            return _thread.messages.get(key, b"")
+        if not isinstance(arguments[0], bytes | _Reference):
+            raise DeviceError(
+                f"{self._name} was given {arguments[0]!r} as its struct: the emulated devices are in a process of "
+                "their own, which has no use for an address of this one. Give ctypes.byref(struct) or its bytes."
+            )
+        hip = self._library.hip()
+        status, said = hip.call_library(self._library.path, self._name, self._message, arguments)
+        if status:
+            _thread.messages[key] = said
+        return status
+
+
+def _sent(argument: Any) -> Any:
+    """An argument as it is sent: bytes and what a reference points to by value."""
+    if isinstance(argument, bytes):
+        return Block(argument)
+    if isinstance(argument, _Reference):
+        return Block(bytes(argument._obj))
+    return argument.value if isinstance(argument, ctypes.c_void_p) else argument
