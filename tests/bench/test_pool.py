@@ -123,6 +123,7 @@ def held() -> tuple[int, set[int]]:
     return len(list(Path("/proc/self/fd").iterdir())), children
 
 
+@pytest.mark.slow
 def test_crashes_leave_no_descriptor_and_no_process() -> None:
     faults = [faulty.KILLED, faulty.RAISES, faulty.NO_MEMORY, faulty.ABORTS, faulty.HANGS, faulty.LEAVES_CHILD]
     before = held()

@@ -92,7 +92,7 @@ def test_a_folder_that_cannot_be_made(run: Callable[..., Result], tmp_path: Path
     result = run("generate", "gemm", "--output-dir", target, "--gpu-target", "gfx942")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: ")
-    assert "Not a directory" in result.stderr
+    assert f"{tmp_path / 'file'} is a file. Name a folder." in " ".join(result.stderr.split())
 
 
 def test_a_closed_pipe_is_silent() -> None:

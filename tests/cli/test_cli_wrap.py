@@ -65,7 +65,7 @@ def test_rocm_need_not_be_here(args: list[str], run: Callable[..., Result], tmp_
     run(*args, "--generate-ninja", "--arch", "gfx942,gfx950")
     text = (tmp_path / "wrappers" / "build.ninja").read_text()
     command = next(line for line in text.splitlines() if line.startswith("  command = "))
-    expected = "$cxx --offload-arch=gfx942 --offload-arch=gfx950 -x hip -c -O3 -std=c++17 "
+    expected = "$cxx --offload-arch=gfx942 --offload-arch=gfx950 -x hip -c -O3 --no-default-config -std=c++17 "
     assert command.startswith(f"  command = {expected}")
     assert "--rocm-path" not in command
     assert "--cuda-device-only" not in command

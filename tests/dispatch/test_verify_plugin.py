@@ -36,7 +36,7 @@ def test_a_problem_that_says_its_factor_has_one_answer(scale: MakeKernel) -> Non
     op, inputs = op_named("scale"), {"x": np.array([1, 2])}
     reference = execution_of("scale").reference
     assert reference(op.problem_type(2, times=3), inputs, GPU)["y"].tolist() == [3, 6]
-    with pytest.raises(InvalidValueError, match="has no one answer: say factor"):
+    with pytest.raises(InvalidValueError, match="has no one answer: say times"):
         reference(op.problem_type(2), inputs, GPU)
     (other,) = fits(scale(2).config, op.problem_type(2, times=3), "gfx942")
     assert other.code == "Z503"

@@ -116,6 +116,7 @@ def test_the_reference_is_what_the_code_says(capsys: pytest.CaptureFixture[str])
     assert code == 0, capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_stale_document_is_named_and_then_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_docs.main(["--folder", str(tmp_path)])
     (tmp_path / "knobs.md").write_text("something else")

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from compile.built_kernels import built
 
 import tilewright as tw
+from built_kernels import built
 from tilewright.base.errors import DeviceError
 from tilewright.building.unit import LIBRARY
 from tilewright.dispatch.launch import Call, functions_of

@@ -7,10 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 from assembled import LANES, assemble
-from compile.built_kernels import built
 from native_runs import Run, run
 
 import tilewright as tw
+from built_kernels import built
 from tilewright.emulator.counters import Counters
 from tilewright.emulator.launch import Mode
 from tilewright.registry import Registry

@@ -34,6 +34,7 @@ def test_few_sequences_are_cut_and_many_are_not() -> None:
     assert not attention.takes_2d(few) and attention.takes_2d(many)
 
 
+@pytest.mark.slow
 @needs_data
 def test_the_estimate_chooses_better_than_any_single_kernel() -> None:
     lines = attention.run(bounded=True)

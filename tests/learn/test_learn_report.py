@@ -65,6 +65,7 @@ def test_a_report_is_one_page_with_its_plots_beside_it(data: Dataset, tmp_path: 
         assert f"<td>{method}</td>" in text
 
 
+@pytest.mark.slow
 def test_a_report_is_the_same_twice(data: Dataset, tmp_path: Path) -> None:
     found = evaluation.evaluate_recipe(data, QUICK)
     first, second = (write_report(tmp_path / name, found) for name in "ab")
@@ -87,6 +88,7 @@ def test_words_tell_apart(data: Dataset) -> None:
     assert not any("fp16" in words for words in (*kernel_words(data), *problem_words(data)))
 
 
+@pytest.mark.slow
 def test_train_writes_a_bundle_and_a_report(table: Path, tmp_path: Path) -> None:
     out, report = tmp_path / "bundle", tmp_path / "report"
     result = run("train", table, "--op", "gemm", "--arch", "gfx942", "--out", out, "--report", report, "--rounds", "15")

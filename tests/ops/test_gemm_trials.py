@@ -89,7 +89,10 @@ def test_every_form_of_the_loop_has_many_tiles_in_both_directions(pipeline: str,
     few = set().union(*(steps for (m, n), steps in tried.items() if m > 1 and n > 1 and m * n < 8))
     row = set().union(*(steps for (m, n), steps in tried.items() if m == 1 and n > 1))
     column = set().union(*(steps for (m, n), steps in tried.items() if m > 1 and n == 1))
-    assert all(form & steps for form in forms for steps in (many, few, row, column))
+    assert all(form & many for form in forms)
+    # Where there are many forms, they share the small problems.
+    small = (few, row, column) if len(forms) < 6 else (few | row | column,)
+    assert all(form & steps for form in forms for steps in small)
     assert max(row) >= 10  # several passes through a hot loop
 
 

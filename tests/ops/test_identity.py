@@ -41,6 +41,7 @@ def test_a_name_can_be_a_file_and_a_symbol_an_identifier(kernel: Kernel) -> None
     assert kernel.symbol.isidentifier()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_names_of_legal_kernels_are_short_enough_for_files(op: Op) -> None:
     arch = archs.load("gfx950")
@@ -104,6 +105,7 @@ def test_a_changed_name_is_told_by_its_digest() -> None:
         parse_kernel(slug.replace("b128x128x32", "b128x128x64"))
 
 
+@pytest.mark.slow
 @settings(max_examples=1000, deadline=None)
 @given(st.text(max_size=60) | st.from_regex(r"gemm-gfx9[0-9a-z]{2}(-[a-z0-9]{1,12}){0,16}", fullmatch=True))
 def test_rubbish_raises_only_our_errors(text: str) -> None:

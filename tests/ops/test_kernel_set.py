@@ -248,6 +248,7 @@ def kernel_sets(draw: st.DrawFn) -> KernelSet:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(kernel_sets())
 def test_a_dumped_set_loads_back_equal(tmp_path_factory: Any, kernel_set: KernelSet) -> None:

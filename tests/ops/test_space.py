@@ -129,6 +129,7 @@ def test_an_unknown_gpu_names_the_nearest() -> None:
         tw.gemm.space(dtype="fp16", layout="rcr").count("gfx492")
 
 
+@pytest.mark.slow
 def test_a_space_of_a_hundred_thousand_kernels_is_walked() -> None:
     space = tw.gemm.space(
         variant="standard", dtype=["fp16", "bf16"], layout="*", pad_m="*", pad_n="*", pad_k="*", split_k="*",

@@ -44,6 +44,7 @@ def test_the_nearest_config_comes_first() -> None:
     assert config.scheduler == "interwave"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_every_suggestion_is_legal_and_ranked(op: Op) -> None:
     rng = random.Random(7)

@@ -23,6 +23,7 @@ KINDS, EACH = 30, 6
 LARGEST = 2e6  # operations: the reference of a small problem takes milliseconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_kernels_alike_in_the_basis_have_one_tolerance(op: Op) -> None:
     arch, rng = archs.load(ARCH), random.Random(5)

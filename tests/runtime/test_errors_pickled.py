@@ -45,6 +45,7 @@ def _all_errors() -> list[type[TilewrightError]]:
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     ours = {kind for kind in _below(TilewrightError) if kind.__module__.startswith("tilewright.")}
+    ours = {kind for kind in ours if not kind.__name__.startswith("_")}  # those never leave their module
     return sorted(ours, key=lambda kind: kind.__qualname__)
 
 

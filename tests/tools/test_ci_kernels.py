@@ -44,6 +44,7 @@ def test_a_changed_source_must_have_the_text_once() -> None:
         ci_kernels.changed_source(source.__class__(**{**vars(source), "text": "", "files": {}}), "unlooped")
 
 
+@pytest.mark.slow
 def test_in_the_ci_tier_another_kernel_fails_and_is_told_how_to_come_in(tmp_path: Path) -> None:
     """A pytest of its own: the tier is set once for a process."""
     slug = next(kernel.slug for _, kernel in read_samples() if kernel.slug not in {e.name for e in read_list()})
@@ -61,6 +62,7 @@ def test_in_the_ci_tier_another_kernel_fails_and_is_told_how_to_come_in(tmp_path
     assert "tools/ci_kernels.py add" in done.stdout
 
 
+@pytest.mark.slow
 def test_deep_tests_are_left_out_of_the_ci_tier(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("import pytest\n@pytest.mark.deep\ndef test_it():\n    assert False\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "built_kernels", "--tier", "ci", str(tmp_path)]
@@ -85,6 +87,7 @@ def test_every_folder_of_tests_has_a_budget() -> None:
     assert sum(read_budgets().values()) < 90 * 60
 
 
+@pytest.mark.slow
 def test_a_run_over_its_budget_fails(tmp_path: Path) -> None:
     """As a whole: the plugin, the file of budgets, the exit code."""
     folder = tmp_path / "tests" / "busy"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import configparser
 import hashlib
-import json
 import re
 import ssl
 import sys
@@ -24,7 +23,8 @@ from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 from urllib.request import HTTPSHandler, Request, build_opener, url2pathname
 
 from tilewright.base import knobs
-from tilewright.base.errors import ToolchainError
+from tilewright.base.documents import parse_json
+from tilewright.base.errors import InvalidValueError, ToolchainError
 
 PYPI = "https://pypi.org/simple"  # pip's default
 _JSON = "application/vnd.pypi.simple.v1+json"
@@ -183,9 +183,9 @@ def _listed_files(page: str, settings: Settings) -> dict[str, str]:
 
 def _links_of_json(text: bytes) -> list[str]:
     try:
-        files = json.loads(text)["files"]
+        files = parse_json(text)["files"]
         stated = [(file["url"].partition("#")[0], file.get("hashes", {}).get("sha256")) for file in files]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (InvalidValueError, LookupError, TypeError, AttributeError) as error:
         raise _NotThereError(f"its list of files is not that of an index: {error!r}") from error
     return [f"{url}#sha256={digest}" if digest else url for url, digest in stated]
 

@@ -7,7 +7,6 @@ the compiler read is kept with their digest, and a precompiled form is used only
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tilewright.base.digest import canonical_json, digest_value
+from tilewright.base.documents import parse_json
 from tilewright.base.events import Noticed, emit
 from tilewright.building.store.faults import explained
 from tilewright.building.store.local import Store
@@ -49,7 +49,7 @@ class HeadersRead:
     @classmethod
     def of_text(cls, text: str) -> HeadersRead:
         """Reads what `text` wrote."""
-        values = json.loads(text)
+        values = parse_json(text)
         return cls(tuple(Path(path) for path in values["paths"]), values["digest"])
 
     @property

@@ -115,14 +115,16 @@ class Store:
 
     def keys(self) -> Iterator[str]:
         """All keys, in order, as they are in the folders now."""
-        for fan in _names(self.layout.entries):
+        entries = self.layout.entries
+        for fan in _names(entries):
             if FAN_OUT.fullmatch(fan):
-                yield from (name for name in _names(self.layout.entries / fan) if is_key(name) and name[:2] == fan)
+                yield from (name for name in _names(entries / fan) if is_key(name) and name[:2] == fan)
 
     def entries(self) -> Iterator[Entry]:
         """All sound entries, in order of their keys. Damaged ones are noticed and left where they are."""
+        layout = self.layout
         for key in self.keys():
-            found = self.read(key)
+            found = _read(layout, key)
             if isinstance(found, Entry):
                 yield found
             elif found is not None:
@@ -130,8 +132,7 @@ class Store:
 
     def read(self, key: str) -> Entry | Damage | None:
         """What lies under a key, without marking it as used and without moving anything."""
-        found = read_entry(self.layout.entry(key), key)
-        return None if isinstance(found, Damage) and not still_there(found) else found
+        return _read(self.layout, key)
 
     def flight(
         self, key: str, *, timeout_s: float | None = None, landed: Callable[[], bool] | None = None
@@ -214,3 +215,8 @@ def _names(folder: Path) -> list[str]:
             return sorted(os.listdir(folder))  # noqa: PTH208  (names are enough; ten thousand paths are slow)
         except (FileNotFoundError, NotADirectoryError):
             return []
+
+
+def _read(layout: Layout, key: str) -> Entry | Damage | None:
+    found = read_entry(layout.entry(key), key)
+    return None if isinstance(found, Damage) and not still_there(found) else found

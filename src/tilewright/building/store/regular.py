@@ -29,4 +29,5 @@ def digest_regular(path: Path) -> tuple[int, str]:
 def read_regular(path: Path | str, most: int, *, dir_fd: int | None = None) -> bytes:
     """The content of a regular file, cut after `most` bytes."""
     with os.fdopen(open_regular(path, dir_fd=dir_fd), "rb") as stream:
-        return stream.read(most)
+        # A read of `most` bytes would make room for so many, whatever the file has.
+        return stream.read(min(most, os.fstat(stream.fileno()).st_size))
