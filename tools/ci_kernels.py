@@ -1,8 +1,8 @@
 """The kernels that CI builds: one list, built before the first test, all at once, the longest first.
 
 Compiling is most of what CI costs. The list (tests/ci_kernels.txt) is chosen so that each op shows every pair of GPU,
-kind, pipeline, epilogue, type and layout that its samples have, as cheaply as possible. It also holds the bad example
-of every rule that the compiler enforces. Tests that need other kernels are `deep`.
+kind, pipeline, epilogue and type that its samples have, as cheaply as possible. It also holds the bad example of every
+rule that the compiler enforces. Tests that need other kernels are `deep`.
 
     python tools/ci_kernels.py show            # the list, what each kernel costs to compile, and the sum
     python tools/ci_kernels.py build           # build what the tests' store does not have
@@ -108,9 +108,10 @@ def build(entries: Sequence[Entry], jobs: int | None = None) -> Built:
 
 
 def features(kernel: Kernel) -> list[str]:
-    """Of these, pairs are made: the GPU, and the first field of each group of strata (of the types, that of A)."""
-    groups = op_named(kernel.op).strata(archs.load(kernel.arch))
-    return [f"arch={kernel.arch}", *(f"{names[0]}={getattr(kernel.config, names[0])}" for names in groups)]
+    """Of these, pairs are made: the GPU, the fields that make a kind of kernel, and the type of the first tensor."""
+    op = op_named(kernel.op)
+    types = [names[0] for names in op.strata(archs.load(kernel.arch)) if names[0].startswith("dtype")]
+    return [f"arch={kernel.arch}", *(f"{name}={getattr(kernel.config, name)}" for name in (*op.kinds, *types))]
 
 
 def pairs_of(kernel: Kernel) -> set[tuple[str, str, str]]:
