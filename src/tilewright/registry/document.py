@@ -46,10 +46,11 @@ def _entry(kernel: Kernel, result: Artifact | Failure | None, priority: int | No
 def read_document(document: Any) -> Iterator[Saved]:
     """What `document_of` wrote, of this schema or an older one. Raises `InvalidValueError` for JSON of another form."""
     known = expect_table("the registry", document)
-    check_keys("the registry", known, ("schema", "kernels"))
-    schema = expect_integer("schema", known["schema"])
+    # First, for a file of a newer Tilewright may have other keys.
+    schema = expect_integer("schema", known.get("schema"))
     if schema not in READABLE:
         raise InvalidValueError(f"schema is {schema}, known are {', '.join(map(str, READABLE))}")
+    check_keys("the registry", known, ("schema", "kernels"))
     for entry in expect_list_of("kernels", known["kernels"], expect_table):
         check_keys("a kernel", entry, ("slug", "key"), () if schema == 1 else ("priority", "failure"))
         slug, key = expect_text("slug", entry["slug"]), entry["key"]
