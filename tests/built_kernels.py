@@ -94,6 +94,11 @@ def recorded_costs() -> list[str]:
     return [str(json.loads(line)["slug"]) for line in lines]
 
 
+def in_tier_ci() -> bool:
+    """Whether the tests of the CI tier run, which compile nothing that is not in its list."""
+    return _Tier.ci
+
+
 @functools.cache
 def _listed() -> frozenset[str]:
     return frozenset(entry.name for entry in read_list())

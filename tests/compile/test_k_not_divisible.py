@@ -197,6 +197,6 @@ def within_tolerance(
     """Which outputs are right."""
     arch, inputs = archs.load(ARCH), {"input": image, "weight": weight}
     expected = EXECUTION.reference(asked, inputs, arch)
-    allowed = EXECUTION.tolerance(made.config, asked, inputs, expected, arch)["output"]
+    allowed = EXECUTION.tolerance(made.config, asked, inputs, expected, arch)["output"].limit
     right: NDArray[np.bool_] = np.abs(found.astype(np.float64) - expected["output"]) <= allowed
     return right
