@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -109,11 +109,14 @@ def in_ci(kernel: Kernel, change: str = "") -> bool:
     return name_of(kernel, change) in _listed()
 
 
-def tiered(cases: Iterable[Any], kernels_of: Callable[[Any], Iterable[Kernel]]) -> Iterator[Any]:
+def tiered(cases: Iterable[Any], kernels_of: Callable[[Any], Iterable[Kernel]]) -> list[Any]:
     """Parameters of a test. Those that need a kernel that CI does not build are `deep`."""
-    for case in cases:
+
+    def parameter(case: Any) -> Any:
         marks = () if all(map(in_ci, kernels_of(case))) else (pytest.mark.deep,)
-        yield pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=marks)
+        return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=marks)
+
+    return [parameter(case) for case in cases]
 
 
 def built(kernels: Iterable[Kernel]) -> list[Artifact]:

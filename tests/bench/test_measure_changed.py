@@ -68,7 +68,9 @@ def on_gpu(subject: tuple[Kernel, Artifact]) -> tuple[Record, int, int]:
 def test_changed_kernels_are_timed_only_when_they_are_right(subject: tuple[Kernel, Artifact]) -> None:
     with stand_in_as_gpu():
         seen: list[Any] = []
-        with emulating(gpu_of("gfx942").index, exchange=lambda kernel: seen.append(kernel) or kernel):
+        with emulating(
+            gpu_of("gfx942").hip(), gpu_of("gfx942").index, exchange=lambda kernel: seen.append(kernel) or kernel
+        ):
             plain, launches, spent = on_gpu(subject)
         assert plain.ok and launches == spent == VERIFYING + TIMING
         program = seen[0].program

@@ -29,6 +29,7 @@ CONV = op_named("grouped_conv")
 RULES = [rule for rule in CONV.rules if rule.enforced_by == "device"]
 FIT_RULES = [rule for rule in CONV.fit_rules if rule.enforced_by == "device"]
 SOME = 2  # problems of each example
+MORE = 12  # of a bad one
 # What the launcher of a kernel knows about itself and refuses by, by the name of its change in ci_kernels.CHANGES.
 LIFTED = {"S508": "least_steps", "S510": "unbounded_add", "S513": "block_m"}
 
@@ -45,18 +46,19 @@ def example_problem(fields: Any) -> Any:
     return Problem(**{**CONV.example_problem, **fields.get("problem", {})})
 
 
-def checks(kernel: Kernel) -> list[Check]:
+def checks(kernel: Kernel, count: int = SOME) -> list[Check]:
     """What comes of the kernel's first trials."""
     artifact = built_unchecked(kernel)
-    problems = execution_of(kernel.op).trials(kernel.config, archs.load(kernel.arch))[:SOME]
-    assert len(problems) == SOME
+    problems = execution_of(kernel.op).trials(kernel.config, archs.load(kernel.arch))[:count]
+    assert len(problems) >= SOME
     return verify(kernel, artifact, device_of(kernel), problems, mode=Mode.STRICT)
 
 
 @pytest.mark.parametrize("rule", tiered(RULES, lambda rule: [example(rule, rule.bad)]), ids=code)
 def test_the_bad_example_computes_wrongly(rule: Rule) -> None:
-    found = checks(example(rule, rule.bad))
-    assert {check.verdict for check in found} <= {"wrong", "fault"}, [(c.problem, c.verdict) for c in found]
+    """Not on every problem: whether a copy of another wave comes too late depends on the order of the waves."""
+    found = checks(example(rule, rule.bad), MORE)
+    assert {check.verdict for check in found} & {"wrong", "fault"}, [(c.problem, c.verdict) for c in found]
 
 
 @pytest.mark.parametrize("rule", tiered(RULES, lambda rule: [example(rule, rule.good)]), ids=code)

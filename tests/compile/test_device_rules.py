@@ -80,7 +80,7 @@ def bad_problems(rule: Rule, config: Any) -> list[Any]:
 def test_the_bad_example_computes_wrongly(rule: Rule) -> None:
     kernel = example(rule, rule.bad)
     artifact = built_unchecked(kernel)
-    listed = bad_problems(rule, kernel.config)
+    listed = bad_problems(rule, kernel.config) or [square_problem(kernel)]
     checks = verify(kernel, artifact, device_of(kernel), listed, mode=Mode.STRICT)
     assert len(checks) > 0
     assert {check.verdict for check in checks} <= {"wrong", "fault"}, [(c.problem, c.verdict) for c in checks]
@@ -156,6 +156,13 @@ def small_problem(fields: Any, kernel: Kernel) -> Any:
     block = kernel.config.block  # type: ignore[attr-defined]
     sizes = {"m": block.m, "n": block.n, "k": 2 * block.k}
     return GEMM.problem_type(**{**GEMM.example_problem, **sizes, **fields.get("problem", {})})
+
+
+def square_problem(kernel: Kernel) -> Any:
+    """What a preshuffled kernel of a layout that it must not have takes: its B has no gaps where k = n."""
+    size = kernel.config.block.n  # type: ignore[attr-defined]
+    layout = kernel.config.layout  # type: ignore[attr-defined]
+    return GEMM.problem_type(**{**GEMM.example_problem, "m": size, "n": size, "k": size, "layout": layout})
 
 
 def arranged(kernel: Kernel) -> Callable[[Inputs], Inputs]:

@@ -71,7 +71,7 @@ def kernels_of(case: Case) -> tuple[Kernel, ...]:
     return (case.kernel,)
 
 
-def cases(listed: Iterable[Case]) -> Iterator[Any]:
+def cases(listed: Iterable[Case]) -> list[Any]:
     """Parameters of a test, those whose kernel CI does not build marked `deep`."""
     return tiered(listed, kernels_of)
 
