@@ -110,7 +110,7 @@ from tilewright import arch
 from tilewright.codegen.fatbin import fatbin_assembly, fatbin_symbol
 CXX, DEVICE, HOST = {cxx!r}, {device!r}, {host!r}
 args = sys.argv[1:]
-if "-c" not in args:
+if "-c" not in args or "-###" in args:
     sys.exit(subprocess.call([CXX, *args]))
 out, unit = args[args.index("-o") + 1], next(a for a in args if a.startswith("-cuid="))
 gpus = [a.split("=")[1] for a in args if a.startswith("--offload-arch=")]
