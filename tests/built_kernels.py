@@ -69,17 +69,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail when anything was compiled that is not in the list, also by a process that a test started."""
     if not _Tier.ci or hasattr(session.config, "workerinput"):
         return
-    said = _compiled_beside_the_list(session.config)
+    said = _compiled_outside_the_list(session.config)
     if said and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for name in _compiled_beside_the_list(config) if _Tier.ci else ():
+    for name in _compiled_outside_the_list(config) if _Tier.ci else ():
         terminalreporter.write_line(f"compiled, and not in CI's list of kernels: {name}. {ADVICE}", red=True)
 
 
-def _compiled_beside_the_list(config: pytest.Config) -> list[str]:
+def _compiled_outside_the_list(config: pytest.Config) -> list[str]:
     """Kernels of shipped ops that were compiled since the session began and are not in the list."""
     shipped = tuple(f"{op.name}-" for op in OPS)
     slugs = recorded_costs()[config.stash[_RECORDED] :]

@@ -58,7 +58,7 @@ CHANGES = {
 
 @dataclass(frozen=True, order=True)
 class Entry:
-    """A kernel of the list; `change` names the text of its source that is changed, mostly none."""
+    """A kernel of the list. Its name is a slug; `+` and the name of a change follow where its source is changed."""
 
     name: str
     cpu_s: float = dataclasses.field(default=0.0, compare=False)
