@@ -96,32 +96,33 @@ def dispatch_packet(launch: Launch, descriptor: Descriptor, kernarg: int) -> byt
 
 def first_group(start: Start, batch: Batch, first_block: int, blocks: int) -> Group:
     """The waves of some work-groups, before their first instruction."""
-    lanes, per_block = start.descriptor.lanes, start.waves_per_block
+    per_block = start.waves_per_block
     waves = blocks * per_block
-    unset = POISON if batch.strict else 0
-    vgprs = _filled((start.descriptor.vgprs, waves, lanes), unset)
-    sgprs = _filled((waves, SCALARS), unset)
-    block = np.arange(first_block, first_block + blocks).repeat(per_block)
-    thread = np.tile(np.arange(per_block), blocks)[:, None] * lanes + np.arange(lanes)
-    vgprs[0] = _thread_ids(start, thread)
-    _set_exec(sgprs, thread < start.launch.block.count)
-    scratch = np.arange(waves, dtype=np.uint64) * np.uint64(lanes * batch.scratch_bytes)
-    _set_scalars(sgprs, start, batch, block, scratch)
+    vgprs = _filled((start.descriptor.vgprs, waves, start.descriptor.lanes), POISON if batch.strict else 0)
+    vgprs[0] = np.tile(thread_ids(start), (blocks, 1))
+    sgprs = scalar_registers(start, batch, first_block, blocks)
     places = Places(
         wave=np.arange(first_block * per_block, (first_block + blocks) * per_block),
         lds_base=np.arange(blocks, dtype=np.int64).repeat(per_block) * batch.lds.stride,
-        scratch_base=scratch + np.uint64(batch.scratch),
+        scratch_base=_scratch_offsets(start, batch, waves) + np.uint64(batch.scratch),
     )
     return Group(batch, vgprs, sgprs, np.zeros(waves, np.bool_), places, start.descriptor.float_mode)
 
 
-def _filled(shape: tuple[int, ...], value: int) -> U32:
-    # Zeros of the system cost nothing until they are touched.
-    return np.full(shape, value, np.uint32) if value else np.zeros(shape, np.uint32)
+def scalar_registers(start: Start, batch: Batch, first_block: int, blocks: int) -> U32:
+    """The scalar registers of the waves of some work-groups, a row for each wave."""
+    per_block = start.waves_per_block
+    waves = blocks * per_block
+    sgprs = _filled((waves, SCALARS), POISON if batch.strict else 0)
+    _set_exec(sgprs, np.tile(_threads(start) < start.launch.block.count, (blocks, 1)))
+    block = np.arange(first_block, first_block + blocks).repeat(per_block)
+    _set_scalars(sgprs, start, batch, block, _scratch_offsets(start, batch, waves))
+    return sgprs
 
 
-def _thread_ids(start: Start, thread: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The numbers of the work-items, packed into one register: ten bits for each of x, y and z."""
+def thread_ids(start: Start) -> NDArray[np.int64]:
+    """The first vector register of a work-group's waves: numbers of work-items, ten bits for each of x, y and z."""
+    thread = _threads(start)
     block, dimensions = start.launch.block, start.descriptor.thread_dimensions
     packed = thread % block.x
     if dimensions > 1:
@@ -129,6 +130,21 @@ def _thread_ids(start: Start, thread: NDArray[np.int64]) -> NDArray[np.int64]:
     if dimensions > 2:
         packed = packed | (thread // (block.x * block.y)) << 20
     return packed
+
+
+def _threads(start: Start) -> NDArray[np.int64]:
+    """The work-items of a work-group by wave and lane."""
+    lanes = start.descriptor.lanes
+    return np.arange(start.waves_per_block)[:, None] * lanes + np.arange(lanes)
+
+
+def _scratch_offsets(start: Start, batch: Batch, waves: int) -> NDArray[np.uint64]:
+    return np.arange(waves, dtype=np.uint64) * np.uint64(start.descriptor.lanes * batch.scratch_bytes)
+
+
+def _filled(shape: tuple[int, ...], value: int) -> U32:
+    # Zeros of the system cost nothing until they are touched.
+    return np.full(shape, value, np.uint32) if value else np.zeros(shape, np.uint32)
 
 
 def _set_exec(sgprs: U32, active: NDArray[np.bool_]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from tilewright.base.knobs import job_count
 from tilewright.emulator.access.buffer_descriptor import is_gfx9
 from tilewright.emulator.code import Code
 from tilewright.emulator.counters import Counters
-from tilewright.emulator.entry_state import Start, first_group
+from tilewright.emulator.entry_state import Start, scalar_registers, thread_ids
 from tilewright.emulator.group import POISON, Batch
 from tilewright.emulator.native.faults import fault_of
 from tilewright.emulator.native.layout import LANES, Launch, Range
@@ -40,14 +39,13 @@ class NativeEngine:
 
     def run(self, start: Start, batch: Batch, first_block: int, blocks: int) -> None:
         """Run some work-groups to their end."""
+        scalars = scalar_registers(start, batch, first_block, blocks)
+        launch = self._launch(start, batch, scalars)
         # Only the first vector register has a value when a wave begins; the engine makes the others itself.
-        one = replace(start, descriptor=replace(start.descriptor, vgprs=1))
-        group = first_group(one, batch, first_block, blocks)
-        launch = self._launch(start, batch, group.sgprs)
         vectors = np.zeros((start.waves_per_block, LANES), np.uint32)
-        vectors[:, : group.lanes] = group.v[0][: start.waves_per_block]
+        vectors[:, : start.descriptor.lanes] = thread_ids(start)
         ranges = batch.memory.ranges()
-        launch.vectors, launch.scalars = vectors.ctypes.data, group.sgprs.ctypes.data
+        launch.vectors, launch.scalars = vectors.ctypes.data, scalars.ctypes.data
         launch.ranges = ranges.ctypes.data_as(ctypes.POINTER(Range))
         launch.range_count = len(ranges)
         launch.first_block, launch.blocks = first_block, blocks
@@ -124,12 +122,11 @@ class NativeEngine:
         """Add what was executed to the counters, and note it in the program."""
         counters, lowered = self._counters, self._lowered
         executed = self._executed[: lowered.count].astype(np.int64)
-        reached = np.flatnonzero(executed)
-        program.note_reached(lowered.instructions[number].address for number in reached)
+        program.note_reached(lowered.addresses[executed > 0].tolist())
         total: Counter[str] = Counter(counters.instructions)
-        for number in reached:
-            for name in lowered.mixes[number]:
-                total[name] += int(executed[number])
+        for name, members in lowered.classes.items():
+            if count := int(executed[members].sum()):
+                total[name] += count
         counters.instructions = dict(total)
         counters.steps += int(executed.sum())
         counters.matrix_flops += int((executed * lowered.flops).sum())
