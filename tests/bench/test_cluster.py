@@ -224,7 +224,8 @@ def test_real_kernels_give_on_a_cluster_what_they_give_here(cluster, stores, tmp
     there = seen(tmp_path / "there")
     assert there == seen(tmp_path / "here")
     assert Counter(each[:2] for each in there.values()) == {("ok", "counters"): 6, ("build_failed", "none"): 2}
-    assert sum(keys <= set(Store(path).keys()) for path in stores.iterdir()) > 1
+    # One node alone may have measured everything, if the others were slow to start.
+    assert any(keys <= set(Store(path).keys()) for path in stores.iterdir())
 
 
 @pytest.mark.compile
