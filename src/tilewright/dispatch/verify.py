@@ -290,8 +290,11 @@ def compared(
     wanted = np.asarray(expected[tensor.name], dtype=np.float64)
     limit = ROOM * np.asarray(tolerance.limit, dtype=np.float64)
     found = placed.values().astype(np.float64)
-    error = np.where(np.isinf(limit), 0.0, _errors(found, wanted))  # an op may leave elements open
-    share = np.divide(error, limit, out=np.where(error > 0, np.inf, 0.0), where=(limit > 0) & np.isfinite(error))
+    error = _errors(found, wanted)
+    is_open = np.isinf(limit)  # an op may leave elements open
+    if is_open.any():
+        error[is_open] = 0.0
+    share = _shares(error, limit)
     worst = tuple(int(i) for i in np.unravel_index(int(np.argmax(share)), share.shape))
     spread = _spread(error, limit, np.asarray(tolerance.deviation, dtype=np.float64))
     message = ""
@@ -339,17 +342,30 @@ def _spread(error: Floats, limit: Floats, deviation: Floats) -> _Spread:
     count = int(np.count_nonzero(counted))
     if not count:
         return _Spread(0.0, ROOM, 0)
-    parts = np.divide(error, deviation, out=np.zeros_like(error), where=counted)
+    if count == error.size:  # far quicker than to look at each element
+        parts = error / deviation
+    else:
+        parts = np.divide(error, deviation, out=np.zeros_like(error), where=counted)
     size = float(np.sqrt(np.vdot(parts, parts) / count))
     return _Spread(size, ROOM * (1 + FEW / count**0.5), count)
 
 
 def _errors(found: Floats, wanted: Floats) -> Floats:
     """How far elements are off. An infinity is right where it is wanted; a NaN never is, found or wanted."""
-    finite = np.isfinite(found) & np.isfinite(wanted)
-    error = np.where(found == wanted, 0.0, np.inf)
-    np.subtract(found, wanted, out=error, where=finite)
-    return np.abs(error)
+    with np.errstate(invalid="ignore"):
+        error = np.subtract(found, wanted)
+    np.abs(error, out=error)
+    if not np.isfinite(error).all():
+        error[~np.isfinite(error)] = np.inf
+        error[found == wanted] = 0.0
+    return error
+
+
+def _shares(error: Floats, limit: Floats) -> Floats:
+    """Errors in parts of their limits. Without a limit none is right."""
+    if limit.size and limit.min() > 0:  # far quicker than to look at each element
+        return error / limit
+    return np.divide(error, limit, out=np.where(error > 0, np.inf, 0.0), where=(limit > 0) & np.isfinite(error))
 
 
 def _element(tensor: Tensor, index: tuple[int, ...]) -> str:

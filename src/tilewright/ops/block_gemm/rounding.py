@@ -151,9 +151,15 @@ def stored(values: Floats, off: Tolerance, name: str, computed: str, arch: Arch)
     ulp = spacing(values, name, arch)
     steps = values / ulp
     # Cut-off values are that far from the next one towards zero; rounding, which is as good, is not further off.
-    apart = np.abs(steps - (np.trunc(steps) if _is_cut_off(name) else np.rint(steps))) * ulp
-    held = (off.limit == 0) & (apart == 0)
-    return Tolerance(np.where(held, 0.0, lost), np.where(held, 0.0, np.maximum(lost / 3**0.5, apart)))
+    steps -= np.trunc(steps) if _is_cut_off(name) else np.rint(steps)
+    apart = np.abs(steps, out=steps)
+    apart *= ulp
+    deviation = np.maximum(lost / 3**0.5, apart)
+    exact = np.asarray(off.limit == 0)
+    if exact.any():
+        held = exact & (apart == 0)
+        lost, deviation = np.where(held, 0.0, lost), np.where(held, 0.0, deviation)
+    return Tolerance(lost, deviation)
 
 
 def rounded(reach: Floats, name: str, arch: Arch, *, exact: NDArray[np.bool_]) -> Tolerance:

@@ -11,15 +11,19 @@ from typing import Any, TypeAlias
 from tilewright.arch.dtypes import dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.block_gemm.loops import TILES, few_tiles, loop_forms
+from tilewright.ops.block_gemm.loops import loop_forms
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.padding import computes
 from tilewright.ops.gemm.problem import Problem
 
-# Primes that are no multiple of any tile or vector.
-PRIMES = (13, 17, 19)
-LONGEST = 5  # steps along K of trials that are about something else
-LONG_COLUMN = (40, 1)
+# Tiles along M and N. CK Tile deals them out to eight groups of work-groups, and to columns of four tiles: numbers that
+# neither divides, and enough for unequal groups (GemmSpatiallyLocalTilePartitioner in gemm_tile_partitioner.hpp). With
+# fewer than four columns a division without its reciprocal still comes out right. Of 324 wrong changes of a kernel none
+# was noticed by more tiles, up to 63, and not by these.
+MANY = (5, 4)
+# A single row or column of tiles is dealt out by code of its own.
+ROW, COLUMN = (1, 2), (2, 1)
+PRIMES = (13, 17, 19)  # no multiple of any tile or vector
 PARTS = (2, 3, 5)  # of a split K
 LARGE_GAP = 101  # vectors between lines: leading dimensions far beyond the matrix
 # A persistent kernel's work-groups take several tiles only where there are more than fit the GPU at once. Larger
@@ -61,16 +65,10 @@ def _resized(base: Problem, **sizes: Any) -> Problem:
 
 def _sizes(config: Config, arch: Arch) -> Iterator[list[_Values]]:
     """Lists of alternatives: of each the first that the kernel computes is a trial."""
-    block = config.block
     yield from _forms(config, arch)
-    single = (
-        *_beyond_the_tile(config, arch),
-        *_tails(config, arch),
-        *({"m": m} for m in _around(block.m, _unit_m(config, arch))),
-        *({"n": n} for n in _around(block.n, _unit_n(config, arch))),
-        *_splits(config),
-    )
-    yield from ([sizes] for sizes in single)
+    yield from _edges(config, arch)
+    yield [{}]
+    yield from _splits(config)
     if config.variant == "batched":
         yield [{"batch": 1}]
     if config.persistent:
@@ -78,22 +76,22 @@ def _sizes(config: Config, arch: Arch) -> Iterator[list[_Values]]:
 
 
 def _forms(config: Config, arch: Arch) -> Iterator[list[_Values]]:
-    """Every form of the loop with many tiles, with a row and with a column of tiles; whole ones and edges."""
-    forms = loop_forms(config, arch)
+    """Every form of the loop with many tiles, with a row and with a column of tiles; whole ones and edges.
+
+    Each form is compiled to code of its own, also that which finds a work-group's tile. Many tiles have few steps, and
+    few tiles many, so that no trial takes long.
+    """
     several = {"batch": 2} if config.variant == "batched" else {}
     one = {"batch": 1} if several else {}
-    for parts in (1, *((PARTS[0],) if config.split_k else ())):
-        for number, steps in enumerate(forms):
-            count = parts if parts == 1 else PARTS[number % len(PARTS)]
-            made = _tiled(config, arch, TILES[number % len(TILES)], min(steps), count, gap=1 + number % 3)
-            yield [{**sizes, **one} for sizes in made]
-        for number, steps in enumerate(forms):
-            count = parts if parts == 1 else PARTS[-1 - number % len(PARTS)]
-            for tiles in few_tiles(number, len(forms)):
-                gap = LARGE_GAP if number == 0 and tiles[0] == 1 else 0
-                made = _tiled(config, arch, tiles, steps[0], count, gap)
-                yield [{**sizes, **several} for sizes in made]
-    yield [{**sizes, **one} for sizes in _tiled(config, arch, LONG_COLUMN, min(forms[0]), 1, gap=0)]
+    for split in (False, True) if config.split_k else (False,):
+        for number, steps in enumerate(loop_forms(config, arch)):
+            counts = [PARTS[(number + turn) % len(PARTS)] if split else 1 for turn in range(3)]
+            many = _tiled(config, arch, MANY, min(steps), counts[0], gap=1 + number % 3)
+            yield [{**sizes, **one} for sizes in many]
+            row = _tiled(config, arch, ROW, steps[0], counts[1], gap=0 if number else LARGE_GAP)
+            yield [{**sizes, **several} for sizes in row]
+            column = _tiled(config, arch, COLUMN, steps[1 % len(steps)], counts[2], gap=0)
+            yield [{**sizes, **several} for sizes in column]
 
 
 def _tiled(config: Config, arch: Arch, tiles: tuple[int, int], steps: int, k_batch: int, gap: int) -> Iterator[_Values]:
@@ -141,17 +139,29 @@ def _beyond_the_gpu(config: Config, arch: Arch) -> _Values:
     return {"m": rows * block.m, "n": columns * block.n, "k": block.k * resources.least_steps(config)}
 
 
-def _beyond_the_tile(config: Config, arch: Arch) -> Iterator[dict[str, int]]:
-    """Several dimensions off the tile at once: where a kernel pads, one work-group sees all edges."""
+def _edges(config: Config, arch: Arch) -> Iterator[list[_Values]]:
+    """Sizes off the tile by one element, and by the smallest step that vectors allow, and far below it.
+
+    All dimensions at once, or as many as the kernel takes: where it pads, one work-group sees all edges.
+    """
     block = config.block
     m, n, k = _unit_m(config, arch), _unit_n(config, arch), _unit_k(config, arch)
-    yield {"m": block.m + m, "n": block.n + n, "k": block.k + k}
-    yield {"m": block.m - m, "n": block.n - n, "k": block.k * 3 - k}
-    yield {"m": block.m + 1, "n": block.n * 2, "k": block.k * 3}
-    yield {"m": PRIMES[0], "n": PRIMES[1], "k": PRIMES[2]}
-    yield {"m": PRIMES[0], "n": _prime_multiple(n, block.n * 2), "k": _prime_multiple(k, block.k * LONGEST)}
-    yield {"m": 1, "n": n, "k": k}
-    yield {"m": 1, "n": 1, "k": 1}
+    whole = (block.m, block.n, block.k * 2)
+    for sizes in (
+        (block.m + m, block.n + n, block.k + k),
+        (block.m - m, block.n - n, block.k * 4 - k),
+        (block.m + 1, block.n - 1, block.k - 1),
+        (block.m - 1, block.n + 1, block.k + 1),
+        PRIMES,
+        (PRIMES[0], _prime_multiple(n, block.n * 2), _prime_multiple(k, block.k * 5)),
+        (m, n, k),
+        (1, 1, 1),
+    ):
+        taken = sorted(itertools.product((True, False), repeat=3), key=sum, reverse=True)[:-1]
+        yield [
+            {name: size if off else full for name, size, full, off in zip("mnk", sizes, whole, which, strict=True)}
+            for which in taken
+        ]
 
 
 def _prime_multiple(unit: int, most: int) -> int:
@@ -159,27 +169,13 @@ def _prime_multiple(unit: int, most: int) -> int:
     return next((prime * unit for prime in (19, 17, 13, 7, 5, 3) if prime * unit <= most), unit)
 
 
-def _tails(config: Config, arch: Arch) -> Iterator[dict[str, int]]:
-    """K that ends within a step, by one element and by the smallest step that vectors allow."""
-    block, unit = config.block, _unit_k(config, arch)
-    for k in (unit, block.k + unit, 1, block.k - 1, block.k + 1, block.k * 4 - unit):
-        yield {"k": k}
-
-
-def _around(extent: int, unit: int) -> tuple[int, ...]:
-    """Sizes around a tile's, by one element and by the smallest step that vectors allow, and far below it."""
-    return (1, unit, PRIMES[0], extent - 1, extent + 1, extent - unit, extent + unit)
-
-
-def _splits(config: Config) -> Iterator[dict[str, int]]:
+def _splits(config: Config) -> Iterator[list[_Values]]:
     """Parts of which the last is shorter than the others."""
     if not config.split_k:
         return
-    block, mma = config.block, config.mma
-    for k_batch in PARTS[:2]:
-        yield {"k_batch": k_batch, "k": block.k * 2 * k_batch, "m": block.m + 1}
-        yield {"k_batch": k_batch, "k": block.k * 2 * k_batch - mma.k}
-        yield {"k_batch": k_batch, "k": block.k * 2 * k_batch - 1}
+    block = config.block
+    for k_batch, less in ((PARTS[0], 1), (PARTS[0], config.mma.k), (PARTS[1], config.mma.k)):
+        yield [{"k_batch": k_batch, "k": block.k * 2 * k_batch - less, "m": block.m + 1}]
 
 
 def _unit_m(config: Config, arch: Arch) -> int:
