@@ -21,7 +21,7 @@ from pathlib import Path
 
 import tilewright as tw
 from mutating.changes import Mutation, random_mutations, synchronisation
-from mutating.judging import MISSED, NOTICED, Judge, Outcome
+from mutating.judging import MISSED, NOTICED, WITHIN, Judge, Outcome
 from mutating.kernels import subjects
 from mutating.report import GOAL, Found, write_report
 from tilewright.building.store.artifact import Artifact
@@ -74,20 +74,23 @@ def mutate(name: str, kernel: Kernel, artifact: Artifact, count: int, seed: int,
     for problem in judge.wrong:
         print(f"  the unchanged kernel is wrong on {problem}", flush=True)
     changes = random_mutations(judge.lines, count, seed, judge.is_known)
-    found = {str(each): log.outcome(basis, str(each), partial(_told, name, each, judge.outcome)) for each in changes}
+    found, without = {}, {}
+    for each in changes:
+        found[str(each)] = log.outcome(basis, str(each), partial(_told, name, each, judge.outcome))
+        judge.note(found[str(each)])
     taken = synchronisation(judge.lines)
-    without = {
-        str(each): log.outcome(basis, f"sync {each}", partial(_told, name, each, judge.without)) for each in taken
-    }
+    for each in taken:
+        without[str(each)] = log.outcome(basis, f"sync {each}", partial(_told, name, each, judge.without))
+        judge.note(without[str(each)])
     fast = sum(_fast(judge, basis, each, without[str(each)], log) for each in taken)
     return Found(name, kernel, seed, found, without, fast, len(judge.trials), len(judge.larger), judge.wrong)
 
 
 def _told(name: str, mutation: Mutation, judged: Callable[[Mutation], Outcome]) -> Outcome:
-    """Judge a change, and print what was missed."""
+    """Judge a change, and print what was missed, or has other bits."""
     found = judged(mutation)
-    if found.verdict == MISSED:
-        print(f"  {name} missed {mutation}: {found.how}", flush=True)
+    if found.verdict in (MISSED, WITHIN):
+        print(f"  {name} {found.verdict} {mutation}: {found.how}", flush=True)
     return found
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -12,6 +13,20 @@ from typing import Any
 import tilewright as tw
 from mutating.changes import WAIT, Mutation, is_known_in
 from mutating.problems import larger_problems, shown
+from mutating.races import Races
+from mutating.reasons import (
+    BUDGET,
+    COVERED,
+    IDLE,
+    LDS_READS,
+    ORDERED,
+    UNUSED,
+    WATCHES,
+    Exchange,
+    Watched,
+    covered,
+    watched_barrier,
+)
 from tilewright.arch.number_formats import numpy_dtype
 from tilewright.base.digest import digest_text
 from tilewright.base.errors import DeviceError
@@ -23,41 +38,33 @@ from tilewright.dispatch.launch import Call, functions_of
 from tilewright.dispatch.plan import execution_of
 from tilewright.dispatch.remembered import Remembered
 from tilewright.dispatch.verify import Check, verify
-from tilewright.emulator import waits
 from tilewright.emulator.device import Kernel
-from tilewright.emulator.disassembly import parse
-from tilewright.emulator.group import Group, Pending, Step
+from tilewright.emulator.group import Pending
 from tilewright.emulator.launch import Mode
-from tilewright.emulator.program import Program
 from tilewright.ops.kernel import Kernel as OpKernel
 
-NOTICED, SAME, MISSED = "noticed", "same", "missed"
-IDLE = "nothing to wait for"
-COVERED = "the next one waits for it, too"
-# LLVM counts on it: SIMemoryLegalizer.cpp leaves out waits for the LDS, because it is in a total order for all waves.
-LDS_READS = "LDS reads only: the LDS does what all waves ask in order"
-HARMLESS = (IDLE, COVERED, LDS_READS)
+NOTICED, SAME, WITHIN, MISSED = "noticed", "same", "within", "missed"
+# Of the rules by which outcomes are told apart. Outcomes of other rules are not taken from a log.
+RULES = 2
 # A changed loop may never end. A launch gets this many instructions, or so many times as many as unchanged code takes.
 LEAST_LIMIT = 1 << 20
 LONGER = 16
-Exchange = Callable[[Kernel], Kernel]
-# Launches on NumPy's engine, which is slow, that a wait is watched in.
-WATCHED = 2
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What came of a change.
 
-    `verdict` is NOTICED by a trial; SAME: every result is the same, bit for bit, also on the larger problems; MISSED:
-    all trials pass and a larger problem's result differs; or one of HARMLESS. `trials` is how
-    many were run.
+    `verdict` is NOTICED by a trial; SAME: every result is the same, bit for bit, also on the larger problems; WITHIN:
+    some have other bits, and `verify` passes them all; MISSED: all trials pass, and `verify` refuses a larger problem;
+    or one of HARMLESS. `trials` is how many were run.
     """
 
     verdict: str
     how: str = ""
     trials: int = 0
     trial: int | None = None  # the number of the one that noticed
+    share: float = 0.0  # WITHIN: the largest error of results with other bits, in parts of what `verify` allows
 
 
 @dataclass(frozen=True)
@@ -84,24 +91,25 @@ class Judge:
         self._device = tw.Device(f"emulated:{kernel.arch}")
         self._execution = execution_of(kernel.op)
         self._loaded: dict[str, Kernel] = {}
+        self._noticed: Counter[int] = Counter()  # changes that each trial noticed
+        self._slow: dict[Any, bytes] = {}
         self.wrong: list[str] = []  # problems that the unchanged kernel computes wrongly: a defect of its own
         own = self._execution.trials(kernel.config, self._device.arch)
         self.trials = self._rightly(own if trials is None else trials)
 
     @cached_property
     def larger(self) -> tuple[Tried, ...]:
-        """Larger problems that the unchanged kernel computes rightly, with its results."""
-        found = self._rightly(larger_problems(self.kernel))
-        return tuple(dataclasses.replace(tried, result=self._result(tried)) for tried in found)
+        """Larger problems that the unchanged kernel computes rightly."""
+        return self._rightly(larger_problems(self.kernel))
 
     def _rightly(self, problems: Sequence[Any]) -> tuple[Tried, ...]:
-        """The problems that the unchanged kernel computes rightly. The others say nothing about a change."""
+        """The problems that the unchanged kernel computes rightly, with its results. Others say nothing of a change."""
         found = []
         for problem in problems:
             known = len(self.wrong)
             tried = self._tried(problem)
             if len(self.wrong) == known:
-                found.append(tried)
+                found.append(dataclasses.replace(tried, result=self._result(tried)))
         return tuple(found)
 
     @cached_property
@@ -122,48 +130,65 @@ class Judge:
         """A digest of all that outcomes depend on but the change itself: the code, the trials, the larger problems."""
         code = [line.text for line in self.lines]
         problems = [repr(tried.problem) for tried in (*self.trials, *self.larger)]
-        return digest_text(repr((self.kernel.slug, code, problems)))[:16]
+        return digest_text(repr((RULES, self.kernel.slug, code, problems)))[:16]
 
     def is_known(self, mutation: Mutation) -> bool:
         """Whether the device knows the changed instruction."""
         return is_known_in(self._holder(mutation).program, mutation)
 
+    def note(self, outcome: Outcome) -> None:
+        """Let the trial that noticed a change be asked early about the next ones."""
+        if outcome.trial is not None:
+            self._noticed[outcome.trial] += 1
+
     def outcome(self, mutation: Mutation, mode: Mode = Mode.STRICT, only: int | None = None) -> Outcome:
-        """What comes of a change: trials first, in their order, until one notices; then larger problems.
+        """What comes of a change: trials until one notices, those first that noticed most; then larger problems.
 
         With `only` that one trial.
         """
         exchange = partial(_changed, {}, mutation)
-        ran = 0
-        for number, tried in enumerate(self.trials):
-            if mutation.line.address not in tried.reached or only not in (None, number):
+        passed: list[tuple[Tried, Check]] = []
+        order = sorted(range(len(self.trials)), key=lambda number: (-self._noticed[number], number))
+        for number in order if only is None else (only,):
+            tried = self.trials[number]
+            if mutation.line.address not in tried.reached:
                 continue  # its result cannot be another one
-            ran += 1
             check = self._verified(tried, mode, exchange)
             if not check.ok:
-                return Outcome(NOTICED, _short(check), ran, number)
-        for tried in self.larger if only is None else ():
-            if mutation.line.address in tried.reached and (how := self._difference(tried, exchange)):
-                return Outcome(MISSED, f"{shown(tried.problem)}: {how}", ran)
-        return Outcome(SAME, trials=ran)
+                return Outcome(NOTICED, _short(check), len(passed) + 1, number)
+            passed.append((tried, check))
+        return self._unnoticed(mutation, exchange, passed) if only is None else Outcome(SAME, trials=len(passed))
+
+    def _unnoticed(self, mutation: Mutation, exchange: Exchange, passed: Sequence[tuple[Tried, Check]]) -> Outcome:
+        """What comes of a change that passes all trials: the larger problems, the smallest first, then bits."""
+        differing: list[tuple[float, str]] = []
+        for tried in self.larger:
+            if mutation.line.address not in tried.reached:
+                continue
+            try:
+                if self._result(tried, exchange) == tried.result:
+                    continue
+            except DeviceError as error:
+                return Outcome(MISSED, f"{shown(tried.problem)}: {str(error).partition(chr(10))[0]}", len(passed))
+            check = self._verified(tried, Mode.STRICT, exchange)
+            if not check.ok:
+                return Outcome(MISSED, f"{shown(tried.problem)}: {_short(check)}", len(passed))
+            differing.append((check.share, shown(tried.problem)))
+        if not differing:
+            other = (each for each in passed if self._result(each[0], exchange) != each[0].result)
+            differing += [(check.share, shown(tried.problem)) for tried, check in other]
+        if not differing:
+            return Outcome(SAME, trials=len(passed))
+        share, where = max(differing)
+        return Outcome(WITHIN, f"{where}: other bits, within the tolerance", len(passed), share=share)
 
     def without(self, mutation: Mutation) -> Outcome:
         """What comes of a barrier or wait that is taken away; of one that nothing notices, why it is not needed."""
         found = self.outcome(mutation)
-        if found.verdict != SAME or not WAIT.match(mutation.line.text):
+        if found.verdict != SAME:
             return found
-        reason = COVERED if self._covered(mutation.line) else self._harmless(mutation.line)
+        reason = self._idle_wait(mutation) if WAIT.match(mutation.line.text) else self._idle_barrier(mutation)
         return Outcome(reason or SAME, trials=found.trials)
-
-    def _difference(self, tried: Tried, exchange: Exchange) -> str:
-        """How the result of a larger problem differs from that of the unchanged kernel; empty if it does not."""
-        try:
-            if self._result(tried, exchange) == tried.result:
-                return ""
-        except DeviceError as error:
-            return str(error).partition("\n")[0]
-        check = self._verified(tried, Mode.STRICT, exchange)
-        return _short(check) if not check.ok else "other bits, within the tolerance"
 
     def _tried(self, problem: Any) -> Tried:
         """What the unchanged kernel does with a problem."""
@@ -188,7 +213,9 @@ class Judge:
             )
         return check
 
-    def _result(self, tried: Tried, exchange: Exchange | None = None) -> bytes:
+    def _result(
+        self, tried: Tried, exchange: Exchange | None = None, engine: str = "native", turned: bool = False
+    ) -> bytes:
         """All tensors as a launch leaves them, with random inputs, bit for bit."""
         device, execution, problem = self._device, self._execution, tried.problem
         given = dict(tried.remembered.expected(self.kernel.op, problem, 1, device.arch).inputs)
@@ -201,7 +228,8 @@ class Judge:
             buffers = [freed.enter_context(device.allocate(each.nbytes, each.tensor.name)) for each in placed]
             for buffer, each in zip(buffers, placed, strict=True):
                 buffer.copy_from(each.memory)
-            with device.selected(), device.emulating(mode=Mode.STRICT, exchange=exchange, limit=tried.limit):
+            settings: dict[str, Any] = {"exchange": exchange, "limit": tried.limit, "engine": engine, "turned": turned}
+            with device.selected(), device.emulating(mode=Mode.STRICT, **settings):
                 call([buffer.address for buffer in buffers], None)
                 device.synchronize()
             for buffer, each in zip(buffers, placed, strict=True):
@@ -212,30 +240,51 @@ class Judge:
         """A kernel of the code object that the changed line may belong to: all have the same listing."""
         return next(k for k in self._loaded.values() if mutation.line.address in k.program.lines)
 
-    def _covered(self, line: Line) -> bool:
-        """Whether a wait right behind, with only waits between, asks for as much."""
-        holder = self._holder(Mutation(line, line.text))
-        lines, code = holder.program.lines, holder.code
-        wait, at = waits.translate(parse(line), code), line.address + line.size
-        while wait is not None and (behind := waits.translate(parse(lines[at]), code)) is not None:
-            if all(behind.counts.get(counter, count + 1) <= count for counter, count in wait.counts.items()):
-                return True
-            at += lines[at].size
-        return False
+    def _reaching(self, line: Line) -> Iterator[Tried]:
+        """Problems that execute a line, the smallest first: one at least, and as many as the budget allows."""
+        reaching = (tried for tried in (*self.trials, *self.larger) if line.address in tried.reached)
+        left = BUDGET
+        for tried in sorted(reaching, key=lambda tried: tried.instructions):
+            if left < BUDGET and tried.instructions > left:
+                return
+            left -= tried.instructions
+            yield tried
 
-    def _harmless(self, line: Line) -> str:
+    def _slow_result(self, tried: Tried) -> bytes:
+        """The unchanged kernel's result on NumPy's engine, whose roundings are not those of the other one."""
+        if tried.problem not in self._slow:
+            self._slow[tried.problem] = self._result(tried, engine="numpy")
+        return self._slow[tried.problem]
+
+    def _idle_wait(self, mutation: Mutation) -> str:
         """Why nobody needs a wait whose lack changes no result; empty when that is not known."""
-        reaching = sorted(
-            (tried for tried in (*self.trials, *self.larger) if line.address in tried.reached),
-            key=lambda tried: tried.instructions,
-        )
-        delivered: list[Pending] = []
-        for tried in reaching[:WATCHED]:
-            check = self._verified(tried, Mode.STRICT, _watching(line, delivered), engine="numpy")
-            assert check.ok, f"{line.text} is only watched, and yet {check.message}"
-        if not delivered:
+        if covered(mutation, self._holder(mutation)):
+            return COVERED
+        due: list[Pending] = []
+        for tried in self._reaching(mutation.line):
+            for garbage, turned in WATCHES:
+                watched = Watched(mutation, garbage)
+                try:
+                    with watched.races.watching():
+                        result = self._result(tried, watched.exchange, engine="numpy", turned=turned)
+                except DeviceError:
+                    return ""  # garbage as an address, or as the number of rounds of a loop
+                if result != self._slow_result(tried) or watched.needed:
+                    return ""
+                due += watched.due
+        if not due:
             return IDLE
-        return LDS_READS if all(effect.lds_read for effect in delivered) else ""
+        return LDS_READS if all(effect.lds_read for effect in due) else UNUSED
+
+    def _idle_barrier(self, mutation: Mutation) -> str:
+        """Why nobody needs a barrier whose lack changes no result; empty when that is not known."""
+        for tried in self._reaching(mutation.line):
+            races = Races(mutation.line.address)
+            with races.watching():
+                self._result(tried, watched_barrier(mutation, races), engine="numpy")
+            if races.found or races.exchanged:
+                return ""
+        return ORDERED
 
 
 def _changed(known: dict[str, Kernel], mutation: Mutation, kernel: Kernel) -> Kernel:
@@ -244,26 +293,6 @@ def _changed(known: dict[str, Kernel], mutation: Mutation, kernel: Kernel) -> Ke
         program = kernel.program.changed(mutation.line.address, mutation.text)
         known[kernel.name] = dataclasses.replace(kernel, program=program)
     return known[kernel.name]
-
-
-def _watching(line: Line, delivered: list[Pending]) -> Exchange:
-    """Gives kernels whose waits at one line tell what they waited for."""
-
-    def watched(step: Step) -> Step:
-        def run(group: Group) -> None:
-            before = [effect for queue in group.pending.values() for effect in queue]
-            step(group)
-            left = {id(effect) for queue in group.pending.values() for effect in queue}
-            delivered.extend(effect for effect in before if id(effect) not in left)
-
-        return run
-
-    def exchange(kernel: Kernel) -> Kernel:
-        program: Program = kernel.program.changed(line.address, line.text)
-        program.watch(line.address, watched)
-        return dataclasses.replace(kernel, program=program)
-
-    return exchange
 
 
 def _short(check: Check) -> str:

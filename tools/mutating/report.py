@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from mutating.judging import HARMLESS, MISSED, NOTICED, SAME, Outcome
+from mutating.judging import MISSED, NOTICED, SAME, WITHIN, Outcome
+from mutating.reasons import HARMLESS
 from tilewright.ops.kernel import Kernel
 
 GOAL = 0.99  # of the changes that matter, those that `verify` must notice
@@ -17,16 +19,26 @@ Written by `tools/mutations.py`. One instruction of a kernel is changed at a tim
 judge theirs: by `verify`, on the op's own trials, in strict mode. The instructions are those that trials or larger
 random problems execute, in all forms that a kernel is compiled in.
 
-A change that passes all trials runs on the larger problems. Where all results are the same, bit for bit, it changes
-nothing that matters: a sign bit that is never set, the quotient of a number that is always small. Where one differs it
-was **missed**. The score is noticed / (noticed + missed).
+A change that passes all trials runs on the larger problems. Where `verify` refuses one of them, or the device stops the
+kernel, the change was **missed**. Where all results are the same, bit for bit, it changes nothing that matters: a sign
+bit that is never set, the quotient of a number that is always small. Where some have other bits, and `verify` accepts
+all of them, the change is **within the tolerance**: `verify` would accept a kernel written that way, with a constant
+one bit off. That does not make it harmless on problems that were not run, so these changes are listed, with the largest
+part of the allowed error that results with other bits use. Unchanged kernels use up to two thirds.
+The score is noticed / (noticed + missed).
 
-Barriers and waits are taken away one at a time. Some waits are not needed: there is nothing to wait for, the next one
-waits for it, too, or all that is waited for are reads of the LDS, which come in order.
+Barriers and waits are taken away one at a time. Where nothing notices, launches are watched on a slower engine, to
+find out whether this one is needed. A wait is not if there is nothing to wait for; if the next one waits for it, too;
+if all that is waited for are reads of the LDS, which come in order; or if nothing uses what is waited for before
+another wait: registers full of garbage make no difference, and no other wave touches the bytes. A barrier is not needed
+if no two waves of a work-group touch the same byte, one of them writing, between the barriers beside it.
+All others count as missed.
 
-| kernel | changes | noticed | same everywhere | missed | score | barriers and waits | noticed | not needed | missed |
-|---|---|---|---|---|---|---|---|---|---|"""
+| kernel | changes | noticed | same everywhere | within the tolerance | missed | score | barriers and waits | noticed |\
+ not needed | missed |
+|---|---|---|---|---|---|---|---|---|---|---|"""
 _HEADING = "\n## "
+_UNEXPLAINED = (SAME, WITHIN, MISSED)  # of barriers and waits
 
 
 @dataclass(frozen=True)
@@ -51,14 +63,14 @@ class Found:
     @property
     def unexplained(self) -> int:
         """Barriers and waits whose lack nothing notices, for no known reason."""
-        return sum(outcome.verdict in (SAME, MISSED) for outcome in self.taken.values())
+        return sum(outcome.verdict in _UNEXPLAINED for outcome in self.taken.values())
 
     def row(self) -> str:
         """The kernel's line of the table."""
         cells = (
             f"`{self.name}`",
             len(self.changes),
-            *(_count(self.changes, verdict) for verdict in (NOTICED, SAME, MISSED)),
+            *(_count(self.changes, verdict) for verdict in (NOTICED, SAME, WITHIN, MISSED)),
             f"{100 * self.score:.1f} %",
             len(self.taken),
             _count(self.taken, NOTICED),
@@ -69,20 +81,27 @@ class Found:
 
     def section(self, today: date) -> str:
         """What the table does not say."""
-        noticed = [outcome.trials for outcome in self.changes.values() if outcome.verdict == NOTICED]
-        early = sum(trials <= 3 for trials in noticed)
+        noticing = {outcome.trial for outcome in self.changes.values() if outcome.verdict == NOTICED}
         lines = [
             f"`{self.kernel.slug}`",
             "",
             f"{today.isoformat()}, seed {self.seed}; {self.trials} trials, {self.larger} larger problems.",
-            f"{early} of {len(noticed)} changes were noticed by the first three trials that reach them. Of the",
-            f"{_count(self.taken, NOTICED)} barriers and waits, fast mode notices {self.fast} on the same trial.",
+            f"{len(noticing)} trials noticed all changes that were noticed. Fast mode notices {self.fast} of the",
+            f"{_count(self.taken, NOTICED)} barriers and waits that are noticed, on the same trial.",
         ]
         missed = [(name, o.how) for name, o in self.changes.items() if o.verdict == MISSED]
-        missed += [(name, o.how) for name, o in self.taken.items() if o.verdict in (SAME, MISSED)]
+        missed += [(name, o.how) for name, o in self.taken.items() if o.verdict in _UNEXPLAINED]
         if missed:
             lines += ["", "| missed | where it shows |", "|---|---|"]
             lines += [f"| `{name}` | {how or 'nowhere'} |" for name, how in missed]
+        needless = Counter(o.verdict for o in self.taken.values() if o.verdict in HARMLESS)
+        if needless:
+            lines += ["", "| barriers and waits that are not needed | |", "|---|---|"]
+            lines += [f"| {reason} | {needless[reason]} |" for reason in HARMLESS if needless[reason]]
+        within = [(name, o) for name, o in self.changes.items() if o.verdict == WITHIN]
+        if within:
+            lines += ["", "| within the tolerance | part of what is allowed | where |", "|---|---|---|"]
+            lines += [f"| `{name}` | {o.share:.3f} | {o.how.rpartition(':')[0]} |" for name, o in within]
         if self.wrong:
             lines += ["", "The unchanged kernel is wrong on these problems, which were left out:", ""]
             lines += [f"- {problem}" for problem in self.wrong]

@@ -129,7 +129,8 @@ class EmulatedDevice:
         """Run a kernel to its end. What it does wrong is a `Fault`.
 
         In strict mode the waves of even work-groups run from the first to the last and those of odd ones from the last
-        to the first, or with `turned` the other way round; and copies to LDS arrive at once, not at their wait.
+        to the first, or with `turned` the other way round; then copies to LDS arrive at once, not at their wait, and a
+        load whose register is written before a wait arrives before that, not after it.
         `engine` is "numpy", "native" (in C, compiled at its first use), or "auto": the native one where it can.
         """
         from tilewright.emulator.native.choose import native_parts  # noqa: PLC0415  (not all launches need it)

@@ -35,7 +35,7 @@ class Batch:
     scratch: int = 0  # address of the private memory of the batch's first wave
     scratch_bytes: int = 0  # per lane
     waves_per_block: int = 1
-    turned: bool = False  # strict mode: waves run in the other order, and copies to LDS arrive at once
+    turned: bool = False  # strict mode: waves run in the other order, and loads and copies to LDS arrive early
     # Which counter of the GPU counts "load", "store", "lds" and "scalar" accesses: see waits.py.
     counter_of: Mapping[str, str] = field(default_factory=dict)
     capacity_of: Mapping[str, int] = field(default_factory=dict)  # how far each of these counters counts
@@ -46,7 +46,8 @@ class Pending:
     """A memory instruction whose effect is not visible yet. Strict mode keeps it until a wait asks for it.
 
     `commit` makes it visible; `take` gives the same for some of the waves, by their rows; `in_order` is false for
-    scalar loads, which may come back in any order.
+    scalar loads, which may come back in any order. `overtaken` gives the same for registers of which some were written
+    after the load came, so that they keep what is in them.
     """
 
     commit: Callable[[Group], None]
@@ -55,6 +56,7 @@ class Pending:
     lds_write: Callable[[Lds], None] | None = None  # what an LDS write does to the LDS
     registers: frozenset[tuple[str, int]] = frozenset()  # what it writes: ("v", number) or ("s", number)
     lds_read: bool = False  # its values came from the LDS
+    overtaken: Callable[[Group, frozenset[tuple[str, int]]], Pending] | None = None
 
 
 @dataclass(slots=True)

@@ -1,7 +1,9 @@
 """Registers that are written while a load into them is under way.
 
 A load arrives when it likes. If another instruction writes its register before a wait, the load may come right after
-and overwrite that. Strict mode lets it come then, so that the missing wait is seen.
+and overwrite that. Strict mode lets it come then, so that the missing wait is seen. When it is turned the load comes
+right before, so that the new value stays: one that was computed from what was in the register before the load is seen
+then. A load that overwrites it would put the right value back wherever the computation happens to leave it unchanged.
 """
 
 from __future__ import annotations
@@ -53,6 +55,10 @@ def _registers(operand: Operand, code: Code) -> list[tuple[str, int]]:
 def arrive(group: Group, changed: Registers) -> None:
     """Let the loads arrive whose registers were just written. They stay in their counters until a wait."""
     for queue in group.pending.values():
-        for effect in queue:
-            if not effect.registers.isdisjoint(changed):
+        for at, effect in enumerate(queue):
+            if effect.registers.isdisjoint(changed):
+                continue
+            if group.batch.turned and effect.overtaken is not None:
+                queue[at] = effect.overtaken(group, changed)
+            else:
                 effect.commit(group)

@@ -118,7 +118,10 @@ class Program:
         return Program(listing, self._code, self._vgprs)
 
     def watch(self, address: int, watcher: Callable[[Step], Step]) -> None:
-        """Put something around the step of one instruction, to look at the waves before and after it."""
+        """Put something around the step of one instruction, to look at the waves before and after it.
+
+        The step of a jump, a barrier or the end does nothing, and comes before.
+        """
         self._watchers[address] = watcher
         self._blocks.clear()
 
@@ -131,7 +134,9 @@ class Program:
             instruction, end, step = self.read(at)
             count += 1
             mix.update(classify(half.mnemonic) for half in (instruction, instruction.other) if half)
-            if step is not None and step is not control.nothing:
+            if end is not None and at in self._watchers:
+                step = control.nothing
+            if step is not None and (step is not control.nothing or at in self._watchers):
                 steps.append(self._watchers.get(at, _unwatched)(step))
                 sources.append(instruction)
             at = instruction.following

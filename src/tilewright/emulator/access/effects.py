@@ -21,6 +21,7 @@ from tilewright.emulator.memory import Index, Mask
 from tilewright.emulator.views import Views
 
 Rows = NDArray[np.intp]
+Registers = frozenset[tuple[str, int]]  # ("v", number) and ("s", number)
 T = TypeVar("T")
 
 
@@ -71,6 +72,14 @@ class Arrival:
     def take(self, rows: Rows) -> Arrival:
         return Arrival(self.register, tuple(v[rows] for v in self.values), _rows(self.mask, rows), self.keep)
 
+    def overtaken(self, group: Group, changed: Registers) -> Arrival:
+        """With what active lanes have now in the registers that were changed."""
+        values = (
+            np.where(group.exec_mask, group.v[register], value) if ("v", register) in changed else value
+            for register, value in enumerate(self.values, self.register)
+        )
+        return Arrival(self.register, tuple(values), self.mask, self.keep)
+
 
 @dataclass(frozen=True, slots=True)
 class ScalarArrival:
@@ -87,6 +96,14 @@ class ScalarArrival:
 
     def take(self, rows: Rows) -> ScalarArrival:
         return ScalarArrival(self.register, tuple(v[rows] for v in self.values))
+
+    def overtaken(self, group: Group, changed: Registers) -> ScalarArrival:
+        """With what is now in the registers that were changed."""
+        values = (
+            group.s[register].copy() if ("s", register) in changed else value
+            for register, value in enumerate(self.values, self.register)
+        )
+        return ScalarArrival(self.register, tuple(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +156,7 @@ def _pending_arrival(arrival: Arrival, in_order: bool, lds_read: bool) -> Pendin
         in_order,
         registers=registers,
         lds_read=lds_read,
+        overtaken=lambda group, changed: _pending_arrival(arrival.overtaken(group, changed), in_order, lds_read),
     )
 
 
@@ -153,7 +171,11 @@ def deliver_scalar(group: Group, arrival: ScalarArrival) -> None:
 def _pending_scalar(arrival: ScalarArrival) -> Pending:
     registers = frozenset(("s", arrival.register + k) for k in range(len(arrival.values)))
     return Pending(
-        arrival.commit, lambda rows: _pending_scalar(arrival.take(rows)), in_order=False, registers=registers
+        arrival.commit,
+        lambda rows: _pending_scalar(arrival.take(rows)),
+        in_order=False,
+        registers=registers,
+        overtaken=lambda group, changed: _pending_scalar(arrival.overtaken(group, changed)),
     )
 
 

@@ -166,7 +166,7 @@ struct Launch {
     uint64_t scratch;        /* where the private memory of the first wave begins */
     uint32_t lanes;
     uint32_t strict;
-    uint32_t turned;         /* strict mode: even blocks run their waves downwards, not odd ones; copies to LDS arrive at once */
+    uint32_t turned;         /* strict mode: even blocks run their waves downwards, not odd ones; loads and copies to LDS arrive early */
     uint32_t detailed;
     uint32_t float_mode;
     uint32_t entry;

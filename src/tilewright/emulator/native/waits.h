@@ -125,22 +125,48 @@ HOT int finish_in(Wave *w, Pending *p, uint32_t number) {
 
 HOT int finish(Wave *w, Pending *p) { return finish_in(w, p, p->instruction->queue); }
 
-static bool meets(const Written *written, const Pending *p) {
-    int first = p->instruction->out.index, kind = p->commit == commit_scalars ? SCALAR : VECTOR;
-    if (p->commit != commit_scalars && p->commit != commit_vectors)
-        return false;
-    for (int k = 0; k < MOST_WRITTEN && written[k].count; k++)
-        if (written[k].kind == kind && written[k].first < first + (int)p->count &&
-            first < written[k].first + written[k].count)
+/* Whether an instruction wrote register k of those that a load is under way to. */
+static bool wrote(const Written *written, const Pending *p, uint32_t k) {
+    int number = p->instruction->out.index + (int)k, kind = p->commit == commit_scalars ? SCALAR : VECTOR;
+    for (int j = 0; j < MOST_WRITTEN && written[j].count; j++)
+        if (written[j].kind == kind && written[j].first <= number && number < written[j].first + written[j].count)
             return true;
     return false;
 }
 
-/* Strict mode: a load under way arrives right after something else wrote its register, and overwrites that. It stays in
- * its queue: see overwrites.py. */
+static bool meets(const Written *written, const Pending *p) {
+    if (p->commit != commit_scalars && p->commit != commit_vectors)
+        return false;
+    for (uint32_t k = 0; k < p->count; k++)
+        if (wrote(written, p, k))
+            return true;
+    return false;
+}
+
+/* The load came before its registers were written: what is in them now stays, in the lanes that were written. */
+static void overtake(Wave *w, const Instruction *i, Pending *p) {
+    uint64_t exec = exec_of(w);
+    for (uint32_t k = 0; k < p->count; k++) {
+        if (!wrote(i->written, p, k))
+            continue;
+        int number = p->instruction->out.index + (int)k;
+        if (p->commit == commit_scalars)
+            p->value[k][0] = w->s[number];
+        else
+            for (int l = 0; l < LANES; l++)
+                p->value[k][l] = exec >> l & 1 ? w->v[number][l] : p->value[k][l];
+    }
+}
+
+/* Strict mode: a load under way arrives right after something else wrote its register, and overwrites that; turned, it
+ * arrives right before. It stays in its queue: see overwrites.py. */
 COLD void overwrite(Wave *w, const Instruction *i) {
     for (int k = 0; k < QUEUES; k++)
         for (Pending *p = w->queue[k].first; p; p = p->next)
-            if (meets(i->written, p))
-                p->commit(w, p);
+            if (meets(i->written, p)) {
+                if (w->worker->launch->turned)
+                    overtake(w, i, p);
+                else
+                    p->commit(w, p);
+            }
 }

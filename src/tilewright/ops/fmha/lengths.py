@@ -55,7 +55,8 @@ def _keys(problem: Problem, generator: np.random.Generator) -> Whole:
 def _up_to(generator: np.random.Generator, batch: int, longest: int, edges: tuple[int, ...]) -> Whole:
     """The longest, then the edges, then lengths at random, as many as there are sequences, shuffled."""
     lengths = [longest, *(min(edge, longest) for edge in edges)][:batch]
-    lengths += [int(each) for each in generator.integers(1, max(longest, 1), batch - len(lengths), endpoint=True)]
+    least = min(1, longest)
+    lengths += [int(each) for each in generator.integers(least, longest, batch - len(lengths), endpoint=True)]
     return generator.permutation(np.asarray(lengths))
 
 

@@ -7,6 +7,8 @@ head sizes, parts and pages.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
+from math import gcd
 from typing import Any
 
 from tilewright.arch.spec import Arch
@@ -19,55 +21,110 @@ from tilewright.ops.fmha.families import (
     SPLITKV,
 )
 from tilewright.ops.fmha.fit import FIT_RULES, query_step
-from tilewright.ops.fmha.problem import Problem
+from tilewright.ops.fmha.problem import LAYOUTS, Problem
 from tilewright.ops.fmha.uses import USED
 from tilewright.ops.rule import violations
 
 _SAME = (
     *("bias", "lse", "sink", "v_layout", "rotary", "bias_gradient", "deterministic", "store_randval", "static_quant"),
 )
-# What a query sees: mask, keys before the diagonal, keys after it. The last hides nothing.
+# What a query sees: mask, keys before the diagonal, keys after it. Windows are smaller than a tile and larger than one,
+# so that tiles begin, end and lie whole inside of them. One hides nothing.
 _WINDOWS = (
-    *(("bottom_right", -1, 0), ("top_left", -1, 0), ("top_left", 19, 0), ("bottom_right", 7, 5)),
-    *(("bottom_right", 0, 3), ("top_left", 70, 2), ("top_left", -1, -1)),
+    *(("bottom_right", -1, 0), ("top_left", 70, 2), ("bottom_right", 7, 5), ("top_left", -1, 0)),
+    *(("bottom_right", 19, 67), ("top_left", 19, 0), ("top_left", -1, -1), ("bottom_right", 40, -1)),
+)
+# Heads of queries, those of keys, sequences, and whole tiles of keys: fewer of these where there are many heads.
+# Kernels without a mask do next to nothing: there the time goes into the tensors.
+_HEADS = (
+    ((2, 2, 1, 2), (2, 1, 2, 0), (1, 1, 3, 1), (3, 1, 1, 0), (1, 1, 1, 3)),
+    ((2, 2, 2, 2), (4, 2, 1, 0), (1, 1, 3, 3), (3, 1, 2, 1), (1, 1, 1, 2)),
 )
 _PARTS = (2, 3, 1, 7, 8, 5)
 _SEQUENCES = 3  # of a group
+_LEAST = (16, 24)  # trials without a mask, and with one
+_GOLDEN, _SILVER = (5**0.5 - 1) / 2, 2**0.5 - 1  # multiples of them, modulo 1, lie far apart
 
 
 def trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
     """The problems that the kernel computes, most telling first."""
     found: dict[Problem, None] = {}
     for values in _tried(config):
-        problem = Problem(**_completed(config, values))
-        if not violations(FIT_RULES, config, problem, arch):
-            found[problem] = None
+        problems = (Problem(**_completed(config, each)) for each in _simpler(config, values))
+        fitting = (problem for problem in problems if not violations(FIT_RULES, config, problem, arch))
+        found |= dict.fromkeys(islice(fitting, 1))
     return tuple(found)
 
 
+def _simpler(config: Config, values: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The same for kernels without pads: with whole tiles, and with the head sizes of the tiles."""
+    rows = query_step(config)
+    columns = config.tile.get("n0", rows)
+    queries, keys = (-(-values[name] // tile) * tile for name, tile in (("seqlen_q", rows), ("seqlen_k", columns)))
+    plain = {name: value for name, value in values.items() if not name.startswith("hdim")}
+    for each in (values, plain):
+        yield each
+        yield {**each, "seqlen_q": queries}
+        yield {**each, "seqlen_k": keys}
+        yield {**each, "seqlen_q": queries, "seqlen_k": keys}
+
+
 def _tried(config: Config) -> Iterator[dict[str, Any]]:
-    lengths = list(_lengths(config))
+    """Lengths, windows, heads and layouts change from trial to trial, so that most pairs of them occur.
+
+    Each has other lengths: where a lane looks whether its row or column is inside, only a length shows it that ends
+    there. Single rows and columns are cheap.
+    """
     windows = list(_windows(config))
-    first = lengths[0]
-    yield {**first, **windows[0], "heads": 2}
-    yield {**lengths[1], **windows[0], "heads": 4, "kv_heads": 2, "layout": "bhsd"}
-    yield from ({**first, **window} for window in windows[1:])
-    yield from ({**length, **windows[0]} for length in lengths[2:])
-    yield from ({**first, **windows[0], **sizes} for sizes in _head_sizes(config))
-    yield from ({**first, **windows[0], **other} for other in _others(config))
-    yield {**first, **windows[0], "batch": 1, "heads": 3, "kv_heads": 1}
-    yield from ({**length, **window} for window in windows[1:] for length in lengths[1:4])
+    shapes = [*_edges(config), *_head_sizes(config), *_others(config)]
+    shapes += [{}] * (_LEAST[config.mask_form != "none"] - len(shapes))
+    for number, shape in enumerate(shapes):
+        heads, kv_heads, batch, tiles = _counts(config, number)
+        yield {
+            **_lengths(config, number, tiles),
+            **windows[number % len(windows)],
+            **{"heads": heads, "kv_heads": kv_heads, "layout": LAYOUTS[number // 3 % 2], "batch": batch},
+            **shape,
+        }
 
 
-def _lengths(config: Config) -> Iterator[dict[str, int]]:
-    """Queries and keys: several tiles, whole ones and not, around a tile, and single ones."""
+def _counts(config: Config, number: int) -> tuple[int, int, int, int]:
+    """Heads, heads of keys, sequences, and tiles of keys."""
+    table = _HEADS[config.mask_form != "none"]
+    return table[number % len(table)]
+
+
+def _lengths(config: Config, number: int, tiles: int) -> dict[str, int]:
+    """Queries of one or two tiles, and keys of so many and one more, with ends that are spread over a tile."""
+    rows = query_step(config)
+    columns = config.tile.get("n0", rows)
+    queries = (rows if number % 3 == 1 else 0) + _spread(rows, number, _GOLDEN)
+    keys = tiles * columns + _spread(columns, number, _SILVER)
+    return {"seqlen_q": min(queries, config.max_seqlen_q or queries), "seqlen_k": keys}
+
+
+def _spread(size: int, number: int, ratio: float) -> int:
+    """A number from 1 to `size`: all of them before one comes again, those that follow each other far apart."""
+    step = min((step for step in range(1, size + 1) if gcd(step, size) == 1), key=lambda step: abs(step - ratio * size))
+    return 1 + number * step % size
+
+
+def _edges(config: Config) -> Iterator[dict[str, int]]:
+    """Queries and keys: several tiles, whole ones and not, and single ones; where masks are, around a tile."""
     rows = query_step(config)
     columns = config.tile.get("n0", rows)
     most = config.max_seqlen_q or 3 * rows
-    for queries, keys in (
-        *((rows + 17, 2 * columns + 5), (2 * rows, 3 * columns), (17, columns + 1), (1, 1), (rows, columns)),
-        *((rows - 1, columns - 1), (rows + 1, 17), (1, 2 * columns + 1), (3 * rows - 5, 3)),
-    ):
+    edges = [(rows + 17, 2 * columns + 5), (2 * rows, columns), (1, 1), (3 * rows - 5, 3)]
+    if config.mask_form != "none":
+        edges += [
+            (2 * rows, 3 * columns),
+            (17, columns + 1),
+            (rows, columns),
+            (rows - 1, columns - 1),
+            (rows + 1, 17),
+            (1, 2 * columns + 1),
+        ]
+    for queries, keys in edges:
         yield {"seqlen_q": max(min(queries, most), 1), "seqlen_k": max(keys, 1)}
 
 

@@ -1,0 +1,234 @@
+"""Do waves touch the same bytes with nothing between that keeps them in order? Watches launches on NumPy's engine.
+
+Scalar loads are not watched: their cache does not see what a launch writes, so waves exchange nothing through them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.emulator.access import buffer, global_memory, traffic
+from tilewright.emulator.group import Group, Step
+from tilewright.emulator.memory import Index, Mask
+from tilewright.emulator.program import Program
+
+Bytes = NDArray[np.int64]
+READ, WRITE, ATOMIC = range(3)  # what is done to memory; ATOMIC: without an answer, so these need no order
+_MOST_WAVES = 64  # of a work-group: 1024 threads are at most 32
+
+
+@dataclass
+class _Block:
+    """A work-group: who read and wrote which bytes of its LDS since its waves last met, one bit for each wave."""
+
+    alive: int
+    read: NDArray[np.uint64]
+    wrote: NDArray[np.uint64]
+    epoch: int = 0  # how often they have met
+    arrived: Counter[bool] = field(default_factory=Counter)  # at the barrier that is left out, and at others
+    between: set[int] = field(default_factory=set)  # waves that signalled a barrier and do not wait for it yet
+    endless: bool = False  # the wait of a barrier was left out: no later one keeps waves in order
+    # The latest writes of each wave to the LDS, by kind of access: those that may not be over.
+    latest: dict[tuple[int, str], list[Bytes]] = field(default_factory=lambda: defaultdict(list))
+
+
+class Races:
+    """Watches accesses of launches, as if the barrier at `left_out` were not there.
+
+    `found` is the first conflict: two waves of a work-group touch the same byte, one of them writes, and no barrier is
+    between. Writes to the LDS that are not waited for at a barrier go on behind it. `exchanged`: a wave read from
+    memory what another one wrote, of any work-group, so that the order may depend on more than barriers.
+    """
+
+    def __init__(self, left_out: int | None = None) -> None:
+        self._left_out = left_out
+        self._blocks: dict[int, _Block] = {}
+        self._memory: list[tuple[Bytes, int, int, int, int]] = []  # bytes, work-group, epoch, wave, what is done
+        self._copying = False
+        self.found = ""
+        self.exchanged = False
+
+    def watch(self, program: Program) -> None:
+        """Begin with a launch of a program: its barriers and copies to the LDS tell. Ends the launch before."""
+        self.finish()
+        for address, line in program.lines.items():
+            name = line.text.partition(" ")[0]
+            if name.startswith(("s_barrier", "s_endpgm")):
+                program.watch(address, partial(self._watched_barrier, address, name))
+            elif line.text.endswith(" lds") or "_lds_" in name:
+                program.watch(address, self._watched_copy)
+            elif name.startswith("flat_atomic"):
+                program.watch(address, self._watched_unknown)
+
+    def finish(self) -> None:
+        """Look at all that launches did to memory."""
+        if self._memory:
+            self._look_at_memory()
+        self._memory.clear()
+        self._blocks.clear()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """While this is entered all accesses of the engine are seen, by the functions that count them."""
+        places: tuple[tuple[Any, str, Callable[..., None]], ...] = (
+            (traffic, "lds_read", partial(self._lds, READ)),
+            (traffic, "lds_write", partial(self._lds, WRITE)),
+            (traffic, "memory_read", partial(self._accessed, READ)),
+            (traffic, "memory_write", partial(self._accessed, WRITE)),
+            (buffer, "memory_atomic", self._atomic),
+            (global_memory, "memory_atomic", self._atomic),
+        )
+        before = [getattr(module, name) for module, name, _ in places]
+        for (module, name, seen), counted in zip(places, before, strict=True):
+            setattr(module, name, _both(seen, counted))
+        try:
+            yield
+        finally:
+            for (module, name, _), counted in zip(places, before, strict=True):
+                setattr(module, name, counted)
+            self.finish()
+
+    def _rows(self, group: Group) -> Iterator[tuple[int, int, _Block]]:
+        """Row, number in the work-group, and work-group of each wave."""
+        waves = group.batch.waves_per_block
+        for row, (number, wave) in enumerate(zip(*np.divmod(group.places.wave, waves), strict=True)):
+            block = self._blocks.get(int(number))
+            if block is None:
+                empty = np.zeros(group.batch.lds.size, np.uint64)
+                block = self._blocks[int(number)] = _Block(waves, empty, empty.copy())
+            yield row, int(wave), block
+
+    def _lds(self, kind: int, group: Group, size: int, mask: Mask | None, _: int, *index: Index) -> None:
+        for row, wave, block in self._rows(group):
+            places = np.concatenate([_bytes(each, row, size, mask) for each in index]) - group.places.lds_base[row]
+            if block.between:
+                self._conflict("an access between the signal and the wait of a barrier")
+            self._touch(block, wave, places, kind)
+            if kind == WRITE:
+                block.latest[wave, "load" if self._copying else "lds"].append(places)
+
+    def _touch(self, block: _Block, wave: int, places: Bytes, kind: int) -> None:
+        others = block.wrote[places] | block.read[places] if kind == WRITE else block.wrote[places]
+        bit = np.uint64(1) << np.uint64(wave)
+        if (others & ~bit).any():
+            self._conflict(
+                f"wave {wave} and another one at byte {int(places[int((others & ~bit).argmax())])} of the LDS"
+            )
+        (block.wrote if kind == WRITE else block.read)[places] |= bit
+
+    def _conflict(self, what: str) -> None:
+        self.found = self.found or what
+
+    def _accessed(self, kind: int, group: Group, index: Index, size: int, mask: Mask | None, _: int) -> None:
+        waves = group.batch.waves_per_block
+        for row, wave, block in self._rows(group):
+            number = int(group.places.wave[row]) // waves
+            self._memory.append((_bytes(index, row, size, mask), number, block.epoch, wave, kind))
+
+    def _atomic(
+        self, group: Group, operation: Any, index: Index, mask: Mask | None, _: int, destination: int | None
+    ) -> None:
+        self._accessed(ATOMIC if destination is None else WRITE, group, index, operation.size, mask, 0)
+        if destination is not None:
+            self._accessed(READ, group, index, operation.size, mask, 0)
+
+    def _watched_barrier(self, address: int, name: str, _: Step) -> Step:
+        def run(group: Group) -> None:
+            for row, wave, block in self._rows(group):
+                if name.startswith("s_endpgm"):
+                    block.alive -= 1
+                elif name == "s_barrier_wait":
+                    block.between.discard(wave)
+                    block.endless |= address == self._left_out
+                else:
+                    block.arrived[address == self._left_out] += 1
+                    block.between |= {wave} if name.startswith("s_barrier_signal") else set()
+                    self._carry(group, block, wave)
+                self._meet(block)
+                if not block.alive:
+                    del self._blocks[int(group.places.wave[row]) // group.batch.waves_per_block]
+
+        return run
+
+    def _carry(self, group: Group, block: _Block, wave: int) -> None:
+        """Keep what may not be over: as many of the latest writes as accesses of their kind are under way."""
+        for kind in ("lds", "load"):
+            under_way = len(group.pending.get(group.batch.counter_of[kind], ()))
+            latest = block.latest[wave, kind]
+            block.latest[wave, kind] = latest[len(latest) - min(under_way, len(latest)) :]
+
+    def _meet(self, block: _Block) -> None:
+        """All waves are at a barrier: what came before is over, except what nobody waited for."""
+        if block.arrived[True] and block.arrived[False]:
+            self._conflict("waves at different barriers")
+        if block.arrived[True] == block.alive:
+            block.arrived[True] = 0
+        if block.alive and block.arrived[False] == block.alive:
+            block.arrived[False] = 0
+            if not block.endless:
+                block.epoch += 1
+                block.read[:] = block.wrote[:] = 0
+                for (wave, _), latest in block.latest.items():
+                    for places in latest:
+                        self._touch(block, wave, places, WRITE)
+
+    def _watched_copy(self, step: Step) -> Step:
+        def run(group: Group) -> None:
+            self._copying = True
+            try:
+                step(group)
+            finally:
+                self._copying = False
+
+        return run
+
+    def _watched_unknown(self, step: Step) -> Step:
+        def run(group: Group) -> None:
+            self._conflict("a flat atomic, which is not watched")
+            step(group)
+
+        return run
+
+    def _look_at_memory(self) -> None:
+        """Sort all accesses by byte, and look for those of several waves."""
+        sizes = [each[0].size for each in self._memory]
+        place = np.concatenate([each[0] for each in self._memory])
+        block, epoch, wave, kind = (np.repeat([each[k] for each in self._memory], sizes) for k in range(1, 5))
+        shared = np.isin(place, np.unique(place[kind != READ]))
+        place, block, epoch, wave, kind = (each[shared] for each in (place, block, epoch, wave, kind))
+        if not place.size:
+            return
+        order = np.lexsort((epoch, block, place))
+        place, block, epoch, wave, kind = (each[order] for each in (place, block, epoch, wave, kind))
+        for among, who in (((place, block, epoch), wave), ((place,), block * _MOST_WAVES + wave)):
+            new = np.concatenate([[True], np.any([each[1:] != each[:-1] for each in among], axis=0)])
+            starts = np.flatnonzero(new)
+            several = np.minimum.reduceat(who, starts) != np.maximum.reduceat(who, starts)
+            reads, writes = (np.logical_or.reduceat(kind == each, starts) for each in (READ, WRITE))
+            atomics = np.logical_or.reduceat(kind == ATOMIC, starts)
+            if len(among) > 1 and (several & (writes | (atomics & reads))).any():
+                self._conflict("two waves at the same byte of memory")
+            if len(among) == 1 and (several & reads & (writes | atomics)).any():
+                self.exchanged = True
+
+
+def _both(seen: Callable[..., None], counted: Callable[..., None]) -> Callable[..., None]:
+    def access(*arguments: Any) -> None:
+        seen(*arguments)
+        counted(*arguments)
+
+    return access
+
+
+def _bytes(index: Index, row: int, size: int, mask: Mask | None) -> Bytes:
+    """The bytes that the lanes of a wave touch, each once."""
+    places = index[row] if mask is None else index[row][mask[row]]
+    return np.unique(places[:, None] + np.arange(size))
