@@ -96,23 +96,43 @@ def dispatch_packet(launch: Launch, descriptor: Descriptor, kernarg: int) -> byt
 
 def first_group(start: Start, batch: Batch, first_block: int, blocks: int) -> Group:
     """The waves of some work-groups, before their first instruction."""
-    lanes, per_block = start.descriptor.lanes, start.waves_per_block
+    per_block = start.waves_per_block
     waves = blocks * per_block
-    unset = POISON if batch.strict else 0
-    vgprs = _filled((start.descriptor.vgprs, waves, lanes), unset)
-    sgprs = _filled((waves, SCALARS), unset)
-    block = np.arange(first_block, first_block + blocks).repeat(per_block)
-    thread = np.tile(np.arange(per_block), blocks)[:, None] * lanes + np.arange(lanes)
-    vgprs[0] = _thread_ids(start, thread)
-    _set_exec(sgprs, thread < start.launch.block.count)
-    scratch = np.arange(waves, dtype=np.uint64) * np.uint64(lanes * batch.scratch_bytes)
-    _set_scalars(sgprs, start, batch, block, scratch)
+    vgprs = _filled((start.descriptor.vgprs, waves, start.descriptor.lanes), POISON if batch.strict else 0)
+    vgprs[0] = np.tile(first_vector(start), (blocks, 1))
+    sgprs = first_scalars(start, batch, first_block, blocks)
+    scratch = _scratch_offsets(start, batch, waves)
     places = Places(
         wave=np.arange(first_block * per_block, (first_block + blocks) * per_block),
         lds_base=np.arange(blocks, dtype=np.int64).repeat(per_block) * batch.lds.stride,
         scratch_base=scratch + np.uint64(batch.scratch),
     )
     return Group(batch, vgprs, sgprs, np.zeros(waves, np.bool_), places, start.descriptor.float_mode)
+
+
+def first_vector(start: Start) -> NDArray[np.int64]:
+    """The first vector register of each wave of a work-group, the only one with a value: the work-items' numbers."""
+    return _thread_ids(start, _threads(start))
+
+
+def first_scalars(start: Start, batch: Batch, first_block: int, blocks: int) -> U32:
+    """The scalar registers of the waves of some work-groups: [waves, SCALARS]."""
+    per_block = start.waves_per_block
+    sgprs = _filled((blocks * per_block, SCALARS), POISON if batch.strict else 0)
+    _set_exec(sgprs, np.tile(_threads(start) < start.launch.block.count, (blocks, 1)))
+    block = np.arange(first_block, first_block + blocks).repeat(per_block)
+    _set_scalars(sgprs, start, batch, block, _scratch_offsets(start, batch, len(sgprs)))
+    return sgprs
+
+
+def _threads(start: Start) -> NDArray[np.int64]:
+    """The work-items of a work-group by wave and lane."""
+    lanes = start.descriptor.lanes
+    return np.arange(start.waves_per_block * lanes).reshape(-1, lanes)
+
+
+def _scratch_offsets(start: Start, batch: Batch, waves: int) -> NDArray[np.uint64]:
+    return np.arange(waves, dtype=np.uint64) * np.uint64(start.descriptor.lanes * batch.scratch_bytes)
 
 
 def _filled(shape: tuple[int, ...], value: int) -> U32:

@@ -53,7 +53,8 @@ class Lowered:
     instructions: tuple[Instruction, ...]
     faults: Mapping[int, Fault]  # of the instructions that are not known, by index
     index: NDArray[np.uint32]  # by address / 4
-    mixes: tuple[tuple[str, ...], ...]  # classes of each instruction
+    addresses: NDArray[np.int64]  # of each instruction
+    classes: Mapping[str, NDArray[np.int64]]  # the instructions of each class, by index
     flops: NDArray[np.int64]
     barriers: NDArray[np.bool_]
     has_atomics: bool  # on memory
@@ -167,7 +168,8 @@ def _joined(found: Mapping[int, _Line], tables: Tables, code: Code) -> Lowered:
         instructions=tuple(line.instruction for line in lines),
         faults={number: line.fault for number, line in enumerate(lines) if line.fault is not None},
         index=index,
-        mixes=tuple(_mix(line.instruction) for line in lines),
+        addresses=np.array(addresses, np.int64),
+        classes=_classes([line.instruction for line in lines]),
         flops=np.array([_flops(line.instruction, code) for line in lines], np.int64),
         barriers=np.array([number in _BARRIERS for number in operations]),
         has_atomics=any(number in _ATOMICS for number in operations),
@@ -182,9 +184,14 @@ def _array(kind: Any, items: Sequence[Any]) -> Any:
     return made
 
 
-def _mix(instruction: Instruction) -> tuple[str, ...]:
-    halves = (instruction, instruction.other)
-    return tuple(classify(half.mnemonic) for half in halves if half is not None and half.mnemonic)
+def _classes(instructions: Sequence[Instruction]) -> dict[str, NDArray[np.int64]]:
+    """The instructions of each class, by index: of two in one each counts, so that one may be in a class twice."""
+    found: dict[str, list[int]] = {}
+    for number, instruction in enumerate(instructions):
+        for half in (instruction, instruction.other):
+            if half is not None and half.mnemonic:
+                found.setdefault(classify(half.mnemonic), []).append(number)
+    return {name: np.array(members, np.int64) for name, members in found.items()}
 
 
 def _flops(instruction: Instruction, code: Code) -> int:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +12,7 @@ from tilewright.base.knobs import job_count
 from tilewright.emulator.access.buffer_descriptor import is_gfx9
 from tilewright.emulator.code import Code
 from tilewright.emulator.counters import Counters
-from tilewright.emulator.entry_state import Start, first_group
+from tilewright.emulator.entry_state import Start, first_scalars, first_vector
 from tilewright.emulator.group import POISON, Batch
 from tilewright.emulator.native.faults import fault_of
 from tilewright.emulator.native.layout import LANES, Launch, Range
@@ -41,13 +39,12 @@ class NativeEngine:
     def run(self, start: Start, batch: Batch, first_block: int, blocks: int) -> None:
         """Run some work-groups to their end."""
         # Only the first vector register has a value when a wave begins; the engine makes the others itself.
-        one = replace(start, descriptor=replace(start.descriptor, vgprs=1))
-        group = first_group(one, batch, first_block, blocks)
-        launch = self._launch(start, batch, group.sgprs)
+        scalars = first_scalars(start, batch, first_block, blocks)
+        launch = self._launch(start, batch, scalars)
         vectors = np.zeros((start.waves_per_block, LANES), np.uint32)
-        vectors[:, : group.lanes] = group.v[0][: start.waves_per_block]
+        vectors[:, : start.descriptor.lanes] = first_vector(start)
         ranges = batch.memory.ranges()
-        launch.vectors, launch.scalars = vectors.ctypes.data, group.sgprs.ctypes.data
+        launch.vectors, launch.scalars = vectors.ctypes.data, scalars.ctypes.data
         launch.ranges = ranges.ctypes.data_as(ctypes.POINTER(Range))
         launch.range_count = len(ranges)
         launch.first_block, launch.blocks = first_block, blocks
@@ -124,13 +121,10 @@ class NativeEngine:
         """Add what was executed to the counters, and note it in the program."""
         counters, lowered = self._counters, self._lowered
         executed = self._executed[: lowered.count].astype(np.int64)
-        reached = np.flatnonzero(executed)
-        program.note_reached(lowered.instructions[number].address for number in reached)
-        total: Counter[str] = Counter(counters.instructions)
-        for number in reached:
-            for name in lowered.mixes[number]:
-                total[name] += int(executed[number])
-        counters.instructions = dict(total)
+        program.note_reached(lowered.addresses[executed > 0].tolist())
+        for name, members in lowered.classes.items():
+            if count := int(executed[members].sum()):
+                counters.instructions[name] = counters.instructions.get(name, 0) + count
         counters.steps += int(executed.sum())
         counters.matrix_flops += int((executed * lowered.flops).sum())
         counters.barriers += int(executed[lowered.barriers].sum())

@@ -79,8 +79,7 @@ def _backward_data(problem: Problem, grad: Floats, weight: Floats) -> Floats:
         for number, place in enumerate(places[taps]):
             seen = image[place]
             seen += added[:, :, number].reshape(seen.shape)
-    unpadded = [slice(left, left + size) for left, size in zip(problem.left_pad, problem.input_size, strict=True)]
-    return np.ascontiguousarray(np.moveaxis(image[(slice(None), slice(None), *unpadded)], 0, -2))
+    return np.ascontiguousarray(np.moveaxis(image[_unpadded(problem)], 0, -2))
 
 
 def _backward_weight(problem: Problem, grad: Floats, image: Floats) -> Floats:
@@ -104,9 +103,9 @@ def windows(problem: Problem, image: Floats) -> Iterator[tuple[slice, Floats]]:
 
     Positions and taps are in their order. The slice tells which taps these are.
     """
-    pads = zip(problem.left_pad, problem.right_pad, strict=True)
-    padded = np.pad(np.moveaxis(image, -2, 0), [(0, 0), (0, 0), *pads, (0, 0)])
     places, positions, c = _places(problem), _positions(problem), problem.group_channels[0]
+    padded = np.zeros((problem.g, problem.n, *problem.padded_size, c), image.dtype)
+    padded[_unpadded(problem)] = np.moveaxis(image, -2, 0)
     for taps in _at_once(problem, c):
         seen = [padded[place].reshape(problem.g, positions, c) for place in places[taps]]
         yield taps, np.concatenate(seen, axis=2) if len(seen) > 1 else seen[0]
@@ -128,6 +127,12 @@ def _places(problem: Problem) -> list[tuple[slice, ...]]:
         )
     ]
     return [(slice(None), slice(None), *place) for place in itertools.product(*by_dimension)]
+
+
+def _unpadded(problem: Problem) -> tuple[slice, ...]:
+    """The input itself in the padded one, behind the dimensions of groups and images."""
+    within = [slice(left, left + size) for left, size in zip(problem.left_pad, problem.input_size, strict=True)]
+    return (slice(None), slice(None), *within)
 
 
 def by_group(values: Floats) -> Floats:
