@@ -8,14 +8,23 @@ enum { READ, WRITTEN, LDS_READ, LDS_WRITTEN };
 
 enum { MOST_LINES = 256 }; /* a power of two, at least twice what a wave can touch: both ends of 64 accesses */
 
+/* Sizes of lines and numbers of banks are powers of two on all GPUs, where no division is needed. */
+HOT bool is_power(uint32_t n) { return !(n & (n - 1)); }
+
 static uint32_t distinct_lines(const Launch *g, const uint64_t *address, uint32_t size, uint64_t mask) {
     uint64_t seen[MOST_LINES];
     bool taken[MOST_LINES] = {false};
     uint32_t count = 0;
+    bool power = is_power(g->line_bytes);
+    int shift = __builtin_ctz(g->line_bytes);
+    uint64_t last = ~0ull; /* neighbours are mostly in the same line */
     for (uint64_t left = mask; left; left &= left - 1) {
         uint64_t at = address[__builtin_ctzll(left)];
         for (int end = 0; end < 2; end++) {
-            uint64_t line = (at + (end ? size - 1 : 0)) / g->line_bytes;
+            uint64_t byte = at + (end ? size - 1 : 0), line = power ? byte >> shift : byte / g->line_bytes;
+            if (line == last)
+                continue;
+            last = line;
             uint32_t slot = (uint32_t)line % MOST_LINES;
             while (taken[slot] && seen[slot] != line)
                 slot = (slot + 1) % MOST_LINES;
@@ -39,8 +48,9 @@ enum { MOST_BANKS = 64, MOST_DWORDS = 64 };
 
 static uint32_t pass_cycles(const uint32_t *dwords, int count, uint32_t banks) {
     uint32_t lists[MOST_BANKS][MOST_DWORDS], lengths[MOST_BANKS] = {0}, busiest = 0;
+    bool power = is_power(banks);
     for (int k = 0; k < count; k++) {
-        uint32_t bank = dwords[k] % banks, *list = lists[bank], at = 0;
+        uint32_t bank = power ? dwords[k] & (banks - 1) : dwords[k] % banks, *list = lists[bank], at = 0;
         while (at < lengths[bank] && list[at] != dwords[k])
             at++;
         if (at == lengths[bank])

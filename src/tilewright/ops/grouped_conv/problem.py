@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import InitVar, dataclass
+from functools import cached_property
 from typing import Any
 
 from tilewright.arch.dtypes import dtype as dtype_named
@@ -87,17 +88,17 @@ class Problem:
         """How input and output lie: channels last."""
         return LAYOUTS[self.ndim]
 
-    @property
+    @cached_property
     def reach(self) -> Extents:
         """Input elements from the first to the last that one output reads, in each dimension."""
         return tuple((size - 1) * step + 1 for size, step in zip(self.filter_size, self.dilation, strict=True))
 
-    @property
+    @cached_property
     def padded_size(self) -> Extents:
         """The input with its pads."""
         return tuple(sum(parts) for parts in zip(self.input_size, self.left_pad, self.right_pad, strict=True))
 
-    @property
+    @cached_property
     def output_size(self) -> Extents:
         """Spatial sizes of the output."""
         sizes = zip(self.padded_size, self.reach, self.stride, strict=True)

@@ -3,14 +3,16 @@
 Imports NumPy: import this module only where arrays are at hand.
 
 An output at position p is the sum over filter taps t of input[p · stride + t · dilation] · weight[t], in the input with
-its pads. So a convolution is one small matrix product per tap and group, over all positions at once. The gradients are
-its transposes: by the input, each tap adds what it read back where it read it; by the weights, each tap multiplies
-what it read with the gradient of the output.
+its pads. So a convolution is a matrix product of what all taps read with their weights, for each group. The gradients
+are its transposes: by the input, each tap adds what it read back where it read it; by the weights, what the taps read
+is multiplied with the gradient of the output.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,9 @@ from tilewright.ops.grouped_conv.gemm_sizes import gemm_sizes
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.tensors import tensors
 from tilewright.ops.grouped_conv.wide_inputs import put_wide_numbers
+
+# Elements of the windows that are copied at once: 32 MB in float64. Taps of larger problems are taken one by one.
+AT_ONCE = 1 << 22
 
 
 def inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
@@ -56,30 +61,34 @@ def convolved(problem: Problem, a: NDArray[Any], b: NDArray[Any]) -> Floats:
 
 
 def _forward(problem: Problem, image: Floats, weight: Floats) -> Floats:
-    output = np.zeros((problem.g, _positions(problem), problem.group_channels[1]))
-    for tap, seen in windows(problem, image):
-        output += seen @ weight[inner(tap)].swapaxes(1, 2)
+    c, k = problem.group_channels
+    columns = weight.reshape(problem.g, k, -1, c)
+    output = np.zeros((problem.g, _positions(problem), k))
+    for taps, seen in windows(problem, image):
+        output += seen @ columns[:, :, taps].reshape(problem.g, k, -1).swapaxes(1, 2)
     return _by_position(output, (problem.n, *problem.output_size))
 
 
 def _backward_data(problem: Problem, grad: Floats, weight: Floats) -> Floats:
-    c = problem.group_channels[0]
-    rows = by_group(grad)
+    c, k = problem.group_channels
+    rows, columns = by_group(grad), weight.reshape(problem.g, k, -1, c)
     image = np.zeros((problem.g, problem.n, *problem.padded_size, c))
-    for tap, place in _taps(problem):
-        seen = image[inner(place)]
-        seen += (rows @ weight[inner(tap)]).reshape(seen.shape)
-    unpadded = [slice(left, left + size) for left, size in zip(problem.left_pad, problem.input_size, strict=True)]
-    return np.ascontiguousarray(np.moveaxis(image[inner(unpadded)], 0, -2))
+    places = _places(problem)
+    for taps in _at_once(problem, c):
+        added = (rows @ columns[:, :, taps].reshape(problem.g, k, -1)).reshape(problem.g, len(rows[0]), -1, c)
+        for number, place in enumerate(places[taps]):
+            seen = image[place]
+            seen += added[:, :, number].reshape(seen.shape)
+    return np.ascontiguousarray(np.moveaxis(image[_unpadded(problem)], 0, -2))
 
 
 def _backward_weight(problem: Problem, grad: Floats, image: Floats) -> Floats:
     c, k = problem.group_channels
     columns = by_group(grad).swapaxes(1, 2)
-    weight = np.zeros((problem.g, k, *problem.filter_size, c))
-    for tap, seen in windows(problem, image):
-        weight[inner(tap)] = columns @ seen
-    return weight
+    weight = np.zeros((problem.g, k, math.prod(problem.filter_size), c))
+    for taps, seen in windows(problem, image):
+        weight[:, :, taps] = (columns @ seen).reshape(problem.g, k, -1, c)
+    return weight.reshape(problem.g, k, *problem.filter_size, c)
 
 
 _DIRECTIONS: Mapping[str, Callable[[Problem, Floats, Floats], Floats]] = {
@@ -89,25 +98,41 @@ _DIRECTIONS: Mapping[str, Callable[[Problem, Floats, Floats], Floats]] = {
 }
 
 
-def windows(problem: Problem, image: Floats) -> Iterator[tuple[tuple[int, ...], Floats]]:
-    """For each filter tap what it reads for every output: (groups, positions, channels), positions in their order."""
-    pads = zip(problem.left_pad, problem.right_pad, strict=True)
-    padded = np.pad(np.moveaxis(image, -2, 0), [(0, 0), (0, 0), *pads, (0, 0)])
-    for tap, place in _taps(problem):
-        yield tap, padded[inner(place)].reshape(problem.g, -1, problem.group_channels[0])
+def windows(problem: Problem, image: Floats) -> Iterator[tuple[slice, Floats]]:
+    """What filter taps read for every output, several at once: (groups, positions, taps and channels).
+
+    Positions and taps are in their order. The slice tells which taps these are.
+    """
+    places, positions, c = _places(problem), _positions(problem), problem.group_channels[0]
+    padded = np.zeros((problem.g, problem.n, *problem.padded_size, c), image.dtype)
+    padded[_unpadded(problem)] = np.moveaxis(image, -2, 0)
+    for taps in _at_once(problem, c):
+        seen = [padded[place].reshape(problem.g, positions, c) for place in places[taps]]
+        yield taps, np.concatenate(seen, axis=2) if len(seen) > 1 else seen[0]
 
 
-def _taps(problem: Problem) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-    """Every filter tap, and the part of the padded input that it reads."""
-    for tap in np.ndindex(*problem.filter_size):
-        starts = [i * step for i, step in zip(tap, problem.dilation, strict=True)]
-        ends = zip(starts, problem.output_size, problem.stride, strict=True)
-        yield tap, tuple(slice(start, start + (size - 1) * step + 1, step) for start, size, step in ends)
+def _at_once(problem: Problem, channels: int) -> Iterator[slice]:
+    """Filter taps that are computed at once: a few large matrix products are far quicker than many small ones."""
+    taps = math.prod(problem.filter_size)
+    step = max(AT_ONCE // (problem.g * _positions(problem) * channels), 1)
+    return (slice(first, min(first + step, taps)) for first in range(0, taps, step))
 
 
-def inner(place: Iterable[int | slice]) -> tuple[Any, ...]:
-    """The index of a place in the spatial dimensions, behind two others."""
-    return (slice(None), slice(None), *place)
+def _places(problem: Problem) -> list[tuple[slice, ...]]:
+    """For every filter tap the part of the padded input that it reads, behind the dimensions of groups and images."""
+    by_dimension = [
+        [slice(i * apart, i * apart + (size - 1) * step + 1, step) for i in range(taps)]
+        for taps, apart, size, step in zip(
+            problem.filter_size, problem.dilation, problem.output_size, problem.stride, strict=True
+        )
+    ]
+    return [(slice(None), slice(None), *place) for place in itertools.product(*by_dimension)]
+
+
+def _unpadded(problem: Problem) -> tuple[slice, ...]:
+    """The input itself in the padded one, behind the dimensions of groups and images."""
+    within = [slice(left, left + size) for left, size in zip(problem.left_pad, problem.input_size, strict=True)]
+    return (slice(None), slice(None), *within)
 
 
 def by_group(values: Floats) -> Floats:
@@ -123,4 +148,4 @@ def _by_position(values: Floats, shape: tuple[int, ...]) -> Floats:
 
 
 def _positions(problem: Problem) -> int:
-    return problem.n * int(np.prod(problem.output_size))
+    return problem.n * math.prod(problem.output_size)

@@ -20,6 +20,7 @@ errors of adding.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import Any
@@ -46,7 +47,7 @@ from tilewright.ops.grouped_conv.config import BACKWARD_WEIGHT, Config
 from tilewright.ops.grouped_conv.gemm_sizes import gemm_sizes
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
 from tilewright.ops.grouped_conv.problem import Problem
-from tilewright.ops.grouped_conv.reference import by_group, convolved, inner, windows
+from tilewright.ops.grouped_conv.reference import by_group, convolved, windows
 from tilewright.ops.grouped_conv.tensors import tensors
 from tilewright.ops.tolerance import Tolerance
 
@@ -106,15 +107,16 @@ def _reach(problem: Problem, grad: Floats, image: Floats, step: int) -> tuple[Fl
     """R and the bound for Σ|part| of each weight, see above. Parts consist of steps of so many positions."""
     rows = _steps(by_group(grad), step).swapaxes(-1, -2)
     c, k = problem.group_channels
-    largest = np.zeros((problem.g, k, *problem.filter_size, c))
+    largest = np.zeros((problem.g, k, math.prod(problem.filter_size), c))
     together = np.zeros_like(largest)
-    for tap, seen in windows(problem, image):
+    for taps, seen in windows(problem, image):
         steps = rows @ _steps(seen, step)
         sums = np.cumsum(steps, axis=1)
         spread = np.maximum(sums.max(axis=1), 0.0) - np.minimum(sums.min(axis=1), 0.0)
-        largest[inner(tap)] = spread
-        together[inner(tap)] = np.minimum(problem.k_batch * spread, np.abs(steps).sum(axis=1))
-    return largest, together
+        reach = np.minimum(problem.k_batch * spread, np.abs(steps).sum(axis=1))
+        largest[:, :, taps], together[:, :, taps] = (each.reshape(problem.g, k, -1, c) for each in (spread, reach))
+    shape = (problem.g, k, *problem.filter_size, c)
+    return largest.reshape(shape), together.reshape(shape)
 
 
 def _steps(values: Floats, step: int) -> Floats:
