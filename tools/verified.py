@@ -1,8 +1,8 @@
 """Run the kernels that the rules accept on the emulated device, and write down what came out.
 
-The kernels are those of the truth sample, each with all its trial problems, in strict mode.
+The kernels are those of the truth sample, each with all its trial problems and with random ones, in strict mode.
 
-    python tools/verified.py --kernels 64 --seed 20261 --out docs/verified.md
+    python tools/verified.py --kernels 64 --seed 20261 --random 20 --out docs/verified.md
     python tools/verified.py --op grouped_conv --kernels 48 --out docs/verified.md
 """
 
@@ -13,9 +13,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import tilewright as tw
+from mutating.problems import larger_problems
 from op_sections import write_sections
 from tilewright import arch as archs
 from tilewright.dispatch.plan import execution_of
@@ -26,11 +28,12 @@ from tilewright.ops.kernel import Kernel
 from truth import accepted
 
 
-def checks_of(kernels: Sequence[Kernel], jobs: int) -> Iterator[list[Check]]:
+def checks_of(kernels: Sequence[Kernel], random_problems: int, jobs: int) -> Iterator[list[Check]]:
     """The checks of each kernel, built first if need be."""
     registry = tw.build(list(kernels), jobs=jobs)
     for kernel in kernels:
-        problems = execution_of(kernel.op).trials(kernel.config, archs.load(kernel.arch))
+        trials = execution_of(kernel.op).trials(kernel.config, archs.load(kernel.arch))
+        problems = [*trials, *larger_problems(kernel, random_problems)]
         started = time.monotonic()
         device = tw.Device(f"emulated:{kernel.arch}")
         checks = verify(kernel, registry.artifact(kernel), device, problems, mode=Mode.STRICT)
@@ -42,20 +45,22 @@ def checks_of(kernels: Sequence[Kernel], jobs: int) -> Iterator[list[Check]]:
 HEAD = (
     "# Kernels run and checked",
     "",
-    "Written by `tools/verified.py`. Each kernel ran on the emulated device of its GPU in strict mode, with problems",
-    "at its edges; every element of the result was held against a float64 reference. Tolerances are derived",
-    "([verifying](verifying.md)). “Element” is the largest share of its limit that an element used, “RMS” the largest",
-    "share that the root mean square of all errors of an output had of its own limit; a right kernel stays below 0.7.",
+    "Written by `tools/verified.py`. Each kernel ran on the emulated device of its GPU in strict mode, with the trials",
+    "of `verify` and with random problems that its rules accept. Every element of the result was held against a float64",
+    "reference. Tolerances are derived ([verifying](verifying.md)). “Element” is the largest share of its limit that an",
+    "element used, “RMS” the largest share that the root mean square of all errors of an output had of its own limit; a",
+    "right kernel stays below 0.7.",
 )
 
 
-def section(results: Sequence[Sequence[Check]], seed: int) -> list[str]:
+def section(results: Sequence[Sequence[Check]], seed: int, random_problems: int, today: date) -> list[str]:
     """The results of an op's kernels as lines of Markdown."""
     every = [check for checks in results for check in checks]
     verdicts = Counter(check.verdict for check in every)
     gpus = sorted({check.kernel.arch for check in every})
     lines = [
-        f"- seed {seed}: {len(results)} kernels on {', '.join(gpus)}, {len(every)} pairs of kernel and problem",
+        f"- {today.isoformat()}, seed {seed}: {len(results)} kernels on {', '.join(gpus)}",
+        f"- {len(every):,} pairs of kernel and problem, up to {random_problems} of each kernel random",
         f"- {', '.join(f'{verdict}: {count}' for verdict, count in verdicts.most_common())}",
         f"- largest share of a limit: {max(check.element_share for check in every):.2f} of an element's, "
         f"{max(check.rms_share for check in every):.2f} of the root mean square's",
@@ -93,15 +98,18 @@ def main() -> int:
     parser.add_argument("--op", choices=names, action="append", help="only this op; may be repeated (default: all)")
     parser.add_argument("--kernels", type=int, default=64)
     parser.add_argument("--seed", type=int, default=20261)
+    parser.add_argument("--random", type=int, default=20, help="random problems of each kernel, beside its trials")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, help="write the tables of these ops to this Markdown file")
     options = parser.parse_args()
     results: dict[str, list[list[Check]]] = {}
     for name in options.op or names:
         kernels = [case.kernel for case in accepted(op_named(name), options.kernels, options.seed)]
-        results[name] = list(checks_of(kernels, options.jobs))
+        results[name] = list(checks_of(kernels, options.random, options.jobs))
     if options.out:
-        write_sections(options.out, HEAD, {name: section(found, options.seed) for name, found in results.items()})
+        today = datetime.now(UTC).date()
+        sections = {name: section(found, options.seed, options.random, today) for name, found in results.items()}
+        write_sections(options.out, HEAD, sections)
     checks = [check for found in results.values() for listed in found for check in listed]
     wrong = sum(not check.ok for check in checks)
     print(f"{len(checks)} pairs, {wrong} not ok")

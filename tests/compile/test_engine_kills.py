@@ -19,7 +19,6 @@ from engine import all_load, at_work_in, build, compilers_of, descendants, event
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 
 SEED = 20
-ROUNDS = 50  # with two lanes: 100 kills
 PYTHON, NINJA, CLANG = "python", "ninja", "clang"
 # Who is killed. What a build does after the death of a part takes longer than its own death.
 VICTIMS = (PYTHON,) * 8 + (NINJA, CLANG)
@@ -85,10 +84,12 @@ def _build_and_exit(store: Path, factors: range) -> None:
         os._exit(1)
 
 
-def test_a_hundred_builds_killed_at_any_instant(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [20, pytest.param(50, marks=pytest.mark.deep)])
+def test_builds_killed_at_any_instant(rounds: int, tmp_path: Path) -> None:
+    """Two at a time: 40 kills, or 100."""
     lanes = [Lane(tmp_path / f"lane-{number}", random.Random(SEED + number)) for number in range(2)]
     try:
-        for number in range(ROUNDS):
+        for number in range(rounds):
             for lane in lanes:
                 lane.begin(number)
             for lane in sorted(lanes, key=lambda lane: lane._kill_at):
@@ -99,7 +100,7 @@ def test_a_hundred_builds_killed_at_any_instant(tmp_path: Path) -> None:
         print(f"seed {SEED}", *(f"{lane.store.name} {line}" for lane in lanes for line in lane.told), sep="\n")
     for lane in lanes:
         started = time.monotonic()
-        built = build(lane.store, range(100 + AT_ONCE * (ROUNDS - 3), 100 + AT_ONCE * ROUNDS))
+        built = build(lane.store, range(100 + AT_ONCE * (rounds - 3), 100 + AT_ONCE * rounds))
         assert built.failures == {}
         assert all_load(built)
         assert time.monotonic() - started < 60, "a lock of a dead process was waited for"
