@@ -47,9 +47,9 @@ HEAD = (
     "",
     "Written by `tools/verified.py`. Each kernel ran on the emulated device of its GPU in strict mode, with the trials",
     "of `verify` and with random problems that its rules accept. Every element of the result was held against a",
-    "float64 reference. Tolerances are derived ([verifying](verifying.md)). “Element” is the largest share of its limit",
-    "that an element used, “RMS” the largest share that the root mean square of all errors of an output had of its own",
-    "limit; a right kernel stays below 0.7.",
+    "float64 reference. Tolerances are derived ([verifying](verifying.md)). “Element” is the largest share of its",
+    "limit that an element used, “RMS” the largest share that the root mean square of all errors of an output had of",
+    "its own limit; a right kernel stays below 0.7.",
 )
 
 

@@ -86,9 +86,10 @@ def test_every_form_of_the_loop_has_many_tiles_in_both_directions(pipeline: str,
     """Each form is an instance of its own, with its own code that maps work-groups to tiles."""
     tried = steps_by_tiles(config(pipeline=pipeline))
     many = set().union(*(steps for (m, n), steps in tried.items() if m > 4 and m % 4 and n >= 4 and m * n % 8))
+    few = set().union(*(steps for (m, n), steps in tried.items() if m > 1 and n > 1 and m * n < 8))
     row = set().union(*(steps for (m, n), steps in tried.items() if m == 1 and n > 1))
     column = set().union(*(steps for (m, n), steps in tried.items() if m > 1 and n == 1))
-    assert all(form & steps for form in forms for steps in (many, row, column))
+    assert all(form & steps for form in forms for steps in (many, few, row, column))
     assert max(row) >= 10  # several passes through a hot loop
 
 

@@ -21,6 +21,7 @@ from tilewright.ops.gemm.problem import Problem
 # fewer than four columns a division without its reciprocal still comes out right. Of 324 wrong changes of a kernel none
 # was noticed by more tiles, up to 63, and not by these.
 MANY = (5, 4)
+FEW = (2, 3)  # fewer than groups
 # A single row or column of tiles is dealt out by code of its own.
 ROW, COLUMN = (1, 2), (2, 1)
 PRIMES = (13, 17, 19)  # no multiple of any tile or vector
@@ -88,10 +89,9 @@ def _forms(config: Config, arch: Arch) -> Iterator[list[_Values]]:
             counts = [PARTS[(number + turn) % len(PARTS)] if split else 1 for turn in range(3)]
             many = _tiled(config, arch, MANY, min(steps), counts[0], gap=1 + number % 3)
             yield [{**sizes, **one} for sizes in many]
-            row = _tiled(config, arch, ROW, steps[0], counts[1], gap=0 if number else LARGE_GAP)
-            yield [{**sizes, **several} for sizes in row]
-            column = _tiled(config, arch, COLUMN, steps[1 % len(steps)], counts[2], gap=0)
-            yield [{**sizes, **several} for sizes in column]
+            for turn, (tiles, gap) in enumerate(((FEW, 0), (ROW, 0 if number else LARGE_GAP), (COLUMN, 0))):
+                made = _tiled(config, arch, tiles, steps[turn % len(steps)], counts[turn], gap)
+                yield [{**sizes, **several} for sizes in made]
 
 
 def _tiled(config: Config, arch: Arch, tiles: tuple[int, int], steps: int, k_batch: int, gap: int) -> Iterator[_Values]:
