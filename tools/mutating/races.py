@@ -117,8 +117,9 @@ class Races:
         for row, (number, wave) in enumerate(zip(*np.divmod(group.places.wave, waves), strict=True)):
             block = self._blocks.get(int(number))
             if block is None:
-                masks = (np.zeros(group.batch.lds.size, np.uint64) for _ in range(3))
-                block = self._blocks[int(number)] = _Block(waves, *masks, np.zeros(group.batch.lds.size, np.int16))
+                read, again, wrote = np.zeros((3, group.batch.lds.size), np.uint64)
+                block = _Block(waves, read, again, wrote, np.zeros(group.batch.lds.size, np.int16))
+                self._blocks[int(number)] = block
             yield row, int(wave), block
 
     def _lds_read(self, group: Group, size: int, mask: Mask | None, _: int, *index: Index) -> None:

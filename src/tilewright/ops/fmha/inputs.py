@@ -11,6 +11,7 @@ numbers. Nor have queries and keys of attention: random numbers show what is los
 **Other seeds** give normally distributed numbers, with queries twice as large, so that some keys of a row have most of
 its weight. Some queries point to one of their keys, whose score is so far above all others that its exponential is
 beyond fp16, unless the largest score was subtracted before: so each key shows that a row's largest score counts it.
+Some point away from a key, which shows where it is the only one: its exponential is below fp16 unless that was done.
 
 Tokens of a cache behind the end of their sequence, and pages that nobody uses, hold numbers far larger than all
 others. Operands of a gradient fit each other: o and lse are those of a forward pass, rounded to their types.
@@ -155,7 +156,10 @@ def _mark_unused(problem: Problem, given: dict[str, NDArray[Any]], name: str, va
 
 
 def _point_some(problem: Problem, given: dict[str, NDArray[Any]], generator: np.random.Generator) -> None:
-    """Add to some queries what makes the score of one key large: of any, or of that on the diagonal, which is seen."""
+    """Add to some queries what makes the score of one key large, or far below 0.
+
+    Of any key, or of that on the diagonal, which all masks leave; the latter is the only one in some rows.
+    """
     for sequence in sequences(problem, given):
         if not sequence.keys or not sequence.queries:
             continue
@@ -164,9 +168,9 @@ def _point_some(problem: Problem, given: dict[str, NDArray[Any]], generator: np.
         head, query = np.indices(q.shape[:2])
         diagonal = query + (sequence.keys - sequence.queries if problem.mask == "bottom_right" else 0)
         any_key = generator.integers(0, sequence.keys, query.shape)
-        chosen = np.where(generator.random(query.shape) < 1 / 2, any_key, diagonal.clip(0, sequence.keys - 1))
-        towards = k[head, chosen]
-        factor = _POINTED / problem.scale / (towards * towards).sum(axis=-1)
+        kind = generator.integers(0, 4, query.shape)
+        towards = k[head, np.where(kind < 2, any_key, diagonal.clip(0, sequence.keys - 1))]
+        factor = np.where(kind < 3, _POINTED, -_POINTED) / problem.scale / (towards * towards).sum(axis=-1)
         factor *= generator.random(query.shape) < _POINTING_SHARE
         q[...] = (wide(q) + factor[..., None] * towards).astype(q.dtype)
 
