@@ -128,7 +128,7 @@ class Judge:
 
     @cached_property
     def basis(self) -> str:
-        """A digest of all that outcomes depend on but the change itself: code, problems, and results for their inputs."""
+        """A digest of all that outcomes depend on but the change itself: code, problems, and their results."""
         code = [line.text for line in self.lines]
         problems = [(repr(tried.problem), sha256(tried.result).hexdigest()) for tried in (*self.trials, *self.larger)]
         return digest_text(repr((RULES, self.kernel.slug, code, problems)))[:16]

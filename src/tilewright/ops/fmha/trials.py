@@ -42,7 +42,8 @@ _HEADS = (
 )
 _PARTS = (2, 3, 1, 7, 8, 5)
 _SEQUENCES = 3  # of a group
-_LEAST = (16, 24)  # trials without a mask, and with one
+_MOST_HEADS = 8
+_LEAST = (16, 28)  # trials without a mask, and with one
 _GOLDEN, _SILVER = (5**0.5 - 1) / 2, 2**0.5 - 1  # multiples of them, modulo 1, lie far apart
 
 
@@ -112,12 +113,14 @@ def _spread(size: int, number: int, ratio: float) -> int:
 def _edges(config: Config) -> Iterator[dict[str, int]]:
     """Queries and keys: several tiles, whole ones and not, and single ones; where masks are, around a tile.
 
-    Seven tiles, because a kernel that divides the number of a work-group corrects a quotient that is one off.
+    Seven tiles, because a kernel that divides the number of a work-group corrects a quotient that is one off; with as
+    many heads as make the stride of a sequence so large that its square has more than 32 bits, unless these are too
+    many for a trial.
     """
     rows = query_step(config)
     columns = config.tile.get("n0", rows)
     most = config.max_seqlen_q or 7 * rows
-    edges = [(rows + 17, 2 * columns + 5), (2 * rows, columns), (1, 1), (7 * rows - 5, 3)]
+    edges = [(rows + 17, 2 * columns + 5), (2 * rows, columns), (1, 1)]
     if config.mask_form != "none":
         edges += [
             (2 * rows, 3 * columns),
@@ -127,6 +130,15 @@ def _edges(config: Config) -> Iterator[dict[str, int]]:
             (rows + 1, 17),
             (1, 2 * columns + 1),
         ]
+    many = min(7 * rows - 5, most)
+    heads = -(-(1 << 16) // (many * (config.hdim_v or config.hdim_q)))
+    yield {
+        "seqlen_q": many,
+        "seqlen_k": 3,
+        "heads": heads if 3 <= heads <= _MOST_HEADS else 3,
+        "kv_heads": 1,
+        "batch": 1,
+    }
     for queries, keys in edges:
         yield {"seqlen_q": max(min(queries, most), 1), "seqlen_k": max(keys, 1)}
 
