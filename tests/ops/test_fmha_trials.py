@@ -57,6 +57,15 @@ def test_a_trial_has_many_tiles_of_queries(name: str) -> None:
     assert max(p.seqlen_q for p in trials(kernel.config, kernel.arch)) > 6 * query_step(kernel.config)
 
 
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_sequences_and_heads_occur_together(name: str) -> None:
+    """An index that leaves one of them out is right where there is only one of it."""
+    kernel = SUBJECTS[name]
+    several = [p for p in trials(kernel.config, kernel.arch) if p.batch > 1 and p.kv_heads > 1]
+    assert several
+    assert kernel.config.mask_form == "none" or any(p.heads > p.kv_heads for p in several)
+
+
 @pytest.mark.parametrize("name", [name for name, kernel in SUBJECTS.items() if kernel.config.mask_form != "none"])
 def test_every_window_meets_several_tiles_of_keys(name: str) -> None:
     kernel = SUBJECTS[name]

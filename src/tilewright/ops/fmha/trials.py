@@ -37,8 +37,8 @@ _WINDOWS = (
 # Heads of queries, those of keys, sequences, and whole tiles of keys: fewer of these where there are many heads.
 # Kernels without a mask do next to nothing: there the time goes into the tensors.
 _HEADS = (
-    ((2, 2, 1, 2), (2, 1, 2, 0), (1, 1, 3, 1), (3, 1, 1, 0), (1, 1, 1, 3)),
-    ((2, 2, 2, 2), (4, 2, 1, 0), (1, 1, 3, 3), (3, 1, 2, 1), (1, 1, 1, 2)),
+    ((2, 1, 1, 2), (2, 2, 2, 0), (1, 1, 3, 1), (3, 1, 1, 0), (1, 1, 1, 3)),
+    ((2, 2, 2, 2), (4, 2, 2, 0), (1, 1, 3, 3), (3, 1, 2, 1), (1, 1, 1, 2)),
 )
 _PARTS = (2, 3, 1, 7, 8, 5)
 _SEQUENCES = 3  # of a group
