@@ -86,6 +86,26 @@ def test_a_write_that_nobody_waits_for_goes_on_behind_the_barrier() -> None:
     assert races_without(SHARED.format(wait="", **BARRIERS), None).found
 
 
+# Two waves that write to the same place of the LDS, and read it.
+TWICE = """
+  v_and_b32_e32 v0, 0x3ff, v0
+  v_lshlrev_b32_e32 v0, 2, v0
+  v_and_b32_e32 v1, 0xfc, v0
+  v_and_b32_e32 v2, {kept}, v0
+  ds_write_b32 v1, v2
+  s_waitcnt lgkmcnt(0)
+  s_barrier
+  ds_read_b32 v3, v1
+  s_waitcnt lgkmcnt(0)
+  s_endpgm
+"""
+
+
+def test_waves_that_write_the_same_need_no_order() -> None:
+    assert not races_without(TWICE.format(kept=0xFC), 0).found
+    assert races_without(TWICE.format(kept=0x1FC), 0).found
+
+
 # Two waves. Each stores its numbers, and loads those of the other one.
 THROUGH_MEMORY = """
   s_load_dwordx2 s[4:5], s[0:1], 0x0

@@ -117,3 +117,31 @@ def test_too_few_pages_and_too_many_tokens() -> None:
         inputs(problem("pagedkv", page_size=4, pages=1), 0, GFX942)
     with pytest.raises(InvalidValueError, match="8 new tokens"):
         inputs(problem("appendkv", seqlen_new=8), 0, GFX942)
+
+
+def test_a_cache_without_room_for_old_tokens_has_none() -> None:
+    """As many new tokens as the cache holds: all sequences are empty before, however many there are."""
+    of = problem("appendkv", seqlen_new=7, batch=4, rotary="half")
+    for seed in (0, 1):
+        assert set(inputs(of, seed, GFX942)["seqlens_k"].tolist()) == {0}
+        reference(of, inputs(of, seed, GFX942), GFX942)
+
+
+@pytest.mark.parametrize("family", ["forward", "pagedkv", "splitkv", "batch_prefill"])
+def test_some_queries_point_to_a_key(family: str) -> None:
+    """Its score is so far above the others that exp of the difference is no number of fp16."""
+    pages = {"page_size": 1} if family in ("pagedkv", "batch_prefill") else {}
+    splits = {"num_splits": 2} if family == "splitkv" else {}
+    of = problem(family, seqlen_q=64, seqlen_k=32, hdim_q=64, mask="bottom_right", **pages, **splits)
+    whole, drawn = (inputs(of, seed, GFX942) for seed in (0, 1))
+    length = np.sqrt((drawn["q"].astype(np.float64) ** 2).sum(axis=-1))
+    assert 0.1 < (length > 22).mean() < 0.3  # others are about 16
+    assert np.abs(whole["q"].astype(np.float64)).max() <= 3
+    if family == "forward":
+        q, k = (drawn[name].astype(np.float64).swapaxes(1, 2) for name in ("q", "k"))
+        scores = of.scale * q @ np.repeat(k, 2, axis=1).swapaxes(-1, -2)
+        second, first = np.sort(scores, axis=-1)[..., -2:].swapaxes(-1, 0).reshape(2, -1)
+        pointing = first - second > np.log(65504)
+        assert 0.12 < pointing.mean() < 0.25
+        assert 0.02 < (scores.min(axis=-1) < -14).mean() < 0.1
+        assert len(set(scores.argmax(axis=-1).swapaxes(0, -1).reshape(-1)[pointing].tolist())) >= 28

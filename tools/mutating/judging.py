@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from hashlib import sha256
 from typing import Any
 
 import tilewright as tw
@@ -127,9 +128,9 @@ class Judge:
 
     @cached_property
     def basis(self) -> str:
-        """A digest of all that outcomes depend on but the change itself: the code, the trials, the larger problems."""
+        """A digest of all that outcomes depend on but the change itself: code, problems, and their results."""
         code = [line.text for line in self.lines]
-        problems = [repr(tried.problem) for tried in (*self.trials, *self.larger)]
+        problems = [(repr(tried.problem), sha256(tried.result).hexdigest()) for tried in (*self.trials, *self.larger)]
         return digest_text(repr((RULES, self.kernel.slug, code, problems)))[:16]
 
     def is_known(self, mutation: Mutation) -> bool:

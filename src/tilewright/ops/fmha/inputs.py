@@ -9,7 +9,9 @@ lost bit. Rotations are quarter turns, and so exact. Gradients have no such case
 numbers. Nor have queries and keys of attention: random numbers show what is lost of them.
 
 **Other seeds** give normally distributed numbers, with queries twice as large, so that some keys of a row have most of
-its weight.
+its weight. Some queries point to one of their keys, whose score is so far above all others that its exponential is
+beyond fp16, unless the largest score was subtracted before: so each key shows that a row's largest score counts it.
+Some point away from a key, which shows where it is the only one: its exponential is below fp16 unless that was done.
 
 Tokens of a cache behind the end of their sequence, and pages that nobody uses, hold numbers far larger than all
 others. Operands of a gradient fit each other: o and lse are those of a forward pass, rounded to their types.
@@ -28,7 +30,17 @@ from tilewright.ops.block_gemm.draw import APART, WHOLE_NUMBERS, wide_numbers
 from tilewright.ops.block_gemm.rounding import wide
 from tilewright.ops.execution import Tensor
 from tilewright.ops.fmha.dropout import kept_share
-from tilewright.ops.fmha.families import APPENDKV, BACKWARD, BATCH_PREFILL, COMBINE, DQ_DK_DV, FAMILIES
+from tilewright.ops.fmha.families import (
+    APPENDKV,
+    BACKWARD,
+    BATCH_PREFILL,
+    COMBINE,
+    DQ_DK_DV,
+    FAMILIES,
+    FORWARD,
+    PAGEDKV,
+    SPLITKV,
+)
 from tilewright.ops.fmha.lengths import tables
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.reference_forward import attended, scores
@@ -39,6 +51,11 @@ _UNUSED = 96.0  # fp8 of all encodings holds it; no drawn value is near it
 _QUERY_SIZE = 2.0
 _MOST = 3  # of the small whole numbers
 _GRADIENTS = (BACKWARD, DQ_DK_DV)
+_ATTENDING = (FORWARD, PAGEDKV, SPLITKV, BATCH_PREFILL)
+_POINTING_SHARE = 1 / 4
+_POINTED = (
+    24.0  # what is added to a score: exp(24) is 4e5 times the largest number of fp16, and other scores are below 10
+)
 # Tensors with wide numbers among whole ones: those that are copied, and everywhere else the values. Scores of wide
 # numbers would leave a single key to each row.
 _WIDE = {APPENDKV: ("q", "k", "v", "k_new", "v_new"), **dict.fromkeys(_GRADIENTS, ())}
@@ -62,6 +79,8 @@ def inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
             made[tensor.name] = values.astype(numpy_dtype(tensor.dtype, arch))
     if problem.family in _GRADIENTS:
         made = _with_forward(problem, made, arch)
+    if problem.family in _ATTENDING and seed != WHOLE_NUMBERS:
+        _point_some(problem, made, generator)
     if problem.family == COMBINE:
         _empty_some(made, generator)
     return {tensor.name: made[tensor.name] for tensor in wanted}
@@ -134,6 +153,26 @@ def _mark_unused(problem: Problem, given: dict[str, NDArray[Any]], name: str, va
             used[sequence.number, : sequence.keys] = True
     for i, tokens in enumerate(used):
         by_head[i][:, ~tokens] = _UNUSED
+
+
+def _point_some(problem: Problem, given: dict[str, NDArray[Any]], generator: np.random.Generator) -> None:
+    """Add to some queries what makes the score of one key large, or far below 0.
+
+    Of any key, or of that on the diagonal, which all masks leave; the latter is the only one in some rows.
+    """
+    for sequence in sequences(problem, given):
+        if not sequence.keys or not sequence.queries:
+            continue
+        q = rows(problem, given, "q", sequence)
+        k = shared(problem, wide(rows(problem, given, "k", sequence)))
+        head, query = np.indices(q.shape[:2])
+        diagonal = query + (sequence.keys - sequence.queries if problem.mask == "bottom_right" else 0)
+        any_key = generator.integers(0, sequence.keys, query.shape)
+        kind = generator.integers(0, 4, query.shape)
+        towards = k[head, np.where(kind < 2, any_key, diagonal.clip(0, sequence.keys - 1))]
+        factor = np.where(kind < 3, _POINTED, -_POINTED) / problem.scale / (towards * towards).sum(axis=-1)
+        factor *= generator.random(query.shape) < _POINTING_SHARE
+        q[...] = (wide(q) + factor[..., None] * towards).astype(q.dtype)
 
 
 def _empty_some(given: dict[str, NDArray[Any]], generator: np.random.Generator) -> None:
