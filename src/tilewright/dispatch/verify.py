@@ -347,7 +347,7 @@ def _spread(error: Floats, limit: Floats, deviation: Floats) -> _Spread:
     if not count:
         return _Spread(0.0, ROOM, 0)
     parts = np.divide(error, deviation, out=np.zeros_like(error), where=counted)
-    size = float(np.sqrt(np.vdot(parts, parts) / count))
+    size = float(np.sqrt(np.square(parts).sum() / count))  # not a BLAS function: its threads wait actively
     return _Spread(size, ROOM * (1 + FEW / count**0.5), count)
 
 
