@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import random
 import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime
@@ -29,6 +30,7 @@ from tilewright.emulator.launch import Mode
 from tilewright.ops.kernel import Kernel
 
 COUNT = 150
+WAITS = 150
 LOG = Path("build/mutations.jsonl")
 
 
@@ -62,8 +64,10 @@ class Log:
         return found
 
 
-def mutate(name: str, kernel: Kernel, artifact: Artifact, count: int, seed: int, log: Log) -> Found:
-    """All changes of a kernel, and what came of each."""
+def mutate(
+    name: str, kernel: Kernel, artifact: Artifact, count: int, seed: int, log: Log, waits: int = WAITS
+) -> Found:
+    """So many changes of a kernel, and so many barriers and waits taken away, and what came of each."""
     judge = Judge(kernel, artifact)
     basis = judge.basis
     unreached = len(judge.unreached)
@@ -78,12 +82,13 @@ def mutate(name: str, kernel: Kernel, artifact: Artifact, count: int, seed: int,
     for each in changes:
         found[str(each)] = log.outcome(basis, str(each), partial(_told, name, each, judge.outcome))
         judge.note(found[str(each)])
-    taken = synchronisation(judge.lines)
+    every = synchronisation(judge.lines)
+    taken = random.Random(seed).sample(every, waits) if waits < len(every) else every
     for each in taken:
         without[str(each)] = log.outcome(basis, f"sync {each}", partial(_told, name, each, judge.without))
         judge.note(without[str(each)])
     fast = sum(_fast(judge, basis, each, without[str(each)], log) for each in taken)
-    return Found(name, kernel, seed, found, without, fast, len(judge.trials), len(judge.larger), judge.wrong)
+    return Found(name, kernel, seed, found, without, fast, len(judge.trials), len(judge.larger), judge.wrong, len(every))
 
 
 def _told(name: str, mutation: Mutation, judged: Callable[[Mutation], Outcome]) -> Outcome:
@@ -120,6 +125,7 @@ def main() -> int:
     parser.add_argument("--op", action="append", choices=sorted({name.partition("/")[0] for name in known}))
     parser.add_argument("--kernel", action="append", choices=tuple(known), help="only this one; may be repeated")
     parser.add_argument("--count", type=int, default=COUNT, help="random changes of each kernel")
+    parser.add_argument("--waits", type=int, default=WAITS, help="barriers and waits that are taken away, at most")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2, help="compilers at once, for kernels not built yet")
     parser.add_argument("--log", type=Path, default=LOG, help="outcomes so far: those in it are not judged again")
@@ -129,7 +135,7 @@ def main() -> int:
     poor = []
     for name, kernel in kernels.items():
         artifact = tw.build([kernel], jobs=options.jobs).artifact(kernel)
-        found = mutate(name, kernel, artifact, options.count, options.seed, log)
+        found = mutate(name, kernel, artifact, options.count, options.seed, log, options.waits)
         print(found.row(), flush=True)
         if found.score < GOAL or found.unexplained:
             poor.append(name)

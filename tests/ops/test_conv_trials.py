@@ -117,7 +117,10 @@ def test_channels_and_outputs_around_a_block(direction: str) -> None:
 def test_every_form_of_the_loop_has_many_tiles_and_a_filter(
     direction: str, pipeline: str, forms: list[set[int]]
 ) -> None:
-    """Each form is compiled by itself. Long loops with 1x1 filters alone passed kernels that computed 3x3 wrongly."""
+    """Each form is compiled by itself. Long loops with 1x1 filters alone passed kernels that computed 3x3 wrongly.
+
+    A gradient by the input has one kernel for all forms, whose code for many tiles is the same.
+    """
     kernel = config(direction=direction, pipeline=pipeline)
     many, filtered = set(), set()
     for problem in trials(kernel):
@@ -127,8 +130,39 @@ def test_every_form_of_the_loop_has_many_tiles_and_a_filter(
             many.add(steps)
         if max(problem.filter_size) > 1 and max(problem.dilation) > 1 and any(problem.right_pad):
             filtered.add(steps)
-    assert all(form & steps for form in forms for steps in (many, filtered))
+    assert all(form & filtered for form in forms)
+    assert many if direction == BACKWARD_DATA else all(form & many for form in forms)
     assert max(filtered) > 8
+
+
+def test_long_loops_go_on_to_other_rows_of_the_filter_and_read_padding_alone() -> None:
+    """In each form with a loop: one pass, or filters of two rows, hide errors in going on to the next row."""
+    kernel = config(pipeline="mem")  # four steps are under way
+    found = dict.fromkeys(range(4), False)
+    for problem in trials(kernel):
+        steps = math.ceil(gemm_sizes(problem).k / kernel.block.k)
+        beyond = all(left >= reach for left, reach in zip(problem.left_pad[-1:], problem.reach[-1:], strict=True))
+        if steps > 8 and problem.filter_size[0] > 2 and problem.g > 1 and beyond:
+            found[steps % 4] = True
+    assert all(found.values())
+
+
+def test_steps_of_many_tiles_begin_in_every_column_of_the_filter() -> None:
+    """A vector of channels is summed: each step is some rows and columns of the filter further on."""
+    kernel = config(pipeline="mem")
+    taps = kernel.block.k // 4
+    for problem in trials(kernel):
+        sizes = gemm_sizes(problem)
+        m, n, steps = (math.ceil(size / tile) for size, tile in zip(sizes, kernel.block, strict=True))
+        if m > 4 and n > 3 and steps > 4:
+            columns = {step * taps % problem.filter_size[-1] for step in range(steps)}
+            assert problem.group_channels[0] == 4 and columns == set(range(problem.filter_size[-1]))
+
+
+def test_edges_come_in_every_form_without_a_loop_and_with_several_groups() -> None:
+    kernel = config(pipeline="mem")
+    grouped = {math.ceil(gemm_sizes(p).k / kernel.block.k) for p in trials(kernel) if p.g > 1}
+    assert grouped >= {1, 2, 3, 4}
 
 
 def test_gradients_of_the_input_with_coprime_stride_and_dilation() -> None:

@@ -19,7 +19,7 @@ CHANGES = {
 
 
 def found(changes: dict[str, Outcome], taken: dict[str, Outcome]) -> Found:
-    return Found(NAME, subjects()[NAME], 1, changes, taken, 0, 3, 4, ())
+    return Found(NAME, subjects()[NAME], 1, changes, taken, 0, 3, 4, (), 9)
 
 
 def test_a_change_within_the_tolerance_is_no_part_of_the_score() -> None:

@@ -27,7 +27,7 @@ one bit off. That does not make it harmless on problems that were not run, so th
 part of the allowed error that results with other bits use. Unchanged kernels use up to two thirds.
 The score is noticed / (noticed + missed).
 
-Barriers and waits are taken away one at a time. Where nothing notices, launches are watched on a slower engine, to
+Barriers and waits are taken away one at a time, chosen at random where a kernel has many. Where nothing notices, launches are watched on a slower engine, to
 find out whether this one is needed. A wait is not if there is nothing to wait for; if the next one waits for it, too;
 if all that is waited for are reads of the LDS, which come in order; or if nothing uses what is waited for before
 another wait: registers full of garbage make no difference, and no other wave touches the bytes. A barrier is not needed
@@ -54,6 +54,7 @@ class Found:
     trials: int
     larger: int
     wrong: Sequence[str]  # problems that the unchanged kernel computes wrongly
+    waits: int  # barriers and waits of the kernel, of which some were taken away
 
     @property
     def score(self) -> float:
@@ -85,7 +86,8 @@ class Found:
         lines = [
             f"`{self.kernel.slug}`",
             "",
-            f"{today.isoformat()}, seed {self.seed}; {self.trials} trials, {self.larger} larger problems.",
+            f"{today.isoformat()}, seed {self.seed}; {self.trials} trials, {self.larger} larger problems. "
+            f"{len(self.taken)} of {self.waits} barriers and waits were taken away.",
             f"{len(noticing)} trials noticed all changes that were noticed. Fast mode notices {self.fast} of the",
             f"{_count(self.taken, NOTICED)} barriers and waits that are noticed, on the same trial.",
         ]

@@ -64,6 +64,8 @@ static void count_conflicts(Wave *w, const uint32_t place[][LANES], int places, 
     uint32_t whole = size * (uint32_t)places, per_pass = whole <= 4 ? 32 : whole <= 8 ? 16 : 8;
     uint32_t words = size >= 4 ? size / 4 : 1, dwords[MOST_DWORDS];
     for (uint32_t first = 0; first < LANES; first += per_pass) {
+        if (!(mask >> first))
+            break;
         int count = 0;
         for (uint32_t l = first; l < first + per_pass; l++)
             for (int p = 0; p < places && mask >> l & 1; p++)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import threading
 from collections import Counter
@@ -58,14 +59,23 @@ class NativeEngine:
         if threading.current_thread() is not threading.main_thread():
             return self._library.run(launch)
         codes: list[int] = []
-        worker = threading.Thread(target=lambda: codes.append(self._library.run(launch)), daemon=True)
-        worker.start()
+        ended = threading.Lock()
+        ended.acquire()
+
+        def work() -> None:
+            try:
+                codes.append(self._library.run(launch))
+            finally:
+                ended.release()
+
+        # A Thread waits until it has begun, which takes longer than a small launch.
+        _thread.start_new_thread(work, ())
         try:
-            while worker.is_alive():
-                worker.join(1.0)
+            while not ended.acquire(timeout=1.0):
+                pass
         except BaseException:
             launch.stop = 1
-            worker.join()
+            ended.acquire()
             raise
         return codes[0]
 

@@ -109,7 +109,8 @@ typedef struct Pending {
     uint32_t before[4][LANES]; /* what was at the places */
 } Pending;
 
-typedef struct { Pending *first, *last; uint32_t length; } Queue;
+/* All registers that effects in it will write are between `from` and `to`. */
+typedef struct { Pending *first, *last; uint32_t length; int from, to; } Queue;
 
 typedef struct Launch Launch;
 typedef struct Worker Worker;

@@ -18,7 +18,19 @@ static Pending *new_pending(Wave *w, const Instruction *i) {
     return p;
 }
 
+static void commit_vectors(Wave *w, Pending *p);
+static void commit_scalars(Wave *w, Pending *p);
+
+HOT bool writes_registers(const Pending *p) { return p->commit == commit_vectors || p->commit == commit_scalars; }
+
 static void append(Queue *q, Pending *p) {
+    if (!q->length)
+        q->from = INT32_MAX, q->to = 0;
+    if (writes_registers(p)) {
+        int first = p->instruction->out.index, behind = first + (int)p->count;
+        q->from = first < q->from ? first : q->from;
+        q->to = behind > q->to ? behind : q->to;
+    }
     if (q->last)
         q->last->next = p;
     else
@@ -40,7 +52,7 @@ static void drain(Wave *w, Queue *q, uint32_t count) {
         ordered += p->in_order;
     uint32_t over = ordered > count ? ordered - count : 0;
     Pending *p = q->first;
-    *q = (Queue){NULL, NULL, 0};
+    *q = (Queue){0};
     while (p) {
         Pending *next = p->next;
         p->next = NULL;
@@ -76,7 +88,7 @@ static void drop_pending(Wave *w) {
             next = p->next;
             release(w, p);
         }
-        w->queue[k] = (Queue){NULL, NULL, 0};
+        w->queue[k] = (Queue){0};
     }
 }
 
@@ -135,10 +147,18 @@ static bool wrote(const Written *written, const Pending *p, uint32_t k) {
 }
 
 static bool meets(const Written *written, const Pending *p) {
-    if (p->commit != commit_scalars && p->commit != commit_vectors)
+    if (!writes_registers(p))
         return false;
     for (uint32_t k = 0; k < p->count; k++)
         if (wrote(written, p, k))
+            return true;
+    return false;
+}
+
+/* Whether some effect in a queue may meet what was written: mostly none does, and the queue is long. */
+static bool may_meet(const Written *written, const Queue *q) {
+    for (int k = 0; k < MOST_WRITTEN && written[k].count; k++)
+        if (written[k].first < q->to && q->from < written[k].first + written[k].count)
             return true;
     return false;
 }
@@ -162,11 +182,12 @@ static void overtake(Wave *w, const Instruction *i, Pending *p) {
  * arrives right before. It stays in its queue: see overwrites.py. */
 COLD void overwrite(Wave *w, const Instruction *i) {
     for (int k = 0; k < QUEUES; k++)
-        for (Pending *p = w->queue[k].first; p; p = p->next)
-            if (meets(i->written, p)) {
-                if (w->worker->launch->turned)
-                    overtake(w, i, p);
-                else
-                    p->commit(w, p);
-            }
+        if (w->queue[k].length && may_meet(i->written, &w->queue[k]))
+            for (Pending *p = w->queue[k].first; p; p = p->next)
+                if (meets(i->written, p)) {
+                    if (w->worker->launch->turned)
+                        overtake(w, i, p);
+                    else
+                        p->commit(w, p);
+                }
 }

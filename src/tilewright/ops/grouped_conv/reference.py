@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats, is_integer
@@ -30,6 +31,9 @@ from tilewright.ops.grouped_conv.wide_inputs import put_wide_numbers
 
 # Elements of the windows that are copied at once: 32 MB in float64. Taps of larger problems are taken one by one.
 AT_ONCE = 1 << 22
+# Multiplications that OpenBLAS does by one thread (SMP_THRESHOLD_MIN · GEMM_MULTITHREAD_THRESHOLD), those of products
+# that are small enough for it, and how deep parts of them are.
+ONE_THREAD, OF_TRIALS, DEPTH = 1 << 18, 1 << 26, 256
 
 
 def inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
@@ -65,7 +69,7 @@ def _forward(problem: Problem, image: Floats, weight: Floats) -> Floats:
     columns = weight.reshape(problem.g, k, -1, c)
     output = np.zeros((problem.g, _positions(problem), k))
     for taps, seen in windows(problem, image):
-        output += seen @ columns[:, :, taps].reshape(problem.g, k, -1).swapaxes(1, 2)
+        output += multiplied(seen, columns[:, :, taps].reshape(problem.g, k, -1).swapaxes(1, 2))
     return _by_position(output, (problem.n, *problem.output_size))
 
 
@@ -75,7 +79,8 @@ def _backward_data(problem: Problem, grad: Floats, weight: Floats) -> Floats:
     image = np.zeros((problem.g, problem.n, *problem.padded_size, c))
     places = _places(problem)
     for taps in _at_once(problem, c):
-        added = (rows @ columns[:, :, taps].reshape(problem.g, k, -1)).reshape(problem.g, len(rows[0]), -1, c)
+        added = multiplied(rows, columns[:, :, taps].reshape(problem.g, k, -1))
+        added = added.reshape(problem.g, len(rows[0]), -1, c)
         for number, place in enumerate(places[taps]):
             seen = image[place]
             seen += added[:, :, number].reshape(seen.shape)
@@ -87,7 +92,7 @@ def _backward_weight(problem: Problem, grad: Floats, image: Floats) -> Floats:
     columns = by_group(grad).swapaxes(1, 2)
     weight = np.zeros((problem.g, k, math.prod(problem.filter_size), c))
     for taps, seen in windows(problem, image):
-        weight[:, :, taps] = (columns @ seen).reshape(problem.g, k, -1, c)
+        weight[:, :, taps] = multiplied(columns, seen).reshape(problem.g, k, -1, c)
     return weight.reshape(problem.g, k, *problem.filter_size, c)
 
 
@@ -98,24 +103,53 @@ _DIRECTIONS: Mapping[str, Callable[[Problem, Floats, Floats], Floats]] = {
 }
 
 
+def multiplied(a: Floats, b: Floats) -> Floats:
+    """a @ b of stacks of matrices; those of trials in parts that BLAS computes by one thread.
+
+    With several it waits actively for the last of them: where other processes run, a product of 1 ms takes 90 ms.
+    """
+    g, m, k = a.shape
+    n = b.shape[2]
+    if not ONE_THREAD < m * n * k <= OF_TRIALS:
+        plain: Floats = np.matmul(a, b)
+        return plain
+    depth = min(DEPTH, k)
+    parts = -(-m // max(ONE_THREAD // (depth * n), 2))
+    rows, longer = divmod(m, parts)  # a single row left over would be a product of another kind, which has threads
+    cut = longer * (rows + 1)
+    product = np.zeros((g, m, n), a.dtype)
+    for first in range(0, k, depth):
+        right = b[:, None, first : first + depth]
+        for some, height in ((slice(cut), rows + 1), (slice(cut, m), rows)):
+            left = a[:, some, first : first + depth]
+            product[:, some] += (left.reshape(g, -1, height, left.shape[2]) @ right).reshape(g, -1, n)
+    return product
+
+
 def windows(problem: Problem, image: Floats) -> Iterator[tuple[slice, Floats]]:
-    """What filter taps read for every output, several at once: (groups, positions, taps and channels).
+    """What filter taps read for every output, all at once or one by one: (groups, positions, taps and channels).
 
     Positions and taps are in their order. The slice tells which taps these are.
     """
-    places, positions, c = _places(problem), _positions(problem), problem.group_channels[0]
+    c = problem.group_channels[0]
     padded = np.zeros((problem.g, problem.n, *problem.padded_size, c), image.dtype)
     padded[_unpadded(problem)] = np.moveaxis(image, -2, 0)
+    groups, images, *along, channels = padded.strides
+    steps = [size * step for size, step in zip(along, problem.stride, strict=True)]
+    apart = [size * step for size, step in zip(along, problem.dilation, strict=True)]
+    shape = (problem.g, problem.n, *problem.output_size, *problem.filter_size, c)
+    seen = as_strided(padded, shape, (groups, images, *steps, *apart, channels), writeable=False)
     for taps in _at_once(problem, c):
-        seen = [padded[place].reshape(problem.g, positions, c) for place in places[taps]]
-        yield taps, np.concatenate(seen, axis=2) if len(seen) > 1 else seen[0]
+        one = taps.stop - taps.start == 1
+        tap = np.unravel_index(taps.start, problem.filter_size) if one else (slice(None),) * problem.ndim
+        yield taps, seen[(..., *tap, slice(None))].reshape(problem.g, _positions(problem), -1)
 
 
 def _at_once(problem: Problem, channels: int) -> Iterator[slice]:
-    """Filter taps that are computed at once: a few large matrix products are far quicker than many small ones."""
+    """Filter taps that are computed at once: all where they are small, because few matrix products are quick."""
     taps = math.prod(problem.filter_size)
-    step = max(AT_ONCE // (problem.g * _positions(problem) * channels), 1)
-    return (slice(first, min(first + step, taps)) for first in range(0, taps, step))
+    step = taps if taps * problem.g * _positions(problem) * channels <= AT_ONCE else 1
+    return (slice(first, first + step) for first in range(0, taps, step))
 
 
 def _places(problem: Problem) -> list[tuple[slice, ...]]:

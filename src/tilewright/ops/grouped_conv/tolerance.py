@@ -47,7 +47,7 @@ from tilewright.ops.grouped_conv.config import BACKWARD_WEIGHT, Config
 from tilewright.ops.grouped_conv.gemm_sizes import gemm_sizes
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
 from tilewright.ops.grouped_conv.problem import Problem
-from tilewright.ops.grouped_conv.reference import by_group, convolved, windows
+from tilewright.ops.grouped_conv.reference import by_group, convolved, multiplied, windows
 from tilewright.ops.grouped_conv.tensors import tensors
 from tilewright.ops.tolerance import Tolerance
 
@@ -110,7 +110,7 @@ def _reach(problem: Problem, grad: Floats, image: Floats, step: int) -> tuple[Fl
     largest = np.zeros((problem.g, k, math.prod(problem.filter_size), c))
     together = np.zeros_like(largest)
     for taps, seen in windows(problem, image):
-        steps = rows @ _steps(seen, step)
+        steps = multiplied(rows, _steps(seen, step)).reshape(problem.g, -1, k, seen.shape[2])
         sums = np.cumsum(steps, axis=1)
         spread = np.maximum(sums.max(axis=1), 0.0) - np.minimum(sums.min(axis=1), 0.0)
         reach = np.minimum(problem.k_batch * spread, np.abs(steps).sum(axis=1))
@@ -120,7 +120,6 @@ def _reach(problem: Problem, grad: Floats, image: Floats, step: int) -> tuple[Fl
 
 
 def _steps(values: Floats, step: int) -> Floats:
-    """(g, positions, channels) as (g, steps, positions of a step, channels), the last step filled with zeros."""
-    g, positions, channels = values.shape
-    filled = np.pad(values, [(0, 0), (0, -positions % step), (0, 0)])
-    return filled.reshape(g, -1, step, channels)
+    """(g, positions, channels) as (g · steps, positions of a step, channels), the last step filled with zeros."""
+    filled = np.pad(values, [(0, 0), (0, -values.shape[1] % step), (0, 0)])
+    return filled.reshape(-1, step, values.shape[2])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.loops import TILES, few_tiles, loop_forms
+from tilewright.ops.block_gemm.loops import TILES, loop_forms
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, Config
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
 from tilewright.ops.grouped_conv.padding import computes
@@ -18,6 +18,10 @@ from tilewright.ops.grouped_conv.vectors import channel_units
 from tilewright.ops.problem_values import Extents
 
 STEPS = 2  # steps along K of a trial that is about something else
+# Fewer tiles than groups of work-groups; a single row or column of tiles is dealt out by code of its own.
+FEW_TILES = ((2, 3), (1, 3), (3, 1))
+ONE_LINE = ((1, 2), (2, 1))
+MANY_FORMS = 6  # of the loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,11 @@ class _Form:
         """The input that gives so many outputs."""
         reach = (self.filter - 1) * self.dilation + 1
         return (outputs - 1) * self.stride + reach - self.left - self.right + self.rest
+
+    @property
+    def keeps_size(self) -> bool:
+        """Whether there are as many outputs as inputs."""
+        return self.stride == 1 and self.input_size(1) == 1
 
     @property
     def least_outputs(self) -> int:
@@ -92,6 +101,24 @@ TANGLED = (
     ),
     (_Form(1), _Form(1, stride=2, left=1, rest=1), _Form(2, stride=1, dilation=3, left=1, right=2)),
 )
+
+
+def _far(depth: int, rows: int, columns: int) -> _Forms:
+    """A filter like the first above. Its first outputs lie in the padding alone: all but 0 shows there."""
+    deep, along, across = TANGLED[0]
+    return (
+        replace(deep, filter=depth),
+        replace(along, filter=rows),
+        replace(across, filter=columns, left=(columns - 1) * across.dilation + 1),
+    )
+
+
+# For many steps, the most telling first. Three rows and more: an error in going on to the next but one shows.
+FAR = tuple(
+    _far(depth, rows, columns)
+    for depth in (2, 1)
+    for rows, columns in ((3, 3), (4, 3), (3, 4), (5, 3), (3, 5), (2, 3), (2, 2), (1, 2))
+)
 # The gradient of the input has a GEMM for each remainder by the stride, each with steps of its own. Without a stride
 # there is one, whose steps are known.
 UNSTRIDED = (
@@ -108,6 +135,9 @@ COPRIME = (
     (_Form(2, stride=3, dilation=4), _Form(3, stride=2, dilation=3), _Form(3, stride=3, dilation=2, right=1)),
     (_Form(3, stride=3, dilation=2), _Form(3, stride=3, dilation=4, right=2), _Form(4, stride=2, dilation=3, rest=1)),
 )
+# Columns of a tall filter. A step is a power of two taps: each begins in another column than those before it.
+WIDTH = 5
+EDGES = len(FORMS) + len(ODD_ONES)  # trials of them: every filter once
 MANY_TAPS = 9  # with more, a few vectors of channels are several blocks
 
 
@@ -130,32 +160,34 @@ def trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
 def _tried(config: Config, arch: Arch) -> Iterator[dict[str, Any]]:
     kinds = _kinds(config)
     yield from _loops(config, arch, kinds)
-    yield from (_Trial(config, forms).fields() for forms in kinds)
-    yield from (_Trial(config, kinds[0], groups=groups).fields() for groups in (2, 3))
-    yield from _channels(config, kinds[0])
+    yield from _edges(config, arch, kinds)
     yield from _splits(config, kinds[0])
-    yield from _images(config, kinds[0])
-    yield from (_Trial(config, forms, groups=2, n=1, c=1, k=3).fields() for forms in kinds[1:])
-    if kinds is FORMS:
-        yield from (_Trial(config, forms).fields() for forms in ODD_ONES)
+    if config.split_image:  # it computes two pieces of an image
+        yield _Trial(config, kinds[0], n=2, positions=2 * _whole(config), lines=2).fields()
 
 
 def _loops(config: Config, arch: Arch, kinds: tuple[_Forms, ...]) -> Iterator[dict[str, Any]]:
-    """Every form of the loop with many tiles, and with few; filter, stride, dilation and pads together."""
+    """Every form of the loop with many tiles and few steps, and with few tiles and many steps.
+
+    Filter, stride, dilation and pads together, and another filter for the few tiles where there is one.
+    """
+    long: Sequence[_Forms] = (*kinds[1:2], *kinds[:1], *kinds[2:])
+    walked = kinds is FORMS and config.direction != BACKWARD_WEIGHT  # its steps are along the outputs
     if kinds is FORMS:
         kinds = (*(UNSTRIDED if config.direction == BACKWARD_DATA else TANGLED), POINT)
+        long = {FORWARD: FAR, BACKWARD_DATA: UNSTRIDED, BACKWARD_WEIGHT: TANGLED[1:]}[config.direction]
     all_steps = loop_forms(ImplicitGemm(config), arch)
-    filtered = len(kinds) > 2 and config.direction != BACKWARD_WEIGHT  # its steps are along the outputs
     for k_batch in (1, *((2,) if config.split_k else ())):
         for number, steps in enumerate(all_steps):
-            made = _looped(config, kinds, sorted(steps), TILES[number % len(TILES)], k_batch)
+            made: list[_Trial] = []
+            fewest = sorted(steps)
+            if number == 0 or _is_compiled_by_form(config):
+                tall = (_tall(config, fewest[0]),) if walked else ()
+                made += _looped(config, (*tall, *kinds), fewest, _many_tiles(number, len(all_steps)), k_batch)
+            if not _edges_do(config, steps, len(all_steps)):
+                for tiles in _few_tiles(config, number, len(all_steps)):
+                    made += _looped(config, long, fewest[::-1], tiles, k_batch, groups=2)
             yield from (trial.fields() | {"k_batch": k_batch} for trial in made)
-            for tiles in few_tiles(number, len(all_steps)):
-                # Another filter than that of the many tiles, where there is one.
-                tall = (_tall(config, steps[0]),) if filtered and kinds[-1] is POINT else ()
-                others = (*tall, *kinds[1:2], *kinds[:1], *kinds[2:])
-                made = _looped(config, others, steps, tiles, k_batch, groups=2)
-                yield from (trial.fields() | {"k_batch": k_batch} for trial in made)
     if config.direction == BACKWARD_DATA and kinds[0] is UNSTRIDED[0]:
         # GEMMs of one launch with different numbers of steps, beyond what a pipeline prefetches.
         longest = config.block.k * max(all_steps[0])
@@ -163,6 +195,33 @@ def _loops(config: Config, arch: Arch, kinds: tuple[_Forms, ...]) -> Iterator[di
             trial = _Trial(config, forms)
             vectors = max(longest // (trial.taps * channel_units(config)[1]), 1)
             yield replace(trial, k=vectors).fields()
+
+
+def _is_compiled_by_form(config: Config) -> bool:
+    """Whether each form of the loop is a kernel of its own, with its own code for tiles, taps and positions.
+
+    The work-groups of a gradient by the input find out about their loop on the device (AnyLoop in implicit_gemm.hpp).
+    """
+    return config.direction != BACKWARD_DATA
+
+
+def _edges_do(config: Config, steps: Sequence[int], forms: int) -> bool:
+    """Whether trials of edges are enough beside many tiles: of many forms for those that have no loop.
+
+    Not for a single step: many filters of one vector of channels are longer.
+    """
+    return config.direction == FORWARD and forms >= MANY_FORMS and len(steps) == 1 and steps[0] > 1
+
+
+def _many_tiles(number: int, forms: int) -> tuple[int, int]:
+    """Tiles along M and N: the fewest that will do where forms are many, so that `verify` does not take too long."""
+    return TILES[number % len(TILES)] if forms < MANY_FORMS else min(TILES, key=math.prod)
+
+
+def _few_tiles(config: Config, number: int, forms: int) -> tuple[tuple[int, int], ...]:
+    """Tiles along M and N of the trials with many steps: one kind of them for each of many forms."""
+    shared = forms >= MANY_FORMS or not _is_compiled_by_form(config)
+    return (ONE_LINE[number % len(ONE_LINE)],) if shared else FEW_TILES
 
 
 def _looped(
@@ -177,7 +236,7 @@ def _looped(
     unit_c, unit_k = channel_units(config)
     rows = tiles[0] * config.block.m - config.block.m // 4
     # Rather channels that no step divides: a step then begins within a tap and ends in another.
-    for crossing, forms, count in itertools.product((True, False), kinds, steps):
+    for crossing, count, forms in itertools.product((True, False), steps, kinds):
         trial = _Trial(config, forms, groups=groups)
         length = config.block.k * count
         if config.direction == BACKWARD_WEIGHT:
@@ -187,7 +246,8 @@ def _looped(
             yield replace(trial, k=rows_k, c=columns_c, positions=positions)
             return
         summed, across = (unit_c, unit_k) if config.direction == FORWARD else (unit_k, unit_c)
-        vectors = length // (trial.taps * summed)
+        # Kernels for filters of 3x3 are for groups of one input channel.
+        vectors = 1 if config.specialization == "filter3x3" else length // (trial.taps * summed)
         if vectors * trial.taps * summed <= length - config.block.k:
             continue
         if crossing and vectors * summed % config.block.k == 0:
@@ -207,11 +267,18 @@ def _tall(config: Config, steps: int) -> _Forms:
     gradient = config.direction == BACKWARD_DATA
     unit = channel_units(config)[1 if gradient else 0]
     taps = max((config.block.k * steps - config.block.k // 4) // unit, 1)
-    across = _Form(4, dilation=2, left=2, right=4) if gradient else _Form(4, stride=3, dilation=2, left=2, right=3)
-    rows = taps if config.ndim == 1 else max(taps // across.filter, 1)
-    above = rows // 2
-    along = _Form(rows, stride=1 if gradient else 2, left=above, right=rows - 1 - above)
-    return (_Form(1), across if config.ndim == 1 else along, along if config.ndim == 1 else across)
+    if config.ndim == 1:
+        return _everywhere(_tall_form(taps, gradient))
+    width = min(WIDTH, max(taps // 2, 1))
+    across = _Form(width, stride=3, dilation=2, left=2 * width - 1, right=3, rest=2)  # in the padding alone at first
+    if gradient:
+        across = _Form(width, dilation=2, left=width // 2, right=2 * (width - 1) - width // 2)
+    return (_Form(1), _tall_form(max(taps // width, 1), gradient), across)
+
+
+def _tall_form(taps: int, gradient: bool) -> _Form:
+    above = taps // 2
+    return _Form(taps, stride=1 if gradient else 2, left=above, right=taps - 1 - above)
 
 
 def _columns(config: Config, tiles: int) -> int:
@@ -230,24 +297,54 @@ def _kinds(config: Config) -> tuple[_Forms, ...]:
     return FORMS
 
 
-def _channels(config: Config, forms: _Forms) -> Iterator[dict[str, Any]]:
-    """Channels from one vector to a vector more than a block, odd multiples of vectors among them."""
-    full = _Trial(config, forms)
-    c, k = (count // unit for count, unit in zip(full.channels, channel_units(config), strict=True))
-    odd = ((3, 5), (5, 3)) if full.taps <= MANY_TAPS else ((1, 3), (3, 1))
-    for c_vectors, k_vectors in ((1, 1), *odd, (c, k + 1), (c + 1, k), (max(c - 1, 1), max(k - 1, 1))):
-        yield _Trial(config, forms, c=c_vectors, k=k_vectors).fields()
+def _edges(config: Config, arch: Arch, kinds: tuple[_Forms, ...]) -> Iterator[dict[str, Any]]:
+    """Every filter, and edges of images, channels and groups, each time others of them together.
+
+    Numbers of steps are those that need no loop: all of them in turn.
+    """
+    filters = (*kinds, *ODD_ONES) if kinds is FORMS else kinds
+    whole = _whole(config)
+    exact, loose = [whole, whole + 1, whole - 1, 1], ((2, None), (3, whole // 3), (5, 1))
+    short = [steps[0] for steps in loop_forms(ImplicitGemm(config), arch) if len(steps) == 1] or [STEPS]
+    for number in range(max(EDGES, len(short))):
+        forms = filters[number % len(filters)]
+        trial = _Trial(config, forms, groups=2 + number % 2)
+        channels = _channels(config, trial, number, short[number % len(short)])
+        if exact and all(form.keeps_size for form in trial.by_dimension):
+            trial = replace(trial, n=1, positions=exact.pop(0), lines=1)
+        elif not config.split_image:
+            n, positions = loose[number % len(loose)]
+            trial = replace(trial, n=n, positions=positions)
+        yield replace(trial, c=channels[0], k=channels[1]).fields()
+    for c, k in ((1, 1), *_odd_vectors(_Trial(config, kinds[0]))):
+        yield _Trial(config, kinds[0], c=c, k=k).fields()
+    yield _Trial(config, kinds[0]).fields()
 
 
-def _images(config: Config, forms: _Forms) -> Iterator[dict[str, Any]]:
-    """One image and several, outputs that fill a block, miss it by one, or are a single one."""
-    whole = config.block.k * STEPS if config.direction == BACKWARD_WEIGHT else config.block.m
-    for positions in (whole, whole + 1, whole - 1, 1):
-        yield _Trial(config, forms, n=1, positions=positions, lines=1).fields()
-    yield _Trial(config, forms, n=3, positions=whole // 3).fields()
-    yield _Trial(config, forms, n=5, positions=1, lines=1).fields()
-    if config.split_image:  # it computes two pieces of an image
-        yield _Trial(config, forms, n=2, positions=2 * whole, lines=2).fields()
+def _whole(config: Config) -> int:
+    """Positions of the outputs that are whole blocks."""
+    return config.block.k * STEPS if config.direction == BACKWARD_WEIGHT else config.block.m
+
+
+def _odd_vectors(trial: _Trial) -> tuple[tuple[int, int], ...]:
+    """Channels of the input and the output that are odd multiples of vectors."""
+    return ((3, 5), (5, 3)) if trial.taps <= MANY_TAPS else ((1, 3), (3, 1))
+
+
+def _channels(config: Config, trial: _Trial, number: int, steps: int) -> tuple[int | None, int | None]:
+    """Channels in vectors: around a block where they are columns or rows, else so many that they make these steps."""
+    unit_c, unit_k = channel_units(config)
+    c, k = (count // unit for count, unit in zip(trial.channels, (unit_c, unit_k), strict=True))
+    if config.direction == BACKWARD_WEIGHT:
+        pairs = ((c, k), (1, 1), *_odd_vectors(trial), (c, k + 1), (c + 1, k), (max(c - 1, 1), max(k - 1, 1)))
+        return pairs[number % len(pairs)]
+    forward = config.direction == FORWARD
+    full = k if forward else c
+    across = (full + 1, 1, full, 3, max(full - 1, 1), 5)[number % 6]
+    summed: int | None = max(config.block.k * steps // (trial.taps * (unit_c if forward else unit_k)), 1)
+    if config.specialization == "filter3x3":
+        summed = None
+    return (summed, across) if forward else (across, summed)
 
 
 def _splits(config: Config, forms: _Forms) -> Iterator[dict[str, Any]]:
