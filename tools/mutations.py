@@ -64,9 +64,7 @@ class Log:
         return found
 
 
-def mutate(
-    name: str, kernel: Kernel, artifact: Artifact, count: int, seed: int, log: Log, waits: int = WAITS
-) -> Found:
+def mutate(name: str, kernel: Kernel, artifact: Artifact, count: int, seed: int, log: Log, waits: int = WAITS) -> Found:
     """So many changes of a kernel, and so many barriers and waits taken away, and what came of each."""
     judge = Judge(kernel, artifact)
     basis = judge.basis
@@ -88,7 +86,9 @@ def mutate(
         without[str(each)] = log.outcome(basis, f"sync {each}", partial(_told, name, each, judge.without))
         judge.note(without[str(each)])
     fast = sum(_fast(judge, basis, each, without[str(each)], log) for each in taken)
-    return Found(name, kernel, seed, found, without, fast, len(judge.trials), len(judge.larger), judge.wrong, len(every))
+    return Found(
+        name, kernel, seed, found, without, fast, len(judge.trials), len(judge.larger), judge.wrong, len(every)
+    )
 
 
 def _told(name: str, mutation: Mutation, judged: Callable[[Mutation], Outcome]) -> Outcome:

@@ -27,11 +27,12 @@ one bit off. That does not make it harmless on problems that were not run, so th
 part of the allowed error that results with other bits use. Unchanged kernels use up to two thirds.
 The score is noticed / (noticed + missed).
 
-Barriers and waits are taken away one at a time, chosen at random where a kernel has many. Where nothing notices, launches are watched on a slower engine, to
-find out whether this one is needed. A wait is not if there is nothing to wait for; if the next one waits for it, too;
-if all that is waited for are reads of the LDS, which come in order; or if nothing uses what is waited for before
-another wait: registers full of garbage make no difference, and no other wave touches the bytes. A barrier is not needed
-if no two waves of a work-group touch the same byte, one of them writing, between the barriers beside it.
+Barriers and waits are taken away one at a time, chosen at random where a kernel has many. Where nothing notices,
+launches are watched on a slower engine, to find out whether this one is needed. A wait is not if there is nothing to
+wait for; if the next one waits for it, too; if all that is waited for are reads of the LDS, which come in order; or if
+nothing uses what is waited for before another wait: registers full of garbage make no difference, and no other wave
+touches the bytes. A barrier is not needed if no two waves of a work-group touch the same byte, one of them writing,
+between the barriers beside it.
 All others count as missed.
 
 | kernel | changes | noticed | same everywhere | within the tolerance | missed | score | barriers and waits | noticed |\

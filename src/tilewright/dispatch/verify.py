@@ -349,16 +349,11 @@ def _spread(error: Floats, limit: Floats, deviation: Floats) -> _Spread:
     count = int(np.count_nonzero(counted))
     if not count:
         return _Spread(0.0, ROOM, 0)
-<<<<<<< HEAD
     if count == error.size:  # far quicker than to look at each element
         parts = error / deviation
     else:
         parts = np.divide(error, deviation, out=np.zeros_like(error), where=counted)
-    size = float(np.sqrt(np.vdot(parts, parts) / count))
-=======
-    parts = np.divide(error, deviation, out=np.zeros_like(error), where=counted)
     size = float(np.sqrt(np.square(parts).sum() / count))  # not a BLAS function: its threads wait actively
->>>>>>> conv
     return _Spread(size, ROOM * (1 + FEW / count**0.5), count)
 
 
