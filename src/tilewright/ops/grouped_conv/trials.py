@@ -187,6 +187,10 @@ def _loops(config: Config, arch: Arch, kinds: tuple[_Forms, ...]) -> Iterator[di
             if not _edges_do(config, steps, len(all_steps)):
                 for tiles in _few_tiles(config, number, len(all_steps)):
                     made += _looped(config, long, fewest[::-1], tiles, k_batch, groups=2)
+            if walked and len(steps) > 1:
+                # Every step of several passes goes on to other rows. Those of the filters above mostly do not.
+                middle = fewest[len(fewest) // 2]
+                made += _looped(config, (_tall(config, middle),), (middle,), ONE_LINE[(number + 1) % 2], groups=2)
             yield from (trial.fields() | {"k_batch": k_batch} for trial in made)
     if config.direction == BACKWARD_DATA and kinds[0] is UNSTRIDED[0]:
         # GEMMs of one launch with different numbers of steps, beyond what a pipeline prefetches.
