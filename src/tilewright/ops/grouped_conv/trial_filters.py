@@ -121,6 +121,13 @@ COPRIME = (
     (Form(2, stride=3, dilation=4), Form(3, stride=2, dilation=3), Form(3, stride=3, dilation=2, right=1)),
     (Form(3, stride=3, dilation=2), Form(3, stride=3, dilation=4, right=2), Form(4, stride=2, dilation=3, rest=1)),
 )
+# A stride in one dimension alone, wider than the filter: one GEMM for each remainder, some without a tap, and each
+# walks through all rows or columns of the other dimension.
+ONE_STRIDE = (
+    (Form(1), Form(3, right=4), Form(3, stride=4, left=1, right=1)),
+    (Form(1), Form(3), Form(3, stride=4, dilation=2)),
+    (Form(1), Form(3, stride=4, left=1, right=1, rest=1), Form(3, dilation=2, left=1, right=2)),
+)
 # Columns of a tall filter. A step is a power of two taps: each begins in another column than those before it.
 WIDTH = 5
 

@@ -21,6 +21,7 @@ from tilewright.ops.grouped_conv.trial_filters import (
     FORMS,
     ODD_ONES,
     ONE_SIDED,
+    ONE_STRIDE,
     PLAIN,
     POINT,
     POINT_STRIDED,
@@ -98,10 +99,14 @@ def _loops(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> Iterator[dic
     if config.direction == BACKWARD_DATA and kinds[0] is UNSTRIDED[0]:
         # GEMMs of one launch with different numbers of steps, beyond what a pipeline prefetches.
         longest = config.block.k * max(all_steps[0])
+        unit_c, unit_k = channel_units(config)
         for forms in (*COPRIME, *TANGLED[:2]):
             trial = _Trial(config, forms)
-            vectors = max(longest // (trial.taps * channel_units(config)[1]), 1)
-            yield replace(trial, k=vectors).fields()
+            yield replace(trial, k=max(longest // (trial.taps * unit_k), 1)).fields()
+        for forms in ONE_STRIDE:
+            # Steps that begin within a tap.
+            columns, odd = max(_columns(config, 2) // unit_c, 1), max(config.block.k // (2 * unit_k), 1) + 1
+            yield _Trial(config, forms, n=3, c=columns, k=odd, positions=config.block.m // 2).fields()
 
 
 def _is_compiled_by_form(config: Config) -> bool:
