@@ -147,6 +147,18 @@ def test_long_loops_go_on_to_other_rows_of_the_filter_and_read_padding_alone() -
     assert all(found.values())
 
 
+def test_each_form_with_a_loop_has_passes_whose_every_step_goes_on_to_other_rows() -> None:
+    """Each step that is prefetched has code of its own for that; with many channels few of them need it."""
+    kernel = config(pipeline="mem")
+    taps = kernel.block.k // 4
+    found = {
+        math.ceil(gemm_sizes(p).k / kernel.block.k) % 4
+        for p in trials(kernel)
+        if gemm_sizes(p).k > 8 * kernel.block.k and p.group_channels[0] == 4 and 1 < p.filter_size[1] < taps and p.g > 1
+    }
+    assert found == {0, 1, 2, 3}
+
+
 def test_steps_of_many_tiles_begin_in_every_column_of_the_filter() -> None:
     """A vector of channels is summed: each step is some rows and columns of the filter further on."""
     kernel = config(pipeline="mem")

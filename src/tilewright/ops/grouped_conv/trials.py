@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.loops import TILES, loop_forms
@@ -14,6 +14,25 @@ from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, F
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
 from tilewright.ops.grouped_conv.padding import computes
 from tilewright.ops.grouped_conv.problem import Problem
+from tilewright.ops.grouped_conv.trial_filters import (
+    COPRIME,
+    DILATED,
+    FAR,
+    FORMS,
+    ODD_ONES,
+    ONE_SIDED,
+    ONE_STRIDE,
+    PLAIN,
+    POINT,
+    POINT_STRIDED,
+    SAME,
+    STRIDED,
+    TANGLED,
+    UNSTRIDED,
+    Form,
+    Forms,
+    tall,
+)
 from tilewright.ops.grouped_conv.vectors import channel_units
 from tilewright.ops.problem_values import Extents
 
@@ -22,121 +41,6 @@ STEPS = 2  # steps along K of a trial that is about something else
 FEW_TILES = ((2, 3), (1, 3), (3, 1))
 ONE_LINE = ((1, 2), (2, 1))
 MANY_FORMS = 6  # of the loop
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """Filter, stride, dilation and pads of one dimension.
-
-    `rest` are input elements at the far edge that no filter reaches, because the stride steps over them.
-    """
-
-    filter: int
-    stride: int = 1
-    dilation: int = 1
-    left: int = 0
-    right: int = 0
-    rest: int = 0
-
-    def input_size(self, outputs: int) -> int:
-        """The input that gives so many outputs."""
-        reach = (self.filter - 1) * self.dilation + 1
-        return (outputs - 1) * self.stride + reach - self.left - self.right + self.rest
-
-    @property
-    def keeps_size(self) -> bool:
-        """Whether there are as many outputs as inputs."""
-        return self.stride == 1 and self.input_size(1) == 1
-
-    @property
-    def least_outputs(self) -> int:
-        """What an input of one element gives: pads alone may give several."""
-        return next(outputs for outputs in itertools.count(1) if self.input_size(outputs) >= 1)
-
-
-# Forms of three dimensions, outermost first; problems of fewer have the last of them.
-_Forms: TypeAlias = tuple[_Form, _Form, _Form]
-
-
-def _everywhere(form: _Form) -> _Forms:
-    return (form, form, form)
-
-
-POINT = _everywhere(_Form(1))
-POINT_STRIDED = (_Form(1), _Form(1, stride=3, rest=2), _Form(1, stride=2, rest=1))
-PLAIN = _everywhere(_Form(3))
-SAME = _everywhere(_Form(3, left=1, right=1))
-STRIDED = _everywhere(_Form(3, stride=2, left=1, right=1, rest=1))
-DILATED = _everywhere(_Form(3, dilation=2, left=2, right=2))
-ONE_SIDED = _everywhere(_Form(3, right=2))
-# Seven taps in two dimensions at most: 343 would make the GEMM far larger than a block.
-WIDE = (_Form(1, stride=2), _Form(7, stride=2, left=3, right=2), _Form(7, stride=2, left=3, right=2))
-# Different in every dimension, so that none can pass for another.
-MIXED = (
-    _Form(2, stride=3, dilation=2, right=1),
-    _Form(3, stride=2, left=1, rest=1),
-    _Form(4, dilation=3, left=2, right=3),
-)
-FORMS = (SAME, POINT, WIDE, DILATED, STRIDED, MIXED, POINT_STRIDED)
-# Even filters, pads on one side, strides wider than the filter, pads wider than the filter.
-ODD_ONES = (
-    ONE_SIDED,
-    _everywhere(_Form(2, stride=3, rest=2)),
-    _everywhere(_Form(3, stride=2, dilation=2, left=1, right=3)),
-    _everywhere(_Form(1, left=1, right=1)),
-    _everywhere(_Form(3, left=3, right=3)),
-)
-# Strides and dilations without a common divisor, and pads, all together. Filters of many taps and of few, so that some
-# number of channels gives every number of steps along K.
-TANGLED = (
-    (
-        _Form(2, stride=2, dilation=3, left=1, right=2),
-        _Form(3, stride=2, dilation=3, left=2, right=1, rest=1),
-        _Form(3, stride=3, dilation=2, left=1, right=3, rest=2),
-    ),
-    (
-        _Form(1, stride=2, rest=1),
-        _Form(2, stride=3, dilation=2, left=1, rest=2),
-        _Form(2, stride=2, dilation=3, right=2, rest=1),
-    ),
-    (_Form(1), _Form(1, stride=2, left=1, rest=1), _Form(2, stride=1, dilation=3, left=1, right=2)),
-)
-
-
-def _far(depth: int, rows: int, columns: int) -> _Forms:
-    """A filter like the first above. Its first outputs lie in the padding alone: all but 0 shows there."""
-    deep, along, across = TANGLED[0]
-    return (
-        replace(deep, filter=depth),
-        replace(along, filter=rows),
-        replace(across, filter=columns, left=(columns - 1) * across.dilation + 1),
-    )
-
-
-# For many steps, the most telling first. Three rows and more: an error in going on to the next but one shows.
-FAR = tuple(
-    _far(depth, rows, columns)
-    for depth in (2, 1)
-    for rows, columns in ((3, 3), (4, 3), (3, 4), (5, 3), (3, 5), (2, 3), (2, 2), (1, 2))
-)
-# The gradient of the input has a GEMM for each remainder by the stride, each with steps of its own. Without a stride
-# there is one, whose steps are known.
-UNSTRIDED = (
-    (
-        _Form(2, dilation=2, left=1, right=1),
-        _Form(3, dilation=2, left=1, right=3),
-        _Form(3, dilation=3, left=2, right=4),
-    ),
-    (_Form(1), _Form(2, left=1), _Form(2, dilation=3, left=1, right=2)),
-    (_Form(1), _Form(1), _Form(2, dilation=2, right=2)),
-)
-# Strides and dilations without a common divisor, and no pad on the left: inputs there meet no tap.
-COPRIME = (
-    (_Form(2, stride=3, dilation=4), _Form(3, stride=2, dilation=3), _Form(3, stride=3, dilation=2, right=1)),
-    (_Form(3, stride=3, dilation=2), _Form(3, stride=3, dilation=4, right=2), _Form(4, stride=2, dilation=3, rest=1)),
-)
-# Columns of a tall filter. A step is a power of two taps: each begins in another column than those before it.
-WIDTH = 5
 EDGES = len(FORMS) + len(ODD_ONES)  # trials of them: every filter once
 MANY_TAPS = 9  # with more, a few vectors of channels are several blocks
 
@@ -166,12 +70,12 @@ def _tried(config: Config, arch: Arch) -> Iterator[dict[str, Any]]:
         yield _Trial(config, kinds[0], n=2, positions=2 * _whole(config), lines=2).fields()
 
 
-def _loops(config: Config, arch: Arch, kinds: tuple[_Forms, ...]) -> Iterator[dict[str, Any]]:
+def _loops(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> Iterator[dict[str, Any]]:
     """Every form of the loop with many tiles and few steps, and with few tiles and many steps.
 
     Filter, stride, dilation and pads together, and another filter for the few tiles where there is one.
     """
-    long: Sequence[_Forms] = (*kinds[1:2], *kinds[:1], *kinds[2:])
+    long: Sequence[Forms] = (*kinds[1:2], *kinds[:1], *kinds[2:])
     walked = kinds is FORMS and config.direction != BACKWARD_WEIGHT  # its steps are along the outputs
     if kinds is FORMS:
         kinds = (*(UNSTRIDED if config.direction == BACKWARD_DATA else TANGLED), POINT)
@@ -182,19 +86,27 @@ def _loops(config: Config, arch: Arch, kinds: tuple[_Forms, ...]) -> Iterator[di
             made: list[_Trial] = []
             fewest = sorted(steps)
             if number == 0 or _is_compiled_by_form(config):
-                tall = (_tall(config, fewest[0]),) if walked else ()
-                made += _looped(config, (*tall, *kinds), fewest, _many_tiles(number, len(all_steps)), k_batch)
+                first = (tall(config, fewest[0]),) if walked else ()
+                made += _looped(config, (*first, *kinds), fewest, _many_tiles(number, len(all_steps)), k_batch)
             if not _edges_do(config, steps, len(all_steps)):
                 for tiles in _few_tiles(config, number, len(all_steps)):
                     made += _looped(config, long, fewest[::-1], tiles, k_batch, groups=2)
+            if walked and len(steps) > 1:
+                # Every step of several passes goes on to other rows. Those of the filters above mostly do not.
+                middle = fewest[len(fewest) // 2]
+                made += _looped(config, (tall(config, middle),), (middle,), ONE_LINE[(number + 1) % 2], groups=2)
             yield from (trial.fields() | {"k_batch": k_batch} for trial in made)
     if config.direction == BACKWARD_DATA and kinds[0] is UNSTRIDED[0]:
         # GEMMs of one launch with different numbers of steps, beyond what a pipeline prefetches.
         longest = config.block.k * max(all_steps[0])
+        unit_c, unit_k = channel_units(config)
         for forms in (*COPRIME, *TANGLED[:2]):
             trial = _Trial(config, forms)
-            vectors = max(longest // (trial.taps * channel_units(config)[1]), 1)
-            yield replace(trial, k=vectors).fields()
+            yield replace(trial, k=max(longest // (trial.taps * unit_k), 1)).fields()
+        for forms in ONE_STRIDE:
+            # Steps that begin within a tap.
+            columns, odd = max(_columns(config, 2) // unit_c, 1), max(config.block.k // (2 * unit_k), 1) + 1
+            yield _Trial(config, forms, n=3, c=columns, k=odd, positions=config.block.m // 2).fields()
 
 
 def _is_compiled_by_form(config: Config) -> bool:
@@ -226,7 +138,7 @@ def _few_tiles(config: Config, number: int, forms: int) -> tuple[tuple[int, int]
 
 def _looped(
     config: Config,
-    kinds: Sequence[_Forms],
+    kinds: Sequence[Forms],
     steps: Sequence[int],
     tiles: tuple[int, int],
     k_batch: int = 1,
@@ -258,35 +170,12 @@ def _looped(
         return
 
 
-def _tall(config: Config, steps: int) -> _Forms:
-    """A filter of so many taps that one vector of channels makes so many steps.
-
-    Each step then goes on to other columns and rows of the filter. With more channels only few steps do, and each of
-    those that are prefetched has code of its own for that.
-    """
-    gradient = config.direction == BACKWARD_DATA
-    unit = channel_units(config)[1 if gradient else 0]
-    taps = max((config.block.k * steps - config.block.k // 4) // unit, 1)
-    if config.ndim == 1:
-        return _everywhere(_tall_form(taps, gradient))
-    width = min(WIDTH, max(taps // 2, 1))
-    across = _Form(width, stride=3, dilation=2, left=2 * width - 1, right=3, rest=2)  # in the padding alone at first
-    if gradient:
-        across = _Form(width, dilation=2, left=width // 2, right=2 * (width - 1) - width // 2)
-    return (_Form(1), _tall_form(max(taps // width, 1), gradient), across)
-
-
-def _tall_form(taps: int, gradient: bool) -> _Form:
-    above = taps // 2
-    return _Form(taps, stride=1 if gradient else 2, left=above, right=taps - 1 - above)
-
-
 def _columns(config: Config, tiles: int) -> int:
     """Columns of the GEMM of one group that are so many tiles, the last not whole."""
     return (tiles * config.block.n - config.block.n // 4) // config.merge_groups
 
 
-def _kinds(config: Config) -> tuple[_Forms, ...]:
+def _kinds(config: Config) -> tuple[Forms, ...]:
     """The forms that a kernel is there for, the commonest first."""
     if config.explicit_gemm or config.specialization == "filter1x1_stride1_pad0":
         return (POINT,)
@@ -297,7 +186,7 @@ def _kinds(config: Config) -> tuple[_Forms, ...]:
     return FORMS
 
 
-def _edges(config: Config, arch: Arch, kinds: tuple[_Forms, ...]) -> Iterator[dict[str, Any]]:
+def _edges(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> Iterator[dict[str, Any]]:
     """Every filter, and edges of images, channels and groups, each time others of them together.
 
     Numbers of steps are those that need no loop: all of them in turn.
@@ -347,7 +236,7 @@ def _channels(config: Config, trial: _Trial, number: int, steps: int) -> tuple[i
     return (summed, across) if forward else (across, summed)
 
 
-def _splits(config: Config, forms: _Forms) -> Iterator[dict[str, Any]]:
+def _splits(config: Config, forms: Forms) -> Iterator[dict[str, Any]]:
     """Parts of equal length, and a last one that is shorter."""
     if not config.split_k:
         return
@@ -363,7 +252,7 @@ class _Trial:
     """One trial of a kernel. Channels are given in vectors; without them they fill a block, or STEPS of them."""
 
     config: Config
-    forms: _Forms
+    forms: Forms
     n: int | None = None
     groups: int = 1  # as often as many as one work-group computes
     c: int | None = None
@@ -377,7 +266,7 @@ class _Trial:
         return self.n or (1 if self.config.split_image else 2)
 
     @property
-    def by_dimension(self) -> tuple[_Form, ...]:
+    def by_dimension(self) -> tuple[Form, ...]:
         return self.forms[-self.config.ndim :]
 
     @property

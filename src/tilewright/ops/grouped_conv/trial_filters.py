@@ -1,0 +1,155 @@
+"""Filters that convolutions are tried with: taps, strides, dilations and pads of each dimension."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from tilewright.ops.grouped_conv.config import BACKWARD_DATA, Config
+from tilewright.ops.grouped_conv.vectors import channel_units
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Filter, stride, dilation and pads of one dimension.
+
+    `rest` are input elements at the far edge that no filter reaches, because the stride steps over them.
+    """
+
+    filter: int
+    stride: int = 1
+    dilation: int = 1
+    left: int = 0
+    right: int = 0
+    rest: int = 0
+
+    def input_size(self, outputs: int) -> int:
+        """The input that gives so many outputs."""
+        reach = (self.filter - 1) * self.dilation + 1
+        return (outputs - 1) * self.stride + reach - self.left - self.right + self.rest
+
+    @property
+    def keeps_size(self) -> bool:
+        """Whether there are as many outputs as inputs."""
+        return self.stride == 1 and self.input_size(1) == 1
+
+    @property
+    def least_outputs(self) -> int:
+        """What an input of one element gives: pads alone may give several."""
+        return next(outputs for outputs in itertools.count(1) if self.input_size(outputs) >= 1)
+
+
+# Forms of three dimensions, outermost first; problems of fewer have the last of them.
+Forms: TypeAlias = tuple[Form, Form, Form]
+
+
+def _everywhere(form: Form) -> Forms:
+    return (form, form, form)
+
+
+POINT = _everywhere(Form(1))
+POINT_STRIDED = (Form(1), Form(1, stride=3, rest=2), Form(1, stride=2, rest=1))
+PLAIN = _everywhere(Form(3))
+SAME = _everywhere(Form(3, left=1, right=1))
+STRIDED = _everywhere(Form(3, stride=2, left=1, right=1, rest=1))
+DILATED = _everywhere(Form(3, dilation=2, left=2, right=2))
+ONE_SIDED = _everywhere(Form(3, right=2))
+# Seven taps in two dimensions at most: 343 would make the GEMM far larger than a block.
+WIDE = (Form(1, stride=2), Form(7, stride=2, left=3, right=2), Form(7, stride=2, left=3, right=2))
+# Different in every dimension, so that none can pass for another.
+MIXED = (
+    Form(2, stride=3, dilation=2, right=1),
+    Form(3, stride=2, left=1, rest=1),
+    Form(4, dilation=3, left=2, right=3),
+)
+FORMS = (SAME, POINT, WIDE, DILATED, STRIDED, MIXED, POINT_STRIDED)
+# Even filters, pads on one side, strides wider than the filter, pads wider than the filter.
+ODD_ONES = (
+    ONE_SIDED,
+    _everywhere(Form(2, stride=3, rest=2)),
+    _everywhere(Form(3, stride=2, dilation=2, left=1, right=3)),
+    _everywhere(Form(1, left=1, right=1)),
+    _everywhere(Form(3, left=3, right=3)),
+)
+# Strides and dilations without a common divisor, and pads, all together. Filters of many taps and of few, so that some
+# number of channels gives every number of steps along K.
+TANGLED = (
+    (
+        Form(2, stride=2, dilation=3, left=1, right=2),
+        Form(3, stride=2, dilation=3, left=2, right=1, rest=1),
+        Form(3, stride=3, dilation=2, left=1, right=3, rest=2),
+    ),
+    (
+        Form(1, stride=2, rest=1),
+        Form(2, stride=3, dilation=2, left=1, rest=2),
+        Form(2, stride=2, dilation=3, right=2, rest=1),
+    ),
+    (Form(1), Form(1, stride=2, left=1, rest=1), Form(2, stride=1, dilation=3, left=1, right=2)),
+)
+
+
+def _far(depth: int, rows: int, columns: int) -> Forms:
+    """A filter like the first above. Its first outputs lie in the padding alone: all but 0 shows there."""
+    deep, along, across = TANGLED[0]
+    return (
+        replace(deep, filter=depth),
+        replace(along, filter=rows),
+        replace(across, filter=columns, left=(columns - 1) * across.dilation + 1),
+    )
+
+
+# For many steps, the most telling first. Three rows and more: an error in going on to the next but one shows.
+FAR = tuple(
+    _far(depth, rows, columns)
+    for depth in (2, 1)
+    for rows, columns in ((3, 3), (4, 3), (3, 4), (5, 3), (3, 5), (2, 3), (2, 2), (1, 2))
+)
+# The gradient of the input has a GEMM for each remainder by the stride, each with steps of its own. Without a stride
+# there is one, whose steps are known.
+UNSTRIDED = (
+    (
+        Form(2, dilation=2, left=1, right=1),
+        Form(3, dilation=2, left=1, right=3),
+        Form(3, dilation=3, left=2, right=4),
+    ),
+    (Form(1), Form(2, left=1), Form(2, dilation=3, left=1, right=2)),
+    (Form(1), Form(1), Form(2, dilation=2, right=2)),
+)
+# Strides and dilations without a common divisor, and no pad on the left: inputs there meet no tap.
+COPRIME = (
+    (Form(2, stride=3, dilation=4), Form(3, stride=2, dilation=3), Form(3, stride=3, dilation=2, right=1)),
+    (Form(3, stride=3, dilation=2), Form(3, stride=3, dilation=4, right=2), Form(4, stride=2, dilation=3, rest=1)),
+)
+# A stride in one dimension alone, wider than the filter: one GEMM for each remainder, some without a tap, and each
+# walks through all rows or columns of the other dimension.
+ONE_STRIDE = (
+    (Form(1), Form(3, right=4), Form(3, stride=4, left=1, right=1)),
+    (Form(1), Form(3), Form(3, stride=4, dilation=2)),
+    (Form(1), Form(3, stride=4, left=1, right=1, rest=1), Form(3, dilation=2, left=1, right=2)),
+)
+# Columns of a tall filter. A step is a power of two taps: each begins in another column than those before it.
+WIDTH = 5
+
+
+def tall(config: Config, steps: int) -> Forms:
+    """A filter of so many taps that one vector of channels makes so many steps.
+
+    Each step then goes on to other columns and rows of the filter. With more channels only few steps do, and each of
+    those that are prefetched has code of its own for that.
+    """
+    gradient = config.direction == BACKWARD_DATA
+    unit = channel_units(config)[1 if gradient else 0]
+    taps = max((config.block.k * steps - config.block.k // 4) // unit, 1)
+    if config.ndim == 1:
+        return _everywhere(_tall_form(taps, gradient))
+    width = min(WIDTH, max(taps // 2, 1))
+    across = Form(width, stride=3, dilation=2, left=2 * width - 1, right=3, rest=2)  # in the padding alone at first
+    if gradient:
+        across = Form(width, dilation=2, left=width // 2, right=2 * (width - 1) - width // 2)
+    return (Form(1), _tall_form(max(taps // width, 1), gradient), across)
+
+
+def _tall_form(taps: int, gradient: bool) -> Form:
+    above = taps // 2
+    return Form(taps, stride=1 if gradient else 2, left=above, right=taps - 1 - above)
