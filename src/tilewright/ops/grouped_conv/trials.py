@@ -85,11 +85,13 @@ def _loops(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> Iterator[dic
         for number, steps in enumerate(all_steps):
             made: list[_Trial] = []
             fewest = sorted(steps)
+            # Parts of a split sum are added atomically, by kernels of their own.
             if number == 0 or _is_compiled_by_form(config):
                 first = (tall(config, fewest[0]),) if walked else ()
-                made += _looped(config, (*first, *kinds), fewest, _many_tiles(number, len(all_steps)), k_batch)
+                tiles = _many_tiles(number, k_batch * len(all_steps))
+                made += _looped(config, (*first, *kinds), fewest, tiles, k_batch)
             if not _edges_do(config, steps, len(all_steps)):
-                for tiles in _few_tiles(config, number, len(all_steps)):
+                for tiles in _few_tiles(config, number, k_batch * len(all_steps)):
                     made += _looped(config, long, fewest[::-1], tiles, k_batch, groups=2)
             if walked and len(steps) > 1:
                 # Every step of several passes goes on to other rows. Those of the filters above mostly do not.
