@@ -11,17 +11,11 @@ from typing import Any, TypeAlias
 from tilewright.arch.dtypes import dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.block_gemm.loops import loop_forms
+from tilewright.ops.block_gemm.loops import FEW_TILES, MANY_TILES, loop_forms
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.padding import computes
 from tilewright.ops.gemm.problem import Problem
 
-# Tiles along M and N. CK Tile deals them out to eight groups of work-groups, and to columns of four tiles: numbers that
-# neither divides, and enough for unequal groups (GemmSpatiallyLocalTilePartitioner in gemm_tile_partitioner.hpp). With
-# fewer than four columns a division without its reciprocal still comes out right. Of 324 wrong changes of a kernel none
-# was noticed by more tiles, up to 63, and not by these.
-MANY = (5, 4)
-FEW = (2, 3)  # fewer than groups
 # A single row or column of tiles is dealt out by code of its own.
 ROW, COLUMN = (1, 2), (2, 1)
 PRIMES = (13, 17, 19)  # no multiple of any tile or vector
@@ -87,9 +81,9 @@ def _forms(config: Config, arch: Arch) -> Iterator[list[_Values]]:
     for split in (False, True) if config.split_k else (False,):
         for number, steps in enumerate(loop_forms(config, arch)):
             counts = [PARTS[(number + turn) % len(PARTS)] if split else 1 for turn in range(3)]
-            many = _tiled(config, arch, MANY, min(steps), counts[0], gap=1 + number % 3)
+            many = _tiled(config, arch, MANY_TILES, min(steps), counts[0], gap=1 + number % 3)
             yield [{**sizes, **one} for sizes in many]
-            for turn, (tiles, gap) in enumerate(((FEW, 0), (ROW, 0 if number else LARGE_GAP), (COLUMN, 0))):
+            for turn, (tiles, gap) in enumerate(((FEW_TILES, 0), (ROW, 0 if number else LARGE_GAP), (COLUMN, 0))):
                 made = _tiled(config, arch, tiles, steps[turn % len(steps)], counts[turn], gap)
                 yield [{**sizes, **several} for sizes in made]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.loops import TILES, loop_forms
+from tilewright.ops.block_gemm.loops import FEW_TILES, MANY_TILES, loop_forms
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, Config
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
 from tilewright.ops.grouped_conv.padding import computes
@@ -37,8 +37,8 @@ from tilewright.ops.grouped_conv.vectors import channel_units
 from tilewright.ops.problem_values import Extents
 
 STEPS = 2  # steps along K of a trial that is about something else
-# Fewer tiles than groups of work-groups; a single row or column of tiles is dealt out by code of its own.
-FEW_TILES = ((2, 3), (1, 3), (3, 1))
+# A single row or column of tiles is dealt out by code of its own.
+SMALL = (FEW_TILES, (1, 3), (3, 1))
 ONE_LINE = ((1, 2), (2, 1))
 MANY_FORMS = 6  # of the loop
 EDGES = len(FORMS) + len(ODD_ONES)  # trials of them: every filter once
@@ -88,10 +88,9 @@ def _loops(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> Iterator[dic
             # Parts of a split sum are added atomically, by kernels of their own.
             if number == 0 or _is_compiled_by_form(config):
                 first = (tall(config, fewest[0]),) if walked else ()
-                tiles = _many_tiles(number, k_batch * len(all_steps))
-                made += _looped(config, (*first, *kinds), fewest, tiles, k_batch)
+                made += _looped(config, (*first, *kinds), fewest, MANY_TILES, k_batch)
             if not _edges_do(config, steps, len(all_steps)):
-                for tiles in _few_tiles(config, number, k_batch * len(all_steps)):
+                for tiles in _small_tiles(config, number, k_batch * len(all_steps)):
                     made += _looped(config, long, fewest[::-1], tiles, k_batch, groups=2)
             if walked and len(steps) > 1:
                 # Every step of several passes goes on to other rows. Those of the filters above mostly do not.
@@ -127,15 +126,10 @@ def _edges_do(config: Config, steps: Sequence[int], forms: int) -> bool:
     return config.direction == FORWARD and forms >= MANY_FORMS and len(steps) == 1 and steps[0] > 1
 
 
-def _many_tiles(number: int, forms: int) -> tuple[int, int]:
-    """Tiles along M and N: the fewest that will do where forms are many, so that `verify` does not take too long."""
-    return TILES[number % len(TILES)] if forms < MANY_FORMS else min(TILES, key=math.prod)
-
-
-def _few_tiles(config: Config, number: int, forms: int) -> tuple[tuple[int, int], ...]:
+def _small_tiles(config: Config, number: int, forms: int) -> tuple[tuple[int, int], ...]:
     """Tiles along M and N of the trials with many steps: one kind of them for each of many forms."""
     shared = forms >= MANY_FORMS or not _is_compiled_by_form(config)
-    return (ONE_LINE[number % len(ONE_LINE)],) if shared else FEW_TILES
+    return (ONE_LINE[number % len(ONE_LINE)],) if shared else SMALL
 
 
 def _looped(
