@@ -270,7 +270,9 @@ class Judge:
                         result = self._result(tried, watched.exchange, engine="numpy", turned=turned)
                 except DeviceError:
                     return ""  # garbage as an address, or as the number of rounds of a loop
-                if result != self._slow_result(tried) or watched.needed:
+                # Reads of the LDS come in order, whatever other waves do meanwhile.
+                ordered = all(effect.lds_read for effect in watched.due)
+                if result != self._slow_result(tried) or (watched.needed and not ordered):
                     return ""
                 due += watched.due
         if not due:
