@@ -86,7 +86,7 @@ def test_a_right_kernel_passes_its_trials() -> None:
 def test_the_table_and_the_exit_code() -> None:
     fine = run(KERNEL.slug, "--device", DEVICE, "--trials", "1", "--mode", "fast")
     assert fine.exit_code == 0
-    assert "m=311 n=448 k=128" in fine.stdout and "all right: 1 problem on 1 kernel" in fine.stdout
+    assert "m=311 n=256 k=128" in fine.stdout and "all right: 1 problem on 1 kernel" in fine.stdout
     other = run(KERNEL.slug, "--device", DEVICE, "--problem", "m=64,n=65,k=64", "--problem", "m=1,n=64,k=32")
     assert other.exit_code == 1
     assert "S503" in other.stdout and "1 not ok:" in other.stdout
