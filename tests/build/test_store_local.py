@@ -186,7 +186,7 @@ def test_a_hit_is_cheap(store: Store) -> None:
 
 
 def test_listing_is_fast(store: Store) -> None:
-    """Beside what reading the same manifests plainly costs in the same run: the machine may be slow or busy."""
+    """Compared with plain reading of the same manifests in the same run: the machine may be slow or busy."""
     for number in range(250):
         store.put(key_of(number), {}, {"slug": "x" * 100})
     listed = plain = 9.0

@@ -109,6 +109,6 @@ def test_ctrl_c_is_one_line_and_130(settings: Callable[..., list[str]]) -> None:
         time.sleep(3)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-    # A slow machine may have said before that it is still at work.
-    assert (process.returncode, out, err.splitlines()[-1]) == (130, "", "interrupted")
-    assert "Traceback" not in err
+    # On a slow machine a progress line may come first.
+    lines = [line for line in err.splitlines() if not line.startswith("counting on gfx942: ")]
+    assert (process.returncode, out, lines) == (130, "", ["interrupted"])

@@ -349,11 +349,11 @@ def _spread(error: Floats, limit: Floats, deviation: Floats) -> _Spread:
     count = int(np.count_nonzero(counted))
     if not count:
         return _Spread(0.0, ROOM, 0)
-    if count == error.size:  # far quicker than to look at each element
+    if count == error.size:  # a masked division is several times slower
         parts = error / deviation
     else:
         parts = np.divide(error, deviation, out=np.zeros_like(error), where=counted)
-    size = float(np.sqrt(np.square(parts).sum() / count))  # not a BLAS function: its threads wait actively
+    size = float(np.sqrt(np.square(parts).sum() / count))  # not vdot: BLAS threads spin while they wait
     return _Spread(size, ROOM * (1 + FEW / count**0.5), count)
 
 
@@ -369,8 +369,8 @@ def _errors(found: Floats, wanted: Floats) -> Floats:
 
 
 def _shares(error: Floats, limit: Floats) -> Floats:
-    """Errors in parts of their limits. Without a limit none is right."""
-    if limit.size and limit.min() > 0:  # far quicker than to look at each element
+    """Errors in parts of their limits. Where the limit is 0, any error is infinitely large."""
+    if limit.size and limit.min() > 0:  # a masked division is several times slower
         return error / limit
     return np.divide(error, limit, out=np.where(error > 0, np.inf, 0.0), where=(limit > 0) & np.isfinite(error))
 

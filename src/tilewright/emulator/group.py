@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 U32 = NDArray[np.uint32]
 Mask = NDArray[np.bool_]
+Registers = frozenset[tuple[str, int]]  # ("v", number) and ("s", number)
 Step = Callable[["Group"], None]  # one instruction, translated
 
 POISON = 0x7FC0DEAD  # a quiet NaN as f32, NaN in its upper half as f16 and bf16, and a far address
@@ -54,9 +55,9 @@ class Pending:
     take: Callable[[NDArray[np.intp]], Pending]
     in_order: bool = True
     lds_write: Callable[[Lds], None] | None = None  # what an LDS write does to the LDS
-    registers: frozenset[tuple[str, int]] = frozenset()  # what it writes: ("v", number) or ("s", number)
+    registers: Registers = frozenset()  # those that it writes
     lds_read: bool = False  # its values came from the LDS
-    overtaken: Callable[[Group, frozenset[tuple[str, int]]], Pending] | None = None
+    overtaken: Callable[[Group, Registers], Pending] | None = None
 
 
 @dataclass(slots=True)

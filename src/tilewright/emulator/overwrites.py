@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from tilewright.building.instruction_mix import classify
 from tilewright.emulator.code import Code
-from tilewright.emulator.group import Group
+from tilewright.emulator.group import Group, Registers
 from tilewright.emulator.instruction import Instruction, Operand
 
-Registers = frozenset[tuple[str, int]]  # ("v", number) and ("s", number)
 NONE: Registers = frozenset()
 
 _COMPUTES = ("valu", "salu", "matrix")

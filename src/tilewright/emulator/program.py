@@ -13,9 +13,9 @@ from tilewright.emulator.code import Code
 from tilewright.emulator.control import Ending
 from tilewright.emulator.disassembly import branch_target, parse
 from tilewright.emulator.faults import CodeFault, CodeObjectError, Fault, Place
-from tilewright.emulator.group import Group, Step
+from tilewright.emulator.group import Group, Registers, Step
 from tilewright.emulator.instruction import Instruction, Operand
-from tilewright.emulator.overwrites import Registers, written
+from tilewright.emulator.overwrites import written
 
 Translator = Callable[[Instruction, Code], Step | None]
 TRANSLATORS: tuple[Translator, ...] = (control.translate, alu.translate, access.translate, matrix.translate)

@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.emulator.access.gather import load, store
-from tilewright.emulator.group import U32, Group, Pending, Step
+from tilewright.emulator.group import U32, Group, Pending, Registers, Step
 from tilewright.emulator.instruction import EXEC
 from tilewright.emulator.lds import Lds
 from tilewright.emulator.memory import Index, Mask
 from tilewright.emulator.views import Views
 
 Rows = NDArray[np.intp]
-Registers = frozenset[tuple[str, int]]  # ("v", number) and ("s", number)
 T = TypeVar("T")
 
 

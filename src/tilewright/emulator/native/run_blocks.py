@@ -59,23 +59,22 @@ class NativeEngine:
         if threading.current_thread() is not threading.main_thread():
             return self._library.run(launch)
         codes: list[int] = []
-        ended = threading.Lock()
-        ended.acquire()
+        ended = threading.Event()
 
         def work() -> None:
             try:
                 codes.append(self._library.run(launch))
             finally:
-                ended.release()
+                ended.set()
 
-        # A Thread waits until it has begun, which takes longer than a small launch.
+        # Thread.start waits until the thread runs, which takes longer than a small launch.
         _thread.start_new_thread(work, ())
         try:
-            while not ended.acquire(timeout=1.0):
+            while not ended.wait(1.0):
                 pass
         except BaseException:
             launch.stop = 1
-            ended.acquire()
+            ended.wait()
             raise
         return codes[0]
 

@@ -14,6 +14,7 @@ from tilewright.ops.block_gemm.resources import block_threads
 # was noticed by more tiles, up to 63, and not by these.
 MANY_TILES = (5, 4)
 FEW_TILES = (2, 3)  # fewer than groups
+ROW, COLUMN = (1, 2), (2, 1)  # CK Tile has separate code for a single row or column of tiles
 
 # Of the pipeline mem, from gemm_pipeline_ag_bg_cr_mem.hpp.
 _BYTES_UNDER_WAY = 32768

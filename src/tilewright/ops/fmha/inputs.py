@@ -53,9 +53,8 @@ _MOST = 3  # of the small whole numbers
 _GRADIENTS = (BACKWARD, DQ_DK_DV)
 _ATTENDING = (FORWARD, PAGEDKV, SPLITKV, BATCH_PREFILL)
 _POINTING_SHARE = 1 / 4
-_POINTED = (
-    24.0  # what is added to a score: exp(24) is 4e5 times the largest number of fp16, and other scores are below 10
-)
+# Added to a score: exp(24) is 4e5 times the largest number of fp16, and the other scores are below 10.
+_POINTED = 24.0
 # Tensors with wide numbers among whole ones: those that are copied, and everywhere else the values. Scores of wide
 # numbers would leave a single key to each row.
 _WIDE = {APPENDKV: ("q", "k", "v", "k_new", "v_new"), **dict.fromkeys(_GRADIENTS, ())}

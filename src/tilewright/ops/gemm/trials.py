@@ -11,13 +11,11 @@ from typing import Any, TypeAlias
 from tilewright.arch.dtypes import dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.block_gemm.loops import FEW_TILES, MANY_TILES, loop_forms
+from tilewright.ops.block_gemm.loops import COLUMN, FEW_TILES, MANY_TILES, ROW, loop_forms
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.padding import computes
 from tilewright.ops.gemm.problem import Problem
 
-# A single row or column of tiles is dealt out by code of its own.
-ROW, COLUMN = (1, 2), (2, 1)
 PRIMES = (13, 17, 19)  # no multiple of any tile or vector
 PARTS = (2, 3, 5)  # of a split K
 LARGE_GAP = 101  # vectors between lines: leading dimensions far beyond the matrix
@@ -62,7 +60,7 @@ def _sizes(config: Config, arch: Arch) -> Iterator[list[_Values]]:
     """Lists of alternatives: of each the first that the kernel computes is a trial."""
     yield from _forms(config, arch)
     yield from _edges(config, arch)
-    yield [{}]
+    yield [{}]  # whole tiles
     yield from _splits(config)
     if config.variant == "batched":
         yield [{"batch": 1}]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.loops import FEW_TILES, MANY_TILES, loop_forms
+from tilewright.ops.block_gemm.loops import COLUMN, FEW_TILES, MANY_TILES, ROW, loop_forms
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, Config
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
 from tilewright.ops.grouped_conv.padding import computes
@@ -37,9 +37,8 @@ from tilewright.ops.grouped_conv.vectors import channel_units
 from tilewright.ops.problem_values import Extents
 
 STEPS = 2  # steps along K of a trial that is about something else
-# A single row or column of tiles is dealt out by code of its own.
 SMALL = (FEW_TILES, (1, 3), (3, 1))
-ONE_LINE = ((1, 2), (2, 1))
+ONE_LINE = (ROW, COLUMN)
 MANY_FORMS = 6  # of the loop
 EDGES = len(FORMS) + len(ODD_ONES)  # trials of them: every filter once
 MANY_TAPS = 9  # with more, a few vectors of channels are several blocks
@@ -119,9 +118,10 @@ def _is_compiled_by_form(config: Config) -> bool:
 
 
 def _edges_do(config: Config, steps: Sequence[int], forms: int) -> bool:
-    """Whether trials of edges are enough beside many tiles: of many forms for those that have no loop.
+    """Whether the edge trials cover a form, so that it needs no trial with few tiles and many steps.
 
-    Not for a single step: many filters of one vector of channels are longer.
+    They do for forms without a loop where there are many forms, except for a single step: many filters with one vector
+    of channels are longer than that.
     """
     return config.direction == FORWARD and forms >= MANY_FORMS and len(steps) == 1 and steps[0] > 1
 
