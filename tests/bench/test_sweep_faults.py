@@ -21,8 +21,8 @@ GOOD_PROBLEMS = 20
 # How tasks of each kernel that compiles fail, and how often.
 FAULTS = {
     faulty.KILLED: (16, "crashed"),
-    faulty.HANGS: (4, "timeout"),
-    faulty.WRONG: (20, "wrong"),
+    faulty.HANGS: (2, "timeout"),
+    faulty.WRONG: (22, "wrong"),
     faulty.NO_MEMORY: (8, "out_of_memory"),
     faulty.ABORTS: (4, "out_of_memory"),
     faulty.FAULT: (6, "fault"),

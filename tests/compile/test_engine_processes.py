@@ -29,10 +29,11 @@ pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 FACTORS = [1, 2, 3, 4]
 
 
-def test_sixty_four_processes_compile_four_kernels_once(ck: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [20, pytest.param(64, marks=pytest.mark.deep)])
+def test_many_processes_compile_four_kernels_once(count: int, ck: Path, tmp_path: Path) -> None:
     surroundings = environment(ck, tmp_path / "store")
     gate = tmp_path / "gate"
-    processes = [start(surroundings, FACTORS, gate=str(gate)) for _ in range(64)]
+    processes = [start(surroundings, FACTORS, gate=str(gate)) for _ in range(count)]
     gate.touch()
     answers = [answer(process) for process in processes]
     assert sum(found["compiled"] for found in answers) == len(FACTORS)

@@ -85,7 +85,7 @@ def test_outcomes_are_taken_from_the_log(tmp_path: object) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("gpu", tiered(["gfx942", "gfx1201"], lambda gpu: [gemm(gpu)]))
-@pytest.mark.parametrize("at_most", [24, pytest.param(1000, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("at_most", [14, pytest.param(1000, marks=pytest.mark.deep)])
 def test_every_barrier_and_wait_that_is_needed_is_missed_in_strict_mode(gpu: str, at_most: int) -> None:
     kernel = gemm(gpu)
     (artifact,) = built([kernel])
@@ -93,7 +93,7 @@ def test_every_barrier_and_wait_that_is_needed_is_missed_in_strict_mode(gpu: str
     taken = synchronisation(judge.lines)
     taken = random.Random(1).sample(taken, min(at_most, len(taken)))
     outcomes = {str(change): judge.without(change) for change in taken}
-    assert len(outcomes) > 20
+    assert len(outcomes) > 10
     assert [name for name, found in outcomes.items() if found.verdict in (SAME, WITHIN, MISSED)] == []
     noticed = [change for change in taken if outcomes[str(change)].verdict not in HARMLESS]
     assert len(noticed) > len(outcomes) / 2

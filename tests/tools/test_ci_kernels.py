@@ -84,7 +84,8 @@ def test_a_folder_over_its_budget_or_without_one_is_told() -> None:
 def test_every_folder_of_tests_has_a_budget() -> None:
     folders = {folder_of(str(path.relative_to(TESTS.parent))) for path in TESTS.rglob("test_*.py")}
     assert folders <= set(read_budgets())
-    assert sum(read_budgets().values()) < 90 * 60
+    # All budgets used up and all kernels compiled: two cores must still end within the 90 minutes that CI has.
+    assert sum(read_budgets().values()) + sum(entry.cpu_s for entry in read_list()) < 2 * 90 * 60
 
 
 @pytest.mark.slow
