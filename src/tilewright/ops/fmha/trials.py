@@ -37,12 +37,12 @@ _WINDOWS = (
 # Heads of queries, those of keys, sequences, and whole tiles of keys: fewer of these where there are many heads.
 # Kernels without a mask do next to nothing: there the time goes into the tensors.
 _HEADS = (
-    ((2, 1, 1, 2), (2, 2, 2, 0), (1, 1, 3, 1), (3, 1, 1, 0), (1, 1, 1, 3)),
+    ((2, 1, 1, 2), (4, 2, 2, 0), (1, 1, 3, 1), (3, 1, 1, 0), (1, 1, 1, 3)),
     ((2, 2, 2, 2), (4, 2, 2, 0), (1, 1, 3, 3), (3, 1, 2, 1), (1, 1, 1, 2)),
 )
 _PARTS = (2, 3, 1, 7, 8, 5)
 _SEQUENCES = 3  # of a group
-_MOST_HEADS = 8
+_MOST_HEADS = 24
 _LEAST = (16, 28)  # trials without a mask, and with one
 _GOLDEN, _SILVER = (5**0.5 - 1) / 2, 2**0.5 - 1  # multiples of them, modulo 1, lie far apart
 
@@ -167,7 +167,7 @@ def _others(config: Config) -> Iterator[dict[str, Any]]:
         yield from ({"num_splits": count} for count in _PARTS[1:])
     if config.family == APPENDKV:
         n0 = config.tile["n0"]
-        yield from ({"seqlen_new": new, "seqlen_k": 2 * new + 3} for new in (1, n0, n0 + 1))
+        yield from ({"seqlen_new": new, "seqlen_k": 2 * new + 3} for new in (1, 3 * n0 // 4, n0, n0 + 1))
         yield {"rotary_dim": max(config.hdim_q // 2, 8)} if config.rotary != "none" else {}
     if config.paged and config.family != BATCH_PREFILL:
         yield {"page_size": 2 * config.tile["n0"]}
