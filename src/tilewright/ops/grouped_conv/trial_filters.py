@@ -73,19 +73,20 @@ ODD_ONES = (
     _everywhere(Form(3, left=3, right=3)),
 )
 # Strides and dilations without a common divisor, and pads, all together. Filters of many taps and of few, so that some
-# number of channels gives every number of steps along K.
+# number of channels gives every number of steps along K. Pads on the right are wider than the rest: only then does the
+# last filter reach into them.
 TANGLED = (
     (
         Form(2, stride=2, dilation=3, left=1, right=2),
-        Form(3, stride=2, dilation=3, left=2, right=1, rest=1),
+        Form(3, stride=2, dilation=3, left=2, right=2, rest=1),
         Form(3, stride=3, dilation=2, left=1, right=3, rest=2),
     ),
     (
         Form(1, stride=2, rest=1),
-        Form(2, stride=3, dilation=2, left=1, rest=2),
+        Form(2, stride=3, dilation=2, left=1, right=3, rest=2),
         Form(2, stride=2, dilation=3, right=2, rest=1),
     ),
-    (Form(1), Form(1, stride=2, left=1, rest=1), Form(2, stride=1, dilation=3, left=1, right=2)),
+    (Form(1), Form(1, stride=2, left=1, right=2, rest=1), Form(2, stride=1, dilation=3, left=1, right=2)),
 )
 
 
@@ -152,4 +153,7 @@ def tall(config: Config, steps: int) -> Forms:
 
 def _tall_form(taps: int, gradient: bool) -> Form:
     above = taps // 2
-    return Form(taps, stride=1 if gradient else 2, left=above, right=taps - 1 - above)
+    if gradient:
+        return Form(taps, left=above, right=taps - 1 - above)
+    # Small pads: in those of the whole filter a low image would be seen by few of the steps.
+    return Form(taps, stride=2, left=min(above, 2), right=1)
