@@ -251,11 +251,12 @@ class Judge:
             left -= tried.instructions
             yield tried
 
-    def _slow_result(self, tried: Tried) -> bytes:
-        """The unchanged kernel's result on NumPy's engine, whose roundings are not those of the other one."""
-        if tried.problem not in self._slow:
-            self._slow[tried.problem] = self._result(tried, engine="numpy")
-        return self._slow[tried.problem]
+    def _slow_result(self, tried: Tried, turned: bool) -> bytes:
+        """The unchanged kernel's result on NumPy's engine: its roundings, and the order of its atomic additions."""
+        key = tried.problem, turned
+        if key not in self._slow:
+            self._slow[key] = self._result(tried, engine="numpy", turned=turned)
+        return self._slow[key]
 
     def _idle_wait(self, mutation: Mutation) -> str:
         """Why nobody needs a wait whose lack changes no result; empty when that is not known."""
@@ -272,7 +273,7 @@ class Judge:
                     return ""  # garbage as an address, or as the number of rounds of a loop
                 # Reads of the LDS come in order, whatever other waves do meanwhile.
                 ordered = all(effect.lds_read for effect in watched.due)
-                if result != self._slow_result(tried) or (watched.needed and not ordered):
+                if result != self._slow_result(tried, turned) or (watched.needed and not ordered):
                     return ""
                 due += watched.due
         if not due:
