@@ -85,7 +85,7 @@ class Found:
         """What the table does not say."""
         noticing = {outcome.trial for outcome in self.changes.values() if outcome.verdict == NOTICED}
         lines = [
-            f"`{self.kernel.slug}`",
+            *("```text", self.kernel.slug, "```"),
             "",
             f"{today.isoformat()}, seed {self.seed}; {self.trials} trials, {self.larger} larger problems. "
             f"{len(self.taken)} of {self.waits} barriers and waits were taken away.",
