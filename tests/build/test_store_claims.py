@@ -151,9 +151,13 @@ def test_a_machine_that_dies_while_taking_over_stops_nobody(
     shared: FolderRemote,
 ) -> None:
     shared.claim(KEY, "dead", 0.01)
-    claim_path(shared).with_name(f"{KEY}.takeover").write_text("0.05 dead too")
+    time.sleep(0.02)
+    right = claim_path(shared).with_name(f"{KEY}.takeover")
+    right.write_text("60 dead too")
     assert not shared.claim(KEY, "two", 60)
-    time.sleep(0.1)
+    assert right.exists()
+    long_ago = time.time() - 100
+    os.utime(right, (long_ago, long_ago))
     assert not shared.claim(KEY, "two", 60)
     assert shared.claim(KEY, "two", 60)
 
