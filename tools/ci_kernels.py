@@ -119,7 +119,10 @@ def pairs_of(kernel: Kernel) -> set[tuple[str, str, str]]:
 
 
 def cover(pool: Sequence[Kernel], cost: Callable[[Kernel], float]) -> list[Kernel]:
-    """Kernels that show every pair that the pool shows: greedily those with the most new pairs for what they cost."""
+    """Kernels that show every pair that the pool shows, cheaply.
+
+    Greedily those with the most new pairs for their cost; then those are dropped whose pairs the others show.
+    """
     pairs = {kernel: pairs_of(kernel) for kernel in pool}
     costs = {kernel: cost(kernel) for kernel in pool}
     missing = {pair for shown in pairs.values() for pair in shown}
@@ -128,6 +131,10 @@ def cover(pool: Sequence[Kernel], cost: Callable[[Kernel], float]) -> list[Kerne
         best = max(pool, key=lambda kernel: len(pairs[kernel] & missing) / costs[kernel])
         missing -= pairs[best]
         chosen.append(best)
+    for kernel in sorted(chosen, key=lambda kernel: -costs[kernel]):
+        others = [other for other in chosen if other != kernel]
+        if pairs[kernel] <= set().union(*(pairs[other] for other in others)):
+            chosen = others
     return chosen
 
 

@@ -144,7 +144,12 @@ def rocm(toolchain: Toolchain, tmp_path: Path) -> Path:
 
 IN_CI = {("cmake", True), ("ninja", True), ("make", False)}  # each build system, and each place of a compiler
 ROCMS = [
-    pytest.param(system, installed, marks=() if (system, installed) in IN_CI else pytest.mark.deep)
+    pytest.param(
+        system,
+        installed,
+        marks=() if (system, installed) in IN_CI else pytest.mark.deep,
+        id=f"{'rocm-here' if installed else 'hipcc-on-path'}-{system}",
+    )
     for system in BUILDS
     for installed in (True, False)
 ]

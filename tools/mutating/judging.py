@@ -46,7 +46,7 @@ from tilewright.ops.kernel import Kernel as OpKernel
 
 NOTICED, SAME, WITHIN, MISSED = "noticed", "same", "within", "missed"
 # Of the rules by which outcomes are told apart. Outcomes of other rules are not taken from a log.
-RULES = 2
+RULES = 3
 # A changed loop may never end. A launch gets this many instructions, or so many times as many as unchanged code takes.
 LEAST_LIMIT = 1 << 20
 LONGER = 16

@@ -20,7 +20,7 @@ COVERED = "the next one waits for it, too"
 # LLVM counts on it: SIMemoryLegalizer.cpp leaves out waits for the LDS, because it is in a total order for all waves.
 LDS_READS = "LDS reads only: the LDS does what all waves ask in order"
 UNUSED = "nothing uses what it waits for before another wait"
-ORDERED = "no two waves touch the same bytes between the barriers beside it"
+ORDERED = "no two waves touch the same bytes between the barriers next to it"
 HARMLESS = (IDLE, COVERED, LDS_READS, UNUSED, ORDERED)
 # How launches are watched: what registers are filled with that a load is under way to, a number that is none or bits of
 # any kind; and whether strict mode is turned, which lets loads arrive before a write to their registers or after it.

@@ -32,7 +32,7 @@ launches are watched on a slower engine, to find out whether this one is needed.
 wait for; if the next one waits for it, too; if all that is waited for are reads of the LDS, which come in order; or if
 nothing uses what is waited for before another wait: registers full of garbage make no difference, and no other wave
 touches the bytes. A barrier is not needed if no two waves of a work-group touch the same byte, one of them writing,
-between the barriers beside it.
+between the barriers next to it.
 All others count as missed.
 
 | kernel | changes | noticed | same everywhere | within the tolerance | missed | score | barriers and waits | noticed |\
@@ -85,7 +85,7 @@ class Found:
         """What the table does not say."""
         noticing = {outcome.trial for outcome in self.changes.values() if outcome.verdict == NOTICED}
         lines = [
-            *("```text", self.kernel.slug, "```"),
+            f"```text\n{self.kernel.slug}\n```",
             "",
             f"{today.isoformat()}, seed {self.seed}; {self.trials} trials, {self.larger} larger problems. "
             f"{len(self.taken)} of {self.waits} barriers and waits were taken away.",

@@ -155,5 +155,5 @@ def _tall_form(taps: int, gradient: bool) -> Form:
     above = taps // 2
     if gradient:
         return Form(taps, left=above, right=taps - 1 - above)
-    # Small pads: in those of the whole filter a low image would be seen by few of the steps.
+    # Small pads: with pads as wide as the filter, most taps of a low image lie in the padding.
     return Form(taps, stride=2, left=min(above, 2), right=1)
