@@ -1,4 +1,4 @@
-"""What a task costs on the cluster's engine beside bare Ray, in one run; and what 100,000 queued tasks take.
+"""What a task costs on the cluster's engine compared with bare Ray, in one run; and what 100,000 queued tasks take.
 
     python tools/bench_cluster.py                      # a table, some two minutes
     python tools/bench_cluster.py --out docs/bench-cluster.md
@@ -267,13 +267,13 @@ def measure(rounds: int, count: int, queued: int) -> tuple[list[Row], list[str]]
         Row("bare Ray, all calls at once", _told(at_once)),
         Row("bare Ray, 64 calls in flight", _told(bounded)),
         Row("engine", _told(ours)),
-        Row("engine beside bare Ray with 64 in flight", _times(ours, bounded)),
-        Row("engine beside bare Ray, all at once", f"{_times(ours, at_once)} (limit {LIMIT}×)"),
+        Row("engine compared with bare Ray with 64 in flight", _times(ours, bounded)),
+        Row("engine compared with bare Ray, all at once", f"{_times(ours, at_once)} (limit {LIMIT}×)"),
         Row("engine, one task a message", _told(single)),
         Row("coordinator alone", f"{_least(ours).own:,.0f} µs of CPU a task"),
         Row(f"{queued:,} queued tasks", _told([large.cost])),
         Row("the coordinator grows by", f"{large.grown_mb:.0f} MB (limit {MEMORY_LIMIT_MB} MB)"),
-        Row("of them in memory at once", f"{large.held:,} at most"),
+        Row("queued tasks in memory at once", f"{large.held:,} at most"),
         Row("a task that waits in memory", f"{queued_bytes():,.0f} bytes"),
         *journal_rows(large.records),
     ]
@@ -308,13 +308,13 @@ def _times(ours: list[Cost], others: list[Cost]) -> str:
 def page(rows: list[Row]) -> str:
     """The figures as a document."""
     lines = [
-        "# What a task costs on a cluster",
+        "# Overhead per sweep task",
         "",
-        f"`make bench-cluster` writes this page. {NODES} nodes of Ray {ray_module().__version__} on {os.cpu_count()} "
+        f"`make bench-cluster` writes this page. {NODES} Ray {ray_module().__version__} nodes on {os.cpu_count()} "
         f"cores ({platform.machine()}), Python {platform.python_version()}.",
-        "Tasks do nothing. What follows for large sweeps: [scaling](scaling.md).",
+        "The tasks do nothing. For your own large sweeps, see [scaling](scaling.md).",
         "",
-        "| what | figure |",
+        "| item | figure |",
         "|---|---|",
         *(f"| {row.what} | {row.figure} |" for row in rows),
     ]
@@ -336,7 +336,7 @@ def main(show: Callable[[str], None] = print) -> int:
     with listening(lambda event: show(str(event)) if isinstance(event, Noticed) else None):
         rows, over = measure(asked.rounds, asked.tasks, asked.queued)
     for row in rows:
-        show(f"{row.what:40} {row.figure}")
+        show(f"{row.what:48} {row.figure}")
     if asked.out is not None:
         asked.out.write_text(page(rows))
     for line in over:

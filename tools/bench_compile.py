@@ -325,17 +325,17 @@ def _parallel_table(found: dict[str, Any]) -> str:
 
 def _page(found: dict[str, Any], at_once: dict[str, Any]) -> str:
     names = "\n".join(f"- `{slug}`" for slug in found["kernels"])
-    return f"""# What compiling costs
+    return f"""# Compile times
 
-Written by `make bench-compile`: one run on one machine. Trust the ratios; other work on the machine makes all of it
-slower. [Building](building.md) explains the steps.
+Written by `make bench-compile`: one run on one machine. Trust the ratios; other load on your machine slows everything
+down. [Building](building.md) explains the steps.
 
 ```text
 {_table(found)}
 ```
 
-The plain unit is what CK's own generators write: umbrella headers, host and device pass, all variants in one. "Ours"
-is the marginal cost of one more kernel, with the headers precompiled. The kernels:
+The plain unit is the same as from CK's own generators: umbrella headers, host and device pass, all variants in one.
+"Ours" is the marginal cost if you add one more kernel, with the headers precompiled. The kernels:
 
 {names}
 

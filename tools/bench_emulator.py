@@ -163,16 +163,16 @@ def page(measured: list[tuple[tuple[int, int, int], dict[str, list[float]]]]) ->
     rows = [(sizes, {name: t for name, t in times.items() if name != OTHER}) for sizes, times in measured]
     first = {name: seconds[0] for name, seconds in rows[0][1].items()}
     begun = ", ".join(f"{name} {1000 * seconds:.0f} ms" for name, seconds in first.items())
-    return f"""# How fast the emulated device is
+    return f"""# Speed of the emulated device
 
 Written by `make bench-emulator`. An fp16 GEMM (compv3, cshuffle, 128x128x32, {ARCH}) on {platform.machine()},
-{job_count()} threads for the native engine in fast mode, one otherwise. Least time of interleaved launches.
+{job_count()} threads for the native engine in fast mode, one otherwise. Lowest time of interleaved launches.
 
 {table(rows)}
 
-First launch of the smallest problem, which translates the code:
+First launch of the smallest problem, which includes translating the code:
 {begun}.
-The native engine is compiled once per machine, which is not in these times.
+The native engine is compiled once on your machine, which is not included in these times.
 """
 
 

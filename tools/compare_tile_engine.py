@@ -232,18 +232,18 @@ CHECKS = (
     ),
     Check(
         "lds-other-pipeline",
-        "A and B must fit 32 KiB, half of the LDS: the limit of compv4, put to every pipeline; the "
-        "kernel's own pipeline has room for it (validate_lds_capacity)",
+        "A and B must fit 32 KiB, half of the LDS: compv4's limit, applied to every pipeline; the "
+        "kernel's own pipeline has room for them (validate_lds_capacity)",
         lambda v, k: _fits(v, k, CHECKED_AS) or not _fits(v, k, k[3]),
     ),
     Check(
         "lds",
-        "A and B must fit the LDS that the kernel's own pipeline has (validate_lds_capacity)",
+        "A and B must fit the LDS of the kernel's own pipeline (validate_lds_capacity)",
         lambda v, k: _fits(v, k, CHECKED_AS) or _fits(v, k, k[3]),
     ),
     Check(
         "spread",
-        "A and B must spread evenly over the threads (validate_whole_wg_cover_configuration)",
+        "A and B must be distributed evenly over the threads (validate_whole_wg_cover_configuration)",
         lambda v, k: _said(v.validate_whole_wg_cover_configuration(*k[0], *k[1], LAYOUT, DTYPE, DTYPE)),
     ),
     Check(
@@ -274,32 +274,32 @@ def markdown(comparison: Comparison) -> str:
     """The document docs/tile-engine-comparison.md."""
     c = comparison
     lines = [
-        "# Our kernels beside those of CK's tile_engine",
+        "# Our kernels compared with CK's tile_engine",
         "",
-        "Made by `tools/compare_tile_engine.py --write`. A test keeps it true.",
+        "Written by `tools/compare_tile_engine.py --write`. A test keeps it up to date.",
         "",
-        "Both start from the default configuration of tile_engine's GEMM for "
+        "Both lists start from tile_engine's default GEMM configuration for "
         f"{ARCH}, {DTYPE}, {LAYOUT}: {c.raw:,} combinations.",
-        f"The files of tile_engine that decide its list have the digest `{c.folder_digest}`.",
+        f"The tile_engine files that decide its list have the digest `{c.folder_digest}`.",
         "",
         "| kernels | count |",
         "|---|---:|",
         f"| listed by tile_engine | {c.ck:,} |",
         f"| legal by our rules | {c.ours:,} |",
         f"| in both lists | {c.both:,} |",
-        f"| only in tile_engine's | {c.ck - c.both:,} |",
-        f"| only in ours | {c.ours - c.both:,} |",
+        f"| only in tile_engine's list | {c.ck - c.both:,} |",
+        f"| only in our list | {c.ours - c.both:,} |",
         f"| differences without a reason | {c.unexplained:,} |",
         "",
-        "## Only tile_engine lists them: the first of our rules that refuses",
+        "## Kernels that only tile_engine lists, by our first rule that rejects them",
         "",
-        *_table(("rule", "what it demands", "kernels"), c.only_ck),
+        *_table(("rule", "requirement", "kernels"), c.only_ck),
         "",
-        "## Only we list them: the first of tile_engine's checks that refuses",
+        "## Kernels that only we list, by tile_engine's first check that rejects them",
         "",
-        *_table(("check", "what it demands", "kernels"), c.only_ours),
+        *_table(("check", "requirement", "kernels"), c.only_ours),
         "",
-        "## The same kernels by all checks that refuse them",
+        "## The same kernels, by all checks that reject them",
         "",
         "| checks | kernels |",
         "|---|---:|",

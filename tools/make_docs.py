@@ -37,10 +37,10 @@ COLUMNS = 100  # of the help texts
 WIDTH = 110  # of paragraphs
 MOST_LISTED = 16  # longer lists of values are counted instead
 NOTICED = {
-    "compiler": "the compiler refuses the source",
-    "supports": "the built kernel refuses the problem",
-    "device": "nobody; results would be wrong",
-    "tilewright": "nobody; the limit is Tilewright's own",
+    "compiler": "the compiler rejects the source",
+    "supports": "the built kernel rejects the problem",
+    "device": "not noticed; results would be wrong",
+    "tilewright": "not noticed; the limit is Tilewright's own",
 }
 
 
@@ -80,10 +80,10 @@ def token(field: Field, value: Any) -> str:
 
 def rules_page() -> str:
     """Every rule of every op."""
-    legend = table(("noticed by", "who would notice without the rule"), NOTICED.items())
+    legend = table(("noticed by", "effect without the rule"), NOTICED.items())
     intro = (
-        "A rule has a code and a name. `tilewright rules CODE` prints one of them, `tilewright check` puts a config\n"
-        "to all of them. How a rule is written: [add a rule](../add-a-rule.md)."
+        "A rule has a code and a name. `tilewright rules CODE` prints one rule, `tilewright check` checks your config\n"
+        "with all of them. To write your own, see [add a rule](../add-a-rule.md)."
     )
     return page("Rules", intro, legend, *(part for op in OPS for part in _op_rules(op)))
 
@@ -94,12 +94,12 @@ def _op_rules(op: Op) -> Iterator[str]:
     yield wrapped(f"Examples change this config: {example}.")
     if op.fit_rules:
         sizes = ", ".join(f"`{name}={value}`" for name, value in op.example_problem.items())
-        yield wrapped(f"Where a problem takes part, it is {sizes}, with the changes that are named.")
+        yield wrapped(f"If a rule reads a problem, it is {sizes}, with the named changes.")
     for title, rules in (("Configs", op.rules), ("Whether a kernel fits a problem", op.fit_rules)):
         if rules:
             yield f"### {title}"
             listed = ((f"[{r.code}](#{_anchor(r)})", r.slug, r.enforced_by, r.what) for r in rules)
-            yield table(("code", "name", "noticed by", "what it asks for"), listed)
+            yield table(("code", "name", "noticed by", "requirement"), listed)
             yield from (_rule(op, rule) for rule in rules)
 
 
@@ -115,7 +115,7 @@ def _rule(op: Op, rule: Rule) -> str:
         ("reads", ", ".join(code(name) for name in rule.reads)),
         ("passes", f"{_overrides(op, rule.good)} on {rule.arch}"),
         ("fails", f"{_overrides(op, rule.bad)} on {rule.arch}"),
-        ("it says", _complaint(op, rule)),
+        ("message", _complaint(op, rule)),
     ]
     return f"#### {rule.code} {rule.slug}\n\n{rule.what}\n\n{table(('', ''), facts)}"
 
@@ -124,7 +124,7 @@ def _overrides(op: Op, overrides: Mapping[str, Any]) -> str:
     fields = fields_of(op.config_type)
     shown = [f"`{name}={token(fields[name], value)}`" for name, value in overrides.items() if name in fields]
     shown += [f"problem `{name}={value}`" for name, value in overrides.get("problem", {}).items()]
-    return ", ".join(shown) or "the example as it is"
+    return ", ".join(shown) or "the example unchanged"
 
 
 def _complaint(op: Op, rule: Rule) -> str:
@@ -144,9 +144,9 @@ def _complaint(op: Op, rule: Rule) -> str:
 def fields_page() -> str:
     """The fields of every op's config."""
     intro = (
-        "The fields of a config are all that tells two kernels of an op apart. A field without a default must be\n"
-        "given. A name shows the fields without a default in this order, then the others where they differ from\n"
-        'their default. `"*"` in a space stands for the values worth trying on the GPU.'
+        "The fields of a config distinguish the kernels of an op. You must set a field that has no default. A name\n"
+        "shows the fields without a default in this order, then the others if they differ from their default.\n"
+        '`"*"` in a space stands for the values worth trying on your GPU.'
     )
     return page("Config fields", intro, *(part for op in OPS for part in _op_fields(op)))
 
@@ -184,7 +184,7 @@ def _starred(op: Op, name: str) -> list[str]:
         shown = ", ".join(token(field, value) for value in values)
         if len(values) > MOST_LISTED:
             shown = f"{len(values)} values from {token(field, values[0])} to {token(field, values[-1])}"
-        groups.setdefault(shown or "nothing: its values must be listed", []).append(arch)
+        groups.setdefault(shown or "nothing: you must list its values", []).append(arch)
     if len(groups) == 1:
         return list(groups)
     return [f"{', '.join(names)}: {shown}" for shown, names in groups.items()]
@@ -196,8 +196,8 @@ def _starred(op: Op, name: str) -> list[str]:
 def knobs_page() -> str:
     """Every environment variable."""
     intro = (
-        "Tilewright reads these variables and no others. An empty value counts as not set. A value that cannot be\n"
-        "used is an error. `tilewright knobs` shows what is in force."
+        "Tilewright reads these variables and no others. An empty value counts as not set. An invalid value is an\n"
+        "error. `tilewright knobs` shows you the current values."
     )
     rows = [(code(knob.name), knob.kind, knob.doc) for knob in KNOBS]
     return page("Environment variables", intro, table(("variable", "takes", "meaning"), rows))
@@ -209,7 +209,7 @@ def cli_page() -> str:
     for name, text in _helps(root, click.Context(root, info_name="tilewright", terminal_width=COLUMNS)):
         lines = "\n".join(line.rstrip() for line in text.splitlines())
         parts.append(f"## {name}\n\n```text\n{lines}\n```")
-    return page("Commands", "What `--help` prints, at 100 columns.", *parts)
+    return page("Commands", "The output of `--help`, at 100 columns.", *parts)
 
 
 def _helps(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
@@ -229,7 +229,7 @@ def gpus_page() -> str:
     specs = [archs.load(name) for name in archs.arch_names()]
     names = [spec.name for spec in specs]
     intro = (
-        "A GPU is a file in `src/tilewright/arch/data/`, where every number has its source. How to write one:\n"
+        "A GPU is a file in `src/tilewright/arch/data/`, where every number has its source. To write your own, see\n"
         "[add a GPU](../add-a-gpu.md)."
     )
     types = [
@@ -240,13 +240,13 @@ def gpus_page() -> str:
         "GPUs",
         intro,
         "## Kinds of kernels",
-        "✓: the rules leave at least one kernel of this kind.",
+        "✓: the rules allow at least one kernel of this kind.",
         *(_kinds(op, specs) for op in OPS),
         "## Matrix tiles by types",
         "How many matrix tiles CK Tile has on a GPU for inputs A × B and their accumulator.",
         table(("types", *names), types, names),
         "## Hardware",
-        "A unit is what the waves of one work-group share: a compute unit on CDNA, a work-group processor on RDNA.",
+        "The waves of one work-group share a unit: a compute unit on CDNA, a work-group processor on RDNA.",
         table(("", *names), _facts(specs), names),
         *(_tiles(spec) for spec in specs),
     )
@@ -327,8 +327,8 @@ Members: TypeAlias = Mapping[str, Sequence[Kernel]]  # the kernels of a set on e
 def sets_page() -> str:
     """The preselected sets and their members."""
     intro = (
-        "A preselected set is a short list of kernels for a purpose. All its members are legal on every GPU it\n"
-        "names. `tilewright generate --preselected NAME` writes their sources, and names them with `--dry-run`.\n"
+        "A preselected set is a short list of kernels for a purpose. All its kernels are legal on every GPU that it\n"
+        "names. `tilewright generate --preselected NAME` writes their sources; with `--dry-run` you get their names.\n"
         f"Sets of more than {MOST_NAMED} kernels for a GPU are only counted here."
     )
     known = [kernel_set for op in OPS for kernel_set in op.sets().values()]
@@ -336,7 +336,7 @@ def sets_page() -> str:
     members = {s.name: {arch: list(s.kernels(arch)) for arch in s.archs} for s in known}
     rows = [(_set_cell(s.name, members[s.name]), s.op, _counts(members[s.name]), s.doc) for s in known]
     parts = (f"## {name}\n\n{_members(found)}" for name, found in members.items() if _is_listed(found))
-    return page("Preselected kernel sets", intro, table(("set", "op", "kernels", "what for"), rows), *parts)
+    return page("Preselected kernel sets", intro, table(("set", "op", "kernels", "purpose"), rows), *parts)
 
 
 def _is_listed(members: Members) -> bool:

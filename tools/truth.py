@@ -268,13 +268,13 @@ def run(cases: Sequence[Case], jobs: int) -> list[Outcome]:
 
 
 HEAD = (
-    "# Rules and compiler compared",
+    "# Rules compared with the compiler",
     "",
     "Written by `tools/truth.py`.",
     "",
-    "Every accepted kernel was compiled; each of its device kernels must contain the matrix instruction that",
-    "its mma names, no other, and the predicted amount of LDS. Every rejected kernel breaks exactly one rule; it",
-    "must not compile, or not compute.",
+    "We compiled every accepted kernel; each of its device kernels must contain the matrix instruction that its mma",
+    "names, no other, and the predicted amount of LDS. Every rejected kernel breaks exactly one rule; it must fail to",
+    "compile, or to compute.",
 )
 
 
@@ -295,9 +295,9 @@ def _section(outcomes: Sequence[Outcome], seeds: str) -> list[str]:
         f"- seeds: {seeds}",
         f"- accepted by the rules: {len(accepted_ones)}, of these right: {right}",
         f"- rejected by the rules: {len(refused_ones)}",
-        f"  - refused by the compiler or by `supports`: {verdicts['refused']}",
+        f"  - rejected by the compiler or by `supports`: {verdicts['refused']}",
         f"  - compiled to a kernel that does not compute: {verdicts['wrong']}",
-        f"  - compiled without a sign: {verdicts['computes']}",
+        f"  - compiled without any sign of an error: {verdicts['computes']}",
         "",
         "### Accepted",
         "",
@@ -307,7 +307,7 @@ def _section(outcomes: Sequence[Outcome], seeds: str) -> list[str]:
         "",
         "### Rejected",
         "",
-        "| rule | GPU | kernel | verdict | what the compiler said, or what came out |",
+        "| rule | GPU | kernel | verdict | compiler error, or result |",
         "|---|---|---|---|---|",
         *(f"| {o.expected} | {o.arch} | `{_short(o)}` | {o.verdict} | {_cell(o.error)} |" for o in refused_ones),
     ]

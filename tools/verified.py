@@ -45,11 +45,11 @@ def checks_of(kernels: Sequence[Kernel], random_problems: int, jobs: int) -> Ite
 HEAD = (
     "# Kernels run and checked",
     "",
-    "Written by `tools/verified.py`. Each kernel ran on the emulated device of its GPU in strict mode, with the trials",
-    "of `verify` and with random problems that its rules accept. Every element of the result was held against a",
-    "float64 reference. Tolerances are derived ([verifying](verifying.md)). “Element” is the largest share of its",
-    "limit that an element used, “RMS” the largest share that the root mean square of all errors of an output had of",
-    "its own limit; a right kernel stays below 0.7.",
+    "Written by `tools/verified.py`. We ran each kernel on its GPU's emulated device in strict mode, with the trials",
+    "from `verify` and with random problems that its rules accept, and compared every element of the result with a",
+    "float64 reference. You can read in [verifying](verifying.md) how tolerances are derived. “Element” is the largest",
+    "share of its limit that an element used, “RMS” the largest share of its limit that the root mean square over an",
+    "output's errors used; a right kernel stays below 0.7.",
 )
 
 
@@ -60,10 +60,10 @@ def section(results: Sequence[Sequence[Check]], seed: int, random_problems: int,
     gpus = sorted({check.kernel.arch for check in every})
     lines = [
         f"- {today.isoformat()}, seed {seed}: {len(results)} kernels on {', '.join(gpus)}",
-        f"- {len(every):,} pairs of kernel and problem, up to {random_problems} of each kernel random",
+        f"- {len(every):,} pairs of kernel and problem, up to {random_problems} random ones for each kernel",
         f"- {', '.join(f'{verdict}: {count}' for verdict, count in verdicts.most_common())}",
-        f"- largest share of a limit: {max(check.element_share for check in every):.2f} of an element's, "
-        f"{max(check.rms_share for check in every):.2f} of the root mean square's",
+        f"- largest share of a limit: {max(check.element_share for check in every):.2f} for elements, "
+        f"{max(check.rms_share for check in every):.2f} for the root mean square",
         "",
         "| GPU | kernel | problems | ok | worst ulps | element | RMS | matrix MFLOP | bank conflicts |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -17,7 +17,7 @@ from tilewright.base import knobs
 from tilewright.ops import OPS
 
 README = ROOT / "README.md"
-SECTIONS = ("A tour of five minutes", "Sweep, tune, report")
+SECTIONS = ("A five-minute tour", "Sweep, tune, report")
 TOUR = [
     block
     for block in blocks(README)

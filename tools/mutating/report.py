@@ -15,24 +15,23 @@ from tilewright.ops.kernel import Kernel
 GOAL = 0.99  # of the changes that matter, those that `verify` must notice
 _HEAD = """# Would a wrong kernel be noticed?
 
-Written by `tools/mutations.py`. One instruction of a kernel is changed at a time, and the kernel is judged as users
-judge theirs: by `verify`, on the op's own trials, in strict mode. The instructions are those that trials or larger
-random problems execute, in all forms that a kernel is compiled in.
+Written by `tools/mutations.py`. We change one instruction of a kernel at a time, and judge the kernel as you judge your
+own: by `verify`, on the op's own trials, in strict mode. We choose among the instructions that trials or larger random
+problems execute, in all forms that a kernel is compiled in.
 
-A change that passes all trials runs on the larger problems. Where `verify` refuses one of them, or the device stops the
-kernel, the change was **missed**. Where all results are the same, bit for bit, it changes nothing that matters: a sign
-bit that is never set, the quotient of a number that is always small. Where some have other bits, and `verify` accepts
+A change that passes all trials runs on the larger problems. If `verify` rejects one of them, or the device stops the
+kernel, the change was **missed**. If all results are the same, bit for bit, it has no effect that matters: a sign bit
+that is never set, the quotient of a number that is always small. If some results have other bits, and `verify` accepts
 all of them, the change is **within the tolerance**: `verify` would accept a kernel written that way, with a constant
-one bit off. That does not make it harmless on problems that were not run, so these changes are listed, with the largest
-part of the allowed error that results with other bits use. Unchanged kernels use up to two thirds.
+one bit off. It may still do harm on problems that we did not run, so you find these changes listed, with the largest
+share of the allowed error among results with other bits. Unchanged kernels use up to two thirds.
 The score is noticed / (noticed + missed).
 
-Barriers and waits are taken away one at a time, chosen at random where a kernel has many. Where nothing notices,
-launches are watched on a slower engine, to find out whether this one is needed. A wait is not if there is nothing to
-wait for; if the next one waits for it, too; if all that is waited for are reads of the LDS, which come in order; or if
-nothing uses what is waited for before another wait: registers full of garbage make no difference, and no other wave
-touches the bytes. A barrier is not needed if no two waves of a work-group touch the same byte, one of them writing,
-between the barriers next to it.
+Barriers and waits are removed one at a time, chosen at random if a kernel has many. If no trial notices, we watch
+launches on a slower engine, to find out whether this one is needed. A wait is not needed if nothing is pending; if the
+next one waits for the same; if it waits only for LDS reads, which complete in order; or if nothing uses the result
+before another wait: registers full of garbage make no difference, and no other wave touches the bytes. A barrier is not
+needed if no two waves in a work-group touch the same byte, one of them writing, between the adjacent barriers.
 All others count as missed.
 
 | kernel | changes | noticed | same everywhere | within the tolerance | missed | score | barriers and waits | noticed |\
@@ -88,9 +87,9 @@ class Found:
             f"```text\n{self.kernel.slug}\n```",
             "",
             f"{today.isoformat()}, seed {self.seed}; {self.trials} trials, {self.larger} larger problems. "
-            f"{len(self.taken)} of {self.waits} barriers and waits were taken away.",
-            f"{len(noticing)} trials noticed all changes that were noticed. Fast mode notices {self.fast} of the",
-            f"{_count(self.taken, NOTICED)} barriers and waits that are noticed, on the same trial.",
+            f"{len(self.taken)} of {self.waits} barriers and waits were removed.",
+            f"All noticed changes were noticed by {len(noticing)} trials. Fast mode notices {self.fast} of the",
+            f"{_count(self.taken, NOTICED)} noticed barriers and waits, on the same trial.",
         ]
         missed = [(name, o.how) for name, o in self.changes.items() if o.verdict == MISSED]
         missed += [(name, o.how) for name, o in self.taken.items() if o.verdict in _UNEXPLAINED]
@@ -103,10 +102,10 @@ class Found:
             lines += [f"| {reason} | {needless[reason]} |" for reason in HARMLESS if needless[reason]]
         within = [(name, o) for name, o in self.changes.items() if o.verdict == WITHIN]
         if within:
-            lines += ["", "| within the tolerance | part of what is allowed | where |", "|---|---|---|"]
+            lines += ["", "| within the tolerance | share of the allowed error | where |", "|---|---|---|"]
             lines += [f"| `{name}` | {o.share:.3f} | {o.how.rpartition(':')[0]} |" for name, o in within]
         if self.wrong:
-            lines += ["", "The unchanged kernel is wrong on these problems, which were left out:", ""]
+            lines += ["", "The unchanged kernel is wrong on these problems, which we left out:", ""]
             lines += [f"- {problem}" for problem in self.wrong]
         return "\n".join(lines)
 
