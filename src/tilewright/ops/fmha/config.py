@@ -43,7 +43,7 @@ class Config(ConfigBase):
         Count(0, 8), "a problem's hdim_v may be smaller: 1 any size, 8 a multiple of 8", tag="padhv", default=0
     )
     mask_form: str = config_field(
-        Choice(MASK_FORMS), "the mask that is compiled in; any takes its window at run time", tag="mask_", default="none"
+        Choice(MASK_FORMS), "the compiled-in mask; any takes its window at run time", tag="mask_", default="none"
     )
     sink: int = config_field(Count(0, 4096), "first keys that a window never masks", tag="sink", default=0)
     bias: str = config_field(Choice(BIASES), "the bias that is added to the scores", tag="bias_", default="none")
