@@ -4,9 +4,9 @@ Imports NumPy: import this module only where arrays are at hand.
 
 **Seed 0** gives inputs with exact results. Keys are 0, so all visible keys of a query have the same weight: a
 probability is exactly 1 before it is divided by their number, and sums of values, which are small integers, are exact.
-A wrong set of keys is always detected. Some values use all bits of their type (`block_gemm.random_values`), so a lost bit is
-detected, too. Rotations are quarter turns, and so exact. Gradients have no such case: there all operands are small
-integers. Lost bits of queries and keys are not detected with seed 0, but with random numbers.
+A wrong set of keys is always detected. Some values use all bits of their type (`block_gemm.random_values`), so a lost
+bit is detected, too. Rotations are quarter turns, and so exact. Gradients have no such case: there all operands are
+small integers. Lost bits of queries and keys are not detected with seed 0, but with random numbers.
 
 **Other seeds** give normally distributed numbers, with queries twice as large, so that few keys of a row have most of
 its weight. Some queries point to one of their keys, whose score is so far above all others that its exponential

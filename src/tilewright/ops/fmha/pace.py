@@ -102,7 +102,7 @@ def kernel_numbers(config: Config, arch: Arch, use: Use | None) -> dict[str, flo
 
 
 def _pace(config: Config, step: Step, arch: Arch, use: Use | None) -> Pace:
-    """Compute the clocks of a step on each pipe: as `tiled.compute_loop_cost`, with two products and a softmax between them."""
+    """Compute the clocks of a step on each pipe: as `tiled.compute_loop_cost`, but with two products and a softmax."""
     simds, wave = float(arch.compute.simds_per_unit), float(arch.wave_size)
     issue = wave / arch.compute.lanes_per_simd
     line = float(arch.memory.line_bytes)
