@@ -15,8 +15,8 @@ from tilewright.ops.machine.tiled import Work, laid_out
 def estimate(p: Facts, k: Facts, arch: Arch) -> Estimate:
     """Estimate the time of a problem with a kernel: work-groups along one side of the scores, steps along the other.
 
-    As `tiled.estimate_problem`, but a mask hides steps, work-groups have different numbers of them, and the longest one is a
-    bound by itself: if one work-group goes over all keys, more compute units do not make the kernel faster.
+    As `tiled.estimate_problem`, but a mask hides steps, work-groups have different numbers of them, and the longest one
+    is a bound by itself: if one work-group goes over all keys, more compute units do not make the kernel faster.
     """
     by_keys = k.by_keys > 0
     shared = where(k.merged > 0, p.group, 1.0)  # query heads whose rows share a tile
