@@ -180,7 +180,7 @@ def trload_head_in_steps(config: Any, arch: Arch) -> Fault | None:
     tile = tile_of(config) if config.family == FORWARD and config.pipeline == "qr_async_trload" else {}
     if not tile or not _WHOLE_HEAD_FROM <= tile["m0"] < PREFILL_ROWS or tile["k0"] == tile["hdim_q"]:
         return None
-    return Fault(f"with m0 = {tile['m0']}, k0 = {tile['k0']} must be hdim_q = {tile['hdim_q']}", "block")
+    return Fault(f"m0 is {tile['m0']}, so k0 = {tile['k0']} must be hdim_q = {tile['hdim_q']}", "block")
 
 
 @rule(
