@@ -35,7 +35,7 @@ class Tile:
 
 
 def tile_text(values: tuple[tuple[int, ...], ...]) -> str:
-    """`128x64x32x64x32x64/4x1x1x4x1x1/16x16x16x16x16x16`: block, waves, mma; only the block if there is no GEMM."""
+    """`128x64x32x64x32x64/4x1x1x4x1x1/16x16x16x16x16x16`: block, waves, mma; only the block without a GEMM."""
     return "/".join("x".join(map(str, numbers)) for numbers in values if numbers)
 
 

@@ -81,7 +81,7 @@ class Config(ConfigBase):
         default=False,
     )
     max_seqlen_q: int = config_field(
-        Count(0, 4096), "backward: the largest number of queries; 0 is no limit", tag="maxq", default=0
+        Count(0, 4096), "backward: the largest number of queries; 0: no limit", tag="maxq", default=0
     )
     skip_min_seqlen_q: bool = config_field(
         Flag(), "skip sequences that have at most a run-time number of queries", tag="skip", default=False

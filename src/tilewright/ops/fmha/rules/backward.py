@@ -277,7 +277,7 @@ def no_transposing_reads(config: Any, arch: Arch) -> Fault | None:
 def copied_heads(config: Any, arch: Arch) -> Fault | None:
     """The trload pipelines pad heads by 8 or not at all.
 
-    Why: they copy vectors asynchronously, and there is no such copy for a single element
+    Why: they copy vectors asynchronously, which is not possible for a single element
     (`bytes == 4 || bytes == 12 || bytes == 16` is asserted).
 
     Fix: use 0 or 8 for pad_hdim_q and pad_hdim_v.
@@ -366,7 +366,7 @@ def order_without_parts(config: Any, arch: Arch) -> Fault | None:
     """trload_qr_qtr_dor must not set `deterministic`: it always is.
 
     Why: one work-group sums the query gradient over all keys, in one order, without atomic adds. With `deterministic`
-    it would be the same kernel under another name, and there are no parts for convert_dq to add.
+    it would be the same kernel under another name, without parts that convert_dq could add.
 
     Fix: leave deterministic out.
     """

@@ -63,7 +63,7 @@ def no_pages(config: Any, arch: Arch) -> Fault | None:
 
     Why: its only kernel finds each key in a list of one-token pages (FmhaBatchPrefillWithPagedKVCacheKernel).
 
-    Fix: set paged.
+    Fix: set paged, as in all kernels of this family.
     """
     if config.family != BATCH_PREFILL or config.paged:
         return None

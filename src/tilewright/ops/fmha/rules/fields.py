@@ -262,7 +262,8 @@ PADS = (0, 1, 8)
 def gradient_without_bias(config: Any, arch: Arch) -> Fault | None:
     """Only an elementwise bias has a gradient.
 
-    Why: without a bias there is no gradient, and ALiBi's slopes are constants. CK Tile still compiles such kernels.
+    Why: only an elementwise bias is a tensor of variables; ALiBi's slopes are constants. CK Tile still compiles such
+    kernels.
 
     Fix: use bias elementwise, or leave bias_gradient out.
     """

@@ -308,8 +308,8 @@ def copies_split(config: Any, arch: Arch) -> Fault | None:
 def other_steps(config: Any, arch: Arch) -> Fault | None:
     """With qr_async, k0 must be at most k1, and the first values need another LDS buffer than the last keys.
 
-    Why: keys and values share three buffers of width k1, while the loop over a head has steps of k0. There is no wait
-    between the last keys and the first values (block_fmha_pipeline_qr_ks_vs_async.hpp): in the same buffer
+    Why: keys and values share three buffers of width k1, while the loop over a head has steps of k0. The pipeline does
+    not wait between the last keys and the first values (block_fmha_pipeline_qr_ks_vs_async.hpp): in the same buffer
     (LdsBufferSequence in block_fmha_pipeline_qx_ks_vs_custom_policy.hpp) a fast wave overwrites keys that a slow one
     has not read yet. The compiler checks neither.
 
