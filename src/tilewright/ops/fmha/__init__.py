@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 
 
-# Numbers and counts that tell kernels apart, and that are worth trying.
+# Integer fields that distinguish kernels, with the values worth trying.
 _STARS: dict[str, tuple[Any, ...]] = {
     "pad_hdim_q": (0, 1, 8),
     "pad_hdim_v": (0, 1, 8),
@@ -57,7 +57,7 @@ def _listed(values: tuple[Any, ...], _: Arch) -> tuple[Any, ...]:
 
 OP = Op(
     name="fmha",
-    doc="fused attention, over caches of keys and values too, and its gradients",
+    doc="fused attention, also over caches of keys and values, and its gradients",
     config_type=Config,
     problem_type=Problem,
     example={
@@ -114,13 +114,13 @@ OP = Op(
 
 @OP.gives_keywords
 def space(**declared: Unpack[SpaceKeywords]) -> Space:
-    """A lazy set of attention kernels: each field a value, a list of values or "*"."""
+    """Return a lazy set of attention kernels: each field is a value, a list of values or "*"."""
     return Space(OP, declared)
 
 
 @OP.gives_keywords
 def config(**values: Unpack[ConfigKeywords]) -> Config:
-    """One attention config; `tile` stands for block, waves and mma, `pads` for the four pads."""
+    """Return an attention config; `tile` stands for block, waves and mma, `pads` for the four pads."""
     return read_config(Config, OP.written_out(values))
 
 

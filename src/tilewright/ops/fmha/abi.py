@@ -9,7 +9,7 @@ from tilewright.ops.fmha.config import BIASES, ROTARIES
 from tilewright.ops.fmha.problem import MASKS, Problem
 from tilewright.ops.fmha.tensors import struct_strides, tensors
 
-# Tensors with strides, in the order of abi.h; the others are plain pointers.
+# Tensors with strides, in the order of abi.h. All others are plain pointers.
 STRIDED = (
     *("q", "k", "v", "o", "lse", "bias", "randval", "o_acc", "lse_acc", "k_new", "v_new"),
     *("d_o", "d", "dq_acc", "dq", "dk", "dv", "dbias"),
@@ -26,7 +26,7 @@ _NUMBERS = (
     *("dq_parts", "min_seqlen_q"),
 )
 _FLOATS = ("scale", "logits_cap", "p_drop", "scale_p", "scale_o")
-# Numbers of a problem that the struct has under the same name.
+# Problem fields that the struct has under the same name.
 _SAME = (
     *("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim_q", "hdim_v", "window_left", "window_right", "sink"),
     *("static_quant", "bias_gradient", "deterministic", "num_splits", "page_size", "seqlen_new", "dq_parts"),
@@ -60,7 +60,7 @@ class Args(ctypes.Structure):
 
 
 def arguments(problem: Problem) -> Args:
-    """The struct of a problem, without addresses."""
+    """Return the struct for a problem, without addresses."""
     args = Args(size=ctypes.sizeof(Args), **{name: getattr(problem, name) for name in _SAME})
     args.group_mode = problem.mode == "group"
     args.mask = MASKS.index(problem.mask)
@@ -81,7 +81,7 @@ def arguments(problem: Problem) -> Args:
 
 
 def point(problem: Problem) -> Callable[[Args, Sequence[int]], None]:
-    """What puts the addresses of a problem's tensors, in their order, into the struct."""
+    """Return a function that writes the addresses of a problem's tensors, in order, into the struct."""
     names = [tensor.name for tensor in tensors(problem)]
 
     def put(args: Args, addresses: Sequence[int]) -> None:

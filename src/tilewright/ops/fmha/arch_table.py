@@ -20,7 +20,7 @@ TILE_FIELDS = ("block", "waves", "mma")
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A block with its waves and matrix instructions, for a family and a type."""
+    """A block with its waves and matrix instructions, for one family and one type."""
 
     family: str
     dtype: str
@@ -30,20 +30,20 @@ class Tile:
 
     @property
     def text(self) -> str:
-        """As the file has it, and the shorthand `tile`."""
+        """The notation of GPU files and of the shorthand `tile`."""
         return tile_text((self.block, self.waves, self.mma))
 
 
 def tile_text(values: tuple[tuple[int, ...], ...]) -> str:
-    """`128x64x32x64x32x64/4x1x1x4x1x1/16x16x16x16x16x16`: block, waves, mma; the block alone where no GEMM is."""
+    """`128x64x32x64x32x64/4x1x1x4x1x1/16x16x16x16x16x16`: block, waves, mma; only the block without a GEMM."""
     return "/".join("x".join(map(str, numbers)) for numbers in values if numbers)
 
 
 def read_tile(text: str) -> tuple[tuple[int, ...], ...]:
-    """Block, waves and mma from a text."""
+    """Parse block, waves and mma."""
     parts = text.split("/")
     if len(parts) not in (1, len(TILE_FIELDS)):
-        raise InvalidValueError(f"a tile is block/waves/mma, or a block alone, got {text!r}")
+        raise InvalidValueError(f"a tile must be block/waves/mma or only a block, got {text!r}")
     fields = fields_of(Config)
     whole = parts if len(parts) > 1 else (*parts, "none", "none")
     return tuple(fields[name].kind.read(name, part) for name, part in zip(TILE_FIELDS, whole, strict=True))
@@ -51,7 +51,7 @@ def read_tile(text: str) -> tuple[tuple[int, ...], ...]:
 
 @functools.cache
 def tiles(arch: Arch) -> tuple[Tile, ...]:
-    """The tiles of a GPU. Empty where its file has no table."""
+    """Return the tiles of a GPU; empty if its file has no table."""
     problems: list[FileProblem] = []
     found: dict[Tile, None] = {}
     for index, table in enumerate(arch.op_tables.get("fmha", {}).get("tiles", ())):
@@ -87,10 +87,10 @@ def _try(problems: list[FileProblem], where: str, function: Any, *arguments: Any
 
 
 def values_of(field: str, arch: Arch) -> tuple[Any, ...]:
-    """All values of block, waves or mma in a GPU's table."""
+    """Return all values of block, waves or mma in a GPU's table."""
     return tuple(dict.fromkeys(getattr(tile, field) for tile in tiles(arch)))
 
 
 def tile_texts(arch: Arch) -> tuple[str, ...]:
-    """All tiles of a GPU's table as texts: what the shorthand `tile` stands for as "*"."""
+    """Return all tiles of a GPU's table as texts: the values of the shorthand `tile` given as "*"."""
     return tuple(dict.fromkeys(tile.text for tile in tiles(arch)))

@@ -1,4 +1,4 @@
-"""The numbers of an attention problem for C programs."""
+"""The model inputs of an attention problem for C programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.ops.machine.c_numbers import CNumbers
 
 
 def kind(config: Config) -> Mapping[str, float]:
-    """Family and types: the arguments of a call do not tell them."""
+    """Family and types, which the arguments of a call do not contain."""
     families = (COMBINE, APPENDKV, DOT_DO_O, CONVERT_DQ, SPLITKV, DQ_DK_DV)
     types = DTYPES[config.dtype]
     bits = {"bits": types.qkv, "bits_o": types.o, "bits_bias": types.bias}
@@ -21,7 +21,7 @@ def kind(config: Config) -> Mapping[str, float]:
     return {**flags, **{name: float(dtype(each).bits) for name, each in bits.items()}}
 
 
-# What a problem has as a word (mask, bias, rotary) or only in group mode (totals) is not among them.
+# Fields that hold names (mask, bias, rotary) and those of group mode only (totals) are left out.
 _SAME = (
     *("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim_q", "hdim_v", "window_left", "window_right", "sink"),
     *("static_quant", "bias_gradient", "deterministic", "num_splits", "page_size", "seqlen_new", "dq_parts"),

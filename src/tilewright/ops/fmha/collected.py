@@ -1,4 +1,4 @@
-"""Tolerances of a problem's outputs, sequence by sequence.
+"""Output tolerances of a problem, set sequence by sequence.
 
 Imports NumPy: import this module only where arrays are at hand.
 """
@@ -15,7 +15,7 @@ from tilewright.ops.tolerance import Tolerance
 
 
 class Collected:
-    """The tolerances of all outputs, 0 until they are put."""
+    """The tolerances of all outputs, 0 until they are set."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -25,18 +25,18 @@ class Collected:
         return name in self._limits
 
     def put(self, name: str, sequence: Sequence, each: Tolerance, part: Any = ...) -> None:
-        """Set an output of a sequence, or a part of it; nothing if the problem has no such output."""
+        """Set the tolerance of a sequence's output, or of a part of it; do nothing if the problem lacks the output."""
         if name in self:
             rows(self._problem, self._limits, name, sequence)[part] = each.limit
             rows(self._problem, self._deviations, name, sequence)[part] = each.deviation
 
     def tolerances(self) -> dict[str, Tolerance]:
-        """By name."""
+        """Return the tolerances by output name."""
         return {name: Tolerance(limit, self._deviations[name]) for name, limit in self._limits.items()}
 
 
 def rows_of(problem: Problem, allowed: Mapping[str, Tolerance], name: str, sequence: Sequence) -> Tolerance:
-    """What of an array of tolerances belongs to a sequence."""
+    """Return the part of an output's tolerance that belongs to a sequence."""
     of = allowed[name]
     limit, deviation = (rows(problem, {name: each}, name, sequence) for each in (of.limit, of.deviation))
     return Tolerance(limit, deviation)

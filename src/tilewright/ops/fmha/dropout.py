@@ -1,17 +1,17 @@
-"""Which probabilities a kernel drops: its random numbers, replayed bit by bit.
+"""The random numbers of a kernel with dropout, reproduced bit by bit, and the probabilities that they drop.
 
 Imports NumPy: import this module only where arrays are at hand.
 
 CK Tile draws one byte for each pair of a query and a key. The bytes come from Philox4x32 with 7 rounds (Salmon et al.,
 Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011), a function of a key (the seed) and a counter of 128 bits. Scores
-are cut into squares of 32 × 32. A square takes 64 results of 16 bytes:
+are divided into squares of 32 × 32. A square takes 64 results of 16 bytes:
 
-- the low half of the counter is the offset + 64 · (sequence · heads + head) + the result's number, 0 to 63,
-- the high half is the square's row in its lower, its column in its upper 32 bits,
+- the low half of the counter is the offset + 64 · (sequence · heads + head) + the index of the result, 0 to 63,
+- the high half has the row of the square in its lower and the column in its upper 32 bits,
 - byte b of result r belongs to row 16 · (b // 8) + 8 · (r // 32) + b % 8 and column r % 32 of the square.
 
-That is how registers of a 32 × 32 matrix instruction lie, and kernels with 16 × 16 ones take the same bytes. So the
-mask depends neither on the kernel's tiles nor on its direction nor on the GPU.
+This is the register layout of a 32 × 32 matrix instruction, and kernels with 16 × 16 instructions use the same bytes.
+So the mask does not depend on the kernel's tiles, on its direction or on the GPU.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 def philox(seed: int, low: NDArray[np.uint64], high: NDArray[np.uint64]) -> Words:
-    """The four words of each counter, along a new last dimension."""
+    """Return the four words of each counter, along a new last dimension."""
     words = [low & _LOW, low >> np.uint64(32), high & _LOW, high >> np.uint64(32)]
     key = [seed & 0xFFFFFFFF, seed >> 32]
     for _ in range(_ROUNDS):
@@ -50,7 +50,7 @@ def philox(seed: int, low: NDArray[np.uint64], high: NDArray[np.uint64]) -> Word
 
 
 def random_bytes(problem: Problem, sequence: int, queries: int, keys: int) -> NDArray[np.uint8]:
-    """The bytes of one sequence: (heads, queries, keys)."""
+    """Return the random bytes of one sequence: (heads, queries, keys)."""
     down, across = -(-queries // _SQUARE), -(-keys // _SQUARE)
     shape = (problem.heads, down, across, _RESULTS)
     head, row, column, result = (axis.astype(np.uint64) for axis in np.indices(shape))
@@ -58,7 +58,7 @@ def random_bytes(problem: Problem, sequence: int, queries: int, keys: int) -> ND
     low = np.uint64(problem.drop_offset) + np.uint64(_RESULTS) * heads_before + result
     words = philox(problem.drop_seed, low, row | column << np.uint64(32))
     little_endian = words.astype("<u4").view(np.uint8)
-    # A result's number is (half of 8 rows, column), its bytes are (half of 16 rows, row within 8).
+    # The index of a result is (half of 8 rows, column), its bytes are (half of 16 rows, row within 8).
     split = little_endian.reshape(problem.heads, down, across, 2, _SQUARE, 2, 8)
     squares = split.transpose(0, 1, 5, 3, 6, 2, 4)
     whole = squares.reshape(problem.heads, down * _SQUARE, across * _SQUARE)
@@ -66,16 +66,16 @@ def random_bytes(problem: Problem, sequence: int, queries: int, keys: int) -> ND
 
 
 def kept_share(problem: Problem) -> float:
-    """The share of probabilities that is kept, 1 - p_drop, in fp32 as kernels have it."""
+    """1 - p_drop, in fp32 as in kernels."""
     return float(np.float32(1.0 - float(np.float32(problem.p_drop))))
 
 
 def kept(problem: Problem, sequence: int, queries: int, keys: int) -> NDArray[np.bool_]:
-    """Which probabilities of a sequence are kept: those whose byte is at most the share, times 255, rounded down."""
+    """Return which probabilities of a sequence are kept: their byte is at most 255 times the share, rounded down."""
     largest = math.floor(np.float32(kept_share(problem)) * np.float32(255))
     return random_bytes(problem, sequence, queries, keys) <= largest
 
 
 def factor(problem: Problem) -> float:
-    """What probabilities that are kept are multiplied by, in fp32 as kernels have it."""
+    """The factor of the probabilities that are kept, in fp32 as in kernels."""
     return float(np.float32(1.0 / kept_share(problem)))

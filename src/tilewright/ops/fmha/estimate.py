@@ -1,4 +1,4 @@
-"""How long an attention kernel takes."""
+"""The estimated time of an attention kernel."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tilewright.ops.machine.tiled import Work, laid_out
 
 
 def estimate(p: Facts, k: Facts, arch: Arch) -> Estimate:
-    """The time of a problem with a kernel: blocks along one side of the scores, steps along the other.
+    """Estimate the time of a problem with a kernel: work-groups along one side of the scores, steps along the other.
 
-    As `tiled.estimate`, but a mask hides steps, blocks have different numbers of them, and the longest block is a
-    bound by itself: one that walks along all keys keeps the others waiting however many units there are.
+    As `tiled.estimate_problem`, but a mask hides steps, work-groups have different numbers of them, and the longest one
+    is a bound by itself: if one work-group goes over all keys, more compute units do not make the kernel faster.
     """
     by_keys = k.by_keys > 0
-    shared = where(k.merged > 0, p.group, 1.0)  # query heads whose rows lie in one tile
+    shared = where(k.merged > 0, p.group, 1.0)  # query heads whose rows share a tile
     rows = where(by_keys, p.keys, p.queries * shared)
     # Sequences of different lengths: half of the last tile of each is empty, on average.
     tiles_m = where(p.uneven > 0, maximum(1.0, rows / k.block_m + 0.5), ceil_div(rows, k.block_m))
@@ -40,10 +40,11 @@ def estimate(p: Facts, k: Facts, arch: Arch) -> Estimate:
 
 
 def _steps(p: Facts, k: Facts, by_keys: Number, shared: Number) -> tuple[Number, Number]:
-    """Steps of a block, on average and of the longest.
+    """Return the steps of a work-group: the mean and the largest number.
 
-    A block sees what its rows see together: where an end of the visible range moves from row to row, the range of a
-    block is longer by half its rows. Where blocks are shorter than tiles it ends inside a tile, some of it in vain.
+    The visible range of a work-group is the union over its rows: where an end of the range moves from row to row, the
+    union is longer by half the rows. Where work-groups have fewer rows than a tile has keys, the range ends inside a
+    tile, and a part of that tile is wasted.
     """
     extent = where(by_keys, p.queries, p.keys)
     seen = where(by_keys, p.seen_queries, p.seen_keys)
@@ -53,8 +54,8 @@ def _steps(p: Facts, k: Facts, by_keys: Number, shared: Number) -> tuple[Number,
     whole = ceil_div(extent, k.block_k)
     vain = moving / 2 * maximum(0.0, 1.0 - rows / k.block_k)
     visible = minimum(whole, (seen + moving * (rows - 1) / 2) * whole / extent + vain)
-    visible = maximum(visible, minimum(1.0, seen * rows))  # whoever sees anything takes a step
-    # Parts are whole tiles: with fewer tiles than parts, some parts have none.
+    visible = maximum(visible, minimum(1.0, seen * rows))  # any visible key takes a step
+    # Parts consist of whole tiles: with fewer tiles than parts, some parts are empty.
     return visible / p.splits, ceil_div(ceil_div(most, k.block_k), p.splits)
 
 

@@ -1,4 +1,4 @@
-"""How attention kernels are called and checked: the parts joined. NumPy is imported when a function needs it."""
+"""How attention kernels are called and checked. NumPy is imported only when a function needs it."""
 
 from __future__ import annotations
 

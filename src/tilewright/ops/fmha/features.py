@@ -1,4 +1,4 @@
-"""What a learned model of attention kernels sees. A change of names or meaning needs a new FEATURES_VERSION."""
+"""The features for learned models of attention kernels. Changing a name or meaning needs a new FEATURES_VERSION."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FLAGS = ("registers", "resident", "mma_m", "by_keys", "merged", "ahead", "in_tu
 
 
 def features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:
-    """Sizes, what a mask leaves of them, the block, the GPU, and the estimate with its parts."""
+    """Sizes, the visible share of the keys, the tile, the GPU, and the estimate with its breakdown."""
     return {
         **{f"log_{name}": log2(getattr(p, name)) for name in _SIZES},
         "bits": p.bits,

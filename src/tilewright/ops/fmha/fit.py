@@ -1,6 +1,6 @@
-"""Which problems an attention kernel can compute: the same tests as the built kernel's `supports`. Codes S6xx.
+"""The problems that an attention kernel supports: the same checks as the built kernel's `supports`. Codes S6xx.
 
-The tests are those of launch/*.hpp, each rule one of them.
+Each rule is one check of launch/*.hpp.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.fmha.uses import USED
 from tilewright.ops.rule import Fault, Rule, rule, rules_in
 
-# Words that a kernel and a problem have in common, and that are compiled in.
+# Fields that kernels and problems share, and that are compiled in.
 _SAME = ("bias", "lse", "sink", "v_layout", "rotary", "bias_gradient", "deterministic", "static_quant")
-# Strides, and numbers of tokens in a work-group's reach, are 32-bit numbers to CK Tile.
+# CK Tile has 32-bit strides, and 32-bit counts of the tokens that a work-group addresses.
 _BEYOND = 2**31
-# Families that look where keys end if they have pads.
+# Families that check where keys end if they have pads.
 _KEYS_PADDED = (FORWARD, APPENDKV)
 
 
@@ -46,11 +46,11 @@ _KEYS_PADDED = (FORWARD, APPENDKV)
     bad={"problem": {"dtype": "bf16"}},
 )
 def other_problem(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """Family, mode and types of problem and kernel must be the same.
+    """The family, mode and types of problem and kernel must be equal.
 
-    Why: they are compiled in. A problem of several kernels is computed by a plan of them.
+    Why: they are compiled in. A problem that takes several kernels is computed by a launch plan.
 
-    Fix: choose a kernel of the problem's family, mode and types.
+    Fix: choose a kernel with the problem's family, mode and types.
     """
     for name in ("family", "mode", "dtype"):
         mine, wanted = getattr(config, name), getattr(problem, name)
@@ -68,12 +68,12 @@ def other_problem(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     bad={"problem": {"lse": True}},
 )
 def other_features(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """Bias, LSE, sinks, layout of the values and what else is compiled in must be as the problem has them.
+    """Bias, LSE, sinks, the layout of the values and all other compiled-in features must match the problem.
 
-    Why: a kernel has the code for them or not. A forward kernel with dropout is told when it runs whether it stores
-    its random numbers; one for gradients is not.
+    Why: a kernel has the code for them or not. Storing random numbers is a run-time argument of forward kernels with
+    dropout, but is compiled into gradient kernels.
 
-    Fix: a kernel with the problem's features.
+    Fix: use a kernel with the problem's features.
     """
     for name in (*_SAME, "store_randval"):
         mine, wanted = getattr(config, name), getattr(problem, name)
@@ -91,24 +91,24 @@ def other_features(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     bad={"pad_hdim_q": 8, "pad_hdim_v": 8, "problem": {"hdim_q": 68}},
 )
 def head_size(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """The head sizes must be those of the tiles, or less where the kernel pads them.
+    """The head sizes must equal those of the tiles, or be smaller where the kernel pads them.
 
-    Why: a kernel without pads loads whole tiles. One that pads by 8 loads vectors of 8 elements, or of 16 where they
-    have 8 bits, of which either all or none are inside the head.
+    Why: a kernel without pads loads whole tiles. One that pads by 8 loads vectors of 8 elements, or of 16 for 8-bit
+    types, which must be completely inside or outside the head.
 
-    Fix: a kernel with larger tiles, or with pads that fit.
+    Fix: use a kernel with larger tiles, or with suitable pads.
     """
     for name in ("hdim_q", "hdim_v"):
         tile, pad, size = getattr(config, name), getattr(config, f"pad_{name}"), getattr(problem, name)
         if not tile:
             continue
         if size > tile:
-            return Fault(f"{name} is {size}, the kernel's tiles hold {tile}", "block")
+            return Fault(f"{name} is {size}, but the kernel's tiles hold {tile}", "block")
         if size < tile and not pad:
-            return Fault(f"{name} is {size}, the kernel has no pads and takes {tile} only", f"pad_{name}")
+            return Fault(f"{name} is {size}, but the kernel has no pads and supports only {tile}", f"pad_{name}")
         step = 16 if pad == 8 and dtype(DTYPES[config.dtype].qkv).bits == 8 else pad
         if step and size % step:
-            return Fault(f"{name} is {size}, not a multiple of the {step} by which the kernel pads", f"pad_{name}")
+            return Fault(f"{name} is {size}, which is not a multiple of the kernel's pad of {step}", f"pad_{name}")
     return None
 
 
@@ -123,10 +123,10 @@ def head_size(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 def queries_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """Without pad_q the number of queries must be a multiple of the tile.
 
-    Why: such a kernel does not look where the queries end. Heads that are computed together follow each other as if
-    they were more queries. appendkv leaves the queries alone unless it rotates them.
+    Why: such a kernel does not check where the queries end. With merged heads, the rows of all heads count as queries.
+    appendkv does not touch the queries unless it rotates them.
 
-    Fix: a kernel with pad_q.
+    Fix: use a kernel with pad_q.
     """
     if "pad_q" not in USED[config.family] or config.pad_q or config.mode == "group":
         return None
@@ -139,16 +139,16 @@ def queries_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None
 
 
 def query_rows(config: Any, problem: Problem) -> int:
-    """Rows that a kernel has in one head for the queries of one sequence."""
+    """Return the query rows of one sequence in one of the kernel's heads."""
     return problem.seqlen_q * (problem.heads // problem.kv_heads if config.merge_heads else 1)
 
 
 def query_step(config: Any) -> int:
-    """Queries of one tile."""
+    """The number of queries in one tile."""
     tile = config.tile
     if config.family == COMBINE:
         # A lane holds 4 elements of a row of n1 (fmha/pipeline/block_fmha_fwd_splitkv_combine_pipeline_default_policy).
-        # Waves of 32 lanes have half as many rows; the kernel asks for those of 64 always.
+        # Waves of 32 lanes have half as many rows, but the kernel always requires the number for 64 lanes.
         return int(64 // (tile["n1"] // 4))
     return int(tile["threads"] if config.family == DOT_DO_O else tile["m0"])
 
@@ -164,10 +164,9 @@ def query_step(config: Any) -> int:
 def keys_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """Without pad_k the number of keys must be a multiple of the tile.
 
-    Why: such a kernel does not look where the keys end. Kernels over caches are told the lengths of sequences on the
-    device.
+    Why: such a kernel does not check where the keys end. Kernels over caches read the sequence lengths on the device.
 
-    Fix: a kernel with pad_k.
+    Fix: use a kernel with pad_k.
     """
     if config.family not in _KEYS_PADDED or config.pad_k or config.mode == "group":
         return None
@@ -187,23 +186,23 @@ def keys_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     bad={"problem": {"mask": "top_left"}},
 )
 def other_mask(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """The kernel's mask must be able to say the problem's.
+    """The kernel's mask form must support the problem's mask.
 
-    Why: `any` takes the window when it runs. `causal` knows no end on the left, and `window` has both ends.
+    Why: `any` takes the window at run time. `causal` has no limit on the left, and `window` has both limits.
 
-    Fix: a kernel with mask_form any, or with the problem's.
+    Fix: use a kernel with mask_form any, or with the form of the problem's mask.
     """
     if "mask_form" not in USED[config.family]:
         return None
     if (problem.mask == "none") != (config.mask_form == "none"):
         nearest = "none" if problem.mask == "none" else "any"
-        return Fault(f"the problem has mask {problem.mask}, the kernel {config.mask_form}", "mask_form", nearest)
+        return Fault(f"mask is {problem.mask}, but the kernel has mask_form {config.mask_form}", "mask_form", nearest)
     if config.mask_form == "causal" and problem.window_left >= 0:
         left = problem.window_left
-        return Fault(f"a causal kernel has no window on the left, the problem one of {left}", "mask_form", "any")
+        return Fault(f"window_left is {left}, but a causal kernel has no limit on the left", "mask_form", "any")
     widest = max(problem.window_left, problem.window_right)
     if widest > _WIDEST:
-        return Fault(f"the window reaches {widest} keys, at most {_WIDEST} can be named", "mask_form")
+        return Fault(f"the window has {widest} keys, the maximum is {_WIDEST}", "mask_form")
     return None
 
 
@@ -219,15 +218,15 @@ _WIDEST = (_BEYOND - 1) // 4
     bad={"problem": {"logits_cap": 30.0}},
 )
 def other_cap(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """A cap of the scores needs a kernel with soft_cap, which always caps.
+    """A problem with logits_cap needs a kernel with soft_cap, and one without needs a kernel without.
 
-    Why: the tanh is compiled in. CK Tile has no gradient of it.
+    Why: the tanh is compiled in. CK Tile has no gradient for it.
 
-    Fix: a kernel with soft_cap, or without.
+    Fix: use a kernel whose soft_cap matches the problem.
     """
     if config.family not in SCORING or config.soft_cap == (problem.logits_cap > 0):
         return None
-    return Fault(f"logits_cap is {problem.logits_cap:g}, the kernel has soft_cap {config.soft_cap}", "soft_cap")
+    return Fault(f"logits_cap is {problem.logits_cap:g}, but the kernel has soft_cap {config.soft_cap}", "soft_cap")
 
 
 @rule(
@@ -239,15 +238,15 @@ def other_cap(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     bad={"problem": {"p_drop": 0.1}},
 )
 def other_dropout(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """Dropout, and the random numbers that it stores, need a kernel with dropout.
+    """Dropout and stored random numbers need a kernel with dropout.
 
-    Why: the generator of random numbers is compiled in. With it p_drop may be 0.
+    Why: the random number generator is compiled in. A kernel with dropout also supports p_drop = 0.
 
-    Fix: a kernel with dropout.
+    Fix: use a kernel with dropout.
     """
     if config.family not in SCORING or config.dropout or not (problem.p_drop or problem.store_randval):
         return None
-    return Fault(f"p_drop is {problem.p_drop:g}, the kernel was built without dropout", "dropout", True)
+    return Fault(f"p_drop is {problem.p_drop:g}, but the kernel was built without dropout", "dropout", True)
 
 
 @rule(
@@ -259,15 +258,15 @@ def other_dropout(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     bad={"max_seqlen_q": 64},
 )
 def too_many_queries(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """A kernel with max_seqlen_q takes no longer sequences.
+    """A kernel with max_seqlen_q does not support longer sequences.
 
-    Why: it has no loop over tiles of queries.
+    Why: it has no loop over query tiles.
 
-    Fix: a kernel without max_seqlen_q.
+    Fix: use a kernel without max_seqlen_q.
     """
     if not config.max_seqlen_q or problem.seqlen_q <= config.max_seqlen_q:
         return None
-    return Fault(f"{problem.seqlen_q} queries, the kernel takes at most {config.max_seqlen_q}", "max_seqlen_q", 0)
+    return Fault(f"seqlen_q is {problem.seqlen_q}, the kernel's maximum is {config.max_seqlen_q}", "max_seqlen_q", 0)
 
 
 @rule(
@@ -279,15 +278,15 @@ def too_many_queries(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     bad={"problem": {"min_seqlen_q": 2}},
 )
 def no_skipping(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """Leaving out short sequences needs a kernel with skip_min_seqlen_q.
+    """Skipping short sequences needs a kernel with skip_min_seqlen_q.
 
-    Why: the test is compiled in.
+    Why: the check is compiled in.
 
-    Fix: a kernel with skip_min_seqlen_q.
+    Fix: use a kernel with skip_min_seqlen_q.
     """
     if config.skip_min_seqlen_q or not problem.min_seqlen_q or config.family not in SCORING[:-1]:
         return None
-    return Fault(f"min_seqlen_q is {problem.min_seqlen_q}, the kernel leaves out nothing", "skip_min_seqlen_q", True)
+    return Fault(f"min_seqlen_q is {problem.min_seqlen_q}, but the kernel skips nothing", "skip_min_seqlen_q", True)
 
 
 @rule(
@@ -299,9 +298,9 @@ def no_skipping(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     bad={"problem": {"heads": 2**24}},
 )
 def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """No stride of a tensor reaches 2³¹ elements.
+    """All strides must be below 2³¹ elements.
 
-    Why: CK Tile's kernels have them as 32-bit numbers.
+    Why: they are 32-bit integers in CK Tile's kernels.
 
     Fix: split the batch.
     """
@@ -317,7 +316,7 @@ def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 
 @functools.lru_cache(maxsize=256)
 def _stride_beyond(problem: Problem) -> tuple[str, int] | None:
-    """The first tensor with a stride that is too large, and that; remembered, since all kernels ask for it."""
+    """Return the first tensor with a too large stride, and that stride; cached, since every kernel needs it."""
     for tensor in tensors(problem):
         largest = max(struct_strides(problem, tensor)) if tensor.name in STRIDED else 0
         if largest >= _BEYOND:
@@ -338,12 +337,12 @@ def _stride_beyond(problem: Problem) -> tuple[str, int] | None:
     },
 )
 def other_parts(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """Gradients of queries are kept in as many partial sums as the kernels add up.
+    """The problem must have as many partial sums of dq as the kernel.
 
-    Why: a deterministic kernel has one for each of its tiles of keys, and others have one, to which they add. A
-    pipeline that goes over the keys for each tile of queries needs no others.
+    Why: a deterministic kernel has one for each key tile, and others have one, to which they add. A pipeline that goes
+    over the keys for each query tile needs only one.
 
-    Fix: dq_parts as the message has it, or kernels with another n0.
+    Fix: set dq_parts to the number in the message, or use kernels with another n0.
     """
     if config.family not in (DQ_DK_DV, CONVERT_DQ):
         return None
@@ -351,7 +350,7 @@ def other_parts(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     wanted = -(-problem.seqlen_k // config.tile["n0"]) if parted else 1
     if problem.dq_parts == wanted:
         return None
-    return Fault(f"the gradient of the queries is in {problem.dq_parts} parts, the kernel has {wanted}", "block")
+    return Fault(f"the problem has {problem.dq_parts} partial sums of dq, the kernel {wanted}", "block")
 
 
 FIT_RULES: tuple[Rule, ...] = rules_in(sys.modules[__name__], fit_caches, fit_forward)

@@ -1,4 +1,4 @@
-"""Which problems the kernels of caches compute: pages, splits, rotary embedding. Codes S609, S610 and S613."""
+"""The problems that kernels over caches support: pages, splits, rotary embedding. Codes S609, S610 and S613."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from tilewright.ops.rule import Fault, rule
     bad={"problem": {"page_size": 64}},
 )
 def other_pages(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """Pages need a kernel that reads them, and a size that its tiles fit.
+    """Pages need a kernel with a page table, and a page size that suits its tiles.
 
-    Why: a kernel without a page table would take the pages for one long sequence. One with a table looks a page up
-    once for each tile of keys, batch_prefill once for each token. appendkv writes a tile to two pages at most.
+    Why: a kernel without a page table would treat the pages as one long sequence. One with a table looks up a page
+    once per key tile, batch_prefill once per token. appendkv writes a tile to at most two pages.
 
-    Fix: a kernel with paged, or without; or one with another n0.
+    Fix: use a kernel whose paged matches the problem, or one with another n0.
     """
     if config.family not in (*SCORING, APPENDKV):
         return None
     size = problem.page_size
     if config.paged != problem.paged:
-        return Fault(f"page_size is {size}, the kernel has paged {config.paged}", "paged", problem.paged)
+        return Fault(f"page_size is {size}, but the kernel has paged {config.paged}", "paged", problem.paged)
     if not config.paged:
         return None
     message = _page_fault(config.family, size, config.tile["n0"])
@@ -41,12 +41,12 @@ def other_pages(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 
 
 def _page_fault(family: str, size: int, n0: int) -> str:
-    """What is wrong with the size of a page."""
+    """Return why a page size is not supported; empty if it is."""
     if family == BATCH_PREFILL:
-        return f"a page has {size} tokens, the kernel is for pages of 1" if size != 1 else ""
+        return f"a page has {size} tokens, but the kernel supports only pages of 1" if size != 1 else ""
     if family == APPENDKV:
-        return f"a page has {size} tokens, fewer than a tile of {n0}" if size < n0 else ""
-    return f"a page has {size} tokens, which are not whole tiles of {n0}" if size % n0 else ""
+        return f"a page has {size} tokens, fewer than the tile's {n0}" if size < n0 else ""
+    return f"a page has {size} tokens, which is not a multiple of the tile's {n0}" if size % n0 else ""
 
 
 @rule(
@@ -58,22 +58,22 @@ def _page_fault(family: str, size: int, n0: int) -> str:
     bad={"problem": {"num_splits": 2}},
 )
 def other_splits(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """Only splitkv and combine have parts, each as many as it was built for.
+    """Only splitkv and combine support splits, and only the number that they were built for.
 
-    Why: parts of a length that is known on the device only may end inside a tile, which a kernel without uneven_splits
-    does not look for. combine keeps the LSE of all parts of a query in one tile.
+    Why: the lengths of parts are known only on the device, so a part may end inside a tile, which a kernel without
+    uneven_splits does not check. combine keeps the LSE of all parts of a query in one tile.
 
-    Fix: a kernel with uneven_splits, or with a larger log_max_splits; splitkv and combine for a forward problem.
+    Fix: use a kernel with uneven_splits or a larger log_max_splits; use splitkv and combine for a forward problem.
     """
     count = problem.num_splits
     if config.family in (SPLITKV, COMBINE) and count < 1:
-        return Fault(f"num_splits is {count}, at least 1 part is needed", "family")
+        return Fault(f"num_splits is {count}, must be at least 1", "family")
     if config.family == SPLITKV and count > 1 and not (config.uneven_splits or config.mode == "group"):
-        return Fault(f"{count} parts may end inside a tile, the kernel has no uneven_splits", "uneven_splits", True)
+        return Fault(f"{count} parts may end inside a tile, but the kernel has no uneven_splits", "uneven_splits", True)
     if config.family == COMBINE and count > 2**config.log_max_splits:
-        return Fault(f"{count} parts, the kernel joins at most {2**config.log_max_splits}", "log_max_splits")
+        return Fault(f"{count} parts, but the kernel merges at most {2**config.log_max_splits}", "log_max_splits")
     if config.family in (FORWARD, PAGEDKV, BATCH_PREFILL) and count:
-        return Fault(f"num_splits is {count}, {config.family} computes all keys at once", "family", SPLITKV)
+        return Fault(f"num_splits is {count}, but {config.family} does not split the keys", "family", SPLITKV)
     return None
 
 
@@ -89,17 +89,17 @@ def other_splits(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     },
 )
 def rotary_size(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """Whole vectors of a head are rotated, and appendkv has something to append.
+    """The rotated size must be a multiple of a thread's vector, and appendkv needs at least one new token.
 
-    Why: a thread rotates all elements that it holds or none. Where halves are rotated into each other, a thread's
-    elements are on one side of the middle.
+    Why: a thread rotates all elements that it holds or none. With rotary half, the elements of a thread must be in the
+    same half.
 
-    Fix: another rotary_dim.
+    Fix: use another rotary_dim.
     """
     if config.family != APPENDKV:
         return None
     if problem.seqlen_new < 1:
-        return Fault("seqlen_new is 0: nothing is appended", "family")
+        return Fault("seqlen_new is 0, must be at least 1", "family")
     if config.rotary == "none":
         return None
     held = MAX_ACCESS_BYTES // dtype(DTYPES[config.dtype].qkv).storage_bytes
@@ -107,4 +107,4 @@ def rotary_size(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     size = problem.rotary_size
     if size % step == 0 and size <= problem.hdim_q:
         return None
-    return Fault(f"{size} elements are rotated, must be a multiple of {step} and at most {problem.hdim_q}", "rotary")
+    return Fault(f"the rotated size is {size}, must be a multiple of {step} and at most {problem.hdim_q}", "rotary")

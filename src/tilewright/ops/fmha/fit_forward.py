@@ -1,4 +1,4 @@
-"""Which problems the pipelines of forward kernels cannot compute, one by one. Code S616."""
+"""Problems that single forward pipelines do not support. Code S616."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _V3 = {
     arch="gfx950",
 )
 def two_tiles_of_keys(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """v3 takes one tile of keys, or three and more.
+    """v3 supports one key tile, or at least three.
 
-    Why: with two it reads the second one from LDS before its copy has come (`if(2 < num_total_loop)` in
-    ck_tile/ops/fmha/pipeline/block_fmha_fwd_v3_pipeline.hpp holds the wait for it).
+    Why: with two it reads the second one from LDS before the copy has finished (the wait is inside
+    `if(2 < num_total_loop)` in ck_tile/ops/fmha/pipeline/block_fmha_fwd_v3_pipeline.hpp).
 
-    Fix: take a kernel of another pipeline.
+    Fix: use a kernel with another pipeline.
     """
     width = tile_of(config).get("n0", 0) if config.family == FORWARD and config.pipeline == "v3" else 0
     if not width < problem.seqlen_k <= 2 * width:
         return None
-    return Fault(f"{problem.seqlen_k} keys are two tiles of {width}", "pipeline", "qr_async")
+    return Fault(f"{problem.seqlen_k} keys take exactly two tiles of {width}", "pipeline", "qr_async")

@@ -1,20 +1,21 @@
-"""Inputs to try attention kernels with.
+"""Test inputs for attention kernels.
 
 Imports NumPy: import this module only where arrays are at hand.
 
-**Seed 0** gives inputs whose results are sharp. Keys are 0, so that a query sees all its keys with the same weight: a
-probability is exactly 1 before it is divided by their number, and sums of values, which are small whole numbers, are
-exact. Anything but the right set of keys shows. Some values have all bits of their type (`block_gemm.draw`): so does a
-lost bit. Rotations are quarter turns, and so exact. Gradients have no such case: there all operands are small whole
-numbers. Nor have queries and keys of attention: random numbers show what is lost of them.
+**Seed 0** gives inputs with exact results. Keys are 0, so all visible keys of a query have the same weight: a
+probability is exactly 1 before it is divided by their number, and sums of values, which are small integers, are exact.
+A wrong set of keys is always detected. Some values use all bits of their type (`block_gemm.random_values`), so a lost
+bit is detected, too. Rotations are quarter turns, and so exact. Gradients have no such case: there all operands are
+small integers. Lost bits of queries and keys are not detected with seed 0, but with random numbers.
 
-**Other seeds** give normally distributed numbers, with queries twice as large, so that some keys of a row have most of
-its weight. Some queries point to one of their keys, whose score is so far above all others that its exponential is
-beyond fp16, unless the largest score was subtracted before: so each key shows that a row's largest score counts it.
-Some point away from a key, which shows where it is the only one: its exponential is below fp16 unless that was done.
+**Other seeds** give normally distributed numbers, with queries twice as large, so that few keys of a row have most of
+its weight. Some queries point to one of their keys, whose score is so far above all others that its exponential
+overflows fp16 unless the largest score is subtracted first: this checks that the maximum of a row includes every key.
+Some point away from a key, which matters where that key is the only one: without the subtraction its exponential
+underflows fp16.
 
-Tokens of a cache behind the end of their sequence, and pages that nobody uses, hold numbers far larger than all
-others. Operands of a gradient fit each other: o and lse are those of a forward pass, rounded to their types.
+Cache tokens after the end of their sequence, and unused pages, hold numbers far larger than all others. Operands of a
+gradient are consistent: o and lse are the results of a forward pass, rounded to their types.
 """
 
 from __future__ import annotations
@@ -47,23 +48,23 @@ from tilewright.ops.fmha.reference_forward import attended, scores
 from tilewright.ops.fmha.sequences import heads_first, pages_of, rows, sequences, shared
 from tilewright.ops.fmha.tensors import lengths_given, tensors
 
-_UNUSED = 96.0  # fp8 of all encodings holds it; no drawn value is near it
+_UNUSED = 96.0  # representable in fp8 of all encodings, and far from all drawn values
 _QUERY_SIZE = 2.0
-_MOST = 3  # of the small whole numbers
+_MOST = 3  # the largest of the small integers
 _GRADIENTS = (BACKWARD, DQ_DK_DV)
 _ATTENDING = (FORWARD, PAGEDKV, SPLITKV, BATCH_PREFILL)
 _POINTING_SHARE = 1 / 4
 # Added to a score: exp(24) is 4e5 times the largest number of fp16, and the other scores are below 10.
 _POINTED = 24.0
-# Tensors with wide numbers among whole ones: those that are copied, and everywhere else the values. Scores of wide
-# numbers would leave a single key to each row.
+# Tensors that mix wide numbers with integers: those that are copied, and otherwise the values. With wide numbers in
+# the scores, each row would have a single key with all the weight.
 _WIDE = {APPENDKV: ("q", "k", "v", "k_new", "v_new"), **dict.fromkeys(_GRADIENTS, ())}
 _WIDE_SHARE = 1 / 16
 _ROTARY_BASE = 10000.0  # of the angles, as in Su et al., RoFormer (arXiv 2104.09864), section 3.2.2
 
 
 def inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
-    """Inputs by name, and old contents of what is updated, in the GPU's encoding; the same for the same seed."""
+    """Return inputs and old contents of updated tensors by name, in the GPU's encoding; equal for equal seeds."""
     families = (*FAMILIES, BACKWARD)
     generator = np.random.default_rng([seed, families.index(problem.family), problem.seqlen_q, problem.seqlen_k])
     wanted = [tensor for tensor in tensors(problem) if not tensor.output or tensor.updated]
@@ -91,7 +92,7 @@ def _computed(problem: Problem, tensor: Tensor) -> bool:
 
 
 def _values(problem: Problem, tensor: Tensor, seed: int, generator: np.random.Generator) -> Floats:
-    """What a tensor of numbers holds, before it is rounded to its type."""
+    """Return the values of a tensor before they are rounded to its type."""
     special = seed == WHOLE_NUMBERS
     if tensor.name in ("rotary_cos", "rotary_sin"):
         return _turns(tensor, special=special)
@@ -105,21 +106,21 @@ def _values(problem: Problem, tensor: Tensor, seed: int, generator: np.random.Ge
         return whole
     if tensor.name in ("k", "lse_acc"):
         return np.zeros(tensor.shape)
-    # The same for all keys of a query: the LSE shows it, the weights do not change.
+    # Equal for all keys of a query: it changes the LSE, but not the weights.
     return np.broadcast_to(whole[..., :1], tensor.shape).copy() if tensor.name == "bias" else whole
 
 
 def _put_wide_numbers(
     problem: Problem, values: Floats, tensor: Tensor, generator: np.random.Generator, arch: Arch
 ) -> None:
-    """Numbers that use all bits of their type, in one column of so many. A sum over all keys has one or two of them."""
+    """Put numbers that use all bits of their type into every APART-th column; one or two in a sum over all keys."""
     columns = values[..., ::APART]
     some = generator.random(columns.shape) < min(_WIDE_SHARE, 1.5 / max(1, problem.seqlen_k))
     columns[some] = wide_numbers(generator, (int(np.count_nonzero(some)),), tensor.dtype, arch)
 
 
 def _turns(tensor: Tensor, *, special: bool) -> Floats:
-    """Cosines or sines for each position and each pair of elements."""
+    """Return cosines or sines for each position and each pair of elements."""
     position, pair = np.indices(tensor.shape)
     if special:
         quarters = position + pair + (0 if tensor.name == "rotary_cos" else 3)
@@ -130,14 +131,14 @@ def _turns(tensor: Tensor, *, special: bool) -> Floats:
 
 
 def _slopes(tensor: Tensor, generator: np.random.Generator, *, special: bool) -> Floats:
-    """Of ALiBi, another one for each head of each sequence. Powers of two where sums should be exact."""
+    """Return ALiBi slopes, a different one for each head of each sequence; powers of two for exact sums."""
     if special:
         return np.asarray(2.0 ** -(1.0 + np.arange(np.prod(tensor.shape)) % 5)).reshape(tensor.shape)
     return generator.uniform(0.02, 0.5, tensor.shape)
 
 
 def _mark_unused(problem: Problem, given: dict[str, NDArray[Any]], name: str, values: Floats) -> None:
-    """Put large numbers where a cache has no tokens."""
+    """Put large numbers into the unused tokens of a cache."""
     cached = problem.paged or lengths_given(problem) or problem.family == BATCH_PREFILL
     if not cached or problem.family == APPENDKV:
         return
@@ -155,9 +156,9 @@ def _mark_unused(problem: Problem, given: dict[str, NDArray[Any]], name: str, va
 
 
 def _point_some(problem: Problem, given: dict[str, NDArray[Any]], generator: np.random.Generator) -> None:
-    """Add to some queries what makes the score of one key large, or far below 0.
+    """Change some queries so that the score of one key is large, or far below 0.
 
-    Of any key, or of that on the diagonal, which all masks leave; the latter is the only one in some rows.
+    It is a random key, or the one on the diagonal, which no mask hides and which is the only visible one in some rows.
     """
     for sequence in sequences(problem, given):
         if not sequence.keys or not sequence.queries:
@@ -175,7 +176,7 @@ def _point_some(problem: Problem, given: dict[str, NDArray[Any]], generator: np.
 
 
 def _empty_some(given: dict[str, NDArray[Any]], generator: np.random.Generator) -> None:
-    """Parts without keys: an LSE of minus infinity and a result of 0, one row has no others."""
+    """Clear some parts as if they had no keys: LSE minus infinity and result 0; all parts of one row are cleared."""
     o, lse = given["o_acc"], given["lse_acc"]
     empty = generator.random(lse.shape) < 1 / (2 * lse.shape[0])
     empty.reshape(lse.shape[0], -1)[:, 0] = True
@@ -184,7 +185,7 @@ def _empty_some(given: dict[str, NDArray[Any]], generator: np.random.Generator) 
 
 
 def _with_forward(problem: Problem, given: dict[str, NDArray[Any]], arch: Arch) -> dict[str, NDArray[Any]]:
-    """With the results of the forward pass that a gradient needs, rounded to their types."""
+    """Add the forward results that a gradient needs, rounded to their types."""
     kinds = {tensor.name: numpy_dtype(tensor.dtype, arch) for tensor in tensors(problem)}
     o = np.zeros_like(wide(given["d_o"]))
     lse = np.zeros(next(t.shape for t in tensors(problem) if t.name == "lse"))
@@ -200,6 +201,6 @@ def _with_forward(problem: Problem, given: dict[str, NDArray[Any]], arch: Arch) 
 
 
 def dot_do_o(problem: Problem, o: Floats, d_o: Floats) -> Floats:
-    """The sums of the result times its gradient for each head of each query, times the share that dropout keeps."""
+    """Return the sum of the result times its gradient for each head and query, times dropout's keep probability."""
     sums = (o * d_o).sum(axis=-1) * kept_share(problem)
     return np.ascontiguousarray(sums.swapaxes(-1, -2)) if problem.layout == "bshd" else np.asarray(sums)

@@ -1,4 +1,4 @@
-"""How long the sequences of a problem are, and which pages they are in: drawn, as edges and at random.
+"""Sequence lengths and page tables for test problems: edge cases and random values.
 
 Imports NumPy: import this module only where arrays are at hand.
 """
@@ -19,7 +19,7 @@ Whole = NDArray[np.int_]
 
 
 def tables(problem: Problem, generator: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Lengths, starts and page tables of a problem's sequences by the names of their tensors."""
+    """Return lengths, starts and page tables of a problem's sequences by tensor name."""
     made: dict[str, NDArray[Any]] = {}
     if problem.mode == "group":
         made["seqstart_q"] = _starts(_adding_up(generator, problem, problem.total_q, problem.seqlen_q, (1,)))
@@ -37,14 +37,14 @@ def tables(problem: Problem, generator: np.random.Generator) -> dict[str, NDArra
 
 
 def _keys(problem: Problem, generator: np.random.Generator) -> Whole:
-    """How many keys each sequence has; of appendkv, before."""
+    """Return the number of keys of each sequence; for appendkv, before new ones are appended."""
     if problem.mode == "group":
         return _adding_up(generator, problem, problem.total_k, problem.seqlen_k, (0, 1))
     if problem.family == APPENDKV:
         if problem.seqlen_new > problem.seqlen_k:
             raise InvalidValueError(
-                f"{problem.seqlen_new} new tokens do not fit into a cache of seqlen_k = {problem.seqlen_k}: give at "
-                "least as many"
+                f"{problem.seqlen_new} new tokens do not fit into a cache of seqlen_k = {problem.seqlen_k}: seqlen_k "
+                "must be at least seqlen_new"
             )
         return _up_to(generator, problem.batch, problem.seqlen_k - problem.seqlen_new, (0,))
     if lengths_given(problem) or problem.family == BATCH_PREFILL:
@@ -53,7 +53,7 @@ def _keys(problem: Problem, generator: np.random.Generator) -> Whole:
 
 
 def _up_to(generator: np.random.Generator, batch: int, longest: int, edges: tuple[int, ...]) -> Whole:
-    """The longest, then the edges, then lengths at random, as many as there are sequences, shuffled."""
+    """Return a length for each sequence, shuffled: the longest, the edge cases, then random lengths."""
     lengths = [longest, *(min(edge, longest) for edge in edges)][:batch]
     least = min(1, longest)
     lengths += [int(each) for each in generator.integers(least, longest, batch - len(lengths), endpoint=True)]
@@ -63,13 +63,13 @@ def _up_to(generator: np.random.Generator, batch: int, longest: int, edges: tupl
 def _adding_up(
     generator: np.random.Generator, problem: Problem, total: int, longest: int, edges: tuple[int, ...]
 ) -> Whole:
-    """Lengths that add up to the total: the longest, the edges where they can be, and the rest at random."""
+    """Return lengths that add up to the total: the longest, the edge cases where possible, then random lengths."""
     lengths, rest, left = [longest], total - longest, problem.batch - 1
     for edge in edges:
         if left > 1 and edge <= rest <= edge + (left - 1) * longest:
             lengths, rest, left = [*lengths, edge], rest - edge, left - 1
     for others in reversed(range(left)):
-        # At least what the others cannot take; no sequence is empty that need not be.
+        # At least the tokens that do not fit into the others. No sequence is empty unless it must be.
         least = max(rest - others * longest, min(1, rest))
         most = max(least, min(longest, rest - min(others, rest - least)))
         length = int(generator.integers(least, most, endpoint=True))
@@ -82,7 +82,7 @@ def _starts(lengths: Whole) -> NDArray[np.int32]:
 
 
 def _page_table(problem: Problem, lengths: Whole, generator: np.random.Generator) -> NDArray[np.int32]:
-    """Pages in any order. Places behind a sequence's end name any."""
+    """Return the pages in random order. Entries after the end of a sequence name random pages."""
     needed = -(-lengths // problem.page_size)
     order = _shuffled(problem, int(needed.sum()), generator)
     table = generator.choice(order, (problem.batch, -(-problem.seqlen_k // problem.page_size)))
@@ -92,15 +92,15 @@ def _page_table(problem: Problem, lengths: Whole, generator: np.random.Generator
 
 
 def _page_list(problem: Problem, lengths: Whole, generator: np.random.Generator) -> NDArray[np.int32]:
-    """Pages of one token in any order; behind those of all sequences there may be others."""
+    """Return pages of one token in random order, possibly with more pages after those of all sequences."""
     listed = problem.total_k or problem.batch * problem.seqlen_k
     order = _shuffled(problem, int(lengths.sum()), generator)
     return np.resize(order, listed).astype(np.int32)
 
 
 def _shuffled(problem: Problem, needed: int, generator: np.random.Generator) -> Whole:
-    """All pages of the cache in any order."""
+    """Return all pages of the cache in random order."""
     count = pages(problem)
     if needed > count:
-        raise InvalidValueError(f"the sequences need {needed} pages, pages = {count}: give more, or 0 for enough")
+        raise InvalidValueError(f"the sequences need {needed} pages, but pages = {count}: increase it, or pass 0")
     return generator.permutation(count)

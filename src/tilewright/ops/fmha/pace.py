@@ -1,10 +1,10 @@
-"""What a step of an attention kernel costs a unit, from its config alone: the numbers of a kernel.
+"""The cost of one step of an attention kernel on a compute unit, from its config alone: the kernel's model inputs.
 
-A step is one tile of scores: `block_m` rows of the block against `block_k` of the other side. Vector instructions are
-counted in code objects: in the loops over tiles of kernels for CDNA, as clang 22 makes them of CK Tile (llvm-objdump,
-instructions that begin with v_ but those of matrices, without what a branch skips in whole tiles). The constants are
-rounded from least squares, in which 199 kernels of attention have 0.88 to 1.10 and 46 of gradients 0.85 to 1.12 times
-their count (P10, P90).
+A step is one tile of scores: `block_m` rows of the work-group's tile against `block_k` of the other side. Vector
+instructions were counted in code objects: in the tile loops of CDNA kernels that clang 22 compiles from CK Tile
+(llvm-objdump; instructions that begin with v_, except matrix instructions and code that a branch skips in whole tiles).
+The constants are rounded results of a least-squares fit, which predicts 0.88 to 1.10 times the count for 199 attention
+kernels and 0.85 to 1.12 times the count for 46 gradient kernels (P10, P90).
 """
 
 from __future__ import annotations
@@ -35,55 +35,56 @@ from tilewright.ops.machine.cost import Use
 from tilewright.ops.machine.tiled import Pace, matrix_rate, pace_numbers
 
 _FP32 = 4
-_VECTOR = 16  # bytes of the widest load of a lane
-# Waves of the kernels that do not say how many they have: block_fmha_pipeline_problem.hpp, kNumWarps and kBlockSize.
+_VECTOR = 16  # bytes of a lane's widest load
+# Waves of the kernels whose config has none: block_fmha_pipeline_problem.hpp, kNumWarps and kBlockSize.
 _COMBINE_WAVES, _APPEND_THREADS = 4, 256
-# An exponential, logarithm or quotient takes the time of four other instructions: a quarter of the lanes compute them.
+# An exponential, logarithm or quotient takes the time of four other instructions: these units have a quarter of the
+# lanes.
 _SLOW = 4.0
 
 # Attention, vector instructions of a wave in a step: for each score of a lane, each accumulated element of the result,
-# each load, and in any case. One of a score's is an exponential.
+# each load, and once. One of a score's instructions is an exponential.
 _SCORE, _OUTPUT, _LOAD, _STEP = 9.5 + (_SLOW - 1), 0.3, 3.0, 31.0
 _ELEMENTWISE, _ALIBI, _DROPPED, _SPLIT = 2.5, 6.0, 12.0, 3.0
 _CAPPED = 6.5 + 2 * (_SLOW - 1)  # two of them are slow
-# Before and after all steps: in any case, and for each element of the result.
+# Before and after all steps: once, and for each element of the result.
 _BLOCK, _STORED = 200.0, 8.0
-# The same of gradients.
+# The same for gradients.
 _SCORE_GRADIENT, _QUERY_GRADIENT, _STEP_GRADIENT, _BLOCK_GRADIENT = 17.0 + (_SLOW - 1), 2.5, 63.0, 1500.0
 _ELEMENTWISE_GRADIENT, _ALIBI_GRADIENT, _DROPPED_GRADIENT, _BIAS_GRADIENT = 9.0, 6.0, 14.0, 7.0
-# Registers of a lane beside the tiles that it holds: the rest of 204 and 50 compiled kernels, on average.
+# Registers of a lane in addition to the tiles that it holds: the mean remainder of 204 and 50 compiled kernels.
 _REGISTERS, _REGISTERS_GRADIENT = 55.0, 80.0
 
-# Pipelines that load what the next step needs while they compute a step. The others wait at the start of each for its
+# Pipelines that load the operands of the next step during a step. The others wait at the start of each step for its
 # first piece (block_fmha_pipeline_qr_ks_vs.hpp), kr_ktr_vr for queries and later for dO.
 _AHEAD = ("qr_async", "qr_async_trload", "qr_whole_k", "v3", "kr_ktr_vr_iglp", "trload_kr_ktr_vr", "trload_qr_qtr_dor")
-# Those whose waves are in turn at the matrix and at the vector pipes: half of a work-group scores while the other
-# multiplies.
+# Pipelines whose waves alternate between the matrix and the vector pipes: half of a work-group computes the softmax
+# while the other half multiplies.
 _IN_TURN = ("v3",)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """One step of a block."""
+    """The cost of one step of a work-group."""
 
-    block_m: float  # rows of a block
-    block_n: float  # elements of a row that a block computes
-    block_k: float = 1.0  # of the other side, in a step
-    by_keys: bool = False  # whether the rows of a block are keys, and its steps are along queries
+    block_m: float  # rows of a work-group
+    block_n: float  # elements of a row that a work-group computes
+    block_k: float = 1.0  # rows of the other side in a step
+    by_keys: bool = False  # whether a work-group's rows are keys, and its steps go along the queries
     waves: int
-    matrix: float = 0.0  # SIMD clocks of the matrix pipes, of all waves
+    matrix: float = 0.0  # SIMD clocks of the matrix pipes, for all waves
     instructions: float  # vector instructions of one wave
-    lds_bytes: float = 0.0  # to and from LDS
-    loaded: tuple[tuple[float, float], ...]  # from memory: so many rows, and the bytes of each
-    added_bytes: float = 0.0  # to sums in memory
-    waits: float = 1.0  # for loads, one after the other
+    lds_bytes: float = 0.0  # read from and written to LDS
+    loaded: tuple[tuple[float, float], ...]  # from memory: the number of rows, and the bytes of each
+    added_bytes: float = 0.0  # added to sums in memory
+    waits: float = 1.0  # waits for loads, one after the other
     meetings: float = 0.0  # barriers
     setup_instructions: float
     registers: float
 
 
 def kernel_numbers(config: Config, arch: Arch, use: Use | None) -> dict[str, float]:
-    """What a block costs, and fields that a learned model may look at."""
+    """Return the loop cost of a work-group, and fields that are features of learned models."""
     step = _STEPS[config.family](config, arch)
     return {
         **pace_numbers(_pace(config, step, arch, use)),
@@ -101,7 +102,7 @@ def kernel_numbers(config: Config, arch: Arch, use: Use | None) -> dict[str, flo
 
 
 def _pace(config: Config, step: Step, arch: Arch, use: Use | None) -> Pace:
-    """The clocks of a step on each pipe: as `tiled.pace`, with two products and a softmax between them."""
+    """Compute the clocks of a step on each pipe: as `tiled.compute_loop_cost`, but with two products and a softmax."""
     simds, wave = float(arch.compute.simds_per_unit), float(arch.wave_size)
     issue = wave / arch.compute.lanes_per_simd
     line = float(arch.memory.line_bytes)
@@ -109,7 +110,7 @@ def _pace(config: Config, step: Step, arch: Arch, use: Use | None) -> Pace:
     matrix = step.matrix / simds
     lds = step.lds_bytes / arch.lds.bytes_per_clock
     lines_bytes = sum(rows * math.ceil(size / line) * line for rows, size in step.loaded) + 2 * step.added_bytes
-    if use is not None:  # what did not fit into registers is stored and loaded in every step
+    if use is not None:  # spilled registers are stored and loaded in every step
         lines_bytes += 2 * use.scratch_bytes * step.waves * wave
     fetch = lines_bytes / arch.memory.l1_bytes_per_clock
     busiest = max(vector, matrix, lds, fetch)
@@ -140,7 +141,7 @@ def _pace(config: Config, step: Step, arch: Arch, use: Use | None) -> Pace:
 
 
 def _resident(config: Config, step: Step, arch: Arch, use: Use | None) -> float:
-    """Blocks on a unit. One always runs, whatever the estimate of its registers."""
+    """Return the work-groups that fit on a compute unit; at least one, whatever the estimated registers."""
     most = arch.registers.max_vgprs
     if use is not None:
         vgprs, agprs, sgprs, lds = use.vgprs, use.agprs, use.sgprs, use.lds_bytes
@@ -160,7 +161,7 @@ def _attention(config: Config, arch: Arch) -> Step:
     waves_m, waves_n, waves_k = triples(config.waves)[0]
     waves = waves_m * waves_n * waves_k
     size = dtype(types.qkv).bits / 8
-    # Waves along the keys each have the softmax of all keys in that pipeline, which exchanges scores through LDS.
+    # In that pipeline, which exchanges scores through LDS, each wave along the keys computes the softmax of all keys.
     repeated = waves_n if config.pipeline == "qr_nwarp_sshuffle" else 1
     scores, outputs = m * n / (waves * arch.wave_size) * repeated, m * columns / (waves * arch.wave_size)
     biased = n * m * dtype(types.bias).bits / 8 if config.bias == "elementwise" else 0.0
@@ -176,10 +177,11 @@ def _attention(config: Config, arch: Arch) -> Step:
         waves=waves,
         matrix=_matrix(config, arch, (m * n * hdim, m * n * columns)),
         instructions=scores * _per_score(config) + outputs * _OUTPUT + loads * _LOAD + _STEP,
-        # Written once, and read by every wave along the queries.
+        # Written once, and read by each wave along the queries.
         lds_bytes=(1 + waves_m) * n * (hdim + columns) * size + q_in_lds + exchanged,
         loaded=((n, hdim * size), (n, columns * size), (1, biased)),
-        # Threads meet before a piece is written and before it is read; those that load ahead have a place for each.
+        # A barrier before a piece is written and one before it is read; pipelines that load ahead have a buffer for
+        # each piece.
         meetings=pieces * (1.0 if config.pipeline in _AHEAD else 2.0),
         setup_instructions=_BLOCK + _STORED * outputs,
         registers=_REGISTERS + outputs + scores + (0.0 if config.pipeline == "qs" else queries),
@@ -187,7 +189,7 @@ def _attention(config: Config, arch: Arch) -> Step:
 
 
 def _per_score(config: Config) -> float:
-    """Vector instructions for one score. Masks are looked at in the tiles that they cut only."""
+    """Return the vector instructions for one score. Masks are checked only in tiles that they cut."""
     return (
         _SCORE
         + _ELEMENTWISE * (config.bias == "elementwise")
@@ -207,7 +209,7 @@ def _gradients(config: Config, arch: Arch) -> Step:
     size = dtype(types.qkv).bits / 8
     scores, queries = m * n / lanes, m * hdim_q / lanes
     biased = m * n * dtype(types.bias).bits / 8 if config.bias == "elementwise" else 0.0
-    # trload_qr_qtr_dor has all queries in one tile and walks along the keys.
+    # trload_qr_qtr_dor has all queries in one tile and steps along the keys.
     by_keys = config.pipeline != "trload_qr_qtr_dor"
     rows, walked = (n, m) if by_keys else (m, n)
     per_score = (
@@ -217,7 +219,7 @@ def _gradients(config: Config, arch: Arch) -> Step:
         + _DROPPED_GRADIENT * config.dropout
         + _BIAS_GRADIENT * config.bias_gradient
     )
-    # Tiles of queries and of dO are kept twice, one of them transposed, and read by all waves.
+    # Tiles of queries and of dO are stored twice, once transposed, and read by all waves.
     shared = walked * (hdim_q + hdim_v) * size
     held = rows * (hdim_q + hdim_v) + rows * (2 * hdim_q + hdim_v) * size / _FP32
     return Step(
@@ -239,13 +241,13 @@ def _gradients(config: Config, arch: Arch) -> Step:
 
 
 def _matrix(config: Config, arch: Arch, products: tuple[float, ...]) -> float:
-    """SIMD clocks of products with the instruction of each GEMM; `products` are multiplications."""
+    """Return the SIMD clocks of products with each GEMM's instruction; `products` are numbers of multiplications."""
     pairs = zip(products, gemm_types(config), matrix_instructions(config, arch), strict=True)
     return sum(2 * count / matrix_rate(arch, kinds[0], name) for count, kinds, name in pairs)
 
 
 def _combine(config: Config, _: Arch) -> Step:
-    """Each wave adds up every fourth part of the rows."""
+    """Each wave sums every fourth part of the rows."""
     tile = config.tile
     rows, columns, parts = float(query_step(config)), float(tile["n1"]), float(1 << config.log_max_splits)
     return Step(
@@ -255,14 +257,14 @@ def _combine(config: Config, _: Arch) -> Step:
         waves=_COMBINE_WAVES,
         instructions=43.0,
         loaded=((rows * _COMBINE_WAVES, columns * _FP32),),
-        # Counted in kernels for 8 to 256 parts, all of whose LSE a wave looks at.
+        # Counted in kernels for 8 to 256 parts; a wave reads the LSE of all parts.
         setup_instructions=170.0 + 7.0 * parts,
         registers=24.0 + 0.35 * parts,
     )
 
 
 def _append(config: Config, arch: Arch) -> Step:
-    """New keys and values are copied, and rotated on the way."""
+    """New keys and values are copied; keys are rotated."""
     tile = config.tile
     size = dtype(DTYPES[config.dtype].qkv).bits / 8
     rows, hdim_q, hdim_v = float(tile["n0"]), float(tile["hdim_q"]), float(tile["hdim_v"])
@@ -279,7 +281,7 @@ def _append(config: Config, arch: Arch) -> Step:
 
 
 def _dot(config: Config, arch: Arch) -> Step:
-    """A thread adds up the products of a row of the result and of its gradient."""
+    """A thread sums the products of a result row with its gradient."""
     tile = config.tile
     size = dtype(DTYPES[config.dtype].o).bits / 8
     rows, hdim_v = float(tile["threads"]), float(tile["hdim_v"])
@@ -295,7 +297,7 @@ def _dot(config: Config, arch: Arch) -> Step:
 
 
 def _convert(config: Config, arch: Arch) -> Step:
-    """Sums of dq are converted; those of a deterministic kernel are added up first, one part in a step."""
+    """Sums of dq are converted; those of a deterministic kernel are added first, one part per step."""
     tile = config.tile
     rows, hdim_q, threads = float(tile["m0"]), float(tile["hdim_q"]), tile["threads"]
     elements = rows * hdim_q / threads

@@ -1,4 +1,4 @@
-"""The four pads of a kernel in one word: what usual kernels have."""
+"""Names for the usual combinations of a kernel's four pads."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ PADS: dict[str, tuple[Any, ...]] = {
 
 
 def pads(name: str) -> tuple[Any, ...]:
-    """The values of the four fields."""
+    """Return the values of the four fields."""
     return PADS[choose("pads of fmha", name, PADS)]

@@ -1,4 +1,4 @@
-"""An attention problem: the run-time facts of one attention, of its gradient, or of one stage of them."""
+"""An attention problem: the sizes and options of one attention, of its gradient, or of one of their stages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.problem_values import check_count
 
 MASKS = ("none", "top_left", "bottom_right")
-# bshd: rows of a token hold all heads (what frameworks call BSHD; packed sequences THD). bhsd: heads outside.
+# bshd: the row of a token holds all heads (BSHD in frameworks; THD for packed sequences). bhsd: heads are outermost.
 LAYOUTS = ("bshd", "bhsd")
 _NO_LIMIT = -1
 
@@ -22,10 +22,10 @@ _NO_LIMIT = -1
 class Problem:
     """Queries (batch, seqlen_q, heads, hdim_q), keys and values (batch, seqlen_k, kv_heads, …).
 
-    `family` is what is computed: `forward` and `backward` are what frameworks ask for, and may take several kernels;
-    the others are what one kernel computes. In group mode sequences have different lengths and lie one behind the
-    other: there are `total_q` and `total_k` tokens, and `seqlen_q`, `seqlen_k` are the longest. Which lengths they
-    have is in the tensors. `num_splits` above 0 splits the keys of a forward problem among that many parts.
+    `family` is the computation: `forward` and `backward` are those of frameworks, and may take several kernels; each
+    of the others is computed by one kernel. In group mode, sequences have different lengths and are packed: there are
+    `total_q` and `total_k` tokens, and `seqlen_q`, `seqlen_k` are the longest lengths. The lengths themselves are in
+    tensors. `num_splits` above 0 splits the keys of a forward problem into that many parts.
     """
 
     family: str
@@ -33,23 +33,23 @@ class Problem:
     dtype: str
     batch: int = 1
     heads: int = 1
-    kv_heads: int = 0  # 0: as many as heads
+    kv_heads: int = 0  # 0: the same as heads
     seqlen_q: int
-    seqlen_k: int = 0  # 0: as seqlen_q
+    seqlen_k: int = 0  # 0: the same as seqlen_q
     total_q: int = 0  # group mode
     total_k: int = 0
     hdim_q: int
-    hdim_v: int = 0  # 0: as hdim_q
+    hdim_v: int = 0  # 0: the same as hdim_q
     layout: str = "bshd"
     v_layout: str = "row"
     mask: str = "none"
-    window_left: int = _NO_LIMIT  # keys before the diagonal that a query sees; -1: all
-    window_right: int = 0  # keys after it; -1: all
-    sink: int = 0  # first keys that a query always sees
+    window_left: int = _NO_LIMIT  # visible keys before the diagonal; -1: all
+    window_right: int = 0  # visible keys after it; -1: all
+    sink: int = 0  # first keys that are always visible
     bias: str = "none"
     lse: bool = False
     scale: float = 0.0  # of the scores; 0: 1 / sqrt(hdim_q)
-    logits_cap: float = 0.0  # scores are cap * tanh(score / cap); 0: they are not capped
+    logits_cap: float = 0.0  # scores become cap * tanh(score / cap); 0: no cap
     p_drop: float = 0.0
     drop_seed: int = 0
     drop_offset: int = 0
@@ -58,14 +58,14 @@ class Problem:
     scale_p: float = 1.0
     scale_o: float = 1.0
     num_splits: int = 0
-    page_size: int = 0  # tokens of a page; 0: keys and values are not in pages
-    pages: int = 0  # of the whole cache; 0: as many as the sequences need
-    seqlen_new: int = 0  # appendkv: tokens that are written behind each sequence
+    page_size: int = 0  # tokens per page; 0: keys and values are not in pages
+    pages: int = 0  # in the whole cache; 0: as many as the sequences need
+    seqlen_new: int = 0  # appendkv: tokens that are appended to each sequence
     rotary: str = "none"
     rotary_dim: int = 0  # 0: hdim_q
     bias_gradient: bool = False
     deterministic: bool = False
-    dq_parts: int = 1  # stages of backward: partial sums of dq that are kept apart
+    dq_parts: int = 1  # stages of backward: separate partial sums of dq
     min_seqlen_q: int = 0
 
     def __post_init__(self) -> None:
@@ -99,12 +99,12 @@ class Problem:
     def _check(self) -> None:
         if self.heads % self.kv_heads:
             raise InvalidValueError(
-                f"heads = {self.heads} cannot share kv_heads = {self.kv_heads}: it must be a multiple"
+                f"heads = {self.heads} must be a multiple of kv_heads = {self.kv_heads}"
             )
         if not 0 <= self.p_drop < 1:
             raise InvalidValueError(f"p_drop is {self.p_drop}, must be at least 0 and below 1")
         if self.mask == "none" and (self.window_left, self.window_right, self.sink) != (_NO_LIMIT, 0, 0):
-            raise InvalidValueError("a window and sinks belong to a mask: give mask=top_left or mask=bottom_right")
+            raise InvalidValueError("a window and sinks need a mask: pass mask=top_left or mask=bottom_right")
         if self.mode == "group":
             for total, longest in (("total_q", "seqlen_q"), ("total_k", "seqlen_k")):
                 tokens, length = getattr(self, total), getattr(self, longest)
@@ -114,7 +114,7 @@ class Problem:
                         f"{total} = {tokens} tokens do not fit into {self.batch} sequences of at most {length}"
                     )
         elif self.total_q or self.total_k:
-            raise InvalidValueError("total_q and total_k are for group mode; in batch mode all sequences are full")
+            raise InvalidValueError("total_q and total_k are only for group mode; in batch mode all lengths are equal")
 
     @property
     def paged(self) -> bool:
@@ -122,7 +122,7 @@ class Problem:
 
     @property
     def rotary_size(self) -> int:
-        """Elements of a head that are rotated."""
+        """The number of rotated elements of a head."""
         return 0 if self.rotary == "none" else self.rotary_dim or self.hdim_q
 
     @property

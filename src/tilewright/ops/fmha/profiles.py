@@ -1,7 +1,6 @@
-"""Profiles: which kernels an integration needs, each one predicate over a config.
+"""Profiles: the kernels that an integration needs, each a predicate over configs.
 
-They choose among kernels that somebody lists, such as those of the space `default`: a profile says what a kernel must
-be able to do, not which tiles it has.
+They filter a given list of kernels, such as the space `default`: a profile requires features, not tiles.
 """
 
 from __future__ import annotations
@@ -20,7 +19,10 @@ FP8 = tuple(name for name, types in DTYPES.items() if types.qkv in ("fp8", "bf8"
 
 
 def _framework(config: Any) -> bool:
-    """What frameworks do not ask for: values transposed, scales of results, sequences left out, sinks."""
+    """Whether a kernel has none of the features that frameworks do not use.
+
+    These are transposed values, result scales, skipped sequences and sinks.
+    """
     return config.v_layout == "row" and not (config.static_quant or config.skip_min_seqlen_q or config.sink)
 
 
@@ -60,18 +62,18 @@ def _fp8(config: Any, arch: Arch) -> bool:  # noqa: ARG001
 
 PROFILES: Mapping[str, Profile] = {
     "ck_default": Profile(
-        "what CK Tile's own examples build: everything but fp32, which nobody serves with", _ck_default
+        "the kernels of CK Tile's own examples: all types except fp32, which is not used for serving", _ck_default
     ),
     "flash": Profile(
-        "flash-attention: halves, LSE always returned, ALiBi but no other bias, dropout, caches, gradients", _flash
+        "flash-attention: 16-bit types, LSE always returned, ALiBi as the only bias, dropout, caches, gradients", _flash
     ),
     "pytorch": Profile(
-        "PyTorch's scaled_dot_product_attention: halves, LSE kept for the gradients, an additive mask with a gradient",
+        "PyTorch's scaled_dot_product_attention: 16-bit types, LSE for the gradients, an additive mask with a gradient",
         _pytorch,
     ),
     "aiter": Profile(
-        "aiter, for vLLM and SGLang: halves and fp8 with bf16 results, soft cap, pages of one token, split keys", _aiter
+        "aiter, for vLLM and SGLang: 16-bit types, fp8 with bf16 results, soft cap, one-token pages, split keys", _aiter
     ),
-    "fp32": Profile("fp32 alone: for checking other kernels against", _fp32),
-    "fp8": Profile("8-bit operands alone, whatever the result's type", _fp8),
+    "fp32": Profile("only fp32, to check other kernels", _fp32),
+    "fp8": Profile("only 8-bit operands, with any result type", _fp8),
 }

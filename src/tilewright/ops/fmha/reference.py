@@ -1,4 +1,4 @@
-"""What an attention problem's results should be, in float64.
+"""The reference results of an attention problem, in float64.
 
 Imports NumPy: import this module only where arrays are at hand.
 """
@@ -30,5 +30,5 @@ _FAMILIES: dict[str, _Reference] = {
 
 
 def reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -> dict[str, NDArray[Any]]:
-    """Outputs by name, from inputs by name. Nothing is rounded to the outputs' types."""
+    """Return outputs by name from inputs by name. Outputs are not rounded to their types."""
     return _FAMILIES[problem.family](problem, given, arch)

@@ -1,14 +1,14 @@
-"""The gradients of attention in float64: each stage of them, and the whole.
+"""The gradients of attention in float64: each stage, and all together.
 
 Imports NumPy: import this module only where arrays are at hand.
 
-With P the probabilities, K what dropout keeps of them (0 or 1), f its factor, and o = f · (P · K) v:
+With P the probabilities, K the keep mask of dropout (0 or 1), f its factor, and o = f · (P · K) v:
 
 - D = Σ o · do, for each query,
 - dS = P · (f · K · (do vᵀ) - D), the gradient of the scores, and of a bias,
-- dv = f · (P · K)ᵀ do, dk = scale · dSᵀ q, dq = scale · dS k; heads that share keys and values add theirs up.
+- dv = f · (P · K)ᵀ do, dk = scale · dSᵀ q, dq = scale · dS k; dk and dv are summed over heads that share keys.
 
-Kernels have D times 1 / f (`d`), and multiply by f at the end.
+Kernels use D / f (`d`), and multiply by f at the end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tilewright.ops.fmha.stages import keys_of_a_part
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """What a sequence's gradients are computed from: (head, token, element), and (head, query, key) by pairs."""
+    """The operands of a sequence's gradients: (head, token, element), and (head, query, key) for pairs."""
 
     q: Floats
     k: Floats
@@ -47,7 +47,7 @@ class Operands:
 
     @property
     def weights(self) -> Floats:
-        """Probabilities that are kept, not multiplied by f."""
+        """The kept probabilities, not multiplied by f."""
         return np.where(self.keep, self.probabilities, 0.0)
 
     @property
@@ -57,14 +57,14 @@ class Operands:
 
     @property
     def by_score(self) -> Floats:
-        """dS / f, as kernels have it: P · (K · (do vᵀ) - d)."""
+        """dS / f, as in kernels: P · (K · (do vᵀ) - d)."""
         return self.probabilities * (np.where(self.keep, self.by_weight, 0.0) - self.d[..., None])
 
 
 def operands(problem: Problem, given: Arrays, sequence: Sequence) -> Operands:
-    """Those of one sequence. Probabilities are made from the scores and the LSE that is given."""
+    """Return the operands of one sequence. Probabilities are computed from the scores and the given LSE."""
     if problem.logits_cap > 0:
-        raise InvalidValueError(f"logits_cap is {problem.logits_cap:g}, but CK Tile has no gradients of capped scores")
+        raise InvalidValueError(f"logits_cap is {problem.logits_cap:g}, but CK Tile has no gradients for capped scores")
     of_scores = scores(problem, given, sequence)
     lse = wide(rows(problem, given, "lse", sequence))
     base = np.where(np.isfinite(lse), lse, 0.0)[..., None]
@@ -86,12 +86,12 @@ def operands(problem: Problem, given: Arrays, sequence: Sequence) -> Operands:
 
 
 def dot_do_o(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
-    """d."""
+    """Compute d."""
     return {"d": inputs.dot_do_o(problem, wide(given["o"]), wide(given["d_o"]))}
 
 
 def dq_dk_dv(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
-    """dq_acc, dk, dv, and those of dbias and randval that the problem has."""
+    """Compute dq_acc, dk and dv, and dbias and randval if the problem has them."""
     made = outputs(problem)
     keys = keys_of_a_part(problem)
     for sequence in sequences(problem, given):
@@ -105,7 +105,7 @@ def dq_dk_dv(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[A
 
 
 def _put(problem: Problem, made: dict[str, NDArray[Any]], sequence: Sequence, its: Operands) -> None:
-    """A sequence's part of all gradients but that of the queries."""
+    """Write a sequence's part of all gradients except dq."""
     by_score = its.kept_by * its.by_score
     dk = problem.scale * (by_score.swapaxes(1, 2) @ its.q)
     dv = its.kept_by * (its.weights.swapaxes(1, 2) @ its.d_o)
@@ -119,7 +119,7 @@ def _put(problem: Problem, made: dict[str, NDArray[Any]], sequence: Sequence, it
 
 
 def convert_dq(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
-    """dq, the sum of its parts: of as many as a sequence has keys for, where each tile of keys has its own."""
+    """Compute dq, the sum of its parts. A deterministic problem has a part for each key tile of a sequence."""
     made = outputs(problem)
     keys = keys_of_a_part(problem)
     for sequence in sequences(problem, given):
@@ -129,7 +129,7 @@ def convert_dq(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray
 
 
 def backward(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
-    """dq, dk, dv, and those of dbias and randval that the problem has."""
+    """Compute dq, dk and dv, and dbias and randval if the problem has them."""
     made = outputs(problem)
     with_d = {**given, **dot_do_o(problem, given, arch)}
     for sequence in sequences(problem, given):

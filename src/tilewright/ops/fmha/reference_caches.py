@@ -1,4 +1,4 @@
-"""What appendkv does to a cache, in float64.
+"""The reference of appendkv in float64.
 
 Imports NumPy: import this module only where arrays are at hand.
 """
@@ -21,13 +21,13 @@ Turn = Callable[[Floats, NDArray[np.int_]], Floats]
 
 
 def appendkv(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
-    """The cache with the new tokens behind those of each sequence, and the queries; both rotated."""
+    """Return the cache with the new tokens appended to each sequence, and the queries; both rotated."""
     old = {name: wide(given[name]) for name in ("q", "k", "v")}
     return appended(problem, given, old, lambda values, positions: _rotated(problem, given, values, positions))
 
 
 def appended(problem: Problem, given: Arrays, old: dict[str, Floats], turn: Turn) -> dict[str, NDArray[Any]]:
-    """Queries, keys and values with the new ones among them, when `turn` is done to queries and new keys."""
+    """Return queries, keys and values with the new tokens, where `turn` is applied to queries and new keys."""
     made: dict[str, NDArray[Any]] = {name: np.array(each) for name, each in old.items()}
     for sequence in sequences(problem, given):
         q = wide(rows(problem, given, "q", sequence))
@@ -39,13 +39,13 @@ def appended(problem: Problem, given: Arrays, old: dict[str, Floats], turn: Turn
 
 
 def query_positions(problem: Problem, sequence: Sequence) -> NDArray[np.int_]:
-    """Where the queries of a sequence are: behind its keys; without a mask all at the first place there."""
+    """The positions of a sequence's queries: after its keys; without a mask, all at the first of them."""
     step = 0 if problem.mask == "none" else 1
     return sequence.keys + step * np.arange(sequence.queries)
 
 
 def key_positions(problem: Problem, sequence: Sequence) -> NDArray[np.int_]:
-    """Where the new keys of a sequence are."""
+    """The positions of a sequence's new keys."""
     return sequence.keys + np.arange(problem.seqlen_new)
 
 
@@ -63,7 +63,7 @@ def _append(
 
 
 def _rotated(problem: Problem, given: Arrays, values: Floats, positions: NDArray[np.int_]) -> Floats:
-    """Pairs of elements turned by the angle of their position: neighbours, or those half of the rotated part apart."""
+    """Rotate pairs of elements by their position's angle: neighbours, or one from each half of the rotated part."""
     if problem.rotary == "none":
         return values
     cos, sin = (wide(given[name])[positions] for name in ("rotary_cos", "rotary_sin"))
@@ -75,7 +75,7 @@ def _rotated(problem: Problem, given: Arrays, values: Floats, positions: NDArray
 
 
 def rotation_size(problem: Problem, given: Arrays, values: Floats, positions: NDArray[np.int_]) -> Floats:
-    """Of each rotated element the sum of the absolute values that it is a sum of; 0 for the others."""
+    """Return, for each rotated element, the sum of the absolute values of its terms; 0 for the others."""
     size = np.zeros_like(values)
     if problem.rotary == "none":
         return size
@@ -87,7 +87,7 @@ def rotation_size(problem: Problem, given: Arrays, values: Floats, positions: ND
 
 
 def pairs(problem: Problem) -> tuple[slice, slice]:
-    """The first and the second elements of the pairs that are rotated."""
+    """Return the slices of the first and the second elements of the rotated pairs."""
     size = problem.rotary_size
     if problem.rotary == "interleaved":
         return slice(0, size, 2), slice(1, size, 2)

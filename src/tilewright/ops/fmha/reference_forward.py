@@ -1,8 +1,8 @@
-"""Attention in float64: what forward, pagedkv, batch_prefill, splitkv and combine compute.
+"""Attention in float64: the references of forward, pagedkv, batch_prefill, splitkv and combine.
 
 Imports NumPy: import this module only where arrays are at hand.
 
-Nothing is rounded to a type on the way. What kernels round is the tolerance's matter.
+Intermediate results are not rounded. The rounding of kernels is part of the tolerance.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tilewright.ops.fmha.types import DTYPES
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The scores of a sequence, (head, query, key), and what they are made of."""
+    """The scores of a sequence, (head, query, key), and their terms."""
 
     products: Floats  # scale · q · k
     added: Floats  # the bias; 0 without
@@ -41,12 +41,12 @@ class Scores:
 
     @property
     def exponentials(self) -> Floats:
-        """Relative to that of the largest score; 0 where masked."""
+        """Exponentials relative to that of the largest score; 0 where masked."""
         return np.asarray(np.exp(self.final - self.largest[..., None]))
 
     @property
     def total(self) -> Floats:
-        """The sum of a row's exponentials; 1 where no key is visible."""
+        """The sum of each row's exponentials; 1 where no key is visible."""
         total = self.exponentials.sum(axis=-1)
         return np.where(total > 0, total, 1.0)
 
@@ -58,15 +58,15 @@ class Scores:
 
     @property
     def probabilities(self) -> Floats:
-        """Each row sums up to 1, or is 0 where no key is visible."""
+        """The probabilities: each row sums to 1, or is 0 where no key is visible."""
         return self.exponentials / self.total[..., None]
 
 
 def visible(problem: Problem, queries: int, keys: int) -> NDArray[np.bool_]:
-    """Which keys each query sees: (query, key).
+    """Return which keys are visible to each query: (query, key).
 
-    A mask has a diagonal, that of the top left corner or that of the bottom right one. A window limits how far from it
-    a key may be. Sinks are seen also left of the window, not right of it.
+    A mask has a diagonal, through the top left or the bottom right corner. A window limits the distance of a key from
+    it. Sinks are also visible left of the window, but not right of it.
     """
     if problem.mask == "none":
         return np.ones((queries, keys), dtype=np.bool_)
@@ -79,10 +79,10 @@ def visible(problem: Problem, queries: int, keys: int) -> NDArray[np.bool_]:
 
 
 def distances(problem: Problem, queries: int, keys: int) -> Floats:
-    """What ALiBi multiplies slopes by: (query, key).
+    """Return the distances that ALiBi multiplies by slopes: (query, key).
 
-    Without a mask, and with one from a corner, minus how far a key is from that corner's diagonal. With a causal mask,
-    the key's number: in a row it differs from the former by a constant, which a softmax does not see.
+    Without a mask, and with a mask that is not causal, it is minus the distance of a key from the diagonal. With a
+    causal mask it is the index of the key: in a row it differs by a constant, which does not change a softmax.
     """
     key = np.arange(keys)
     if problem.mask != "none" and problem.window_left < 0 and problem.window_right == 0:
@@ -92,7 +92,7 @@ def distances(problem: Problem, queries: int, keys: int) -> Floats:
 
 
 def scores(problem: Problem, given: Arrays, sequence: Sequence) -> Scores:
-    """The scores of a sequence."""
+    """Compute the scores of a sequence."""
     q = wide(rows(problem, given, "q", sequence))
     k = shared(problem, wide(rows(problem, given, "k", sequence)))
     seen = visible(problem, sequence.queries, sequence.keys)
@@ -110,7 +110,7 @@ def scores(problem: Problem, given: Arrays, sequence: Sequence) -> Scores:
 
 
 def weights(problem: Problem, probabilities: Floats, sequence: Sequence) -> Floats:
-    """Probabilities, or exponentials, after dropout."""
+    """Return probabilities, or exponentials, after dropout."""
     if problem.p_drop == 0:
         return probabilities
     keep = kept(problem, sequence.number, *probabilities.shape[1:])
@@ -118,19 +118,19 @@ def weights(problem: Problem, probabilities: Floats, sequence: Sequence) -> Floa
 
 
 def attended(problem: Problem, of_scores: Scores, v: Floats, sequence: Sequence) -> Floats:
-    """Values weighted by probabilities: (head, query, element). Divided last, so that sums may be exact."""
+    """Return values weighted by probabilities: (head, query, element). The division comes last, to keep sums exact."""
     return (weights(problem, of_scores.exponentials, sequence) @ v) / of_scores.total[..., None]
 
 
 def result_scale(problem: Problem) -> float:
-    """What the result is multiplied by: a quantised kernel scales its probabilities, and its result."""
+    """The factor of the result: a quantised kernel scales its probabilities and its result."""
     return problem.scale_p * problem.scale_o if problem.static_quant else 1.0
 
 
 def saturated(problem: Problem, values: Floats, arch: Arch) -> Floats:
-    """Results of quantised kernels, which hold them to what fp8 can say.
+    """Clip results as quantised kernels do, to the range of fp8.
 
-    The kernel of forward does so for a result of fp8 only, those of the other families for any.
+    The forward kernel does so only for results of type fp8, the other families for all types.
     """
     other = problem.family == FORWARD and problem.num_splits == 0 and DTYPES[problem.dtype].o != "fp8"
     if not problem.static_quant or other:
@@ -142,7 +142,7 @@ def saturated(problem: Problem, values: Floats, arch: Arch) -> Floats:
 
 
 def outputs(problem: Problem) -> dict[str, NDArray[Any]]:
-    """Zeros in float64 for each output."""
+    """Return zeros in float64 for each output."""
     return {tensor.name: np.zeros(tensor.shape) for tensor in tensors(problem) if tensor.output}
 
 
@@ -152,7 +152,7 @@ def left_out(problem: Problem, sequence: Sequence) -> bool:
 
 
 def forward(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
-    """o, lse and randval: those of them that the problem has."""
+    """Compute o, and lse and randval if the problem has them."""
     made = outputs(problem)
     for sequence in sequences(problem, given):
         of_sequence = scores(problem, given, sequence)
@@ -168,13 +168,13 @@ def forward(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[An
 
 
 def parts(problem: Problem, keys: int) -> list[slice]:
-    """The keys of each part, as SimplifiedGenericAttentionMask in block_masking.hpp cuts them: equal but the last."""
+    """Return the keys of each part: equal lengths but the last, as SimplifiedGenericAttentionMask splits them."""
     length = max(1, -(-keys // problem.num_splits))
     return [slice(min(i * length, keys), min((i + 1) * length, keys)) for i in range(problem.num_splits)]
 
 
 def splitkv(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
-    """Attention over each part of the keys alone, and the LSE of each."""
+    """Compute attention over each part of the keys alone, and the LSE of each."""
     made = outputs(problem)
     for sequence in sequences(problem, given):
         of_sequence = scores(problem, given, sequence)
@@ -189,12 +189,12 @@ def splitkv(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[An
 
 
 def part_of(whole: Scores, part: slice) -> Scores:
-    """The scores of some of the keys."""
+    """Return the scores of some of the keys."""
     return Scores(whole.products[..., part], whole.added[..., part], whole.visible[..., part], whole.final[..., part])
 
 
 def combine(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
-    """The parts of splitkv, each weighted by the exponential of its LSE."""
+    """Sum the parts of splitkv, each weighted by the exponential of its LSE."""
     made = outputs(problem)
     for sequence in sequences(problem, given):
         o_acc = wide(rows(problem, given, "o_acc", sequence))
@@ -208,7 +208,7 @@ def combine(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[An
 
 
 def joined(lse_acc: Floats) -> tuple[Floats, Floats]:
-    """The LSE of all parts (first dimension) together, and the share that each part has."""
+    """Return the LSE of all parts (first dimension) together, and the share of each part."""
     largest = lse_acc.max(axis=0)
     base = np.where(np.isfinite(largest), largest, 0.0)
     exponentials = np.exp(lse_acc - base)

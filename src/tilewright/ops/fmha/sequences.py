@@ -1,4 +1,4 @@
-"""The sequences of a problem as plain arrays of (head, token, element), whatever their layout.
+"""The sequences of a problem as plain arrays of (head, token, element), independent of the layout.
 
 Imports NumPy: import this module only where arrays are at hand.
 """
@@ -17,8 +17,8 @@ from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.tensors import lengths_given
 
 Arrays = Mapping[str, NDArray[Any]]
-# Tensors with a row of elements for each head of a token; those with one row of keys for each head of a query; those
-# with one number for it.
+# Tensors with a row of elements for each head of a query token, and of a key token; those of them that may be
+# transposed; tensors with a leading dimension of parts.
 _QUERY_ROWS = ("q", "o", "d_o", "dq")
 _KEY_ROWS = ("k", "v", "dk", "dv", "k_new", "v_new")
 _TRANSPOSED = ("v", "dv", "v_new")
@@ -27,7 +27,7 @@ _PARTS = ("o_acc", "lse_acc", "dq_acc")
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One sequence of a batch: how many queries and keys it has, and where they begin in group mode."""
+    """One sequence of a batch: its numbers of queries and keys, and their start in group mode."""
 
     number: int
     queries: int
@@ -37,7 +37,7 @@ class Sequence:
 
 
 def sequences(problem: Problem, given: Arrays) -> Iterator[Sequence]:
-    """All sequences of a problem. Of appendkv, `keys` are those before."""
+    """Yield all sequences of a problem. For appendkv, `keys` does not count the new ones."""
     queries = _starts(problem, given, "seqstart_q", problem.seqlen_q)
     if "page_starts" in given:
         keys = np.asarray(given["page_starts"]).astype(int)
@@ -57,9 +57,9 @@ def _starts(problem: Problem, given: Arrays, name: str, length: int) -> NDArray[
 
 
 def rows(problem: Problem, given: Arrays, name: str, sequence: Sequence) -> NDArray[Any]:
-    """What a sequence has of a tensor: (head, token, element), (head, query, key) or (head, query); parts before.
+    """Return a sequence's part of a tensor: (head, token, element), (head, query, key) or (head, query).
 
-    A view of the tensor where it is not in pages, so that it can be written to.
+    A dimension of parts comes first. Unless the tensor is in pages, the result is a view and can be written to.
     """
     array = np.asarray(given[name])
     if name in ("k", "v") and problem.paged:
@@ -84,7 +84,7 @@ def _tokens(problem: Problem, array: NDArray[Any], name: str, sequence: Sequence
 
 
 def heads_first(problem: Problem, array: NDArray[Any], name: str) -> NDArray[Any]:
-    """(…, head, token, element) of a tensor, as a view."""
+    """Return a view (…, head, token, element) of a tensor."""
     if name in _TRANSPOSED and problem.v_layout == "col":
         return array.swapaxes(-1, -2)
     return array.swapaxes(-2, -3) if problem.layout == "bshd" else array
@@ -95,7 +95,7 @@ def _slice(problem: Problem, first: int, length: int) -> slice:
 
 
 def pages_of(problem: Problem, given: Arrays, sequence: Sequence, tokens: int) -> NDArray[np.int_]:
-    """The pages that hold the first tokens of a sequence, in their order."""
+    """Return the pages that hold the first tokens of a sequence, in order."""
     count = -(-tokens // problem.page_size)
     if "page_list" in given:
         first = sequence.first_key
@@ -111,12 +111,12 @@ def _paged(problem: Problem, given: Arrays, name: str, sequence: Sequence) -> ND
 
 
 def shared(problem: Problem, by_kv_head: NDArray[Any]) -> NDArray[Any]:
-    """Keys or values for each head of the queries: those that share them have the same."""
+    """Return keys or values for each query head, repeated for heads that share them."""
     return np.repeat(by_kv_head, problem.heads // problem.kv_heads, axis=0)
 
 
 def unshared(problem: Problem, by_head: NDArray[Any]) -> NDArray[Any]:
-    """The sum over the heads that share keys and values."""
+    """Return the sum over the heads that share keys and values."""
     heads, *rest = by_head.shape
     summed: NDArray[Any] = by_head.reshape(problem.kv_heads, heads // problem.kv_heads, *rest).sum(axis=1)
     return summed

@@ -1,23 +1,23 @@
-"""How far the scores of a kernel, their exponentials and sums of them may be from exact ones.
+"""Error bounds of a kernel's scores, of their exponentials and of sums of exponentials.
 
 Imports NumPy: import this module only where arrays are at hand.
 
-Kernels multiply by log2(e) and take powers of two. Errors of an exponent are given in units of the natural logarithm,
-so that a small one is a relative error of the exponential. With u = 2⁻²⁴, one rounding of fp32:
+Kernels multiply by log2(e) and compute powers of two. Errors of an exponent are in units of the natural logarithm, so
+that a small one is a relative error of the exponential. With u = 2⁻²⁴, one rounding of fp32:
 
-**A score** is scale · Σ q k [+ bias]. The sum is off by what `block_gemm.rounding` says. Then scale · log2(e) is a
-rounded constant of a rounded factor (2 u) and a product (1 u); so is a bias (2 u), ALiBi's slope times a distance
-(3 u); their sum costs 1 u. A cap takes a tanh from an exponential and a reciprocal (CK Tile's `tanh_fast`), off by at
-most 2⁻²⁰ of the cap.
+**A score** is scale · Σ q k [+ bias]. The error of the sum is that of `block_gemm.rounding`. Then scale · log2(e) is a
+rounded constant of a rounded factor (2 u) and a product (1 u); a bias adds 2 u, and ALiBi's slope times a distance
+3 u; their sum costs 1 u. A cap computes a tanh from an exponential and a reciprocal (CK Tile's `tanh_fast`), with an
+error of at most 2⁻²⁰ of the cap.
 
-**An exponential** is 2^(score - m) with m the largest score of a row so far. The product is rounded or not (the
-compiler may fuse it), and so is that with m: 1 u of each, and 1 u of the difference. v_exp_f32 is right to one ulp,
-2⁻²³. Errors of m itself do not count: numerator and denominator have the same m.
+**An exponential** is 2^(score - m), where m is the largest score of a row so far. The product may be rounded (the
+compiler may also fuse it), and so may the product with m: 1 u each, and 1 u for the difference. The error of v_exp_f32
+is at most one ulp, 2⁻²³. Errors of m itself cancel: numerator and denominator have the same m.
 
-**Rescaling.** After each tile of keys sums are multiplied by 2^(m before - m after), which costs the same once more for
-every tile, and one rounding.
+**Rescaling.** After each key tile, sums are multiplied by 2^(m before - m after), which adds the error of an
+exponential and one rounding for every tile.
 
-**Rows whose scores are all the same**, from keys that are 0, have exponents of exactly 0: there nothing is lost.
+**Rows with equal scores**, from keys that are 0, have exponents of exactly 0, and so no error.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ from tilewright.ops.tolerance import Tolerance
 
 U = 2.0**-24
 EXP = 2.0**-23
-RECIPROCAL = 2.0**-22  # of a division that may be a reciprocal of one ulp and a product
-LOG = 2.0**-22  # of a logarithm to the base 2 of one ulp times a constant, in parts of it or of 1
+RECIPROCAL = 2.0**-22  # a division that may be a reciprocal with an error of one ulp, and a product
+LOG = 2.0**-22  # a base-2 logarithm with an error of one ulp, times a constant; relative to it or to 1
 TANH = 2.0**-20
-# Pipelines that make fp16 with v_cvt_pkrtz_f16_f32, unless compiled with CK_TILE_FMHA_FLOAT_TO_FLOAT16_RTN.
+# Pipelines that convert to fp16 with v_cvt_pkrtz_f16_f32, unless compiled with CK_TILE_FMHA_FLOAT_TO_FLOAT16_RTN.
 _CUT_OFF = ("qr_async",)
 
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Of one sequence, (head, query, key), relative where not said otherwise."""
+    """Relative errors of one sequence, (head, query, key) unless noted."""
 
-    exponentials: Tolerance  # of exponentials; the limit after all rescaling, the deviation before
-    rescaling: Floats  # (head, query): of what was summed before the last tile
-    flat: NDArray[np.bool_]  # (head, query): all visible scores are the same, and exact
+    exponentials: Tolerance  # the limit is after all rescaling, the deviation before
+    rescaling: Floats  # (head, query): error of the sums before the last tile
+    flat: NDArray[np.bool_]  # (head, query): all visible scores are equal and exact
 
 
 def dot_error(a: Floats, b: Floats, name: str, arch: Arch) -> Tolerance:
-    """The error of a @ bᵀ in the matrix unit, for operands of a type."""
+    """Return the error of a @ bᵀ in the matrix unit, for operands of a type."""
     turned, terms = b.swapaxes(-1, -2), a.shape[-1]
     bound = summed(sizes_of(np.matmul, a, turned, terms), terms, "fp32", arch, whole=all_whole(a, b))
     return bound + flushed(np.matmul, (a, turned), (name, name), arch)
 
 
 def score_error(problem: Problem, of_scores: Scores, q: Floats, k: Floats, arch: Arch) -> Tolerance:
-    """The error of each score before m is taken off, in units of the natural logarithm."""
+    """Return the error of each score before m is subtracted, in units of the natural logarithm."""
     products, added = np.abs(of_scores.products), np.abs(of_scores.added)
     dot = dot_error(q, k, DTYPES[problem.dtype].qkv, arch).times(problem.scale)
     own = U * (3 * products + 3 * added + np.where(added > 0, products + added, 0.0))
@@ -71,7 +71,7 @@ def score_error(problem: Problem, of_scores: Scores, q: Floats, k: Floats, arch:
 
 
 def errors(of_scores: Scores, score_errors: Tolerance, tiles: int) -> Errors:
-    """Those of a row that is computed in so many tiles of keys."""
+    """Return the errors of rows that are computed in the given number of key tiles."""
     size = np.where(of_scores.visible, np.abs(of_scores.final), 0.0)
     largest = size.max(axis=-1, initial=0.0)
     flat = is_flat(of_scores) & (score_errors.limit.max(axis=-1, initial=0.0) <= U * 4 * largest)
@@ -83,7 +83,7 @@ def errors(of_scores: Scores, score_errors: Tolerance, tiles: int) -> Errors:
 
 
 def is_flat(of_scores: Scores) -> NDArray[np.bool_]:
-    """Rows in which every visible score has products of 0 and the same value: (head, query)."""
+    """Return the rows whose visible scores all have products of 0 and the same value: (head, query)."""
     seen = of_scores.visible
     zero = np.all(~seen | (of_scores.products == 0), axis=-1)
     largest = of_scores.final.max(axis=-1, initial=-np.inf)[..., None]
@@ -91,23 +91,23 @@ def is_flat(of_scores: Scores) -> NDArray[np.bool_]:
 
 
 def sums_error(terms: int, tiles: int) -> Tolerance:
-    """Of a sum of exponentials: one rounding to nearest for each term and for each tile."""
+    """Return the error of a sum of exponentials: one rounding to nearest for each term and for each tile."""
     return Tolerance((terms + tiles) * STEP["fp32"], (terms + tiles) ** 0.5 * STEP["fp32"])
 
 
 def ulps_of(name: str, pipeline: str = "") -> float:
-    """Ulps that rounding probabilities to a type may cost. Some pipelines cut off where others round."""
+    """Return the error in ulps of rounding probabilities to a type. Some pipelines truncate instead of rounding."""
     cut_off = name == "fp16" and pipeline in _CUT_OFF
     return 1.0 if cut_off else STORE_ULPS.get(name, 0.5)
 
 
 def bias_of(name: str, ulps: float, arch: Arch) -> float:
-    """The part of itself that a number of a type loses in the mean: half an ulp where it is cut off, nothing else."""
+    """Return the mean relative loss of rounding a number to a type: half an ulp where it is truncated, else 0."""
     return 0.0 if ulps < 1 or name == "fp32" else float(2.0 ** -format_of(name, arch).precision)
 
 
 def rounded_weights(weights: Floats, reach: Floats, name: str, ulps: float, arch: Arch) -> Floats:
-    """What rounding weights to a type costs, when the row's largest is `reach` of what the type rounds.
+    """Return the error of rounding weights to a type, when the row's largest weight is `reach` of the rounded value.
 
     A weight is rounded when it is up to 1 / reach times larger, relative to the largest score so far.
     """
@@ -119,7 +119,7 @@ def rounded_weights(weights: Floats, reach: Floats, name: str, ulps: float, arch
 
 
 def rounded_constant(value: float, name: str, ulps: float, arch: Arch) -> float:
-    """What rounding one number to a type costs; nothing where the type holds it."""
+    """Return the error of rounding one number to a type; 0 if the type represents it exactly."""
     if name == "fp32" or bool(representable(np.asarray(value), name, arch)):
         return 0.0
     return float(ulps * spacing(np.asarray(value), name, arch))

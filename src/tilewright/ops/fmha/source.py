@@ -1,4 +1,4 @@
-"""From an attention kernel to its template's variables: CK Tile's names for our words."""
+"""The template variables of an attention kernel: CK Tile's names for the fields of a config."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.kernel import Kernel
 
 _HERE = Path(__file__).parent
-# Our own files that every rendered source includes, by the name it includes them under.
+# Our own files that every rendered source includes, by their include names.
 SUPPORT = {
     **ck_shortcuts.SUPPORT,
     **c_interface.SUPPORT,
@@ -23,7 +23,7 @@ SUPPORT = {
     "tilewright_fmha.h": _HERE / "abi.h",
     "tilewright_fmha_kernel.hpp": _HERE / "launch" / "kernel.hpp",
 }
-# The launcher of each family: the file that its sources include, and the class template in it.
+# The launcher of each family: the name of the file that its sources include, and the class template in it.
 _LAUNCHERS = {
     "forward": "Forward",
     "pagedkv": "PagedKv",
@@ -35,7 +35,7 @@ _LAUNCHERS = {
     "dq_dk_dv": "DqDkDv",
     "convert_dq": "ConvertDq",
 }
-# Files that come before a family's own: what concerns a cache of keys and values, what concerns gradients.
+# Files that are included before a family's own: code for caches of keys and values, and code for gradients.
 _SHARED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("splitkv", "pagedkv", "appendkv", "batch_prefill"), ("cache",)),
     **dict.fromkeys(("dot_do_o", "convert_dq"), ("gradients",)),
@@ -64,12 +64,12 @@ _FLAGS = (
 
 
 def launchers_of(config: Config) -> tuple[str, ...]:
-    """The file with the launcher of a config's family, behind those that come before it."""
+    """Return the files that a config's source includes; the launcher of its family is the last one."""
     return tuple(f"tilewright_fmha_{name}.hpp" for name in (*_SHARED.get(config.family, ()), config.family))
 
 
 def context(kernel: Kernel) -> dict[str, Any]:
-    """The variables of kernel.hip.j2."""
+    """Return the variables of kernel.hip.j2."""
     config = kernel.config
     assert isinstance(config, Config)
     types = DTYPES[config.dtype]

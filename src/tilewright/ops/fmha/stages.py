@@ -1,4 +1,4 @@
-"""The kernels of a problem, one after the other: which problem each of them computes.
+"""The stages of a problem: the problem of each of its kernels, in order.
 
 | problem                     | stages                         | tensors between them |
 |-----------------------------|--------------------------------|----------------------|
@@ -7,7 +7,7 @@
 | backward                    | dot_do_o, dq_dk_dv, convert_dq | d, dq_acc            |
 | any other                   | itself                         |                      |
 
-A stage has the fields of the whole problem that its family has a use for, and the defaults of the others.
+A stage has those fields of the whole problem that its family uses, and defaults for the others.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from tilewright.ops.fmha.families import (
 )
 from tilewright.ops.fmha.problem import Problem
 
-# Keys of one tile of CK Tile's own gradient kernels: for heads of at most so many elements, and for larger ones.
+# Keys of one tile in CK Tile's own gradient kernels: for heads of at most 128 elements, and for larger ones.
 _USUAL_HEAD, _USUAL_KEYS, _KEYS_OF_LARGE_HEADS = 128, 128, 64
-# What a tile of keys may have.
+# Possible numbers of keys in a tile.
 _KEYS_OF_TILES = (16, 32, 64, 128, 256)
 
 _SIZES = (
@@ -41,7 +41,7 @@ _SCORES = ("v_layout", "mask", "window_left", "window_right", "sink", "bias", "s
 _CACHE = ("page_size", "pages")
 _QUANTISED = ("static_quant", "scale_p", "scale_o")
 _DROPOUT = ("p_drop", "drop_seed", "drop_offset")
-# What each stage keeps of the whole problem.
+# The fields of the whole problem that each stage keeps.
 _KEPT = {
     SPLITKV: (*_SIZES, *_SCORES, *_CACHE, *_QUANTISED, "num_splits"),
     COMBINE: (*_SIZES, *_QUANTISED, "num_splits", "lse"),
@@ -53,7 +53,7 @@ _KEPT = {
 
 
 def next_stage(problem: Problem, chosen: tuple[Config, ...]) -> Problem | None:
-    """The problem of the next kernel, when kernels with these configs were chosen so far; None after the last."""
+    """Return the problem of the next kernel after those chosen so far; None after the last."""
     if problem.family == BACKWARD:
         return _of_backward(problem, chosen)
     if problem.family == FORWARD and problem.num_splits > 0:
@@ -72,10 +72,10 @@ def _of_backward(problem: Problem, chosen: tuple[Config, ...]) -> Problem | None
 
 
 def dq_parts(problem: Problem) -> int:
-    """Partial sums of dq that the stages of a gradient keep apart.
+    """Return the number of separate partial sums of dq.
 
-    One, to which all tiles of keys add; in a deterministic problem one for each tile. Kernels with other tiles than
-    the usual ones need a problem that says how many they have.
+    It is one, to which all key tiles add; in a deterministic problem one per tile. For kernels with unusual tiles, set
+    the problem's dq_parts.
     """
     if not problem.deterministic or problem.dq_parts > 1:
         return problem.dq_parts
@@ -84,7 +84,7 @@ def dq_parts(problem: Problem) -> int:
 
 
 def keys_of_a_part(problem: Problem) -> int:
-    """How many keys one partial sum of dq is over: the only tile size, of those that there are, with so many parts."""
+    """Return the number of keys in one partial sum of dq: the tile size that gives the problem's number of parts."""
     if problem.dq_parts == 1:
         return problem.seqlen_k
     for keys in _KEYS_OF_TILES:
@@ -92,12 +92,12 @@ def keys_of_a_part(problem: Problem) -> int:
             return keys
     tiles = ", ".join(map(str, _KEYS_OF_TILES))
     raise InvalidValueError(
-        f"dq_parts = {problem.dq_parts} is not the number of tiles that {problem.seqlen_k} keys have, for any of "
-        f"{tiles} keys: give the number of tiles of the kernel"
+        f"dq_parts = {problem.dq_parts} does not match {problem.seqlen_k} keys in tiles of any of {tiles} keys: "
+        "pass the number of the kernel's tiles"
     )
 
 
 def stage(problem: Problem, family: str, *, dq_parts: int = 1) -> Problem:
-    """The problem of one stage: what its family has a use for."""
+    """Return the problem of one stage, with the fields that its family uses."""
     kept = {field.name: getattr(problem, field.name) for field in fields(problem) if field.name in _KEPT[family]}
     return Problem(**{**kept, "family": family, "dq_parts": dq_parts})

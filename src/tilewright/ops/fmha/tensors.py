@@ -1,6 +1,6 @@
 """The tensors of an attention problem, packed, by the names of abi.h.
 
-Inputs come first, then outputs. Where heads lie is the problem's layout:
+Inputs come first, then outputs. The problem's layout is the position of the heads:
 
 | tensor             | bshd                         | bhsd                         | group mode              |
 |--------------------|------------------------------|------------------------------|-------------------------|
@@ -9,8 +9,8 @@ Inputs come first, then outputs. Where heads lie is the problem's layout:
 | k, v in pages      | pages, page_size, kv_heads … | pages, kv_heads, page_size … | the same                |
 | v with v_layout=col| batch, kv_heads, hdim_v, seqlen_k, in both                  | no batch                |
 
-Tensors with a number for each pair of a query and a key (bias, randval, dbias), or for each query (lse, d), have their
-heads outside in both layouts. The gradient of a tensor has its shape.
+Tensors with a number for each pair of a query and a key (bias, randval, dbias), or for each query (lse, d), have the
+heads outermost in both layouts. The gradient of a tensor has its shape.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.strides import check_strides, packed_strides
 
-# Inputs and outputs of each family, in their order. Which of them a problem has is `_present`.
+# Inputs and outputs of each family, in order. `_has_tensor` decides which of them a problem has.
 _ATTENTION = ("q", "k", "v", "bias")
 _LENGTHS = ("seqstart_q", "seqstart_k", "seqlens_k", "page_table")
 _INPUTS = {
@@ -61,7 +61,7 @@ _OUTPUTS = {
     CONVERT_DQ: ("dq",),
     BACKWARD: ("dq", "dk", "dv", "dbias", "randval"),
 }
-# Tensors whose type and shape are those of another one.
+# Tensors with the type and shape of another one.
 _LIKE = {
     **{"d_o": "o", "dq": "q", "dk": "k", "dv": "v", "dbias": "bias"},
     **{"rotary_sin": "rotary_cos", "seqstart_k": "seqstart_q", "page_starts": "seqstart_q"},
@@ -74,7 +74,7 @@ _FP32 = ("lse", "d", "o_acc", "lse_acc", "dq_acc")
 
 
 def tensors(problem: Problem) -> tuple[Tensor, ...]:
-    """All tensors of a problem: inputs, then outputs."""
+    """Return all tensors of a problem: inputs, then outputs."""
     return tuple(_tensors(problem))
 
 
@@ -89,7 +89,7 @@ def _tensors(problem: Problem) -> Iterator[Tensor]:
 
 
 def _present(problem: Problem, name: str, *, output: bool = False) -> bool:
-    """Whether a problem has a tensor that problems of its family may have."""
+    """Whether a problem has an optional tensor of its family."""
     group = problem.mode == "group"
     wanted = {
         "bias": problem.bias != "none",
@@ -107,7 +107,7 @@ def _present(problem: Problem, name: str, *, output: bool = False) -> bool:
 
 
 def lengths_given(problem: Problem) -> bool:
-    """Whether `seqlens_k` says how many keys each sequence has: those of a cache, in batch mode."""
+    """Whether `seqlens_k` holds the number of keys of each sequence: for a cache in batch mode."""
     whole = problem.family == FORWARD and (problem.paged or problem.num_splits > 0)
     return problem.mode == "batch" and (whole or problem.family in (PAGEDKV, SPLITKV, APPENDKV))
 
@@ -130,7 +130,7 @@ def _dtype(problem: Problem, name: str) -> str:
 
 
 def _shape(problem: Problem, name: str) -> tuple[int, ...]:
-    """The shape of a tensor that is not like another one."""
+    """Return the shape of a tensor that is not like another one."""
     p = problem
     per_query = _by_head(p, p.heads, p.seqlen_q, p.total_q)
     if name in ("k", "v") and p.paged:
@@ -162,7 +162,7 @@ def _by_head(problem: Problem, heads: int, length: int, total: int) -> tuple[int
 
 
 def _tokens(problem: Problem, name: str) -> tuple[int, ...]:
-    """The shape of a tensor with a row for each head of each token."""
+    """Return the shape of a tensor with a row for each head of each token."""
     heads = problem.heads if name in ("q", "o") else problem.kv_heads
     size = problem.hdim_v if name in ("v", "o", "v_new") else problem.hdim_q
     if name in ("q", "o"):
@@ -186,7 +186,7 @@ def _paged(problem: Problem, name: str) -> tuple[int, ...]:
 
 
 def pages(problem: Problem) -> int:
-    """Pages of the whole cache: what the problem says, or what its sequences need at most."""
+    """Return the pages of the whole cache: the problem's number, or the most that its sequences can need."""
     if problem.pages:
         return problem.pages
     if problem.mode == "group":
@@ -200,14 +200,14 @@ def _pages_of(problem: Problem, length: int) -> int:
 
 
 def struct_strides(problem: Problem, tensor: Tensor) -> tuple[int, int, int, int]:
-    """The strides (part, batch, head, row) of a tensor for the struct of abi.h, in elements; 0 where it has none."""
+    """Return a tensor's strides (part, batch, head, row) for the struct of abi.h, in elements; 0 where it has none."""
     like = _LIKE.get(tensor.name, tensor.name)
     axes = dict(zip(_axes(problem, like), tensor.strides, strict=True))
     return axes.get("part", 0), axes.get("batch", 0), axes.get("head", 0), axes.get("row", 0)
 
 
 def _axes(problem: Problem, name: str) -> tuple[str, ...]:
-    """What the dimensions of a tensor are in the words of abi.h. `row` of a transposed v is a line of its elements."""
+    """Return the names of a tensor's dimensions in abi.h. In a transposed v, `row` is the dimension of elements."""
     if name == "bias" and problem.bias == "alibi":
         return ("batch", "head")
     paged = name in ("k", "v") and problem.paged
@@ -221,11 +221,11 @@ def _axes(problem: Problem, name: str) -> tuple[str, ...]:
 
 
 def with_strides(problem: Problem, found: Mapping[str, tuple[int, ...]]) -> Problem:
-    """The problem itself, if its tensors may have these strides (in elements), by name; else an error.
+    """Return the problem itself if its tensors, by name, may have these strides (in elements); raise otherwise.
 
-    Kernels take packed tensors of the problem's layout. The stride of a dimension of extent 1 is never used, so any
-    will do.
+    Kernels take packed tensors of the problem's layout. The stride of a dimension of extent 1 is not used, so it may
+    have any value.
     """
-    advice = "no gaps. Copy it into that order, or describe the problem with the other layout"
+    advice = "no gaps. Copy it into that order, or use the other layout for the problem"
     check_strides(tensors(problem), found, f"attention of layout {problem.layout}", advice)
     return problem

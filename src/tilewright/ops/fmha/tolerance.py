@@ -1,10 +1,10 @@
-"""How far attention's results may be from the reference: a bound for each element, derived and not guessed.
+"""The allowed error of attention's results compared with the reference: a derived bound for each element.
 
 Imports NumPy: import this module only where arrays are at hand.
 
-What is derived how is in `softmax_rounding`, `tolerance_forward` and `tolerance_backward`. An infinite bound leaves an
-element open: random numbers of pairs that no query sees, since kernels skip tiles without visible keys, and results of
-sequences that a kernel is told to leave out.
+The derivations are in `softmax_rounding`, `tolerance_forward` and `tolerance_backward`. Elements with an infinite bound
+are not checked: random numbers of masked pairs, since kernels skip tiles without visible keys, and results of skipped
+sequences.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def tolerance(
     expected: Mapping[str, NDArray[Any]],
     arch: Arch,
 ) -> dict[str, Tolerance]:
-    """How far elements of each output may be off. Several configs are those of a problem's stages."""
+    """Return the allowed error of each output's elements. Several configs are those of a problem's stages."""
     first = config[0] if isinstance(config, tuple) else config
     allowed = _bounds(first, problem, inputs, expected, arch)
     limits = {name: each.limit for name, each in allowed.items()}
@@ -63,12 +63,12 @@ def tolerance(
 
 
 def tolerance_basis(config: Config, problem: Problem) -> Hashable:
-    """What of a config counts above: how a kernel goes through the keys, in families that do."""
+    """The part of a config that the tolerance depends on: the loop over keys, in families that have one."""
     return how(config, problem) if problem.family in (*_ATTENTION, families.SPLITKV) else ()
 
 
 def _bounds(config: Config, problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, Tolerance]:
-    """Of all outputs; random numbers are open."""
+    """Return the bounds of all outputs; those of random numbers are infinite."""
     family = problem.family
     sizes = {name: np.shape(exact[name]) for name in exact if name == "randval"}
     allowed = {name: Tolerance(np.full(size, np.inf), np.zeros(size)) for name, size in sizes.items()}
@@ -100,7 +100,7 @@ def _gradient_bounds(problem: Problem, given: Arrays, exact: Arrays, arch: Arch)
 
 
 def _appended(problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, Tolerance]:
-    """A rotated element is a sum of two products, stored; all others are copies."""
+    """Return the bounds of appendkv: a rotated element is a stored sum of two products, all others are copies."""
     kind = DTYPES[problem.dtype].qkv
     old = {name: np.zeros(np.shape(given[name])) for name in ("q", "k", "v")}
     sizes = appended(problem, given, old, lambda values, at: rotation_size(problem, given, values, at))

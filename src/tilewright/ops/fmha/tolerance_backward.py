@@ -1,12 +1,12 @@
-"""How far the gradients of attention may be from exact ones: a bound for each element.
+"""The allowed error of attention's gradients: a bound for each element.
 
 Imports NumPy: import this module only where arrays are at hand.
 
-With the names of `reference_backward`: a probability is 2^(score - LSE), off as `softmax_rounding` says. It is rounded
-to the operands' type before it is multiplied by do. K · (do vᵀ) - d is off by the error of its sum and by that of d;
-times the probability it is dS, which is rounded to the operands' type, too. All GEMMs sum as `block_gemm.rounding`
-says. Partial sums of dq are added in fp32 in any order. dk and dv of each head are stored; where heads share keys the
-stored ones are added in fp32 and stored again.
+With the names of `reference_backward`: a probability is 2^(score - LSE), with the error of `softmax_rounding`. It is
+rounded to the operands' type before it is multiplied by do. K · (do vᵀ) - d has the error of its sum and that of d;
+times the probability it is dS, which is rounded to the operands' type, too. `block_gemm.rounding` has the errors of
+sums in GEMMs. Partial sums of dq are added in fp32 in any order. dk and dv of each head are stored; where heads share
+keys, the stored values are added in fp32 and stored again.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ from tilewright.ops.fmha.tolerance_forward import weighted
 from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.tolerance import Tolerance
 
-# The smallest number of keys of a tile: dq is a sum of at most one part for so many.
+# The smallest number of keys in a tile: dq is a sum of at most one part per 16 keys.
 _LEAST_KEYS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """What comes before the last GEMMs, and how far it is off: (head, query, key)."""
+    """The operands of the last GEMMs and their errors: (head, query, key)."""
 
     weights: Floats
     weights_off: Tolerance
     by_score: Floats
     by_score_off: Tolerance  # before it is rounded
-    by_score_rounded: Tolerance  # and after
+    by_score_rounded: Tolerance  # after it is rounded
 
 
 def d_off(problem: Problem, given: Arrays, arch: Arch) -> Tolerance:
-    """The error of d, (…, head, query)."""
+    """Return the error of d, (…, head, query)."""
     o, d_o = wide(given["o"]), wide(given["d_o"])
     products = np.abs(o * d_o)
     sizes = Sizes(products.sum(axis=-1), np.sqrt(np.square(products).sum(axis=-1)))
@@ -71,7 +71,7 @@ def d_off(problem: Problem, given: Arrays, arch: Arch) -> Tolerance:
 
 
 def gradients_off(problem: Problem, given: Arrays, arch: Arch, d_errors: Tolerance) -> dict[str, Tolerance]:
-    """Errors of dq (`dq` or `dq_acc`, before it is stored), and tolerances of dk, dv and dbias."""
+    """Return errors of dq (`dq` or `dq_acc`, before it is stored), and tolerances of dk, dv and dbias."""
     off = Collected(problem)
     keys = keys_of_a_part(problem) if "dq_acc" in off else problem.seqlen_k
     for sequence in sequences(problem, given):
@@ -109,13 +109,13 @@ def _steps(problem: Problem, its: Operands, d_errors: Tolerance, arch: Arch) -> 
 
 
 def _rounded(values: Floats, some: NDArray[np.bool_], kind: str, arch: Arch) -> Tolerance:
-    """The error of rounding weights to the operands' type."""
+    """Return the error of rounding weights to the operands' type."""
     lost = np.where(some, rounded_weights(values, np.ones((1, 1, 1)), kind, ulps_of(kind), arch), 0.0)
     return Tolerance(lost, lost / 3**0.5)
 
 
 def _lse(its: Operands) -> Floats:
-    """The LSE that probabilities were made with, 0 where there are none."""
+    """Return the LSE that the probabilities were computed with; 0 where a row has none."""
     found = its.of_scores.lse
     return np.where(np.isfinite(found), found, 0.0)
 
@@ -123,7 +123,7 @@ def _lse(its: Operands) -> Floats:
 def _product_off(
     left: Floats, left_off: Tolerance, right: Floats, extra_terms: int, kind: str, arch: Arch
 ) -> Tolerance:
-    """The error of left @ right, when left is off and right may have subnormals, which some GPUs take for zero."""
+    """Return the error of left @ right: left has errors, and right may have subnormals, which some GPUs flush to 0."""
     reach, terms = np.abs(left) + left_off.limit, left.shape[-1] + extra_terms
     off = weighted(left_off, right) + summed(sizes_of(np.matmul, reach, right, terms), terms, "fp32", arch, whole=False)
     if flushes(kind, arch):
@@ -143,13 +143,13 @@ def _dq_off(problem: Problem, its: Operands, steps: _Steps, part: slice, arch: A
 
 
 def _scaled(off: Tolerance, size: Floats, factor: float, steps: int) -> Tolerance:
-    """The error of numbers of that size after a multiplication, which takes so many roundings."""
+    """Return the error of numbers of a given size after multiplying by a factor, with `steps` roundings."""
     own = steps * U * size
     return (off + Tolerance(own, own)).times(factor)
 
 
 def _other_gradients(problem: Problem, its: Operands, steps: _Steps, arch: Arch) -> dict[str, Tolerance]:
-    """Tolerances of dk, dv and dbias."""
+    """Return the tolerances of dk, dv and dbias."""
     kind, types = DTYPES[problem.dtype].qkv, DTYPES[problem.dtype]
     scale = problem.scale * its.kept_by
     by_key = steps.by_score.swapaxes(1, 2)
@@ -170,12 +170,12 @@ def _other_gradients(problem: Problem, its: Operands, steps: _Steps, arch: Arch)
 
 
 def _turned(off: Tolerance) -> Tolerance:
-    """By key and query."""
+    """Swap queries and keys."""
     return Tolerance(off.limit.swapaxes(1, 2), off.deviation.swapaxes(1, 2))
 
 
 def _shared_tolerance(problem: Problem, exact: Floats, off: Tolerance, kind: str, arch: Arch) -> Tolerance:
-    """Of gradients of each head, stored, and of their sums where heads share keys and values."""
+    """Return the tolerance of each head's stored gradient, or of the sum over heads that share keys and values."""
     each = off + stored(exact, off, kind, "fp32", arch)
     if problem.heads == problem.kv_heads:
         return each
@@ -186,12 +186,12 @@ def _shared_tolerance(problem: Problem, exact: Floats, off: Tolerance, kind: str
 
 
 def dq_tolerance(problem: Problem, exact: Floats, off: Tolerance, arch: Arch) -> Tolerance:
-    """With the error of storing dq in its type."""
+    """Add the error of storing dq in its type."""
     return off + stored(exact, off, DTYPES[problem.dtype].qkv, "fp32", arch)
 
 
 def convert_off(problem: Problem, given: Arrays, arch: Arch) -> Tolerance:
-    """The error of adding the parts of dq; a single one is taken as it is."""
+    """Return the error of adding the parts of dq; a single part has none."""
     off = Collected(problem)
     for sequence in sequences(problem, given):
         parts = wide(rows(problem, given, "dq_acc", sequence))

@@ -1,19 +1,20 @@
-"""How far attention's results may be from exact ones: a bound for each element, for whole rows and for parts of them.
+"""The allowed error of attention's results: a bound for each element, for whole rows and for parts of them.
 
 Imports NumPy: import this module only where arrays are at hand.
 
-A result is Σ P v / Σ p. Each exponential p is off by what `softmax_rounding` says, and Σ p by the weighted mean of that
-and by its own roundings. P is p, after dropout and scaling, rounded to the type that the second GEMM takes: half an
-ulp, or less than the smallest value of the type. It is rounded when m is the largest score so far, which makes it only
-larger. The GEMM sums as `block_gemm.rounding` says. A division or a reciprocal follows, then the result is stored.
+A result is Σ P v / Σ p. Each exponential p has the error of `softmax_rounding`; Σ p has their weighted mean and its own
+roundings. P is p, after dropout and scaling, rounded to the operand type of the second GEMM: an error of half an ulp,
+or less than the smallest value of the type. It is rounded when m is the largest score so far, which makes P larger, not
+smaller. `block_gemm.rounding` has the error of the GEMM's sums. A division or a reciprocal follows, then the result is
+stored.
 
-Values have random signs. So errors that differ from key to key add up like independent numbers, and those that all keys
-of a row have in common (the sum that is divided by, rescaling, what cutting off takes from every P) are a part of the
-result. That is the deviation; the limit is the sum of all, or as many deviations as `block_gemm.rounding` allows.
+Values have random signs. So errors that differ from key to key add like independent numbers, and errors that all keys
+of a row have in common (of the divisor, of rescaling, of truncating every P) are proportional to the result. That is
+the deviation; the limit is the sum of all errors, or as many deviations as `block_gemm.rounding` allows.
 
-The LSE is m + log Σ p: the error of Σ p, that of the logarithm, and a few roundings of m and of the sum.
+The LSE is m + log Σ p: it has the errors of Σ p and of the logarithm, and a few roundings of m and of the sum.
 
-Combining takes exponentials of the parts' LSEs, which are off themselves.
+Combining uses exponentials of the parts' LSEs, which have errors themselves.
 """
 
 from __future__ import annotations
@@ -73,19 +74,20 @@ from tilewright.ops.fmha.stages import stage
 from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.tolerance import Tolerance
 
-# Waves that may each sum a part of the keys, in kernels that join them at the end: at most so many more additions.
+# The largest number of waves that each sum a part of the keys, in kernels that add the parts at the end: an upper bound
+# of the additional additions.
 _WAVES = 16
 
 
 class How(NamedTuple):
-    """What of a kernel counts: keys of one tile, and what rounding a probability costs."""
+    """The properties of a kernel that its errors depend on: keys of one tile, and the rounding of a probability."""
 
     tile: int
     ulps: float
 
 
 def how(config: Config, problem: Problem) -> How:
-    """What counts of a kernel with this config."""
+    """Return the properties of a kernel with this config."""
     return How(config.tile["n0"], ulps_of(DTYPES[problem.dtype].p, config.pipeline))
 
 
@@ -99,7 +101,7 @@ class Off(NamedTuple):
 def attended(
     problem: Problem, of_scores: Scores, score_errors: Tolerance, v: Floats, after: Floats, kernel: How, arch: Arch
 ) -> Off:
-    """Those of attention over some keys, when `after` are their weights after dropout."""
+    """Return the errors of attention over some keys, where `after` are their weights after dropout."""
     keys = v.shape[1]
     tiles = max(1, -(-keys // kernel.tile))
     off = errors(of_scores, score_errors, tiles)
@@ -111,7 +113,7 @@ def attended(
     rounded = _rounded(problem, scaled, off.flat, 1 / of_scores.total, kernel.ulps, arch)
     each = off.exponentials.times(scaled) + Tolerance(changed, changed) + rounded
     result, sizes = np.abs(scaled @ v), sizes_of(np.matmul, scaled, v, keys)
-    # What all weights of a row have in common: the sum they are divided by, and what each loses in the same direction.
+    # Errors that all weights of a row have in common: that of the divisor, and losses in the same direction.
     same = Tolerance(sums.limit, sums.deviation + off.rescaling + _bias(problem, off.flat, kernel.ulps, arch))
     common = RECIPROCAL + 2 * U
     o = Tolerance(result * (same.limit + common)[..., None], result * (same.deviation + common)[..., None])
@@ -122,12 +124,12 @@ def attended(
 
 
 def weighted(each: Tolerance, values: Floats) -> Tolerance:
-    """The error of a product with exact values, of weights whose errors are independent."""
+    """Return the error of a product of exact values and weights with independent errors."""
     return Tolerance(each.limit @ np.abs(values), np.sqrt(np.square(each.deviation) @ np.square(values)))
 
 
 def _sums(of_scores: Scores, off: Errors, keys: int, tiles: int) -> Tolerance:
-    """The relative error of the sum of a row's exponentials, but for what rescaling adds to the deviation."""
+    """Return the relative error of the sum of a row's exponentials; the deviation excludes that of rescaling."""
     p, plain = of_scores.probabilities, np.where(off.flat, 0.0, 1.0)
     limit = (p * off.exponentials.limit).sum(axis=-1)
     deviation = np.sqrt(np.square(p * off.exponentials.deviation).sum(axis=-1))
@@ -140,7 +142,7 @@ def _finite(values: Floats) -> Floats:
 
 
 def _weight_factor(problem: Problem) -> float:
-    """What exponentials are multiplied by before they are rounded."""
+    """The factor of the exponentials before they are rounded."""
     dropped = factor(problem) if problem.p_drop > 0 else 1.0
     return dropped * (problem.scale_p if problem.static_quant else 1.0)
 
@@ -148,9 +150,9 @@ def _weight_factor(problem: Problem) -> float:
 def _rounded(
     problem: Problem, scaled: Floats, flat: NDArray[np.bool_], share: Floats, ulps: float, arch: Arch
 ) -> Tolerance:
-    """The error of rounding weights to their type. `share` is the weight of an exponential of 1.
+    """Return the error of rounding weights to their type. `share` is the weight of an exponential of 1.
 
-    Weights of a row of one value are all rounded alike: what they have in common is in `_bias`.
+    In a row with equal scores all weights are rounded in the same way: `_compute_common_loss` has their common error.
     """
     name = DTYPES[problem.dtype].p
     usual = np.where(scaled > 0, rounded_weights(scaled, share[..., None], name, ulps, arch), 0.0)
@@ -160,7 +162,7 @@ def _rounded(
 
 
 def _bias(problem: Problem, flat: NDArray[np.bool_], ulps: float, arch: Arch) -> Floats:
-    """The part of themselves that all weights of a row lose alike when they are rounded."""
+    """Return the relative loss that all weights of a row have in common when they are rounded."""
     name, usual = DTYPES[problem.dtype].p, _weight_factor(problem)
     same = rounded_constant(usual, name, ulps, arch) / usual
     return np.where(flat, same, bias_of(name, ulps, arch))
@@ -175,7 +177,7 @@ def _summed(
     total: Floats,
     arch: Arch,
 ) -> Tolerance:
-    """The error of the second GEMM's sums; `total` is the sum of exponentials that they are divided by at the end."""
+    """Return the error of the second GEMM's sums; `total` is the sum of exponentials that finally divides them."""
     terms, divisor = v.shape[1] + _WAVES, total[..., None]
     undivided = Sizes(sizes.magnitude * divisor, sizes.norm * divisor)
     whole = all_whole(v) and _weight_factor(problem) == 1.0
@@ -193,7 +195,7 @@ def _summed(
 
 
 def _parts_of(problem: Problem, given: Arrays, sequence: Sequence, arch: Arch) -> tuple[Scores, Tolerance, Floats]:
-    """Scores, their errors, and values of a sequence."""
+    """Return the scores of a sequence, their errors, and the values."""
     of_scores = scores(problem, given, sequence)
     q = wide(rows(problem, given, "q", sequence))
     k = shared(problem, wide(rows(problem, given, "k", sequence)))
@@ -202,7 +204,7 @@ def _parts_of(problem: Problem, given: Arrays, sequence: Sequence, arch: Arch) -
 
 
 def forward_off(config: Config, problem: Problem, given: Arrays, arch: Arch) -> dict[str, Tolerance]:
-    """Errors of o and lse before o is stored."""
+    """Return the errors of o and lse before o is stored."""
     off = Collected(problem)
     for sequence in sequences(problem, given):
         of_scores, score_errors, v = _parts_of(problem, given, sequence, arch)
@@ -218,7 +220,7 @@ def _scaled_before(problem: Problem) -> float:
 
 
 def splitkv_off(config: Config, problem: Problem, given: Arrays, arch: Arch) -> dict[str, Tolerance]:
-    """Errors of o_acc and lse_acc."""
+    """Return the errors of o_acc and lse_acc."""
     off = Collected(problem)
     for sequence in sequences(problem, given):
         of_scores, score_errors, v = _parts_of(problem, given, sequence, arch)
@@ -234,7 +236,7 @@ def splitkv_off(config: Config, problem: Problem, given: Arrays, arch: Arch) -> 
 def combine_off(
     problem: Problem, given: Arrays, given_off: Mapping[str, Tolerance] | None = None
 ) -> dict[str, Tolerance]:
-    """Errors of o and lse before o is stored, when parts are off themselves by `given_off`."""
+    """Return the errors of o and lse before o is stored, where the parts have the errors `given_off`."""
     off = Collected(problem)
     for sequence in sequences(problem, given):
         o_acc = wide(rows(problem, given, "o_acc", sequence))
@@ -255,7 +257,7 @@ def _combined(o_acc: Floats, lse_acc: Floats, o_off: Tolerance, lse_off: Toleran
     below = np.where(known, np.abs(lse_acc - base), 0.0)
     log_sum = _finite(lse) - base
     terms = len(lse_acc) + _WAVES
-    # exp(x) is 2^(x · log2(e)): two roundings of the exponent, one of the difference, and that of the exponential.
+    # exp(x) is 2^(x · log2(e)): two roundings of the exponent, one of the difference, and one of the exponential.
     own = (shares * (U * 3 * below + EXP)).sum(axis=0) + terms * STEP["fp32"]
     own = own + LOG * (np.abs(log_sum) + 1) + U * np.abs(_finite(lse))
     of_lse = Tolerance(own, own) + _over_parts(lse_off.times(shares))
@@ -264,7 +266,7 @@ def _combined(o_acc: Floats, lse_acc: Floats, o_off: Tolerance, lse_off: Toleran
     of_share = (of_lse + lse_off + Tolerance(exponent, exponent)).times(known)
     rounding = terms * STEP["fp32"] + 2 * U
     size = shares[..., None] * np.abs(o_acc)
-    # Errors of a row's shares have the LSE's in common.
+    # The errors of a row's shares have the error of the LSE in common.
     o = Tolerance(
         (size * (of_share.limit[..., None] + rounding)).sum(axis=0),
         (size * (of_share.deviation[..., None] + rounding)).sum(axis=0),
@@ -273,19 +275,19 @@ def _combined(o_acc: Floats, lse_acc: Floats, o_off: Tolerance, lse_off: Toleran
 
 
 def _over_parts(each: Tolerance) -> Tolerance:
-    """The error of a sum over parts, the first dimension."""
+    """Return the error of a sum over parts, the first dimension."""
     return Tolerance(each.limit.sum(axis=0), np.sqrt(np.square(each.deviation).sum(axis=0)))
 
 
 def split_forward_off(config: Config, problem: Problem, given: Arrays, arch: Arch) -> dict[str, Tolerance]:
-    """Errors of o and lse of a forward problem that two kernels compute, by the config of the first."""
+    """Return the errors of o and lse of a forward problem with two kernels, from the config of the first."""
     first, second = stage(problem, SPLITKV), stage(problem, COMBINE)
     between = splitkv(first, given, arch)
     return combine_off(second, {**given, **between}, splitkv_off(config, first, given, arch))
 
 
 def result_tolerance(problem: Problem, off: Mapping[str, Tolerance], exact: Arrays, arch: Arch) -> dict[str, Tolerance]:
-    """With the error of storing o; an LSE is computed in the type it is stored in."""
+    """Add the error of storing o; an LSE is computed in the type in which it is stored."""
     allowed = dict(off)
     if "o" in allowed:
         allowed["o"] = allowed["o"] + stored(wide(exact["o"]), allowed["o"], DTYPES[problem.dtype].o, "fp32", arch)

@@ -1,6 +1,6 @@
-"""Problems that try the edges of a kernel, small enough for an emulated device.
+"""Problems that test the edge cases of a kernel, small enough for an emulated device.
 
-A kernel's features are in all of them, since they are compiled in: problems differ in lengths, windows, heads, layout,
+All of them use the kernel's features, since these are compiled in: problems differ in lengths, windows, heads, layout,
 head sizes, parts and pages.
 """
 
@@ -28,14 +28,14 @@ from tilewright.ops.rule import violations
 _SAME = (
     *("bias", "lse", "sink", "v_layout", "rotary", "bias_gradient", "deterministic", "store_randval", "static_quant"),
 )
-# What a query sees: mask, keys before the diagonal, keys after it. Windows are smaller than a tile and larger than one,
-# so that tiles begin, end and lie whole inside of them. One hides nothing.
+# Visible keys: mask, keys before the diagonal, keys after it. Windows are smaller than a tile and larger than one, so
+# that tiles begin, end and are completely inside of them. One window hides nothing.
 _WINDOWS = (
     *(("bottom_right", -1, 0), ("top_left", 70, 2), ("bottom_right", 7, 5), ("top_left", -1, 0)),
     *(("bottom_right", 19, 67), ("top_left", 19, 0), ("top_left", -1, -1), ("bottom_right", 40, -1)),
 )
-# Heads of queries, those of keys, sequences, and whole tiles of keys: fewer of these where there are many heads.
-# Kernels without a mask do next to nothing: there the time goes into the tensors.
+# Query heads, key heads, sequences, and whole key tiles: fewer tiles where there are many heads.
+# Kernels without a mask take little time: there most of the time is spent on the tensors.
 _HEADS = (
     ((2, 1, 1, 2), (4, 2, 2, 0), (1, 1, 3, 1), (3, 1, 1, 0), (1, 1, 1, 3)),
     ((2, 2, 2, 2), (4, 2, 2, 0), (1, 1, 3, 3), (3, 1, 2, 1), (1, 1, 1, 2)),
@@ -43,12 +43,12 @@ _HEADS = (
 _PARTS = (2, 3, 1, 7, 8, 5)
 _SEQUENCES = 3  # of a group
 _MOST_HEADS = 24
-_LEAST = (16, 28)  # trials without a mask, and with one
-_GOLDEN, _SILVER = (5**0.5 - 1) / 2, 2**0.5 - 1  # multiples of them, modulo 1, lie far apart
+_LEAST = (16, 28)  # the least trials without a mask, and with one
+_GOLDEN, _SILVER = (5**0.5 - 1) / 2, 2**0.5 - 1  # their multiples modulo 1 are far apart
 
 
 def trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
-    """The problems that the kernel computes, most telling first."""
+    """Return the trials that the kernel supports, those that find most errors first."""
     found: dict[Problem, None] = {}
     for values in _tried(config):
         problems = (Problem(**_completed(config, each)) for each in _simpler(config, values))
@@ -58,7 +58,7 @@ def trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
 
 
 def _simpler(config: Config, values: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The same for kernels without pads: with whole tiles, and with the head sizes of the tiles."""
+    """Yield the values, then simpler ones for kernels without pads: whole tiles, and the head sizes of the tiles."""
     rows = query_step(config)
     columns = config.tile.get("n0", rows)
     queries, keys = (-(-values[name] // tile) * tile for name, tile in (("seqlen_q", rows), ("seqlen_k", columns)))
@@ -71,9 +71,9 @@ def _simpler(config: Config, values: dict[str, Any]) -> Iterator[dict[str, Any]]
 
 
 def _tried(config: Config) -> Iterator[dict[str, Any]]:
-    """Lengths, windows, heads and layouts change from trial to trial, so that most pairs of them occur.
+    """Yield the values of each trial: lengths, windows, heads and layouts change, so that most pairs of them occur.
 
-    Each has other lengths: where a lane looks whether its row or column is inside, only a length shows it that ends
+    Each trial has other lengths: an error in a lane's check of its row or column is found only by a length that ends
     there. Single rows and columns are cheap.
     """
     windows = list(_windows(config))
@@ -90,13 +90,13 @@ def _tried(config: Config) -> Iterator[dict[str, Any]]:
 
 
 def _counts(config: Config, number: int) -> tuple[int, int, int, int]:
-    """Heads, heads of keys, sequences, and tiles of keys."""
+    """Return query heads, key heads, sequences and key tiles."""
     table = _HEADS[config.mask_form != "none"]
     return table[number % len(table)]
 
 
 def _lengths(config: Config, number: int, tiles: int) -> dict[str, int]:
-    """Queries of one or two tiles, and keys of so many and one more, with ends that are spread over a tile."""
+    """Return queries of one or two tiles, and keys of `tiles` and one more, whose ends are spread over a tile."""
     rows = query_step(config)
     columns = config.tile.get("n0", rows)
     queries = (rows if number % 3 == 1 else 0) + _spread(rows, number, _GOLDEN)
@@ -105,17 +105,16 @@ def _lengths(config: Config, number: int, tiles: int) -> dict[str, int]:
 
 
 def _spread(size: int, number: int, ratio: float) -> int:
-    """A number from 1 to `size`: all of them before one comes again, those that follow each other far apart."""
+    """Return a number from 1 to `size`: all numbers occur before one repeats, and successive ones are far apart."""
     step = min((step for step in range(1, size + 1) if gcd(step, size) == 1), key=lambda step: abs(step - ratio * size))
     return 1 + number * step % size
 
 
 def _edges(config: Config) -> Iterator[dict[str, int]]:
-    """Queries and keys: several tiles, whole ones and not, and single ones; where masks are, around a tile.
+    """Yield queries and keys: several tiles, whole and partial, and single tokens; with masks, also around a tile.
 
-    Seven tiles, because a kernel that divides the number of a work-group corrects a quotient that is one off; with as
-    many heads as make the stride of a sequence so large that its square has more than 32 bits, unless these are too
-    many for a trial.
+    Seven tiles, because a kernel that divides a work-group's index corrects a quotient with an error of one. The heads
+    are so many that the square of a sequence's stride has more than 32 bits, unless these are too many for a trial.
     """
     rows = query_step(config)
     columns = config.tile.get("n0", rows)
@@ -144,7 +143,7 @@ def _edges(config: Config) -> Iterator[dict[str, int]]:
 
 
 def _windows(config: Config) -> Iterator[dict[str, Any]]:
-    """Masks that the kernel can say; a single one that says nothing where it has none."""
+    """Yield the masks that the kernel supports; one without values if it has none."""
     if config.mask_form == "none":
         yield {}
         return
@@ -155,14 +154,14 @@ def _windows(config: Config) -> Iterator[dict[str, Any]]:
 
 
 def _head_sizes(config: Config) -> Iterator[dict[str, int]]:
-    """Head sizes below those of the tiles."""
+    """Yield head sizes below those of the tiles."""
     q, v = config.hdim_q or config.hdim_v, config.hdim_v or config.hdim_q
     yield from ({"hdim_q": max(q - less, 8), "hdim_v": max(v - less, 8)} for less in (8, 1, 24))
     yield {"hdim_q": 8, "hdim_v": v}
 
 
 def _others(config: Config) -> Iterator[dict[str, Any]]:
-    """Parts, pages, rotated elements, and random numbers that are stored."""
+    """Yield parts, pages, rotated sizes, and stored random numbers."""
     if config.family in (SPLITKV, COMBINE):
         yield from ({"num_splits": count} for count in _PARTS[1:])
     if config.family == APPENDKV:
@@ -177,7 +176,7 @@ def _others(config: Config) -> Iterator[dict[str, Any]]:
 
 
 def _completed(config: Config, values: dict[str, Any]) -> dict[str, Any]:
-    """With what the kernel is compiled for."""
+    """Add the values that the kernel is compiled for."""
     used = USED[config.family]
     made: dict[str, Any] = {
         **{name: getattr(config, name) for name in ("family", "mode", "dtype")},
@@ -204,8 +203,10 @@ def _completed(config: Config, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _grouped(values: dict[str, Any]) -> dict[str, Any]:
-    """Sequences of different lengths: the longest as in batch mode, one of half of that, and one with next to nothing:
-    a single query, and no key."""
+    """Add totals for sequences of different lengths.
+
+    The longest is as in batch mode, one has half of that, and one a single query and no key.
+    """
     totals = {}
     for name in ("q", "k"):
         longest = values[f"seqlen_{name}"]

@@ -1,4 +1,4 @@
-"""The types of an attention kernel by one name: those of its operands, of its probabilities and of its result."""
+"""One name for the element types of an attention kernel: of its operands, probabilities and result."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Types:
-    """Element types. Sums, the softmax and LSE are fp32 always."""
+    """Element types. Sums, the softmax and LSE are always fp32."""
 
     qkv: str  # queries, keys, values and their gradients
-    p: str  # probabilities as the second GEMM takes them
+    p: str  # probabilities, as the operand of the second GEMM
     o: str  # the result
     bias: str
 

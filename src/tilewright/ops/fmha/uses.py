@@ -1,4 +1,4 @@
-"""The fields of a config that a family has a use for."""
+"""The fields of a config that a family uses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ATTENTION = (
     *("waves", "mma", "pad_q", "pad_k", "pad_hdim_q", "pad_hdim_v", "mask_form", "sink", "bias", "lse", "soft_cap"),
     *("static_quant", "blocks_per_cu"),
 )
-# The fields that a family has a use for, beside those that every kernel has.
+# The fields that a family uses, in addition to those that all kernels use.
 USED: Mapping[str, tuple[str, ...]] = {
     FORWARD: (*_ATTENTION, "dropout", "v_layout", "skip_min_seqlen_q"),
     PAGEDKV: (*_ATTENTION, "v_layout", "paged", "skip_min_seqlen_q"),

@@ -1,7 +1,8 @@
-"""What an attention problem asks of any kernel: the numbers of a problem.
+"""The model inputs of an attention problem, independent of the kernel.
 
-Each family is told in the same words. Its blocks lie along `queries` and walk along `keys`, or the other way round
-where a kernel says so. The families without scores walk along what they add up: the parts of a result, or nothing.
+They have the same names for all families. Work-groups are distributed along `queries` and step along `keys`, or the
+other way round for kernels with `by_keys`. Families without scores step along the parts that they add, or take one
+step.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ _SCORED = "scored"
 
 
 def problem_numbers(problem: Problem) -> dict[str, float]:
-    """The numbers of a problem that one kernel computes; lengths are means where sequences differ."""
+    """Return the model inputs of a problem for one kernel; lengths are means if sequences differ."""
     if problem.family == BACKWARD:
-        raise InvalidValueError("a backward problem is computed by several kernels: estimate its stages one by one")
+        raise InvalidValueError("a backward problem takes several kernels: estimate its stages one by one")
     queries, keys = _lengths(problem)
     by_query, by_key = _sights(problem, queries, keys)
     longest = (problem.seqlen_q, problem.seqlen_k)
@@ -63,19 +64,19 @@ def problem_numbers(problem: Problem) -> dict[str, float]:
 
 
 def _kind(problem: Problem) -> str:
-    """The family, where it has no scores."""
+    """Return the family if it has no scores."""
     return problem.family if problem.family in (COMBINE, APPENDKV, DOT_DO_O, CONVERT_DQ) else _SCORED
 
 
 def _lengths(problem: Problem) -> tuple[int, int]:
-    """Queries and keys of a sequence, of several lengths the mean."""
+    """Return the queries and keys of a sequence; means if sequences differ."""
     if problem.mode == "batch":
         return problem.seqlen_q, problem.seqlen_k
     return tuple(max(1, round(total / problem.batch)) for total in (problem.total_q, problem.total_k))  # type: ignore[return-value]
 
 
 def _extents(problem: Problem, queries: int, keys: int) -> tuple[int, int]:
-    """What blocks lie along in one head of a sequence, and what each of them walks along."""
+    """Return the rows of one head of a sequence, and the extent that each work-group steps along."""
     if problem.family == COMBINE:
         return queries, problem.num_splits
     if problem.family == APPENDKV:
@@ -87,20 +88,20 @@ def _extents(problem: Problem, queries: int, keys: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Sight:
-    """What a row (a query, or a key) sees of the other side."""
+    """The visible range of a row (a query or a key): the number of visible columns of the other side."""
 
     mean: float  # over all rows
-    most: int  # of any row
-    touched: int  # by at least one row
-    moving: float  # ends of the visible range, of two, that move from row to row: mean over rows
+    most: int  # in any row
+    touched: int  # visible in at least one row
+    moving: float  # how many of the two ends of the range move from row to row: the mean over rows
 
 
 def _sights(problem: Problem, queries: int, keys: int) -> tuple[_Sight, _Sight]:
-    """Of queries looking at keys, and of keys looking at queries: the same band, read along its other side."""
+    """Return the visible ranges of queries and of keys: the same band, by rows and by columns."""
     if problem.mask == "none":
         return _Sight(keys, keys, keys, 0.0), _Sight(queries, queries, queries, 0.0)
     shift = keys - queries if problem.mask == "bottom_right" else 0
-    # An end without limit is farther away than any row.
+    # An end without limit is beyond all rows.
     far = queries + keys
     left, right = (far if each < 0 else min(each, far) for each in (problem.window_left, problem.window_right))
     by_query = _band(queries, keys, shift - left, shift + right, problem.sink)
@@ -108,7 +109,7 @@ def _sights(problem: Problem, queries: int, keys: int) -> tuple[_Sight, _Sight]:
 
 
 def _band(rows: int, columns: int, low: int, high: int, sink: int) -> _Sight:
-    """Row i sees the columns from i + low to i + high that there are, and the first `sink` before them."""
+    """Return the range where row i sees the existing columns from i + low to i + high, and the first `sink` before."""
     first = _clamped_sum(rows, low, columns) / rows
     last = _clamped_sum(rows, high + 1, columns) / rows
     widest = min(high - low + 1 + sink, columns)
@@ -127,7 +128,7 @@ def _clamp(value: int, most: int) -> int:
 
 
 def _clamped_sum(count: int, offset: int, most: int) -> int:
-    """The sum over i below count of i + offset, each at least 0 and at most `most`."""
+    """Return the sum over i below count of i + offset, each clamped to 0 and `most`."""
     start = _clamp(-offset, count)  # the first i whose term is not below 0
     stop = _clamp(most - offset, count)  # the first whose term is `most`
     ramp = (stop - start) * (start + stop - 1) // 2 + (stop - start) * offset
@@ -135,12 +136,12 @@ def _clamped_sum(count: int, offset: int, most: int) -> int:
 
 
 def _moving(count: int, offset: int, most: int) -> float:
-    """Part of the i below count for which i + offset is inside 0 and `most`."""
+    """The share of the i below count for which i + offset is strictly between 0 and `most`."""
     return max(0, _clamp(most - offset, count) - _clamp(1 - offset, count)) / count
 
 
 def _bytes(problem: Problem, queries: int, keys: int) -> tuple[float, float]:
-    """Bytes that come from memory and that go there, each once."""
+    """Return the bytes read from and written to memory, each counted once."""
     types = DTYPES[problem.dtype]
     size, size_o = (dtype(name).bits / 8 for name in (types.qkv, types.o))
     rows = float(problem.batch * queries * problem.heads)
@@ -169,6 +170,6 @@ def _bytes(problem: Problem, queries: int, keys: int) -> tuple[float, float]:
 
 
 def _score_bytes(problem: Problem, scores: float) -> tuple[float, float]:
-    """What is read and what is written for each score: bias and random numbers."""
+    """Return the bytes read and written for scores: bias and random numbers."""
     size_bias = dtype(DTYPES[problem.dtype].bias).bits / 8
     return scores * size_bias * (problem.bias == "elementwise"), scores * problem.store_randval

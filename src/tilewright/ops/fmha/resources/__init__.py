@@ -1,4 +1,4 @@
-"""What an attention config costs before it is compiled: LDS by family, and the matrix instructions of its GEMMs."""
+"""The resources of an attention config before it is compiled: LDS, and the matrix instructions of its GEMMs."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, DQ_DK_DV, FAMILIE
 from tilewright.ops.fmha.resources import backward, caches, forward
 from tilewright.ops.fmha.types import DTYPES
 
-# Matrix operations of a wave for one tile of keys, all of which are unrolled. With more a kernel compiles long.
+# A wave's matrix operations for one key tile, all of which are unrolled. Kernels with more compile slowly.
 SMALL_TILE = 64
 _MODULES = {FORWARD: forward, DOT_DO_O: backward, DQ_DK_DV: backward, CONVERT_DQ: backward}
 
 
 def lds_bytes(config: Any, arch: Arch) -> int:
-    """LDS of one work-group."""
+    """The LDS of one work-group."""
     return int(_MODULES.get(config.family, caches).lds_bytes(config, arch))
 
 
 def triples(numbers: tuple[int, ...]) -> tuple[Shape, ...]:
-    """Waves or mma of each GEMM; ones for what is missing from the last."""
+    """Return waves or mma of each GEMM; the last triple is completed with ones."""
     whole = (*numbers, *(1,) * (-len(numbers) % 3))
     return tuple(Shape(*whole[start : start + 3]) for start in range(0, len(whole), 3))
 
 
 def gemm_types(config: Any) -> tuple[tuple[str, str], ...]:
-    """The types that each GEMM of a family multiplies. The gradients' GEMMs all take the operands' type."""
+    """Return the operand types of each GEMM of a family. All GEMMs of gradients have the type of q, k and v."""
     types = DTYPES[config.dtype]
     if config.family == DQ_DK_DV:
         return ((types.qkv, types.qkv),) * FAMILIES[config.family].gemms
@@ -36,13 +36,13 @@ def gemm_types(config: Any) -> tuple[tuple[str, str], ...]:
 
 
 def matrix_instructions(config: Any, arch: Arch) -> tuple[str, ...]:
-    """The matrix instruction of each GEMM; empty text where the GPU has none for it."""
+    """The matrix instruction of each GEMM; an empty string if the GPU has none."""
     pairs = zip(gemm_types(config), triples(config.mma), strict=True)
     return tuple(arch.mma_shapes(a, b, "fp32").get(mma, "") for (a, b), mma in pairs)
 
 
 def gemm_blocks(family: str, tile: Mapping[str, int]) -> list[tuple[Shape, int]]:
-    """The tiles that a family's GEMMs compute in a step, m × n × k, and which of the waves and mma each has."""
+    """Return the m × n × k tile of each GEMM in a step, and the index of its waves and mma."""
     if not FAMILIES[family].gemms:
         return []
     if family == DQ_DK_DV:
@@ -59,7 +59,7 @@ def gemm_blocks(family: str, tile: Mapping[str, int]) -> list[tuple[Shape, int]]
 
 
 def is_small(config: Any) -> bool:
-    """Whether a wave has few matrix operations for a tile of keys: all steps of a GEMM are unrolled."""
+    """Whether a wave has few matrix operations for a key tile; all steps of a GEMM are unrolled."""
     tile, waves, mma = tile_of(config), triples(config.waves), triples(config.mma)
     if not tile or len(waves) != len(mma) or len(waves) != FAMILIES[config.family].gemms:
         return True

@@ -1,4 +1,4 @@
-"""LDS of the kernels that compute gradients, as CK Tile's policies count it."""
+"""The LDS of gradient kernels, as CK Tile's policies compute it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tilewright.ops.fmha.families import DQ_DK_DV, tile_of
 from tilewright.ops.fmha.types import DTYPES
 
 _FP32 = 4
-# What trload pipelines keep of LSE and of d at least: a number for each lane of a wave (GetSmemSizeLSE).
+# The least numbers of LSE and of d that trload pipelines keep: one for each lane of a wave (GetSmemSizeLSE).
 _TRLOAD_LANES = 64
 
 
 def lds_bytes(config: Any, arch: Arch) -> int:  # noqa: ARG001
-    """LDS of one work-group; the stages before and after dq_dk_dv use registers only.
+    """The LDS of one work-group; the stages before and after dq_dk_dv use only registers.
 
-    Keys and values pass through LDS first, then tiles of queries and of the output's gradient take their place: see
-    GetSmemSize in fmha/pipeline/block_fmha_bwd_pipeline_default_policy.hpp, and in the one of trload, where tiles are
-    kept twice instead of transposed.
+    Keys and values go through LDS first, then tiles of queries and of the output gradient use the same memory: see
+    GetSmemSize in fmha/pipeline/block_fmha_bwd_pipeline_default_policy.hpp, and in the policy of trload, where tiles
+    are stored twice instead of transposed.
     """
     tile = tile_of(config)
     if config.family != DQ_DK_DV or not tile:

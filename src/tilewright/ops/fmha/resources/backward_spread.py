@@ -1,8 +1,8 @@
-"""How the threads of a work-group share the tiles that the kernels of gradients load.
+"""The tile distributions of gradient kernels: how the threads of a work-group share the tiles that they load.
 
-Each function says what is wrong, or gives nothing. They repeat the arithmetic of CK Tile's policies, which divide whole
-numbers: where a division leaves a rest, a part of a tile has no thread, and an assertion or a division by zero stops
-the compiler. Names are those of block_fmha_bwd_pipeline_default_policy.hpp and of the one of trload.
+Each check returns an error message or None. They repeat the integer arithmetic of CK Tile's policies: where a division
+has a remainder, a part of a tile has no thread, and an assertion or a division by zero stops the compiler. Names are
+those of block_fmha_bwd_pipeline_default_policy.hpp and of the policy of trload.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.families import tile_of
 from tilewright.ops.fmha.types import DTYPES
 
-_VECTOR, _WORD = 16, 4  # bytes of the widest load, and of the narrowest that counts
-_LDS_ROW = 128  # bytes that all banks of LDS have: 32 of 4 bytes
-_ELEMENT = 2  # bytes of an element, as MakeXTLdsBlockDescriptor takes it for all types
-_ODD_STEP, _ODD_LANES, _ODD_PACK = 32, 16, 2  # heads that are no power of two: elements, lanes and elements of a lane
+_VECTOR, _WORD = 16, 4  # bytes of the widest load, and of the narrowest that is used
+_LDS_ROW = 128  # bytes in one row of all LDS banks: 32 of 4 bytes
+_ELEMENT = 2  # bytes of an element, which MakeXTLdsBlockDescriptor assumes for all types
+_ODD_STEP, _ODD_LANES, _ODD_PACK = 32, 16, 2  # heads that are not powers of two: elements, lanes, elements per lane
 _TRLOAD_ROW = 128  # bytes of a row that a wave copies to LDS at once
 
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Who shares a tile."""
+    """The threads that share a tile."""
 
     waves: int
     wave_size: int
@@ -37,13 +37,13 @@ class Threads:
 
 
 def threads_of(config: Any, arch: Arch) -> Threads:
-    """Those of a dq_dk_dv kernel."""
+    """Return the threads of a dq_dk_dv kernel."""
     waves = config.waves[0] * config.waves[1] * config.waves[2]
     return Threads(waves, arch.wave_size, dtype(DTYPES[config.dtype].qkv).storage_bytes, config.mma[0])
 
 
 def gradients_fault(config: Any, arch: Arch) -> str | None:
-    """The tiles of pipelines that go through registers."""
+    """Check the tiles of pipelines that load through registers."""
     tile, threads = tile_of(config), threads_of(config, arch)
     m0, n0, hdim_q, hdim_v = (tile[name] for name in ("m0", "n0", "hdim_q", "hdim_v"))
     turned = [("queries", m0, hdim_q), ("output gradients", m0, hdim_v), ("keys", n0, hdim_q)]
@@ -58,7 +58,7 @@ def gradients_fault(config: Any, arch: Arch) -> str | None:
 
 
 def trload_fault(config: Any, arch: Arch) -> str | None:
-    """The tiles of pipelines that copy to LDS past registers."""
+    """Check the tiles of pipelines that copy to LDS asynchronously."""
     tile, threads = tile_of(config), threads_of(config, arch)
     m0, n0 = tile["m0"], tile["n0"]
     for rows in (m0, n0):
@@ -67,7 +67,7 @@ def trload_fault(config: Any, arch: Arch) -> str | None:
             if fault:
                 return f"a tile of {rows} x {columns}: {fault}"
     if threads.wave_size % m0:
-        return f"a wave's {threads.wave_size} lanes are no multiple of m0 = {m0}"
+        return f"a wave's {threads.wave_size} lanes are not a multiple of m0 = {m0}"
     return None
 
 
@@ -76,27 +76,27 @@ def _power_of_two(number: int) -> bool:
 
 
 def _turned_fault(threads: Threads, rows: int, columns: int, *, may_be_odd: bool) -> str | None:
-    """A tile that is kept as it is and transposed: Make{Q,K,OGrad}DramTileDistribution, MakeBiasTileDistribution."""
+    """Check a tile stored plain and transposed: Make{Q,K,OGrad}DramTileDistribution, MakeBiasTileDistribution."""
     if may_be_odd and not _power_of_two(columns):
         if columns % _ODD_STEP:
-            return f"a head of {columns} is no power of two and no multiple of {_ODD_STEP}"
+            return f"a head size of {columns} is neither a power of two nor a multiple of {_ODD_STEP}"
         each, rest = divmod(rows, threads.wave_size // _ODD_LANES * threads.waves)
         if rest or not each:
-            return f"{threads.waves} waves do not share {rows} rows"
+            return f"{threads.waves} waves cannot share {rows} rows evenly"
         return _transposed_fault(threads, rows, _ODD_STEP, _ODD_PACK, each)
     pixels, rest = divmod(rows * columns, threads.count)
     widest, least = _VECTOR // threads.size, _WORD // threads.size
     vector = widest if pixels // widest >= least else pixels // least
     if rest or vector == 0 or pixels % vector or columns % vector:
-        return f"{threads.count} threads do not share {rows * columns} elements in vectors"
+        return f"{threads.count} threads cannot share {rows * columns} elements evenly in vectors"
     lanes = columns // vector
     if threads.wave_size % lanes:
-        return f"a row takes {lanes} lanes, a wave has {threads.wave_size}"
+        return f"a row takes {lanes} lanes, which does not divide the wave's {threads.wave_size}"
     return _transposed_fault(threads, rows, columns, vector, pixels // vector)
 
 
 def _transposed_fault(threads: Threads, rows: int, columns: int, pack: int, turned_pack: int) -> str | None:
-    """MakeXTLdsBlockDescriptor."""
+    """Check a transposed tile in LDS: MakeXTLdsBlockDescriptor."""
     vectors = columns // pack
     writers, readers = threads.count // vectors, threads.wave_size // threads.mma_m
     packs = rows // turned_pack
@@ -109,50 +109,50 @@ def _transposed_fault(threads: Threads, rows: int, columns: int, pack: int, turn
     together = readers // ratio if ratio > 1 else readers
     groups = writers // fold // together if together else 0
     if together * groups * fold * written * turned_pack != rows:
-        return f"transposed vectors of {turned_pack} do not fill lines of LDS"
+        return f"transposed vectors of {turned_pack} do not fill whole LDS rows"
     return None
 
 
 def _plain_fault(threads: Threads, rows: int, columns: int) -> str | None:
-    """MakeVDramTileDistribution."""
+    """Check a tile that is stored plain: MakeVDramTileDistribution."""
     if not _power_of_two(columns):
         return _turned_fault(threads, rows, columns, may_be_odd=True)
     pixels, rest = divmod(rows * columns, threads.count)
     vector = min(_VECTOR // threads.size, pixels)
     if rest or not vector or columns % vector or threads.wave_size % (columns // vector):
-        return f"{threads.count} threads do not share {rows * columns} elements"
+        return f"{threads.count} threads cannot share {rows * columns} elements evenly"
     at_once = threads.wave_size // (columns // vector) * threads.waves
-    return f"the waves load {at_once} rows at once" if rows % at_once else None
+    return f"the waves load {at_once} rows at once, which does not divide {rows}" if rows % at_once else None
 
 
 def rows_fault(threads: Threads, m0: int) -> str | None:
-    """LSE and d: MakeLSEDDramTileDistribution."""
+    """Check LSE and d: MakeLSEDDramTileDistribution."""
     if threads.wave_size % m0 and m0 % threads.wave_size:
         return f"m0 = {m0} and a wave's {threads.wave_size} lanes do not divide each other"
     return None
 
 
 def _copied_fault(threads: Threads, rows: int, columns: int) -> str | None:
-    """MakeXDramTileDistribution of trload."""
+    """Check a tile of trload: MakeXDramTileDistribution."""
     pieces, rest = divmod(columns * threads.size, _TRLOAD_ROW)
     if rest or not pieces:
-        return f"a row of {columns * threads.size} bytes is no multiple of {_TRLOAD_ROW}"
+        return f"a row of {columns * threads.size} bytes is not a multiple of {_TRLOAD_ROW}"
     along = min(threads.waves, pieces)
     across = max(1, threads.waves // along)
     if pieces % along or along * across != threads.waves:
-        return f"{threads.waves} waves do not share {pieces} pieces of a row"
+        return f"{threads.waves} waves cannot share {pieces} pieces of a row evenly"
     at_once = across * threads.wave_size // (_TRLOAD_ROW // _VECTOR)
-    return f"the waves copy {at_once} rows at once" if rows % at_once else None
+    return f"the waves copy {at_once} rows at once, which does not divide {rows}" if rows % at_once else None
 
 
 def convert_fault(config: Any, arch: Arch) -> str | None:
-    """The tile of convert_dq: MakePostQGradDramTileDistribution."""
+    """Check the tile of convert_dq: MakePostQGradDramTileDistribution."""
     tile = tile_of(config)
     vectors, rest = divmod(tile["hdim_q"], _VECTOR // 4)  # of fp32
     lanes = min(vectors, arch.wave_size)
     if rest or not vectors or vectors % lanes or arch.wave_size % lanes:
-        return f"a row of {tile['hdim_q']} elements is not shared evenly by {arch.wave_size} lanes"
+        return f"{arch.wave_size} lanes cannot share a row of {tile['hdim_q']} elements evenly"
     at_once = tile["threads"] // arch.wave_size * (arch.wave_size // lanes)
     if tile["m0"] % at_once:
-        return f"{tile['threads']} threads convert {at_once} rows at once, m0 = {tile['m0']} is no multiple"
+        return f"{tile['threads']} threads convert {at_once} rows at once, which does not divide m0 = {tile['m0']}"
     return None

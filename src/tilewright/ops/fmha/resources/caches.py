@@ -1,4 +1,4 @@
-"""LDS of the kernels over caches, as CK Tile computes it. File names are below ck_tile/ops/fmha/pipeline/."""
+"""The LDS of kernels over caches, as CK Tile computes it. File names are below ck_tile/ops/fmha/pipeline/."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tilewright.ops.fmha.families import APPENDKV, COMBINE, tile_of
 from tilewright.ops.fmha.resources import forward
 from tilewright.ops.fmha.resources.forward import Facts, facts_of, loaded_hdim, v_pack, v_pixels
 
-# The pipelines whose LDS is that of a forward one: they take the same policy.
+# Pipelines with the LDS of a forward pipeline, since they use the same policy.
 _LIKE_FORWARD = {"qr": "qr", "qr_pagedkv": "qr", "qr_async": "qr_async"}
 _COMBINE_WAVES = 4  # block_fmha_pipeline_problem.hpp, BlockFmhaSplitKVCombinePipelineProblem
 _FP32 = 4  # bytes
-_VECTOR = 16 // _FP32  # elements of the widest load of sums
+_VECTOR = 16 // _FP32  # sums in the widest load
 
 
 def lds_bytes(config: Any, arch: Arch) -> int:
-    """LDS of one work-group; 0 for a config whose tile cannot be read."""
+    """The LDS of one work-group; 0 for a config with an invalid tile."""
     tile = tile_of(config)
     if config.family == APPENDKV or not tile:
         return 0
@@ -34,12 +34,12 @@ def lds_bytes(config: Any, arch: Arch) -> int:
 
 
 def _packed(rows: int, columns: int, pack: int) -> int:
-    """Elements of a tile in LDS: columns of packs, one pack apart, the last one without a gap behind it."""
+    """Return the elements of a tile in LDS: columns of packs, one pack apart, without a gap after the last one."""
     return (columns // pack - 1) * (rows + 1) * pack + rows * pack
 
 
 def _combine(n1: int, splits: int, wave_size: int) -> int:
-    """block_fmha_fwd_splitkv_combine_pipeline_default_policy.hpp, GetSmemSize: LSE of all parts, and sums."""
+    """block_fmha_fwd_splitkv_combine_pipeline_default_policy.hpp, GetSmemSize: the LSE of all parts, and sums."""
     lanes = n1 // _VECTOR
     rows = wave_size // lanes if lanes else 0
     if rows == 0:
@@ -50,7 +50,7 @@ def _combine(n1: int, splits: int, wave_size: int) -> int:
 
 
 def _vector(elements: int, wave_size: int) -> int:
-    """GetVectorSizeForTile: with as many waves as have an element for each lane."""
+    """GetVectorSizeForTile, with only as many waves as have an element for each lane."""
     waves = _COMBINE_WAVES
     while waves > 1 and elements < waves * wave_size:
         waves //= 2
@@ -60,7 +60,7 @@ def _vector(elements: int, wave_size: int) -> int:
 def _nwarp_sshuffle(config: Any, arch: Arch) -> int:
     """block_fmha_fwd_splitkv_pipeline_nwarp_sshuffle_qr_ks_vs_default_policy.hpp, GetSmemSize.
 
-    Queries and keys take turns in one place, values and scores in another.
+    Queries and keys share one buffer, values and scores another.
     """
     facts = facts_of(config, arch)
     if len(facts.waves) != 6 or len(facts.mma) != 6 or facts.threads == 0 or v_pixels(facts) == 0:
@@ -74,7 +74,7 @@ def _nwarp_sshuffle(config: Any, arch: Arch) -> int:
 
 
 def _values(facts: Facts) -> int:
-    """MakeVLdsBlockDescriptor with one buffer: rows as wide as all banks, one pack apart."""
+    """MakeVLdsBlockDescriptor with one buffer: rows across all banks, one pack apart."""
     pixels, pack = facts.banks * 4 // facts.size, v_pack(facts)
     lines = facts.tile["k1"] // pack * (facts.tile["n1"] // (pixels // pack))
     return lines * (pixels + pack) - pack

@@ -1,4 +1,4 @@
-"""LDS of a forward kernel, as CK Tile computes it. File names are below ck_tile/ops/fmha/pipeline/.
+"""The LDS of a forward kernel, as CK Tile computes it. File names are below ck_tile/ops/fmha/pipeline/.
 
 Sizes are those of CK Tile's tensor descriptors: one more than the offset of the last element.
 """
@@ -16,15 +16,15 @@ from tilewright.ops.fmha.types import DTYPES
 
 # tile_fmha_shape.hpp, ceil_to_qualified_tile_length: head sizes whose queries are loaded as a larger tile.
 _LOADED_AS = {96: 128, 160: 256}
-_VECTOR = 16  # bytes of the widest load and of a row's pack in LDS
+_VECTOR = 16  # bytes of the widest load, and of a pack in LDS
 _SCORE = 4  # bytes of a score, fp32
-# block_fmha_pipeline_qr_ks_vs_async_trload.hpp: from this m0 on, keys and values have two buffers each.
+# block_fmha_pipeline_qr_ks_vs_async_trload.hpp: with this m0 or more, keys and values have two buffers each.
 PREFILL_ROWS = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the formulas below are made of."""
+    """The inputs of the formulas below."""
 
     tile: Mapping[str, int]
     waves: tuple[int, ...]
@@ -33,7 +33,7 @@ class Facts:
     size_p: int
     wave_size: int
     banks: int
-    direct: int  # bytes that a lane loads to LDS past its registers
+    direct: int  # bytes that a lane copies asynchronously to LDS
     dropout: bool
 
     @property
@@ -61,7 +61,7 @@ def facts_of(config: Any, arch: Arch, *, dropout: bool = False) -> Facts:
         size_p=_bytes(types.p),
         wave_size=arch.wave_size,
         banks=64 if cdna4 else 32,  # core/arch/arch.hpp, get_n_lds_banks
-        direct=16 if cdna4 else 4,  # GetAlignmentK of the policies that load past registers
+        direct=16 if cdna4 else 4,  # GetAlignmentK of the policies with asynchronous copies
         dropout=dropout,
     )
 
@@ -78,17 +78,17 @@ def _product(numbers: tuple[int, ...]) -> int:
 
 
 def loaded_hdim(hdim_q: int) -> int:
-    """The width of the tile that queries of a head size are loaded as."""
+    """The tile width with which queries of a head size are loaded."""
     return _LOADED_AS.get(hdim_q, hdim_q)
 
 
 def v_pixels(facts: Facts) -> int:
-    """Elements of a tile of values that one thread loads."""
+    """Elements of a value tile that one thread loads."""
     return facts.tile["n1"] * facts.tile["k1"] // facts.threads
 
 
 def v_pack(facts: Facts) -> int:
-    """Elements of a pack of values in LDS (block_fmha_pipeline_qx_ks_vs_custom_policy.hpp, GetSmemKPackV)."""
+    """Elements in a pack of values in LDS (block_fmha_pipeline_qx_ks_vs_custom_policy.hpp, GetSmemKPackV)."""
     return min(v_pixels(facts), facts.pack)
 
 
@@ -99,14 +99,14 @@ def _k_elements(facts: Facts, rows: int) -> int:
 
 
 def _v_elements(facts: Facts) -> int:
-    """GetSingleSmemElementSpaceSize, SingleVSize: rows as wide as all banks, one pack apart."""
+    """GetSingleSmemElementSpaceSize, SingleVSize: rows across all banks, one pack apart."""
     pixels = facts.banks * 4 // facts.size
     per_row = pixels // facts.pack
     return facts.tile["k1"] // facts.pack * (facts.tile["n1"] // per_row) * (pixels + facts.pack)
 
 
 def _v_described(facts: Facts, buffers: int) -> int:
-    """MakeVLdsBlockDescriptor with a number of buffers: its last row has no gap behind it."""
+    """MakeVLdsBlockDescriptor with a number of buffers, without a gap after the last row."""
     pixels, pack = facts.banks * 4 // facts.size, v_pack(facts)
     per_row = pixels // pack
     lines = facts.tile["k1"] // pack * (facts.tile["n1"] // per_row)
@@ -114,7 +114,7 @@ def _v_described(facts: Facts, buffers: int) -> int:
 
 
 def direct_issues(facts: Facts) -> int:
-    """Loads past registers that bring one tile of keys: NumIssues of the policies that have them."""
+    """Return the asynchronous copies of one key tile: NumIssues of the policies that have them."""
     lanes_per_row = facts.tile["k1"] * facts.size // facts.direct
     groups = facts.wave_size // lanes_per_row if lanes_per_row else 0
     return facts.tile["n0"] // (groups * facts.waves_in_block) if groups else 0
@@ -127,24 +127,24 @@ def _k_direct(facts: Facts) -> int:
 
 
 def _dropout(facts: Facts) -> int:
-    """GetSmemSizeDropout: a byte for each score of one step, and a row more."""
+    """GetSmemSizeDropout: a byte for each score of one step, and one more row."""
     return (facts.waves[0] * facts.mma[0] + 1) * facts.mma[1] if facts.dropout else 0
 
 
 def _qr(facts: Facts) -> int:
-    """block_fmha_pipeline_qx_ks_vs_custom_policy.hpp, GetSmemSize: keys, values and random numbers take turns."""
+    """block_fmha_pipeline_qx_ks_vs_custom_policy.hpp, GetSmemSize: keys, values and random numbers share a buffer."""
     return max(max(_k_elements(facts, facts.tile["n0"]), _v_elements(facts)) * facts.size, _dropout(facts))
 
 
 def _qr_async(facts: Facts) -> int:
-    """The same with AsyncCopy: three buffers, and random numbers have a place of their own."""
+    """The same with AsyncCopy: three buffers, and a separate one for random numbers."""
     return 3 * max(_k_direct(facts), _v_elements(facts)) * facts.size + _dropout(facts)
 
 
 def _qs(facts: Facts) -> int:
-    """block_fmha_pipeline_qs_ks_vs_default_policy.hpp: a tile of queries, too.
+    """block_fmha_pipeline_qs_ks_vs_default_policy.hpp: also a query tile.
 
-    GetSmemSizeDropout is called there without the argument that tells its two forms apart, and gives 0.
+    GetSmemSizeDropout is called there without the argument that selects one of its two forms, and returns 0.
     """
     queries = -(-_k_elements(facts, facts.tile["m0"]) * facts.size // 16) * 16
     keys = _k_elements(facts, facts.tile["n0"]) * facts.size
@@ -164,13 +164,13 @@ def _qr_whole_k(facts: Facts) -> int:
 
 
 def drawn_rows(facts: Facts) -> int:
-    """Rows of scores for which random numbers are drawn at once: MIterPerWarp of block/block_dropout.hpp."""
+    """Return the score rows for which random numbers are drawn at once: MIterPerWarp of block/block_dropout.hpp."""
     rows = facts.waves[0] * facts.mma[0]
     return 2 * rows if facts.mma[0] == 16 and facts.tile["m0"] > rows else rows
 
 
 def dropout_room(facts: Facts, pipeline: str) -> tuple[int, int]:
-    """LDS that random numbers pass through (MakeRandValLdsBlockDescriptor), and what there is at their place."""
+    """Return the LDS that random numbers need (MakeRandValLdsBlockDescriptor), and the LDS reserved for them."""
     rows, columns = drawn_rows(facts), facts.mma[1] // 8
     needed = (columns - 1) * (rows + 1) * 8 + rows * 8
     if pipeline == "qr_async":
@@ -209,7 +209,7 @@ _BY_PIPELINE: Mapping[str, Callable[[Facts], int]] = {
 
 
 def lds_bytes(config: Any, arch: Arch) -> int:
-    """LDS of one work-group; 0 for a config whose tile cannot be read."""
+    """The LDS of one work-group; 0 for a config with an invalid tile."""
     facts = facts_of(config, arch, dropout=config.dropout)
     formula = _BY_PIPELINE.get(config.pipeline)
     if formula is None or not facts.tile or len(facts.waves) != 6 or len(facts.mma) != 6 or not _whole(facts):
@@ -218,5 +218,5 @@ def lds_bytes(config: Any, arch: Arch) -> int:
 
 
 def _whole(facts: Facts) -> bool:
-    """Whether each thread has something to load: without, CK Tile divides by zero, and rules say so."""
+    """Whether each thread loads at least one element; if not, CK Tile divides by zero, and a rule rejects it."""
     return facts.threads > 0 and v_pixels(facts) > 0

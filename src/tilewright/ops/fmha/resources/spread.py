@@ -1,54 +1,54 @@
-"""How the threads of a work-group share the tiles that an attention pipeline loads.
+"""The tile distributions of forward pipelines: how the threads of a work-group share the tiles that they load.
 
-Each function says what is wrong, or gives nothing. They repeat the arithmetic of CK Tile's policies, which divide whole
-numbers: where a division leaves a rest, a part of a tile has no thread, and the compiler stops at one of many places.
-Names are those of block_fmha_pipeline_qx_ks_vs_custom_policy.hpp.
+Each check returns an error message or None. They repeat the integer arithmetic of CK Tile's policies: where a division
+has a remainder, a part of a tile has no thread, and the compiler stops at one of many locations. Names are those of
+block_fmha_pipeline_qx_ks_vs_custom_policy.hpp.
 """
 
 from __future__ import annotations
 
 from tilewright.ops.fmha.resources.forward import Facts, v_pack, v_pixels
 
-# Elements that one load can have.
+# Possible numbers of elements in one load.
 _LOADS = (1, 2, 4, 8, 16)
 
 
 def spread_fault(facts: Facts, name: str, rows: int, width: int) -> str | None:
-    """A tile that is loaded row by row: MakeKDramTileDistribution, MakeQDramTileDistribution."""
+    """Check a tile that is loaded row by row: MakeKDramTileDistribution, MakeQDramTileDistribution."""
     each, rest = divmod(rows * width, facts.threads)
     if rest or each == 0:
-        return f"{facts.threads} threads do not share {name} tile of {rows} x {width} elements evenly"
+        return f"{facts.threads} threads cannot share {name} tile of {rows} x {width} elements evenly"
     vector = min(facts.pack, each)
     if vector not in _LOADS or width % vector or width % facts.pack:
-        return f"a thread loads {each} elements of {name} tile, a row of {width} is no whole number of such vectors"
+        return f"each thread loads {each} elements of {name} tile, whose vectors do not divide a row of {width}"
     lanes = width // vector
     if facts.wave_size % lanes:
         return f"{lanes} lanes load a row of {name} tile, which does not divide the wave's {facts.wave_size}"
     at_once = facts.wave_size // lanes * facts.waves_in_block
     if rows % at_once:
-        return f"the waves load {at_once} rows of {name} tile at once, it has {rows}"
+        return f"the waves load {at_once} rows of {name} tile at once, which does not divide its {rows}"
     return None
 
 
 def copied_fault(facts: Facts, what: str, rows: int, width: int) -> str | None:
-    """A tile that goes past registers in whole copies of whole rows: MakeKLdsStoreBlockDescriptor."""
+    """Check a tile that is copied asynchronously in whole copies of whole rows: MakeKLdsStoreBlockDescriptor."""
     vector = facts.direct // facts.size
     in_wave = facts.wave_size * vector
     if in_wave % width or width % facts.pack:
-        return f"a wave copies {in_wave} elements at once, no whole number of rows of {width}"
+        return f"a wave copies {in_wave} elements at once, which is not a multiple of a row of {width}"
     at_once = in_wave // width * facts.waves_in_block
     if rows % at_once:
-        return f"the waves copy {at_once} rows at once, a tile of {what} has {rows}"
+        return f"the waves copy {at_once} rows at once, which does not divide the {rows} of a tile of {what}"
     return None
 
 
 def direct_fault(facts: Facts) -> str | None:
-    """The tile of keys of qr_async, n0 × k1."""
+    """Check the key tile of qr_async, n0 × k1."""
     return copied_fault(facts, "keys", facts.tile["n0"], facts.tile["k1"])
 
 
-# block_fmha_pipeline_qx_ks_vs_custom_policy.hpp, LdsBufferSequence: orders that are written out, by numbers of steps
-# over a head and over the keys of a tile.
+# block_fmha_pipeline_qx_ks_vs_custom_policy.hpp, LdsBufferSequence: the explicitly listed orders, by the numbers of
+# steps over a head and over the keys of a tile.
 _ORDERS = {
     **{(4, 4): (1, 2, 0, 1, 0, 1, 2, 0), (4, 2): (1, 2, 0, 1, 2, 0), (2, 4): (1, 2, 0, 1, 2, 0)},
     **{(3, 3): (1, 2, 0, 1, 2, 0), (3, 4): (1, 2, 0, 0, 1, 2, 0), (2, 2): (1, 2, 1, 0)},
@@ -56,31 +56,31 @@ _ORDERS = {
 
 
 def buffers(k_steps: int, v_steps: int) -> tuple[int, ...]:
-    """Which of qr_async's three buffers each step's keys, then each step's values are put into."""
+    """Return which of qr_async's three buffers holds each step's keys, then each step's values."""
     last = (v_steps - 1) // 3 * 3 - (v_steps - 1)
     general = (*(i % 3 for i in range(k_steps)), *((2 + i + last) % 3 for i in range(v_steps)))
     return _ORDERS.get((k_steps, v_steps), general)
 
 
 def values_fault(facts: Facts, *, row_major: bool, other_orders: bool) -> str | None:
-    """The tile of values n1 × k1: GetSmemKPackV, MakeVLdsBlockDescriptor and MakeVDramTileDistribution.
+    """Check the value tile n1 × k1: GetSmemKPackV, MakeVLdsBlockDescriptor and MakeVDramTileDistribution.
 
-    `other_orders`: the policy has a second distribution for tiles that do not fit its first one.
+    `other_orders`: the policy has a second distribution for tiles that the first one does not support.
     """
     n1, k1 = facts.tile["n1"], facts.tile["k1"]
     pixels, rest = divmod(n1 * k1, facts.threads)
     if rest or pixels == 0:
-        return f"{facts.threads} threads do not share a tile of values of {n1} x {k1} elements evenly"
+        return f"{facts.threads} threads cannot share a value tile of {n1} x {k1} elements evenly"
     pack, line = v_pack(facts), facts.banks * 4 // facts.size
     if line % pack or n1 % (line // pack) or n1 % (line // facts.pack) or k1 % pack or k1 % facts.pack:
-        return f"a thread has {pixels} values: packs of {pack} in lines of {line} do not make up a tile of {n1} x {k1}"
+        return f"each thread has {pixels} values: packs of {pack} in lines of {line} do not fill a tile of {n1} x {k1}"
     if row_major:
         return _row_major_fault(facts, pixels, pack, other_orders=other_orders)
     return _column_major_fault(facts, pack, other_orders=other_orders)
 
 
 def v_vector(facts: Facts) -> int:
-    """Elements that a thread loads at once of values that lie as keys do: GetAlignmentV."""
+    """Elements that a thread loads at once from values that are laid out like keys: GetAlignmentV."""
     pixels, pack = v_pixels(facts), v_pack(facts)
     fewest = max(1, 4 // facts.size)
     return pack if pixels // pack >= fewest else pixels // fewest
@@ -90,26 +90,26 @@ def _row_major_fault(facts: Facts, pixels: int, pack: int, *, other_orders: bool
     n1, k1, waves, wave_size = facts.tile["n1"], facts.tile["k1"], facts.waves_in_block, facts.wave_size
     vector = v_vector(facts)
     if vector == 0:
-        return f"a thread has {pixels} values of the tile, fewer than a load has"
+        return f"each thread has {pixels} values of the tile, fewer than one load"
     rows = pixels // vector
     if pixels % vector or pack % rows:
         if not other_orders or n1 % 16:
-            return f"a thread loads {vector} values at once and has {pixels}, with packs of {pack}"
+            return f"each thread has {pixels} values and loads {vector} at once, which does not suit packs of {pack}"
         wide = 32 if n1 % 32 == 0 else 16
         lanes = wave_size // (wide // 2)
-        return None if k1 % (lanes * waves) == 0 else f"{lanes} x {waves} rows are loaded at once, k1 is {k1}"
+        return None if k1 % (lanes * waves) == 0 else f"{lanes} x {waves} rows are loaded at once, but k1 is {k1}"
     if vector not in _LOADS or n1 % vector:
-        return f"a thread would load {vector} values at once: there is no such load"
+        return f"each thread would load {vector} values at once, which is not possible"
     across, packed = n1 // vector, pack // rows
     lanes = packed * across
     if wave_size % lanes == 0:
         covered = waves * (wave_size // lanes) * packed * rows
     elif lanes % wave_size == 0 and packed % (lanes // wave_size) == 0 and waves % (lanes // wave_size) == 0:
-        # Several waves share a row: they count once along k1.
+        # Several waves share a row and count once along k1.
         covered = waves // (lanes // wave_size) * packed * rows
     else:
-        return f"a row of {n1} values is loaded by {lanes} lanes, waves have {wave_size}"
-    return None if covered == k1 else f"the waves load {covered} rows of values at once, k1 is {k1}"
+        return f"{lanes} lanes load a row of {n1} values, which does not suit waves of {wave_size}"
+    return None if covered == k1 else f"the waves load {covered} rows of values at once, but k1 is {k1}"
 
 
 def _column_major_fault(facts: Facts, pack: int, *, other_orders: bool) -> str | None:
@@ -119,6 +119,6 @@ def _column_major_fault(facts: Facts, pack: int, *, other_orders: bool) -> str |
     if lines and n1 % (lines * waves) == 0 and wave_size % lanes == 0:
         return None
     if not lines or n1 // (lines * waves) == 0 or not other_orders or k1 % 16:
-        return f"{lanes} lanes load a line of values, a wave {lines} lines, the tile has {n1}"
+        return f"{lanes} lanes load a line of values, a wave {lines} lines, which does not suit the tile's {n1}"
     lines = wave_size // ((32 if k1 % 32 == 0 else 16) // 2)
-    return None if n1 % (lines * waves) == 0 else f"the waves load {lines * waves} lines of values at once, n1 is {n1}"
+    return None if n1 % (lines * waves) == 0 else f"the waves load {lines * waves} lines of values, but n1 is {n1}"

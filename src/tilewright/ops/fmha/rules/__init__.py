@@ -1,8 +1,8 @@
 """The rules of attention configs.
 
-Codes: A1xx what the GPU has, T2xx fields and tile arithmetic that all families share, R4xx resources, P4xx the
-pipelines of a family: forward from P401 and P480, over caches from P430, gradients from P460. File names in rules are
-below ck_tile/ops/. Each rule says who enforces it; `make truth` compares them with the compiler.
+Codes: A1xx GPU features, T2xx fields and tile arithmetic of all families, R4xx resources, P4xx the pipelines of a
+family: forward from P401 and P480, over caches from P430, gradients from P460. File names in rules are below
+ck_tile/ops/. Each rule has a field `enforced_by`; `make truth` compares the rules with the compiler.
 """
 
 from __future__ import annotations

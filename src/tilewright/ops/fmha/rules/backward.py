@@ -1,6 +1,6 @@
-"""What the kernels that compute gradients can do: P460 to P474. File names are below ck_tile/ops/fmha/.
+"""The pipelines of gradient kernels: P460 to P470, P479 and P482. File names are below ck_tile/ops/fmha/.
 
-Rules about how their tiles are spread over threads are in backward_tiles.
+Rules for the distribution of their tiles among threads are in backward_tiles.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GRADIENTS = (DOT_DO_O, DQ_DK_DV, CONVERT_DQ)
 _TILES = ("family", "block", "waves", "mma")
 _DTYPES = ("fp16", "bf16", "fp32")
 _TRLOAD = ("trload_kr_ktr_vr", "trload_qr_qtr_dor")
-# One work-group has all keys of a head, and all of its queries in one tile.
+# One work-group processes all keys of a head, and has all queries in one tile.
 WHOLE_HEAD = "trload_qr_qtr_dor"
 TRLOAD: Mapping[str, Any] = {**DQ_DK_DV_EXAMPLE, "pipeline": "trload_kr_ktr_vr"}
 DECODE: Mapping[str, Any] = {
@@ -28,14 +28,14 @@ DECODE: Mapping[str, Any] = {
 
 
 def tile_of_gradients(config: Any) -> dict[str, int]:
-    """The block of a dq_dk_dv kernel by name; nothing for other families and for lists of other lengths."""
-    if config.family != DQ_DK_DV or len(config.waves) != 9 or len(config.mma) != 9:  # three GEMMs of three numbers
+    """Return the block of a dq_dk_dv kernel by name; empty for other families and for lists of other lengths."""
+    if config.family != DQ_DK_DV or len(config.waves) != 9 or len(config.mma) != 9:  # three GEMMs with three integers
         return {}
     return tile_of(config)
 
 
 def changed(config: Any, **numbers: int) -> tuple[int, ...]:
-    """The block with other numbers."""
+    """Return the block with some integers replaced."""
     return tuple({**tile_of(config), **numbers}[label] for label in FAMILIES[config.family].block)
 
 
@@ -48,11 +48,11 @@ def changed(config: Any, **numbers: int) -> tuple[int, ...]:
     bad={**DQ_DK_DV_EXAMPLE, "dtype": "fp8"},
 )
 def gradient_types(config: Any, arch: Arch) -> Fault | None:
-    """Gradients are computed in fp16, bf16 or fp32, by trload pipelines in the former two.
+    """Gradients support fp16, bf16 and fp32; trload pipelines support only the former two.
 
-    Why: scores pass from one matrix instruction to the next in registers, four of a lane (PTFromGemm0CToGemm1A in
-    pipeline/block_fmha_bwd_pipeline_default_policy.hpp). No instruction takes four 8-bit elements of a lane: such a
-    kernel compiles, and the gradients of keys and values are zero. LDS reads that transpose have no form for 32-bit
+    Why: scores stay in registers between matrix instructions, four per lane (PTFromGemm0CToGemm1A in
+    pipeline/block_fmha_bwd_pipeline_default_policy.hpp). No instruction takes four 8-bit elements per lane: such a
+    kernel compiles, and the gradients of keys and values are zero. Transposing LDS reads do not support 32-bit
     elements.
 
     Fix: use fp16, bf16, or fp32 with kr_ktr_vr.
@@ -60,7 +60,7 @@ def gradient_types(config: Any, arch: Arch) -> Fault | None:
     known = _DTYPES[:2] if config.pipeline in _TRLOAD else _DTYPES
     if config.family != DQ_DK_DV or config.dtype in known:
         return None
-    return Fault(f"{config.pipeline} takes {', '.join(known)}, not {config.dtype}", "dtype", "fp16")
+    return Fault(f"{config.pipeline} supports {', '.join(known)}, not {config.dtype}", "dtype", "fp16")
 
 
 @rule(
@@ -74,16 +74,16 @@ def gradient_types(config: Any, arch: Arch) -> Fault | None:
 def head_in_steps(config: Any, arch: Arch) -> Fault | None:
     """k0 must be hdim_q, and k2 must be hdim_v.
 
-    Why: the pipelines multiply queries with keys, and gradients with values, in one step each. They assert that the
-    steps are no longer than a head, and leave out what is beyond a shorter one.
+    Why: the pipelines multiply queries with keys, and gradients with values, in one step each. They assert that a step
+    is not longer than a head, and ignore the elements beyond a shorter step.
 
-    Fix: take the head sizes for k0 and k2.
+    Fix: use the head sizes for k0 and k2.
     """
     tile = tile_of_gradients(config)
     if not tile or (tile["k0"], tile["k2"]) == (tile["hdim_q"], tile["hdim_v"]):
         return None
     return Fault(
-        f"steps of k0 = {tile['k0']} and k2 = {tile['k2']} for heads of {tile['hdim_q']} and {tile['hdim_v']}",
+        f"k0 = {tile['k0']} and k2 = {tile['k2']} must be the head sizes {tile['hdim_q']} and {tile['hdim_v']}",
         "block",
         changed(config, k0=tile["hdim_q"], k2=tile["hdim_v"]),
     )
@@ -100,16 +100,16 @@ def head_in_steps(config: Any, arch: Arch) -> Fault | None:
 def queries_in_steps(config: Any, arch: Arch) -> Fault | None:
     """k1 and k3 must be m0.
 
-    Why: all queries of a tile are added up in one step, for the values' gradient and for the keys' (the pipelines
-    assert it).
+    Why: the gradients of values and of keys are summed over all queries of a tile in one step (the pipelines assert
+    it).
 
-    Fix: take m0 for k1 and k3.
+    Fix: use m0 for k1 and k3.
     """
     tile = tile_of_gradients(config)
     if not tile or tile["k1"] == tile["k3"] == tile["m0"]:
         return None
     return Fault(
-        f"steps of k1 = {tile['k1']} and k3 = {tile['k3']} for tiles of {tile['m0']} queries",
+        f"k1 = {tile['k1']} and k3 = {tile['k3']} must be m0 = {tile['m0']}",
         "block",
         changed(config, k1=tile["m0"], k3=tile["m0"]),
     )
@@ -129,16 +129,16 @@ def queries_in_steps(config: Any, arch: Arch) -> Fault | None:
 def keys_in_steps(config: Any, arch: Arch) -> Fault | None:
     """n0 must be a multiple of k4.
 
-    Why: the queries' gradient is added up in n0 / k4 equal steps over the keys of a tile, each of which is a slice of
-    the registers that hold the keys (get_slice_tile asserts it).
+    Why: the query gradient is summed in n0 / k4 equal steps over the keys of a tile, each of which is a slice of the
+    registers that hold the keys (get_slice_tile asserts it).
 
-    Fix: take a divisor of n0 for k4.
+    Fix: use a divisor of n0 for k4.
     """
     tile = tile_of_gradients(config)
     if not tile or tile["n0"] % tile["k4"] == 0:
         return None
     return Fault(
-        f"tiles of {tile['n0']} keys are no multiple of k4 = {tile['k4']}", "block", changed(config, k4=tile["n0"])
+        f"n0 = {tile['n0']} is not a multiple of k4 = {tile['k4']}", "block", changed(config, k4=tile["n0"])
     )
 
 
@@ -154,12 +154,12 @@ def keys_in_steps(config: Any, arch: Arch) -> Fault | None:
     bad={**DQ_DK_DV_EXAMPLE, "waves": (2, 2, 1, 2, 2, 1, 2, 2, 1)},
 )
 def scores_change_waves(config: Any, arch: Arch) -> Fault | None:
-    """Waves lie side by side along the keys: 1 x n for the first GEMM, n x 1 for the second.
+    """All waves must be along the keys: 1 x n for the first GEMM, n x 1 for the second.
 
-    Why: the first has scores as queries x keys, the second takes them as keys x queries. They stay in the registers of
-    the wave that has computed them.
+    Why: the first GEMM computes scores as queries x keys, the second takes them as keys x queries. They stay in the
+    registers of the wave that computed them.
 
-    Fix: all waves along n of the first GEMM and along m of the second. The third is free.
+    Fix: use all waves along n in the first GEMM and along m in the second. The third can have any.
     """
     if not tile_of_gradients(config):
         return None
@@ -168,13 +168,14 @@ def scores_change_waves(config: Any, arch: Arch) -> Fault | None:
         return None
     count = first.m * first.n
     return Fault(
-        f"waves are {first.m} x {first.n}, then {second.m} x {second.n}: scores would have to change waves",
+        f"waves are {first.m} x {first.n}, then {second.m} x {second.n}: scores would have to move between waves",
         "waves",
         (1, count, 1, count, 1, 1, *config.waves[6:]),
     )
 
 
-# What the second GEMM can take from tiles of the first. trload pipelines take twice as many scores of a lane, too.
+# The mma of the second GEMM by rows of the first one's tiles. trload pipelines can also take twice as many scores of a
+# lane.
 _TAKES = {16: ((16, 16, 16),), 32: ((32, 32, 16),)}
 _TRLOAD_TAKES = {16: ((16, 16, 16), (16, 16, 32))}
 
@@ -188,14 +189,14 @@ _TRLOAD_TAKES = {16: ((16, 16, 16), (16, 16, 32))}
     bad={**DQ_DK_DV_EXAMPLE, "mma": (16, 16, 32, 16, 16, 32, 16, 16, 32)},
 )
 def scores_change_registers(config: Any, arch: Arch) -> Fault | None:
-    """The second GEMM takes scores from where the first has left them: 16x16x16 after tiles of 16 x 16.
+    """The operand layout of the second GEMM must be the result layout of the first: 16x16x16 after 16 x 16 tiles.
 
-    Why: a lane has four scores of such a tile, which are the four elements that 16x16x16 takes of a lane
+    Why: a lane has four scores of such a tile, which are the four elements that 16x16x16 takes from a lane
     (PTFromGemm0CToGemm1A in pipeline/block_fmha_bwd_pipeline_default_policy.hpp). With others the kernel compiles, and
-    the gradients of keys and values are wrong. 32x32x16 takes scores of tiles of 32 x 32, and trload pipelines are
-    written for 16x16x32, too.
+    the gradients of keys and values are wrong. 32x32x16 takes scores of 32 x 32 tiles, and trload pipelines also
+    support 16x16x32.
 
-    Fix: 16x16x16 for the second GEMM.
+    Fix: use 16x16x16 for the second GEMM.
     """
     if not tile_of_gradients(config):
         return None
@@ -205,7 +206,7 @@ def scores_change_registers(config: Any, arch: Arch) -> Fault | None:
     if tuple(second) in taken:
         return None
     return Fault(
-        f"scores in tiles of {first.m} x {first.n} are no operand of {second.m}x{second.n}x{second.k}",
+        f"scores in tiles of {first.m} x {first.n} cannot be operands of {second.m}x{second.n}x{second.k}",
         "mma",
         (16, 16, first.k, 16, 16, 16, *config.mma[6:]),
     )
@@ -221,12 +222,12 @@ def scores_change_registers(config: Any, arch: Arch) -> Fault | None:
     arch="gfx950",
 )
 def other_query_limit(config: Any, arch: Arch) -> Fault | None:
-    """max_seqlen_q is m0 for trload_qr_qtr_dor, and 0 for the others.
+    """max_seqlen_q must be m0 for trload_qr_qtr_dor, and 0 for the others.
 
-    Why: that pipeline has one tile of queries and no loop over more; the others have the loop always
+    Why: that pipeline has one query tile and no loop; the others always have a loop over query tiles
     (FmhaBwdDQDKDVKernel in kernel/fmha_bwd_kernel.hpp and TileFmhaBwdShape assert both).
 
-    Fix: max_seqlen_q = m0 with trload_qr_qtr_dor, else leave it out.
+    Fix: use max_seqlen_q = m0 with trload_qr_qtr_dor, else leave it out.
     """
     tile = tile_of(config)
     if config.family != DQ_DK_DV or not tile:
@@ -235,7 +236,7 @@ def other_query_limit(config: Any, arch: Arch) -> Fault | None:
     if config.max_seqlen_q == wanted:
         return None
     return Fault(
-        f"{config.pipeline} with m0 = {tile['m0']} has max_seqlen_q {wanted}, not {config.max_seqlen_q}",
+        f"{config.pipeline} with m0 = {tile['m0']} needs max_seqlen_q {wanted}, not {config.max_seqlen_q}",
         "max_seqlen_q",
         wanted,
     )
@@ -250,7 +251,7 @@ def other_query_limit(config: Any, arch: Arch) -> Fault | None:
     bad=TRLOAD,
 )
 def no_transposing_reads(config: Any, arch: Arch) -> Fault | None:
-    """The trload pipelines need a GPU that transposes what it reads from LDS.
+    """The trload pipelines need a GPU with transposing LDS reads.
 
     Why: for another GPU they compile to a kernel that returns at once and writes nothing
     (FmhaBwdDQDKDVKernel::kIsAvailable in kernel/fmha_bwd_kernel.hpp).
@@ -260,7 +261,7 @@ def no_transposing_reads(config: Any, arch: Arch) -> Fault | None:
     if config.family != DQ_DK_DV or config.pipeline not in _TRLOAD or arch.lds.transpose_read_bytes:
         return None
     return Fault(
-        f"{arch.name} has no transposing LDS read, which {config.pipeline} is made of", "pipeline", "kr_ktr_vr_iglp"
+        f"{arch.name} has no transposing LDS reads, which {config.pipeline} needs", "pipeline", "kr_ktr_vr_iglp"
     )
 
 
@@ -274,12 +275,12 @@ def no_transposing_reads(config: Any, arch: Arch) -> Fault | None:
     arch="gfx950",
 )
 def copied_heads(config: Any, arch: Arch) -> Fault | None:
-    """The trload pipelines pad heads by 8, or not at all.
+    """The trload pipelines pad heads by 8 or not at all.
 
-    Why: they copy vectors past registers, and there is no such copy of a single element
+    Why: they copy vectors asynchronously, which is not possible for a single element
     (`bytes == 4 || bytes == 12 || bytes == 16` is asserted).
 
-    Fix: pad_hdim_q and pad_hdim_v 0 or 8.
+    Fix: use 0 or 8 for pad_hdim_q and pad_hdim_v.
     """
     if config.family != DQ_DK_DV or config.pipeline not in _TRLOAD:
         return None
@@ -299,15 +300,15 @@ def copied_heads(config: Any, arch: Arch) -> Fault | None:
     arch="gfx950",
 )
 def bias_of_few_queries(config: Any, arch: Arch) -> Fault | None:
-    """The pipeline trload_qr_qtr_dor takes no elementwise bias.
+    """The pipeline trload_qr_qtr_dor does not support an elementwise bias.
 
-    Why: with more keys than n0 the gradients are wrong. Without a bias, and with ALiBi, they are right.
+    Why: with more keys than n0 the gradients are wrong. Without a bias, and with ALiBi, they are correct.
 
-    Fix: take the pipeline trload_kr_ktr_vr instead.
+    Fix: use the pipeline trload_kr_ktr_vr instead.
     """
     if config.family != DQ_DK_DV or config.pipeline != "trload_qr_qtr_dor" or config.bias != "elementwise":
         return None
-    return Fault("trload_qr_qtr_dor is wrong about an elementwise bias", "pipeline", "trload_kr_ktr_vr")
+    return Fault("trload_qr_qtr_dor gives wrong results with an elementwise bias", "pipeline", "trload_kr_ktr_vr")
 
 
 @rule(
@@ -319,9 +320,9 @@ def bias_of_few_queries(config: Any, arch: Arch) -> Fault | None:
     bad={**DQ_DK_DV_EXAMPLE, "store_randval": True},
 )
 def random_numbers_without_dropout(config: Any, arch: Arch) -> Fault | None:
-    """Only a kernel with dropout stores random numbers.
+    """Only a kernel with dropout can store random numbers.
 
-    Why: without it there are none, and the arguments of the kernel have no place for them.
+    Why: without dropout there are none, and the kernel has no argument for them.
 
     Fix: set dropout, or leave store_randval out.
     """
@@ -340,16 +341,16 @@ def random_numbers_without_dropout(config: Any, arch: Arch) -> Fault | None:
     arch="gfx950",
 )
 def waves_without_barrier(config: Any, arch: Arch) -> Fault | None:
-    """trload_qr_qtr_dor takes one wave.
+    """trload_qr_qtr_dor supports only one wave.
 
     Why: each wave copies a part of the queries to LDS and then reads all of them, without a barrier in between
     (BlockFmhaBwdDQDKDVPipelineTrLoadQRQTRDOR::run in pipeline/).
 
-    Fix: 1x1x1 waves for each GEMM.
+    Fix: use waves 1x1x1 for each GEMM.
     """
     if config.family != DQ_DK_DV or config.pipeline != WHOLE_HEAD or set(config.waves) <= {1}:
         return None
-    return Fault(f"{WHOLE_HEAD} with waves {'x'.join(map(str, config.waves))}", "waves", (1,) * 9)
+    return Fault(f"{WHOLE_HEAD} does not support waves {'x'.join(map(str, config.waves))}", "waves", (1,) * 9)
 
 
 @rule(
@@ -362,13 +363,13 @@ def waves_without_barrier(config: Any, arch: Arch) -> Fault | None:
     arch="gfx950",
 )
 def order_without_parts(config: Any, arch: Arch) -> Fault | None:
-    """trload_qr_qtr_dor is deterministic without the word.
+    """trload_qr_qtr_dor must not set `deterministic`: it always is.
 
-    Why: one work-group adds up the queries' gradient over all keys, in one order, and no atomic add is left. With
-    `deterministic` it is the same kernel under another name, and there are no parts for convert_dq to add.
+    Why: one work-group sums the query gradient over all keys, in one order, without atomic adds. With `deterministic`
+    it would be the same kernel under another name, without parts that convert_dq could add.
 
     Fix: leave deterministic out.
     """
     if config.family != DQ_DK_DV or config.pipeline != WHOLE_HEAD or not config.deterministic:
         return None
-    return Fault(f"{WHOLE_HEAD} keeps no parts apart", "deterministic", False)
+    return Fault(f"{WHOLE_HEAD} has no partial sums", "deterministic", False)

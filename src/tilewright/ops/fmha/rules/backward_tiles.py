@@ -1,4 +1,4 @@
-"""Tiles of the kernels that compute gradients: P475 to P479. File names are below ck_tile/ops/fmha/."""
+"""The tiles of gradient kernels: P475 to P478. File names are below ck_tile/ops/fmha/."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CONVERT = {**_DOT, "family": CONVERT_DQ, "pipeline": CONVERT_DQ, "block": (64, 
 
 
 def _usable(config: Any) -> dict[str, int]:
-    """The tile where no number of it, and none of the waves and mma, is 0."""
+    """Return the tile; empty if it, the waves or the mma contain a 0."""
     tile = backward.tile_of_gradients(config)
     return tile if tile and min(*config.block, *config.waves, *config.mma) > 0 else {}
 
@@ -35,12 +35,13 @@ def _usable(config: Any) -> dict[str, int]:
     bad={**DQ_DK_DV_EXAMPLE, "block": (48, 128, 64, 48, 64, 48, 32, 64, 64)},
 )
 def tile_not_shared(config: Any, arch: Arch) -> Fault | None:
-    """The threads share each tile evenly: queries, keys, values, the output's gradient and the bias.
+    """The threads must share each tile evenly: queries, keys, values, the output gradient and the bias.
 
-    Why: CK Tile gives each thread the same vectors of a tile, as it is and transposed, and divides without a rest
-    (Make...DramTileDistribution and MakeXTLdsBlockDescriptor in pipeline/block_fmha_bwd_pipeline_default_policy.hpp).
+    Why: CK Tile gives each thread the same number of vectors of a tile, plain and transposed, and requires divisions
+    without a remainder (Make...DramTileDistribution and MakeXTLdsBlockDescriptor in
+    pipeline/block_fmha_bwd_pipeline_default_policy.hpp).
 
-    Fix: powers of two for m0, n0 and the head sizes; fewer waves for small tiles.
+    Fix: use powers of two for m0, n0 and the head sizes, and fewer waves for small tiles.
     """
     if not _usable(config):
         return None
@@ -59,12 +60,12 @@ def tile_not_shared(config: Any, arch: Arch) -> Fault | None:
     arch="gfx950",
 )
 def scores_beyond_lds(config: Any, arch: Arch) -> Fault | None:
-    """With trload_qr_qtr_dor the keys, values and scores of a tile fit into the LDS that CK Tile allocates.
+    """With trload_qr_qtr_dor the keys, values and scores of a tile must fit into the LDS that CK Tile allocates.
 
-    Why: the pipeline puts scores behind keys and values, but GetSmemSize counts them behind queries and gradients
-    only. With many more keys than queries in a tile they are beyond the end; most such tiles do not compile.
+    Why: the pipeline stores scores after keys and values, but GetSmemSize only counts them after queries and gradients.
+    With many more keys than queries in a tile they are beyond the end; most such tiles do not compile.
 
-    Fix: an n0 of at most twice m0.
+    Fix: use an n0 of at most twice m0.
     """
     tile = _usable(config)
     if not tile or config.pipeline != backward.WHOLE_HEAD:
@@ -75,7 +76,7 @@ def scores_beyond_lds(config: Any, arch: Arch) -> Fault | None:
     allocated = lds_bytes(config, arch)
     if used <= allocated:
         return None
-    return Fault(f"scores end at {used:,} bytes of LDS, {allocated:,} are allocated", "block")
+    return Fault(f"scores end at {used:,} bytes of LDS, but {allocated:,} are allocated", "block")
 
 
 @rule(
@@ -87,20 +88,20 @@ def scores_beyond_lds(config: Any, arch: Arch) -> Fault | None:
     bad={**_DOT, "block": (96, 64)},
 )
 def rows_not_shared(config: Any, arch: Arch) -> Fault | None:
-    """dot_do_o has whole waves, and a row of the output is a whole number of vectors of 16 bytes.
+    """dot_do_o needs whole waves, and output rows that are a multiple of 16 bytes.
 
-    Why: each thread loads one row in such vectors (MakePreXDramTileDistribution).
+    Why: each thread loads one row in vectors of 16 bytes (MakePreXDramTileDistribution).
 
-    Fix: threads as a multiple of the wave, hdim_v as a multiple of 8.
+    Fix: use a multiple of the wave size for threads, and a multiple of 8 for hdim_v.
     """
     tile = tile_of(config)
     if config.family != DOT_DO_O or not tile:
         return None
     if tile["threads"] % arch.wave_size or not tile["threads"]:
-        return Fault(f"{tile['threads']} threads are no multiple of a wave's {arch.wave_size}", "block")
+        return Fault(f"{tile['threads']} threads are not a multiple of the wave's {arch.wave_size}", "block")
     vector = _VECTOR // dtype(DTYPES[config.dtype].o).storage_bytes
     if tile["hdim_v"] % vector or not tile["hdim_v"]:
-        return Fault(f"rows of {tile['hdim_v']} elements are no multiple of {vector}", "block")
+        return Fault(f"hdim_v = {tile['hdim_v']} is not a multiple of {vector}", "block")
     return None
 
 
@@ -113,16 +114,16 @@ def rows_not_shared(config: Any, arch: Arch) -> Fault | None:
     bad={**_CONVERT, "block": (256, 8, 64, 64)},
 )
 def sums_not_shared(config: Any, arch: Arch) -> Fault | None:
-    """convert_dq has whole waves, which share a tile of m0 rows evenly.
+    """convert_dq needs whole waves, which must share a tile of m0 rows evenly.
 
     Why: lanes load vectors of 4 sums (MakePostQGradDramTileDistribution).
 
-    Fix: a larger m0, or fewer threads.
+    Fix: use a larger m0, or fewer threads.
     """
     tile = tile_of(config)
     if config.family != CONVERT_DQ or not tile or min(config.block) < 1:
         return None
     if tile["threads"] % arch.wave_size:
-        return Fault(f"{tile['threads']} threads are no multiple of a wave's {arch.wave_size}", "block")
+        return Fault(f"{tile['threads']} threads are not a multiple of the wave's {arch.wave_size}", "block")
     fault = spread.convert_fault(config, arch)
     return Fault(fault, "block") if fault else None

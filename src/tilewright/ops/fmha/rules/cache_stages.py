@@ -11,7 +11,7 @@ from tilewright.ops.fmha.rules.caches import APPEND, COMBINED, PAGED, PREFILL
 from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.rule import Fault, rule
 
-# pipeline/block_fmha_fwd_splitkv_combine_pipeline_default_policy.hpp: lanes of a wave along a row of LSE.
+# pipeline/block_fmha_fwd_splitkv_combine_pipeline_default_policy.hpp: a wave's lanes along a row of LSE.
 _LSE_LANES = 8
 _SUMS_OF_A_LANE = 4  # 16 bytes of fp32
 _COMBINE_WAVES = 4
@@ -30,24 +30,24 @@ _APPEND_THREADS = 256
     bad={**PAGED, "pad_k": False},
 )
 def lengths_not_cut(config: Any, arch: Arch) -> Fault | None:
-    """pagedkv needs pad_k or a mask, splitkv pad_k, a mask or uneven_splits; all else over a cache needs pad_k.
+    """pagedkv needs pad_k or a mask, splitkv pad_k, a mask or uneven_splits; others over a cache need pad_k.
 
-    Why: how many keys each sequence of a cache has is known on the GPU only, so a last tile is cut always: by pad_k,
-    by the mask, or by uneven_splits. Rows of keys, as those of an elementwise bias and of transposed values, would be
-    read and written in vectors across their end. batch_prefill reads pages behind the end, whatever the mask.
+    Why: the number of keys in each sequence of a cache is known only on the GPU, so the last tile must always be cut:
+    by pad_k, by the mask, or by uneven_splits. Rows along the keys, as in an elementwise bias and in transposed values,
+    would be read and written in vectors beyond their end. batch_prefill reads pages beyond the end with any mask.
 
-    Fix: set pad_k, so that the kernel looks where keys end.
+    Fix: set pad_k, so that the kernel checks where keys end.
     """
     if config.family not in (SPLITKV, PAGEDKV, APPENDKV, BATCH_PREFILL) or config.pad_k:
         return None
     if config.bias == "elementwise" or config.v_layout == "col":
         what = "the bias" if config.bias == "elementwise" else "transposed values"
-        return Fault(f"rows of {what} end anywhere, and pad_k is False", "pad_k", True)
+        return Fault(f"rows of {what} may end inside a tile, but pad_k is False", "pad_k", True)
     masked = config.mask_form != "none" and config.family != BATCH_PREFILL
     cut = masked or (config.family == SPLITKV and config.uneven_splits)
     if cut or config.family == APPENDKV:
         return None
-    return Fault("sequences of a cache end anywhere, and pad_k is False", "pad_k", True)
+    return Fault("sequences of a cache may end inside a tile, but pad_k is False", "pad_k", True)
 
 
 @rule(
@@ -59,16 +59,15 @@ def lengths_not_cut(config: Any, arch: Arch) -> Fault | None:
     bad={**PREFILL, "paged": False},
 )
 def no_pages(config: Any, arch: Arch) -> Fault | None:
-    """batch_prefill has pages.
+    """batch_prefill needs paged.
 
-    Why: its kernel finds each key in a list of pages of one token; there is no other (FmhaBatchPrefillWithPagedKVCache
-    Kernel).
+    Why: its only kernel finds each key in a list of one-token pages (FmhaBatchPrefillWithPagedKVCacheKernel).
 
-    Fix: set paged, which all its kernels are.
+    Fix: set paged, as in all kernels of this family.
     """
     if config.family != BATCH_PREFILL or config.paged:
         return None
-    return Fault("batch_prefill finds keys in pages only", "paged", True)
+    return Fault("paged is False, but batch_prefill supports only pages", "paged", True)
 
 
 @rule(
@@ -80,13 +79,13 @@ def no_pages(config: Any, arch: Arch) -> Fault | None:
     bad={**COMBINED, "block": (64, 128)},
 )
 def combine_lanes(config: Any, arch: Arch) -> Fault | None:
-    """combine's n1 is 8, 16 or 32, and hdim_v a multiple of it.
+    """combine needs an n1 of 8, 16 or 32, and an hdim_v that is a multiple of it.
 
     Why: a lane has 4 sums, so a wave has wave_size · 4 / n1 rows. For their LSE 8 lanes share a row
-    (MakeLSEaccRegTileDistribution): at most 32 fit a wave's rows, at least 8 fit those of all 4 waves.
+    (MakeLSEaccRegTileDistribution): n1 is at most 32 for the rows of one wave, and at least 8 for those of all 4 waves.
     BlockFmhaSplitKVCombinePipelineProblem asserts the rest.
 
-    Fix: take n1 = 32, as usual kernels have it.
+    Fix: use n1 = 32, as the usual kernels do.
     """
     tile = tile_of(config) if config.family == COMBINE else {}
     if not tile:
@@ -94,9 +93,9 @@ def combine_lanes(config: Any, arch: Arch) -> Fault | None:
     least, most = _SUMS_OF_A_LANE * _LSE_LANES // _COMBINE_WAVES, _SUMS_OF_A_LANE * _LSE_LANES
     n1, hdim = tile["n1"], tile["hdim_v"]
     if n1 not in (least, 2 * least, most):
-        return Fault(f"n1 = {n1}, must be {least}, {2 * least} or {most}", "block", (most, hdim))
+        return Fault(f"n1 is {n1}, must be {least}, {2 * least} or {most}", "block", (most, hdim))
     if hdim % n1:
-        return Fault(f"hdim_v = {hdim} is no multiple of n1 = {n1}", "block")
+        return Fault(f"hdim_v = {hdim} is not a multiple of n1 = {n1}", "block")
     return None
 
 
@@ -109,12 +108,13 @@ def combine_lanes(config: Any, arch: Arch) -> Fault | None:
     bad={**COMBINED, "log_max_splits": 8},
 )
 def combine_size_unknown(config: Any, arch: Arch) -> Fault | None:
-    """combine joins at most 8 parts or more; above 128, or with hdim_v above 256, blocks_per_cu is given.
+    """combine needs log_max_splits of at least 3, and blocks_per_cu above 128 parts or with hdim_v above 256.
 
-    Why: BlockFmhaSplitKVCombinePipelineProblem asserts 8. CK Tile's own choice of work-groups per compute unit knows
-    128 parts and 256 elements at most (kBlockPerCu in pipeline/block_fmha_fwd_splitkv_combine_pipeline.hpp).
+    Why: BlockFmhaSplitKVCombinePipelineProblem asserts at least 8 parts. CK Tile's own choice of work-groups per
+    compute unit supports at most 128 parts and 256 elements (kBlockPerCu in
+    pipeline/block_fmha_fwd_splitkv_combine_pipeline.hpp).
 
-    Fix: log_max_splits 3 to 7, or blocks_per_cu 1.
+    Fix: use log_max_splits 3 to 7, or set blocks_per_cu to 1.
     """
     tile = tile_of(config) if config.family == COMBINE else {}
     if not tile:
@@ -122,14 +122,14 @@ def combine_size_unknown(config: Any, arch: Arch) -> Fault | None:
     log = config.log_max_splits
     if log < _LEAST_LOG_SPLITS:
         return Fault(
-            f"log_max_splits = {log}, must be {_LEAST_LOG_SPLITS} or more", "log_max_splits", _LEAST_LOG_SPLITS
+            f"log_max_splits is {log}, must be at least {_LEAST_LOG_SPLITS}", "log_max_splits", _LEAST_LOG_SPLITS
         )
     if config.blocks_per_cu:
         return None
     if log > _KNOWN_LOG_SPLITS:
-        return Fault(f"2^{log} parts are more than 128, and blocks_per_cu is 0", "blocks_per_cu", 1)
+        return Fault(f"2^{log} parts are more than 128, but blocks_per_cu is 0", "blocks_per_cu", 1)
     if tile["hdim_v"] > _KNOWN_HDIM_V:
-        return Fault(f"hdim_v = {tile['hdim_v']} is above {_KNOWN_HDIM_V}, and blocks_per_cu is 0", "blocks_per_cu", 1)
+        return Fault(f"hdim_v = {tile['hdim_v']} is above {_KNOWN_HDIM_V}, but blocks_per_cu is 0", "blocks_per_cu", 1)
     return None
 
 
@@ -142,11 +142,11 @@ def combine_size_unknown(config: Any, arch: Arch) -> Fault | None:
     bad={**APPEND, "mode": "group"},
 )
 def append_group(config: Any, arch: Arch) -> Fault | None:
-    """appendkv is for batch mode.
+    """appendkv supports only batch mode.
 
-    Why: FmhaFwdAppendKVKernel has no other; the launcher asserts it.
+    Why: FmhaFwdAppendKVKernel has no other mode; the launcher asserts it.
 
-    Fix: take mode batch, which has all lengths.
+    Fix: use mode batch, which supports any lengths.
     """
     if config.family != APPENDKV or config.mode == "batch":
         return None
@@ -162,13 +162,13 @@ def append_group(config: Any, arch: Arch) -> Fault | None:
     bad={**APPEND, "block": (16, 24, 128, 128)},
 )
 def append_tile(config: Any, arch: Arch) -> Fault | None:
-    """The 256 threads of appendkv share each tile evenly, 16 bytes of a row at a time.
+    """The 256 threads of appendkv must share each tile evenly, 16 bytes of a row at a time.
 
-    Why: what they do not share stays as it was: the rows behind the last whole pass, and the lanes behind the last
-    whole row (MakeKnewDramTileDistribution and its like in
+    Why: other elements are not written: the rows after the last whole pass, and those of the lanes after the last whole
+    row (MakeKnewDramTileDistribution and similar functions in
     pipeline/block_fmha_fwd_appendkv_pipeline_default_policy.hpp). Without rotation m0 is not used.
 
-    Fix: take powers of two for all four numbers.
+    Fix: use powers of two for all four integers of the block.
     """
     tile = tile_of(config) if config.family == APPENDKV else {}
     if not tile:
@@ -183,5 +183,5 @@ def append_tile(config: Any, arch: Arch) -> Fault | None:
         lanes = width // vector
         whole = lanes and width % vector == 0 and arch.wave_size % lanes == 0
         if not whole or rows % (_APPEND_THREADS // lanes):
-            return Fault(f"{name} = {rows} x {width} cannot be shared by {_APPEND_THREADS} threads", "block")
+            return Fault(f"{name} = {rows} x {width} cannot be shared evenly by {_APPEND_THREADS} threads", "block")
     return None

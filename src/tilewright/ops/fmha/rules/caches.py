@@ -1,7 +1,7 @@
-"""Kernels over caches, splitkv with combine among them: P430 to P459. File names are below ck_tile/ops/fmha/.
+"""Kernels over caches, including splitkv and combine: P430 to P459. File names are below ck_tile/ops/fmha/.
 
-splitkv, pagedkv and batch_prefill are forward kernels that find their keys in another way. What the pipelines qr and
-qr_async cannot do, they cannot do either: P430 to P435 ask the forward rules.
+splitkv, pagedkv and batch_prefill are forward kernels that find their keys in another way. They have the limitations of
+the pipelines qr and qr_async: P430 to P435 apply the forward rules.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tilewright.ops.rule import Fault, Rule, rule
 
 _TILES = ("family", "pipeline", "block", "waves", "mma")
 NWARP = "qr_nwarp_sshuffle"
-# The forward pipeline with the same policy.
+# The forward pipelines with the same policy.
 _SEEN_AS = {
     (SPLITKV, "qr"): "qr",
     (SPLITKV, NWARP): "qr",
     (PAGEDKV, "qr_pagedkv"): "qr",
     (BATCH_PREFILL, "qr_async"): "qr_async",
 }
-# Examples: the smallest changes to the op's example that make a kernel of each family.
+# Examples: the smallest changes to the op's example that give a kernel of each family.
 SPLIT: Mapping[str, Any] = {"family": SPLITKV, "uneven_splits": True}
 SPLIT_NWARP: Mapping[str, Any] = {
     **SPLIT,
@@ -48,7 +48,7 @@ APPEND: Mapping[str, Any] = {
 
 
 def _as_forward(config: Any, arch: Arch, reads: Sequence[str], rules: Sequence[Rule]) -> Fault | None:
-    """What forward rules say about a kernel that takes a forward pipeline's policy. `reads` are all that they read."""
+    """Apply forward rules to a kernel that uses a forward pipeline's policy. `reads` are all fields that they read."""
     pipeline = _SEEN_AS.get((config.family, config.pipeline))
     if pipeline is None:
         return None
@@ -58,7 +58,7 @@ def _as_forward(config: Any, arch: Arch, reads: Sequence[str], rules: Sequence[R
         fault = each.check(seen, arch)
         if fault is not None:
             nearest = None if fault.field in ("family", "pipeline") else fault.nearest
-            return Fault(f"as in a forward kernel ({each.code}), {fault.message}", fault.field, nearest)
+            return Fault(f"by the rule {each.code} of forward kernels, {fault.message}", fault.field, nearest)
     return None
 
 
@@ -74,12 +74,12 @@ _READS_TILES = ("dtype", "v_layout", *_TILES)
     bad={**SPLIT, "block": (128, 128, 128, 128, 32, 128)},
 )
 def tile_of_no_forward(config: Any, arch: Arch) -> Fault | None:
-    """The tiles of splitkv, pagedkv and batch_prefill are such as the forward pipelines qr and qr_async take.
+    """splitkv, pagedkv and batch_prefill support only the tiles of the forward pipelines qr and qr_async.
 
     Why: their policies derive from the same one (pipeline/block_fmha_pipeline_qx_ks_vs_custom_policy.hpp), and their
-    pipelines assert the same.
+    pipelines have the same assertions.
 
-    Fix: as the forward rule says that the message names.
+    Fix: follow the fix of the forward rule that the message names.
     """
     tiles = forward_tiles
     rules = [
@@ -101,11 +101,11 @@ _READS_LAYOUT = ("dtype", "family", "pipeline", "waves", "mma")
     bad={**PAGED, "mma": (32, 32, 16, 32, 32, 8)},
 )
 def layout_of_no_forward(config: Any, arch: Arch) -> Fault | None:
-    """Waves and matrix tiles leave probabilities where the second GEMM wants them, as in a forward kernel.
+    """As in a forward kernel, the result layout of the first GEMM must be the operand layout of the second.
 
-    Why: they stay in registers. Only qr_nwarp_sshuffle sends scores through LDS.
+    Why: probabilities stay in registers. Only qr_nwarp_sshuffle sends scores through LDS.
 
-    Fix: as the forward rule says that the message names; or qr_nwarp_sshuffle, for waves along n.
+    Fix: follow the fix of the forward rule that the message names, or use qr_nwarp_sshuffle for waves along n.
     """
     if config.pipeline == NWARP:
         return None
@@ -122,11 +122,11 @@ def layout_of_no_forward(config: Any, arch: Arch) -> Fault | None:
     arch="gfx1100",
 )
 def gpu_of_no_forward(config: Any, arch: Arch) -> Fault | None:
-    """The GPU can compute a forward kernel of the same policy.
+    """The GPU must support a forward kernel with the same policy.
 
-    Why: it needs the same instructions and the same place of operands.
+    Why: both need the same instructions and the same operand layout.
 
-    Fix: as the forward rule says that the message names.
+    Fix: follow the fix of the forward rule that the message names.
     """
     if config.pipeline == NWARP:  # P446
         return None
@@ -145,12 +145,12 @@ _READS_FEATURES = ("family", "pipeline", "pad_q", "pad_hdim_q", "pad_hdim_v", "b
     bad={**SPLIT, "soft_cap": True, "bias": "alibi"},
 )
 def feature_of_no_forward(config: Any, arch: Arch) -> Fault | None:
-    """Pads, bias and cap go together as in a forward kernel.
+    """The combinations of pads, bias and cap are limited as in a forward kernel.
 
-    Why: the pipelines assert the same: batch_prefill pads queries and heads always, and no pipeline caps scores that
-    have a bias.
+    Why: the pipelines have the same assertions: batch_prefill always pads queries and heads, and no pipeline caps
+    scores with a bias.
 
-    Fix: as the forward rule says that the message names.
+    Fix: follow the fix of the forward rule that the message names.
     """
     return _as_forward(config, arch, _READS_FEATURES, [forward.pads_missing, forward.capped_bias])
 
@@ -167,11 +167,11 @@ _READS_OURS = ("family", "pipeline", "pad_hdim_q", "pad_hdim_v", "mask_form", "s
     bad={**PAGED, "pad_hdim_q": 8},
 )
 def words_of_no_forward(config: Any, arch: Arch) -> Fault | None:
-    """A pad of heads and sinks are said as for a forward kernel: one kernel has one name.
+    """Head pads and sinks have the same values as in a forward kernel, so that each kernel has one name.
 
-    Why: CK Tile knows padded heads and others; by how much a problem's may be smaller follows from the pipeline.
+    Why: CK Tile only distinguishes padded and not padded heads; the allowed head sizes follow from the pipeline.
 
-    Fix: as the forward rule says that the message names.
+    Fix: follow the fix of the forward rule that the message names.
     """
     return _as_forward(config, arch, _READS_OURS, [forward.pad_by_another, forward.sink_without_window])
 
@@ -188,12 +188,12 @@ _READS_UNSEEN = ("mode", "dtype", "skip_min_seqlen_q", "dropout", *_TILES)
     bad={**PAGED, "skip_min_seqlen_q": True},
 )
 def unseen_as_in_forward(config: Any, arch: Arch) -> Fault | None:
-    """Sequences are left out in group mode only, and dropout has LDS enough, as in a forward kernel.
+    """As in a forward kernel, sequences can be skipped only in group mode, and dropout needs enough LDS.
 
-    Why: in batch mode the kernel is not told the number (kernel/fmha_fwd_pagedkv_kernel.hpp), and random numbers go
-    through the same LDS.
+    Why: in batch mode the kernel does not get the limit (kernel/fmha_fwd_pagedkv_kernel.hpp), and random numbers use
+    the same LDS.
 
-    Fix: as the forward rule says that the message names.
+    Fix: follow the fix of the forward rule that the message names.
     """
     return _as_forward(config, arch, _READS_UNSEEN, [forward.skip_in_batches, forward.dropout_overflow])
 
@@ -207,16 +207,16 @@ def unseen_as_in_forward(config: Any, arch: Arch) -> Fault | None:
     bad={**SPLIT, "mask_form": "causal"},
 )
 def mask_without_parts(config: Any, arch: Arch) -> Fault | None:
-    """splitkv takes the mask form any, or none.
+    """splitkv supports only the mask forms any and none.
 
-    Why: a mask must say which tiles of one part a row of tiles sees. Only SimplifiedGenericAttentionMask in
+    Why: the mask must compute the visible tiles of a part. Only SimplifiedGenericAttentionMask in
     block/block_masking.hpp has a GetTileRangeAlongX with parts.
 
-    Fix: mask_form any: its window is a run-time fact, and may be causal.
+    Fix: use mask_form any: its window is a run-time argument, and may be causal.
     """
     if config.family != SPLITKV or config.mask_form in ("none", "any"):
         return None
-    return Fault(f"mask form {config.mask_form} knows no parts of the keys", "mask_form", "any")
+    return Fault(f"mask_form {config.mask_form} does not support split keys", "mask_form", "any")
 
 
 @rule(
@@ -228,15 +228,15 @@ def mask_without_parts(config: Any, arch: Arch) -> Fault | None:
     bad={**SPLIT, "merge_heads": True, "mask_form": "any"},
 )
 def merged_rows(config: Any, arch: Arch) -> Fault | None:
-    """With merged heads there is no mask and no bias.
+    """merge_heads does not support masks and biases.
 
-    Why: a row's number is then no longer that of its query (FmhaFwdSplitKVKernel asserts it).
+    Why: the index of a row is then not the index of its query (FmhaFwdSplitKVKernel asserts it).
 
     Fix: leave one of them out.
     """
     if config.family != SPLITKV or not config.merge_heads or (config.mask_form, config.bias) == ("none", "none"):
         return None
-    return Fault(f"merge_heads with mask form {config.mask_form} and bias {config.bias}", "merge_heads", False)
+    return Fault(f"merge_heads is set with mask_form {config.mask_form} and bias {config.bias}", "merge_heads", False)
 
 
 @rule(
@@ -248,17 +248,17 @@ def merged_rows(config: Any, arch: Arch) -> Fault | None:
     bad={**SPLIT_NWARP, "waves": (4, 1, 1, 4, 1, 1), "block": (64, 64, 32, 128, 32, 128)},
 )
 def shuffle_waves(config: Any, arch: Arch) -> Fault | None:
-    """With qr_nwarp_sshuffle the second GEMM has all its waves along n.
+    """With qr_nwarp_sshuffle the second GEMM must have all its waves along n.
 
-    Why: every wave reads all scores of a row back from LDS (MakeSRegTileDistribution in
-    pipeline/block_fmha_fwd_splitkv_pipeline_nwarp_sshuffle_qr_ks_vs_default_policy.hpp asserts 1 along m).
+    Why: each wave reads all scores of a row back from LDS (MakeSRegTileDistribution in
+    pipeline/block_fmha_fwd_splitkv_pipeline_nwarp_sshuffle_qr_ks_vs_default_policy.hpp asserts 1 wave along m).
 
-    Fix: waves 1 x w x 1 for both GEMMs.
+    Fix: use waves 1 x w x 1 for both GEMMs.
     """
     if config.family != SPLITKV or config.pipeline != NWARP or len(config.waves) != 6 or config.waves[3] == 1:
         return None
     count = config.waves[3] * config.waves[4]
-    return Fault(f"{config.waves[3]} waves along m in the second GEMM", "waves", (1, count, 1, 1, count, 1))
+    return Fault(f"the second GEMM has {config.waves[3]} waves along m", "waves", (1, count, 1, 1, count, 1))
 
 
 @rule(
@@ -270,11 +270,11 @@ def shuffle_waves(config: Any, arch: Arch) -> Fault | None:
     bad={**SPLIT_NWARP, "block": (16, 64, 16, 64, 32, 48)},
 )
 def queries_not_spread(config: Any, arch: Arch) -> Fault | None:
-    """The threads of qr_nwarp_sshuffle share a tile of queries evenly, in vectors.
+    """The threads of qr_nwarp_sshuffle must share a query tile evenly, in vectors.
 
-    Why: queries go to LDS first, a vector of each thread (MakeQDramTileDistribution of the pipeline's policy).
+    Why: queries go to LDS first, one vector per thread (MakeQDramTileDistribution of the pipeline's policy).
 
-    Fix: another hdim_q, such as 64 with pad_hdim_q, a larger m0, or fewer waves.
+    Fix: use another hdim_q, such as 64 with pad_hdim_q, a larger m0, or fewer waves.
     """
     tile = tile_of(config)
     if config.family != SPLITKV or config.pipeline != NWARP or not tile or len(config.waves) != 6:
@@ -283,12 +283,12 @@ def queries_not_spread(config: Any, arch: Arch) -> Fault | None:
     elements = tile["m0"] * width // (waves * arch.wave_size) if waves else 0
     vector = min(elements, 16 * 8 // dtype(DTYPES[config.dtype].qkv).bits)
     lanes = width // vector if vector else 0
-    # Lanes that are left over load nothing of their own: heads of 192 take 24 of 32.
+    # Some lanes may load nothing: heads of 192 use 24 lanes of 32.
     if lanes and width % vector == 0 and vector & (vector - 1) == 0 and lanes <= arch.wave_size:
         rows = arch.wave_size // lanes * waves
         if tile["m0"] % rows == 0:
             return None
-    return Fault(f"{waves} waves cannot share {tile['m0']} x {width} elements of queries", "block")
+    return Fault(f"{waves} waves cannot share a query tile of {tile['m0']} x {width} elements evenly", "block")
 
 
 @rule(
@@ -301,13 +301,13 @@ def queries_not_spread(config: Any, arch: Arch) -> Fault | None:
     arch="gfx1100",
 )
 def scores_of_half_a_wave(config: Any, arch: Arch) -> Fault | None:
-    """qr_nwarp_sshuffle is not for RDNA 3.
+    """qr_nwarp_sshuffle does not support RDNA 3.
 
-    Why: a matrix instruction of RDNA 3 wants each operand in both halves of a wave. MakeSRegTileDistribution of the
-    pipeline's policy gives a place to the 16 lanes of one half; the others read beyond the scores, and beyond the LDS.
+    Why: a matrix instruction of RDNA 3 needs each operand in both halves of a wave. MakeSRegTileDistribution of the
+    pipeline's policy is only for the 16 lanes of one half; the others read beyond the scores, and beyond the LDS.
 
-    Fix: take another GPU, or another family.
+    Fix: use another GPU, or another family.
     """
     if config.family != SPLITKV or config.pipeline != NWARP or not arch.name.startswith("gfx11"):
         return None
-    return Fault(f"{arch.name} reads scores with 16 lanes of a wave, and others with the rest", "pipeline")
+    return Fault(f"on {arch.name} only 16 lanes of a wave read scores, the others read beyond them", "pipeline")

@@ -1,4 +1,4 @@
-"""What all families share: A1xx what the GPU has, T2xx fields and tile arithmetic, R401 the LDS."""
+"""The rules of all families: A1xx GPU features, T2xx fields and tile arithmetic, R401 LDS."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DQ_DK_DV_EXAMPLE: Mapping[str, Any] = {
 
 
 def gemms(config: Any) -> list[Any]:
-    """Each GEMM of a config as ops/block_gemm has one; none where lists are not as long as the family wants them."""
+    """Return each GEMM of a config in the form of ops/block_gemm; none if a list does not have the family's length."""
     tile, waves, mma = tile_of(config), triples(config.waves), triples(config.mma)
     count = FAMILIES[config.family].gemms
     if not tile or not len(config.waves) == len(config.mma) == 3 * count:
@@ -43,7 +43,7 @@ def gemms(config: Any) -> list[Any]:
 
 
 def _of_each_gemm(shared: Rule, *, reads: Sequence[str], good: Mapping[str, Any], bad: Mapping[str, Any]) -> Rule:
-    """A rule of ops/block_gemm for each GEMM of an attention kernel."""
+    """Return a rule of ops/block_gemm, applied to each GEMM of an attention kernel."""
 
     def check(config: Any, arch: Arch) -> Fault | None:
         for number, gemm in enumerate(gemms(config)):
@@ -78,11 +78,11 @@ block_not_covered = _of_each_gemm(
     bad={"waves": (32, 1, 1, 32, 1, 1), "block": (1024, 128, 32, 128, 32, 128)},
 )
 def block_too_large(config: Any, arch: Arch) -> Fault | None:
-    """A work-group has at most as many threads as the GPU allows.
+    """A work-group must not have more threads than the GPU allows.
 
-    Why: the hardware cannot start a larger one. The compiler does not mind.
+    Why: the hardware cannot start a larger one. The compiler does not check it.
 
-    Fix: use fewer waves, or fewer threads where the block names them.
+    Fix: use fewer waves, or fewer threads if the block includes them.
     """
     threads, field = tile_of(config).get("threads", 0), "block"
     if not threads and config.waves:
@@ -90,7 +90,7 @@ def block_too_large(config: Any, arch: Arch) -> Fault | None:
     limit = arch.compute.max_block_threads
     if threads <= limit:
         return None
-    return Fault(f"a work-group of {threads} threads, {arch.name} allows {limit}", field)
+    return Fault(f"the work-group has {threads} threads, but {arch.name} allows {limit}", field)
 
 
 @rule(
@@ -104,9 +104,9 @@ def block_too_large(config: Any, arch: Arch) -> Fault | None:
 def other_pipeline(config: Any, arch: Arch) -> Fault | None:
     """The pipeline must be one of the family's.
 
-    Why: a family's kernel takes the pipelines that were written for it.
+    Why: a family's kernel only works with the pipelines that were written for it.
 
-    Fix: take one of the family's pipelines.
+    Fix: use one of the family's pipelines.
     """
     known = FAMILIES[config.family].pipelines
     if config.pipeline in known:
@@ -123,16 +123,16 @@ def other_pipeline(config: Any, arch: Arch) -> Fault | None:
     bad={"block": (128, 128, 32, 128)},
 )
 def block_length(config: Any, arch: Arch) -> Fault | None:
-    """A block must have as many numbers as the family has names for.
+    """A block must have as many integers as the family's block has names.
 
-    Why: each number has a meaning of its own.
+    Why: each integer has its own meaning.
 
-    Fix: give the numbers that the message names.
+    Fix: pass the integers that the message lists.
     """
     names = FAMILIES[config.family].block
     if len(config.block) == len(names):
         return None
-    return Fault(f"the block of {config.family} is {', '.join(names)}; {len(config.block)} numbers were given", "block")
+    return Fault(f"the block of {config.family} is {', '.join(names)}, but has {len(config.block)} integers", "block")
 
 
 @rule(
@@ -144,17 +144,17 @@ def block_length(config: Any, arch: Arch) -> Fault | None:
     bad={"waves": (4, 1, 1)},
 )
 def gemm_count(config: Any, arch: Arch) -> Fault | None:
-    """Waves and mma must have three numbers for each GEMM of the family.
+    """Waves and mma must have three integers for each GEMM of the family.
 
-    Why: every GEMM has waves and a matrix instruction of its own. Those of the gradients' five share them in pairs.
+    Why: each GEMM has its own waves and matrix instruction. The five GEMMs of gradients share three of them.
 
-    Fix: give three numbers for each, or none where the family has no GEMM.
+    Fix: pass three integers for each GEMM, or none if the family has no GEMM.
     """
     wanted = 3 * FAMILIES[config.family].gemms
     for name in ("waves", "mma"):
         given = len(getattr(config, name))
         if given != wanted:
-            return Fault(f"{config.family} has {wanted} numbers in {name}, {given} were given", name)
+            return Fault(f"{config.family} has {wanted} integers in {name}, got {given}", name)
     return None
 
 
@@ -167,12 +167,12 @@ def gemm_count(config: Any, arch: Arch) -> Fault | None:
     bad={"waves": (4, 1, 1, 2, 1, 1)},
 )
 def unequal_waves(config: Any, arch: Arch) -> Fault | None:
-    """All GEMMs of a kernel have the same number of waves.
+    """All GEMMs of a kernel must have the same number of waves.
 
-    Why: they are computed one after the other by one work-group (fmha/pipeline/tile_fmha_shape.hpp asserts that the
-    counts divide).
+    Why: one work-group computes them one after another (fmha/pipeline/tile_fmha_shape.hpp asserts that the counts
+    divide each other).
 
-    Fix: spread the same number of waves along m and n of each GEMM.
+    Fix: distribute the same number of waves along m and n of each GEMM.
     """
     counts = [w.m * w.n * w.k for w in triples(config.waves)]
     if len(set(counts)) <= 1:
@@ -189,10 +189,10 @@ def unequal_waves(config: Any, arch: Arch) -> Fault | None:
     bad={"waves": (2, 1, 2, 2, 1, 2)},
 )
 def waves_along_k(config: Any, arch: Arch) -> Fault | None:
-    """Waves are spread along m and n only.
+    """Waves must be distributed along m and n only.
 
-    Why: no pipeline shares a sum among waves. Those along k compute once more what others compute: results are right,
-    and a part of the work-group is wasted.
+    Why: no pipeline splits a sum among waves. Waves along k repeat the work of others: results are correct, but a part
+    of the work-group is wasted.
 
     Fix: use 1 wave along k.
     """
@@ -211,10 +211,10 @@ def waves_along_k(config: Any, arch: Arch) -> Fault | None:
     bad={"mode": "group", "pad_k": False},
 )
 def group_without_pads(config: Any, arch: Arch) -> Fault | None:
-    """Group mode needs pad_k, and in other families than forward pad_q, where the family has them.
+    """Group mode needs pad_k, and also pad_q in families other than forward, if the family has these fields.
 
-    Why: sequences end anywhere, and the keys behind an end are those of the next sequence. A forward kernel is told
-    where queries end by the sizes of its buffers.
+    Why: sequences may end inside a tile, and the following keys belong to the next sequence. A forward kernel knows
+    the end of the queries from the sizes of its buffers.
 
     Fix: set pad_q and pad_k.
     """
@@ -222,7 +222,7 @@ def group_without_pads(config: Any, arch: Arch) -> Fault | None:
         return None
     for name in ("pad_k",) if config.family == FORWARD else ("pad_q", "pad_k"):
         if name in USED[config.family] and not getattr(config, name):
-            return Fault(f"sequences of a group end anywhere, and {name} is {getattr(config, name)}", name, True)
+            return Fault(f"sequences of a group may end in a tile, but {name} is {getattr(config, name)}", name, True)
     return None
 
 
@@ -235,11 +235,11 @@ def group_without_pads(config: Any, arch: Arch) -> Fault | None:
     bad={"pad_hdim_q": 4},
 )
 def pad_step(config: Any, arch: Arch) -> Fault | None:
-    """Head sizes are padded by 0, 1 or 8 elements.
+    """pad_hdim_q and pad_hdim_v must be 0, 1 or 8.
 
-    Why: 0 stands for no pads, 1 for loads of single elements, 8 for loads of vectors. CK Tile has no others.
+    Why: 0 means no pads, 1 loads of single elements, 8 loads of vectors. CK Tile has no others.
 
-    Fix: take one of these three.
+    Fix: use one of these three.
     """
     for name in ("pad_hdim_q", "pad_hdim_v"):
         value = getattr(config, name)
@@ -262,20 +262,21 @@ PADS = (0, 1, 8)
 def gradient_without_bias(config: Any, arch: Arch) -> Fault | None:
     """Only an elementwise bias has a gradient.
 
-    Why: there is none without a bias, and ALiBi's slopes are constants. CK Tile compiles such kernels all the same.
+    Why: only an elementwise bias is a tensor of variables; ALiBi's slopes are constants. CK Tile still compiles such
+    kernels.
 
-    Fix: bias elementwise, or no bias_gradient.
+    Fix: use bias elementwise, or leave bias_gradient out.
     """
     if not config.bias_gradient or config.bias == "elementwise":
         return None
-    return Fault(f"bias_gradient with bias {config.bias}", "bias", "elementwise")
+    return Fault(f"bias_gradient is set with bias {config.bias}", "bias", "elementwise")
 
 
 def _unused(names: Sequence[str], config: Any) -> Fault | None:
     for name in names:
         value = getattr(config, name)
         if value != _OPTIONAL[name] and name not in USED[config.family]:
-            return Fault(f"{config.family} has no use for {name} = {value}", name, _OPTIONAL[name])
+            return Fault(f"{config.family} does not use {name} = {value}", name, _OPTIONAL[name])
     return None
 
 
@@ -291,9 +292,9 @@ _PADS = ("pad_q", "pad_k", "pad_hdim_q", "pad_hdim_v")
     bad={**COMBINE_EXAMPLE, "pad_k": True},
 )
 def unused_pad(config: Any, arch: Arch) -> Fault | None:
-    """A pad that the family has no use for is not set.
+    """A pad that the family does not use must not be set.
 
-    Why: two configs that differ in it only would be the same kernel under two names.
+    Why: two configs that differ only in this field would be the same kernel under two names.
 
     Fix: leave the field out.
     """
@@ -312,9 +313,9 @@ _FEATURES = ("mask_form", "sink", "bias", "lse", "soft_cap", "dropout", "store_r
     bad={"store_randval": True},
 )
 def unused_feature(config: Any, arch: Arch) -> Fault | None:
-    """A feature of the scores or of the result that the family has no use for keeps its default.
+    """A feature of the scores or the result that the family does not use must keep its default.
 
-    Why: as for pads, one kernel has one name.
+    Why: as for pads, each kernel must have one name.
 
     Fix: leave the field out.
     """
@@ -333,9 +334,9 @@ _OTHERS = tuple(name for name in _OPTIONAL if name not in (*_PADS, *_FEATURES, "
     bad={"rotary": "half"},
 )
 def unused_option(config: Any, arch: Arch) -> Fault | None:
-    """An option of caches, of gradients or of scheduling that the family has no use for keeps its default.
+    """An option of caches, gradients or scheduling that the family does not use must keep its default.
 
-    Why: as for pads, one kernel has one name.
+    Why: as for pads, each kernel must have one name.
 
     Fix: leave the field out.
     """
@@ -353,16 +354,16 @@ def unused_option(config: Any, arch: Arch) -> Fault | None:
 def sink_without_mask(config: Any, arch: Arch) -> Fault | None:
     """Sinks need a mask.
 
-    Why: they are keys that a window does not hide. Without a mask nothing is hidden, and no problem has both.
+    Why: sinks are keys that a window does not hide. Without a mask no key is hidden, and no problem has both.
 
     Fix: set mask_form, or leave sink out.
     """
     if not config.sink or config.mask_form != "none":
         return None
-    return Fault(f"sink is {config.sink}, and mask_form is {config.mask_form}", "mask_form", "any")
+    return Fault(f"sink is {config.sink}, but mask_form is {config.mask_form}", "mask_form", "any")
 
 
-HOST_WAVE = 64  # lanes of a wave to the host pass of the compiler (get_warp_size in ck_tile/core/arch/arch.hpp)
+HOST_WAVE = 64  # lanes of a wave in the compiler's host pass (get_warp_size in ck_tile/core/arch/arch.hpp)
 
 
 @rule(
@@ -375,16 +376,16 @@ HOST_WAVE = 64  # lanes of a wave to the host pass of the compiler (get_warp_siz
     arch="gfx1201",
 )
 def threads_not_whole(config: Any, arch: Arch) -> Fault | None:
-    """A block's number of threads is a multiple of 64 on every GPU.
+    """The threads in a block must be a multiple of 64 on every GPU.
 
-    Why: CK Tile asserts whole waves in the host pass too, which does not know the GPU and has waves of 64 lanes.
+    Why: CK Tile also asserts whole waves in the host pass, which does not know the GPU and assumes waves of 64 lanes.
 
-    Fix: take a multiple of 64 threads.
+    Fix: use a multiple of 64 threads.
     """
     threads = tile_of(config).get("threads", HOST_WAVE)
     if threads % HOST_WAVE == 0:
         return None
-    return Fault(f"{threads} threads are no multiple of {HOST_WAVE}", "block")
+    return Fault(f"{threads} threads are not a multiple of {HOST_WAVE}", "block")
 
 
 @rule(
@@ -396,15 +397,15 @@ def threads_not_whole(config: Any, arch: Arch) -> Fault | None:
     bad={"block": (128, 128, 128, 256, 128, 256), "mma": (32, 32, 16, 32, 32, 16)},
 )
 def lds_overflow(config: Any, arch: Arch) -> Fault | None:
-    """The tiles that a work-group keeps in LDS must fit.
+    """The tiles of a work-group must fit into LDS.
 
-    Why: a work-group cannot have more LDS than the GPU has.
+    Why: a work-group cannot use more LDS than the GPU has.
 
-    Fix: make k0 and k1 smaller first, then n0.
+    Fix: reduce k0 and k1 first, then n0.
     """
     if any(other.check(config, arch) for other in (block_length, gemm_count, other_pipeline)):
         return None
     needed = lds_bytes(config, arch)
     if needed <= arch.lds.bytes:
         return None
-    return Fault(f"needs {needed:,} bytes of LDS, {arch.name} has {arch.lds.bytes:,}", "block")
+    return Fault(f"the tiles need {needed:,} bytes of LDS, but {arch.name} has {arch.lds.bytes:,}", "block")

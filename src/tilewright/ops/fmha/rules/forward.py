@@ -1,6 +1,6 @@
-"""What the pipelines of forward kernels can do: P401 to P410. File names are below ck_tile/ops/fmha/.
+"""The pipelines of forward kernels: P401 to P410 and P481. File names are below ck_tile/ops/fmha/.
 
-Rules about their tiles are in forward_tiles, those about gfx950's own pipelines in forward_gfx950.
+Rules for their tiles are in forward_tiles, those for gfx950's own pipelines in forward_gfx950.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tilewright.ops.fmha.rules.forward_gfx950 import TRLOAD
 from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.rule import Fault, rule
 
-# An example: a kernel whose keys pass registers by.
+# An example: a kernel that copies keys to LDS asynchronously.
 ASYNC: Mapping[str, Any] = {"pipeline": "qr_async", "pad_hdim_q": 8, "pad_hdim_v": 8}
-# What these two pipelines leave out, with the value that means "without".
+# The features that these two pipelines lack, with the value that means "without".
 _ABSENT: Mapping[str, Any] = {
     **{"bias": "none", "soft_cap": False, "dropout": False, "static_quant": False, "skip_min_seqlen_q": False},
     **{"v_layout": "row"},
@@ -36,16 +36,16 @@ _SHORT_OF_FEATURES = ("qr_async_trload", "v3")
     bad=TRLOAD,
 )
 def no_transposing_reads(config: Any, arch: Arch) -> Fault | None:
-    """The pipelines qr_async_trload and v3 need a GPU that transposes what it reads from LDS.
+    """The pipelines qr_async_trload and v3 need a GPU with transposing LDS reads.
 
-    Why: they read values so. For another GPU the former compiles to a kernel that returns at once and writes nothing
-    (FmhaFwdKernel::kIsAvailable in kernel/fmha_fwd_kernel.hpp), the latter does not compile.
+    Why: they read values with them. For another GPU the former compiles to a kernel that returns at once and writes
+    nothing (FmhaFwdKernel::kIsAvailable in kernel/fmha_fwd_kernel.hpp), and the latter does not compile.
 
-    Fix: take the pipeline qr_async instead.
+    Fix: use the pipeline qr_async instead.
     """
     if config.family != FORWARD or config.pipeline not in _SHORT_OF_FEATURES or arch.lds.transpose_read_bytes:
         return None
-    return Fault(f"{arch.name} has no transposing LDS read, which {config.pipeline} is made of", "pipeline", "qr")
+    return Fault(f"{arch.name} has no transposing LDS reads, which {config.pipeline} needs", "pipeline", "qr")
 
 
 @rule(
@@ -58,15 +58,15 @@ def no_transposing_reads(config: Any, arch: Arch) -> Fault | None:
     arch="gfx1201",
 )
 def no_async_copy(config: Any, arch: Arch) -> Fault | None:
-    """The pipeline qr_async needs a GPU that copies from memory to LDS without registers.
+    """The pipeline qr_async needs a GPU with asynchronous copies from memory to LDS.
 
-    Why: it loads keys so, by an instruction in inline assembly.
+    Why: it loads keys with them, by an instruction in inline assembly.
 
-    Fix: take the pipeline qr instead.
+    Fix: use the pipeline qr instead.
     """
     if config.family != FORWARD or config.pipeline != "qr_async" or arch.lds.async_copy_bytes:
         return None
-    return Fault(f"{arch.name} has no copy from memory to LDS, which qr_async is made of", "pipeline", "qr")
+    return Fault(f"{arch.name} has no asynchronous copies to LDS, which qr_async needs", "pipeline", "qr")
 
 
 @rule(
@@ -79,17 +79,17 @@ def no_async_copy(config: Any, arch: Arch) -> Fault | None:
     arch="gfx1100",
 )
 def one_lane_layout(config: Any, arch: Arch) -> Fault | None:
-    """RDNA 3 computes no attention with these headers.
+    """RDNA 3 does not support attention with these headers.
 
-    Why: probabilities stay in the registers where the first GEMM put them and are the second one's operand. A matrix
-    instruction of RDNA 3 wants each operand twice, once in either half of a wave, but gives its result once:
-    BlockGemmARegBSmemCRegV2 in gemm/block/ finds 16 elements where it has 8.
+    Why: probabilities stay in the registers of the first GEMM's result and are the second GEMM's operand. A matrix
+    instruction of RDNA 3 needs each operand twice, once in each half of a wave, but returns its result once:
+    BlockGemmARegBSmemCRegV2 in gemm/block/ gets 8 elements instead of 16.
 
-    Fix: choose another GPU for attention.
+    Fix: use another GPU for attention.
     """
     if config.family != FORWARD or not arch.name.startswith("gfx11"):
         return None
-    return Fault(f"{arch.name} wants operands of a matrix instruction in both halves of a wave", "family")
+    return Fault(f"{arch.name} needs operands of matrix instructions in both halves of a wave", "family")
 
 
 @rule(
@@ -101,9 +101,9 @@ def one_lane_layout(config: Any, arch: Arch) -> Fault | None:
     bad={**ASYNC, "pad_q": False},
 )
 def pads_missing(config: Any, arch: Arch) -> Fault | None:
-    """The pipeline qr_async pads queries and both head sizes.
+    """The pipeline qr_async must pad queries and both head sizes.
 
-    Why: its loads look where a tensor ends in any case (block_fmha_pipeline_qr_ks_vs_async.hpp asserts the three).
+    Why: its loads always check where a tensor ends (block_fmha_pipeline_qr_ks_vs_async.hpp asserts the three).
 
     Fix: set pad_q, and pad_hdim_q and pad_hdim_v to 8.
     """
@@ -111,7 +111,7 @@ def pads_missing(config: Any, arch: Arch) -> Fault | None:
         return None
     for name, wanted in (("pad_q", True), ("pad_hdim_q", 8), ("pad_hdim_v", 8)):
         if not getattr(config, name):
-            return Fault(f"qr_async pads always, {name} is {getattr(config, name)}", name, wanted)
+            return Fault(f"qr_async always pads, but {name} is {getattr(config, name)}", name, wanted)
     return None
 
 
@@ -124,19 +124,20 @@ def pads_missing(config: Any, arch: Arch) -> Fault | None:
     bad={"pad_hdim_q": 8},
 )
 def pad_by_another(config: Any, arch: Arch) -> Fault | None:
-    """A head size is padded by what the pipeline loads at once: 8 where it keeps its vectors, else 1.
+    """The pad of a head size must be the width of the pipeline's loads: 8 if it loads vectors, else 1.
 
-    Why: CK Tile knows padded and not padded. Most pipelines load single elements of a padded head (kAlignmentQ and its
-    like are 1); those that pass registers by go on loading vectors, all or nothing of which must be inside the head.
+    Why: CK Tile only distinguishes padded and not padded. Most pipelines load single elements of a padded head
+    (kAlignmentQ and similar constants are 1); those with asynchronous copies still load vectors, which must be
+    completely inside or outside the head.
 
-    Fix: 8 for qr_async and qr_async_trload, 1 for the others, 0 for no pad.
+    Fix: use 8 for qr_async and qr_async_trload, 1 for the others, 0 for no pad.
     """
     if config.family != FORWARD:
         return None
     wanted = 8 if config.pipeline in ("qr_async", "qr_async_trload") else 1
     for name in ("pad_hdim_q", "pad_hdim_v"):
         if getattr(config, name) not in (0, wanted):
-            return Fault(f"{config.pipeline} pads heads by {wanted}, {name} is {getattr(config, name)}", name, wanted)
+            return Fault(f"{name} is {getattr(config, name)}, but {config.pipeline} pads by {wanted}", name, wanted)
     return None
 
 
@@ -149,9 +150,9 @@ def pad_by_another(config: Any, arch: Arch) -> Fault | None:
     bad={"soft_cap": True, "bias": "elementwise"},
 )
 def capped_bias(config: Any, arch: Arch) -> Fault | None:
-    """Scores are capped, or have a bias, not both.
+    """A kernel can have soft_cap or a bias, but not both.
 
-    Why: the pipelines have code for either, and assert it (pipeline/block_fmha_pipeline_qr_ks_vs.hpp and others).
+    Why: the pipelines assert it (pipeline/block_fmha_pipeline_qr_ks_vs.hpp and others).
 
     Fix: leave one of them out.
     """
@@ -170,20 +171,19 @@ def capped_bias(config: Any, arch: Arch) -> Fault | None:
     arch="gfx950",
 )
 def feature_missing(config: Any, arch: Arch) -> Fault | None:
-    """The pipelines qr_async_trload and v3 know no bias, cap, dropout, quantisation, skipping or transposed values.
+    """The pipelines qr_async_trload and v3 have no bias, cap, dropout, quantisation, skipping or transposed values.
 
-    Why: the former takes the bias and does not look at it, and neither is told of the others. Kernels compile and
-    compute as if nothing had been asked for. qs is told of dropout and drops nothing; with a cap it gives NaN for a
-    sequence without keys.
+    Why: the former gets the bias and ignores it, and neither gets the others. Kernels compile and compute as if the
+    features were not set. qs gets dropout and drops nothing; with a cap it returns NaN for a sequence without keys.
 
-    Fix: take the pipeline qr or qr_async.
+    Fix: use the pipeline qr or qr_async.
     """
     if config.family != FORWARD or config.pipeline not in (*_SHORT_OF_FEATURES, "qs"):
         return None
     absent = {"dropout": False, "soft_cap": False} if config.pipeline == "qs" else _ABSENT
     for name, without in absent.items():
         if getattr(config, name) != without:
-            return Fault(f"{config.pipeline} knows nothing of {name} = {getattr(config, name)}", name, without)
+            return Fault(f"{config.pipeline} does not support {name} = {getattr(config, name)}", name, without)
     return None
 
 
@@ -196,15 +196,15 @@ def feature_missing(config: Any, arch: Arch) -> Fault | None:
     bad={"mask_form": "causal", "sink": 4},
 )
 def sink_without_window(config: Any, arch: Arch) -> Fault | None:
-    """Sinks need a mask that can have a window.
+    """Sinks need a mask form with a window.
 
-    Why: they are keys that a window leaves out. A causal mask leaves out none of the first keys.
+    Why: sinks are first keys that a window would hide. A causal mask hides none of the first keys.
 
-    Fix: mask_form any or window, or sink 0.
+    Fix: use mask_form any or window, or sink 0.
     """
     if config.family != FORWARD or not config.sink or config.mask_form in ("any", "window"):
         return None
-    return Fault(f"{config.sink} sinks with mask form {config.mask_form}, which has no left end", "mask_form", "any")
+    return Fault(f"{config.sink} sinks, but mask_form {config.mask_form} has no left limit", "mask_form", "any")
 
 
 @rule(
@@ -216,16 +216,16 @@ def sink_without_window(config: Any, arch: Arch) -> Fault | None:
     bad={"skip_min_seqlen_q": True},
 )
 def skip_in_batches(config: Any, arch: Arch) -> Fault | None:
-    """Short sequences are left out in group mode only.
+    """Short sequences can be skipped only in group mode.
 
-    Why: in batch mode all have one length, and the kernel is not told the number (FmhaFwdBatchModeKargs in
+    Why: in batch mode all have the same length, and the kernel does not get the limit (FmhaFwdBatchModeKargs in
     kernel/fmha_fwd_kernel.hpp).
 
-    Fix: mode group, or no skip_min_seqlen_q.
+    Fix: use mode group, or leave skip_min_seqlen_q out.
     """
     if config.family != FORWARD or not config.skip_min_seqlen_q or config.mode == "group":
         return None
-    return Fault(f"sequences in mode {config.mode} all have one length", "skip_min_seqlen_q", False)
+    return Fault(f"all sequences have the same length in mode {config.mode}", "skip_min_seqlen_q", False)
 
 
 @rule(
@@ -237,13 +237,13 @@ def skip_in_batches(config: Any, arch: Arch) -> Fault | None:
     bad={**ASYNC, "dropout": True, "mma": (16, 16, 16, 16, 16, 16)},
 )
 def dropout_overflow(config: Any, arch: Arch) -> Fault | None:
-    """Random numbers of dropout must have room in LDS, and tiles are a whole number of what is drawn at once.
+    """The random numbers of dropout must fit into LDS, and m0 must be a multiple of the rows drawn at once.
 
-    Why: a wave with several rows of 16 × 16 matrix tiles draws two of them at once, and LDS is reserved for one
-    (GetSmemSizeDropout in pipeline/ against BlockDropout::MakeRandValLdsBlockDescriptor in block/). Kernels
-    compile and write behind the end of their LDS.
+    Why: a wave with several rows of 16 × 16 matrix tiles draws two of them at once, but LDS is reserved for one
+    (GetSmemSizeDropout in pipeline/, compared with BlockDropout::MakeRandValLdsBlockDescriptor in block/). Kernels
+    compile and write beyond the end of their LDS.
 
-    Fix: m0 = waves × 16, or 32 × 32 matrix tiles, or the pipeline qr.
+    Fix: use m0 = waves × 16, or 32 × 32 matrix tiles, or the pipeline qr.
     """
     if config.family != FORWARD or not config.dropout or config.pipeline not in ("qr", "qr_async", "qr_whole_k"):
         return None
@@ -252,9 +252,9 @@ def dropout_overflow(config: Any, arch: Arch) -> Fault | None:
         return None
     rows, tall = drawn_rows(facts), facts.tile["m0"]
     if tall % rows:
-        return Fault(f"m0 = {tall} is no multiple of the {rows} rows that are drawn at once", "block")
+        return Fault(f"m0 = {tall} is not a multiple of the {rows} rows that are drawn at once", "block")
     needed, room = dropout_room(facts, config.pipeline)
-    return None if needed <= room else Fault(f"random numbers need {needed} bytes of LDS and have {room}", "block")
+    return None if needed <= room else Fault(f"random numbers need {needed} bytes of LDS but have {room}", "block")
 
 
 @rule(
@@ -266,15 +266,15 @@ def dropout_overflow(config: Any, arch: Arch) -> Fault | None:
     bad={"dtype": "fp8bf16", "dropout": True, "mma": (32, 32, 32, 32, 32, 32)},
 )
 def eight_bit_dropout(config: Any, arch: Arch) -> Fault | None:
-    """8-bit types have no dropout.
+    """8-bit types do not support dropout.
 
-    Why: random numbers are spread by a matrix operation of 8-bit types that is not there (WarpGemmDispatcher without
-    transposed results, asked for by block/block_dropout.hpp).
+    Why: block/block_dropout.hpp distributes random numbers with an 8-bit matrix operation that does not exist
+    (WarpGemmDispatcher without transposed results).
 
-    Fix: no dropout, or 16-bit types.
+    Fix: use 16-bit types, or no dropout.
     """
     if config.family not in (FORWARD, BATCH_PREFILL) or not config.dropout:
         return None
     if DTYPES[config.dtype].qkv not in ("fp8", "bf8"):
         return None
-    return Fault(f"{config.dtype} with dropout", "dropout", False)
+    return Fault(f"{config.dtype} does not support dropout", "dropout", False)

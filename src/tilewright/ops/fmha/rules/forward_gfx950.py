@@ -36,16 +36,16 @@ _READS_WAITED_FOR = 15  # core/arch/arch.hpp, WaitcntLayoutLegacy::LGKM_MASK
     arch="gfx950",
 )
 def v3_lse(config: Any, arch: Arch) -> Fault | None:
-    """v3 stores no LSE.
+    """v3 cannot store the LSE.
 
-    Why: it adds a row's largest product to the log of the sum, without the scale that scores have: `lse(i_idx)` in
+    Why: it adds a row's largest product to the log of the sum without the scale of the scores: `lse(i_idx)` in
     block_fmha_fwd_v3_pipeline.hpp lacks the factor `scale_s` of the other pipelines.
 
-    Fix: another pipeline, or no lse.
+    Fix: use another pipeline, or leave lse out.
     """
     if config.family != FORWARD or config.pipeline != "v3" or not config.lse:
         return None
-    return Fault("v3 leaves the scale out of LSE", "lse", False)
+    return Fault("v3 computes the LSE without the scale", "lse", False)
 
 
 @rule(
@@ -58,17 +58,17 @@ def v3_lse(config: Any, arch: Arch) -> Fault | None:
     arch="gfx950",
 )
 def trload_heads(config: Any, arch: Arch) -> Fault | None:
-    """With qr_async_trload, n1 and hdim_q are both 64 or both 128.
+    """With qr_async_trload, n1 and hdim_q must both be 64 or both be 128.
 
-    Why: pieces of a row change places by exclusive or with the row's number, and for values the kernel takes the
-    pieces of a query's head (make_v_dram in kernel/fmha_fwd_kernel.hpp). Smaller heads come out wrong.
+    Why: pieces of a row are permuted by an exclusive or with the row's index, and for values the kernel uses the pieces
+    of a query's head (make_v_dram in kernel/fmha_fwd_kernel.hpp). Results are wrong for smaller heads.
 
-    Fix: 64 or 128 for both, with pads.
+    Fix: use 64 or 128 for both, with pads.
     """
     tile = tile_of(config) if config.family == FORWARD and config.pipeline == "qr_async_trload" else {}
     if not tile or (tile["n1"] == tile["hdim_q"] and tile["n1"] in (64, 128)):
         return None
-    return Fault(f"heads of {tile['hdim_q']} and {tile['n1']} are not both 64 or both 128", "block")
+    return Fault(f"hdim_q = {tile['hdim_q']} and n1 = {tile['n1']} are not both 64 or both 128", "block")
 
 
 @rule(
@@ -81,24 +81,24 @@ def trload_heads(config: Any, arch: Arch) -> Fault | None:
     arch="gfx950",
 )
 def v3_tiles(config: Any, arch: Arch) -> Fault | None:
-    """v3 has 8 waves along m with 32 rows each, takes a head and a tile's keys in one step, and 16-bit types.
+    """v3 needs 8 waves along m with 32 rows each, one step for a head and for a tile's keys, and 16-bit types.
 
-    Why: two groups of four waves take turns, a lane has one row's sum, and the steps are written out
+    Why: two groups of four waves alternate, a lane has the sum of one row, and the steps are written out
     (block_fmha_fwd_v3_pipeline.hpp asserts these).
 
-    Fix: block 256 x n0 x hdim_q x hdim_v x n0 x hdim_q, waves 8x1x1x8x1x1, mma 32x32x16x32x32x16.
+    Fix: use block 256 x n0 x hdim_q x hdim_v x n0 x hdim_q, waves 8x1x1x8x1x1, mma 32x32x16x32x32x16.
     """
     tile = tile_for(config)
     if not tile or config.pipeline != "v3":
         return None
     if config.dtype not in ("fp16", "bf16"):
-        return Fault(f"v3 has no code for {config.dtype}", "dtype", "fp16")
+        return Fault(f"v3 does not support {config.dtype}", "dtype", "fp16")
     if config.waves != (8, 1, 1, 8, 1, 1) or tile["m0"] != 256:
-        return Fault(f"v3 has m0 = 256 and 8 waves along m, not {tile['m0']} and {by(config.waves)}", "waves")
+        return Fault(f"v3 needs m0 = 256 and 8 waves along m, not {tile['m0']} and {by(config.waves)}", "waves")
     if config.mma != (32, 32, 16, 32, 32, 16):
-        return Fault(f"v3 has mma 32x32x16x32x32x16, not {by(config.mma)}", "mma", (32, 32, 16, 32, 32, 16))
+        return Fault(f"v3 needs mma 32x32x16x32x32x16, not {by(config.mma)}", "mma", (32, 32, 16, 32, 32, 16))
     if tile["k0"] != tile["hdim_q"] or tile["k1"] != tile["n0"]:
-        return Fault(f"v3 takes one step: k0 must be {tile['hdim_q']} and k1 {tile['n0']}", "block")
+        return Fault(f"v3 needs one step: k0 must be {tile['hdim_q']} and k1 {tile['n0']}", "block")
     facts = facts_of(config, arch)
     fault = copied_fault(facts, "keys", tile["n0"], tile["k0"]) or copied_fault(facts, "values", tile["k1"], tile["n1"])
     return None if fault is None else Fault(fault, "block")
@@ -114,21 +114,21 @@ def v3_tiles(config: Any, arch: Arch) -> Fault | None:
     arch="gfx950",
 )
 def v3_two_tiles(config: Any, arch: Arch) -> Fault | None:
-    """v3 is for batch mode without a mask.
+    """v3 supports only batch mode without a mask.
 
-    Why: where queries see exactly two tiles of keys, it reads the second one from LDS before its copy has come
-    (`if(2 < num_total_loop)` in block_fmha_fwd_v3_pipeline.hpp holds the wait for it). With a mask, and with sequences
-    of any lengths, some do. The built kernel refuses such a number of keys.
+    Why: where queries see exactly two key tiles, it reads the second one from LDS before the copy has finished (the
+    wait is inside `if(2 < num_total_loop)` in block_fmha_fwd_v3_pipeline.hpp). This can happen with a mask and with
+    sequences of any lengths. In batch mode without a mask, the built kernel rejects such a number of keys.
 
-    Fix: qr_async or qr_async_trload.
+    Fix: use qr_async or qr_async_trload.
     """
     if config.family != FORWARD or config.pipeline != "v3":
         return None
     if config.mode != "batch":
-        return Fault("a sequence of a group may have exactly 2 tiles of keys", "mode", "batch")
+        return Fault("a sequence of a group may have exactly 2 key tiles", "mode", "batch")
     if config.mask_form == "none":
         return None
-    return Fault(f"with mask form {config.mask_form} some queries see exactly 2 tiles", "mask_form", "none")
+    return Fault(f"with mask_form {config.mask_form} some queries see exactly 2 key tiles", "mask_form", "none")
 
 
 @rule(
@@ -141,22 +141,22 @@ def v3_two_tiles(config: Any, arch: Arch) -> Fault | None:
     arch="gfx950",
 )
 def trload_mma(config: Any, arch: Arch) -> Fault | None:
-    """qr_async_trload takes fp16 or bf16, mma 16x16x32 or 32x32x16 for both GEMMs, and waves along m.
+    """qr_async_trload supports fp16 and bf16, mma 16x16x32 or 32x32x16 for both GEMMs, and waves along m.
 
-    Why: LDS is read transposed in pieces of four 16-bit elements, two of which make the operand of one of these two
-    instructions (GetPVBlockGemm in block_fmha_pipeline_qr_ks_vs_async_trload_policy.hpp). Others were not tried.
+    Why: LDS is read transposed in pieces of four 16-bit elements, two of which are the operand of one of these two
+    instructions (GetPVBlockGemm in block_fmha_pipeline_qr_ks_vs_async_trload_policy.hpp). Others were not tested.
 
-    Fix: take one of these types, tiles and waves.
+    Fix: use one of these types, tiles and waves.
     """
     if config.family != FORWARD or config.pipeline != "qr_async_trload":
         return None
     if config.dtype not in ("fp16", "bf16"):
-        return Fault(f"qr_async_trload has no code for {config.dtype}", "dtype", "fp16")
+        return Fault(f"qr_async_trload does not support {config.dtype}", "dtype", "fp16")
     if config.mma not in ((16, 16, 32, 16, 16, 32), (32, 32, 16, 32, 32, 16)):
-        return Fault(f"qr_async_trload with mma {by(config.mma)}", "mma", (16, 16, 32, 16, 16, 32))
+        return Fault(f"qr_async_trload does not support mma {by(config.mma)}", "mma", (16, 16, 32, 16, 16, 32))
     rows = config.waves[0] if config.waves else 0
     if config.waves != (rows, 1, 1, rows, 1, 1):
-        return Fault(f"qr_async_trload with waves {by(config.waves)}", "waves", (rows, 1, 1, rows, 1, 1))
+        return Fault(f"qr_async_trload does not support waves {by(config.waves)}", "waves", (rows, 1, 1, rows, 1, 1))
     return None
 
 
@@ -170,17 +170,17 @@ def trload_mma(config: Any, arch: Arch) -> Fault | None:
     arch="gfx950",
 )
 def trload_head_in_steps(config: Any, arch: Arch) -> Fault | None:
-    """With qr_async_trload and m0 from 64 to 127, k0 equals hdim_q.
+    """With qr_async_trload and m0 from 64 to 127, k0 must be hdim_q.
 
-    Why: the kernel orders keys in memory for tiles of a whole head from m0 = 64 on (kKLoadOnce), but reads such tiles
-    only from m0 = 128 on (PrefillCase in kernel/fmha_fwd_kernel.hpp). Between, pieces of rows change places.
+    Why: the kernel arranges keys for tiles of a whole head from m0 = 64 on (kKLoadOnce), but reads such tiles only from
+    m0 = 128 on (PrefillCase in kernel/fmha_fwd_kernel.hpp). In between, pieces of rows are swapped.
 
-    Fix: k0 = hdim_q, or another m0.
+    Fix: use k0 = hdim_q, or another m0.
     """
     tile = tile_of(config) if config.family == FORWARD and config.pipeline == "qr_async_trload" else {}
     if not tile or not _WHOLE_HEAD_FROM <= tile["m0"] < PREFILL_ROWS or tile["k0"] == tile["hdim_q"]:
         return None
-    return Fault(f"m0 = {tile['m0']} with k0 = {tile['k0']}: it must be hdim_q = {tile['hdim_q']}", "block")
+    return Fault(f"m0 is {tile['m0']}, so k0 = {tile['k0']} must be hdim_q = {tile['hdim_q']}", "block")
 
 
 @rule(
@@ -193,13 +193,13 @@ def trload_head_in_steps(config: Any, arch: Arch) -> Fault | None:
     arch="gfx950",
 )
 def trload_tiles(config: Any, arch: Arch) -> Fault | None:
-    """qr_async_trload shares its tiles evenly among threads, and from m0 = 128 on waits for at most 15 reads at once.
+    """The threads of qr_async_trload must share its tiles evenly and, from m0 = 128 on, wait for at most 15 LDS reads.
 
-    Why: tiles go to LDS past registers, 16 bytes a lane; and a wait counts up to 15 reads of LDS
+    Why: tiles are copied asynchronously to LDS, 16 bytes per lane; and a wait counts up to 15 LDS reads
     (block_sync_lds in block_fmha_pipeline_qr_ks_vs_async_trload.hpp). A lane reads 8 elements of keys at once, and 4
     of values.
 
-    Fix: a smaller k1, or n0.
+    Fix: use a smaller k1 or n0.
     """
     facts = facts_for(config, arch, "qr_async_trload")
     if facts is None:
@@ -208,13 +208,13 @@ def trload_tiles(config: Any, arch: Arch) -> Fault | None:
     head = loaded_hdim(tile["hdim_q"])
     prefill = tile["m0"] >= PREFILL_ROWS
     fault = (
-        spread_fault(facts, "the queries'", tile["m0"], head)
-        or spread_fault(facts, "the keys'", tile["n0"], head if prefill else tile["k0"])
-        or spread_fault(facts, "the values'", tile["n0"], tile["n1"])
+        spread_fault(facts, "the query", tile["m0"], head)
+        or spread_fault(facts, "the key", tile["n0"], head if prefill else tile["k0"])
+        or spread_fault(facts, "the value", tile["n0"], tile["n1"])
     )
     if fault is not None:
         return Fault(fault, "block")
     reads = max(tile["n0"] * tile["k0"] // (64 * 8), tile["k1"] * tile["n1"] // (64 * 4))
     if prefill and reads > _READS_WAITED_FOR:
-        return Fault(f"a lane has {reads} reads of LDS under way, waits count to {_READS_WAITED_FOR}", "block")
+        return Fault(f"a lane has {reads} LDS reads in flight, but a wait counts only {_READS_WAITED_FOR}", "block")
     return None

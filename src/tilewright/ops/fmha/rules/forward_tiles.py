@@ -14,26 +14,26 @@ from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.rule import Fault, rule
 
 TILES = ("family", "pipeline", "block", "waves", "mma")
-# Pipelines with the policy of block_fmha_pipeline_qx_ks_vs_custom_policy.hpp, or one made of it.
+# Pipelines with the policy of block_fmha_pipeline_qx_ks_vs_custom_policy.hpp, or one derived from it.
 _CLASSIC = ("qr", "qr_async", "qr_whole_k", "qs")
-# tile_fmha_shape.hpp, ceil_to_qualified_tile_length: besides powers of two.
+# tile_fmha_shape.hpp, ceil_to_qualified_tile_length: the sizes that are not powers of two.
 _ODD_HEADS = (48, 96, 160, 192)
 _LARGEST_HEAD = 256
-# k of the instruction that a matrix tile of m rows is made of, by bits of an element: gemm/warp/warp_gemm.hpp.
+# k of the instruction of a matrix tile, by bits of an element and rows m: gemm/warp/warp_gemm.hpp.
 _HARDWARE_K = {(16, 32): 8, (16, 16): 16, (8, 32): 16, (8, 16): 32, (32, 16): 4}
 _ASYNC: Mapping[str, Any] = {"pipeline": "qr_async", "pad_hdim_q": 8, "pad_hdim_v": 8}
 _SMALL: Mapping[str, Any] = {"block": (64, 64, 16, 32, 16, 32), "mma": (16, 16, 16, 16, 16, 16)}
 
 
 def tile_for(config: Any) -> dict[str, int]:
-    """The block of a forward config by name; nothing for other families and for lists of other lengths."""
+    """Return the block of a forward config by name; empty for other families, lists of other lengths, and zeros."""
     if config.family != FORWARD or len(config.waves) != 6 or len(config.mma) != 6:
         return {}
     return {} if 0 in (*config.block, *config.waves, *config.mma) else tile_of(config)
 
 
 def facts_for(config: Any, arch: Arch, *pipelines: str, dropout: bool = False) -> Facts | None:
-    """What formulas read, for configs of these pipelines that they can be asked about."""
+    """Return the inputs of the LDS formulas; None for other pipelines and invalid tiles."""
     return facts_of(config, arch, dropout=dropout) if tile_for(config) and config.pipeline in pipelines else None
 
 
@@ -46,17 +46,17 @@ def facts_for(config: Any, arch: Arch, *pipelines: str, dropout: bool = False) -
     bad={"block": (128, 128, 16, 128, 32, 80)},
 )
 def head_size_unknown(config: Any, arch: Arch) -> Fault | None:
-    """The tile's hdim_q is a power of two, 48, 96, 160 or 192, at most 256.
+    """The tile's hdim_q must be a power of two up to 256, or 48, 96, 160 or 192.
 
-    Why: ceil_to_qualified_tile_length in tile_fmha_shape.hpp knows no other, and pipelines assert 256.
+    Why: ceil_to_qualified_tile_length in tile_fmha_shape.hpp supports no others, and pipelines assert the limit of 256.
 
-    Fix: the next larger one, and pad_hdim_q.
+    Fix: use the next larger size, with pad_hdim_q.
     """
     hdim = tile_of(config).get("hdim_q", 0) if config.family == FORWARD else 0
     known = hdim in _ODD_HEADS or hdim & (hdim - 1) == 0
     if known and hdim <= _LARGEST_HEAD:
         return None
-    return Fault(f"hdim_q = {hdim} is no power of two, 48, 96, 160 or 192 of at most {_LARGEST_HEAD}", "block")
+    return Fault(f"hdim_q = {hdim} is not a power of two up to {_LARGEST_HEAD}, or 48, 96, 160 or 192", "block")
 
 
 @rule(
@@ -68,16 +68,16 @@ def head_size_unknown(config: Any, arch: Arch) -> Fault | None:
     bad={"block": (128, 128, 64, 128, 32, 160)},
 )
 def head_not_stepped(config: Any, arch: Arch) -> Fault | None:
-    """hdim_q is a multiple of k0.
+    """hdim_q must be a multiple of k0.
 
     Why: the first GEMM goes over the head in steps of k0 (tile_fmha_shape.hpp asserts it).
 
-    Fix: a k0 that divides hdim_q.
+    Fix: use a k0 that divides hdim_q.
     """
     tile = tile_of(config) if config.family == FORWARD else {}
     if not tile or not tile["k0"] or tile["hdim_q"] % tile["k0"] == 0:
         return None
-    return Fault(f"hdim_q = {tile['hdim_q']} is no multiple of k0 = {tile['k0']}", "block")
+    return Fault(f"hdim_q = {tile['hdim_q']} is not a multiple of k0 = {tile['k0']}", "block")
 
 
 @rule(
@@ -89,16 +89,16 @@ def head_not_stepped(config: Any, arch: Arch) -> Fault | None:
     bad={"block": (128, 64, 32, 128, 128, 128)},
 )
 def keys_not_stepped(config: Any, arch: Arch) -> Fault | None:
-    """n0 is a multiple of k1.
+    """n0 must be a multiple of k1.
 
-    Why: the second GEMM goes over a tile's keys in steps of k1; each pipeline asserts at least one.
+    Why: the second GEMM goes over a tile's keys in steps of k1; each pipeline asserts at least one step.
 
-    Fix: a k1 that divides n0.
+    Fix: use a k1 that divides n0.
     """
     tile = tile_of(config) if config.family == FORWARD else {}
     if not tile or not tile["k1"] or tile["n0"] % tile["k1"] == 0:
         return None
-    return Fault(f"n0 = {tile['n0']} is no multiple of k1 = {tile['k1']}", "block")
+    return Fault(f"n0 = {tile['n0']} is not a multiple of k1 = {tile['k1']}", "block")
 
 
 @rule(
@@ -110,19 +110,19 @@ def keys_not_stepped(config: Any, arch: Arch) -> Fault | None:
     bad={"block": (128, 128, 128, 128, 32, 128)},
 )
 def few_steps(config: Any, arch: Arch) -> Fault | None:
-    """The pipelines qr, qs and qr_whole_k take at least two steps over a head, the last one also over a tile's keys.
+    """The pipelines qr, qs and qr_whole_k need at least two steps over a head, qr_whole_k also over a tile's keys.
 
-    Why: while they compute one step they load the next, and have no code for a single one (they assert it).
+    Why: they load the next step while they compute one, and have no code for a single step (they assert it).
 
-    Fix: a smaller k0, or k1.
+    Fix: use a smaller k0 or k1.
     """
     tile = tile_of(config) if config.family == FORWARD and config.pipeline in ("qr", "qs", "qr_whole_k") else {}
     if not tile or not tile["k0"] or not tile["k1"]:
         return None
     if tile["hdim_q"] // tile["k0"] < 2:
-        return Fault(f"{config.pipeline} takes two steps over hdim_q = {tile['hdim_q']}, k0 is {tile['k0']}", "block")
+        return Fault(f"{config.pipeline} needs two steps over hdim_q = {tile['hdim_q']}, k0 is {tile['k0']}", "block")
     if config.pipeline == "qr_whole_k" and tile["n0"] // tile["k1"] < 2:
-        return Fault(f"qr_whole_k takes two steps over n0 = {tile['n0']}, k1 is {tile['k1']}", "block")
+        return Fault(f"qr_whole_k needs two steps over n0 = {tile['n0']}, k1 is {tile['k1']}", "block")
     return None
 
 
@@ -135,12 +135,12 @@ def few_steps(config: Any, arch: Arch) -> Fault | None:
     bad={"block": (128, 64, 16, 256, 32, 256)},
 )
 def schedule_not_whole(config: Any, arch: Arch) -> Fault | None:
-    """With hdim_q 256, a wave of the pipeline qr has a multiple of 8 matrix instructions in one step.
+    """With hdim_q 256, the matrix instructions of a qr wave in one step must be a multiple of 8.
 
-    Why: the pipeline orders them in groups of 8 for such heads (schedule_gemm0 in block_fmha_pipeline_qr_ks_vs.hpp
-    asserts it). Only where waves have 64 lanes.
+    Why: the pipeline schedules them in groups of 8 for such heads (schedule_gemm0 in block_fmha_pipeline_qr_ks_vs.hpp
+    asserts it), if waves have 64 lanes.
 
-    Fix: a larger n0 or k0.
+    Fix: use a larger n0 or k0.
     """
     tile = tile_for(config)
     if not tile or config.pipeline != "qr" or tile["hdim_q"] != _LARGEST_HEAD or arch.wave_size != 64:
@@ -148,11 +148,11 @@ def schedule_not_whole(config: Any, arch: Arch) -> Fault | None:
     count = _instructions(config, tile, arch)
     if count % 8 == 0:
         return None
-    return Fault(f"a wave has {count} matrix instructions in one step over k0, no multiple of 8", "block")
+    return Fault(f"a wave has {count} matrix instructions in one step over k0, not a multiple of 8", "block")
 
 
 def _instructions(config: Any, tile: Mapping[str, int], arch: Arch) -> int:
-    """Matrix instructions of a wave in one step: CK Tile's matrix tile may be several of them along k."""
+    """Return a wave's matrix instructions in one step: CK Tile's matrix tile may consist of several along k."""
     m, n, k = config.mma[:3]
     size = dtype(DTYPES[config.dtype].qkv).bits
     single = _HARDWARE_K.get((size, m), k)
@@ -172,20 +172,20 @@ def _instructions(config: Any, tile: Mapping[str, int], arch: Arch) -> int:
     bad={"waves": (1, 4, 1, 4, 1, 1)},
 )
 def waves_along_n(config: Any, arch: Arch) -> Fault | None:
-    """Both GEMMs have all their waves along m.
+    """Both GEMMs must have all their waves along m, the same number.
 
-    Why: a row's largest score and sum are found within one wave (block_tile_reduce_sync), and a wave's probabilities
-    are its own operand of the second GEMM. CK Tile copies registers without a look at whose they are; some of these
-    configs do not compile, others compute nonsense.
+    Why: the maximum and the sum of a row are computed within one wave (block_tile_reduce_sync), and a wave uses its own
+    probabilities as operand of the second GEMM. CK Tile copies registers without checking this; some of these configs
+    do not compile, others compute wrong results.
 
-    Fix: the same number of waves along m for both, 1 along n.
+    Fix: use the same number of waves along m for both, and 1 along n.
     """
     if config.family != FORWARD or config.pipeline == "qr_async_trload" or len(config.waves) != 6:
         return None
     m0, n0, _, m1, n1, _ = config.waves
     if (n0, n1) == (1, 1) and m0 == m1:
         return None
-    return Fault(f"waves along n are {n0} and {n1}, along m {m0} and {m1}", "waves", (m0, 1, 1, m0, 1, 1))
+    return Fault(f"the GEMMs have {n0} and {n1} waves along n, {m0} and {m1} along m", "waves", (m0, 1, 1, m0, 1, 1))
 
 
 @rule(
@@ -197,13 +197,13 @@ def waves_along_n(config: Any, arch: Arch) -> Fault | None:
     bad={"mma": (32, 32, 16, 32, 32, 8)},
 )
 def other_layout(config: Any, arch: Arch) -> Fault | None:
-    """The second GEMM's matrix tile takes probabilities as the first one's leaves them.
+    """The operand layout of the second GEMM's matrix tile must equal the result layout of the first one's.
 
-    Why: they stay in their registers. A lane has so many neighbouring scores of a row: 4 with 16 × 16 tiles, 8 with
-    32 × 32 ones, 16 with those for fp8; the second GEMM must want as many. CK Tile copies registers without a look at
-    what they hold (BlockGemmARegBSmemCRegV2 in gemm/block/).
+    Why: probabilities stay in their registers. A lane has 4 neighbouring scores of a row with 16 × 16 tiles, 8 with
+    32 × 32 tiles, and 16 with those for fp8; the second GEMM must take as many. CK Tile copies registers without
+    checking this (BlockGemmARegBSmemCRegV2 in gemm/block/).
 
-    Fix: a second mma of the same m and n whose k is 16 for 16-bit types and fp32, and 32 for fp8.
+    Fix: use a second mma with the same m and n, and k = 16 for 16-bit types and fp32, or k = 32 for fp8.
     """
     if config.family != FORWARD or config.pipeline not in _CLASSIC or len(config.mma) != 6:
         return None
@@ -215,11 +215,11 @@ def other_layout(config: Any, arch: Arch) -> Fault | None:
     if second[2] == wanted:
         return None
     fixed = (*first, first[0], first[1], wanted)
-    return Fault(f"the second mma has k = {second[2]}; scores lie as one of k = {wanted} takes them", "mma", fixed)
+    return Fault(f"the second mma has k = {second[2]}, but the layout of the scores needs k = {wanted}", "mma", fixed)
 
 
 def by(numbers: tuple[int, ...]) -> str:
-    """Numbers as they are read."""
+    """Format integers as `16 x 16 x 32`."""
     return " x ".join(map(str, numbers))
 
 
@@ -232,12 +232,12 @@ def by(numbers: tuple[int, ...]) -> str:
     bad={"dtype": "fp8bf16", "mma": (32, 32, 16, 32, 32, 32)},
 )
 def eight_bit_mma(config: Any, arch: Arch) -> Fault | None:
-    """fp8 has the matrix tile 32 × 32 × 32 where waves have 64 lanes, and bf8 none.
+    """With waves of 64 lanes, fp8 needs the matrix tile 32 × 32 × 32, and bf8 has none.
 
     Why: GetQKBlockGemm and GetKVBlockGemm in block_fmha_pipeline_qx_ks_vs_custom_policy.hpp are written for this one,
-    and WarpGemmDispatcher in gemm/warp/ has none for bf8 whose result lies as the second GEMM takes it.
+    and WarpGemmDispatcher in gemm/warp/ has none for bf8 with a result layout that the second GEMM takes.
 
-    Fix: mma 32x32x32 for both GEMMs, or another type.
+    Fix: use mma 32x32x32 for both GEMMs, or another type.
     """
     qkv = DTYPES[config.dtype].qkv
     if config.family != FORWARD or config.pipeline not in _CLASSIC or arch.wave_size != 64:
@@ -246,7 +246,7 @@ def eight_bit_mma(config: Any, arch: Arch) -> Fault | None:
         return Fault(f"{arch.name} has no matrix tile for attention with bf8", "dtype", "fp8")
     if qkv != "fp8" or config.mma == (32,) * 6:
         return None
-    return Fault(f"mma {by(config.mma)}, fp8 has 32 x 32 x 32 twice", "mma", (32,) * 6)
+    return Fault(f"mma is {by(config.mma)}, but fp8 needs 32 x 32 x 32 twice", "mma", (32,) * 6)
 
 
 @rule(
@@ -258,21 +258,21 @@ def eight_bit_mma(config: Any, arch: Arch) -> Fault | None:
     bad={**_SMALL, "block": (64, 48, 16, 32, 16, 32)},
 )
 def keys_not_spread(config: Any, arch: Arch) -> Fault | None:
-    """The threads of a work-group share a tile of keys (of qs: of queries, too) evenly, in whole vectors.
+    """The threads of a work-group must share a key tile (with qs, also a query tile) evenly, in whole vectors.
 
     Why: each thread loads the same number of elements of a row at once (MakeKDramTileDistribution in the policies).
 
-    Fix: powers of two for n0 and k0, a larger k0, or fewer waves.
+    Fix: use powers of two for n0 and k0, a larger k0, or fewer waves.
     """
     facts = facts_for(config, arch, "qr", "qs", "qr_whole_k")
     if facts is None:
         return None
-    fault = spread_fault(facts, "the keys'", facts.tile["n0"], facts.tile["k0"])
+    fault = spread_fault(facts, "the key", facts.tile["n0"], facts.tile["k0"])
     if fault is None and config.pipeline == "qs":
-        fault = spread_fault(facts, "the queries'", facts.tile["m0"], facts.tile["k0"])
+        fault = spread_fault(facts, "the query", facts.tile["m0"], facts.tile["k0"])
     each = facts.tile["n0"] * facts.tile["k0"] // facts.threads
     if fault is None and config.pipeline == "qr_whole_k" and min(facts.pack, each) % (8 // facts.size):
-        fault = f"a thread loads {each} elements of the keys' tile, fewer than the {8 // facts.size} of a pack in LDS"
+        fault = f"each thread loads {each} elements of the key tile, fewer than the {8 // facts.size} of a pack in LDS"
     return None if fault is None else Fault(fault, "block")
 
 
@@ -285,12 +285,12 @@ def keys_not_spread(config: Any, arch: Arch) -> Fault | None:
     bad={**_ASYNC, "block": (64, 16, 16, 128, 16, 128), "mma": (16, 16, 16, 16, 16, 16)},
 )
 def copies_split(config: Any, arch: Arch) -> Fault | None:
-    """The waves of qr_async copy a tile of keys, n0 × k1, in whole copies of whole rows.
+    """The waves of qr_async must copy a key tile, n0 × k1, in whole copies of whole rows.
 
-    Why: in a copy past registers each lane brings 4 bytes (16 on gfx950) to a place that follows its neighbour's
+    Why: in an asynchronous copy, each lane writes 4 bytes (16 on gfx950) to the address after its neighbour's
     (MakeKLdsStoreBlockDescriptor in block_fmha_pipeline_qx_ks_vs_custom_policy.hpp asserts both).
 
-    Fix: a larger n0 or k1, or fewer waves.
+    Fix: use a larger n0 or k1, or fewer waves.
     """
     facts = facts_for(config, arch, "qr_async")
     fault = None if facts is None else direct_fault(facts)
@@ -306,20 +306,20 @@ def copies_split(config: Any, arch: Arch) -> Fault | None:
     bad={**_ASYNC, "block": (128, 128, 32, 128, 32, 96)},
 )
 def other_steps(config: Any, arch: Arch) -> Fault | None:
-    """With qr_async, k0 is at most k1, and the first values have another LDS buffer than the last keys.
+    """With qr_async, k0 must be at most k1, and the first values need another LDS buffer than the last keys.
 
-    Why: keys and values share three buffers that are k1 wide, while the loop over a head goes on by k0. Nothing waits
-    between the last keys and the first values (block_fmha_pipeline_qr_ks_vs_async.hpp): in the same buffer
+    Why: keys and values share three buffers of width k1, while the loop over a head has steps of k0. The pipeline does
+    not wait between the last keys and the first values (block_fmha_pipeline_qr_ks_vs_async.hpp): in the same buffer
     (LdsBufferSequence in block_fmha_pipeline_qx_ks_vs_custom_policy.hpp) a fast wave overwrites keys that a slow one
-    has yet to read. The compiler does not mind either.
+    has not read yet. The compiler checks neither.
 
-    Fix: a k0 that is no larger than k1; another n0, such as 64 for heads of 96.
+    Fix: use a k0 of at most k1, or another n0, such as 64 for heads of 96.
     """
     tile = tile_of(config) if config.family == FORWARD and config.pipeline == "qr_async" else {}
     if not tile or not tile["k0"] or not tile["k1"]:
         return None
     if tile["k0"] > tile["k1"]:
-        return Fault(f"k0 = {tile['k0']} is above k1 = {tile['k1']}, the width of the buffers of qr_async", "block")
+        return Fault(f"k0 = {tile['k0']} is above k1 = {tile['k1']}, the buffer width of qr_async", "block")
     over_head, over_keys = tile["hdim_q"] // tile["k0"], tile["n0"] // tile["k1"]
     order = buffers(over_head, over_keys)
     if not over_head or not over_keys or order[over_head - 1] != order[over_head]:
@@ -338,12 +338,12 @@ def other_steps(config: Any, arch: Arch) -> Fault | None:
     bad={"block": (128, 128, 32, 96, 32, 96)},
 )
 def values_not_spread(config: Any, arch: Arch) -> Fault | None:
-    """The threads of a work-group share a tile of values, n1 × k1, evenly, and its lines in LDS are whole.
+    """The threads of a work-group must share a value tile, n1 × k1, evenly, in whole LDS rows.
 
-    Why: threads load vectors of a row and put packs of a column into lines as wide as all LDS banks
+    Why: threads load vectors of a row and write packs of a column to rows across all LDS banks
     (MakeVDramTileDistribution and MakeVLdsBlockDescriptor in block_fmha_pipeline_qx_ks_vs_custom_policy.hpp).
 
-    Fix: a power of two for n1 with pad_hdim_v, another k1, or fewer waves.
+    Fix: use a power of two for n1 with pad_hdim_v, another k1, or fewer waves.
     """
     facts = facts_for(config, arch, *_CLASSIC)
     if facts is None:

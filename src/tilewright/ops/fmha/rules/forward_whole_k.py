@@ -1,4 +1,4 @@
-"""The one form in which the pipeline qr_whole_k is right."""
+"""The only configs with which the pipeline qr_whole_k gives correct results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.families import FORWARD
 from tilewright.ops.rule import Fault, rule
 
-# Run on the emulated gfx942 with masks, bias, ALiBi and dropout. Of seven other tiles none was right.
+# Tested on the emulated gfx942 with masks, bias, ALiBi and dropout. Seven other tiles were all wrong.
 _TILE: Mapping[str, Any] = {
     "block": (64, 64, 16, 32, 16, 32),
     "waves": (4, 1, 1, 4, 1, 1),
@@ -28,18 +28,18 @@ _TYPES = ("fp16", "bf16")
     bad={"pipeline": "qr_whole_k", **_TILE, "block": (64, 64, 32, 64, 32, 64)},
 )
 def whole_k_form(config: Any, arch: Arch) -> Fault | None:
-    """The pipeline qr_whole_k has one tile, 16-bit types, values in rows, no cap, and waves of 64 lanes.
+    """The pipeline qr_whole_k supports one tile, 16-bit types, v_layout row, no cap, and waves of 64 lanes.
 
-    Why: other tiles and types compile and compute wrong results, and so does a cap. The cause is not known
+    Why: kernels with other tiles or types, or with a cap, compile and compute wrong results. The cause is not known
     (block_fmha_pipeline_qr_ks_vs_whole_k_prefetch.hpp).
 
-    Fix: take the pipeline qr, or block 64x64x16x32x16x32 with 4 waves along m and mma 16x16x16.
+    Fix: use the pipeline qr, or block 64x64x16x32x16x32 with 4 waves along m and mma 16x16x16.
     """
     if config.family != FORWARD or config.pipeline != "qr_whole_k":
         return None
     for name, value in _FORM.items():
         if getattr(config, name) != value:
-            return Fault(f"qr_whole_k is right with {name} = {value} only, not {getattr(config, name)}", name, value)
+            return Fault(f"qr_whole_k is correct only with {name} = {value}, not {getattr(config, name)}", name, value)
     if config.dtype not in _TYPES or arch.wave_size != 64:
-        return Fault(f"qr_whole_k is wrong about {config.dtype} on {arch.name}", "pipeline", "qr")
+        return Fault(f"qr_whole_k gives wrong results with {config.dtype} on {arch.name}", "pipeline", "qr")
     return None
