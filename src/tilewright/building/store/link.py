@@ -1,4 +1,4 @@
-"""The way to a remote tier: every call has a time limit, and after a failure the remote is left alone for a while."""
+"""Circuit breaker for a remote tier: every call has a time limit, and a failure pauses calls for a while."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tilewright.base.events import Noticed, emit
 
 T = TypeVar("T")
 
-# Long enough that a dead remote costs a build of minutes next to nothing, short enough to find it again.
+# Long enough that a dead remote hardly delays a build of some minutes, short enough to recover.
 PAUSE_S = 30.0
 
 
 @dataclass
 class Link:
-    """Whether a remote can be asked now. One per remote and process; threads may share it."""
+    """Decides whether a remote may be called now. One per remote and process; threads may share it."""
 
     pause_s: float = PAUSE_S
     _quiet_until: float = float("-inf")
@@ -28,16 +28,16 @@ class Link:
 
     @property
     def open(self) -> bool:
-        """False while the remote is left alone, or an earlier call still hangs in it."""
+        """False during a pause, or while an earlier call still hangs."""
         with self._lock:
             self._hanging = [thread for thread in self._hanging if thread.is_alive()]
             return not self._hanging and time.monotonic() >= self._quiet_until
 
     def call(self, address: str, work: Callable[[], T], limit_s: float, abandon: Callable[[], None]) -> T:
-        """What `work` returns. Any failure of it, or no answer within `limit_s`, is a `RemoteError`.
+        """Call `work` and return its result. Raises `RemoteError` if it fails or takes longer than `limit_s`.
 
-        Any failure: `work` interprets what somebody else sends, and no answer may end a build. After the time limit
-        `abandon` is called, which ends `work` if that is possible.
+        All exceptions count as failures: `work` parses untrusted data, which must not stop a build. After the time
+        limit `abandon` is called, which stops `work` if that is possible.
         """
         if not self.open:
             raise RemoteError(f"{address} is left alone for a while")
@@ -57,7 +57,7 @@ class Link:
     def _pause(self, address: str, cause: str, hanging: threading.Thread | None) -> None:
         now = time.monotonic()
         with self._lock:
-            first = now >= self._quiet_until  # several threads may fail at once; one of them says so
+            first = now >= self._quiet_until  # several threads may fail at once; only the first reports it
             self._quiet_until = now + self.pause_s
             if hanging is not None:
                 self._hanging.append(hanging)
@@ -75,7 +75,7 @@ class _OutOfTime(Exception):  # noqa: N818  (never leaves this module)
 
 
 class _Attempt(Generic[T]):
-    """A call in a thread of its own: reading a share whose server is gone cannot be interrupted, only left behind."""
+    """A call in its own thread: reading from a dead network share cannot be interrupted, only abandoned."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
