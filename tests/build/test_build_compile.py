@@ -105,7 +105,7 @@ def test_hidden_inputs_do_not_reach_the_compiler(
 @pytest.mark.parametrize("name", ["../abi.h", "/etc/abi.h", "a/../../b.h", ""])
 def test_files_stay_in_their_folder(fake: Toolchain, cdna3: SimpleNamespace, tmp_path: Path, name: str) -> None:
     becomes(fake, "exit 1")
-    with pytest.raises(InvalidValueError, match="must lie inside its folder"):
+    with pytest.raises(InvalidValueError, match="must be inside its folder"):
         compile_device("", cdna3, fake, tmp_path / "k.co", files={name: ""})
 
 
@@ -130,7 +130,7 @@ def test_an_interrupt_ends_the_compiler(
 
 
 def test_a_vanished_compiler_is_an_error(fake: Toolchain, cdna3: SimpleNamespace, tmp_path: Path) -> None:
-    with pytest.raises(ToolchainError, match="is gone"):
+    with pytest.raises(ToolchainError, match="no longer exists"):
         compile_device("", cdna3, fake, tmp_path / "k.co")
 
 

@@ -132,7 +132,7 @@ def test_a_flipped_bit_is_seen_before_the_file_is_used(store: Store) -> None:
 def test_an_artifact_that_was_removed_since_is_said_to_be_gone(store: Store) -> None:
     made = put(store, KEY)
     store.remove(KEY)
-    with noticed() as messages, pytest.raises(CorruptError, match="is gone"):
+    with noticed() as messages, pytest.raises(CorruptError, match="no longer exists"):
         made.checked("kernel.so")
     assert messages == []
     put(store, KEY)

@@ -367,7 +367,7 @@ def _drop_headers(unit: Unit, home: Store) -> None:
     """Remove precompiled headers that the compiler rejected as outdated: headers changed after the check."""
     dropped = [home.remove(prefix.key(home)) for prefix in (unit.device_prefix, unit.host_prefix)]
     if any(dropped):
-        said = "headers of this machine changed while kernels were compiled; they are precompiled again"
+        said = "system headers changed while kernels were compiled; they are precompiled again"
         events.emit(events.Noticed(said))
 
 
@@ -393,7 +393,7 @@ def _own_store(owner: int) -> Store:
 
 
 def _remove_own_store(root: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked copy of this process must not remove what its parent uses
+    if os.getpid() == owner:  # a forked copy of this process must not remove its parent's store
         shutil.rmtree(root, ignore_errors=True)
 
 

@@ -111,7 +111,7 @@ def _write_all(folder: Path, text: str, files: Mapping[str, str]) -> None:
         if name in (SOURCE, _CODE_OBJECT, LOG):
             raise InvalidValueError(f"a source's file cannot be named {name!r}: the name is reserved")
         if relative.is_absolute() or ".." in relative.parts or not relative.name:
-            raise InvalidValueError(f"a source's file must lie inside its folder, {name!r} does not")
+            raise InvalidValueError(f"a source's file must be inside its folder, {name!r} is not")
         path = folder / relative
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")

@@ -98,7 +98,7 @@ def hip_headers(include: Path, fix: str) -> Component:
         return Component(name, what, None, "", problem, fix)
     parts = dict(_HIP_DEFINE.findall(header.read_text(encoding="utf-8", errors="replace")))
     if len(parts) != 3:
-        return Component(name, what, None, "", f"{header} states no HIP version", fix)
+        return Component(name, what, None, "", f"{header} does not define a HIP version", fix)
     version = f"{parts['MAJOR']}.{parts['MINOR']}.{parts['PATCH']}"
     return Component(name, what, include / "hip", version, "", fix)
 

@@ -63,8 +63,8 @@ def write_headers_graph(
 def _write(folder: Path, jobs: int | None, edges: Sequence[str]) -> None:
     begin = shell_command(["sh", str(STEP), str(folder / EVENTS)], {})
     rule = f"rule step\n  command = {begin} $step $folder $how\n  description = $step"
-    # By default ninja would link all libraries after compiling the last kernel. So compilers have a pool of their
-    # own, and `run_graph` gives ninja one more job, which only a link step can use.
+    # ninja starts steps with the most dependents first, so it would link all libraries after compiling the last kernel.
+    # Compilers have a pool of their own, and `run_graph` gives ninja one more job, which only a link step can use.
     pool = f"pool {_COMPILERS}\n  depth = {jobs or 0}"  # 0: no limit besides ninja's jobs
     text = "\n".join(["ninja_required_version = 1.8", pool, rule, *edges])
     (folder / GRAPH).write_text(f"{text}\n", encoding="utf-8")

@@ -30,7 +30,7 @@ _MACHINE = re.compile(
 )
 _OUTDATED = re.compile(r"has been modified since the (?:precompiled header|AST file)")
 _NO_ROOM = re.compile(r"No space left|Disk quota", re.IGNORECASE)
-# The largest file of a step is smaller. A step removes files that it cannot write completely, so check free space.
+# Larger than any file of a step. A step that runs out of space removes its partial file, so less than this is free.
 _LEAST_ROOM = 2**20
 # timeout(1): 124 on time-out. 126 and up: not started, or ended by a signal.
 _TIMED_OUT, _UNUSUAL = 124, 126

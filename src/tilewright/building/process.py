@@ -39,7 +39,7 @@ _LONGEST_NAP_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A program that ended: `code` is its exit code, or -N when signal N ended it."""
+    """The result of a program: `code` is its exit code, or -N if signal N ended it."""
 
     code: int
     output: str  # standard output and error, interleaved as written

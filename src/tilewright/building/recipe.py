@@ -64,7 +64,7 @@ def gpu_less_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> CompileRecip
 def rocm_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> CompileRecipe:
     """Make a recipe with one call of ROCm's compiler per kernel."""
     step = _whole_step([toolchain.device_flags(arch) for arch in archs])
-    # The library stays on this machine, and programs that load it may not set HIP's folder.
+    # The library stays on this machine, and programs that load it do not know HIP's folder.
     rpath = f"-Wl,-rpath,{toolchain.rocm_path}/lib"
     return CompileRecipe(str(toolchain.cxx), _names(archs), (step,), (rpath, *toolchain.link_flags()))
 

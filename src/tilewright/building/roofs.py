@@ -107,7 +107,7 @@ def _has_current(store: Store, key: str) -> bool:
 def _remove_outdated(prefix: Prefix, key: str, store: Store) -> None:
     """Remove the entry if its headers have changed: it would prevent storing a new one."""
     if store.get(key) is not None and not _has_current(store, key) and store.remove(key):
-        emit(Noticed(f"headers of this machine have changed; those of {prefix.name} are precompiled again"))
+        emit(Noticed(f"system headers have changed; the headers of {prefix.name} are precompiled again"))
 
 
 def _wait_for_one(missing: list[str], roofs: Mapping[str, Roof], store: Store) -> None:
@@ -139,7 +139,7 @@ def _roof(prefix: Prefix, key: str, code: int | None, store: Store, work: Path) 
         read = prefix.headers_read(store, (work / DEPENDENCIES).read_text("utf-8"))
         if read.changed_since((work.parent / GRAPH).stat().st_mtime):
             # It is unknown which version was read.
-            emit(Noticed(f"headers of this machine changed while those of {prefix.name} were precompiled; not kept"))
+            emit(Noticed(f"system headers changed while the headers of {prefix.name} were precompiled; not stored"))
             return prefix.plain_roof(store)
         try:
             with explained("write", work):

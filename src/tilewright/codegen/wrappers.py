@@ -101,7 +101,7 @@ def find_wrappers(folder: Path, pattern: str, known: KernelFolder) -> tuple[Wrap
 
 
 def _distinct(wrappers: Sequence[Wrapper]) -> tuple[Wrapper, ...]:
-    """Raise if two wrappers share a file, which only a header name that imitates a digest can cause."""
+    """Return the wrappers; raise if two share a file, which only a header name that imitates a digest can cause."""
     by_name: dict[str, Wrapper] = {}
     for wrapper in wrappers:
         first = by_name.setdefault(wrapper.name, wrapper)

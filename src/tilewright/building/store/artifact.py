@@ -55,7 +55,7 @@ class Artifact:
             found = FileDigest(*digest_regular(path))
         except (FileNotFoundError, NotADirectoryError) as error:
             self._set_aside(Damage(self.key, self.folder, "missing file", f"{name} is missing", judged))
-            raise CorruptError(f"{path} is gone: it was removed, or the disk lost it. Build it again.") from error
+            raise CorruptError(f"{path} no longer exists: it was removed or lost. Build it again.") from error
         except OSError as error:
             if error.errno in DAMAGED:
                 what = f"{name} cannot be read: {error.strerror}"

@@ -15,8 +15,8 @@ _ADVICE = {
     errno.EDQUOT: "The quota is used up. Free space with `tilewright cache gc`, or set {knob} to another folder.",
     errno.EFBIG: "The limit on file sizes (`ulimit -f`) is too low for this file. Raise it.",
     errno.EROFS: "The file system is read-only. Set {knob} to a folder that can be written.",
-    errno.EACCES: "This user may not. Correct the folder's permissions, or set {knob} to a folder of your own.",
-    errno.EPERM: "This user may not. Correct the folder's permissions, or set {knob} to a folder of your own.",
+    errno.EACCES: "No permission. Correct the folder's permissions, or set {knob} to a folder of your own.",
+    errno.EPERM: "No permission. Correct the folder's permissions, or set {knob} to a folder of your own.",
     errno.EMFILE: "Too many files are open. Raise the limit (`ulimit -n`).",
     errno.EIO: "The disk reports an error. Set {knob} to a folder on another disk.",
 }

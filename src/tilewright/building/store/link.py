@@ -40,7 +40,7 @@ class Link:
         limit `abandon` is called, which stops `work` if that is possible.
         """
         if not self.open:
-            raise RemoteError(f"{address} is left alone for a while")
+            raise RemoteError(f"{address} is not used for a while after a failure")
         attempt: _Attempt[T] = _Attempt(work)
         try:
             return attempt.result(limit_s)
@@ -64,7 +64,7 @@ class Link:
         if first:
             emit(
                 Noticed(
-                    f"the shared store {address} does not work ({cause}); it is left alone for {self.pause_s:g} s, "
+                    f"the shared store {address} does not work ({cause}); it is not used for {self.pause_s:g} s, "
                     "and kernels are built here"
                 )
             )
@@ -95,5 +95,5 @@ class _Attempt(Generic[T]):
     def _run(self) -> None:
         try:
             self._answer.append(self._work())
-        except BaseException as error:  # raised again in `result`
+        except BaseException as error:  # raised again in `wait_for_result`
             self._error = error

@@ -174,7 +174,7 @@ class Store:
         )
 
     def _winner(self, key: str, kind: Kind) -> Artifact | Failure | None:
-        """Find a sound entry under `key` that can be used instead of one of `kind`. Others are removed."""
+        """Find a sound entry under `key` that replaces one of `kind`. A failure is removed in favour of an artifact."""
         found = self.get(key)
         if isinstance(found, Failure) and kind == ARTIFACT:
             self.remove(key)

@@ -164,7 +164,7 @@ class _Connection:
     def _reply(self, most: int) -> Reply:
         line = self._stream.readline(_LONGEST_LINE)
         if not line.endswith(b"\r\n"):
-            raise RemoteError("the server ended the connection" if not line else "the server sent too long a line")
+            raise RemoteError("the server ended the connection" if not line else "the server sent an overlong line")
         kind, rest = line[:1], line[1:-2]
         if kind == b"+":
             return rest
@@ -179,7 +179,7 @@ class _Connection:
         if size == -1:
             return None
         if not 0 <= size <= most:
-            raise RemoteError(f"the server announced {size:,} bytes where at most {most:,} were asked for")
+            raise RemoteError(f"the server announced {size:,} bytes where at most {most:,} were requested")
         content = self._stream.read(size + 2)
         if len(content) != size + 2 or content[-2:] != b"\r\n":
             raise RemoteError("the server ended the connection in the middle of a value")

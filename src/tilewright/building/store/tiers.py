@@ -57,7 +57,7 @@ class Tiers:
 
     @property
     def holder(self) -> str:
-        """The holder of our claims: host, process and nonce. Not cached, since a fork has another process."""
+        """The holder of our claims: host, process and nonce. Not cached, since a fork is another process."""
         return f"{socket.gethostname()}:{os.getpid()}:{self.nonce}"
 
     def lookup(self, keys: Sequence[str]) -> dict[str, Artifact | Failure]:

@@ -35,7 +35,7 @@ class Finding:
 def verify(store: Store, keys: Iterable[str] | None = None) -> list[Finding]:
     """Hash every file of the entries (all, or those of `keys`) and list the problems. Changes nothing.
 
-    Without `keys`, files and folders that do not belong into the store are found too.
+    Without `keys`, files and folders that do not belong in the store are found too.
     """
     findings = list(_strays(store)) if keys is None else []
     chosen = list(store.keys() if keys is None else keys)
