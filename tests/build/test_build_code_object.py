@@ -145,7 +145,7 @@ def test_a_gpu_without_agprs_has_no_count() -> None:
         ("acc.kd", '"acc.kd"', "form that LLVM does not write"),
         ("'y'", "'y", "closing quote"),
         ("      - 2\n      - 0\n", "", "without a value"),
-        ("amdhsa.version:\n", "amdhsa version\n", "no 'key: value'"),
+        ("amdhsa.version:\n", "amdhsa version\n", "not 'key: value'"),
     ],
 )  # fmt: skip
 def test_an_unknown_layout_is_an_error(cdna3: SimpleNamespace, old: str, new: str, says: str) -> None:

@@ -192,8 +192,8 @@ def test_each_place_is_told_with_its_reason(
     for line in (
         f"{tmp_path}: the folder does not have it",
         f"{root}/many: it lists 2 other files of {PACKAGE}",
-        f"{root}/odd: its list of files is not that of an index",
-        f"{root}/ftp: ftp://x/{WHEEL} is no address of http, https or file",
+        f"{root}/odd: its file list is not that of an index",
+        f"{root}/ftp: ftp://x/{WHEEL} is not an http, https or file URL",
         f"{closed.url}: it cannot be reached",
         f"http://***@{index.host}/simple: it does not have the package (HTTP 404)",
     ):

@@ -158,7 +158,7 @@ def test_the_newest_clang_counts_and_an_old_one_is_refused(empty_machine: pytest
 def test_the_compiler_knob_overrides(empty_machine: pytest.MonkeyPatch, tmp_path: Path) -> None:
     empty_machine.setenv("TILEWRIGHT_CXX", str(tmp_path / "my" / "clang++"))
     compiler = discover.gpu_less_parts()[0]
-    assert compiler.problem == f"TILEWRIGHT_CXX={tmp_path}/my/clang++ is no program"
+    assert compiler.problem == f"TILEWRIGHT_CXX={tmp_path}/my/clang++ is not a program"
     empty_machine.setenv("PATH", "/usr/bin:/bin")
     mine = driver(tmp_path / "my" / "clang++", CLANG_VERSION)
     compiler = discover.gpu_less_parts()[0]

@@ -43,7 +43,7 @@ def test_all_damaged_files_are_named(tmp_path: Path) -> None:
 
 def test_a_folder_without_a_manifest_is_no_pack(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(PackError, match=r"is no pack: it has no manifest\.json"):
+        with pytest.raises(PackError, match=r"is not a pack: no manifest\.json exists"):
             read_pack(folder)
 
 
@@ -70,7 +70,7 @@ def _set(*path: str, value: Any) -> Callable[[Any], None]:
         (_set("libraries", "gfx90a", "blake2b", value="x"), r"libraries\.gfx90a\.blake2b"),
         (_set("kernels", "0", "arch", value="gfx942"), "gfx942 has kernels but no library"),
         (_set("kernels", "0", "arch", value="gfx1201"), "gfx90a has a library but no kernels"),
-        (_set("kernels", "0", "slug", value="op-gfx1201-x"), "op-gfx1201-x is there 2 times"),
+        (_set("kernels", "0", "slug", value="op-gfx1201-x"), "op-gfx1201-x occurs 2 times"),
     ],
 )
 def test_what_a_manifest_may_not_say(change: Callable[[Any], None], what: str, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_what_is_no_file_is_neither_waited_for_nor_followed(tmp_path: Path, name
     small_pack(tmp_path)
     (tmp_path / name).unlink()
     os.mkfifo(tmp_path / name)
-    with pytest.raises(PackError, match="no regular file"):
+    with pytest.raises(PackError, match="not a regular file"):
         read_pack(tmp_path)
 
 

@@ -36,7 +36,7 @@ def test_no_artifacts_make_no_pack() -> None:
 def test_a_kernel_given_twice_is_named(tmp_path: Path) -> None:
     artifact = unlinkable(kernel_of(), tmp_path)
 
-    with pytest.raises(PackError, match=f"{kernel_of().slug} is there 2 times"):
+    with pytest.raises(PackError, match=f"{kernel_of().slug} occurs 2 times"):
         members_of([artifact, artifact])
 
 
@@ -67,7 +67,7 @@ def test_an_artifact_without_objects_or_facts_is_named(tmp_path: Path) -> None:
 def test_facts_that_do_not_fit_the_name_are_refused(fact: str, tmp_path: Path) -> None:
     artifact = unlinkable(kernel_of(), tmp_path, **{fact: "another"})
 
-    with pytest.raises(PackError, match=f"{fact} of its artifact {artifact.key} do not fit its name"):
+    with pytest.raises(PackError, match=f"{fact} of its artifact {artifact.key} do not match its name"):
         members_of([artifact])
 
 

@@ -43,7 +43,7 @@ def test_an_older_pack_is_replaced_even_if_it_is_damaged(tmp_path: Path) -> None
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
 
-    with pytest.raises(PackError, match=r"not overwritten: it has 1 file\(s\), and it is no pack"):
+    with pytest.raises(PackError, match=r"not overwritten: it has 1 file\(s\), and it is not a pack"):
         require_replaceable(tmp_path)
 
 
@@ -51,7 +51,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
 def test_a_folder_with_another_manifest_is_refused(manifest: str, tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text(manifest)
 
-    with pytest.raises(PackError, match="no pack that this version"):
+    with pytest.raises(PackError, match="not a pack that this version"):
         require_replaceable(tmp_path)
 
 
@@ -62,14 +62,14 @@ def test_a_pack_with_files_of_others_is_refused_by_their_names(tmp_path: Path) -
     (tmp_path / "build" / "mine.o").write_text("x")
     (tmp_path / "build" / "link").symlink_to(tmp_path)
 
-    with pytest.raises(PackError, match=r"2 file\(s\) in it are not of the pack: build/link, build/mine\.o"):
+    with pytest.raises(PackError, match=r"2 file\(s\) in it do not belong to the pack: build/link, build/mine\.o"):
         require_replaceable(tmp_path)
 
 
 def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pack").write_text("x")
 
-    with pytest.raises(PackError, match="it is no folder"):
+    with pytest.raises(PackError, match="it is not a folder"):
         require_replaceable(tmp_path / "pack")
 
 

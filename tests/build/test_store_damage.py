@@ -69,14 +69,14 @@ SEEN_AT_ONCE: dict[str, tuple[Callable[[Path], None], str]] = {
     "manifest empty": (write("manifest.json", b""), "not JSON"),
     "manifest of zeros": (write("manifest.json", b"\0" * 500), "not JSON"),
     "manifest too deep": (write("manifest.json", b"[" * 100_000), "not JSON"),
-    "manifest not a table": (write("manifest.json", b"[]"), "no table"),
+    "manifest not a table": (write("manifest.json", b"[]"), "not a table"),
     "manifest huge": (write("manifest.json", b" " * 5_000_000), "over 4,194,304 bytes"),
     "manifest with nan": (write("manifest.json", b'{"schema":NaN}'), "NaN"),
     "manifest with 1e999": (write("manifest.json", b'{"schema":1e999}'), "1e999"),
     "manifest missing": (unlink("manifest.json"), "missing"),
-    "unknown schema": (edit(schema=2), "schema 2, and 1 is the known one"),
+    "unknown schema": (edit(schema=2), "schema 2, but only 1 is supported"),
     "schema true": (edit(schema=True), "schema True"),
-    "another key": (edit(key=key_of(2)), "not of"),
+    "another key": (edit(key=key_of(2)), "not to"),
     "unknown kind": (edit(kind="pickle"), "kind 'pickle'"),
     "failure with files": (edit(kind="failure"), "a failure has the files"),
     "missing field": (edit(facts=None), "has the keys"),
@@ -84,16 +84,16 @@ SEEN_AT_ONCE: dict[str, tuple[Callable[[Path], None], str]] = {
     "facts no table": (edit(facts=[]), "must be tables"),
     "created no number": (edit(created="now"), "'created'"),
     "version no text": (edit(version=3), "'version'"),
-    "file outside": (edit(files={"../../x": GOOD}), "no plain file name"),
-    "file absolute": (edit(files={"/etc/passwd": GOOD}), "no plain file name"),
-    "file is the manifest": (edit(files={"manifest.json": GOOD}), "no plain file name"),
+    "file outside": (edit(files={"../../x": GOOD}), "not a plain file name"),
+    "file absolute": (edit(files={"/etc/passwd": GOOD}), "not a plain file name"),
+    "file is the manifest": (edit(files={"manifest.json": GOOD}), "not a plain file name"),
     "file without size": (edit(files={"kernel.so": {"blake2b": "0" * 32}}), "size and blake2b"),
     "size negative": (edit(files={"kernel.so": {"size": -1, "blake2b": "0" * 32}}), "size or blake2b"),
     "digest no digest": (edit(files={"kernel.so": {"size": 1, "blake2b": "x"}}), "size or blake2b"),
     "file truncated": (truncate("kernel.so"), "bytes instead of"),
     "file missing": (unlink("kernel.so"), "kernel.so is missing"),
-    "file is a link": (as_link, "no regular file"),
-    "entry is a file": (as_file, "no folder"),
+    "file is a link": (as_link, "not a regular file"),
+    "entry is a file": (as_file, "not a folder"),
     "entry is empty": (empty, "manifest.json is missing"),
 }
 
@@ -132,7 +132,7 @@ def test_a_flipped_bit_is_seen_before_the_file_is_used(store: Store) -> None:
 def test_an_artifact_that_was_removed_since_is_said_to_be_gone(store: Store) -> None:
     made = put(store, KEY)
     store.remove(KEY)
-    with noticed() as messages, pytest.raises(CorruptError, match="is gone"):
+    with noticed() as messages, pytest.raises(CorruptError, match="no longer exists"):
         made.checked("kernel.so")
     assert messages == []
     put(store, KEY)

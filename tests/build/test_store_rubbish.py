@@ -54,7 +54,7 @@ def plant_failure(store: Store, log: bytes) -> None:
 
 
 def test_a_log_that_is_no_text_is_rubbish_and_not_installed(tmp_path: Path, store: Store) -> None:
-    with pytest.raises(RubbishError, match=r"build\.log cannot be understood: UnicodeDecodeError"):
+    with pytest.raises(RubbishError, match=r"build\.log cannot be parsed: UnicodeDecodeError"):
         unpack(forged_failure(NOT_UTF8), KEY)
     share = FolderRemote(tmp_path / "share")
     share.folder.mkdir()
@@ -90,7 +90,7 @@ def test_a_log_that_is_no_text_in_the_store_stops_nothing(store: Store, use: Cal
 
 
 def test_a_log_that_cannot_be_read_back_is_not_put(store: Store) -> None:
-    with pytest.raises(InvalidValueError, match=r"build\.log cannot be understood"):
+    with pytest.raises(InvalidValueError, match=r"build\.log cannot be parsed"):
         store.put_content(KEY, "failure", {"build.log": NOT_UTF8}, {})
     assert list(store.keys()) == []
     kept = store.put_failure(KEY, "half a pair: \ud83d", {})
@@ -123,7 +123,7 @@ def test_a_file_replaced_by_a_fifo_before_it_is_loaded(store: Store) -> None:
     made = put(store, KEY)
     (made.folder / "kernel.so").unlink()
     os.mkfifo(made.folder / "kernel.so")
-    with noticed(), pytest.raises(module.CorruptError, match="no regular file"):
+    with noticed(), pytest.raises(module.CorruptError, match="not a regular file"):
         made.checked("kernel.so")
     assert store.get(KEY) is None
 

@@ -124,7 +124,7 @@ def test_a_share_that_is_not_mounted_is_noticed_once_and_left_alone(tmp_path: Pa
         gone.release(KEY)
         assert gone.wait_for(OTHER, 60) is None
     assert len(messages) == 1
-    assert "left alone for 0.3 s" in messages[0]
+    assert "not used for 0.3 s" in messages[0]
     assert not (tmp_path / "nowhere").exists()
     (tmp_path / "nowhere").mkdir()
     eventually(lambda: gone.link.open)

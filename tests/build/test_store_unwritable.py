@@ -99,7 +99,7 @@ def test_a_damaged_entry_of_a_read_only_store_is_absent(small_disk: Path) -> Non
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with noticed() as messages:
         assert store.get(KEY) is None
-    assert "cannot be moved aside" in messages[0]
+    assert "and cannot be moved: " in messages[0]
 
 
 def test_a_full_disk(small_disk: Path, tmp_path: Path) -> None:

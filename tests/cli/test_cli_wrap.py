@@ -79,7 +79,7 @@ def test_rocm_need_not_be_here(args: list[str], run: Callable[..., Result], tmp_
         (["--toolchain", "cuda"], "unknown toolchain 'cuda'. Known: rocm, gpu-less."),
         (["--arch", "gfx999"], "was rendered for gfx942, which is not among --arch gfx999"),
         (["--library", "a b"], "--library takes a name of letters, digits, '_' and '-', got 'a b'"),
-        (["--pattern", "x*.hpp"], "headers there, 0 match, and 0 of these only support"),
+        (["--pattern", "x*.hpp"], "headers there, 0 match, and 0 of these are support files"),
         (["--pattern", "../*.hpp"], "stay in the folder"),
     ],
 )
@@ -99,7 +99,7 @@ def test_headers_of_other_generators_need_a_gpu(run: Callable[..., Result], tmp_
     args = ["wrap", *folders, "--toolchain", "rocm"]
     result = run(*args)
     assert result.exit_code == 2
-    assert "say which GPU to compile for: --arch GPU, as no manifest names a GPU" in result.stderr
+    assert "choose the GPU to compile for with --arch GPU: no manifest names a GPU" in result.stderr
     assert "unknown arch 'gfx999'" in run(*args, "--arch", "gfx999").stderr
     assert run(*args, "--arch", "gfx90a").exit_code == 0
     assert (tmp_path / "w" / "a.cpp").exists()

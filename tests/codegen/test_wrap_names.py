@@ -87,7 +87,7 @@ def test_patterns(pattern: str, expected: list[str], tmp_path: Path) -> None:
         ("/etc/*.hpp", "must be relative"),
         ("../*.hpp", "stay in the folder"),
         ("", "must be relative"),
-        ("*", "matches notes.txt, which is no header"),
+        ("*", "matches notes.txt, which is not a header"),
     ],
 )
 def test_patterns_that_cannot_be_meant(pattern: str, message: str, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_support_headers_get_no_wrapper(tmp_path: Path) -> None:
     assert known.support == set(support_files("gemm"))
     count = len(list(tmp_path.glob("tilewright*.hpp")))
     assert gpus_of(found, known, ()) == ("gfx942",)
-    with pytest.raises(InvalidValueError, match=f"{count} match, and {count} of these only support kernels"):
+    with pytest.raises(InvalidValueError, match=f"{count} match, and {count} of these are support files"):
         find_wrappers(tmp_path, "tilewright*.hpp", known)
 
 
@@ -121,9 +121,9 @@ def test_the_gpu_is_known_or_asked_for() -> None:
     assert gpus_of(both[:1], known, ()) == ("gfx942",)
     assert gpus_of(both, known, ("gfx942", "gfx950", "gfx942")) == ("gfx942", "gfx950")
     assert gpus_of(both, UNKNOWN, ("gfx90a",)) == ("gfx90a",)
-    with pytest.raises(InvalidValueError, match=r"--arch GPU, as the kernels are for 2 GPUs \(gfx942, gfx950\)"):
+    with pytest.raises(InvalidValueError, match=r"--arch GPU: the kernels are for 2 GPUs \(gfx942, gfx950\)"):
         gpus_of(both, known, ())
-    with pytest.raises(InvalidValueError, match="--arch GPU, as no manifest names a GPU"):
+    with pytest.raises(InvalidValueError, match="--arch GPU: no manifest names a GPU"):
         gpus_of(both, UNKNOWN, ())
     with pytest.raises(InvalidValueError, match=r"b\.hpp was rendered for gfx950, which is not among --arch gfx942"):
         gpus_of(both, known, ("gfx942",))

@@ -63,17 +63,17 @@ def test_what_cannot_work_is_refused_by_name(name: str, header: str, character: 
     kernels = headers(tmp_path / "kernels", [header])
     with pytest.raises(InvalidValueError) as raised:
         wrap_all(kernels, tmp_path / "out", recipe(tmp_path), name)
-    assert str(raised.value).startswith(f"{name} cannot cope with {character!r} in the name of the header {header!r}.")
+    assert str(raised.value).startswith(f"{name} does not support {character!r} in the name of the header {header!r}.")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_that_cmake_cannot_cope_with(tmp_path: Path) -> None:
     kernels = headers(tmp_path / "kernels", ["a.hpp"])
-    with pytest.raises(InvalidValueError, match="cmake cannot cope with '#' in the name of the folder"):
+    with pytest.raises(InvalidValueError, match="cmake does not support '#' in the name of the folder"):
         wrap_all(kernels, tmp_path / "o#ut", recipe(tmp_path), "cmake")
 
 
 def test_an_include_folder_that_make_cannot_cope_with(tmp_path: Path) -> None:
     kernels = headers(tmp_path / "kernels", ["a.hpp"])
-    with pytest.raises(InvalidValueError, match="make cannot cope with ':' in the name of the header '/ck:1/include'"):
+    with pytest.raises(InvalidValueError, match="make does not support ':' in the name of the header '/ck:1/include'"):
         wrap_all(kernels, tmp_path / "out", recipe(tmp_path, "-I/ck:1/include"), "make")

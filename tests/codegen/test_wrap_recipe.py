@@ -86,5 +86,5 @@ def test_the_gpu_less_toolchain_beside_a_rocm_is_refused(monkeypatch: pytest.Mon
     (tmp_path / "include" / "hip" / "hip_version.h").write_text(version)
     (tmp_path / "include" / "hip" / "hip_runtime.h").touch()
     monkeypatch.setenv(knobs.ROCM_PATH.name, str(tmp_path))
-    with pytest.raises(ToolchainError, match=r"used only where no ROCm is, and ROCM_PATH=.* is set and complete"):
+    with pytest.raises(ToolchainError, match=r"used only without ROCm, and ROCM_PATH=.* is set and complete"):
         recipe(GPU_LESS, GPUS)

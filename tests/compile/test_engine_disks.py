@@ -39,7 +39,7 @@ def test_a_disk_that_is_full(ck: Path, disk: Path, leave: int) -> None:
     assert [entry.get("name", "") for entry in found["results"].values()] == [scale(1).slug, scale(2).slug, ""]
     refused = list(found["results"].values())[2]
     assert refused["errors"] == ["static assertion failed: this kernel is meant to be refused"]
-    assert any("which goes with this process" in message for message in found["notices"])
+    assert any("which is removed when this process ends" in message for message in found["notices"])
     (disk / "ballast").unlink()
     again = answer(start(environment(ck, disk / "store"), [1, 2]))
     assert all("name" in entry for entry in again["results"].values())

@@ -53,7 +53,7 @@ def test_headers_that_changed_are_precompiled_again(toolchain: Toolchain, header
         built = build(toolchain, store, 102)
     assert not built.failures, next(iter(built.failures.values())).log
     assert built.warm_cpu_s > 0
-    assert len([text for text in notices(listed) if "headers of this machine have changed" in text]) == 2
+    assert len([text for text in notices(listed) if "system headers have changed" in text]) == 2
     with heard() as listed:
         assert build(toolchain, store, 103).warm_cpu_s == 0, "the new ones are kept"
     assert notices(listed) == []

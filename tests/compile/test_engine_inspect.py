@@ -44,6 +44,6 @@ def test_a_refused_kernel_is_told_with_its_log_each_time(shared_store: Path, mon
     monkeypatch.setenv(knobs.STORE.name, str(shared_store))
     with pytest.raises(CompileError, match=f"does not compile for {GPU}: ") as first:
         tw.inspect_kernel(scale(REFUSED))
-    with pytest.raises(CompileError, match=r"The store knows this; .* --retry") as again:
+    with pytest.raises(CompileError, match=r"The store has this failure; .* --retry") as again:
         tw.inspect_kernel(scale(REFUSED))
     assert first.value.log == again.value.log != ""

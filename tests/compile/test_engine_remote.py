@@ -188,7 +188,7 @@ def _rubbish(tmp_path: Path, remote: Any, store: Path, factors: list[int]) -> No
         built = build(Tiers(Store(store), remote), factors)
     assert built.compiled == len(factors)
     assert all_load(built)
-    assert sum("serves rubbish" in message for message in notices(listed)) == len(factors)
+    assert sum("serves an invalid blob" in message for message in notices(listed)) == len(factors)
     other = build(Tiers(Store(tmp_path / "other"), remote), factors)
     assert other.compiled == 0, "the rubbish was replaced"
     assert all_load(other)

@@ -91,7 +91,7 @@ def test_what_can_be_named() -> None:
         tw.Registry.of(["gemm"], "gfx90a")  # type: ignore[list-item]
     with pytest.raises(UnknownValueError, match="field of scale"):
         tw.Registry.of(kernel(1)).find(pipeline="mem")
-    with pytest.raises(InvalidValueError, match="at least 1 compiler"):
+    with pytest.raises(InvalidValueError, match="jobs must be at least 1"):
         tw.build(kernel(1), jobs=0)
 
 

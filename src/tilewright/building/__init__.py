@@ -1,1 +1,1 @@
-"""Toolchain, CK headers, device compilation and what a code object holds."""
+"""Toolchain, CK headers, kernel builds, code object inspection, the artifact store and packs."""

@@ -1,4 +1,4 @@
-"""A memory allocator that compilers run faster with, where one is installed."""
+"""A faster memory allocator for compilers, where one is installed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 from tilewright.base import knobs
 from tilewright.base.errors import ToolchainError
 
-# Debian's and Red Hat's places of libtcmalloc-minimal4 (gperftools-libs) and libjemalloc2.
+# Where Debian and Red Hat install libtcmalloc-minimal4 (gperftools-libs) and libjemalloc2.
 _PLACES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
 _NAMES = ("libtcmalloc_minimal.so.4", "libjemalloc.so.2")
 
 
 def fast_allocator() -> Path | None:
-    """The library to preload into compilers: the knob's, else the first known one that is there."""
+    """Find the library to preload into compilers: the one the knob names, else the first known one that exists."""
     configured = knobs.ALLOCATOR.get()
     if configured is not None:
         if configured.is_file():

@@ -1,4 +1,4 @@
-"""Building kernels: keys first, the store second, the compiler only for what nobody has."""
+"""Build kernels: compute their keys, look them up in the stores, and compile only those that are missing."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ from tilewright.building.unit import PRODUCTS, Unit, unit_of
 from tilewright.ops.kernel import Kernel
 
 TASK = "build"
-# As many kernels as one run of ninja takes: each holds a descriptor, and 1,024 is the usual limit.
+# Kernels per ninja run: each holds a file descriptor, and 1,024 is the usual limit.
 MOST_AT_ONCE = 256
-# With other machines about, a few rounds for our own jobs: the rest is theirs to claim.
+# With a shared remote, claim only a few kernels per job and leave the rest to other machines.
 MOST_CLAIMED_PER_JOB = 4
-# A kernel that takes longer is given up; the slowest one known takes some minutes.
+# Time limit for one kernel; the slowest known one takes some minutes.
 LIMIT_S = 1800.0
-# How long to wait for other machines while no kernel comes from any of them; the slowest one known takes some minutes.
-# Then all that is missing is built here: claims are not signed, and somebody could renew them for ever.
+# How long to wait while no kernel arrives from other machines; the slowest known kernel takes some minutes.
+# After that, all missing kernels are built here: claims are not signed, so a faulty peer could renew them for ever.
 REMOTE_WAIT_S = 600.0
-# Between two questions about a kernel whose earlier failure is not to count.
+# Pause between two look-ups of a kernel whose earlier failure is ignored.
 _PAUSE_S = 0.2
 
 
 @dataclass(frozen=True)
 class Built:
-    """What a build gave: an artifact or a failure per kernel, and what it took."""
+    """The result of a build: an artifact or a failure per kernel, and the cost."""
 
     results: Mapping[Kernel, Artifact | Failure]
-    compiled: int  # kernels that this process compiled; the others were in a store or came from another process
+    compiled: int  # by this process; the other kernels were in a store or came from another process
     spans: tuple[Span, ...]
     units: Mapping[str, Unit]  # by key
-    warm_cpu_s: float  # CPU seconds spent on precompiling headers
+    warm_cpu_s: float  # for precompiling headers
     wall_s: float
 
     @property
@@ -74,10 +74,10 @@ def build_kernels(
     limit_s: float = LIMIT_S,
     retry: bool = False,
 ) -> Built:
-    """Build legal kernels of any ops and GPUs. A kernel that does not compile fails alone; the others are built.
+    """Build legal kernels of any ops and GPUs. A kernel that does not compile does not stop the others.
 
-    `jobs` compilers run at once, by default `TILEWRIGHT_JOBS`. A failure that the store knows is not tried again
-    unless `retry` is set.
+    At most `jobs` compilers run at once; the default is `TILEWRIGHT_JOBS`. A kernel whose failure is in the store is
+    compiled again only if `retry` is set.
     """
     listed = list(dict.fromkeys(kernels))
     toolchain = find()
@@ -97,9 +97,9 @@ def build_units(
     limit_s: float = LIMIT_S,
     retry: bool = False,
 ) -> Built:
-    """Like `build_kernels`, for sources that were rendered already. Nobody asks whether their kernels are legal."""
+    """Like `build_kernels`, for sources that are rendered already. Does not check that the kernels are legal."""
     if jobs is not None and jobs < 1:
-        raise InvalidValueError(f"jobs is {jobs}, but at least 1 compiler must run")
+        raise InvalidValueError(f"jobs must be at least 1, got {jobs}")
     started = time.monotonic()
     keyed = {unit.key: unit for unit in units}
     building = _Building(keyed, tiers or tiers_of_knobs(), jobs or knobs.job_count(), limit_s, retry)
@@ -116,7 +116,7 @@ def build_units(
 
 @dataclass
 class _Building:
-    """One build while it is under way."""
+    """The state of a running build."""
 
     units: Mapping[str, Unit]
     tiers: Tiers
@@ -128,12 +128,12 @@ class _Building:
     spans: list[Span] = field(default_factory=list)
     found: dict[str, Artifact | Failure] = field(default_factory=dict)
     _began: float = field(default_factory=time.monotonic)
-    _again: set[str] = field(default_factory=set)  # failed over outdated headers, each once
+    _again: set[str] = field(default_factory=set)  # failed because of outdated headers; each is compiled again once
     _claims: set[str] = field(default_factory=set)
     _claimed_at: float = 0.0
     _progress_at: float = 0.0
-    _misfits: set[str] = field(default_factory=set)  # what the remote has of these is no good either
-    _alone: bool = False  # other machines were waited for in vain: nothing is claimed any more
+    _misfits: set[str] = field(default_factory=set)  # the remote's entries of these keys are not used either
+    _alone: bool = False  # waiting for other machines timed out: nothing is claimed any more
 
     def run(self) -> dict[str, Artifact | Failure]:
         self.tiers.local.check_owner()
@@ -150,35 +150,35 @@ class _Building:
         return self.found
 
     def _note_progress(self, found: int, left: int) -> None:
-        """Stop waiting for other machines when for long nothing has come from them."""
+        """Stop waiting for other machines when nothing has arrived from them for a long time."""
         if found:
             self._progress_at = time.monotonic()
         elif left and not self._alone and time.monotonic() - self._progress_at >= REMOTE_WAIT_S:
             self._alone = True
             events.emit(
                 events.Noticed(
-                    f"{left:,} kernels are claimed by other machines, and for {REMOTE_WAIT_S:g} s none of them came; "
+                    f"{left:,} kernels are claimed by other machines, and none arrived within {REMOTE_WAIT_S:g} s; "
                     "they are built here"
                 )
             )
 
     def _lookup(self, keys: Sequence[str]) -> dict[str, Artifact | Failure]:
-        """What the stores have, also the remote one."""
+        """Find usable entries in the local and the remote store."""
         try:
             known = self.tiers.lookup([key for key in keys if key not in self._misfits])
-        except StoreError as error:  # a remote entry that cannot be kept here is as good as absent
+        except StoreError as error:  # a remote entry that cannot be stored here counts as absent
             events.emit(events.Noticed(str(error)))
             known = {}
         here = ((key, self._fitting(key, known.get(key)) or self._here(key)) for key in keys)
         return {key: entry for key, entry in here if entry is not None and self._serves(entry)}
 
     def _here(self, key: str) -> Artifact | Failure | None:
-        """What this machine has: in the local store, or kept for this process."""
+        """Find an entry in the local store or in the store of this process."""
         found = self._fitting(key, self.tiers.local.get(key))
         return found or (own_store().get(key) if has_own_store() else None)
 
     def _fitting(self, key: str, entry: Artifact | Failure | None) -> Artifact | Failure | None:
-        """An entry of the local store if it can be that of its unit; others are removed and built again."""
+        """Return an entry of the local store if it matches its unit; otherwise remove it, to be built again."""
         what = "" if entry is None else misfit(self.units[key], entry)
         if not what:
             return entry
@@ -192,7 +192,7 @@ class _Building:
         return isinstance(entry, Artifact) or (entry is not None and not self.retry)
 
     def _round(self, missing: Sequence[str], advance: events.Advance) -> None:
-        """Build what nobody else is building; if there is nothing of that kind, wait for one that somebody is."""
+        """Build kernels that no other process builds. If there are none, wait for one that another process builds."""
         with ExitStack() as held:
             mine = self._flights(missing, held)
             self._settle_known(missing, advance)
@@ -222,14 +222,14 @@ class _Building:
         return flights
 
     def _claim(self, keys: Sequence[str], advance: events.Advance) -> list[str]:
-        """The keys that no other machine builds or has built; they are ours until they are released."""
+        """Claim keys on the remote. Return those that no other machine builds or has built."""
         if self.tiers.remote is None or self._alone:
             return list(keys)
         self._claimed_at = time.monotonic()
         for key in keys:
             if self.tiers.claim(key):
                 self._claims.add(key)
-        # A machine that gave up its claim just before has published what it built.
+        # A machine that has just released its claim has published its entry before.
         for key, entry in self._lookup(sorted(self._claims)).items():
             self.found[key] = entry
             self._release(key)
@@ -237,7 +237,7 @@ class _Building:
         return [key for key in keys if key in self._claims]
 
     def _prolong(self) -> None:
-        """Claim again what is not built yet, long before the claims end."""
+        """Renew the claims on unbuilt kernels, long before they expire."""
         if self._claims and time.monotonic() - self._claimed_at > CLAIM_TTL_S / 3:
             self._claimed_at = time.monotonic()
             for key in sorted(self._claims):
@@ -249,7 +249,7 @@ class _Building:
             self.tiers.release(key)
 
     def _settle_known(self, keys: Iterable[str], advance: events.Advance) -> None:
-        """Take over what others have stored meanwhile."""
+        """Use entries that others have stored in the meantime."""
         for key in keys:
             entry = self._here(key) if key not in self.found else None
             if entry is not None and self._serves(entry):
@@ -261,18 +261,18 @@ class _Building:
         local = self.tiers.local
         if here:
             with local.flight(key, landed=lambda: self._serves(local.get(key))):
-                self._progress_at = time.monotonic()  # that was no wait for another machine
+                self._progress_at = time.monotonic()  # this was not a wait for another machine
                 return
         try:
             entry = self.tiers.wait_for(key, self._progress_at + REMOTE_WAIT_S - time.monotonic())
-        except StoreError as error:  # it came, and cannot be kept here: see `_lookup`
+        except StoreError as error:  # it arrived and cannot be stored here: see `_find_entries`
             events.emit(events.Noticed(str(error)))
             entry = None
         if not self._serves(entry):
             time.sleep(_PAUSE_S)
 
     def _compile(self, keys: Sequence[str], flights: Mapping[str, Flight], advance: events.Advance) -> None:
-        """Build in the local store, and what that has no room for in one that this process has for itself."""
+        """Build in the local store; kernels for which its disk has no room go to the store of this process."""
 
         def settled(key: str) -> None:
             flights[key].release()
@@ -289,7 +289,7 @@ class _Building:
         rest = [key for key in keys if key not in self.found]
         if rest:
             home = own_store()
-            where = f"{len(rest)} kernels are built in {home.root}, which goes with this process."
+            where = f"{len(rest)} kernels are built in {home.root}, which is removed when this process ends."
             events.emit(events.Noticed(f"{why} {where}"))
             self._compile_in(home, rest, settled)
 
@@ -309,14 +309,14 @@ class _Building:
                     self._prolong()
                     events.emit(events.Working(TASK, schedule.now, schedule.left_s))
                 for key, work in works.items():
-                    # Of these a step has no end: it or ninja was killed.
+                    # A step of these kernels never ended: it or ninja was killed.
                     if key not in self.found and key not in self._again - earlier:
                         self._finish(work, folder, schedule, settled)
             finally:
                 self.spans += schedule.spans
 
     def _works(self, units: Sequence[Unit], home: Store, folder: Path) -> dict[str, Work]:
-        """The units, by key, with their precompiled headers, which are made first."""
+        """Precompile the headers of the units. Return one job per unit, by key."""
         wanted: dict[str, Prefix] = {}
         keys = {}
         for unit in units:
@@ -328,7 +328,7 @@ class _Building:
         return {unit.key: Work(unit, *(roofs[key] for key in keys[unit.key])) for unit in units}
 
     def _finish(self, work: Work, folder: Path, schedule: Schedule, settled: Callable[[str], None]) -> None:
-        """Store what became of a kernel, and share it. Where the disk is full nothing is settled."""
+        """Store and publish the artifact or failure of a kernel. Does nothing if the disk is full."""
         unit = work.unit
         codes = schedule.codes.get(unit.key, {})
         schedule.settle(unit)
@@ -364,20 +364,20 @@ class _Building:
 
 
 def _drop_headers(unit: Unit, home: Store) -> None:
-    """Remove precompiled headers that the compiler found outdated: they changed after they had been checked."""
+    """Remove precompiled headers that the compiler rejected as outdated: headers changed after the check."""
     dropped = [home.remove(prefix.key(home)) for prefix in (unit.device_prefix, unit.host_prefix)]
     if any(dropped):
-        said = "headers of this machine changed while kernels were compiled; they are precompiled again"
+        said = "system headers changed while kernels were compiled; they are precompiled again"
         events.emit(events.Noticed(said))
 
 
 def own_store() -> Store:
-    """A store that lives as long as this process, for when the user's cannot be written."""
+    """Return a temporary store of this process, for when the user's store cannot be written."""
     return _own_store(os.getpid())
 
 
 def has_own_store() -> bool:
-    """Whether this process had to make a store of its own."""
+    """Return whether this process has created a temporary store."""
     return os.getpid() in _owners
 
 
@@ -393,14 +393,14 @@ def _own_store(owner: int) -> Store:
 
 
 def _remove_own_store(root: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked copy of this process must not remove what its parent uses
+    if os.getpid() == owner:  # a forked copy of this process must not remove its parent's store
         shutil.rmtree(root, ignore_errors=True)
 
 
 def _record(store: Store, kernel: Kernel, cpu_s: float) -> None:
     try:
         record_cost(store, kernel, cpu_s)
-    except OSError:  # costs only improve a guess
+    except OSError:  # costs only improve an estimate
         return
 
 

@@ -1,4 +1,4 @@
-"""Which functions a kernel calls: code so large that the compiler did not put it into the kernel itself."""
+"""The call graph of a kernel: functions that are so large that the compiler did not inline them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tilewright.building.code_object import Instruction, Symbol
 
-# How LLVM forms the address of a function: the program counter, then a distance added to its lower half. gfx12 spells
-# the addition differently.
+# LLVM forms the address of a function from the program counter and a distance added to its lower half. gfx12 uses
+# another mnemonic for the addition.
 _GETPC = re.compile(r"s_getpc_b64 s\[(\d+):\d+\]")
 _DISTANCE = re.compile(r"s_add(?:_co)?_u32 s(\d+), s\1, (?:lit\()?(0x[0-9a-f]+|-?\d+)\)?")
-_GETPC_BYTES = 4  # the counter that it gives is that of the instruction after it
+_GETPC_BYTES = 4  # it returns the address of the next instruction
 
 
 def reached(name: str, code: Mapping[str, Sequence[Instruction]], functions: Mapping[str, Symbol]) -> tuple[str, ...]:
-    """A kernel and every function that it calls, and those that they call, each once."""
+    """Return a kernel and all functions that it calls directly or indirectly, each once."""
     starts = {symbol.address: other for other, symbol in functions.items() if other in code}
     found = [name]
     for function in found:  # grows while it is read
@@ -25,7 +25,7 @@ def reached(name: str, code: Mapping[str, Sequence[Instruction]], functions: Map
 
 
 def _addresses(code: Sequence[Instruction], start: int) -> Iterator[int]:
-    """Addresses that a function forms relative to its own: those of what it calls, and of constants."""
+    """Yield the addresses that a function forms relative to its own: called functions and constants."""
     counters: dict[str, int] = {}
     for instruction in code:
         if counter := _GETPC.match(instruction.text):

@@ -1,4 +1,4 @@
-"""CK Tile's headers: where they are, and fetching them when no ROCm and no checkout has them."""
+"""Find CK Tile's headers, and fetch them when neither a ROCm installation nor a checkout has them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tilewright.building.process import tool_output
 if TYPE_CHECKING:
     from zipfile import ZipFile, ZipInfo
 
-# A wheel for any Python that carries a whole composable_kernel tree, of about ROCm 7.1 (late 2025).
-# It is a pre-release: pip takes it only when asked for this very version.
+# A pure-Python wheel that contains a whole composable_kernel tree, of about ROCm 7.1 (late 2025).
+# It is a pre-release: pip installs it only if this exact version is requested.
 PACKAGE = "amd-aiter"
 VERSION = "0.1.7.post2.dev18"
 WHEEL = f"amd_aiter-{VERSION}-py3-none-any.whl"
-# Of that file, 40189929 bytes, as pypi.org lists it.
+# Digest of that file (40189929 bytes) as listed on pypi.org.
 WHEEL_SHA256 = "fe139d74438217c35e87e3b961166bac8db2d381eadccb371da2e63615f05a31"
 TREE_IN_WHEEL = "aiter_meta/3rdparty/composable_kernel"
 
@@ -38,13 +38,13 @@ HEADERS = "include"
 TOOLS = "tile_engine"
 FETCH = "tilewright toolchain fetch-ck"
 _DOWNLOAD_TIMEOUT_S = 900.0  # 40 MB at 50 kB/s
-_MOST_BYTES = 64 * 2**20  # of a file that calls itself this wheel
+_MOST_BYTES = 64 * 2**20  # size limit of the download
 
 
 def fetch_ck(*, tools: bool = False) -> Path:
-    """Download CK Tile's headers (and with `tools` its tile_engine) once; returns their folder.
+    """Download CK Tile's headers (and with `tools` its tile_engine) once; return their folder.
 
-    Any number of threads and processes may call this at once: one downloads, all get the folder.
+    Threads and processes may call this concurrently: one downloads, all get the folder.
     """
     home = _home()
     parts = (HEADERS, TOOLS) if tools else (HEADERS,)
@@ -66,7 +66,7 @@ def fetch_ck(*, tools: bool = False) -> Path:
 
 
 def find_ck() -> Path:
-    """The include folder with ck_tile/: the knob's, else the chosen ROCm's, else the fetched."""
+    """Find the include folder with ck_tile/: from the knob, else from the chosen ROCm, else the fetched one."""
     found = discover()
     part = locate(found.rocm_root if found.chosen == ROCM else None)
     if part.path is None:
@@ -75,7 +75,7 @@ def find_ck() -> Path:
 
 
 def ck_tools() -> Path:
-    """The folder of CK's tile_engine: the knob's checkout has it, else the fetched tree."""
+    """Find the folder of CK's tile_engine: in the checkout that the knob names, else in the fetched tree."""
     configured = knobs.CK_PATH.get()
     if configured is not None:
         if (configured / TOOLS).is_dir():
@@ -91,7 +91,7 @@ def ck_tools() -> Path:
 
 
 def locate(rocm: Path | None) -> Component:
-    """The CK headers in force as a part of a toolchain; `rocm` is the ROCm in use, if one is."""
+    """Find the current CK headers as a toolchain component; `rocm` is the ROCm in use, if any."""
     configured = knobs.CK_PATH.get()
     if configured is not None:
         include = configured / HEADERS
@@ -121,7 +121,7 @@ def _has_ck(include: Path) -> bool:
 
 
 def _stated_version(include: Path) -> str:
-    """CK_VERSION of an installed tree; a checkout only has the template of that file."""
+    """Read CK_VERSION of an installed tree; a checkout only has the template of that file."""
     stated = include / "ck" / "version.h"
     if not stated.is_file():
         return ""
@@ -139,7 +139,7 @@ def _absent(home: Path, parts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def read_manifest(home: Path) -> Mapping[str, Any]:
-    """What was fetched into `home`: wheel, sha256 and file count of each part, if anything."""
+    """Read the manifest of the fetched files in `home`: wheel, sha256 and file count of each part."""
     path = home / "manifest.json"
     if not path.exists():
         return {"files": {}}
@@ -150,7 +150,7 @@ def read_manifest(home: Path) -> Mapping[str, Any]:
 
 
 def _fetch(home: Path, parts: tuple[str, ...]) -> None:
-    """Download and unpack into a private folder beside `home`, then move each part into place."""
+    """Download and unpack into a private folder next to `home`, then move each part into place."""
     with (
         task("fetching CK Tile headers", total=3) as advance,
         tempfile.TemporaryDirectory(dir=home.parent, prefix=".fetch-") as private,
@@ -169,7 +169,7 @@ def _fetch(home: Path, parts: tuple[str, ...]) -> None:
 
 
 def download(folder: Path) -> Path:
-    """The wheel, downloaded into `folder`: by pip, which knows all of its settings, or without it."""
+    """Download the wheel into `folder`: with pip if it is installed, since it knows all of its settings."""
     try:
         if importlib.util.find_spec("pip") is None:
             from tilewright.building.package_index import Wanted, download_file  # noqa: PLC0415  (start-up time)
@@ -198,14 +198,14 @@ def _checked(wheel: Path) -> str:
         sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
     if sha256 != WHEEL_SHA256:
         raise ToolchainError(
-            f"{wheel.name} has sha256 {sha256}, expected {WHEEL_SHA256}: the package index gave "
-            f"another file. Set {knobs.CK_PATH.name} to a checkout of composable_kernel instead."
+            f"{wheel.name} has sha256 {sha256}, expected {WHEEL_SHA256}: the package index returned "
+            f"a different file. Set {knobs.CK_PATH.name} to a checkout of composable_kernel instead."
         )
     return sha256
 
 
 def unpack(wheel: Path, target: Path, parts: tuple[str, ...]) -> dict[str, int]:
-    """Write the named folders of CK's tree in `wheel` below `target`; how many files each has."""
+    """Extract the named folders of CK's tree from `wheel` to `target`; return their file counts."""
     from zipfile import BadZipFile, ZipFile  # noqa: PLC0415  (costs start-up time)
 
     counts = dict.fromkeys(parts, 0)
@@ -217,7 +217,7 @@ def unpack(wheel: Path, target: Path, parts: tuple[str, ...]) -> dict[str, int]:
                     _extract(archive, member, target)
                     counts[part] += 1
     except BadZipFile as error:
-        raise ToolchainError(f"{wheel.name} is no wheel: {error}") from error
+        raise ToolchainError(f"{wheel.name} is not a wheel: {error}") from error
     if empty := [part for part, count in counts.items() if count == 0]:
         raise ToolchainError(f"{wheel.name} has no {TREE_IN_WHEEL}/{empty[0]}/")
     return counts
@@ -231,10 +231,10 @@ def _part_of(member: ZipInfo, parts: tuple[str, ...]) -> str | None:
 
 
 def _extract(archive: ZipFile, member: ZipInfo, target: Path) -> None:
-    """One file. A name that leaves the target, or a link, is refused: a wheel has neither."""
+    """Extract one file. Names that leave the target and symbolic links are rejected: a wheel has neither."""
     relative = PurePosixPath(member.filename.removeprefix(TREE_IN_WHEEL + "/"))
     if ".." in relative.parts or "\\" in member.filename or relative.is_absolute():
-        raise ToolchainError(f"{archive.filename}: the name {member.filename!r} leaves its folder")
+        raise ToolchainError(f"{archive.filename}: the name {member.filename!r} leads out of its folder")
     if stat.S_ISLNK(member.external_attr >> 16):  # Unix mode, upper half (zip APPNOTE 4.4.15)
         raise ToolchainError(f"{archive.filename}: {member.filename!r} is a link")
     path = target / relative
@@ -246,6 +246,6 @@ def _extract(archive: ZipFile, member: ZipInfo, target: Path) -> None:
 def _write_manifest(home: Path, wheel: str, sha256: str, counts: Mapping[str, int]) -> None:
     files = {**read_manifest(home)["files"], **counts}
     manifest = {"wheel": wheel, "sha256": sha256, "files": files}
-    private = home / "manifest.json.new"  # alone under this name: the caller holds the lock
+    private = home / "manifest.json.new"  # no other writer uses this name: the caller holds the lock
     private.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     private.replace(home / "manifest.json")

@@ -1,4 +1,4 @@
-"""What a code object holds: per kernel its registers, memory and code, read with LLVM's tools."""
+"""Read code objects with LLVM's tools: registers, memory and code of each kernel."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from tilewright.building.metadata_text import Node, parse_metadata
 from tilewright.building.process import tool_output
 from tilewright.building.toolchain import Toolchain
 
-# Num: Value Size Type Bind Vis Ndx Name, of `llvm-readelf --symbols`.
+# Num: Value Size Type Bind Vis Ndx Name, printed by `llvm-readelf --symbols`.
 _SYMBOL = re.compile(
     r" *\d+: (?P<value>[0-9a-f]{16}) +(?P<size>\d+|0x[0-9a-f]+) (?P<type>\w+) +\w+ +\w+ +"
     r"(?P<section>\w+)(?: (?P<name>\S.*)?)?"
 )
-# "<address> <<symbol>>:" and "\t<text> // <address>: <words>", of `llvm-objdump --disassemble`.
+# "<address> <<symbol>>:" and "\t<text> // <address>: <words>", printed by `llvm-objdump --disassemble`.
 _LABEL = re.compile(r"(?P<address>[0-9a-f]{16}) <(?P<name>.+)>:")
 _LINE = re.compile(r"\t(?P<text>\S.*?)\s*// (?P<address>[0-9A-F]{8,16}): (?P<words>[0-9A-F]{8}\b(?: [0-9A-F]{8}\b)*).*")
 
 
 # CK Tile launches its kernels through this template (ck_tile/host/kernel_launch.hpp).
 _ENTRY = "kentry"
-# What symbols of CK Tile's namespace begin with. Its headers bring kernels of their own, such as flush_cache.
+# Prefix of symbols in CK Tile's namespace. Its headers contain kernels of their own, such as flush_cache.
 _OF_CK = "_ZN7ck_tile"
 
 
 @dataclass(frozen=True, slots=True)
 class KernelResources:
-    """What one kernel takes, as its code object's metadata states it.
+    """The resources of one kernel according to its code object's metadata.
 
     LLVM's `.vgpr_count` (AMDGPUBaseInfo.cpp, getTotalNumVGPRs) is the sum of VGPRs and AGPRs where
     they share one file (gfx90a and later CDNA; with AGPRs in use the VGPRs are first rounded up to
@@ -55,7 +55,7 @@ class KernelResources:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A function in the code object: where it starts and how long it is."""
+    """A function in the code object."""
 
     name: str
     address: int
@@ -78,7 +78,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One instruction at its address in the code object, with the 32-bit words that it is made of."""
+    """One instruction with its address in the code object and its 32-bit words."""
 
     address: int
     text: str
@@ -90,33 +90,33 @@ class Line:
 
 
 def read_resources(path: Path, arch: Arch, toolchain: Toolchain) -> tuple[KernelResources, ...]:
-    """The resources of every kernel in a code object."""
+    """Read the resources of every kernel in a code object."""
     return parse_notes(tool_output([str(toolchain.readelf), "--notes", str(path)]), arch)
 
 
 def op_kernels(listed: Sequence[KernelResources]) -> tuple[KernelResources, ...]:
-    """Of the kernels of a code object those that compute the op, in their order.
+    """Select the kernels of a code object that compute the op, in order.
 
-    They are launched through CK Tile's entry, or have LDS. Where there is none of these, the op has kernels without
-    CK Tile: then all that are not of its headers. The others clear, convert or come with the headers.
+    They are launched through CK Tile's entry point or use LDS. If there are none, the op does not use CK Tile, and all
+    kernels outside its namespace are selected. Other kernels clear or convert data, or come with the headers.
     """
     found = tuple(each for each in listed if _ENTRY in each.name or each.lds_bytes > 0)
     return found or tuple(each for each in listed if not each.name.startswith(_OF_CK))
 
 
 def read_functions(path: Path, toolchain: Toolchain) -> Mapping[str, Symbol]:
-    """Kernels and other functions by name, with their code size."""
+    """Read kernels and other functions, by name, with their code sizes."""
     return parse_symbols(tool_output([str(toolchain.readelf), "--symbols", "--wide", str(path)]))
 
 
 def disassemble(path: Path, arch: Arch, toolchain: Toolchain) -> Mapping[str, tuple[Instruction, ...]]:
-    """The instructions of every function, without the padding between functions."""
+    """Disassemble every function, without the padding between functions."""
     functions = read_functions(path, toolchain)
     return parse_disassembly(_objdump(path, arch, toolchain.objdump), functions)
 
 
 def disassembled_lines(path: Path, arch: Arch, objdump: Path) -> tuple[Line, ...]:
-    """Every instruction of a code object in the order of addresses, padding included."""
+    """Read every instruction of a code object in address order, including padding."""
     return parse_lines(_objdump(path, arch, objdump))
 
 
@@ -125,7 +125,7 @@ def _objdump(path: Path, arch: Arch, objdump: Path) -> str:
 
 
 def parse_notes(text: str, arch: Arch) -> tuple[KernelResources, ...]:
-    """Kernels in the output of `llvm-readelf --notes`, in their order there."""
+    """Parse the kernels in the output of `llvm-readelf --notes`, in their order."""
     metadata = parse_metadata(text)
     target = metadata.get("amdhsa.target")
     made_for = target.rpartition("--")[2].split(":")[0] if isinstance(target, str) else target
@@ -144,7 +144,7 @@ def _resources(kernel: Node, arch: Arch) -> KernelResources:
     def number(key: str) -> int:
         value = kernel.get(key)
         if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,10}", value):
-            raise ToolchainError(f"the metadata of kernel {name} has {key} = {value!r}, expected a whole number")
+            raise ToolchainError(f"the metadata of kernel {name} has {key} = {value!r}, expected an integer")
         return int(value)
 
     # LLVM writes .agpr_count only for GPUs that have such registers.
@@ -169,7 +169,7 @@ def _resources(kernel: Node, arch: Arch) -> KernelResources:
 
 
 def parse_symbols(text: str) -> Mapping[str, Symbol]:
-    """Functions in the output of `llvm-readelf --symbols`."""
+    """Parse the functions in the output of `llvm-readelf --symbols`."""
     functions: dict[str, Symbol] = {}
     for line in text.splitlines():
         if not re.match(r" *\d+: ", line):
@@ -184,12 +184,12 @@ def parse_symbols(text: str) -> Mapping[str, Symbol]:
 
 
 def parse_disassembly(text: str, functions: Mapping[str, Symbol]) -> Mapping[str, tuple[Instruction, ...]]:
-    """Functions in the output of `llvm-objdump --disassemble`, each cut to its size."""
+    """Parse the functions in the output of `llvm-objdump --disassemble`, each cut to its size."""
     code: dict[str, list[Instruction]] = {}
     current: Symbol | None = None
     for kind, match in _disassembly_lines(text):
         if kind == "label":
-            # A label that is no function is a place inside the current one.
+            # A label that is not a function is a location inside the current one.
             if match["name"] in functions:
                 current = functions[match["name"]]
                 code[current.name] = []
@@ -203,7 +203,7 @@ def parse_disassembly(text: str, functions: Mapping[str, Symbol]) -> Mapping[str
 
 
 def parse_lines(text: str) -> tuple[Line, ...]:
-    """The instructions in the output of `llvm-objdump --disassemble`, whatever function they are in."""
+    """Parse the instructions of all functions in the output of `llvm-objdump --disassemble`."""
     return tuple(
         Line(int(match["address"], 16), match["text"], tuple(int(word, 16) for word in match["words"].split()))
         for kind, match in _disassembly_lines(text)

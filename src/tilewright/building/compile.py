@@ -1,4 +1,4 @@
-"""Compiling one source: device pass to a code object, host pass as a check. Failures are values."""
+"""Compile one source: the device pass to a code object, the host pass as a check. Failures are values."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _ERROR = re.compile(r"^(?:.*?: )?(?:fatal )?error: (?:<unknown>:0:0: )?(?P<text>
 
 @dataclass(frozen=True, slots=True)
 class CompileOutcome:
-    """How a compilation ended. `path` is the code object; None when there is none."""
+    """The result of a compilation. `path` is the code object, or None if there is none."""
 
     ok: bool
-    log: str  # everything the compiler printed, and how it ended if not by itself
+    log: str  # the compiler's output, plus a line if it crashed or timed out
     errors: tuple[str, ...]  # the distinct errors, without files and lines
     cpu_s: float
     wall_s: float
@@ -42,9 +42,9 @@ def compile_device(
     extra_flags: Sequence[str] = (),
     timeout_s: float = 600,
 ) -> CompileOutcome:
-    """Compile `text` for `arch` to the code object `out`, which appears whole or not at all.
+    """Compile `text` for `arch` to the code object `out`, which is written atomically.
 
-    `files` are written beside the source, for its #include "…". Folders leave no trace in `out`.
+    `files` are written next to the source, for its #include "…". No folder names get into `out`.
     """
     flags = (*toolchain.device_flags(arch), *extra_flags, "-o", _CODE_OBJECT)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def compile_host_syntax(
     extra_flags: Sequence[str] = (),
     timeout_s: float = 600,
 ) -> CompileOutcome:
-    """Check the host code of `text`; makes no file."""
+    """Check the host code of `text` without writing a file."""
     flags = (
         *toolchain.host_flags(),
         f"--offload-arch={arch.name}",
@@ -85,22 +85,22 @@ def compile_host_syntax(
 
 
 def unit_flag(text: str) -> str:
-    """The flag that names a translation unit after its text; both passes of a source need it.
+    """Return the flag that names a translation unit after its text; both passes of a source need it.
 
-    Without it clang derives the name from the file's folder, and equal sources differ.
+    Without it clang derives the name from the file's folder, and equal sources give different objects.
     """
     return f"-cuid={digest_text(text)}"
 
 
 def error_lines(log: str) -> tuple[str, ...]:
-    """The distinct errors of a compiler log in order, without files, lines and program names."""
+    """Extract the distinct errors of a compiler log in order, without file names, line numbers and program names."""
     matches = (_ERROR.match(line) for line in log.splitlines())
     return tuple(dict.fromkeys(match["text"].strip() for match in matches if match))
 
 
 def _run_compiler(toolchain: Toolchain, arguments: Sequence[str], folder: Path, timeout_s: float) -> Ran:
     if not toolchain.cxx.is_file():
-        raise ToolchainError(f"the compiler {toolchain.cxx} is gone. Look again with: tilewright doctor")
+        raise ToolchainError(f"the compiler {toolchain.cxx} no longer exists. Look again with: tilewright doctor")
     return run((str(toolchain.cxx), *arguments), folder=folder, timeout_s=timeout_s)
 
 
@@ -109,9 +109,9 @@ def _write_all(folder: Path, text: str, files: Mapping[str, str]) -> None:
     for name, content in files.items():
         relative = PurePosixPath(name)
         if name in (SOURCE, _CODE_OBJECT, LOG):
-            raise InvalidValueError(f"a source's file cannot be named {name!r}: the name is taken")
+            raise InvalidValueError(f"a source's file cannot be named {name!r}: the name is reserved")
         if relative.is_absolute() or ".." in relative.parts or not relative.name:
-            raise InvalidValueError(f"a source's file must lie inside its folder, {name!r} does not")
+            raise InvalidValueError(f"a source's file must be inside its folder, {name!r} is not")
         path = folder / relative
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
@@ -128,13 +128,13 @@ def _failure(ran: Ran, folder: Path, timeout_s: float) -> CompileOutcome:
 
 
 def _ending(ran: Ran, timeout_s: float) -> str:
-    """How a compiler ended that did not end by refusing the source; empty for a plain refusal."""
+    """Describe how a compiler ended other than by rejecting the source; empty if it rejected the source."""
     if ran.timed_out:
         return f"the compiler was stopped after {timeout_s:g} s, its time limit"
     if ran.code < 0:
-        return f"the compiler crashed: signal {-ran.code} ended it"
+        return f"the compiler crashed with signal {-ran.code}"
     if ran.code == 0:
-        return "the compiler ended with code 0 but made no code object"
+        return "the compiler ended with code 0 but wrote no code object"
     if not error_lines(ran.output):
-        return f"the compiler ended with code {ran.code} and named no error"
+        return f"the compiler ended with code {ran.code} without an error message"
     return ""

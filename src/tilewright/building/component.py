@@ -1,4 +1,4 @@
-"""One part of a toolchain: where it is and its version, or what is wrong and how to get it."""
+"""One component of a toolchain: its path and version, or the problem and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HIP_DEFINE = re.compile(r"^#define HIP_VERSION_(MAJOR|MINOR|PATCH)\s+(\d+)\s*$"
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """`problem` is empty when the part is usable; `fix` is the command that installs it."""
+    """A toolchain component. `problem` is empty if it is usable; `fix` is the command that installs it."""
 
     name: str
     what: str
@@ -25,16 +25,16 @@ class Component:
     problem: str
     fix: str
     optional: bool = False  # compiling and inspecting device code works without it
-    driver: Driver | None = None  # of a compiler: what it runs
+    driver: Driver | None = None  # for a compiler: the programs it runs
 
     @property
     def ok(self) -> bool:
-        """Whether this part can be used."""
+        """Whether this component can be used."""
         return not self.problem
 
     @property
     def blocks(self) -> bool:
-        """Whether nothing can be compiled before this part is put right."""
+        """Whether nothing can be compiled until this component is fixed."""
         return bool(self.problem) and not self.optional
 
     def __str__(self) -> str:
@@ -53,12 +53,12 @@ def program(
     optional: bool = False,
     ask: tuple[str, ...] = ("--version",),
 ) -> Component:
-    """A program at `path`, asked for its version; `missing` says where it was looked for."""
+    """Check a program at `path` and read its version; `missing` is the problem to report if `path` is None."""
     if path is None:
         return Component(name, what, None, "", missing, fix, optional)
     command = [str(path), *ask]
     try:
-        # A script says what some other program says, which may change without it.
+        # A script may print the version of another program, which can change without the script.
         version = (
             version_line(tool_output(command))
             if is_script(path)
@@ -70,25 +70,25 @@ def program(
 
 
 def compiler(name: str, what: str, path: Path | None, *, missing: str, fix: str) -> Component:
-    """A compiler at `path`, asked each time for its version and for what it runs: neither need be the file's own."""
+    """Check a compiler at `path`. Its version and programs are never cached: a script may run another compiler."""
     if path is None:
         return Component(name, what, None, "", missing, fix)
     try:
         driver = ask_driver(path)
     except ToolchainError as error:
-        # What it says of itself tells more than why it could not be asked, if it says anything.
+        # Its version output, if any, is more useful than the reason why the driver could not be inspected.
         return replace(program(name, what, path, missing=missing, fix=fix), problem=str(error))
     return Component(name, what, path, driver.version, "", fix, driver=driver)
 
 
 def is_script(path: Path) -> bool:
-    """Whether a program is a text that an interpreter runs."""
+    """Return whether a program is a script."""
     with path.open("rb") as stream:
         return stream.read(2) == b"#!"
 
 
 def hip_headers(include: Path, fix: str) -> Component:
-    """The HIP headers below `include`, with the version they state."""
+    """Check the HIP headers below `include` and read their version."""
     name, what = "hip-headers", "HIP headers"
     header = include / "hip" / "hip_version.h"
     if not header.is_file():
@@ -98,13 +98,13 @@ def hip_headers(include: Path, fix: str) -> Component:
         return Component(name, what, None, "", problem, fix)
     parts = dict(_HIP_DEFINE.findall(header.read_text(encoding="utf-8", errors="replace")))
     if len(parts) != 3:
-        return Component(name, what, None, "", f"{header} states no HIP version", fix)
+        return Component(name, what, None, "", f"{header} does not define a HIP version", fix)
     version = f"{parts['MAJOR']}.{parts['MINOR']}.{parts['PATCH']}"
     return Component(name, what, include / "hip", version, "", fix)
 
 
 def device_libraries(folders: tuple[Path, ...], needed: tuple[str, ...], fix: str) -> Component:
-    """The first of `folders` that holds the bitcode libraries `needed` (names without .bc)."""
+    """Check the first existing folder for the bitcode libraries `needed` (names without .bc)."""
     name, what = "device-libraries", "bitcode libraries of device functions"
     present = next((folder for folder in folders if folder.is_dir()), None)
     if present is None:

@@ -1,7 +1,7 @@
-"""What kernels cost to compile: recorded as they are built, used to begin the longest first and to tell when it ends.
+"""Compile costs of kernels: recorded by builds, used to start the longest first and to estimate the remaining time.
 
-A line of JSON per compile, appended, so that any number of processes may write. Only guesses are made of it; a file
-that is lost or partly written costs a worse guess.
+Each compile appends one line of JSON, so that any number of processes may write. The costs are only used for
+estimates; a lost or damaged file only makes these worse.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tilewright.building.store.regular import read_regular
 from tilewright.ops import op_named
 from tilewright.ops.kernel import Kernel
 
-# About 20,000 compiles. A longer file is begun anew from its younger half.
+# About 20,000 compiles. A longer file is cut to its newer half.
 _MOST_BYTES = 4 * 2**20
-# A week. A compile is given up after half an hour; what is longer, or no number at all, is no cost.
+# A week. A compile is stopped after half an hour, so larger values are invalid.
 _MOST_CPU_S = 7 * 86400.0
 
 
@@ -34,26 +34,26 @@ def costs_file(store: Store) -> Path:
 
 @dataclass(frozen=True)
 class Costs:
-    """CPU seconds by kernel, and on average by kind of kernel and over all."""
+    """CPU seconds by kernel, and averages by group of similar kernels and over all kernels."""
 
     by_slug: Mapping[str, float] = field(default_factory=dict)
     by_kind: Mapping[str, float] = field(default_factory=dict)
     mean: float | None = None
 
     def guess(self, kernel: Kernel) -> float | None:
-        """CPU seconds that the kernel is likely to take; None when nothing was ever recorded."""
+        """Estimate the CPU seconds to compile a kernel; None if nothing was recorded yet."""
         own = self.by_slug.get(kernel.slug)
         return own if own is not None else self.by_kind.get(kind_of(kernel), self.mean)
 
 
 def kind_of(kernel: Kernel) -> str:
-    """Kernels that cost about the same: of one op and GPU, with the same fields that change their structure."""
+    """Kernels of one group cost about the same: they have the same op, GPU and structural fields."""
     fields = op_named(kernel.op).kinds
     return " ".join([kernel.op, kernel.arch, *(str(getattr(kernel.config, name)) for name in fields)])
 
 
 def read_costs(store: Store) -> Costs:
-    """Everything recorded. Lines that are not whole are passed over."""
+    """Read all recorded costs. Invalid lines are skipped."""
     try:
         raw = read_regular(costs_file(store), 2 * _MOST_BYTES)
     except OSError:
@@ -71,7 +71,7 @@ def read_costs(store: Store) -> Costs:
 
 
 def record_cost(store: Store, kernel: Kernel, cpu_s: float) -> None:
-    """Append what a kernel cost. Raises OSError where the store cannot be written."""
+    """Append the cost of a kernel. Raises `OSError` if the store cannot be written."""
     path = costs_file(store)
     line = canonical_json({"slug": kernel.slug, "kind": kind_of(kernel), "cpu_s": round(cpu_s, 2)})
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
@@ -92,7 +92,7 @@ def _halve(path: Path) -> None:
 
 
 def _record(line: str) -> tuple[str, str, float] | None:
-    """What a line says; None when a crash, or somebody else, made something else of it."""
+    """Parse a line: slug, group and CPU seconds; None if it is invalid, for example after a crash."""
     try:
         found = expect_table("a cost", parse_json(line))
         check_keys("a cost", found, ("slug", "kind", "cpu_s"))

@@ -1,4 +1,4 @@
-"""Looking for the two kinds of toolchain, ROCm and GPU-less, and choosing between them."""
+"""Find the two kinds of toolchain, ROCm and GPU-less, and choose between them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ LIBRARIES = (
     "oclc_finite_only_off",
     "oclc_correctly_rounded_sqrt_on",
 )
-# Linked when the folder has them: later device libraries dropped both. A library gives only what is asked
-# for by then, so what calls others comes first and what is called comes last.
+# Linked if the folder has them: later device libraries dropped both. A library only resolves symbols that are
+# undefined when it is linked, so callers come first.
 # hip.bc defines __atomic_work_item_fence, which __syncthreads() of the 5.2 headers calls.
 RETIRED_CALLERS = ("hip",)
 RETIRED_CONSTANTS = ("oclc_daz_opt_off",)
@@ -40,7 +40,7 @@ RETIRED_CONSTANTS = ("oclc_daz_opt_off",)
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """All parts of both kinds, without the CK headers, and the kind that is to be used."""
+    """The components of both kinds, without the CK headers, and the chosen kind."""
 
     rocm_root: Path
     rocm: tuple[Component, ...]
@@ -50,14 +50,14 @@ class Found:
 
     @property
     def parts(self) -> tuple[Component, ...]:
-        """The parts of the chosen kind; of the kind to be repaired when there is none."""
+        """The components of the chosen kind; if there is none, those of the kind to repair."""
         if self.chosen == ROCM or (self.chosen is None and knobs.ROCM_PATH.get() is not None):
             return self.rocm
         return self.gpu_less
 
 
 def discover() -> Found:
-    """Look for everything. Missing parts are values; only a knob that cannot be used raises."""
+    """Find all components. Missing ones are values; only an unusable knob raises an error."""
     wanted = knobs.ROCM_PATH.get()
     root = wanted if wanted is not None else DEFAULT_ROCM
     rocm = rocm_parts(root)
@@ -84,7 +84,7 @@ def _choose(
 
 
 def _unset(knob: knobs.Knob[Path | None]) -> str:
-    """What to do about a part that a knob names wrongly; empty when the knob is not set."""
+    """Return the advice to unset a knob; empty if the knob is not set."""
     return f"unset {knob.name}" if knob.get() is not None else ""
 
 
@@ -93,7 +93,7 @@ def _lacks(parts: Sequence[Component]) -> str:
 
 
 def rocm_parts(root: Path) -> tuple[Component, ...]:
-    """The parts of a ROCm installation at `root`; the knob for the compiler overrides its own."""
+    """Find the components of the ROCm installation at `root`; the compiler knob overrides its compiler."""
     if not root.is_dir():
         problem = f"{root} does not exist"
         fix = _unset(knobs.ROCM_PATH) or "apt-get install rocm-hip-sdk"  # from AMD's own package repository
@@ -116,7 +116,7 @@ def rocm_parts(root: Path) -> tuple[Component, ...]:
 
 
 def _rocm_ck(root: Path) -> Component:
-    """CK as a part of ROCm. Optional: fetched headers or a checkout serve as well."""
+    """Find CK in a ROCm installation. Optional: fetched headers or a checkout also work."""
     name, what = "rocm-ck", "CK Tile headers of this ROCm"
     fix = "apt-get install composablekernel-dev"
     if not (root / "include" / "ck_tile").is_dir():
@@ -137,7 +137,7 @@ def _rocm_tool(root: Path, folders: Sequence[Path], tool: Tool) -> Component:
 
 
 def gpu_less_parts() -> tuple[Component, ...]:
-    """The parts of the GPU-less toolchain: upstream clang and the distribution's HIP packages."""
+    """Find the components of the GPU-less toolchain: upstream clang and the distribution's HIP packages."""
     clang, major = _clang()
     bitcode = (
         *sorted((DISTRIBUTION / "lib").glob("*-linux-gnu/amdgcn/bitcode")),
@@ -154,7 +154,7 @@ def gpu_less_parts() -> tuple[Component, ...]:
 
 
 def _clang() -> tuple[Component, int]:
-    """The newest clang++ on PATH, or the knob's, and its major version."""
+    """Find the clang++ that the knob names, or the newest on PATH, and its major version."""
     name, what = "compiler", "clang++ with the AMDGPU target"
     path, asked = _overridden(_newest_clang())
     missing = asked or f"no clang++-{MIN_CLANG} or newer on PATH"
@@ -164,7 +164,7 @@ def _clang() -> tuple[Component, int]:
         return found, MIN_CLANG
     major = _clang_major(found.version)
     if major is None:
-        problem = f"{path} is not clang: it says {found.version!r}"
+        problem = f"{path} is not clang: its version is {found.version!r}"
     elif major < MIN_CLANG:
         problem = f"{path} is clang {major}, and {MIN_CLANG} or newer is needed"
     else:
@@ -173,7 +173,7 @@ def _clang() -> tuple[Component, int]:
 
 
 def _newest_clang() -> Path | None:
-    """clang++-NN with the largest NN on PATH, else a plain clang++."""
+    """Find the clang++-NN with the largest NN on PATH, else a plain clang++."""
     numbered: dict[int, Path] = {}
     for folder in knobs.search_path().split(os.pathsep):
         for path in Path(folder).glob("clang++-*") if folder else ():
@@ -191,17 +191,17 @@ def _clang_major(version: str) -> int | None:
 
 
 def _linker(clang: Component, major: int) -> Component:
-    """lld as the compiler itself finds it."""
+    """Find the lld that the compiler uses."""
     fix = ("" if clang.ok else _unset(knobs.CXX)) or f"apt-get install lld-{major}"
     path = clang.driver.linker if clang.driver is not None else None
-    # lld itself only chooses among its linkers: ld.lld is the one that clang asks it to be.
+    # lld itself only selects one of its linkers: clang runs it as ld.lld.
     ask = ("-flavor", "gnu", "--version")
     missing = f"no lld for clang {major}"
     return program("linker", "linker of device code", path, missing=missing, fix=fix, ask=ask)
 
 
 def _llvm_tool(clang: Component, major: int, tool: Tool) -> Component:
-    """A tool of the compiler's own LLVM: on PATH with its number, else beside the compiler."""
+    """Find a tool of the compiler's LLVM: on PATH with its version number, else next to the compiler."""
     path = _on_path(f"{tool.program}-{major}")
     if path is None and clang.driver is not None:
         path = _first_file(clang.driver.compiler.parent / tool.program)
@@ -216,11 +216,11 @@ def _llvm_tool(clang: Component, major: int, tool: Tool) -> Component:
 
 
 def _overridden(own: Path | None) -> tuple[Path | None, str]:
-    """The knob's compiler instead of `own`, and what to say when it is not there."""
+    """Return the compiler that the knob names, else `own`, and the problem to report if it does not exist."""
     wanted = knobs.CXX.get()
     if wanted is None:
         return own, ""
-    return _on_path(str(wanted)), f"{knobs.CXX.name}={wanted} is no program"
+    return _on_path(str(wanted)), f"{knobs.CXX.name}={wanted} is not a program"
 
 
 def _on_path(name: str) -> Path | None:
@@ -234,12 +234,12 @@ def _first_file(*candidates: Path) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """An LLVM tool that every kind of toolchain must have."""
+    """An LLVM tool that both kinds of toolchain need."""
 
     name: str
     program: str
     what: str
-    package: str  # of apt.llvm.org and Debian, without its number
+    package: str  # on apt.llvm.org and Debian, without its version number
     optional: bool = False
 
 
@@ -247,6 +247,6 @@ _ROCM_LLVM = "apt-get install rocm-llvm"
 _TOOLS = (
     Tool("objdump", "llvm-objdump", "disassembler", "llvm"),
     Tool("readelf", "llvm-readelf", "reader of code objects", "llvm"),
-    # Only for putting code objects into a shared library.
+    # Only needed to embed code objects in a shared library.
     Tool("bundler", "clang-offload-bundler", "bundler of code objects", "clang-tools", True),
 )

@@ -1,6 +1,6 @@
-"""What a compiler really runs. TILEWRIGHT_CXX may name a script, ROCm's amdclang++ only starts the clang beside it.
+"""The programs that a compiler driver runs. TILEWRIGHT_CXX may be a script, and ROCm's amdclang++ only starts clang.
 
-A driver that is asked with `-###` prints the commands it would run, and starts none of them.
+With `-###` a driver prints the commands that it would run, and runs none of them.
 """
 
 from __future__ import annotations
@@ -17,37 +17,38 @@ from tilewright.base.errors import ToolchainError
 from tilewright.building.process import said_by, tool_output
 from tilewright.building.tree_digest import files_digest, tree_digest
 
-# Files with flags that clang reads unasked (clang++.cfg beside it, in /etc and in the home folder). No key knows them.
+# Disables config files that clang reads by default (clang++.cfg next to it, in /etc and in the home folder): their
+# flags are not part of any key.
 NO_CONFIG_FILES = "--no-default-config"
-# A device pass of a GPU that every clang since 17 knows, without HIP: nothing of it has to be there. In steps that keep
-# their results: for others the driver makes temporary files at once, although it starts nothing.
+# A device pass for a GPU that every clang since 17 supports, without HIP, which may be missing. With -save-temps:
+# otherwise the driver creates temporary files although it runs nothing.
 _QUESTION = (
     NO_CONFIG_FILES, "-###", "-save-temps", "-x", "hip", "--offload-arch=gfx942", "--cuda-device-only",
     "--no-gpu-bundle-output", "-nogpulib", "-nogpuinc", "-std=c++17", "-cuid=0", "-c", "/dev/null",
 )  # fmt: skip
-# Followed by a folder of this machine that the driver works out; what is in it is digested instead.
+# Followed by a folder of this machine that the driver determines; its contents are hashed instead.
 _SYSTEM_FOLDERS = ("-internal-isystem", "-internal-externc-isystem")
 _MACHINE_FOLDERS = (*_SYSTEM_FOLDERS, "-resource-dir", "-o")
 _MACHINE_PREFIXES = ("-fdebug-compilation-dir=", "-fcoverage-compilation-dir=")
-# "libLLVM.so.22.1 => /lib/x86_64-linux-gnu/libLLVM.so.22.1 (0x00007fe172800000)", of the dynamic linker. The C
-# library and others do not decide the code, and differ between machines.
+# "libLLVM.so.22.1 => /lib/x86_64-linux-gnu/libLLVM.so.22.1 (0x00007fe172800000)", printed by the dynamic linker. The C
+# library and others do not affect the generated code, and differ between machines.
 _LLVM_LIBRARY = re.compile(r"^\s*lib(?:clang|LLVM|lld)\S* => (?P<path>/.*) \(0x[0-9a-f]+\)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """The programs, headers and flags that a driver says it uses for device code."""
+    """The programs, headers and flags that a driver uses for device code."""
 
     version: str
-    program: Path  # that was asked: a compiler, a script, a link to one of them
-    compiler: Path  # that compiles
-    linker: Path | None  # that links device code; None when the driver found none
+    program: Path  # the driver: a compiler, a script, or a link to one of them
+    compiler: Path  # the program that compiles
+    linker: Path | None  # the program that links device code; None if the driver found none
     resources: Path  # clang's own headers
-    system: tuple[Path, ...]  # folders with headers of the machine, in the order in which they are searched
-    arguments: tuple[str, ...]  # of the compiler, without folders of the machine
+    system: tuple[Path, ...]  # system include folders, in search order
+    arguments: tuple[str, ...]  # of the compiler, without folders of this machine
 
     def digest(self) -> str:
-        """The digest of everything that this driver runs, its headers included. Says nothing of folders."""
+        """Compute the digest of this driver's programs and headers, independent of their folders."""
         files = {self.program.resolve(), self.compiler, *([self.linker] if self.linker else [])}
         for path in (self.compiler, self.linker):
             files |= set(_llvm_libraries(path) if path is not None else ())
@@ -55,10 +56,10 @@ class Driver:
         return digest_value([files_digest(contents), tree_digest(self.resources), self.arguments])
 
     def system_digest(self) -> str:
-        """The digest of the C++ library's headers, and of the header that states the C library's version.
+        """Compute the digest of the C++ library's headers and of the header that defines the C library's version.
 
         Templates of the C++ library end up in device code, and host code needs the libraries that it was compiled for.
-        /usr/include as a whole is left out: nearly all of it is of other packages.
+        The rest of /usr/include is left out: nearly all of it belongs to other packages.
         """
         found = [path for path in self.system if path.is_dir()]
         library = [path for path in found if "c++" in path.parts]
@@ -68,13 +69,13 @@ class Driver:
 
 
 def ask_driver(program: Path) -> Driver:
-    """Ask a compiler for its commands. One that names none is a `ToolchainError`."""
+    """Read the commands that a compiler driver would run. Raises `ToolchainError` if it prints none."""
     said = said_by((str(program), *_QUESTION))
     commands = [shlex.split(line) for line in said.splitlines() if line.startswith(' "')]
     compilers = [words for words in commands if words[1:2] == ["-cc1"]]
     version = version_line(said)
     if not compilers:
-        raise ToolchainError(f"{program} is not clang: it says {version!r}, and -### does not make it print a command")
+        raise ToolchainError(f"{program} is not clang: its version is {version!r}, and -### prints no command")
     compiler = compilers[0]  # reads the headers
     resources = Path(next(_after(compiler, "-resource-dir"), ""), "include")
     if not resources.is_dir():
@@ -93,7 +94,7 @@ def ask_driver(program: Path) -> Driver:
 
 
 def version_line(text: str) -> str:
-    """The line of `--version` output with the version; it has no folders, as other lines do."""
+    """Find the line with the version in the output of `--version`; unlike other lines it contains no folders."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return next((line for line in lines if " version " in line), lines[0] if lines else "")
 
@@ -109,7 +110,7 @@ def _without_folders(words: Sequence[str]) -> Iterator[str]:
 
 
 def _llvm_libraries(program: Path) -> list[Path]:
-    """The shared libraries of LLVM that a program loads, as the dynamic linker finds them for it now."""
-    # As ldd does: the dynamic linker lists what it would load, and does not start the program.
+    """List the LLVM shared libraries that the dynamic linker currently loads for a program."""
+    # As ldd does: the dynamic linker lists the libraries and does not start the program.
     listed = tool_output(["/usr/bin/env", "LD_TRACE_LOADED_OBJECTS=1", str(program)], allow_failure=True)
     return [Path(path) for path in _LLVM_LIBRARY.findall(listed)]

@@ -1,4 +1,4 @@
-"""The compiler flags of the device and the host pass."""
+"""The compiler flags of the device pass and the host pass."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from tilewright.building.discover import LIBRARIES, RETIRED_CALLERS, RETIRED_CON
 from tilewright.building.driver import NO_CONFIG_FILES
 
 COMPAT = Path(__file__).with_name("compat.h")
-# The name of its copy among our own headers in a store: precompiled headers must not know where the package lies.
+# The name of its copy among our headers in a store: precompiled headers must not contain the package's path.
 COMPAT_COPY = "tilewright_compat.h"
 
-# Which oclc_isa_version_*.bc stands in for a GPU without a file of its own, by name prefix.
+# Which oclc_isa_version_*.bc to use for a GPU without a file of its own, by name prefix.
 # The file only defines the constant __oclc_ISA_version. ockl and ocml 5.2.3 load it 135 times
 # (llvm-dis) and compare it with 7001, 8001, 9008, 9009, 9010 and 10100 for equality and with 8000,
-# 8999, 9000 and 9006 for order, nothing else. So 9400 answers every comparison as 9402 and 9500
-# would, and 10306 as 11000 and 12000 would.
+# 8999, 9000 and 9006 for order, nothing else. So every comparison gives the same result for 9400 as
+# for 9402 and 9500, and for 10306 as for 11000 and 12000.
 STAND_INS = (("gfx94", "940"), ("gfx95", "940"), ("gfx11", "1036"), ("gfx12", "1036"))
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The folders and files that flags mention, as text: real, or stand-ins for a build key."""
+    """The paths that flags contain, as text: real ones, or placeholders for a build key."""
 
     rocm: str
     bitcode: str
     ck: str
-    compat: str  # empty when the headers fit the compiler
+    compat: str  # empty if the headers match the compiler
 
 
-# What a build key sees: equal on every machine.
+# Placeholders for build keys: equal on every machine.
 NOWHERE = Places(rocm="<rocm>", bitcode="<bitcode>", ck="<ck>", compat="<compat>")
 
 
 def device_flags(arch: Arch, places: Places, libraries: tuple[str, ...]) -> tuple[str, ...]:
-    """Flags of the device pass. `libraries` empty: the compiler picks those of its own ROCm."""
+    """Flags of the device pass. If `libraries` is empty, the compiler uses those of its own ROCm."""
     linked = [
         flag
         for stem in libraries
@@ -59,7 +59,7 @@ def device_flags(arch: Arch, places: Places, libraries: tuple[str, ...]) -> tupl
 
 
 def host_flags(places: Places) -> tuple[str, ...]:
-    """Flags of the host pass, without what to make of it (-c, -fsyntax-only)."""
+    """Flags of the host pass, without the action (-c, -fsyntax-only)."""
     return ("-x", "hip", "--cuda-host-only", "-O1", "-fPIC", *_both_passes(places), "-nogpulib")
 
 
@@ -70,15 +70,15 @@ def _both_passes(places: Places) -> tuple[str, ...]:
         f"--rocm-path={places.rocm}",
         *(("-include", places.compat) if places.compat else ()),
         f"-I{places.ck}",
-        # __FILE__ in CK's assertions must not put this machine's folders into the code object.
+        # Keeps this machine's folders out of __FILE__ in CK's assertions, and so out of the code object.
         f"-ffile-prefix-map={places.ck}=ck",
-        "-fno-crash-diagnostics",  # a crash is reported as a value; nobody reads the reproducer
-        "-w",  # analysing CK Tile's functions for warnings takes a tenth of the time of a device pass
+        "-fno-crash-diagnostics",  # a crash is reported as a value; the reproducer is not used
+        "-w",  # analysing CK Tile for warnings takes a tenth of the device pass
     )
 
 
 def gpu_less_libraries(arch: Arch, bitcode: Path) -> tuple[str, ...]:
-    """The device libraries of the GPU-less toolchain for one GPU (names without .bc)."""
+    """List the device libraries of the GPU-less toolchain for one GPU (names without .bc)."""
     wide = "on" if arch.wave_size == 64 else "off"
 
     def present(stems: tuple[str, ...]) -> list[str]:
@@ -102,6 +102,6 @@ def _isa_file(name: str, bitcode: Path) -> str:
             return stand_in
     known = ", ".join(f"{prefix}*" for prefix, _ in STAND_INS)
     raise ToolchainError(
-        f"{bitcode} has no oclc_isa_version_{own}.bc for {name}, and one that stands in "
-        f"is known only for {known}. Use a ROCm installation that knows {name} (set ROCM_PATH)."
+        f"{bitcode} has no oclc_isa_version_{own}.bc for {name}, and substitutes "
+        f"are known only for {known}. Use a ROCm installation that supports {name} (set ROCM_PATH)."
     )

@@ -1,4 +1,4 @@
-"""The ninja file of a build: three steps per kernel, two of them free to run at once."""
+"""The ninja file of a build: three steps per kernel, two of which can run in parallel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COMPILERS = "compilers"
 
 @dataclass(frozen=True)
 class Work:
-    """A unit with the flags it is compiled under."""
+    """A compile job with the precompiled-header flags of its two passes."""
 
     unit: Unit
     device: Roof
@@ -33,22 +33,22 @@ class Work:
 def write_graph(
     works: Sequence[Work], folder: Path, *, preload: Path | None, limit_s: float, jobs: int | None = None
 ) -> None:
-    """Write sources and ninja file into `folder`, the works in the order in which they are to be begun.
+    """Write sources and ninja file into `folder`. Steps start in the order of `works`.
 
-    `jobs` compilers run at once, and beside them what links; None leaves all that to ninja.
+    At most `jobs` compilers run at once, plus one link step; None leaves the number to ninja.
     """
     before = _before(preload, limit_s)
     with explained("write", folder):
         for work in works:
             write_texts(work.unit.texts(), folder / work.unit.key)
-        # The host pass is short, so it never holds up a device pass that could begin.
+        # The host pass is short, so it does not delay device passes.
         _write(folder, jobs, [text for work in works for text in _edges(work, before)])
 
 
 def write_headers_graph(
     prefixes: Mapping[str, Prefix], store: Store, folder: Path, *, preload: Path | None, limit_s: float, jobs: int
 ) -> None:
-    """Write the ninja file that precompiles headers, each in a folder that its key names."""
+    """Write the ninja file that precompiles header sets, each in a folder named after its key."""
     before = _before(preload, limit_s)
     edges = [
         _edge(f"{key}/{PRECOMPILED}", (), key, HEADERS, (*before, *prefix.command(store)))
@@ -63,9 +63,9 @@ def write_headers_graph(
 def _write(folder: Path, jobs: int | None, edges: Sequence[str]) -> None:
     begin = shell_command(["sh", str(STEP), str(folder / EVENTS)], {})
     rule = f"rule step\n  command = {begin} $step $folder $how\n  description = $step"
-    # ninja begins first what most depends on, so it would link every library after the last kernel was compiled.
-    # Compilers have a pool of their own; `run_graph` gives ninja one job more, which only a link can take.
-    pool = f"pool {_COMPILERS}\n  depth = {jobs or 0}"  # 0: as many as there are jobs
+    # ninja starts steps with the most dependents first, so it would link all libraries after compiling the last kernel.
+    # Compilers have a pool of their own, and `run_graph` gives ninja one more job, which only a link step can use.
+    pool = f"pool {_COMPILERS}\n  depth = {jobs or 0}"  # 0: no limit besides ninja's jobs
     text = "\n".join(["ninja_required_version = 1.8", pool, rule, *edges])
     (folder / GRAPH).write_text(f"{text}\n", encoding="utf-8")
 
@@ -88,7 +88,7 @@ def _edge(product: str, needs: tuple[str, ...], key: str, step: str, command: Se
 
 
 def _before(preload: Path | None, limit_s: float) -> tuple[str, ...]:
-    """What a compiler is started through: a time limit, and a faster allocator where there is one."""
-    # In the foreground: ninja ends a step by its process group, and timeout would leave that.
+    """Make the words in front of compiler commands: a time limit, and a faster allocator if there is one."""
+    # --foreground: ninja stops a step through its process group, which timeout would leave otherwise.
     limit = ("timeout", "--foreground", f"{limit_s:g}")
     return (*limit, "env", f"LD_PRELOAD={preload}") if preload is not None else limit

@@ -1,4 +1,4 @@
-"""Everything that can be known of a kernel without running it."""
+"""Inspect a kernel without running it: resources, occupancy, instructions and code size."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class SourceLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KernelInspection:
-    """One device kernel of a source, with the functions that it calls. Occupancy is that of its largest work-group."""
+    """One device kernel of a source, with the functions that it calls. Occupancy is for its largest work-group."""
 
     resources: KernelResources
     occupancy: Occupancy
     mix: Mapping[str, int]
     matrix: Mapping[str, int]
     code_bytes: int
-    is_op: bool  # one that computes the op, not a small one beside it: of CK's headers, or one that converts a result
+    is_op: bool  # computes the op; False for helpers: kernels from CK's headers, or kernels that convert a result
 
     @property
     def name(self) -> str:
@@ -88,7 +88,7 @@ class Inspection:
     wall_s: float
     object_bytes: int
     kernels: tuple[KernelInspection, ...]
-    from_store: bool = False  # nothing was compiled for this: cpu_s is what it cost then, wall_s what reading took
+    from_store: bool = False  # not compiled now: cpu_s is the original compile cost, wall_s the time to read it
 
     @property
     def op_kernels(self) -> tuple[KernelInspection, ...]:
@@ -118,11 +118,11 @@ def inspect(
     extra_flags: Sequence[str] = (),
     timeout_s: float = 600,
 ) -> Inspection:
-    """Compile any source, also with flags of one's own, and read its code object, which stays at `keep` if given.
+    """Compile any source, optionally with extra flags, and read its code object, which is written to `keep` if given.
 
-    Kernels as they are built are in the store: `inspect_built` takes them from there.
+    `inspect_built` inspects kernels as they are in the store.
 
-    A source that the compiler refuses is a `CompileError` with the compiler's log.
+    Raises `CompileError` with the compiler's log if the source does not compile.
     """
     with tempfile.TemporaryDirectory(prefix="tilewright-") as private:
         out = keep if keep is not None else Path(private) / "kernel.co"
@@ -151,29 +151,29 @@ def inspect(
 
 
 def inspect_kernel(kernel: Kernel) -> Inspection:
-    """Inspect a legal kernel with the toolchain of this machine. One that the store does not have is built there."""
+    """Inspect a legal kernel with the toolchain of this machine. Builds it if it is not in the store."""
     return inspect_built(render(kernel), find()).inspection
 
 
 @dataclass(frozen=True, slots=True)
 class InspectedBuild:
-    """An inspection with the code object in the store that it is of."""
+    """An inspection and its code object in the store."""
 
     inspection: Inspection
     code_object: Path
 
 
 def inspect_built(source: Source, toolchain: Toolchain) -> InspectedBuild:
-    """Inspect a kernel as the store has it; one that it does not have is built there first.
+    """Inspect a kernel in the store; build it first if it is missing.
 
-    A kernel that the compiler refuses is a `CompileError` with the compiler's log.
+    Raises `CompileError` with the compiler's log if the kernel does not compile.
     """
     started = time.monotonic()
     arch = archs.load(source.kernel.arch)
     built = build_units([Unit(source, toolchain)])
     entry = built.results[source.kernel]
     if isinstance(entry, Failure):
-        known = "" if built.spans else ". The store knows this; `tilewright build` with --retry compiles it again."
+        known = "" if built.spans else ". The store has this failure; `tilewright build` with --retry compiles again."
         raise _refused(source.name, arch, tuple(entry.facts.get("errors", ())), entry.log, known)
     path = entry.checked(CODE_OBJECT)
     kernels = inspect_object(path, arch, toolchain)
@@ -191,7 +191,7 @@ def inspect_built(source: Source, toolchain: Toolchain) -> InspectedBuild:
 
 
 def inspect_object(path: Path, arch: Arch, toolchain: Toolchain) -> tuple[KernelInspection, ...]:
-    """The kernels of a code object that is there already."""
+    """Inspect the kernels of an existing code object."""
     functions = read_functions(path, toolchain)
     code = disassemble(path, arch, toolchain)
     listed = read_resources(path, arch, toolchain)
@@ -229,6 +229,6 @@ def _inspect_kernel(
 
 
 def _refused(name: str, arch: Arch, errors: Sequence[str], log: str, advice: str = "") -> CompileError:
-    first = errors[0] if errors else "no error was named"
+    first = errors[0] if errors else "the compiler printed no error"
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return CompileError(f"{name} does not compile for {arch.name}: {first}{more}{advice}", log)

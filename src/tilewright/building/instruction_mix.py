@@ -1,4 +1,4 @@
-"""What kinds of instructions a kernel consists of: gfx9 (GCN, CDNA), gfx11 and gfx12 (RDNA)."""
+"""The instruction mix of a kernel, for gfx9 (GCN, CDNA), gfx11 and gfx12 (RDNA)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from tilewright.building.code_object import Instruction
 
-# The classes by the unit that executes the instruction, in the order in which they are reported.
+# Instruction classes by executing unit, in report order.
 CLASSES = (
     "matrix",  # MFMA, WMMA and their sparse forms
     "valu",  # vector arithmetic; each half of a dual instruction counts
@@ -18,7 +18,7 @@ CLASSES = (
     "wait",  # waiting for memory or arithmetic counters
     "barrier",
     "branch",  # jumps and calls
-    "other",  # end of program, hints, idling, messages, exports and whatever is unknown
+    "other",  # end of program, hints, idling, messages, exports and unknown instructions
 )
 
 # Mnemonic prefixes, first match wins. From the ISA manuals for CDNA3, RDNA3
@@ -79,7 +79,7 @@ _PREFIXES: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def classify(mnemonic: str) -> str:
-    """The class of one mnemonic."""
+    """Return the class of a mnemonic."""
     for name, prefixes in _PREFIXES:
         if mnemonic.startswith(prefixes):
             return name
@@ -87,12 +87,12 @@ def classify(mnemonic: str) -> str:
 
 
 def mix(instructions: Iterable[Instruction]) -> Mapping[str, int]:
-    """How many instructions of each class, all classes named."""
+    """Count the instructions of each class; classes without instructions are included."""
     counts = Counter(classify(m) for instruction in instructions for m in instruction.mnemonics)
     return {name: counts[name] for name in CLASSES}
 
 
 def matrix_instructions(instructions: Iterable[Instruction]) -> Mapping[str, int]:
-    """How often each matrix instruction occurs, by mnemonic."""
+    """Count the matrix instructions by mnemonic."""
     names = (i.mnemonic for i in instructions if classify(i.mnemonic) == "matrix")
     return dict(sorted(Counter(names).items()))

@@ -1,4 +1,4 @@
-"""Reading the metadata that llvm-readelf prints: the part of YAML that LLVM writes, strictly."""
+"""A strict parser for the metadata that llvm-readelf prints: the subset of YAML that LLVM writes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Node: TypeAlias = "str | list[Node] | dict[str, Node]"
 Lines: TypeAlias = Sequence[tuple[int, str]]  # indentation and text
 
 _KEY = re.compile(r"(?P<key>[\w.$]+):(?: +(?P<value>\S.*))?")
-# Kernels, their arguments and the fields of these: five levels. More is no code object's metadata.
+# Kernels, their arguments and the fields of these: five levels. Code object metadata never has more.
 _MAX_DEPTH = 8
 
 
 def parse_metadata(text: str) -> dict[str, Node]:
-    """The one metadata document in the output of `llvm-readelf --notes`."""
+    """Parse the single metadata document in the output of `llvm-readelf --notes`."""
     lines = _document(text)
     node, end = _block(lines, 0, 0)
     if end != len(lines):
         _refuse("a line that is indented less than the document", lines[end][1])
     if not isinstance(node, dict):
-        _refuse("a document that is no table", lines[0][1])
+        _refuse("a document that is not a table", lines[0][1])
     return node
 
 
@@ -47,7 +47,7 @@ def _document(text: str) -> Lines:
 
 
 def _block(lines: Lines, start: int, depth: int) -> tuple[Node, int]:
-    """The table or list whose first line is `start`, and the line after it."""
+    """Parse the table or list whose first line is `start`; also return the line after it."""
     if depth > _MAX_DEPTH:
         _refuse(f"more than {_MAX_DEPTH} levels", lines[start][1])
     if lines[start][1].startswith("- ") or lines[start][1] == "-":
@@ -91,7 +91,7 @@ def _table(lines: Lines, start: int, depth: int) -> tuple[Node, int]:
     while at < len(lines) and lines[at][0] == indent:
         match = _KEY.fullmatch(lines[at][1])
         if match is None:
-            _refuse("a line that is no 'key: value'", lines[at][1])
+            _refuse("a line that is not 'key: value'", lines[at][1])
         if match["key"] in table:
             _refuse("a key twice", lines[at][1])
         if match["value"] is not None:
@@ -120,5 +120,5 @@ def _scalar(text: str) -> Node:
 def _refuse(what: str, line: str) -> NoReturn:
     raise ToolchainError(
         f"the metadata that llvm-readelf printed has {what}: {line[:200]!r}. "
-        "This layout is unknown; use the llvm-readelf of the compiler that made the code object."
+        "This layout is unknown; use the llvm-readelf of the compiler that created the code object."
     )

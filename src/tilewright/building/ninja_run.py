@@ -1,4 +1,4 @@
-"""Running ninja over a graph, and telling what happens while it runs."""
+"""Run ninja on a graph and report its steps as they start and end."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from tilewright.building.process import without_hidden_inputs
 from tilewright.building.store.faults import explained
 
 _POLL_S = 0.02
-# How often something is told while no step begins or ends: a clock on the screen should move.
+# Interval of idle events while no step starts or ends, so that a clock on the screen moves.
 _TICK_S = 1.0
-# How long ninja may take to end its compilers after it was told to.
+# How long ninja may take to stop its compilers after SIGTERM.
 _GRACE_S = 5.0
-# How long a process that was killed may take to be gone. One that is not is waiting for a disk.
+# How long a killed process may take to exit. A process that takes longer is waiting for a disk.
 _GONE_S = 1.0
 OUTPUT = "ninja.log"
 # The two lines that the shell's `times` prints: itself, then its children; user and system time each.
 _TIMES = re.compile(r"([0-9]{1,7})m([0-9]{1,3}(?:\.[0-9]+)?)s ([0-9]{1,7})m([0-9]{1,3}(?:\.[0-9]+)?)s")
-# A line that a full disk has cut off does not match. Its step then has no end, which is what will be told of it.
+# A line cut off by a full disk does not match. Its step then counts as not ended.
 _EVENT = re.compile(r"(start|end) ([0-9a-f]{32})/([a-z]+) (\d+)")
-# timeout(1) and the shell: from here on a step was ended, or could not begin.
+# Exit codes of timeout(1) and the shell: from here on a step was stopped or could not start.
 _ENDED = 124
 
 
 @dataclass(frozen=True)
 class StepStarted:
-    """A step of the unit with this key began; `at` is in seconds since the start of the run."""
+    """A step of the unit with this key started; `at` is in seconds since the start of the run."""
 
     key: str
     step: str
@@ -57,7 +57,7 @@ class StepEnded:
 
 @dataclass(frozen=True)
 class Waited:
-    """A second went by in which nothing began or ended."""
+    """No step started or ended for a second."""
 
     at: float
 
@@ -66,9 +66,9 @@ StepEvent = StepStarted | StepEnded | Waited
 
 
 def run_graph(folder: Path, jobs: int) -> Iterator[StepEvent]:
-    """Run the ninja file in `folder`, `jobs` compilers at once; the steps as they begin and end. Ends when ninja does.
+    """Run the ninja file in `folder` with `jobs` compilers at once; yield steps as they start and end.
 
-    Leaving the iteration early, by an exception or Ctrl-C, ends ninja and every compiler it started. So does the death
+    Leaving the iteration early, by an exception or Ctrl-C, stops ninja and every compiler it started. So does the death
     of this process.
     """
     with explained("write", folder):
@@ -90,7 +90,7 @@ def run_graph(folder: Path, jobs: int) -> Iterator[StepEvent]:
 
 
 def cpu_seconds(folder: Path, step: str) -> float:
-    """What a step cost, of all processes it started. 0 when it did not come to its end."""
+    """Read the CPU time of a step and all processes it started. 0 if the step did not finish."""
     try:
         text = (folder / f"{step}.times").read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -102,7 +102,7 @@ def cpu_seconds(folder: Path, step: str) -> float:
 
 
 def ninja_program() -> Path:
-    """The ninja that came with the package of that name."""
+    """Find the program of the Python package ninja."""
     import ninja  # noqa: PLC0415  (costs start-up time, needed by few commands)
 
     path = Path(ninja.BIN_DIR) / "ninja"
@@ -112,7 +112,7 @@ def ninja_program() -> Path:
 
 
 class _Run:
-    """Reads what the steps of one run write, and knows which process groups may still be at work."""
+    """Reads the events of one run and tracks the process groups that may still be running."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -138,7 +138,7 @@ class _Run:
                     yield Waited(told - self._began)
 
     def end_steps(self) -> None:
-        """End what is left of steps that were ended, or that ninja left behind because it was killed."""
+        """Stop remaining processes of stopped steps, and steps that are still running because ninja was killed."""
         for _ in self._read():
             pass
         for group in self._groups.values():
@@ -162,7 +162,7 @@ class _Run:
                 yield StepEnded(key, step, at, int(number))
 
     def _note_group(self, key: str, step: str, pid: int) -> None:
-        """ninja gives each step a process group of its own, in which all of its compilers are."""
+        """Record the process group of a step: ninja creates one per step, which contains all of its compilers."""
         with suppress(ProcessLookupError):  # it has ended already
             group = os.getpgid(pid)
             if group != os.getpgrp():
@@ -170,25 +170,25 @@ class _Run:
 
     def _ended(self, key: str, step: str, code: int) -> None:
         group = self._groups.pop((key, step), None)
-        # A compiler that is ended leaves behind the one it started for the device.
+        # A compiler driver that is stopped leaves its device compiler running.
         if group is not None and code >= _ENDED:
             _end_group(group)
 
 
 def _wrapped() -> Sequence[str]:
-    """What ninja is started through: it ends with this process, sees no hidden inputs and leaves no temporary files."""
-    # Messages in English, numbers with a point: both are read. Temporary files go where a step runs, by a relative
-    # name: in a longer one clang takes each "%" for a letter to be chosen (llvm::sys::fs::createUniqueFile).
+    """Make the words in front of ninja's command: it ends with this process, and hidden inputs are removed."""
+    # LC_ALL=C: messages and numbers are parsed. Temporary files go to the step's folder, by a relative name: in an
+    # absolute one clang replaces each "%" with a random character (llvm::sys::fs::createUniqueFile).
     cleaned = ["/usr/bin/env", *without_hidden_inputs(), "LC_ALL=C", "TMPDIR=."]
     guard = shutil.which("setpriv")
     if guard is None:
-        emit(Noticed("setpriv (util-linux) is not there: compilers go on for a while if this process is killed"))
+        emit(Noticed("setpriv (util-linux) is missing: compilers run on for a while if this process is killed"))
         return cleaned
     return [guard, "--pdeathsig", "TERM", *cleaned]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End ninja if it still runs. It ends its compilers when it is asked to, not when it is killed."""
+    """Stop ninja if it still runs. It stops its compilers on SIGTERM, but not when it is killed."""
     if process.poll() is not None:
         return
     process.send_signal(signal.SIGTERM)
@@ -200,7 +200,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end_group(group: int) -> None:
-    """Kill a process group, and wait until it is gone: nobody may write into a folder that is being removed."""
+    """Kill a process group and wait until it is gone: no process may write into a folder that is being removed."""
     deadline = time.monotonic() + _GONE_S
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
@@ -209,12 +209,12 @@ def _end_group(group: int) -> None:
 
 
 def _at_work(group: int) -> bool:
-    """Whether a process of the group can still do something. One that nobody has waited for yet cannot."""
+    """Return whether a process of the group is running; zombies do not count."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, found, *_ = path.read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
-            continue  # it ended meanwhile
+            continue  # it has ended in the meantime
         if int(found) == group and state != "Z":
             return True
     return False

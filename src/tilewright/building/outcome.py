@@ -1,4 +1,4 @@
-"""What became of a kernel in a build: an artifact, or a failure with its log."""
+"""The outcome of a kernel's build: the facts of an artifact, or a failure with its log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tilewright.building.unit import CODE_OBJECT, PRODUCTS, Unit
 
 _RESOURCES = {each.name for each in dataclasses.fields(KernelResources)}
 
-# What the machine, not the source, makes a compiler say. Such a failure may not come again, so it is not kept.
+# Compiler messages about the machine, not the source. Such a failure may not occur again, so it is not stored.
 _MACHINE = re.compile(
     r"No space left|Disk quota|Input/output error|Read-only file system|Cannot allocate memory|out of memory"
     r"|Too many open files|temporary file|Permission denied|file not found|cannot open|unable to open|PCH|precompiled"
@@ -30,9 +30,9 @@ _MACHINE = re.compile(
 )
 _OUTDATED = re.compile(r"has been modified since the (?:precompiled header|AST file)")
 _NO_ROOM = re.compile(r"No space left|Disk quota", re.IGNORECASE)
-# The largest file that a step leaves has less. What a step could not write it removes, so little is free then.
+# Larger than any file of a step. A step that runs out of space removes its partial file, so less than this is free.
 _LEAST_ROOM = 2**20
-# timeout(1): 124 when the time is over. 126 and up: not started, or ended by a signal.
+# timeout(1): 124 on time-out. 126 and up: not started, or ended by a signal.
 _TIMED_OUT, _UNUSUAL = 124, 126
 
 
@@ -40,8 +40,8 @@ _TIMED_OUT, _UNUSUAL = 124, 126
 class Broken:
     """A kernel that was not built.
 
-    `lasting`: it will fail again with the same inputs. `no_room`: the disk was full. `outdated`: headers of the machine
-    have changed since they were precompiled.
+    `lasting`: it will fail again with the same inputs. `no_room`: the disk was full. `outdated`: system headers have
+    changed since they were precompiled.
     """
 
     log: str
@@ -51,16 +51,16 @@ class Broken:
     outdated: bool = False
 
 
-# The commands are kept without the folders of a build that is over, and without what was precompiled.
+# Commands are stored without the folders of the build and without precompiled headers.
 _NO_ROOF = Roof(("-I.",))
 
 
 def facts_of(work: Work, folder: Path) -> dict[str, Any]:
-    """What the store keeps of a kernel whose three products are in `folder`."""
+    """Collect the facts to store with a kernel whose three products are in `folder`."""
     unit = work.unit
     missing = [name for name in PRODUCTS if not (folder / name).is_file()]
     if missing:
-        raise ToolchainError(f"{unit.kernel.slug}: every step succeeded, but {', '.join(missing)} was not made")
+        raise ToolchainError(f"{unit.kernel.slug}: every step succeeded, but {', '.join(missing)} was not written")
     resources = read_resources(folder / CODE_OBJECT, archs.load(unit.kernel.arch), unit.toolchain)
     cost = {f"{step}_cpu_s": round(cpu_seconds(folder, step), 2) for step in STEPS}
     return {
@@ -76,25 +76,25 @@ def facts_of(work: Work, folder: Path) -> dict[str, Any]:
 
 
 def misfit(unit: Unit, entry: Artifact | Failure) -> str:
-    """Why an entry cannot be that of a unit, whoever has put it under its key; empty when it can."""
+    """Describe why an entry cannot belong to a unit, although it is stored under its key; empty if it can."""
     facts = entry.facts
     if isinstance(entry, Failure):
         errors, lasting = facts.get("errors", []), facts.get("lasting", True)
         if type(errors) is not list or not all(type(line) is str for line in errors) or type(lasting) is not bool:
-            return "its facts 'errors' and 'lasting' are not texts and a truth value"
+            return "its facts 'errors' and 'lasting' are not a list of strings and a boolean"
         return ""
     if facts.get("slug") != unit.kernel.slug:
-        return f"it is of {facts.get('slug')!r}"
+        return f"it belongs to {facts.get('slug')!r}"
     if missing := [name for name in PRODUCTS if name not in entry.files]:
         return f"it has no {', '.join(missing)}"
     rows = facts.get("resources")
     if type(rows) is not list or not all(_is_resources(row) for row in rows):
-        return "its fact 'resources' does not list what kernels take"
+        return "its fact 'resources' is not a list of kernel resources"
     return ""
 
 
 def _is_resources(row: Any) -> bool:
-    """Whether a row is a `KernelResources` as `facts_of` keeps it."""
+    """Return whether a row is a `KernelResources` as `collect_facts` writes it."""
     return (
         type(row) is dict
         and row.keys() == _RESOURCES
@@ -103,10 +103,10 @@ def _is_resources(row: Any) -> bool:
 
 
 def broken(folder: Path, codes: dict[str, int], limit_s: float) -> Broken:
-    """A failure from the exit codes of the steps that ended; none of them 0 or missing: ninja itself was ended."""
+    """Make a failure from exit codes and logs. If no step failed, ninja itself was stopped."""
     failed = {step: codes[step] for step in STEPS if codes.get(step, 0) != 0}
     if not failed:
-        text = "the build was ended before this kernel was built"
+        text = "the build was stopped before this kernel was built"
         return Broken(f"{text}\n", (text,), lasting=False, no_room=without_room(folder, ""))
     log, errors, lasting = "", [], True
     for step, code in failed.items():
@@ -120,12 +120,12 @@ def broken(folder: Path, codes: dict[str, int], limit_s: float) -> Broken:
 
 
 def without_room(folder: Path, said: str) -> bool:
-    """Whether a step failed since the disk is full. What it said of that may have found no room either."""
+    """Return whether a step failed because the disk is full. Its message may be lost for the same reason."""
     return _NO_ROOM.search(said) is not None or shutil.disk_usage(folder).free < _LEAST_ROOM
 
 
 def read_log(folder: Path, step: str) -> str:
-    """What a step printed, without the private folder it ran in. Empty when it did not begin."""
+    """Read the log of a step, without the private folder it ran in. Empty if it did not start."""
     try:
         text = (folder / f"{step}.log").read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -138,4 +138,4 @@ def _ending(step: str, code: int, said: str, limit_s: float) -> str:
         return f"the {step} pass was stopped after {limit_s:g} s, its time limit"
     if code >= _UNUSUAL:
         return f"the {step} pass ended with code {code}: it was ended by signal {code - 128} or could not start"
-    return "" if error_lines(said) else f"the {step} pass ended with code {code} and named no error"
+    return "" if error_lines(said) else f"the {step} pass ended with code {code} without an error message"

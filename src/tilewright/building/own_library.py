@@ -1,4 +1,4 @@
-"""Libraries of our own that are compiled on the machine they run on, kept in the store like kernels."""
+"""Our own libraries: compiled on the machine they run on and kept in the store like kernels."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tilewright.building.store.local import Store
 
 
 def own_library(store: Store, key: str, name: str, compile_in: Callable[[Path], Mapping[str, Any]]) -> Path:
-    """The file `name` of the entry `key`, its bytes checked just now; compiled if it is not there or is damaged.
+    """Return the verified file `name` of the entry `key`; compile it if it is missing or damaged.
 
-    `compile_in` makes the file in an empty private folder and gives the facts to keep with it.
+    `compile_in` writes the file into an empty private folder and returns the facts to store with it.
     """
     # Waits for another process that compiles it.
     with store.flight(key, landed=lambda: isinstance(store.get(key), Artifact)):
@@ -33,4 +33,4 @@ def _checked(store: Store, key: str, name: str) -> Path | None:
     try:
         return found.checked(name)
     except CorruptError:
-        return None  # noticed and moved aside by `checked`
+        return None  # reported and moved by `verify_file`

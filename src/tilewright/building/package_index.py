@@ -1,7 +1,7 @@
-"""Downloading one file of a package from an index, for environments without pip (uv makes such ones).
+"""Download one file of a package from an index, for environments without pip (as uv creates them).
 
-Reads the simple index that PyPI and its mirrors serve: as JSON (PEP 691) or as HTML (PEP 503). The settings of pip and
-uv say which: their variables, and pip's files. What is downloaded is only as good as the caller's check of its digest.
+Reads the simple index that PyPI and its mirrors serve: as JSON (PEP 691) or as HTML (PEP 503). The indexes come from
+the settings of pip and uv: their variables, and pip's files. The file is trusted only because of its digest.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from tilewright.base.errors import InvalidValueError, ToolchainError
 PYPI = "https://pypi.org/simple"  # pip's default
 _JSON = "application/vnd.pypi.simple.v1+json"
 _ACCEPT = f"{_JSON}, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
-_ANSWER_S = 60.0  # for a server that says nothing
-_MOST_LISTED = 64 * 2**20  # bytes of a list of files; the largest of PyPI have a few million
+_ANSWER_S = 60.0  # for a server that does not answer
+_MOST_LISTED = 64 * 2**20  # bytes of a file list; the largest on PyPI have a few million
 _PIECE = 2**20
 _VARIABLES = (
     "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_CERT", "PIP_CONFIG_FILE",
@@ -41,29 +41,29 @@ _VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where packages are looked for, in this order."""
+    """Where to look for packages, in this order."""
 
-    find_links: tuple[str, ...]  # folders, or pages that list files
+    find_links: tuple[str, ...]  # folders, or pages with links to files
     indexes: tuple[str, ...]
     certificates: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One file of a package, with the digest that it must have and a bound for its size."""
+    """One file of a package, with its required digest and a size limit."""
 
-    package: str  # as in the address of an index: lower case, with hyphens
+    package: str  # normalized as in index URLs: lower case, with hyphens
     file: str
     sha256: str
     most_bytes: int
 
 
 class _NotThereError(Exception):
-    """One place does not have the file; says why."""
+    """A source does not have the file; the message is the reason."""
 
 
 def download_file(wanted: Wanted, folder: Path, limit_s: float) -> Path:
-    """The file, downloaded into `folder`. Raises `ToolchainError` that says of each place why it was not there."""
+    """Download the file into `folder`. Raises `ToolchainError` with the reason for each source that lacks it."""
     settings = settings_of_pip_and_uv()
     deadline = time.monotonic() + limit_s
     reasons = []
@@ -76,11 +76,11 @@ def download_file(wanted: Wanted, folder: Path, limit_s: float) -> Path:
         except (HTTPError, URLError, OSError) as error:
             reasons.append(f"  {shown(place)}: {_cause(error)}")
     listed = "\n".join(reasons) or "  no index is set (PIP_NO_INDEX or UV_NO_INDEX)"
-    raise ToolchainError(f"no package index gave {wanted.file}:\n{listed}")
+    raise ToolchainError(f"no package index has {wanted.file}:\n{listed}")
 
 
 def settings_of_pip_and_uv() -> Settings:
-    """What variables and pip's files say; PyPI when they name no index."""
+    """Read the settings from variables and pip's files; the default index is PyPI."""
     said = knobs.variables_of_others(_VARIABLES)
     filed = _pip_files(said)
 
@@ -88,7 +88,7 @@ def settings_of_pip_and_uv() -> Settings:
         return [word for name in names for word in said.get(name, "").split()]
 
     links = [*words("PIP_FIND_LINKS", "UV_FIND_LINKS"), *filed.get("find-links", "").split()]
-    # uv allows a name in front of an address.
+    # uv allows a name in front of a URL.
     named = [re.sub(r"^[\w.-]+=(?=\w+:)", "", word) for word in words("UV_INDEX", "UV_EXTRA_INDEX_URL")]
     extra = [*named, *words("PIP_EXTRA_INDEX_URL"), *filed.get("extra-index-url", "").split()]
     own = words("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL") or filed.get("index-url", "").split() or [PYPI]
@@ -101,14 +101,14 @@ def settings_of_pip_and_uv() -> Settings:
 
 
 def shown(address: str) -> str:
-    """An address without its password."""
+    """Return a URL without its password."""
     return re.sub(r"(?<=//)[^/@]*@", "***@", address)
 
 
 def _pip_files(said: Mapping[str, str]) -> dict[str, str]:
-    """The options in pip's files, later files over earlier ones (pip's manual, "Configuration")."""
+    """Read the options in pip's files; later files override earlier ones (pip's manual, "Configuration")."""
     own = said.get("PIP_CONFIG_FILE", "")
-    if own == "/dev/null":  # pip's way to say: no files
+    if own == "/dev/null":  # pip's convention for "no files"
         return {}
     config = said.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     systems = said.get("XDG_CONFIG_DIRS") or "/etc/xdg"
@@ -126,7 +126,7 @@ def _pip_files(said: Mapping[str, str]) -> dict[str, str]:
         try:
             parser.read(file, encoding="utf-8")
         except (configparser.Error, UnicodeDecodeError) as error:
-            raise ToolchainError(f"{file} cannot be read as a file of pip's: {error}") from error
+            raise ToolchainError(f"{file} cannot be read as a pip configuration file: {error}") from error
         for section in ("global", "download"):
             if parser.has_section(section):
                 found |= {name.replace("_", "-"): value for name, value in parser.items(section)}
@@ -160,7 +160,7 @@ def _from_place(
 
 
 def _local_folder(place: str) -> Path | None:
-    """The folder that a place names; None for an address."""
+    """Return the folder that a source names; None for a URL."""
     parts = urlsplit(place)
     if parts.scheme in ("", "file"):
         path = Path(url2pathname(parts.path)).expanduser()
@@ -169,14 +169,14 @@ def _local_folder(place: str) -> Path | None:
 
 
 def _listed_files(page: str, settings: Settings) -> dict[str, str]:
-    """The files that a page lists, by name: their addresses, with a digest behind "#" where the page gives one."""
+    """List the files on a page: name → URL, with a digest after "#" where the page has one."""
     local = _local_folder(page)
     address = (local / "index.html").as_uri() if local is not None else page
     with _opened(address, page, settings) as answer:
         text = answer.read(_MOST_LISTED + 1)
         kind, base = answer.headers.get_content_type(), answer.geturl()
     if len(text) > _MOST_LISTED:
-        raise _NotThereError(f"its list of files has more than {_MOST_LISTED:,} bytes")
+        raise _NotThereError(f"its file list has more than {_MOST_LISTED:,} bytes")
     links = _links_of_json(text) if kind == _JSON else _links_of_html(text)
     return {unquote(urlsplit(link).path.rpartition("/")[2]): urljoin(base, link) for link in links}
 
@@ -186,7 +186,7 @@ def _links_of_json(text: bytes) -> list[str]:
         files = parse_json(text)["files"]
         stated = [(file["url"].partition("#")[0], file.get("hashes", {}).get("sha256")) for file in files]
     except (InvalidValueError, LookupError, TypeError, AttributeError) as error:
-        raise _NotThereError(f"its list of files is not that of an index: {error!r}") from error
+        raise _NotThereError(f"its file list is not that of an index: {error!r}") from error
     return [f"{url}#sha256={digest}" if digest else url for url, digest in stated]
 
 
@@ -206,23 +206,23 @@ def _links_of_html(text: bytes) -> list[str]:
 
 
 def _opened(address: str, place: str, settings: Settings) -> Any:
-    """An address opened for reading; with the name and password of `place` if it is on the same server."""
+    """Open a URL for reading, with the user name and password of `place` if it is on the same server."""
     parts, home = urlsplit(address), urlsplit(place)
     if parts.scheme not in ("http", "https", "file"):
-        raise _NotThereError(f"{shown(address)} is no address of http, https or file")
+        raise _NotThereError(f"{shown(address)} is not an http, https or file URL")
     server = parts.netloc.rpartition("@")[2]
     request = Request(urlunsplit(parts._replace(netloc=server, fragment="")), headers={"Accept": _ACCEPT})
     user = parts if parts.username is not None else home if home.netloc.rpartition("@")[2] == server else None
     if user is not None and user.username is not None:
         pair = f"{unquote(user.username)}:{unquote(user.password or '')}".encode()
-        # Not for the server that this one may send us to.
+        # Not sent to servers that this one redirects to.
         request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(pair).decode()}")
     context = ssl.create_default_context(cafile=settings.certificates)
     return build_opener(HTTPSHandler(context=context)).open(request, timeout=_ANSWER_S)
 
 
 def _copied(source: IO[bytes], wanted: Wanted, folder: Path, deadline: float) -> Path:
-    """The file in `folder`, if it has the digest that it must have."""
+    """Copy the file into `folder` and check its size and digest."""
     target = folder / wanted.file
     size, hasher = 0, hashlib.sha256()
     with target.open("wb") as sink:
@@ -231,7 +231,7 @@ def _copied(source: IO[bytes], wanted: Wanted, folder: Path, deadline: float) ->
             if size > wanted.most_bytes:
                 raise _NotThereError(f"its file has more than {wanted.most_bytes:,} bytes")
             if time.monotonic() > deadline:
-                raise _NotThereError(f"the download is too slow: {size:,} bytes when its time was over")
+                raise _NotThereError(f"the download is too slow: {size:,} bytes when its time limit was reached")
             hasher.update(piece)
             sink.write(piece)
     if hasher.hexdigest() != wanted.sha256:

@@ -1,8 +1,9 @@
-"""Precompiled headers: what all kernels of an op include, parsed once per GPU and toolchain.
+"""Sets of headers to precompile: the headers that all kernels of an op include, parsed once per GPU and toolchain.
 
-They change nothing in the code that comes out, so no key of a kernel knows of them. They do hold this machine's
-folders, so they never leave its store. They also hold headers of the machine that no key knows as a whole: which ones
-the compiler read is kept with their digest, and a precompiled form is used only while they are as they were.
+Precompiled headers do not change the generated code, so they are not part of kernel keys. They contain this machine's
+folders, so they never leave its store. They also contain system headers, which no key covers completely: the list of
+those that the compiler read is stored with their digest, and a precompiled header is used only while they are
+unchanged.
 """
 
 from __future__ import annotations
@@ -22,48 +23,48 @@ from tilewright.building.toolchain import Toolchain
 from tilewright.building.tree_digest import files_digest
 
 PRECOMPILED = "prefix.pch"
-READ = "prefix.json"  # which headers of the machine were read, and their digest
+READ = "prefix.json"  # the system headers that were read, and their digest
 DEPENDENCIES = "prefix.d"
 _HEADER = "prefix.hpp"
 
 
 @dataclass(frozen=True)
 class Roof:
-    """The flags under which a kernel is compiled: where our own headers are, and what is precompiled of them."""
+    """Include path and precompiled-header flags for one compiler pass."""
 
     flags: tuple[str, ...]
-    cpu_s: float = 0.0  # what it cost now; 0 when it was there
+    cpu_s: float = 0.0  # cost of precompiling; 0 if it was in the store
 
 
 @dataclass(frozen=True)
 class HeadersRead:
-    """The headers of the machine that a precompiled form was made of."""
+    """The system headers that a precompiled header contains."""
 
     paths: tuple[Path, ...]
     digest: str
 
     def text(self) -> str:
-        """JSON, to be kept beside the precompiled form."""
+        """Return JSON to store with the precompiled header."""
         return canonical_json({"paths": [str(path) for path in self.paths], "digest": self.digest})
 
     @classmethod
     def of_text(cls, text: str) -> HeadersRead:
-        """Reads what `text` wrote."""
+        """Parse the output of `to_json`."""
         values = parse_json(text)
         return cls(tuple(Path(path) for path in values["paths"]), values["digest"])
 
     @property
     def unchanged(self) -> bool:
-        """Whether all of them are there with the same content."""
+        """Whether all headers exist with the same contents."""
         return headers_digest(self.paths) == self.digest
 
     def changed_since(self, moment: float) -> bool:
-        """Whether one of them is gone, or was changed after a moment in seconds since 1970."""
+        """Return whether a header was removed, or changed after `moment` (seconds since 1970)."""
         return not self.digest or any(path.stat().st_ctime > moment for path in self.paths)
 
 
 def headers_digest(paths: Sequence[Path]) -> str:
-    """The digest of some headers; empty when one is gone."""
+    """Compute the digest of some headers; empty if one is missing."""
     try:
         return files_digest(paths)
     except FileNotFoundError:
@@ -72,7 +73,7 @@ def headers_digest(paths: Sequence[Path]) -> str:
 
 @dataclass(frozen=True)
 class Prefix:
-    """Headers to be precompiled with the flags of one pass."""
+    """Headers to precompile with the flags of one pass."""
 
     name: str
     pass_flags: tuple[str, ...]
@@ -82,20 +83,20 @@ class Prefix:
 
     @cached_property
     def texts(self) -> Mapping[str, str]:
-        """Our own headers, and the one that includes everything."""
+        """Our headers, and the one that includes all of them."""
         return {**self.files, _HEADER: "".join(f'#include "{name}"\n' for name in self.headers)}
 
     @cached_property
     def own(self) -> str:
-        """The digest of our own headers, which names the folder they are kept in."""
+        """The digest of our headers; it names their folder."""
         return digest_value(dict(self.texts))
 
     def folder(self, store: Store) -> Path:
-        """Where our own headers lie for as long as a precompiled form of them may be used."""
+        """The folder of our headers, which must exist as long as the precompiled header may be used."""
         return store.root / "headers" / self.own
 
     def key(self, store: Store) -> str:
-        """The key of the precompiled form. It knows folders, since the precompiled form does."""
+        """The key of the precompiled header. It covers folders, since the precompiled header contains them."""
         return digest_value(
             {
                 "prefix": self.name,
@@ -108,9 +109,9 @@ class Prefix:
         )
 
     def command(self, store: Store) -> tuple[str, ...]:
-        """What makes the precompiled form, in the folder where it is run."""
+        """The command that writes the precompiled header into the current folder."""
         headers = self.folder(store)
-        # Contents are in the key, so times must not decide whether the precompiled form is accepted.
+        # The key covers contents, so the compiler must not reject the precompiled header because of file times.
         how = ("-Xclang", "-fno-pch-timestamp", "-fsyntax-only", str(headers / _HEADER))
         output = ("-emit-pch", "-o", PRECOMPILED)
         listing = ("-dependency-file", DEPENDENCIES, "-MT", PRECOMPILED, "-sys-header-deps")
@@ -118,22 +119,22 @@ class Prefix:
         return (str(self.toolchain.cxx), *self.pass_flags, f"-I{headers}", *how, *inner)
 
     def headers_read(self, store: Store, dependencies: str) -> HeadersRead:
-        """The headers of the machine in a list of dependencies. Ours and CK's are left out: the key has them."""
+        """Find the system headers in a dependency file. Ours and CK's are left out: the key covers them."""
         known = (self.folder(store), self.toolchain.ck_include)
         found = [path for path in _listed(dependencies) if not any(path.is_relative_to(folder) for folder in known)]
         return HeadersRead(tuple(found), headers_digest(found))
 
     def plain_roof(self, store: Store) -> Roof:
-        """The flags to compile under without anything precompiled."""
+        """Return the flags to compile without a precompiled header."""
         return Roof((f"-I{self.folder(store)}",))
 
     def roof(self, store: Store, precompiled: Path, cpu_s: float = 0.0) -> Roof:
-        """The flags to compile under with the precompiled form in a file."""
+        """Return the flags to compile with a precompiled header."""
         return Roof((*self.plain_roof(store).flags, "-include-pch", str(precompiled)), cpu_s)
 
 
 def put_headers(prefix: Prefix, store: Store) -> None:
-    """Write our own headers to their folder. Their content names it; a file with another one is damaged."""
+    """Write our headers to their folder. It is named after their contents, so a file that differs is damaged."""
     folder = prefix.folder(store)
     differing = [name for name, text in prefix.texts.items() if _content(folder / name) != text.encode()]
     if not differing:
@@ -142,14 +143,14 @@ def put_headers(prefix: Prefix, store: Store) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in differing:
             if (folder / name).exists():
-                emit(Noticed(f"{folder / name} was damaged and is written anew"))
+                emit(Noticed(f"{folder / name} was damaged and is written again"))
             (private / name).write_text(prefix.texts[name], encoding="utf-8")
-            # Whole or not at all: other processes may be reading it.
+            # Atomically: other processes may be reading it.
             (private / name).replace(folder / name)
 
 
 def _listed(dependencies: str) -> list[Path]:
-    """The files of a list of dependencies as compilers write it for make, without the target."""
+    """Parse a dependency file that a compiler wrote for make; return its files without the target."""
     _, _, listed = dependencies.replace("\\\n", " ").partition(": ")
     words = re.findall(r"(?:\\.|\S)+", listed)
     plain = (re.sub(r"\\([ #])", r"\1", word).replace("$$", "$") for word in words)

@@ -1,4 +1,4 @@
-"""Running a program with a time limit: its output, exit code and CPU time."""
+"""Run a program with a time limit; return its output, exit code and CPU time."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from pathlib import Path
 from tilewright.base import knobs
 from tilewright.base.errors import ToolchainError
 
-# Variables that change what a compiler makes, or where it says so, without showing in the command line. They would make
-# one build key stand for different code, so no tool sees them. The names are those in the programs clang and lld of
-# LLVM 22 (strings), and in the manuals of gcc, GNU ld and hipcc. ROCM_PATH stays: it is a knob, and --rocm-path
+# Variables that change a compiler's results or messages without showing in the command line. With them one build key
+# could stand for different code, so they are removed for all tools. The names are from the programs clang and lld of
+# LLVM 22 (strings), and from the manuals of gcc, GNU ld and hipcc. ROCM_PATH stays: it is a knob, and --rocm-path
 # overrides it.
 HIDDEN_INPUTS = (
     # folders and flags
     "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "OBJCPLUS_INCLUDE_PATH",
     "COMPILER_PATH", "LIBRARY_PATH", "GCC_EXEC_PREFIX", "SDKROOT", "CCC_OVERRIDE_OPTIONS",
     "CLANG_CONFIG_PATH", "CLANG_MODULE_CACHE_PATH", "LD_RUN_PATH", "LDEMULATION",
-    # other parts of HIP than those that were found
+    # paths that would replace the HIP components that were found
     "HIP_PATH", "HIP_CLANG_PATH", "HIP_CLANG_INCLUDE_PATH", "HIP_DEVICE_LIB_PATH", "DEVICE_LIB_PATH", "HIP_LIB_PATH",
     "HIP_PLATFORM", "HIP_COMPILER", "HIP_RUNTIME", "HIPCC_COMPILE_FLAGS_APPEND", "HIPCC_LINK_FLAGS_APPEND",
-    # texts in the product
+    # texts in the output files
     "SOURCE_DATE_EPOCH", "LLVM_OVERRIDE_PRODUCER", "LLD_VERSION", "RC_DEBUG_OPTIONS", "RC_DEBUG_PREFIX_MAP",
-    # what is printed, and further files
+    # messages and additional files
     "CC_PRINT_OPTIONS", "CC_PRINT_OPTIONS_FILE", "CC_PRINT_HEADERS", "CC_PRINT_HEADERS_FILE", "CC_PRINT_HEADERS_FORMAT",
     "CC_PRINT_HEADERS_FILTERING", "CC_LOG_DIAGNOSTICS", "CC_LOG_DIAGNOSTICS_FILE", "CC_PRINT_PROC_STAT",
     "CC_PRINT_PROC_STAT_FILE", "CC_PRINT_INTERNAL_STAT", "CC_PRINT_INTERNAL_STAT_FILE", "CLANG_CRASH_DIAGNOSTICS_DIR",
@@ -39,24 +39,24 @@ _LONGEST_NAP_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A program that ended: `code` is its exit code, or -N when signal N ended it."""
+    """The result of a program: `code` is its exit code, or -N if signal N ended it."""
 
     code: int
-    output: str  # standard output and error, in the order they were written
-    cpu_s: float  # user and system time of the program and of the programs it started
+    output: str  # standard output and error, interleaved as written
+    cpu_s: float  # user and system time of the program and its children
     wall_s: float
     timed_out: bool
 
 
 def run(command: Sequence[str], *, folder: Path, timeout_s: float) -> Ran:
-    """Run `command` in `folder`, a private one that also takes the program's temporary files.
+    """Run `command` in `folder`, a private folder that is also used for the program's temporary files.
 
-    A program that is still running after `timeout_s` is ended with everything it started.
+    A program that is still running after `timeout_s` is killed with all processes it started.
     """
     log = folder / LOG
     started = time.monotonic()
     with log.open("wb") as sink:
-        # env(1) sets and removes variables, so that the environment itself is never read here.
+        # env(1) sets and removes variables, so that this module never reads the environment itself.
         process = subprocess.Popen(
             ["/usr/bin/env", *without_hidden_inputs(), f"TMPDIR={folder}", *command],
             cwd=folder,
@@ -67,7 +67,7 @@ def run(command: Sequence[str], *, folder: Path, timeout_s: float) -> Ran:
         )
         try:
             status, cpu_s, timed_out = _wait(process, started + timeout_s)
-        except BaseException:  # such as Ctrl-C, which does not reach a group of its own
+        except BaseException:  # such as Ctrl-C, which does not reach another process group
             _end(process)
             raise
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -78,7 +78,7 @@ def run(command: Sequence[str], *, folder: Path, timeout_s: float) -> Ran:
 
 
 def tool_output(command: Sequence[str], *, timeout_s: float = 60, allow_failure: bool = False) -> str:
-    """What a small tool prints. One that does not end, or fails where that is not allowed, is a `ToolchainError`."""
+    """Return the output of a small tool. Raises `ToolchainError` if it times out, or fails without `allow_failure`."""
     done = _small_tool(command, timeout_s)
     if done.returncode != 0 and not allow_failure:
         said = (done.stderr or done.stdout).decode(errors="replace").strip() or "it printed nothing"
@@ -87,7 +87,7 @@ def tool_output(command: Sequence[str], *, timeout_s: float = 60, allow_failure:
 
 
 def said_by(command: Sequence[str], *, timeout_s: float = 60) -> str:
-    """Like `tool_output`, for a tool that prints to standard error, too: that first."""
+    """Like `read_tool_output`, but with standard error first, then standard output."""
     done = _small_tool(command, timeout_s)
     said = (done.stderr + done.stdout).decode(errors="replace")
     if done.returncode != 0:
@@ -112,12 +112,12 @@ def _small_tool(command: Sequence[str], timeout_s: float) -> subprocess.Complete
 
 
 def without_hidden_inputs() -> list[str]:
-    """Words for env(1) that keep the hidden inputs from a program."""
+    """Return the arguments of env(1) that remove the hidden inputs."""
     return [word for name in HIDDEN_INPUTS for word in ("-u", name)]
 
 
 def _wait(process: subprocess.Popen[bytes], deadline: float) -> tuple[int, float, bool]:
-    """Wait with wait4, the only call that tells the CPU time of one child among several."""
+    """Wait with wait4, the only call that returns the CPU time of a single child."""
     nap = 0.001
     while True:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
@@ -132,7 +132,7 @@ def _wait(process: subprocess.Popen[bytes], deadline: float) -> tuple[int, float
 
 
 def _end(process: subprocess.Popen[bytes]) -> tuple[int, float]:
-    """End the program and all it started: it leads a group of its own, see start_new_session."""
+    """Kill the program and all processes it started: they are in one process group, see start_new_session."""
     os.killpg(process.pid, signal.SIGKILL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)

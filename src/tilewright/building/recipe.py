@@ -1,4 +1,4 @@
-"""From a toolchain to the recipe that build files are made of."""
+"""Make the recipe for build files from a toolchain."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tilewright.building.toolchain import GPU_LESS, ROCM, Toolchain, find
 from tilewright.codegen.build_files.recipe import WRAPPER_SUFFIX, CompileRecipe, Slot, Step
 
 KINDS = (ROCM, GPU_LESS)
-# One call of a ROCm compiler makes the whole object. Objects of its newer driver would lack their device code
-# until a special link step; ordinary linkers and build systems do not have one.
+# One call of a ROCm compiler writes the whole object. With its newer driver, objects would need a special link step
+# that adds the device code, which ordinary linkers and build systems do not have.
 _WHOLE_OBJECT = ("-fPIC", "--no-offload-new-driver")
-# clang's driver drops lists of dependencies from device passes; the compiler behind it writes them when told.
+# clang's driver writes no dependency files for device passes; the compiler itself does with this flag.
 _LISTS_HEADERS = ("-Xclang", "-dependency-file", "-Xclang", Slot.DEPFILE)
 _DEVICE_ONLY = ("--cuda-device-only", "--no-gpu-bundle-output")
 
 
 def recipe(kind: str | None, archs: Sequence[Arch]) -> CompileRecipe:
-    """How to compile for `archs` with a kind of toolchain; with None, with the one in force.
+    """Make the recipe for `archs` with a kind of toolchain; None means the current one.
 
-    ROCm need not be here: then the recipe calls the `hipcc` that is on PATH where the library is built.
+    ROCm may be missing on this machine: then the recipe calls the `hipcc` on PATH of the machine that builds.
     """
     if kind is not None:
         choose("toolchain", kind, KINDS)
@@ -35,14 +35,14 @@ def recipe(kind: str | None, archs: Sequence[Arch]) -> CompileRecipe:
         return hipcc_recipe(archs)
     if kind == GPU_LESS and found.chosen == ROCM:
         raise ToolchainError(
-            f"the GPU-less toolchain is used only where no ROCm is, and {found.reason}. Leave --toolchain out."
+            f"the GPU-less toolchain is used only without ROCm, and {found.reason}. Leave --toolchain out."
         )
     toolchain = find()
     return rocm_recipe(toolchain, archs) if toolchain.kind == ROCM else gpu_less_recipe(toolchain, archs)
 
 
 def gpu_less_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> CompileRecipe:
-    """Two passes that can run at once, and the embedding of what the device pass made."""
+    """Make a recipe of two passes that can run in parallel, and a step that embeds the code objects."""
     targets = tuple(f"--offload-arch={arch.name}" for arch in archs)
     device = [
         Step(
@@ -62,17 +62,17 @@ def gpu_less_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> CompileRecip
 
 
 def rocm_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> CompileRecipe:
-    """One call of ROCm's compiler per kernel."""
+    """Make a recipe with one call of ROCm's compiler per kernel."""
     step = _whole_step([toolchain.device_flags(arch) for arch in archs])
-    # The library stays on this machine, and programs that load it know nothing of HIP's folder.
+    # The library stays on this machine, and programs that load it do not know HIP's folder.
     rpath = f"-Wl,-rpath,{toolchain.rocm_path}/lib"
     return CompileRecipe(str(toolchain.cxx), _names(archs), (step,), (rpath, *toolchain.link_flags()))
 
 
 def hipcc_recipe(archs: Sequence[Arch]) -> CompileRecipe:
-    """The same for a ROCm that is not here. hipcc knows where its own headers and libraries are.
+    """Like `make_rocm_recipe`, for a ROCm on another machine. hipcc finds its own headers and libraries.
 
-    CK's headers are those of this machine if it has any; if not, those of hipcc's ROCm.
+    CK's headers are those of this machine if it has any, otherwise those of hipcc's ROCm.
     """
     ck = ck_headers.locate(None)
     nowhere = flags.NOWHERE
@@ -88,10 +88,10 @@ def hipcc_recipe(archs: Sequence[Arch]) -> CompileRecipe:
 
 
 def _whole_step(per_gpu: Sequence[Sequence[str]]) -> Step:
-    """A step that compiles for host and GPUs at once: the flags of the device passes without what singles them out."""
+    """Make a step that compiles for host and GPUs at once, from the common flags of the device passes."""
     targets = [flag for flag in chain.from_iterable(per_gpu) if flag.startswith("--offload-arch=")]
     shared = [flag for flag in per_gpu[0] if flag not in _DEVICE_ONLY and flag not in targets]
-    # hipcc asks the machine for its GPU unless it is told one on the command line.
+    # hipcc compiles for the machine's GPU unless the command line names one.
     return Step("compile", "", (*targets, *shared, *_WHOLE_OBJECT), WRAPPER_SUFFIX, ".o", linked=True)
 
 

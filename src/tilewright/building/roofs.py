@@ -1,4 +1,4 @@
-"""Precompiled headers made ready for a build: taken from the store, or compiled there if nobody has."""
+"""Prepare precompiled headers for a build: take them from the store, or compile and store them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.faults import explained
 from tilewright.building.store.local import Store
 
-# Minutes on a machine that is overloaded; 3 s of CPU otherwise.
+# Normally 3 s of CPU time, but minutes on an overloaded machine.
 _LIMIT_S = 600.0
 
 
 def roofs_of(prefixes: Mapping[str, Prefix], store: Store, folder: Path, jobs: int) -> dict[str, Roof]:
-    """The flags to compile under, by key of the prefix. `folder` is a private one that lives as long as the build.
+    """Precompile header sets; return the flags to compile with, by key. `folder` is private to the build.
 
-    Headers that do not compile give flags without anything precompiled, and a notice: each kernel then fails, or
-    takes longer, by itself. Raises `StoreError` when the disk is full.
+    If headers do not compile, the flags contain no precompiled header, and a notice is emitted: each kernel then fails
+    or takes longer. Raises `StoreError` if the disk is full.
     """
     folder.mkdir(mode=0o700)
     for prefix in prefixes.values():
@@ -51,18 +51,18 @@ def roofs_of(prefixes: Mapping[str, Prefix], store: Store, folder: Path, jobs: i
 
 
 def roof_of(prefix: Prefix, store: Store) -> Roof:
-    """The flags to compile under, precompiling first if nobody has. For one compile by hand; builds use `roofs_of`."""
+    """Precompile one header set; return the flags to compile with. Builds use `prepare_header_sets`."""
     key = prefix.key(store)
     with store.work_folder("headers") as private:
         made = roofs_of({key: prefix}, store, private / "roofs", jobs=1)[key]
         found = store.get(key)
     if not isinstance(found, Artifact):
-        raise CompileError(f"the headers of {prefix.name} are not precompiled; a notice says why", "")
+        raise CompileError(f"the headers of {prefix.name} are not precompiled; see the notice for the reason", "")
     return prefix.roof(store, found.checked(PRECOMPILED), made.cpu_s)
 
 
 def _take_ready(prefixes: Mapping[str, Prefix], store: Store, folder: Path, roofs: dict[str, Roof]) -> list[str]:
-    """Add what the store has to `roofs`; the keys that it does not have."""
+    """Add precompiled headers from the store to `roofs`; return the missing keys."""
     for key, prefix in prefixes.items():
         if key not in roofs and (path := _linked(store, key, folder)) is not None:
             roofs[key] = prefix.roof(store, path)
@@ -70,7 +70,7 @@ def _take_ready(prefixes: Mapping[str, Prefix], store: Store, folder: Path, roof
 
 
 def _linked(store: Store, key: str, folder: Path) -> Path | None:
-    """The precompiled form under a name of our own, so that no gc can remove it while it is used."""
+    """Make a hard link to the precompiled header, so that gc cannot remove it while it is used."""
     found = store.get(key)
     if not isinstance(found, Artifact):
         return None
@@ -83,16 +83,16 @@ def _linked(store: Store, key: str, folder: Path) -> Path | None:
             os.link(path, target)
         except FileNotFoundError:
             return None  # removed since it was checked
-        except OSError:  # a file system without links
+        except OSError:  # a file system without hard links
             with explained("write", target):
                 shutil.copyfile(path, target)
     except CorruptError:
-        return None  # noticed and moved aside by `checked`
+        return None  # reported and moved by `verify_file`
     return target
 
 
 def _is_current(found: Artifact) -> bool:
-    """Whether the headers of the machine are those that were precompiled. `CorruptError` for a damaged entry."""
+    """Return whether the system headers are unchanged. Raises `CorruptError` for a damaged entry."""
     return READ in found.files and HeadersRead.of_text(found.checked(READ).read_text("utf-8")).unchanged
 
 
@@ -105,9 +105,9 @@ def _has_current(store: Store, key: str) -> bool:
 
 
 def _remove_outdated(prefix: Prefix, key: str, store: Store) -> None:
-    """Remove the entry of headers that have changed since, if there is one: nothing could be stored in its place."""
+    """Remove the entry if its headers have changed: it would prevent storing a new one."""
     if store.get(key) is not None and not _has_current(store, key) and store.remove(key):
-        emit(Noticed(f"headers of this machine have changed; those of {prefix.name} are precompiled again"))
+        emit(Noticed(f"system headers have changed; the headers of {prefix.name} are precompiled again"))
 
 
 def _wait_for_one(missing: list[str], roofs: Mapping[str, Roof], store: Store) -> None:
@@ -138,8 +138,8 @@ def _roof(prefix: Prefix, key: str, code: int | None, store: Store, work: Path) 
         facts = {"slug": f"precompiled headers, {prefix.name}", "cost": {"cpu_s": round(cpu_s, 2)}}
         read = prefix.headers_read(store, (work / DEPENDENCIES).read_text("utf-8"))
         if read.changed_since((work.parent / GRAPH).stat().st_mtime):
-            # Nobody knows which text was read.
-            emit(Noticed(f"headers of this machine changed while those of {prefix.name} were precompiled; not kept"))
+            # It is unknown which version was read.
+            emit(Noticed(f"system headers changed while the headers of {prefix.name} were precompiled; not stored"))
             return prefix.plain_roof(store)
         try:
             with explained("write", work):

@@ -1,4 +1,4 @@
-# One step of a build. Says when it starts and ends, and keeps what it printed and what it cost.
+# Run one step of a build. Logs its start and end, and keeps its output and its CPU time.
 #
 #     sh step.sh EVENTS STEP FOLDER COMMAND...
 events=$1

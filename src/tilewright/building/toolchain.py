@@ -1,4 +1,4 @@
-"""The toolchain that compiles kernels: what is there, which one is used, and its flags."""
+"""The toolchain that compiles kernels: available components, the chosen kind, and its flags."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["GPU_LESS", "ROCM", "Component", "Survey", "Toolchain", "find", "surv
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What was looked for, and the kind of toolchain that will be used (None: neither is whole)."""
+    """The components of both kinds of toolchain, and the kind that is used (None: neither is complete)."""
 
     rocm: tuple[Component, ...]
     gpu_less: tuple[Component, ...]
@@ -30,22 +30,22 @@ class Survey:
 
     @property
     def components(self) -> tuple[Component, ...]:
-        """All parts of both kinds and the CK headers."""
+        """All components of both kinds and the CK headers."""
         return (*self.rocm, *self.gpu_less, self.ck)
 
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """Programs and folders with which kernels are compiled. Made by `find`."""
+    """Programs and folders with which kernels are compiled. Created by `find_toolchain`."""
 
     kind: str
     cxx: Path
     compiler: str  # the compiler's own version text
-    compiler_digest: str  # of the compiler and its headers, its linker and the libraries that they are made of
+    compiler_digest: str  # of the compiler, its headers, its linker and their LLVM libraries
     system_digest: str  # of the C++ library's headers and the C library's version
     objdump: Path
     readelf: Path
-    bundler: Path | None  # only for putting code objects into a shared library, see `need_bundler`
+    bundler: Path | None  # only needed to embed code objects in a shared library, see `require_bundler`
     rocm_path: Path
     bitcode_dir: Path
     bitcode_digest: str
@@ -55,36 +55,36 @@ class Toolchain:
     hip_digest: str
 
     def device_flags(self, arch: Arch, compat: str = "") -> tuple[str, ...]:
-        """Flags that compile a source to a plain code object of `arch`. `compat` is a name for the file to put in front
-        of it, where that is needed at all, instead of the package's own file."""
+        """Flags that compile a source to a plain code object for `arch`. `compat` replaces the path of the
+        compatibility header that is included first, where one is needed."""
         return flags.device_flags(arch, self._places(compat), self._libraries(arch))
 
     def host_flags(self, compat: str = "") -> tuple[str, ...]:
-        """Flags of the host pass; whether to check or to compile is the caller's to add."""
+        """Flags of the host pass; the caller adds the action (-c, -fsyntax-only)."""
         return flags.host_flags(self._places(compat))
 
     def compat_files(self) -> dict[str, str]:
-        """The file to put in front of sources, where that is needed, as a copy to be kept with other headers."""
+        """The compatibility header, if needed, as a file to store with other headers."""
         return {flags.COMPAT_COPY: flags.COMPAT.read_text("utf-8")} if self.kind == GPU_LESS else {}
 
     def link_flags(self) -> tuple[str, ...]:
-        """Flags that link libraries with kernels."""
+        """Flags that link kernel libraries."""
         return link_flags(self.kind, str(self.rocm_path))
 
     def link_key_flags(self) -> tuple[str, ...]:
-        """The flags of the link step with stand-ins for this machine's folders."""
+        """The flags of the link step with placeholders for this machine's folders."""
         return link_flags(self.kind, flags.NOWHERE.rocm)
 
     def key_flags(self, arch: Arch) -> tuple[str, ...]:
-        """The device flags with stand-ins for this machine's folders: equal on every machine."""
+        """The device flags with placeholders for this machine's folders: equal on every machine."""
         return flags.device_flags(arch, flags.NOWHERE, self._libraries(arch))
 
     def host_key_flags(self) -> tuple[str, ...]:
-        """The host flags with stand-ins for this machine's folders."""
+        """The host flags with placeholders for this machine's folders."""
         return flags.host_flags(flags.NOWHERE)
 
     def identity(self) -> str:
-        """What decides the code besides source, flags and CK headers; says nothing of folders."""
+        """Everything that determines the generated code except source, flags and CK headers; contains no folders."""
         facts = {
             "kind": self.kind,
             "compiler": self.compiler,
@@ -97,7 +97,7 @@ class Toolchain:
         return canonical_json(facts)
 
     def need_bundler(self) -> Path:
-        """The bundler, for callers that cannot do without."""
+        """Return the bundler; raise `ToolchainError` if it is missing."""
         if self.bundler is not None:
             return self.bundler
         parts = discover()
@@ -113,13 +113,13 @@ class Toolchain:
 
 
 def survey() -> Survey:
-    """Look for both kinds of toolchain. Missing parts are values, never exceptions."""
+    """Find the components of both kinds of toolchain. Missing ones are values, never exceptions."""
     found = discover()
     return Survey(found.rocm, found.gpu_less, _ck(found), found.chosen, found.reason)
 
 
 def find() -> Toolchain:
-    """The toolchain in force, or `ToolchainError` with every missing part and its command."""
+    """Find the current toolchain. Raises `ToolchainError` with every missing component and how to install it."""
     found = discover()
     ck = _ck(found)
     missing = [part for part in (*found.parts, ck) if part.blocks]

@@ -1,4 +1,4 @@
-"""A build as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing show."""
+"""Export a build as a trace for Perfetto (ui.perfetto.dev) and chrome://tracing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.building.unit import Unit
 
 
 def trace_json(spans: Sequence[Span], units: Mapping[str, Unit]) -> dict[str, Any]:
-    """The steps as complete events in microseconds (Chrome's "Trace Event Format"), one row per job."""
+    """Build a trace in Chrome's "Trace Event Format": steps as complete events in microseconds, one row per job."""
     rows: list[float] = []
     events = []
     for span in sorted(spans, key=lambda span: span.start):
@@ -25,7 +25,7 @@ def trace_json(spans: Sequence[Span], units: Mapping[str, Unit]) -> dict[str, An
                 "pid": 1,
                 "tid": row + 1,
                 "ts": round(span.start * 1e6),
-                # Of rounded times, so that an event never reaches into the next one of its row.
+                # From rounded times, so that an event never overlaps the next one in its row.
                 "dur": round(span.end * 1e6) - round(span.start * 1e6),
                 "args": {"step": span.step, "key": span.key, "arch": unit.kernel.arch, "code": span.code},
             }

@@ -1,8 +1,7 @@
-"""Digests of files that seldom change, remembered by what the file system says of them.
+"""Digests of files that seldom change, cached by file metadata.
 
-A digest is of names and contents alone. It is kept with the size, the times and the inode of every file, and
-calculated again as soon as one of them differs. Times decide only whether files are read again, never what the digest
-is.
+A digest covers only names and contents. It is cached with the size, times and inode of every file, and computed again
+as soon as one of them differs. Times only decide whether files are read again; they are not part of the digest.
 """
 
 from __future__ import annotations
@@ -22,28 +21,28 @@ from tilewright.base.documents import read_json
 from tilewright.base.errors import FileFormatError
 from tilewright.base.ownership import require_own
 
-# A file that changed this short a time ago may change again without its times telling (as in Git's "racy" entries;
-# file systems keep times in steps of up to 2 s, FAT's).
+# A file that was changed within this time may change again without a new time stamp (as Git's "racy" entries; file
+# systems have time stamps with a resolution of up to 2 s, as FAT).
 RACY_S = 2.0
 
 Stamp = tuple[str, int, int, int, int]
 
 
 def tree_digest(root: Path) -> str:
-    """The digest of a folder, as `digest_tree` gives it."""
+    """Compute the digest of a folder like `digest_tree`, with a cache."""
     stamps = tuple(_stamp(entry.path, entry.stat()) for _, entry in tree_files(root))
     return _remembered(f"tree {root.absolute()}", stamps, lambda: digest_tree(root))
 
 
 def files_digest(paths: Sequence[Path]) -> str:
-    """The digest of some files, by their contents in the given order."""
+    """Compute the digest of the contents of some files in the given order, with a cache."""
     stamps = tuple(_stamp(str(path), path.stat()) for path in paths)
     named = " ".join(str(path.absolute()) for path in paths)
     return _remembered(f"files {named}", stamps, lambda: digest_value([digest_file(path) for path in paths]))
 
 
 def remembered_text(what: str, paths: Sequence[Path], calculate: Callable[[], str]) -> str:
-    """What `calculate` says of some files, such as the version that a program prints; asked again when they change."""
+    """Cache the result of `calculate`, such as a program's version output, until one of the files changes."""
     return _remembered(what, tuple(_stamp(str(path), path.stat()) for path in paths), calculate)
 
 
@@ -54,7 +53,7 @@ def _stamp(path: str, status: os.stat_result) -> Stamp:
 def _remembered(what: str, stamps: tuple[Stamp, ...], calculate: Callable[[], str]) -> str:
     signature = hashlib.blake2b(repr(stamps).encode(), digest_size=16).hexdigest()
     folder = knobs.cache_dir() / "digests"
-    # Who writes there decides which kernels are taken for those of other headers.
+    # Anybody who can write there could make us use kernels that were compiled with other headers.
     require_own(folder, knobs.CACHE_DIR.name)
     memory = folder / f"{digest_value(what)}.json"
     known = _read(memory)
@@ -69,7 +68,7 @@ def _remembered(what: str, stamps: tuple[Stamp, ...], calculate: Callable[[], st
 
 
 def _read(memory: Path) -> dict[str, object]:
-    """What is remembered. A file that cannot be read or understood remembers nothing: the files are read instead."""
+    """Read a cache file. One that cannot be read or parsed counts as empty."""
     try:
         known = read_json(memory)
     except FileFormatError:
@@ -78,8 +77,8 @@ def _read(memory: Path) -> dict[str, object]:
 
 
 def _write(memory: Path, known: dict[str, str]) -> None:
-    """Remember. A cache folder that cannot be written costs the reading next time, nothing else."""
-    private = memory.with_name(f".{memory.name}.{secrets.token_hex(4)}")  # threads write too
+    """Write a cache file. If the folder cannot be written, the digest is computed again next time."""
+    private = memory.with_name(f".{memory.name}.{secrets.token_hex(4)}")  # unique, since several threads may write
     try:
         memory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         private.write_text(json.dumps(known), encoding="utf-8")

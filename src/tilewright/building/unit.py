@@ -1,4 +1,4 @@
-"""What it takes to build one kernel: its text, its commands, and the key that all of it makes."""
+"""A compile job: the source, commands and build key of one kernel."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tilewright.codegen.fatbin import fatbin_assembly, fatbin_symbol
 from tilewright.codegen.render import Source, headers, render
 from tilewright.ops.kernel import Kernel
 
-# Part of every key. Raised when the steps below change in a way that sources and flags do not show.
+# Part of every key. Increase it when the steps below change in a way that sources and flags do not show.
 RECIPE = 1
 
 CODE_OBJECT = "kernel.co"
 HOST_OBJECT = "host.o"
 LIBRARY = "kernel.so"
 FATBIN = "fatbin.s"
-# The files of a built kernel: the library to load, and the two parts that a pack is linked from.
+# The files of a built kernel: the library to load, and the two objects that a pack is linked from.
 PRODUCTS = (LIBRARY, CODE_OBJECT, HOST_OBJECT)
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A kernel that is to be built with a toolchain."""
+    """A kernel to build with a toolchain."""
 
     source: Source
     toolchain: Toolchain
@@ -42,7 +42,7 @@ class Unit:
 
     @cached_property
     def key(self) -> str:
-        """The digest of all that decides what comes out. No folder, time or user is in it."""
+        """The build key: a digest of all inputs of the build, without folders, times and users."""
         arch = archs.load(self.kernel.arch)
         return digest_value(
             {
@@ -60,37 +60,37 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """The name of this translation unit, which both passes must agree on."""
+        """The name of the translation unit, the same in both passes."""
         return unit_flag(self.source.text).removeprefix("-cuid=")
 
     @property
     def device_prefix(self) -> Prefix:
-        """The headers of the device pass, to be precompiled."""
+        """The headers to precompile for the device pass."""
         name = f"device-{self.kernel.arch}"
         return Prefix(name, self._device_flags(), headers(self.kernel), self._files(), self.toolchain)
 
     @property
     def host_prefix(self) -> Prefix:
-        """The headers of the host pass, to be precompiled. The same for all GPUs."""
+        """The headers to precompile for the host pass. The same for all GPUs."""
         return Prefix("host", self._host_flags(), headers(self.kernel), self._files(), self.toolchain)
 
     def texts(self) -> Mapping[str, str]:
-        """The files that must be in a folder before the commands run there."""
+        """The files that the commands need in their folder."""
         symbol = fatbin_symbol(self.name)
         return {SOURCE: self.source.text, FATBIN: fatbin_assembly({self.kernel.arch: CODE_OBJECT}, symbol)}
 
     def device_command(self, roof: Roof) -> tuple[str, ...]:
-        """The device pass: the source to a code object."""
+        """The command of the device pass, which compiles the source to a code object."""
         flags = (*self._device_flags(), *roof.flags, unit_flag(self.source.text))
         return (str(self.toolchain.cxx), *flags, "-o", CODE_OBJECT, SOURCE)
 
     def host_command(self, roof: Roof) -> tuple[str, ...]:
-        """The host pass: checks and launcher of the kernel, with the place of its code object left open."""
+        """The command of the host pass: checks and launcher; the symbol of the code object stays undefined."""
         flags = (*self._host_flags(), *roof.flags, unit_flag(self.source.text))
         return (str(self.toolchain.cxx), *flags, "-c", "-o", HOST_OBJECT, SOURCE)
 
     def link_command(self) -> tuple[str, ...]:
-        """Host object and code object to the shared library that is loaded."""
+        """The command that links host object and code object to the shared library."""
         shared = ("-shared", "-fPIC", "-o", LIBRARY, HOST_OBJECT, FATBIN)
         return (str(self.toolchain.cxx), *shared, *self.toolchain.link_flags())
 
@@ -101,11 +101,11 @@ class Unit:
         return self.toolchain.host_flags(COMPAT_COPY)
 
     def _files(self) -> Mapping[str, str]:
-        """Our own headers, which lie in one folder for both passes."""
+        """Our own headers; both passes use the same folder."""
         return {**self.source.files, **self.toolchain.compat_files()}
 
     def facts(self) -> dict[str, Any]:
-        """What the store keeps with the files, besides what the build itself found out."""
+        """The facts to store with the files, without the results of the build."""
         kernel = self.kernel
         return {
             "slug": kernel.slug,
@@ -119,7 +119,7 @@ class Unit:
 
 
 def unit_of(kernel: Kernel, toolchain: Toolchain) -> Unit:
-    """The unit of a legal kernel; raises `IllegalConfigError` for others."""
+    """Make the compile job of a legal kernel. Raises `IllegalConfigError` for an illegal one."""
     return Unit(render(kernel), toolchain)
 
 

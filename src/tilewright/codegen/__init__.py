@@ -1,1 +1,1 @@
-"""From kernels to source text, and from source text to folders."""
+"""Render kernels to source text, and write sources, wrappers and build files to folders."""

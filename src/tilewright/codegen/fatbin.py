@@ -1,7 +1,7 @@
-"""Code objects as clang's offload bundle, written with assembler directives alone.
+"""Code objects as clang's offload bundle, written with assembler directives only.
 
-The host pass of a HIP source leaves one symbol open: where its device code begins. The assembly made here defines it,
-so that a library needs no tool but the compiler to carry its code objects.
+The host pass of a HIP source leaves one symbol undefined: the start of its device code. The assembly rendered here
+defines it, so that embedding code objects in a library needs no tool except the compiler.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from tilewright.base.errors import InvalidValueError
 MAGIC = "__CLANG_OFFLOAD_BUNDLE__"
 # Code objects are mapped page by page, and clang aligns them and the bundle to this (CGCUDANV.cpp, "CodeAlign").
 PAGE = 4096
-# What bundles of HIP hold first: an entry for the host, without content. HIP looks only at the others.
+# The first entry of HIP's bundles: the host, without content. HIP reads only the others.
 HOST_ENTRY = "host-x86_64-unknown-linux-gnu-"
 # "hipv4" is the name of HIP's entries since code object version 4 (clang's manual, "Bundle Entry ID").
 DEVICE_ENTRY = "hipv4-amdgcn-amd-amdhsa--"
 
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _GPU = re.compile(r"gfx[0-9a-f]+(:[a-z]+[+-])*")
-# What the assembler reads literally between quotes.
+# Characters that the assembler reads literally between quotes.
 _FILE = re.compile(r"[A-Za-z0-9_./+-]+")
 
 
 def fatbin_symbol(unit: str) -> str:
-    """The symbol that the host pass of a unit compiled with `-cuid=<unit>` leaves open.
+    """The symbol that the host pass leaves undefined in a unit compiled with `-cuid=<unit>`.
 
     clang appends the low half of the unit's MD5 to it, in hexadecimal without leading zeros
     (CGCUDANV.cpp and ASTContext::getCUIDHash).
@@ -38,9 +38,9 @@ def fatbin_symbol(unit: str) -> str:
 
 
 def fatbin_assembly(code_objects: Mapping[str, str], symbol: str) -> str:
-    """Assembly that defines `symbol` as a bundle of code objects: GPU → file, relative to where the assembler runs.
+    """Render assembly that defines `symbol` as a bundle of code objects: GPU → file, relative to where it is assembled.
 
-    The bytes of each file are taken over as they are when the assembly is assembled.
+    The bytes of each file are included when the assembly is assembled.
     """
     _require(_SYMBOL, symbol, "an assembler symbol")
     if not code_objects:

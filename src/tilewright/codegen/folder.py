@@ -1,4 +1,4 @@
-"""Writing kernels into a folder: only what changed, in parallel, with a manifest of what is there."""
+"""Write kernel sources into a folder: only changed files, in parallel, with a manifest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CHUNK = 100
 
 @dataclass(frozen=True)
 class Generated:
-    """What a generation did: kernels now in the folder, files written, files that were right already, and
+    """The result of a generation: numbers of kernels in the folder, files written, files that were up to date, and
     files of earlier generations that were removed."""
 
     folder: Path
@@ -41,8 +41,8 @@ class Generated:
 
 
 def generate(kernels: Iterable[Kernel], folder: Path, *, jobs: int = 1) -> Generated:
-    """Render kernels into `folder`. A file whose text is right already is not touched, so build tools see no
-    change. Kernels that an earlier manifest lists and this one does not are removed; other files are left alone.
+    """Render kernels into `folder`. Files that are up to date are not touched, so build tools see no change. Kernels
+    that only an earlier manifest lists are removed; other files stay.
     """
     listed = list(dict.fromkeys(kernels))
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,10 +66,10 @@ def generate(kernels: Iterable[Kernel], folder: Path, *, jobs: int = 1) -> Gener
 
 
 def write_if_changed(path: Path, text: str, *, exists: bool = True) -> bool:
-    """Write a file unless it already holds this text; readers see the old or the new text, never a part.
+    """Write a file atomically unless it already has this text; return whether it was written.
 
-    `exists` False: the caller knows that there is no such file. Nobody can be reading it, so it is written in
-    place, which halves the work on the folder; a part left by a crash is found different the next time.
+    `exists` False means that the file is known not to exist. Nobody can be reading it, so it is written in place, which
+    needs half the file operations. A partial file after a crash is rewritten next time, since it differs.
     """
     content = text.encode()
     if not exists:
@@ -94,7 +94,7 @@ def _write_bytes(path: str, content: bytes) -> None:
 
 
 def _written(kernels: Sequence[Kernel], folder: Path, jobs: int) -> Iterable[tuple[str, bool, str]]:
-    """File name, whether it was written, and manifest entry of each kernel."""
+    """Write kernels; yield the file name, whether it was written, and the manifest entry of each."""
     empty = next(folder.iterdir(), None) is None
     chunks = [kernels[i : i + CHUNK] for i in range(0, len(kernels), CHUNK)]
     if jobs == 1 or len(kernels) < PARALLEL_FROM:
@@ -136,17 +136,17 @@ def _entry(source: Source) -> str:
 
 
 def _manifest(support: Sequence[str], entries: Sequence[str]) -> str:
-    """JSON with one kernel a line, so that a difference between two manifests can be read."""
+    """Format JSON with one kernel per line, so that a diff of two manifests is readable."""
     head = f'"schema":{MANIFEST_SCHEMA},"support":{canonical_json(support)}'
     return f'{{{head},"kernels":[\n' + ",\n".join(entries) + "\n]}\n"
 
 
 def _earlier_files(folder: Path) -> set[str]:
-    """Files that an earlier generation put here. Names are used only if they are plain file names."""
+    """Read the kernel files of an earlier generation. Names that are not plain file names are ignored."""
     path = folder / MANIFEST_NAME
     if not path.exists():
         return set()
-    with reading(path, "this is not a manifest of generated kernels: move it away to go on"):
+    with reading(path, "this is not a manifest of generated kernels: move it away to continue"):
         kernels = expect_list_of("kernels", expect_table("a manifest", read_json(path))["kernels"], expect_table)
         names = {expect_text("file", entry["file"]) for entry in kernels}
     return {name for name in names if Path(name).name == name and name.endswith(".hpp")}

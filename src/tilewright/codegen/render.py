@@ -1,4 +1,4 @@
-"""Rendering: a kernel in, its source text out. Pure: no files are written, nothing of the machine enters."""
+"""Render the source text of a kernel. Pure: writes no files, and the text does not depend on the machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tilewright.ops.rule import violations
 
 @dataclass(frozen=True)
 class Source:
-    """The text of one kernel, and the files it includes that are ours."""
+    """The source text of one kernel, and our own files that it includes."""
 
     kernel: Kernel
     text: str
@@ -32,12 +32,12 @@ class Source:
 
 
 def file_name(kernel: Kernel) -> str:
-    """What a kernel's source is called in a folder of generated kernels."""
+    """The name of a kernel's source file in a folder of generated kernels."""
     return f"{kernel.slug}.hpp"
 
 
 def render(kernel: Kernel) -> Source:
-    """The source of a legal kernel. Raises `IllegalConfigError` that names every broken rule."""
+    """Render the source of a legal kernel. Raises `IllegalConfigError` with every broken rule."""
     op = op_named(kernel.op)
     spec = archs.load(kernel.arch)
     broken = violations(op.rules, kernel.config, spec)
@@ -48,27 +48,27 @@ def render(kernel: Kernel) -> Source:
 
 
 def render_unchecked(kernel: Kernel) -> Source:
-    """The source of any kernel, legal or not: what the comparison of rules and compiler needs."""
+    """Render the source of any kernel, legal or not, for comparing the rules with the compiler."""
     op = op_named(kernel.op)
     text = _template(op.template).render(op.context(kernel), headers=headers(kernel))
     return Source(kernel, text, included_files(kernel))
 
 
 def headers(kernel: Kernel) -> tuple[str, ...]:
-    """What the source of a kernel includes, in order. Kernels of a kind include the same: it can be precompiled."""
+    """List the headers that a kernel includes, in order. They can be precompiled: kernels of a kind share them."""
     op = op_named(kernel.op)
     return (*op.headers, *op.launchers_of(kernel.config))
 
 
 def included_files(kernel: Kernel) -> Mapping[str, str]:
-    """Our own files that the source of a kernel includes: its C interface and its launcher."""
+    """Read our own files that a kernel includes: its C interface and its launcher."""
     op = op_named(kernel.op)
     launchers = {name: op.launchers[name] for name in op.launchers_of(kernel.config)}
     return {name: _text(path) for name, path in {**op.support, **launchers}.items()}
 
 
 def support_files(op_name: str) -> Mapping[str, str]:
-    """Our own files that any source of an op includes."""
+    """Read our own files that the kernels of an op include."""
     op = op_named(op_name)
     return {name: _text(path) for name, path in {**op.support, **op.launchers}.items()}
 

@@ -1,4 +1,4 @@
-"""Templates, read strictly: a name that a template uses and its context lacks is an error."""
+"""Strict templates: a name that is missing from the context is an error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import jinja2
 
 
 def templates_in(folder: Path) -> jinja2.Environment:
-    """The templates of a folder. What they make is source text, so nothing is escaped for HTML."""
+    """Load the templates of a folder. Their output is source text, so nothing is escaped for HTML."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,

@@ -1,4 +1,4 @@
-"""Writing wrappers and build files into a folder: only what changed, and away with what an earlier run left over."""
+"""Write wrappers and build files into a folder: only changed files; stale files of earlier runs are removed."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ WRAPPERS_SCHEMA = 1
 
 @dataclass(frozen=True)
 class Wrapped:
-    """What a run did: the files that are now in the folder and belong to it, which of them were written, which
-    were right already, and which files of earlier runs were removed."""
+    """The result of a run: the files that were written, those that were up to date, and the files of earlier runs
+    that were removed."""
 
     folder: Path
     library: Library
@@ -38,7 +38,7 @@ class Wrapped:
 
 @dataclass(frozen=True)
 class _Earlier:
-    """What an earlier run listed: files that it wrote, and files that its build may have made."""
+    """The list of an earlier run: files that it wrote, and products that its build may have written."""
 
     files: frozenset[str] = frozenset()
     products: frozenset[str] = frozenset()
@@ -54,9 +54,9 @@ def wrap(
     systems: Sequence[BuildSystem],
     jobs: int = 1,
 ) -> Wrapped:
-    """Write a wrapper per kernel, what the recipe needs beside them, and build files of `systems` into `folder`.
+    """Write a wrapper per kernel, the other files of the recipe, and build files of `systems` into `folder`.
 
-    Build files of earlier runs are kept up to date too. A file that is not of an earlier run is never changed.
+    Build files of earlier runs are updated too. Files that do not belong to an earlier run are never changed.
     """
     made = Library(library, [wrapper.name for wrapper in wrappers], recipe)
     earlier = _read_earlier(folder)
@@ -70,7 +70,7 @@ def wrap(
     changed = [HEADERS] if _link(folder / HEADERS, kernel_dir) else []
     stale = (earlier.files - set(texts)) | (earlier.products - _products(made.kernels, recipe.suffixes()))
     removed = _remove(folder, stale)
-    # The list is written before the files: whatever happens in between, every file is in some list.
+    # The list is written before the files: even after a crash, every file is in some list.
     listing = _listing(wrappers, made, texts)
     changed += [WRAPPERS_NAME] if write_if_changed(folder / WRAPPERS_NAME, listing) else []
     changed += _write(folder, texts, jobs)
@@ -86,7 +86,7 @@ def _texts(wrappers: Sequence[Wrapper], library: Library, systems: Iterable[Buil
 
 
 def _assemblies(library: Library) -> dict[str, str]:
-    """The files that embed code objects, for a recipe that makes code objects."""
+    """Render the files that embed code objects, if the recipe has such a step."""
     recipe = library.recipe
     embedding = next((step for step in recipe.steps if step.embeds), None)
     if embedding is None:
@@ -104,7 +104,7 @@ def _products(kernels: Iterable[str], suffixes: Sequence[str]) -> frozenset[str]
 
 
 def _write(folder: Path, texts: Mapping[str, str], jobs: int) -> list[str]:
-    """Write all files that differ; their names."""
+    """Write all files that differ; return their names."""
 
     def write(name: str) -> bool:
         return write_if_changed(folder / name, texts[name])
@@ -118,7 +118,7 @@ def _write(folder: Path, texts: Mapping[str, str], jobs: int) -> list[str]:
 
 
 def _link(link: Path, kernel_dir: Path) -> bool:
-    """Make `link` lead to the kernels, by a relative path: both folders may move together."""
+    """Make `link` point to the kernels, by a relative path, so that both folders can be moved together."""
     target = os.path.relpath(kernel_dir.resolve(), link.parent.resolve())
     if link.is_symlink():
         if str(link.readlink()) == target:
@@ -141,7 +141,7 @@ def _refuse_foreign(folder: Path, texts: Mapping[str, str], earlier: _Earlier) -
 
 
 def _remove(folder: Path, names: Iterable[str]) -> tuple[str, ...]:
-    """Remove files; the names of those that were there."""
+    """Remove files; return the names of those that existed."""
     present = [name for name in sorted(names) if (folder / name).is_file()]
     for name in present:
         (folder / name).unlink()
@@ -149,7 +149,7 @@ def _remove(folder: Path, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _listing(wrappers: Sequence[Wrapper], library: Library, files: Iterable[str]) -> str:
-    """JSON with one kernel a line, so that a difference between two lists can be read."""
+    """Format JSON with one kernel per line, so that a diff of two lists is readable."""
     kernels = [canonical_json({"header": w.header, "marker": w.marker, "name": w.name}) for w in wrappers]
     head = {
         "schema": WRAPPERS_SCHEMA,
@@ -163,11 +163,11 @@ def _listing(wrappers: Sequence[Wrapper], library: Library, files: Iterable[str]
 
 
 def _read_earlier(folder: Path) -> _Earlier:
-    """What an earlier run listed. Only plain file names count: nothing outside of the folder is touched."""
+    """Read the list of an earlier run. Names that are not plain are ignored: nothing outside the folder is touched."""
     path = folder / WRAPPERS_NAME
     if not path.exists():
         return _Earlier()
-    with reading(path, "this is not a list of wrappers: move it away to go on"):
+    with reading(path, "this is not a list of wrappers: move it away to continue"):
         listed = expect_table("a list", read_json(path))
         files = _plain(expect_list_of("files", listed["files"], expect_text))
         suffixes = _plain(expect_list_of("products", listed["products"], expect_text))

@@ -1,4 +1,4 @@
-"""One small .cpp per kernel header, so that each kernel is compiled on its own and in parallel with the others."""
+"""One small .cpp per kernel header, so that kernels are compiled separately and in parallel."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tilewright.codegen.build_files.recipe import WRAPPER_SUFFIX
 from tilewright.codegen.folder import MANIFEST_NAME
 
 HEADER_SUFFIXES = (".hpp", ".h", ".hh", ".hxx")
-# Names like these need no quoting in any shell, build file, assembler or compiler option.
+# Names that need no quoting in any shell, build file, assembler or compiler option.
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-# Linux allows file names of 255 bytes; what is made of a kernel adds a suffix to its name.
+# Linux allows file names of 255 bytes; the files of a kernel add a suffix to its name.
 _LONGEST = 200
 _UNSPEAKABLE = ('"', "\n", "\r")
 
 
 @dataclass(frozen=True)
 class Wrapper:
-    """A kernel header and what its wrapper is called. `header` is relative to the folder of kernels."""
+    """A kernel header and the name of its wrapper. `header` is relative to the folder of kernels."""
 
     header: str
     name: str
-    marker: str  # the symbol by which a library tells that it holds this kernel
+    marker: str  # the symbol that shows that a library contains this kernel
 
     @property
     def file(self) -> str:
@@ -55,14 +55,14 @@ const char {marker}[] = "{name}";
 
 @dataclass(frozen=True)
 class KernelFolder:
-    """What the manifest of a folder of kernels says: its support files, and the GPU of each kernel's file."""
+    """The manifest of a folder of kernels: its support files, and the GPU of each kernel file."""
 
     support: frozenset[str]
     gpus: Mapping[str, str]
 
 
 def wrapper_of(header: str) -> Wrapper:
-    """The wrapper of a header. It depends on this header's name alone: other headers do not change it."""
+    """Make the wrapper of a header. It depends only on the header's name, not on other headers."""
     for character in _UNSPEAKABLE:
         if character in header:
             raise InvalidValueError(f"{header!r} cannot be included: its name has {character!r}. Rename the header.")
@@ -79,7 +79,7 @@ def _plain(text: str, kept: str) -> str:
 
 
 def find_wrappers(folder: Path, pattern: str, known: KernelFolder) -> tuple[Wrapper, ...]:
-    """The wrappers of all headers in `folder` that match, in order of their names; support files get none."""
+    """Make the wrappers of all matching headers in `folder`, sorted by name; support files get none."""
     if not folder.is_dir():
         raise InvalidValueError(f"the folder of kernels {folder} does not exist")
     if not pattern or PurePosixPath(pattern).is_absolute() or ".." in PurePosixPath(pattern).parts:
@@ -89,19 +89,19 @@ def find_wrappers(folder: Path, pattern: str, known: KernelFolder) -> tuple[Wrap
     for name in headers:
         if not name.endswith(HEADER_SUFFIXES):
             listing = ", ".join(HEADER_SUFFIXES)
-            raise InvalidValueError(f"the pattern {pattern!r} matches {name}, which is no header ({listing})")
+            raise InvalidValueError(f"the pattern {pattern!r} matches {name}, which is not a header ({listing})")
     if not headers:
         there = sum(1 for path in folder.iterdir() if path.name.endswith(HEADER_SUFFIXES))
         raise InvalidValueError(
             f"no kernel header in {folder} matches {pattern!r}: of {there} headers there, {len(matched)} match, "
-            f"and {len(matched)} of these only support kernels. "
-            "Make kernels with `tilewright generate`, or give another --pattern."
+            f"and {len(matched)} of these are support files. "
+            "Create kernels with `tilewright generate`, or use another --pattern."
         )
     return _distinct([wrapper_of(name) for name in headers])
 
 
 def _distinct(wrappers: Sequence[Wrapper]) -> tuple[Wrapper, ...]:
-    """All of them, if no two share a file. Only a name made to look like a digest can bring that about."""
+    """Return the wrappers; raise if two share a file, which only a header name that imitates a digest can cause."""
     by_name: dict[str, Wrapper] = {}
     for wrapper in wrappers:
         first = by_name.setdefault(wrapper.name, wrapper)
@@ -111,11 +111,11 @@ def _distinct(wrappers: Sequence[Wrapper]) -> tuple[Wrapper, ...]:
 
 
 def read_kernel_folder(folder: Path) -> KernelFolder:
-    """The manifest that `tilewright generate` left in a folder; of another generator's folder nothing is known."""
+    """Read the manifest that `tilewright generate` wrote; empty for a folder of another generator."""
     path = folder / MANIFEST_NAME
     if not path.exists():
         return KernelFolder(frozenset(), {})
-    with reading(path, "this is not a manifest of generated kernels: move it away to go on"):
+    with reading(path, "this is not a manifest of generated kernels: move it away to continue"):
         manifest = expect_table("a manifest", read_json(path))
         support = frozenset(expect_list_of("support", manifest["support"], expect_text))
         kernels = expect_list_of("kernels", manifest["kernels"], expect_table)
@@ -124,9 +124,9 @@ def read_kernel_folder(folder: Path) -> KernelFolder:
 
 
 def gpus_of(wrappers: Sequence[Wrapper], known: KernelFolder, asked: Sequence[str]) -> tuple[str, ...]:
-    """The GPUs to compile for: those asked for, else the one that all kernels were rendered for.
+    """Choose the GPUs to compile for: those in `asked`, else the one that all kernels were rendered for.
 
-    A kernel's name says for which GPU it was rendered, so that one must be among them.
+    A kernel's name contains the GPU it was rendered for, so that one must be among them.
     """
     rendered = {wrapper.header: known.gpus[wrapper.header] for wrapper in wrappers if wrapper.header in known.gpus}
     there = sorted(set(rendered.values()))
@@ -134,7 +134,7 @@ def gpus_of(wrappers: Sequence[Wrapper], known: KernelFolder, asked: Sequence[st
         if len(there) == 1:
             return tuple(there)
         fact = f"the kernels are for {len(there)} GPUs ({', '.join(there)})" if there else "no manifest names a GPU"
-        raise InvalidValueError(f"say which GPU to compile for: --arch GPU, as {fact}")
+        raise InvalidValueError(f"choose the GPU to compile for with --arch GPU: {fact}")
     for header, gpu in rendered.items():
         if gpu not in asked:
             raise InvalidValueError(

@@ -1,4 +1,4 @@
-"""Linking the kernels of one GPU into a shared library that exports their C functions and a table of them."""
+"""Link the kernels of one GPU into a shared library that exports their C functions and a table of kernels."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tilewright.building.toolchain import Toolchain
 from tilewright.codegen.fatbin import fatbin_assembly, fatbin_symbol
 
 _TABLE_FLAGS = ("-x", "c", "-std=c11", "-O1", "-fPIC", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-c")
-# The arithmetic of a ranking is rounded as Python rounds it, step by step.
+# No contraction: rankings must round each operation as Python does.
 _RANK_FLAGS = (*_TABLE_FLAGS, "-O2", "-ffp-contract=off")
 _LINK_FLAGS = (
     "-shared",
     "-Wl,--no-undefined",
-    # A program may load two packs with the same kernel: each table calls the one of its own library.
+    # A program may load two packs with the same kernel: each table must call the kernel in its own library.
     "-Wl,-Bsymbolic",
     "-Wl,--version-script=exports.map",
 )
@@ -30,7 +30,7 @@ _TIMEOUT_S = 600.0
 
 @dataclass(frozen=True)
 class LibraryPlan:
-    """One library to be linked, and the folders to do it in. All three lie in one private folder."""
+    """One library to link, and its folders, which are all in one private folder."""
 
     name: str  # of the pack
     gpu: str
@@ -46,7 +46,7 @@ class LibraryPlan:
 
 
 def link_library(plan: LibraryPlan, toolchain: Toolchain, advance: Callable[[str], None]) -> Path:
-    """Link a library; its path. Raises `CompileError` with the log when the compiler or the linker refuses."""
+    """Link a library and return its path. Raises `CompileError` with the log if compiling or linking fails."""
     plan.work.mkdir()
     objects = []
     for member in plan.members:
@@ -63,7 +63,7 @@ def link_library(plan: LibraryPlan, toolchain: Toolchain, advance: Callable[[str
 
 
 def _objects_of(member: Member, plan: LibraryPlan, toolchain: Toolchain) -> list[str]:
-    """The host object and the device code as an object. Copies: a gc of the store cannot take them away."""
+    """Make the host object and an object with the device code. Files are copied, so that gc cannot remove them."""
     symbol = member.kernel.symbol
     code, host = member.checked_files()
     shutil.copyfile(code, plan.work / f"{symbol}.co")
@@ -95,7 +95,7 @@ def _include(plan: LibraryPlan) -> str:
 
 
 def _compile(plan: LibraryPlan, toolchain: Toolchain, words: Sequence[str], action: str) -> None:
-    """Run the compiler in the work folder; all paths are relative, so none of them can reach the library."""
+    """Run the compiler in the work folder. All paths are relative, so the library contains no folder names."""
     ran = run((str(toolchain.cxx), NO_CONFIG_FILES, *words), folder=plan.work, timeout_s=_TIMEOUT_S)
     if ran.timed_out:
         raise CompileError(f"cannot {action}: the compiler did not end within {_TIMEOUT_S:g} s.", ran.output)

@@ -1,4 +1,4 @@
-"""A pack as a value, and its manifest: JSON in and out, the same pack always the same text."""
+"""A pack as a value, and its manifest as JSON. The same pack always gives the same text."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tilewright.building.store.regular import digest_regular, read_regular
 MANIFEST = "manifest.json"
 SCHEMA = 1
 KIND = "tilewright-pack"
-# About 1.5 KB per kernel: far beyond the 16,000 of the largest space.
+# A kernel takes about 1.5 KB, and the largest space has 16,000 kernels.
 MAX_MANIFEST_BYTES = 256 * 2**20
 
-# A C identifier: the name becomes part of file names, of CMake's targets and of its variables.
+# A C identifier: the name becomes part of file names, CMake targets and CMake variables.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
 class PackFile:
-    """A file of a pack: its path in the pack, its size, and its digest as `base.digest` makes them."""
+    """A file of a pack: its path in the pack, its size, and its digest as in `base.digest`."""
 
     path: str
     size: int
@@ -36,8 +36,8 @@ class PackFile:
 
 @dataclass(frozen=True)
 class PackKernel:
-    """A kernel of a pack. `code_object` is the digest of its device code, `resources` what each device kernel in it
-    takes; empty when that is not known."""
+    """A kernel of a pack. `code_object` is the digest of its device code, `resources` the resources of each device
+    kernel in it; empty if unknown."""
 
     slug: str
     op: str
@@ -64,11 +64,11 @@ class Pack:
         return tuple(self.libraries)
 
     def library(self, gpu: str) -> Path:
-        """The path of the library for a GPU."""
+        """Return the path of the library for a GPU."""
         return self.folder / self.libraries[choose("GPU of the pack", gpu, self.libraries)].path
 
     def text(self) -> str:
-        """The manifest, with one kernel a line, so that a difference between two packs can be read."""
+        """Return the manifest with one kernel per line, so that a diff of two packs is readable."""
         head = {"schema": SCHEMA, "kind": KIND, "name": self.name, "version": self.version}
         libraries = {gpu: asdict(file) for gpu, file in self.libraries.items()}
         kernels = ",\n".join(canonical_json(asdict(kernel)) for kernel in self.kernels)
@@ -81,26 +81,26 @@ class Pack:
 
 
 def check_name(name: str) -> str:
-    """`name` if a pack can have it."""
+    """Return `name` if it is valid for a pack."""
     if not _NAME.fullmatch(name):
         raise InvalidValueError(
-            f"{name!r} cannot name a pack: letters, digits and '_', not beginning with a digit, as in 'my_kernels'."
+            f"{name!r} cannot name a pack: use letters, digits and '_', and no leading digit, as in 'my_kernels'."
         )
     return name
 
 
 def gpu_order(gpu: str) -> tuple[int, str]:
-    """Sorts gfx908, gfx90a, …, gfx1201: as everywhere, see `arch.arch_names`."""
+    """Sort key for gfx908, gfx90a, …, gfx1201: the order of `arch.arch_names`."""
     return len(gpu), gpu
 
 
 def pack_file(root: Path, path: str) -> PackFile:
-    """A file of a pack as it is now. What is no regular file is an `OSError`."""
+    """Read the current size and digest of a file. Raises `OSError` if it is not a regular file."""
     return PackFile(path, *digest_regular(root / path))
 
 
 def read_pack(folder: Path) -> Pack:
-    """The pack in a folder, every file of it compared with the manifest. Raises `PackError` or `FileFormatError`."""
+    """Read a pack and compare all its files with the manifest. Raises `PackError` or `FileFormatError`."""
     pack = read_manifest(folder)
     problems = [problem for file in (*pack.libraries.values(), *pack.files) if (problem := _damage(folder, file))]
     if problems:
@@ -110,18 +110,18 @@ def read_pack(folder: Path) -> Pack:
 
 
 def read_manifest(folder: Path) -> Pack:
-    """The pack that a folder's manifest describes; the files themselves are not looked at."""
+    """Read the manifest of a pack without checking its files."""
     from tilewright.building.pack.schema import ManifestFile  # noqa: PLC0415  (imports pydantic, only reading needs it)
 
     path = folder / MANIFEST
     try:
         raw = read_regular(path, MAX_MANIFEST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise PackError(f"{folder} is no pack: it has no {MANIFEST}. `tilewright build --pack` writes one.") from error
+        raise PackError(f"{folder} is not a pack: no {MANIFEST} exists. Use `tilewright build --pack`.") from error
     except OSError as error:
         raise PackError(f"cannot read {path}: {error.strerror}.") from error
     if len(raw) > MAX_MANIFEST_BYTES:
-        raise PackError(f"{path} has over {MAX_MANIFEST_BYTES:,} bytes, and no manifest of a pack is that long.")
+        raise PackError(f"{path} has over {MAX_MANIFEST_BYTES:,} bytes, which is too long for the manifest of a pack.")
     with reading(path):
         value = parse_json(raw)
     parsed = validated(path, ManifestFile, value, strict=True)
@@ -142,18 +142,18 @@ def read_manifest(folder: Path) -> Pack:
 
 
 def _contradictions(pack: Pack) -> Iterator[FileProblem]:
-    """What each part of a manifest may say, but not all of them together."""
+    """Find parts of a manifest that are valid on their own but contradict each other."""
     archs = {kernel.arch for kernel in pack.kernels}
     for gpu in sorted(archs ^ set(pack.libraries)):
         what = "has kernels but no library" if gpu in archs else "has a library but no kernels"
         yield FileProblem("libraries", f"{gpu} {what}")
     for slug, count in Counter(kernel.slug for kernel in pack.kernels).items():
         if count > 1:
-            yield FileProblem("kernels", f"{slug} is there {count} times")
+            yield FileProblem("kernels", f"{slug} occurs {count} times")
 
 
 def _damage(folder: Path, file: PackFile) -> str:
-    """How a file differs from the manifest; empty when it does not."""
+    """Describe how a file differs from the manifest; empty if it does not."""
     try:
         found = pack_file(folder, file.path)
     except (FileNotFoundError, NotADirectoryError):
@@ -164,5 +164,5 @@ def _damage(folder: Path, file: PackFile) -> str:
         return ""
     return (
         f"{file.path} has {found.size:,} bytes with blake2b {found.blake2b}, "
-        f"the manifest says {file.size:,} bytes with {file.blake2b}"
+        f"but the manifest has {file.size:,} bytes with {file.blake2b}"
     )

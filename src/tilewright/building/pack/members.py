@@ -1,4 +1,4 @@
-"""From artifacts of the store to the kernels of a pack: all that is wrong is said at once."""
+"""Select the kernels of a pack from artifacts of the store; report all problems at once."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tilewright.ops import parse_kernel
 from tilewright.ops.kernel import Kernel
 
 _TEXTS = ("slug", "op", "arch", "symbol", "unit")
-# More lines would hide the advice.
+# Maximum number of problems to list; more lines would hide the advice.
 _SHOWN = 20
 
 
 @dataclass(frozen=True)
 class Member:
-    """A kernel of a pack and what it is linked from."""
+    """A kernel of a pack and the artifact it is linked from."""
 
     kernel: Kernel
-    unit: str  # what -cuid named: decides the symbol of its device code
+    unit: str  # the -cuid name, which determines the symbol of its device code
     artifact: Artifact
-    resources: tuple[Mapping[str, Any], ...]  # of each device kernel in the code object; empty when not known
+    resources: tuple[Mapping[str, Any], ...]  # of each device kernel in the code object; empty if unknown
 
     @property
     def code_digest(self) -> str:
@@ -36,12 +36,12 @@ class Member:
         return self.artifact.files[CODE_OBJECT].blake2b
 
     def checked_files(self) -> tuple[Path, Path]:
-        """Code object and host object, compared with the store's manifest just now."""
+        """Verify code object and host object against the store's manifest and return their paths."""
         return self.artifact.checked(CODE_OBJECT), self.artifact.checked(HOST_OBJECT)
 
 
 def members_of(entries: Iterable[Artifact | Failure]) -> tuple[Member, ...]:
-    """The members of a pack, sorted by GPU and slug. Raises `PackError` that names every unusable entry."""
+    """Collect the members of a pack, sorted by GPU and slug. Raises `PackError` with every unusable entry."""
     listed = list(entries)
     if not listed:
         raise PackError("a pack needs at least 1 kernel, got 0. Build kernels first: `tilewright build`.")
@@ -57,12 +57,12 @@ def members_of(entries: Iterable[Artifact | Failure]) -> tuple[Member, ...]:
     if problems:
         shown = problems[:_SHOWN] + ([f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else [])
         lines = "\n".join(f"  {problem}" for problem in shown)
-        raise PackError(f"no pack can be made of {len(listed)} entries, {len(problems)} problem(s):\n{lines}")
+        raise PackError(f"cannot make a pack from {len(listed)} entries, {len(problems)} problem(s):\n{lines}")
     return tuple(sorted(members, key=lambda member: (gpu_order(member.kernel.arch), member.kernel.slug)))
 
 
 def gpus_of(members: Iterable[Member]) -> dict[str, tuple[Member, ...]]:
-    """The members of each GPU, in the order of the GPUs."""
+    """Group members by GPU, in GPU order."""
     found: dict[str, list[Member]] = {}
     for member in members:
         found.setdefault(member.kernel.arch, []).append(member)
@@ -70,10 +70,10 @@ def gpus_of(members: Iterable[Member]) -> dict[str, tuple[Member, ...]]:
 
 
 def _member(entry: Artifact | Failure) -> Member | str:
-    """The member that an entry makes, or what is wrong with it."""
+    """Make a member from an entry, or return the problem with it."""
     name = entry.facts.get("slug", entry.key)
     if isinstance(entry, Failure):
-        first = next((line.strip() for line in entry.log.splitlines() if "error" in line), "its log names no error")
+        first = next((line.strip() for line in entry.log.splitlines() if "error" in line), "its log contains no error")
         return f"{name}: its build failed ({first}). Leave it out, or see `tilewright cache show {entry.key}`."
     lacking = [fact for fact in _TEXTS if not isinstance(entry.facts.get(fact), str)]
     lacking += [file for file in (CODE_OBJECT, HOST_OBJECT) if file not in entry.files]
@@ -86,7 +86,7 @@ def _member(entry: Artifact | Failure) -> Member | str:
     facts = {**kernel.facts, "symbol": kernel.symbol, "kernel": kernel.facts}
     differing = [fact for fact in ("op", "arch", "symbol", "kernel") if not _same(entry.facts.get(fact), facts[fact])]
     if differing:
-        return f"{name}: {', '.join(differing)} of its artifact {entry.key} do not fit its name. Build it again."
+        return f"{name}: {', '.join(differing)} of its artifact {entry.key} do not match its name. Build it again."
     return Member(kernel, entry.facts["unit"], entry, tuple(entry.facts.get("resources", ())))
 
 
@@ -95,10 +95,10 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _doubles(members: Iterable[Member]) -> list[str]:
-    """What must differ between the kernels of one library, and does not."""
+    """Find slugs, symbols and units that occur more than once; they must be unique in a library."""
     listed = list(members)
     slugs = Counter(member.kernel.slug for member in listed)
-    problems = [f"{slug} is there {count} times. Give each kernel once." for slug, count in slugs.items() if count > 1]
+    problems = [f"{slug} occurs {count} times. Give each kernel once." for slug, count in slugs.items() if count > 1]
     for what in ("symbol", "unit"):
         owners: dict[tuple[str, str], set[str]] = {}
         for member in listed:

@@ -1,4 +1,4 @@
-"""Putting a finished pack where it belongs: whole or not at all, and never over anything that is no pack."""
+"""Move a finished pack to its folder: atomically, and never over anything that is not a pack."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tilewright.building.pack.manifest import MANIFEST, read_manifest
 from tilewright.building.store.aside import inode_of
 
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
-# Each round is lost only to another writer of the same pack that got ahead in that very moment.
+# An attempt fails only if another writer of the same pack interferes at that very moment.
 _ROUNDS = 50
 _SHOWN = 5
 
 
 @contextmanager
 def private_sibling(folder: Path) -> Iterator[Path]:
-    """A private folder on the file system of `folder`, from where a rename is one step. Removed at the end."""
+    """Create a private folder on the file system of `folder`, so that a rename is atomic. Removed at the end."""
     with explained(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         private = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
@@ -35,7 +35,7 @@ def private_sibling(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn an `OSError` of the `with` block into a `PackError`: path, cause, advice."""
+    """Translate an `OSError` of the `with` block into a `PackError` with path, cause and advice."""
     try:
         yield
     except OSError as error:
@@ -51,7 +51,7 @@ def require_replaceable(folder: Path) -> None:
     if not os.path.lexists(folder):
         return
     if not folder.is_dir():
-        raise PackError(f"{folder} is in the way: it is no folder. Name another one, or move it away.")
+        raise PackError(f"{folder} is in the way: it is not a folder. Name another one, or move it away.")
     present = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()}
     if not present:
         return
@@ -59,23 +59,23 @@ def require_replaceable(folder: Path) -> None:
         pack = read_manifest(folder)
     except (PackError, FileFormatError) as error:
         raise PackError(
-            f"{folder} is not overwritten: it has {len(present)} file(s), and it is no pack that this version of "
-            f"Tilewright knows. Name another folder, or remove it. ({error})"
+            f"{folder} is not overwritten: it has {len(present)} file(s), and it is not a pack that this version of "
+            f"Tilewright supports. Name another folder, or remove it. ({error})"
         ) from error
     ours = {MANIFEST, *(file.path for file in (*pack.libraries.values(), *pack.files))}
     if foreign := sorted(present - ours):
         more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
         raise PackError(
-            f"{folder} is not overwritten: {len(foreign)} file(s) in it are not of the pack: "
+            f"{folder} is not overwritten: {len(foreign)} file(s) in it do not belong to the pack: "
             f"{', '.join(foreign[:_SHOWN])}{more}. Move them away."
         )
 
 
 def put_in_place(draft: Path, folder: Path) -> None:
-    """Rename a finished pack to `folder`; a pack that is there goes beside the draft, and comes back on failure.
+    """Rename a finished pack to `folder`; an existing pack is moved next to the draft, and moved back on failure.
 
-    Of several writers at once the last one wins. Nobody ever sees a part of a pack; while one replaces another, a
-    reader may for a moment find none.
+    Of several concurrent writers the last one wins. Nobody ever sees a part of a pack; while one replaces another, the
+    folder may be missing for a moment.
     """
     for number in range(_ROUNDS):
         if not _still_replaceable(folder):
@@ -98,16 +98,16 @@ def put_in_place(draft: Path, folder: Path) -> None:
             if error.errno not in _OCCUPIED:
                 aside.rename(folder)
                 raise
-    raise PackError(f"{folder} was written by others {_ROUNDS} times while this pack was to go there. Try again.")
+    raise PackError(f"{folder} was replaced by other writers in each of {_ROUNDS} attempts. Try again.")
 
 
 def _still_replaceable(folder: Path) -> bool:
-    """True, or `PackError`; False when another writer changed the folder while it was judged."""
+    """Return True, or raise `PackError`. Return False if another writer changed the folder during the check."""
     judged = inode_of(folder)
     try:
         require_replaceable(folder)
     except FileNotFoundError:
-        return False  # it was taken away in the middle, and the number of its inode may be in use again
+        return False  # it was removed during the check, and its inode may be in use again
     except (PackError, OSError):
         if inode_of(folder) == judged:
             raise
@@ -116,7 +116,7 @@ def _still_replaceable(folder: Path) -> bool:
 
 
 def sync_tree(root: Path) -> None:
-    """Have every file below `root` on the disk, so that a crash after the rename leaves no empty ones."""
+    """Sync every file below `root` to disk, so that a crash after the rename leaves no empty files."""
     for path in sorted(root.rglob("*")):
         if path.is_file():
             with path.open("rb") as stream:

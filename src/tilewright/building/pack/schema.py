@@ -1,4 +1,4 @@
-"""What the manifest of a pack looks like: types and patterns of its keys."""
+"""The schema of a pack's manifest: types and patterns of its values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-# Every part begins with no dot, so that no path leads out of the pack.
+# No part starts with a dot, so that no path leads out of the pack.
 Path = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Gpu = Annotated[str, Field(pattern=r"^gfx[0-9a-f]+$")]

@@ -1,4 +1,4 @@
-"""The texts of a pack: the table of a library, the list of what it exports, headers and the CMake package."""
+"""The generated texts of a pack: kernel table, export list, headers and the CMake package."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tilewright.ops.kernel import DIGEST_LENGTH, Kernel
 
 HEADERS = "include/tilewright"
 TABLE_FUNCTION = "tw_pack_table"
-# What a kernel with symbol S exports as S_supports, S_run, …: the same for every op.
+# The functions that a kernel with symbol S exports as S_supports, S_run, …: the same for every op.
 FUNCTIONS = ("supports", "workspace_size", "run", "message", "name")
-# The only characters that C reads something into between quotes; "?" could begin a trigraph.
+# The only printable characters that C strings must escape; "?" could start a trigraph.
 _ESCAPED = {ord('"'): '\\"', ord("\\"): "\\\\", ord("?"): "\\?"}
 _HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
 class _Row:
-    """One kernel as the table's template needs it."""
+    """One kernel in the context of the table's template."""
 
     slug: str
     op: str
@@ -38,13 +38,13 @@ class _Row:
 
 
 def library_file(name: str, gpu: str) -> str:
-    """What the library of a pack for one GPU is called."""
+    """The file name of a pack's library for one GPU."""
     return f"lib{name}_{gpu}.so"
 
 
 def table_source(name: str, gpu: str, kernels: Sequence[Kernel], ranked: Collection[str] = ()) -> str:
-    """The C source of a library's table; kernels appear in the given order, which must be that of their slugs. The
-    library has a ranking of the kernels of `ranked` ops."""
+    """Render the C source of a library's table. Kernels must be sorted by slug. The library has a ranking function for
+    the ops in `ranked`."""
     ops = sorted({kernel.op for kernel in kernels})
     rows = [_row(kernel) for kernel in kernels]
     prefixes = sorted({row.prefix for row in rows if row.op in ranked})
@@ -53,20 +53,20 @@ def table_source(name: str, gpu: str, kernels: Sequence[Kernel], ranked: Collect
 
 
 def export_list(kernels: Iterable[Kernel]) -> str:
-    """A version script for the linker: the table and the kernels' C functions are seen, nothing else is."""
+    """Render a version script for the linker that exports only the table and the kernels' C functions."""
     names = [TABLE_FUNCTION, *(f"{kernel.symbol}_{function}" for kernel in kernels for function in FUNCTIONS)]
     listed = "".join(f"    {name};\n" for name in names)
     return f"{{\n  global:\n{listed}  local:\n    *;\n}};\n"
 
 
 def headers(ops: Iterable[str]) -> Mapping[str, str]:
-    """The headers of a pack with these ops: path in the pack → text."""
+    """Read the headers of a pack with these ops: path in the pack → text."""
     ours = {f"{HEADERS}/{name}": (_HERE / name).read_text(encoding="utf-8") for name in ("pack.h", "tilewright.hpp")}
     return {**ours, **{f"{HEADERS}/{op}.h": _c_header(op) for op in ops}}
 
 
 def cmake_package(name: str, gpus: Sequence[str]) -> Mapping[str, str]:
-    """The files that `find_package` reads: path in the pack → text."""
+    """Render the files that `find_package` reads: path in the pack → text."""
     number = version()
     major, minor = (int(number) for number in number.split(".")[:2])
     folder = f"lib/cmake/{name}"
@@ -79,7 +79,7 @@ def cmake_package(name: str, gpus: Sequence[str]) -> Mapping[str, str]:
 
 
 def c_string(text: str) -> str:
-    """A C string literal of this text; what is not printable ASCII becomes its UTF-8 bytes in octal."""
+    """Format a text as a C string literal; characters outside printable ASCII become their UTF-8 bytes in octal."""
     plain = (_ESCAPED.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in text.encode())
     return f'"{"".join(plain)}"'
 
@@ -96,18 +96,18 @@ def _field_text(value: Any) -> str:
 
 
 def _c_header(op: str) -> str:
-    """The C interface of an op: the one of its own files that is C."""
+    """Read the C interface of an op: its only support file in C."""
     found = {name: text for name, text in support_files(op).items() if name.endswith(".h")}
     if len(found) != 1:
         raise PackError(
-            f"op {op} has {len(found)} C headers among its support files, a pack takes exactly 1: "
-            f"{', '.join(found) or '(none)'}. Files that are C++ must end with .hpp."
+            f"op {op} has {len(found)} C headers among its support files, a pack needs exactly 1: "
+            f"{', '.join(found) or '(none)'}. C++ files must end with .hpp."
         )
     return next(iter(found.values()))
 
 
 def version() -> str:
-    """The version of Tilewright."""
+    """Return the version of Tilewright."""
     from tilewright import __version__  # noqa: PLC0415  (the package imports its parts, not the other way round)
 
     return __version__

@@ -1,4 +1,4 @@
-"""Writing a pack: artifacts in, a folder out that a C or C++ program needs nothing but."""
+"""Write a self-contained pack folder for C and C++ programs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tilewright.building.toolchain import Toolchain
 from tilewright.ops.kernel import Kernel
 
 DEFAULT_NAME = "tilewright_pack"
-# Gives, for a GPU and its kernels in the order of the table, C sources that put kernels into order: op → source of
-# tw_<op>_rank as pack.h has it. Ops that are not in it keep the order of the table.
+# Returns C sources that rank kernels, for a GPU and its kernels in table order: op → source of tw_<op>_rank as declared
+# in pack.h. Ops without one keep the order of the table.
 Rankings = Callable[[str, Sequence[Kernel]], Mapping[str, str]]
 
 
@@ -29,11 +29,11 @@ def write_pack(
     name: str = DEFAULT_NAME,
     rankings: Rankings | None = None,
 ) -> Pack:
-    """Link artifacts into a pack in `folder`, which appears whole or not at all. The same artifacts and rankings give
-    the same bytes. Without rankings the pack's kernels can be asked and run, but not put into order.
+    """Link artifacts into a pack in `folder`, atomically. The same artifacts and rankings give the same bytes. Without
+    rankings the pack's kernels can be queried and run, but not ranked.
 
-    A pack that is already there is replaced; a folder with anything else is refused. Raises `PackError` that names
-    every entry that cannot be packed, failed builds among them.
+    An existing pack is replaced; a folder with anything else is rejected. Raises `PackError` with every entry that
+    cannot be packed, including failed builds.
     """
     check_name(name)
     members = members_of(artifacts)
@@ -53,7 +53,7 @@ def _no_rankings(gpu: str, kernels: Sequence[Kernel]) -> Mapping[str, str]:  # n
 def _write(
     draft: Path, name: str, members: tuple[Member, ...], toolchain: Toolchain, private: Path, rankings: Rankings
 ) -> Pack:
-    """Make the whole pack in `draft`; objects go beside it."""
+    """Write the whole pack into `draft`; objects go next to it."""
     by_gpu = gpus_of(members)
     written = {**text.headers(sorted({m.kernel.op for m in members})), **text.cmake_package(name, tuple(by_gpu))}
     _write_texts(draft, written)

@@ -1,1 +1,1 @@
-"""The artifact store: what was built, kept under the digest of everything that went into it."""
+"""The artifact store: built kernels, stored under the digest of all build inputs."""

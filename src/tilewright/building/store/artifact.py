@@ -1,4 +1,4 @@
-"""What the store gives: a built kernel, or a build that failed, as values."""
+"""Entries of the store as values: a built kernel or a failed build."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilewright.building.store.regular import digest_regular
 
 @dataclass(frozen=True, slots=True)
 class FileDigest:
-    """Size and content of a file: 128-bit blake2b as 32 hex digits, as `base.digest` makes them."""
+    """Size and digest of a file: 128-bit blake2b as 32 hex digits, as in `base.digest`."""
 
     size: int
     blake2b: str
@@ -36,8 +36,7 @@ class Artifact:
     def resources(self) -> tuple[KernelResources, ...]:
         """Registers and memory of the device kernels that compute the op: variants of its loop and tail.
 
-        Empty for an artifact whose manifest does not tell them. `facts["resources"]` also has the kernels that come
-        with CK Tile's headers.
+        Empty if the manifest does not have them. `facts["resources"]` also contains the kernels of CK Tile's headers.
         """
         try:
             return op_kernels([KernelResources(**row) for row in self.facts.get("resources", ())])
@@ -45,9 +44,9 @@ class Artifact:
             raise CorruptError(f"the manifest of {self.key} has resources that cannot be read: {error}") from error
 
     def checked(self, name: str) -> Path:
-        """The path of a file whose content was compared with the manifest just now.
+        """Compare a file with the manifest and return its path.
 
-        Raises `CorruptError` when it differs or is gone; the entry is then out of the store, to be built again.
+        Raises `CorruptError` if it differs or is missing; the entry is then moved out of the store, to be built again.
         """
         expected = self.files[choose(f"file of {self.key}", name, self.files)]
         path = self.folder / name
@@ -56,7 +55,7 @@ class Artifact:
             found = FileDigest(*digest_regular(path))
         except (FileNotFoundError, NotADirectoryError) as error:
             self._set_aside(Damage(self.key, self.folder, "missing file", f"{name} is missing", judged))
-            raise CorruptError(f"{path} is gone: it was removed, or the disk lost it. Build it again.") from error
+            raise CorruptError(f"{path} no longer exists: it was removed or lost. Build it again.") from error
         except OSError as error:
             if error.errno in DAMAGED:
                 what = f"{name} cannot be read: {error.strerror}"
@@ -67,7 +66,7 @@ class Artifact:
             what = f"{name} has {found.size:,} bytes with blake2b {found.blake2b}"
             self._set_aside(Damage(self.key, self.folder, "wrong digest", what, judged))
             raise CorruptError(
-                f"{self.folder}: {what}, and its manifest says {expected.size:,} bytes with {expected.blake2b}. "
+                f"{self.folder}: {what}, but its manifest has {expected.size:,} bytes with {expected.blake2b}. "
                 "It is not used; build it again."
             )
         return path
@@ -79,7 +78,7 @@ class Artifact:
 
 @dataclass(frozen=True)
 class Failure:
-    """A build that failed and will fail again: the same inputs, the same log."""
+    """A failed build that would fail again with the same inputs."""
 
     key: str
     log: str
@@ -88,13 +87,13 @@ class Failure:
 
 @dataclass(frozen=True)
 class Entry:
-    """An artifact or failure with what the store knows about it; times are seconds since 1970."""
+    """An artifact or failure with the store's metadata; times are seconds since 1970."""
 
     content: Artifact | Failure
     folder: Path
     size: int
     created: float
-    last_use: float  # known to the hour
+    last_use: float  # with a resolution of an hour
 
     @property
     def key(self) -> str:
@@ -106,6 +105,6 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """The kernel's name where the facts have one, else nothing."""
+        """The kernel's name if the facts have one, else empty."""
         slug = self.content.facts.get("slug", "")
         return slug if isinstance(slug, str) else ""

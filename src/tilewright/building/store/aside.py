@@ -1,4 +1,4 @@
-"""Damaged entries: what is wrong with one, and moving it out of sight without destroying the evidence."""
+"""Damaged entries: describe the damage, and move them out of the store without deleting them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tilewright.building.store.layout import PRIVATE_FOLDER, Layout
 Inode = tuple[int, int]
 DamageKind = Literal["missing file", "wrong size", "wrong digest", "bad manifest", "foreign file"]
 
-# More damaged copies of one key than this are not kept; by then the disk is the problem.
+# Maximum number of damaged copies per key; with more than this the disk is the problem.
 MAX_COPIES = 20
 _TAKEN = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR, errno.ENOTDIR})
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Why an entry must not be used. `inode` is that of the folder which was judged."""
+    """An entry that must not be used, and the reason. `inode` is that of the folder that was checked."""
 
     key: str
     path: Path
@@ -33,7 +33,7 @@ class Damage:
 
 
 def inode_of(path: Path) -> Inode | None:
-    """What lies under a path now; None when nothing does."""
+    """Return device and inode of a path; None if it does not exist."""
     try:
         found = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -42,21 +42,21 @@ def inode_of(path: Path) -> Inode | None:
 
 
 def still_there(damage: Damage) -> bool:
-    """Whether the path still holds what was judged, and not what a writer has put there since."""
+    """Return whether the path still holds the folder that was checked, and not a newer one."""
     return damage.inode is not None and inode_of(damage.path) == damage.inode
 
 
 def set_aside(layout: Layout, damage: Damage, sound: Callable[[Path], bool] | None = None) -> Path | None:
-    """Move what is damaged to `corrupt/` and say so; None when it could not be moved or is already gone.
+    """Move a damaged entry to `corrupt/` and report it; None if it could not be moved or is already gone.
 
-    A file system may give a removed folder's inode to the next one. `sound` looks at what was moved: if it is an entry
-    without damage, a writer has put it there since, and it goes back.
+    A file system may reuse the inode of a removed folder. `sound` checks the moved entry: if it is not damaged, a
+    writer has put it there in the meantime, and it is moved back.
     """
     try:
         layout.corrupt.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         moved = _move(layout, damage, sound)
     except OSError as error:
-        emit(Noticed(f"{damage.path} is damaged ({damage.what}) and cannot be moved aside: {error.strerror}"))
+        emit(Noticed(f"{damage.path} is damaged ({damage.what}) and cannot be moved: {error.strerror}"))
         return None
     if moved is not None:
         emit(Noticed(f"{damage.path} was damaged ({damage.what}) and is not used; moved to {moved}"))
@@ -84,7 +84,7 @@ def _move(layout: Layout, damage: Damage, sound: Callable[[Path], bool] | None) 
 
 
 def _is_the_judged(target: Path, damage: Damage, sound: Callable[[Path], bool] | None) -> bool:
-    """A writer may have put a sound entry under the path just before it was moved. Then it goes back."""
+    """Return whether the damaged entry was moved. If a writer has replaced it by a sound one, move that back."""
     same = damage.inode is None or inode_of(target) == damage.inode
     if same and not (sound is not None and sound(target)):
         return True
@@ -93,13 +93,13 @@ def _is_the_judged(target: Path, damage: Damage, sound: Callable[[Path], bool] |
     except OSError as error:
         if error.errno not in _TAKEN:
             raise
-        # Yet another sound entry took its place: this one is one too many.
+        # Another sound entry is there already: this one is not needed.
         remove_tree(target)
     return False
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file, or a folder with all in it. What another process removed meanwhile is no error."""
+    """Remove a file or a folder with its contents. Files that another process has removed are not an error."""
     if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
         return
@@ -109,7 +109,7 @@ def remove_tree(path: Path) -> None:
         if inode_of(path) is not None:
             remove_tree(path)
     except PermissionError:
-        # Some folder in it does not let its owner remove things. If that was not the cause, this fails again.
+        # A folder may not be writable by its owner. If that was not the cause, this fails again.
         _open_folders(path)
         shutil.rmtree(path)
 

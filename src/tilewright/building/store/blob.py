@@ -1,4 +1,4 @@
-"""An entry as one run of bytes for remote tiers, which are not trusted: all of it is checked before any of it is used.
+"""Entries as bytes for remote tiers. These are not trusted: everything is checked before anything is used.
 
 magic                 8 bytes, with the format's version
 flags                 1 byte: 1 when a signature follows
@@ -36,7 +36,7 @@ from tilewright.building.store.manifest import (
 )
 
 MAGIC = b"TWENTRY1"
-# A kernel's shared object has 0.1 to 10 MB. What is larger stays on its machine.
+# A kernel's shared object has 0.1 to 10 MB. Larger entries are not shared.
 MAX_BLOB_BYTES = 64 * 2**20
 
 _HEAD = struct.Struct("<8sBI")
@@ -47,7 +47,7 @@ _SIGNATURE_BYTES = 32
 
 @dataclass(frozen=True)
 class Content:
-    """An entry out of a blob: checked, not yet in a local store."""
+    """An entry from a blob: verified, not yet in a local store."""
 
     key: str
     kind: Kind
@@ -56,7 +56,7 @@ class Content:
 
 
 def pack(entry: Artifact | Failure, secret: bytes | None = None) -> bytes:
-    """The blob of an entry, signed if there is a secret. Raises `CorruptError` if the local files are damaged."""
+    """Pack an entry into a blob, signed if there is a secret. Raises `CorruptError` if the local files are damaged."""
     files = _contents(entry)
     digests = {name: FileDigest(len(content), _digest(content)) for name, content in files.items()}
     kind = ARTIFACT if isinstance(entry, Artifact) else FAILURE
@@ -68,9 +68,9 @@ def pack(entry: Artifact | Failure, secret: bytes | None = None) -> bytes:
 
 
 def unpack(blob: bytes, key: str, secret: bytes | None = None) -> Content:
-    """The entry `key` in a blob. Raises `RubbishError` for anything that is not exactly that.
+    """Unpack the entry `key` from a blob. Raises `RubbishError` if the blob is invalid in any way.
 
-    With a secret, a blob that is unsigned or signed with another one is refused.
+    With a secret, blobs that are unsigned or signed with another secret are rejected.
     """
     check_key(key)
     try:
@@ -83,10 +83,10 @@ def _unpacked(blob: bytes, key: str, secret: bytes | None) -> Content:
     if len(blob) > MAX_BLOB_BYTES:
         raise RubbishError(f"the blob has {len(blob):,} bytes, and {MAX_BLOB_BYTES:,} is the limit")
     if len(blob) < _HEAD.size + _DIGEST_BYTES:
-        raise RubbishError(f"the blob has {len(blob):,} bytes, too few for one")
+        raise RubbishError(f"the blob has {len(blob):,} bytes, which is too short")
     magic, flags, core_size = _HEAD.unpack_from(blob)
     if magic != MAGIC or flags not in (0, _SIGNED):
-        raise RubbishError("the blob does not begin as one of this version does")
+        raise RubbishError("the blob does not start with the header of this version")
     sealed = _authenticated(blob, key, signed=flags == _SIGNED, secret=secret)
     body, seal = sealed[:-_DIGEST_BYTES], sealed[-_DIGEST_BYTES:]
     if not hmac.compare_digest(_seal(key, body), bytes(seal)):
@@ -95,14 +95,14 @@ def _unpacked(blob: bytes, key: str, secret: bytes | None) -> Content:
 
 
 def _authenticated(blob: bytes, key: str, *, signed: bool, secret: bytes | None) -> memoryview:
-    """The blob without its signature, which was checked if there is a secret."""
+    """Return the blob without its signature, which is checked if there is a secret."""
     view = memoryview(blob)
     if not signed:
         if secret is not None:
             raise RubbishError("the blob is not signed, and a secret is set")
         return view
     if len(blob) < _HEAD.size + _DIGEST_BYTES + _SIGNATURE_BYTES:
-        raise RubbishError("the blob ends within its signature")
+        raise RubbishError("the blob is cut off in its signature")
     sealed, signature = view[:-_SIGNATURE_BYTES], view[-_SIGNATURE_BYTES:]
     if secret is not None and not hmac.compare_digest(_signature(key, sealed, secret), bytes(signature)):
         raise RubbishError("the blob is signed with another secret, or was changed")
@@ -110,22 +110,22 @@ def _authenticated(blob: bytes, key: str, *, signed: bool, secret: bytes | None)
 
 
 def _content(body: memoryview, key: str, core_size: int) -> Content:
-    # Sizes are compared with the bytes that are here, so a lying header cannot ask for memory.
+    # Sizes are compared with the received bytes, so a wrong header cannot cause large allocations.
     start = _HEAD.size + core_size
     if core_size > MAX_MANIFEST_BYTES or start > len(body):
-        raise RubbishError(f"the blob's core would have {core_size:,} bytes")
+        raise RubbishError(f"the blob's header announces a core of {core_size:,} bytes, which is too long")
     core = parse_core(bytes(body[_HEAD.size : start]), key)
     total = sum(file.size for file in core.files.values())
     if total != len(body) - start:
-        raise RubbishError(f"the blob has {len(body) - start:,} bytes of files, and its core says {total:,}")
+        raise RubbishError(f"the blob has {len(body) - start:,} bytes of files, but its core lists {total:,}")
     files: dict[str, bytes] = {}
-    for name, file in core.files.items():  # in order of their names: see parse_core
+    for name, file in core.files.items():  # sorted by name: see parse_core
         files[name] = bytes(body[start : start + file.size])
         if _digest(files[name]) != file.blake2b:
-            raise RubbishError(f"{name} in the blob does not have the digest that its core says")
+            raise RubbishError(f"{name} in the blob does not have the digest that its core lists")
         start += file.size
     if core.kind == FAILURE:
-        log_text(files[LOG])  # what a store could not give back must not get into one
+        log_text(files[LOG])  # a log that cannot be decoded must not get into a store
     return Content(key, core.kind, files, core.facts)
 
 

@@ -1,4 +1,4 @@
-"""An `OSError` of the store's file system as a `StoreError`: path, cause, advice."""
+"""Translate an `OSError` of the store's file system into a `StoreError` with path, cause and advice."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _ADVICE = {
     errno.EDQUOT: "The quota is used up. Free space with `tilewright cache gc`, or set {knob} to another folder.",
     errno.EFBIG: "The limit on file sizes (`ulimit -f`) is too low for this file. Raise it.",
     errno.EROFS: "The file system is read-only. Set {knob} to a folder that can be written.",
-    errno.EACCES: "This user may not. Correct the folder's permissions, or set {knob} to a folder of your own.",
-    errno.EPERM: "This user may not. Correct the folder's permissions, or set {knob} to a folder of your own.",
+    errno.EACCES: "No permission. Correct the folder's permissions, or set {knob} to a folder of your own.",
+    errno.EPERM: "No permission. Correct the folder's permissions, or set {knob} to a folder of your own.",
     errno.EMFILE: "Too many files are open. Raise the limit (`ulimit -n`).",
     errno.EIO: "The disk reports an error. Set {knob} to a folder on another disk.",
 }
 _OTHERWISE = "Set {knob} to a folder on a local disk that can be written."
 
-# Because of these a file cannot be made where reading still works.
+# Errors when creating a file where reading still works.
 UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT})
 
-# What the operating system says of a path that is there and cannot be what it should: a file, a link, a broken disk.
+# Errors for a path that exists but is not what it should be: a wrong file type, a link, a broken disk.
 DAMAGED = frozenset({errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENXIO})
 
 
 def store_error(action: str, path: Path, error: OSError) -> StoreError:
-    """What to raise when `action` on `path` failed."""
+    """Make the error to raise when `action` on `path` failed."""
     cause = error.strerror or str(error)
     advice = _ADVICE.get(error.errno or 0, _OTHERWISE).format(knob=STORE.name)
     return StoreError(f"cannot {action} {path}: {cause}. {advice}")
@@ -38,7 +38,7 @@ def store_error(action: str, path: Path, error: OSError) -> StoreError:
 
 @contextmanager
 def explained(action: str, path: Path) -> Iterator[None]:
-    """Turn an `OSError` of the `with` block into a `StoreError`."""
+    """Translate an `OSError` of the `with` block into a `StoreError`."""
     try:
         yield
     except OSError as error:

@@ -1,6 +1,6 @@
-"""Single flight: one process builds a key while the others wait. It saves work; correctness never depends on it.
+"""Build locks: one process builds a key while others wait. They save work; correctness does not depend on them.
 
-The lock is `flock` on a file, so it ends with the last process that has the descriptor, however that process ends.
+The lock is `flock` on a file, so it is released with the last process that has the descriptor, however that ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tilewright.base.events import Noticed, emit
 from tilewright.building.store.faults import UNWRITABLE, store_error
 from tilewright.building.store.layout import PRIVATE_FILE, PRIVATE_FOLDER
 
-# File systems without flock: some network and FUSE ones.
+# Errors of file systems without flock: some network and FUSE ones.
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 _SHORTEST_NAP_S, _LONGEST_NAP_S = 0.002, 0.05
 
@@ -26,7 +26,7 @@ _unlockable: set[Path] = set()
 
 
 class Flight:
-    """The right to build a key, or (`held` is False) the permission to go on without it."""
+    """The lock to build a key. If `held` is False, it is not locked, and the caller continues without it."""
 
     def __init__(self, fd: int, *, held: bool) -> None:
         self._fd = fd
@@ -34,14 +34,14 @@ class Flight:
         self.held = held
 
     def fileno(self) -> int:
-        """A descriptor to hand to child processes (`pass_fds`): they keep the lock if this process dies."""
+        """A descriptor to pass to child processes (`pass_fds`): they keep the lock if this process dies."""
         return self._fd
 
     def release(self) -> None:
-        """Let others build, also when a forgotten child still has the descriptor. Harmless if done twice."""
+        """Release the lock, even if a child still has the descriptor. May be called twice."""
         if self._fd < 0:
             return
-        # A forked copy of this object must not release what its parent holds.
+        # A forked copy of this object must not release its parent's lock.
         if self.held and os.getpid() == self._owner:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
         os.close(self._fd)
@@ -58,7 +58,8 @@ class Flight:
 
 
 def try_lock(path: Path) -> Flight | None:
-    """The lock on `path`, or None when someone has it. Where no lock can be made, an unlocked flight and a notice."""
+    """Lock `path`; None if another process has the lock. If locking is impossible, emit a notice and return an
+    unheld lock."""
     while True:
         try:
             fd = _open(path)
@@ -78,11 +79,11 @@ def try_lock(path: Path) -> Flight | None:
             raise store_error("lock", path, error) from error
         if names(path, fd):
             return Flight(fd, held=True)
-        os.close(fd)  # gc removed the file between our open and our lock: others will lock the next one
+        os.close(fd)  # gc removed the file before we locked it: others will lock a new one
 
 
 def wait_for_lock(path: Path, timeout_s: float | None, landed: Callable[[], bool] | None) -> Flight:
-    """The lock on `path`. Ends early, with an unlocked flight, when `landed` says there is nothing left to build."""
+    """Wait for the lock on `path`. Returns early, with an unheld lock, when `landed` returns True."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     nap = _SHORTEST_NAP_S
     while (flight := try_lock(path)) is None:
@@ -99,7 +100,7 @@ def wait_for_lock(path: Path, timeout_s: float | None, landed: Callable[[], bool
 
 
 def retire(path: Path, *, really: bool = True) -> bool:
-    """Remove a lock file that nobody holds; whether it was one. It is removed while held, so nobody can be inside."""
+    """Remove a lock file that nobody holds; return whether it was removed. It is locked during the removal."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -118,7 +119,7 @@ def retire(path: Path, *, really: bool = True) -> bool:
 
 
 def names(path: Path, fd: int) -> bool:
-    """Whether `path` still is the file that is open as `fd`."""
+    """Return whether `path` is still the file that is open as `fd`."""
     opened = os.fstat(fd)
     if opened.st_nlink == 0:
         return False
@@ -139,7 +140,7 @@ def _open(path: Path) -> int:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder of the store, and those above it, for this user only."""
+    """Create a folder of the store and its parents, accessible only to this user."""
     if not folder.is_dir():
         make_private(folder.parent)
         folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
@@ -147,13 +148,13 @@ def make_private(folder: Path) -> None:
 
 def _unlocked(path: Path, error: OSError) -> Flight:
     folder = path.parent.parent
-    if folder not in _unlockable:  # once is enough: a build asks for thousands of locks
+    if folder not in _unlockable:  # report once: a build takes thousands of locks
         _unlockable.add(folder)
-        meanwhile = "other processes may build the same kernels meanwhile"
+        meanwhile = "other processes may build the same kernels at the same time"
         emit(Noticed(f"{folder} cannot be locked ({error.strerror}): {meanwhile}"))
     return Flight(_placeholder(), held=False)
 
 
 def _placeholder() -> int:
-    """A descriptor that holds nothing, so that `fileno` is always one that can be handed on."""
+    """Open a descriptor without a lock, so that `fileno` can always be passed on."""
     return os.open(os.devnull, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Making room: entries that were not used for long, and what dead processes and damage left behind."""
+"""Free space: remove entries that were not used for long, damaged ones, and leftovers of dead processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Reason = Literal["age", "size", "damaged"]
 
 @dataclass(frozen=True)
 class Removed:
-    """An entry that went, or would go: why, how large it was, when it was used last."""
+    """An entry that was removed, or would be: reason, size and last use."""
 
     key: str
     name: str
@@ -31,10 +31,10 @@ class Removed:
 
 @dataclass(frozen=True)
 class Collected:
-    """What a collection removed (or, if dry, would remove), and what stays."""
+    """The removed entries (in a dry run: those that would be removed), and totals of the rest."""
 
     removed: tuple[Removed, ...]
-    busy: tuple[str, ...]  # due, but being built or used now
+    busy: tuple[str, ...]  # due, but currently built or used
     kept: int
     kept_bytes: int
     work_folders: int
@@ -56,7 +56,7 @@ def collect(
 ) -> Collected:
     """Remove entries not used for `max_age_s`, then the least recently used until `max_bytes` are left.
 
-    An entry that is being built, or was used since this began, stays. Leftovers go in any case.
+    Entries that are being built, or were used since the start, stay. Leftovers are always removed.
     """
     now = time.time() if now is None else now
     keys = list(store.keys())
@@ -84,7 +84,7 @@ def collect(
 
 
 def age(entry: Entry, now: float) -> float:
-    """Seconds since the last use; 0 when that lies in the future because a clock was set."""
+    """Seconds since the last use; 0 if that is in the future because the clock was changed."""
     return max(0.0, now - entry.last_use)
 
 
@@ -126,7 +126,7 @@ def _remove(store: Store, due: list[tuple[Removed, Entry | Damage]], dry_run: bo
 
 
 def _remove_idle(store: Store, found: Entry | Damage) -> bool:
-    """Remove an entry unless it is being built, or is no longer what was looked at."""
+    """Remove an entry unless it is being built or has changed."""
     flight = store.try_flight(found.key)
     if flight is None:
         return False

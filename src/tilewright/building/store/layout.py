@@ -1,9 +1,9 @@
-"""Where things are in a store, and which names may become part of a path.
+"""The folders of a store, and the names that may become part of a path.
 
-<root>/v1/entries/<k[:2]>/<key>/   a whole entry: manifest.json and the files it lists
+<root>/v1/entries/<k[:2]>/<key>/   a complete entry: manifest.json and the files it lists
 <root>/v1/locks/<k[:2]>/<key>.lock held while an entry is built
-<root>/v1/work/<name>/             a private folder, alive while <name>.lock beside it is held
-<root>/v1/corrupt/<key>-<n>/       damaged entries, moved aside until the next gc
+<root>/v1/work/<name>/             a private folder, in use while <name>.lock next to it is held
+<root>/v1/corrupt/<key>-<n>/       damaged entries, kept until the next gc
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tilewright.base.errors import InvalidValueError
 
-# Part of every path: a version of the package with another schema neither sees nor disturbs these entries.
+# Part of every path: versions of the package with another schema do not touch these entries.
 SCHEMA = 1
 MANIFEST = "manifest.json"
 
@@ -27,19 +27,19 @@ PRIVATE_FILE = 0o600
 
 
 def is_key(text: str) -> bool:
-    """Whether a text can be the key of an entry."""
+    """Return whether a text can be the key of an entry."""
     return _KEY.fullmatch(text) is not None
 
 
 def is_file_name(text: str) -> bool:
-    """Whether a text is a plain file name: no folder, no leading dot, none of the shell's letters."""
+    """Return whether a text is a plain file name: no folder, no leading dot, no special characters."""
     return _FILE_NAME.fullmatch(text) is not None
 
 
 def check_key(key: str) -> str:
-    """`key` if it is one. Nothing else is ever joined to a path."""
+    """Return `key` if it is valid. Nothing else is ever joined to a path."""
     if not is_key(key):
-        raise InvalidValueError(f"{key!r} is no key of the store: a key is 32 hex digits (128 bit, lower case).")
+        raise InvalidValueError(f"{key!r} is not a key of the store: a key is 32 hex digits (128 bit, lower case).")
     return key
 
 
@@ -77,5 +77,5 @@ class Layout:
 
 
 def layout_of_entry(folder: Path) -> Layout:
-    """The layout in which an entry's folder lies."""
+    """Return the layout that contains an entry's folder."""
     return Layout(folder.parents[3])

@@ -1,4 +1,4 @@
-"""The way to a remote tier: every call has a time limit, and after a failure the remote is left alone for a while."""
+"""Circuit breaker for a remote tier: every call has a time limit, and a failure pauses calls for a while."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tilewright.base.events import Noticed, emit
 
 T = TypeVar("T")
 
-# Long enough that a dead remote costs a build of minutes next to nothing, short enough to find it again.
+# Long enough that a dead remote hardly delays a build of some minutes, short enough to recover.
 PAUSE_S = 30.0
 
 
 @dataclass
 class Link:
-    """Whether a remote can be asked now. One per remote and process; threads may share it."""
+    """Decides whether a remote may be called now. One per remote and process; threads may share it."""
 
     pause_s: float = PAUSE_S
     _quiet_until: float = float("-inf")
@@ -28,19 +28,19 @@ class Link:
 
     @property
     def open(self) -> bool:
-        """False while the remote is left alone, or an earlier call still hangs in it."""
+        """False during a pause, or while an earlier call still hangs."""
         with self._lock:
             self._hanging = [thread for thread in self._hanging if thread.is_alive()]
             return not self._hanging and time.monotonic() >= self._quiet_until
 
     def call(self, address: str, work: Callable[[], T], limit_s: float, abandon: Callable[[], None]) -> T:
-        """What `work` returns. Any failure of it, or no answer within `limit_s`, is a `RemoteError`.
+        """Call `work` and return its result. Raises `RemoteError` if it fails or takes longer than `limit_s`.
 
-        Any failure: `work` interprets what somebody else sends, and no answer may end a build. After the time limit
-        `abandon` is called, which ends `work` if that is possible.
+        All exceptions count as failures: `work` parses untrusted data, which must not stop a build. After the time
+        limit `abandon` is called, which stops `work` if that is possible.
         """
         if not self.open:
-            raise RemoteError(f"{address} is left alone for a while")
+            raise RemoteError(f"{address} is not used for a while after a failure")
         attempt: _Attempt[T] = _Attempt(work)
         try:
             return attempt.result(limit_s)
@@ -57,14 +57,14 @@ class Link:
     def _pause(self, address: str, cause: str, hanging: threading.Thread | None) -> None:
         now = time.monotonic()
         with self._lock:
-            first = now >= self._quiet_until  # several threads may fail at once; one of them says so
+            first = now >= self._quiet_until  # several threads may fail at once; only the first reports it
             self._quiet_until = now + self.pause_s
             if hanging is not None:
                 self._hanging.append(hanging)
         if first:
             emit(
                 Noticed(
-                    f"the shared store {address} does not work ({cause}); it is left alone for {self.pause_s:g} s, "
+                    f"the shared store {address} does not work ({cause}); it is not used for {self.pause_s:g} s, "
                     "and kernels are built here"
                 )
             )
@@ -75,7 +75,7 @@ class _OutOfTime(Exception):  # noqa: N818  (never leaves this module)
 
 
 class _Attempt(Generic[T]):
-    """A call in a thread of its own: reading a share whose server is gone cannot be interrupted, only left behind."""
+    """A call in its own thread: reading from a dead network share cannot be interrupted, only abandoned."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
@@ -95,5 +95,5 @@ class _Attempt(Generic[T]):
     def _run(self) -> None:
         try:
             self._answer.append(self._work())
-        except BaseException as error:  # raised again in `result`
+        except BaseException as error:  # raised again in `wait_for_result`
             self._error = error

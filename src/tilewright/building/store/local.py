@@ -1,4 +1,4 @@
-"""The store of one machine: a folder of entries that many processes read and write at once."""
+"""The store of one machine: a folder of entries that many processes read and write concurrently."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ from tilewright.building.store.reading import read_entry
 from tilewright.building.store.work import work_folder
 from tilewright.building.store.writing import Sources, write_entry
 
-# How exactly the last use of an entry is known: a write per use would cost more than the use.
+# Resolution of an entry's last use: a write per use would cost more than the use.
 USE_RESOLUTION_S = 3600.0
-# Each round is lost only to a writer or a gc that got ahead in that very moment.
+# An attempt fails only if a writer or gc interferes at that very moment.
 _ROUNDS = 50
 _OCCUPIED = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR})
 
 
 @dataclass(frozen=True)
 class Store:
-    """The entries below `root`. A value: any number of them, in any number of processes, may mean one folder."""
+    """The entries below `root`. A plain value: any number of instances and processes may use the same folder."""
 
     root: Path = field(default_factory=knobs.store_dir)
-    knob: str = field(default=knobs.STORE.name, repr=False, compare=False)  # names the root, in advice
+    knob: str = field(default=knobs.STORE.name, repr=False, compare=False)  # for error messages
 
     @property
     def layout(self) -> Layout:
-        """The paths of the store. Raises `StoreError` when others than this user could put entries there."""
+        """The paths of the store. Raises `StoreError` if other users could write entries there."""
         self.check_owner()
         return Layout(self.root)
 
     def check_owner(self) -> None:
-        """Raise `StoreError` when others than this user could put entries into the store."""
+        """Raise `StoreError` if other users could write entries into the store."""
         for folder in (self.root, Layout(self.root).base):
             require_own(folder, self.knob)
 
     def get(self, key: str) -> Artifact | Failure | None:
-        """The entry under `key`. Its files are there with the right sizes; `Artifact.checked` looks at the content.
+        """Return the entry `key`. Its files exist with the right sizes; `Artifact.verify_file` checks the contents.
 
-        An entry that is damaged is moved aside, and the answer is None: it is to be built again.
+        A damaged entry is moved out of the store, and the result is None: it must be built again.
         """
         folder = self.layout.entry(key)
         for _ in range(_ROUNDS):
@@ -66,24 +66,24 @@ class Store:
             if still_there(found):
                 set_aside(self.layout, found, lambda path: isinstance(read_entry(path, key), Entry))
                 return None
-        return None  # it changes faster than it can be read: to be built, as if it were not there
+        return None  # it changes faster than it can be read: build it as if it were missing
 
     def put(self, key: str, files: Mapping[str, Path], facts: Mapping[str, Any]) -> Artifact:
-        """Keep copies of `files` under `key`. If another process was faster, its entry is checked and given back."""
+        """Store copies of `files` under `key`. If another process was faster, verify and return its entry."""
         stored = self.put_content(key, ARTIFACT, files, facts)
         assert isinstance(stored, Artifact)
         return stored
 
     def put_failure(self, key: str, log: str, facts: Mapping[str, Any]) -> Failure:
-        """Keep the log of a build that would fail again. An artifact under this key is left as it is."""
+        """Store the log of a build that would fail again. An artifact under this key is kept."""
         stored = self.put_content(key, FAILURE, {LOG: log_bytes(log)}, facts)
         if isinstance(stored, Failure):
             return stored
-        emit(Noticed(f"a build of {key} failed, but the store has it built; the stored one is kept"))
+        emit(Noticed(f"a build of {key} failed, but the store has an artifact, which is kept"))
         return Failure(key, log, facts)
 
     def put_content(self, key: str, kind: Kind, sources: Sources, facts: Mapping[str, Any]) -> Artifact | Failure:
-        """Keep an entry of either kind, its files given as paths or bytes."""
+        """Store an entry of either kind, with files as paths or bytes."""
         folder = self.layout.entry(key)
         log = "" if kind == ARTIFACT else _log(sources)
         if (winner := self._winner(key, kind)) is not None:
@@ -100,13 +100,13 @@ class Store:
         return Failure(key, log, core.facts)
 
     def remove(self, key: str) -> bool:
-        """Take an entry out; whether there was one. Who has a file of it open or loaded keeps it."""
+        """Remove an entry; return whether it existed. Processes that have its files open can still use them."""
         folder = self.layout.entry(key)
         if not os.path.lexists(folder):
             return False
         with self.work_folder("remove") as private, explained("remove", folder):
             try:
-                # In one step: nobody sees an entry that loses its files one by one.
+                # Atomic: nobody sees an entry with only some of its files.
                 folder.rename(private / "entry")
             except FileNotFoundError:
                 return False
@@ -114,24 +114,24 @@ class Store:
         return True
 
     def keys(self) -> Iterator[str]:
-        """All keys, in order, as they are in the folders now."""
+        """Yield all current keys in order."""
         entries = self.layout.entries
         for fan in _names(entries):
             if FAN_OUT.fullmatch(fan):
                 yield from (name for name in _names(entries / fan) if is_key(name) and name[:2] == fan)
 
     def entries(self) -> Iterator[Entry]:
-        """All sound entries, in order of their keys. Damaged ones are noticed and left where they are."""
+        """Yield all sound entries in key order. Damaged ones are reported and stay where they are."""
         layout = self.layout
         for key in self.keys():
             found = _read(layout, key)
             if isinstance(found, Entry):
                 yield found
             elif found is not None:
-                emit(Noticed(f"{found.path} is damaged ({found.what}); `tilewright cache verify` says more"))
+                emit(Noticed(f"{found.path} is damaged ({found.what}); `tilewright cache verify` shows details"))
 
     def read(self, key: str) -> Entry | Damage | None:
-        """What lies under a key, without marking it as used and without moving anything."""
+        """Read an entry without marking it as used and without moving damaged entries."""
         return _read(self.layout, key)
 
     def flight(
@@ -139,23 +139,23 @@ class Store:
     ) -> AbstractContextManager[Flight]:
         """Wait until nobody else builds `key`, then build it inside the `with` block.
 
-        `landed` is asked while waiting; when it says True, waiting ends with a flight that is not `held`. After
-        `timeout_s` a `StoreError` is raised. Where no lock can be made, the flight is not held either.
+        `landed` is called while waiting; when it returns True, waiting ends with a lock that is not `held`. After
+        `timeout_s` a `StoreError` is raised. If locking is impossible, the lock is not held either.
         """
         return wait_for_lock(self.layout.lock(key), timeout_s, landed)
 
     def try_flight(self, key: str) -> Flight | None:
-        """The flight of `key` if nobody has it now."""
+        """Lock `key`; None if another process has the lock."""
         return try_lock(self.layout.lock(key))
 
     def work_folder(self, prefix: str) -> AbstractContextManager[Path]:
-        """A private folder on the store's file system, removed at the end or after the death of this process."""
+        """Create a private folder on the store's file system, removed at the end or after the death of this process."""
         return work_folder(self.layout, prefix)
 
     def _install(self, draft: Path, key: str, kind: Kind) -> Artifact | Failure | None:
-        """Rename a finished draft to its place, or give the entry that another writer put there first.
+        """Rename a finished draft to its final path, or return the entry that another writer stored first.
 
-        The folder above is not synced: a crash may lose a whole entry, never a part of one.
+        The parent folder is not synced: a crash may lose a whole entry, never a part of one.
         """
         folder = self.layout.entry(key)
         make_private(folder.parent)
@@ -169,12 +169,12 @@ class Store:
             if (winner := self._winner(key, kind)) is not None:
                 return winner
         raise StoreError(
-            f"{folder} was taken and damaged {_ROUNDS} times while it was written. Check the disk, or set "
+            f"{folder} was replaced and damaged {_ROUNDS} times while it was written. Check the disk, or set "
             f"{knobs.STORE.name} to a folder on another one."
         )
 
     def _winner(self, key: str, kind: Kind) -> Artifact | Failure | None:
-        """A sound entry that already is under `key` and is as good as one of `kind`. One that is not gives way."""
+        """Find a sound entry under `key` that replaces one of `kind`. A failure is removed in favour of an artifact."""
         found = self.get(key)
         if isinstance(found, Failure) and kind == ARTIFACT:
             self.remove(key)
@@ -184,27 +184,27 @@ class Store:
                 for name in found.files:
                     found.checked(name)
             except CorruptError:
-                return None  # noticed and moved aside by `checked`
+                return None  # reported and moved by `verify_file`
         return found
 
 
 def _log(sources: Sources) -> str:
-    """The log of a failure to be. One that could not be read back is refused before anything is written."""
+    """Read the log of a new failure. A log that cannot be decoded is rejected before anything is written."""
     log = sources[LOG]
     return log_text(log if isinstance(log, bytes) else log.read_bytes())
 
 
 def _mark_use(entry: Entry) -> None:
     now = time.time()
-    # Also when the last use lies in the future: the clock was set back.
+    # Also if the last use is in the future: the clock was set back.
     if abs(now - entry.last_use) <= USE_RESOLUTION_S:
         return
     try:
         os.utime(entry.folder, (now, now))
     except FileNotFoundError:
-        return  # removed since; it was read before
+        return  # removed after it was read
     except OSError as error:
-        # A store that can only be read has no gc, so it needs no times.
+        # A read-only store has no gc, so it needs no times.
         if error.errno not in UNWRITABLE:
             raise store_error("mark the use of", entry.folder, error) from error
 

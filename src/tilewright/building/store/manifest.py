@@ -1,8 +1,8 @@
-"""The manifest of an entry: what it is, its files with sizes and digests, facts about it.
+"""The manifest of an entry: its kind, its files with sizes and digests, and facts about it.
 
-Read with hand-written checks: ten thousand of them are listed in a second. Nothing in a manifest is executed, and no
-name in it is joined to a path before it was found to be a plain one. Everything that the store reads goes through
-`understood`, so bytes that nobody thought of are damage, never an exception of another kind.
+Parsed with hand-written checks: ten thousand manifests are listed in a second. Nothing in a manifest is executed, and
+no name in it is joined to a path before it was checked to be a plain file name. Everything that the store reads goes
+through `parse_untrusted`, so unexpected bytes count as damage and never raise another kind of exception.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ARTIFACT: Kind = "artifact"
 FAILURE: Kind = "failure"
 LOG = "build.log"  # the one file of a failure
 
-# Facts are names and numbers of one kernel, some kilobytes. What is larger is no manifest.
+# Facts are names and numbers of one kernel, some kilobytes. Anything larger is not a manifest.
 MAX_MANIFEST_BYTES = 4 * 2**20
 
 _DIGEST = re.compile(r"[0-9a-f]{32}")
@@ -36,7 +36,7 @@ _LOCAL = {*_CORE, "version", "created"}
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """What an entry is, wherever it lies."""
+    """The part of a manifest that is the same on all machines."""
 
     key: str
     kind: Kind
@@ -50,7 +50,7 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """An entry of a local store; `version` and `created` (seconds since 1970) are for people."""
+    """The manifest of a local entry; `version` and `created` (seconds since 1970) are only informative."""
 
     core: Core
     version: str
@@ -61,12 +61,12 @@ class Manifest:
 
 
 def core_text(core: Core) -> str:
-    """Canonical JSON of the core: the same entry gives the same text on every machine."""
+    """Format the core as canonical JSON: the same entry gives the same text on every machine."""
     return _bounded(canonical_json(core.json()))
 
 
 def checked_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Facts as they will be read back. What JSON cannot hold is refused."""
+    """Return facts as they will be read back. Values that JSON cannot represent are rejected."""
     try:
         read = json.loads(canonical_json(dict(facts)))
     except (TypeError, ValueError, RecursionError) as error:
@@ -75,45 +75,44 @@ def checked_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def understood(what: str, read: Callable[[], T]) -> T:
-    """What `read` makes of bytes that a crash or somebody else may have written.
+    """Call `read`, which parses bytes that a crash or somebody else may have written.
 
-    Whatever it raises becomes an `InvalidValueError`; errors of our own, and `OSError`, which says nothing about the
-    bytes, stay what they are.
+    All its exceptions become `InvalidValueError`, except our own errors and `OSError`, which is not about the bytes.
     """
     try:
         return read()
     except (TilewrightError, OSError):
         raise
     except Exception as error:
-        raise InvalidValueError(f"{what} cannot be understood: {type(error).__name__}: {error}") from error
+        raise InvalidValueError(f"{what} cannot be parsed: {type(error).__name__}: {error}") from error
 
 
 def parse_manifest(raw: bytes, key: str) -> Manifest:
-    """The manifest of the entry `key`. Raises `InvalidValueError` with the first thing that is wrong."""
+    """Parse the manifest of the entry `key`. Raises `InvalidValueError` with the first problem."""
     return understood("the manifest", lambda: _manifest(_table(raw, _LOCAL), key))
 
 
 def parse_core(raw: bytes, key: str) -> Core:
-    """The core of the entry `key`, as it travels. Raises `InvalidValueError` as `parse_manifest` does."""
+    """Parse the core of the entry `key` from a blob. Raises `InvalidValueError` like `parse_manifest`."""
     return understood("the manifest", lambda: _core(_table(raw, _CORE), key))
 
 
 def log_text(raw: bytes) -> str:
-    """The log of a failure from its bytes. Raises `InvalidValueError` when they are not UTF-8."""
+    """Decode the log of a failure. Raises `InvalidValueError` if it is not UTF-8."""
     return understood(LOG, lambda: raw.decode("utf-8"))
 
 
 def log_bytes(log: str) -> bytes:
-    """The bytes that keep a log. Halves of a surrogate pair, which no text has, become question marks."""
+    """Encode a log. Unpaired surrogates become question marks."""
     return log.encode("utf-8", "replace")
 
 
 def _manifest(table: dict[str, Any], key: str) -> Manifest:
     version, created = table["version"], table["created"]
     if type(version) is not str:
-        raise InvalidValueError("'version' is no text")
+        raise InvalidValueError("'version' is not a string")
     if type(created) not in (int, float):
-        raise InvalidValueError("'created' is no number")
+        raise InvalidValueError("'created' is not a number")
     return Manifest(_core(table, key), version, float(created))
 
 
@@ -134,11 +133,11 @@ def _table(raw: bytes, keys: set[str]) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InvalidValueError(f"the manifest is not JSON: {error}") from error
     if type(table) is not dict:
-        raise InvalidValueError("the manifest is no table")
+        raise InvalidValueError("the manifest is not a table")
     if _SURROGATE.search(raw):
-        json.dumps(table, ensure_ascii=False).encode()  # raises for half of a pair, which cannot be printed either
+        json.dumps(table, ensure_ascii=False).encode()  # raises for unpaired surrogates, which cannot be printed
     if type(table.get("schema")) is not int or table["schema"] != SCHEMA:
-        raise InvalidValueError(f"the manifest has schema {table.get('schema')!r}, and {SCHEMA} is the known one")
+        raise InvalidValueError(f"the manifest has schema {table.get('schema')!r}, but only {SCHEMA} is supported")
     if table.keys() != keys:
         raise InvalidValueError(f"the manifest has the keys {sorted(table)}, expected {sorted(keys)}")
     return table
@@ -146,10 +145,10 @@ def _table(raw: bytes, keys: set[str]) -> dict[str, Any]:
 
 def _core(table: dict[str, Any], key: str) -> Core:
     if table["key"] != key:
-        raise InvalidValueError(f"the manifest is of {table['key']!r}, not of {key}")
+        raise InvalidValueError(f"the manifest belongs to {table['key']!r}, not to {key}")
     kind, files, facts = table["kind"], table["files"], table["facts"]
     if kind not in (ARTIFACT, FAILURE):
-        raise InvalidValueError(f"the manifest is of the kind {kind!r}, known are {ARTIFACT} and {FAILURE}")
+        raise InvalidValueError(f"the manifest has the kind {kind!r}; known kinds are {ARTIFACT} and {FAILURE}")
     if type(files) is not dict or type(facts) is not dict:
         raise InvalidValueError("'files' and 'facts' of the manifest must be tables")
     if kind == FAILURE and list(files) != [LOG]:
@@ -159,21 +158,21 @@ def _core(table: dict[str, Any], key: str) -> Core:
 
 def _file(name: str, entry: Any) -> FileDigest:
     if not is_file_name(name) or name == MANIFEST:
-        raise InvalidValueError(f"the manifest lists {name!r}, which is no plain file name")
+        raise InvalidValueError(f"the manifest lists {name!r}, which is not a plain file name")
     if type(entry) is not dict or entry.keys() != {"size", "blake2b"}:
-        raise InvalidValueError(f"the manifest must give size and blake2b of {name}")
+        raise InvalidValueError(f"the manifest must have size and blake2b of {name}")
     size, digest = entry["size"], entry["blake2b"]
     if type(size) is not int or size < 0 or type(digest) is not str or not _DIGEST.fullmatch(digest):
-        raise InvalidValueError(f"the manifest's size or blake2b of {name} is none")
+        raise InvalidValueError(f"the manifest's size or blake2b of {name} is invalid")
     return FileDigest(size, digest)
 
 
 def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text} is beyond every number")
+        raise ValueError(f"{text} is out of range")
     return value

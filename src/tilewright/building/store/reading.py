@@ -1,4 +1,4 @@
-"""Reading one entry: its manifest, and that its files are there with their sizes. Contents are not hashed here."""
+"""Read one entry: its manifest, and that its files exist with the right sizes. Contents are not hashed here."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class _Damaged(InvalidValueError):  # noqa: N818  (never leaves this module)
 
 
 def read_entry(folder: Path, key: str) -> Entry | Damage | None:
-    """The entry in `folder`; None when there is none. Changes nothing.
+    """Read the entry in `folder`; None if there is none. Changes nothing.
 
-    Everything is read through one descriptor of the folder, so that an entry replaced meanwhile is never mixed.
+    All files are read through one descriptor of the folder, so that they belong together even if the entry is replaced.
     """
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -44,7 +44,7 @@ def read_entry(folder: Path, key: str) -> Entry | Damage | None:
         return None
     except OSError as error:
         if error.errno in DAMAGED:
-            return Damage(key, folder, "bad manifest", f"it is no folder: {error.strerror}", inode_of(folder))
+            return Damage(key, folder, "bad manifest", f"it is not a folder: {error.strerror}", inode_of(folder))
         raise store_error("read", folder, error) from error
     try:
         opened = os.fstat(fd)
@@ -78,11 +78,11 @@ def _read(fd: int, folder: Path, key: str, last_use: float) -> Entry:
 
 
 def _log(fd: int, manifest: Manifest) -> str:
-    """A failure's log. It is read whole, so it is checked whole."""
+    """Read and verify the log of a failure."""
     expected = manifest.core.files[LOG]
     raw = _content(fd, LOG, expected.size + 1, "missing file")
     if hashlib.blake2b(raw, digest_size=16).hexdigest() != expected.blake2b:
-        raise _Damaged("wrong digest", f"{LOG} is not the one that was stored")
+        raise _Damaged("wrong digest", f"{LOG} does not have the digest in the manifest")
     return log_text(raw)
 
 
@@ -99,7 +99,7 @@ def _size(folder: int, name: str) -> int:
     except OSError as error:
         raise _damage_of(error, name, "missing file") from error
     if not stat.S_ISREG(found.st_mode):
-        raise _Damaged("missing file", f"{name} is no regular file")
+        raise _Damaged("missing file", f"{name} is not a regular file")
     if not is_own(found):
         raise _Damaged("foreign file", f"{name} {describe_owner(found)}")
     return found.st_size

@@ -1,7 +1,7 @@
-"""A remote tier in a folder that machines share, also over NFS. It needs no locks: only rename and O_EXCL.
+"""A remote tier in a shared folder, also over NFS. It needs no locks, only rename and O_EXCL.
 
 <folder>/v1/blobs/<k[:2]>/<key>     written under another name, synced, renamed
-<folder>/v1/claims/<k[:2]>/<key>    made with O_EXCL; holds who builds the key, and for how long at most
+<folder>/v1/claims/<k[:2]>/<key>    created with O_EXCL; contains the holder and the maximum duration
 <folder>/v1/new/                    files that are being written
 """
 
@@ -22,20 +22,20 @@ from tilewright.building.store.layout import SCHEMA, check_key
 from tilewright.building.store.regular import open_regular, read_regular
 from tilewright.building.store.remote import CLAIM_TTL_S, checked_ttl
 
-# A claim whose text cannot be read (its maker died while writing it) counts for this long.
+# Duration of a claim whose text cannot be read (its process died while writing it).
 _UNREADABLE_TTL_S = 60.0
-# Taking over an expired claim is four small operations.
+# Taking over an expired claim takes four small operations.
 _TAKEOVER_TTL_S = 10.0
 # How long the difference between the file server's clock and ours is trusted.
 _CLOCK_TRUST_S = 60.0
 _LONGEST_CLAIM = 1000
-# Each round is lost only to a claim that was given up in that very moment.
+# An attempt fails only if a claim is released at that very moment.
 _ROUNDS = 50
 
 
 @dataclass
 class _Clock:
-    """The file server's clock: the time of a file that it has just touched, carried on by our monotonic clock."""
+    """The file server's clock: the time of a file that it has just touched, advanced by our monotonic clock."""
 
     offset: float = 0.0
     measured: float = float("-inf")
@@ -44,7 +44,7 @@ class _Clock:
 
 @dataclass(frozen=True)
 class FolderRemote:
-    """Blobs and claims as files. The permissions are those of the folder and the umask: sharing is its purpose."""
+    """Blobs and claims as files. Permissions follow the folder and the umask, since the files are to be shared."""
 
     folder: Path
     _clock: _Clock = field(default_factory=_Clock, repr=False, compare=False)
@@ -59,7 +59,7 @@ class FolderRemote:
                 status = self._blob(key).lstat()
             except (FileNotFoundError, NotADirectoryError):
                 continue
-            # What is no file has no bytes, and is found to be rubbish as such.
+            # Anything else than a file counts as empty, which is an invalid blob.
             found[key] = status.st_size if stat.S_ISREG(status.st_mode) else 0
         if not found:
             self._must_exist()
@@ -101,10 +101,10 @@ class FolderRemote:
             if held is None:
                 continue  # released since
             if held.holder == holder:
-                os.utime(path, follow_symlinks=False)  # without times: the server's clock, not ours
+                os.utime(path, follow_symlinks=False)  # without explicit times: uses the server's clock
                 return True
             return self._expired(held) and self._take_over(path, holder, text)
-        return False  # others come and go faster than we can ask
+        return False  # other claims come and go faster than we can read them
 
     def claimed(self, key: str) -> bool:
         held = _read_claim(self._claim(key))
@@ -117,30 +117,31 @@ class FolderRemote:
             path.unlink(missing_ok=True)
 
     def abandon(self) -> None:
-        """Reading a share whose server is gone cannot be ended."""
+        """Does nothing: reading from a dead share cannot be interrupted."""
 
     def _take_over(self, path: Path, holder: str, text: str) -> bool:
-        """Put our claim in the place of an expired one. Of several machines that try, one does."""
+        """Replace an expired claim by ours. Only one of several competing machines succeeds."""
         right = path.with_name(f"{path.name}.takeover")
         if not _create(right, f"{_TAKEOVER_TTL_S:g} {holder}"):
             other = _read_claim(right)
             if other is not None and self._expired(other):
-                right.unlink(missing_ok=True)  # it died while taking over; whoever claims next may try
+                right.unlink(missing_ok=True)  # its process died during the takeover; the next claim may try again
             return False
         try:
             held = _read_claim(path)
             if held is None or not self._expired(held):
-                return False  # another machine was here before we had the right
+                return False  # another machine was faster
             new = self._new_path("claim")
             _write(new, text.encode())
             os.utime(new)
-            new.replace(path)  # never absent in between: nobody can claim it as if it were free
+            new.replace(path)  # atomic: nobody sees it unclaimed in between
             return True
         finally:
             right.unlink(missing_ok=True)
 
     def _expired(self, held: _Claim) -> bool:
-        """Also a claim of the future: its file was given that time, or the server's clock was set back."""
+        """Return whether a claim has expired. Claims from the future count too: the server's clock was set back, or
+        the file was given that time."""
         return not -_CLOCK_TRUST_S <= self._server_time() - held.since <= held.ttl_s
 
     def _server_time(self) -> float:
@@ -156,9 +157,9 @@ class FolderRemote:
             return time.monotonic() + clock.offset
 
     def _must_exist(self) -> None:
-        """A share that is not mounted is an empty place; it must not be filled in secret."""
+        """Raise if the folder does not exist: files must not be written where a share is not mounted."""
         if not self.folder.is_dir():
-            raise FileNotFoundError(2, "the folder is not there; make it, or mount the share", str(self.folder))
+            raise FileNotFoundError(2, "the folder does not exist; create it, or mount the share", str(self.folder))
 
     def _blob(self, key: str) -> Path:
         return self.folder / f"v{SCHEMA}" / "blobs" / check_key(key)[:2] / key
@@ -180,7 +181,7 @@ class _Claim:
 
 
 def _read_claim(path: Path) -> _Claim | None:
-    """The claim in a file; None when there is none. Whatever else lies there is a claim that cannot be read."""
+    """Read the claim in a file; None if there is none. Anything invalid counts as an unreadable claim."""
     try:
         with os.fdopen(open_regular(path), "rb") as stream:
             since = os.fstat(stream.fileno()).st_mtime

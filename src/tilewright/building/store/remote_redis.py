@@ -1,4 +1,4 @@
-"""A remote tier in a Redis (or Valkey) server: strings for blobs, strings with a time limit for claims."""
+"""A remote tier in a Redis (or Valkey) server: strings for blobs, strings with an expiry for claims."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tilewright.building.store.layout import SCHEMA, check_key
 from tilewright.building.store.remote import CLAIM_TTL_S, CONNECT_TIMEOUT_S, OPERATION_TIMEOUT_S, checked_ttl
 from tilewright.building.store.resp import Command, Connections, Reply, Server
 
-_PORT = 6379  # Redis' own
+_PORT = 6379  # Redis' default
 _OPTIONS = ("ttl_s",)
-_WHOLE = re.compile(r"[0-9]{1,9}")  # seconds, the number of a database
+_WHOLE = re.compile(r"[0-9]{1,9}")  # seconds or a database number
 
 _MOST_CLAIM_MS = round(CLAIM_TTL_S * 1000)
-# Compare and act in one step on the server: a claim may expire and pass to another between two commands. A claim with a
-# longer time limit than ours, or none (-1), is nobody's: we never make such a one, and it might never end.
+# Compare and set atomically on the server: a claim may expire and pass to another holder between two commands. Claims
+# with a longer expiry than ours, or none (-1), are ignored: we never create them, and they might never end.
 _CLAIM = (
     "local held = redis.call('get', KEYS[1]) local left = redis.call('pttl', KEYS[1]) "
     "if held and held ~= ARGV[1] and left >= 0 and left <= tonumber(ARGV[3]) then return 0 end "
@@ -30,7 +30,7 @@ _RELEASE = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',K
 
 @dataclass(frozen=True)
 class RedisRemote:
-    """Blobs and claims in a server. `ttl_s` is how long a blob is kept after it was written, 0 for ever."""
+    """Blobs and claims in a server. `ttl_s` is the time to keep a blob after it was written; 0 means for ever."""
 
     address: str
     connections: Connections = field(compare=False, repr=False)
@@ -45,7 +45,7 @@ class RedisRemote:
         return {key: size for key, size in found.items() if size > 0}
 
     def fetch(self, sizes: Mapping[str, int]) -> Mapping[str, bytes]:
-        # A range, not the whole: a value may have grown to Redis' limit of 512 MB since its size was asked.
+        # A range instead of the whole value: it may have grown to Redis' limit of 512 MB since its size was read.
         commands = [Command(("GETRANGE", _blob(key), 0, size), size + 1) for key, size in sizes.items()]
         replies = self.connections.ask(commands)
         found = {key: _bytes(reply) for key, reply in zip(sizes, replies, strict=True)}
@@ -61,7 +61,7 @@ class RedisRemote:
 
     def claimed(self, key: str) -> bool:
         (left,) = self.connections.ask([Command(("PTTL", _claim(key)))])
-        return 0 <= _number(left) <= _MOST_CLAIM_MS  # -2: no claim; -1: one without an end
+        return 0 <= _number(left) <= _MOST_CLAIM_MS  # -2: no claim; -1: no expiry
 
     def release(self, key: str, holder: str) -> None:
         self._evaluated(_RELEASE, key, holder)
@@ -87,11 +87,11 @@ def _bytes(reply: Reply) -> bytes:
 
 
 def redis_remote(url: str) -> RedisRemote:
-    """The server at `redis://[user:password@]host[:port][/db][?ttl_s=SECONDS]`, or `rediss://` with TLS."""
+    """Open the server at `redis://[user:password@]host[:port][/db][?ttl_s=SECONDS]`, or `rediss://` with TLS."""
     parts = urlsplit(url)
     port, database = _port(parts), parts.path.strip("/") or "0"
     if not parts.hostname or _WHOLE.fullmatch(database) is None:
-        raise _bad_url("it must be redis://host:port/db, with the number of a database")
+        raise _bad_url("it must be redis://host:port/db, with a database number")
     server = Server(
         host=parts.hostname,
         port=port,
@@ -119,12 +119,12 @@ def _ttl(parts: SplitResult) -> int:
         choose("option of a redis address", name, _OPTIONS)
     ttl = options.get("ttl_s", "0")
     if _WHOLE.fullmatch(ttl) is None:
-        raise _bad_url(f"ttl_s={ttl!r} is no whole number of seconds")
+        raise _bad_url(f"ttl_s={ttl!r} is not an integer number of seconds")
     return int(ttl)
 
 
 def _bad_url(what: str) -> StoreError:
-    return StoreError(f"{REMOTE.name} cannot be used: {what}")  # without the address: it may hold a password
+    return StoreError(f"{REMOTE.name} cannot be used: {what}")  # without the URL: it may contain a password
 
 
 def _blob(key: str) -> str:

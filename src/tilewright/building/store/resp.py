@@ -1,8 +1,8 @@
-"""The little of Redis' protocol (RESP2) that blobs and claims need, for servers that are not trusted.
+"""A client for the small part of Redis' protocol (RESP2) that blobs and claims need, for untrusted servers.
 
-A reply has one of four plain types and a size that the caller allows; at anything else the connection is closed.
-General clients read whatever length a server announces and nest replies as deep as it likes, which bounds neither
-memory nor the stack. https://redis.io/docs/latest/develop/reference/protocol-spec/
+A reply must have one of four plain types and a size that the caller allows; otherwise the connection is closed.
+General clients accept any length that a server announces and any depth of nesting, so they limit neither memory nor
+stack. https://redis.io/docs/latest/develop/reference/protocol-spec/
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from tilewright.base.errors import RemoteError
 Reply = int | bytes | None
 Word = str | bytes | int
 
-_LONGEST_LINE = 4096  # status, numbers, lengths and errors; those of Redis have some hundred bytes
+_LONGEST_LINE = 4096  # for status, numbers, lengths and errors; Redis sends at most some hundred bytes
 _SHOWN_ERROR = 200
-_NUMBER = re.compile(rb"-?[0-9]{1,19}")  # Redis' integers have 64 bit
-_PIECE = 2**20  # sent within one time limit
+_NUMBER = re.compile(rb"-?[0-9]{1,19}")  # Redis' integers have 64 bits
+_PIECE = 2**20  # each piece has its own time limit
 
 
 @dataclass(frozen=True)
 class Command:
-    """One command, and how many bytes its reply may have at most."""
+    """A command and the maximum number of bytes in its reply."""
 
     words: tuple[Word, ...]
     most: int = 0
@@ -43,7 +43,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Server:
-    """Where a server is, and how it is spoken to. Seconds to connect, and for each piece sent or received."""
+    """Address and settings of a server, with time limits to connect and for each piece sent or received."""
 
     host: str
     port: int
@@ -57,7 +57,7 @@ class Server:
 
 @dataclass
 class Connections:
-    """Connections to one server: kept for the next call, one per call at a time, never shared with a fork."""
+    """A pool of connections to one server. Each call uses one connection; forked processes do not share them."""
 
     server: Server
     _idle: list[_Connection] = field(default_factory=list, repr=False)
@@ -66,7 +66,7 @@ class Connections:
     _owner: int = field(default_factory=os.getpid, repr=False)
 
     def ask(self, commands: Sequence[Command]) -> list[Reply]:
-        """The replies to some commands, sent together. An error among them is a `RemoteError`."""
+        """Send commands together and return their replies. Raises `RemoteError` if one is an error."""
         connection = self._take()
         try:
             connection.prepare()
@@ -78,7 +78,7 @@ class Connections:
         return replies
 
     def shut(self) -> None:
-        """End the calls that are under way in other threads: each finds its connection closed."""
+        """Stop the running calls of other threads by closing their connections."""
         with self._lock:
             for connection in self._busy:
                 connection.shut()
@@ -86,7 +86,7 @@ class Connections:
     def _take(self) -> _Connection:
         with self._lock:
             if self._owner != os.getpid():
-                self._owner, self._idle, self._busy = os.getpid(), [], []  # those are our parent's
+                self._owner, self._idle, self._busy = os.getpid(), [], []  # the old ones belong to our parent
             while self._idle and self._idle[-1].stale():
                 self._idle.pop().close()
             connection = self._idle.pop() if self._idle else _Connection(self.server)
@@ -104,7 +104,7 @@ class Connections:
 
 
 class _Connection:
-    """One connection, made when it is first needed."""
+    """One connection, opened on first use."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -120,7 +120,7 @@ class _Connection:
         if server.tls:
             self._socket = ssl.create_default_context().wrap_socket(plain, server_hostname=server.host)
         self._socket.settimeout(server.operation_s)
-        # A command goes out at once, instead of waiting for the acknowledgement of the one before.
+        # Commands are sent at once, without waiting for the acknowledgement of the previous one.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._stream = self._socket.makefile("rb")
         if server.password is not None:
@@ -128,13 +128,13 @@ class _Connection:
             try:
                 self.ask([Command(words)])
             except _RefusedError:
-                # Without the server's words: a hostile one would repeat the password in a message.
-                raise RemoteError("the server refuses this user and password") from None
+                # Without the server's message: a hostile server could repeat the password in it.
+                raise RemoteError("the server rejected this user and password") from None
         if server.database:
             self.ask([Command(("SELECT", server.database))])
 
     def stale(self) -> bool:
-        """Whether the server has closed it, or sent what nobody asked for, since it was used last."""
+        """Return whether the server has closed the connection or sent unexpected data since the last use."""
         if self._socket is None or self._closed:
             return True
         waiting = select.poll()
@@ -150,7 +150,7 @@ class _Connection:
         return [self._reply(command.most) for command in commands]
 
     def shut(self) -> None:
-        """Wake the thread that waits for this connection."""
+        """Close the connection, which wakes the thread that waits for it."""
         self._closed = True
         if self._socket is not None:
             with suppress(OSError, ValueError):
@@ -164,14 +164,14 @@ class _Connection:
     def _reply(self, most: int) -> Reply:
         line = self._stream.readline(_LONGEST_LINE)
         if not line.endswith(b"\r\n"):
-            raise RemoteError("the server ended the connection" if not line else "the server sent an endless line")
+            raise RemoteError("the server ended the connection" if not line else "the server sent an overlong line")
         kind, rest = line[:1], line[1:-2]
         if kind == b"+":
             return rest
         if kind == b"-":
-            raise _RefusedError(f"the server refuses: {rest[:_SHOWN_ERROR].decode('ascii', 'backslashreplace')!r}")
+            raise _RefusedError(f"the server replied: {rest[:_SHOWN_ERROR].decode('ascii', 'backslashreplace')!r}")
         if kind not in (b":", b"$") or _NUMBER.fullmatch(rest) is None:
-            raise RemoteError(f"the server sent {line[:40]!r}, which no command here is answered with")
+            raise RemoteError(f"the server sent {line[:40]!r}, which is not a valid reply")
         number = int(rest)
         return number if kind == b":" else self._bulk(number, most)
 
@@ -179,7 +179,7 @@ class _Connection:
         if size == -1:
             return None
         if not 0 <= size <= most:
-            raise RemoteError(f"the server announced {size:,} bytes where at most {most:,} were asked for")
+            raise RemoteError(f"the server announced {size:,} bytes where at most {most:,} were requested")
         content = self._stream.read(size + 2)
         if len(content) != size + 2 or content[-2:] != b"\r\n":
             raise RemoteError("the server ended the connection in the middle of a value")

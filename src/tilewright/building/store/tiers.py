@@ -1,6 +1,6 @@
-"""The local store with a remote tier behind it: read-through, write-back, and one build for a whole fleet.
+"""The local store with an optional remote tier: read-through, write-back, and one build for many machines.
 
-A remote that is slow, gone or serves rubbish costs a bounded delay, never a wrong kernel.
+A remote that is slow, unreachable or serves invalid blobs costs a bounded delay, never a wrong kernel.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tilewright.building.store.remote import CLAIM_TTL_S, OPERATION_TIMEOUT_S, R
 
 T = TypeVar("T")
 
-# The slowest remote worth asking: 200 KB at this rate take 0.05 s, compiling them 15 s and more.
+# The slowest remote worth using: 200 KB take 0.05 s at this rate, compiling them takes 15 s and more.
 SLOWEST_BYTES_PER_S = 4e6
-# At most this long for a whole look-up, and this much more for each key.
+# Time limit of a look-up: a base, and more for each key.
 LOOKUP_BASE_S, LOOKUP_PER_KEY_S = 5.0, 0.02
-# Sizes are asked for so many keys at once, and blobs fetched in batches of so many bytes: that bounds the memory.
+# Keys per request for sizes, and bytes and keys per batch of blobs, which limits memory.
 _SIZES_AT_ONCE = 1000
 _BATCH_BYTES, _BATCH_KEYS = 16 * 2**20, 64
 _SHORTEST_NAP_S, _LONGEST_NAP_S = 0.1, 2.0
@@ -38,14 +38,14 @@ _SHORTEST_NAP_S, _LONGEST_NAP_S = 0.1, 2.0
 
 @dataclass
 class Rubbish:
-    """Keys under which the remote served something else than the entry."""
+    """Keys for which the remote served invalid blobs."""
 
     keys: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
 class Tiers:
-    """A local store and, if there is one, the remote behind it."""
+    """A local store and an optional remote tier."""
 
     local: Store
     remote: Remote | None = None
@@ -57,14 +57,14 @@ class Tiers:
 
     @property
     def holder(self) -> str:
-        """Who claims: this host, process and tiers. Asked each time, as a fork makes another process."""
+        """The holder of our claims: host, process and nonce. Not cached, since a fork is another process."""
         return f"{socket.gethostname()}:{os.getpid()}:{self.nonce}"
 
     def lookup(self, keys: Sequence[str]) -> dict[str, Artifact | Failure]:
-        """What is known of `keys`: from the local store, and for the rest from the remote in a bounded time.
+        """Find entries in the local store, and the rest on the remote within a time limit.
 
-        What comes from the remote is verified and put into the local store before it is given. Raises `StoreError`
-        only for the local store.
+        Entries from the remote are verified and stored locally before they are returned. Raises `StoreError` only for
+        the local store.
         """
         found = {key: entry for key in keys if (entry := self.local.get(key)) is not None}
         missing = [key for key in dict.fromkeys(keys) if key not in found]
@@ -79,11 +79,11 @@ class Tiers:
                     self._notice_slowness(sum(key not in found for key in missing), len(missing))
                     break
         except RemoteError:
-            return found  # noticed by the link
+            return found  # reported by the circuit breaker
         return found
 
     def publish(self, entry: Artifact | Failure) -> None:
-        """Give an entry to the remote. Failures of the remote are noticed, never raised."""
+        """Push an entry to the remote. Failures of the remote are reported, never raised."""
         remote = self.remote
         if remote is None or not self.writes or not self.link.open:
             return
@@ -94,51 +94,51 @@ class Tiers:
         try:
             self._ask(lambda: remote.push(entry.key, blob), len(blob))
         except RemoteError:
-            return  # noticed by the link
+            return  # reported by the circuit breaker
 
     def claim(self, key: str) -> bool:
-        """Whether this process is to build `key`. Without a remote that can be written and works: yes."""
+        """Claim `key`; return whether this process should build it. Always True without a working, writable remote."""
         remote = self.remote
         if remote is None or not self.writes:
             return True
         try:
             return self._ask(lambda: remote.claim(key, self.holder, CLAIM_TTL_S))
         except RemoteError:
-            return True  # noticed by the link; building twice is the price of a remote that is gone
+            return True  # reported by the circuit breaker; without a remote, a kernel may be built twice
 
     def release(self, key: str) -> None:
-        """Give up a claim, after `publish` or when the build came to nothing."""
+        """Release a claim, after `publish` or after a failed build."""
         remote = self.remote
         if remote is None or not self.writes:
             return
         try:
             self._ask(lambda: remote.release(key, self.holder))
         except RemoteError:
-            return  # noticed by the link; the claim expires by itself
+            return  # reported by the circuit breaker; the claim expires by itself
 
     def wait_for(self, key: str, timeout_s: float) -> Artifact | Failure | None:
-        """What another machine builds. None when its claim has gone without an entry, or after `timeout_s`."""
+        """Wait for an entry that another machine builds. None if its claim ends without an entry, or on time-out."""
         remote = self.remote
-        if remote is None or not self.writes:  # who claims nothing has nobody to wait for
+        if remote is None or not self.writes:  # without claims there is nobody to wait for
             return self.lookup([key]).get(key)
         deadline = time.monotonic() + timeout_s
         nap = _SHORTEST_NAP_S
         while True:
             try:
-                # Asked before the look-up: a holder publishes first and releases then.
+                # Checked before the look-up: a holder publishes first and then releases.
                 claimed = self._ask(lambda: remote.claimed(key))
             except RemoteError:
-                claimed = False  # noticed by the link
+                claimed = False  # reported by the circuit breaker
             entry = self.lookup([key]).get(key)
             left = deadline - time.monotonic()
             if entry is not None or not claimed or left <= 0:
                 return entry
-            # A thousand machines that wait for one key must not ask in step.
+            # Random, so that a thousand machines that wait for one key do not call at the same time.
             time.sleep(min(left, nap * random.uniform(0.5, 1.5)))
             nap = min(nap * 1.5, _LONGEST_NAP_S)
 
     def _blobs(self, remote: Remote, keys: Sequence[str]) -> Iterator[tuple[Mapping[str, bytes], float]]:
-        """The blobs of `keys` that are there, in batches, each with the seconds that the remote took."""
+        """Yield the existing blobs of `keys` in batches, each with the seconds that the remote took."""
         for start in range(0, len(keys), _SIZES_AT_ONCE):
             asked = keys[start : start + _SIZES_AT_ONCE]
             sizes = self._ask(functools.partial(remote.sizes, asked))
@@ -164,7 +164,7 @@ class Tiers:
             yield batch
 
     def _keep(self, blobs: Mapping[str, bytes]) -> Mapping[str, Artifact | Failure]:
-        """Put what is sound into the local store."""
+        """Store valid blobs in the local store."""
         kept: dict[str, Artifact | Failure] = {}
         for key, blob in blobs.items():
             try:
@@ -184,15 +184,15 @@ class Tiers:
         if key in self.rubbish.keys or self.remote is None:
             return
         self.rubbish.keys.add(key)
-        emit(Noticed(f"{self.remote.describe()} serves rubbish under {key} ({what}); it counts as absent"))
+        emit(Noticed(f"{self.remote.describe()} serves an invalid blob for {key} ({what}); it counts as absent"))
 
     def _notice_slowness(self, rest: int, asked: int) -> None:
         if self.remote is not None and rest:
-            emit(Noticed(f"{self.remote.describe()} is slow: {rest:,} of {asked:,} keys were not asked to the end"))
+            emit(Noticed(f"{self.remote.describe()} is slow: {rest:,} of {asked:,} keys were not looked up completely"))
 
 
 def tiers_of_knobs() -> Tiers:
-    """The tiers that the environment names. The remote is not asked before it is needed."""
+    """Open the tiers that the environment names. The remote is not contacted before it is needed."""
     url, secret_file = knobs.REMOTE.get(), knobs.REMOTE_SECRET_FILE.get()
     if url is None:
         return Tiers(Store())
@@ -201,6 +201,6 @@ def tiers_of_knobs() -> Tiers:
 
 
 @functools.lru_cache(maxsize=8)
-def _link_of(url: str) -> Link:  # noqa: ARG001  (the link is that of this address)
-    """One link per address in this process: a remote that failed for one build is left alone by the next."""
+def _link_of(url: str) -> Link:  # noqa: ARG001  (cached by this argument)
+    """One circuit breaker per URL in this process: if a remote failed in one build, the next one pauses too."""
     return Link()

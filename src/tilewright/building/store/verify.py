@@ -1,4 +1,4 @@
-"""Looking at every byte of a store: what is not as its manifest says."""
+"""Verify every byte of a store against the manifests."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tilewright.building.store.local import Store
 from tilewright.building.store.manifest import LOG
 from tilewright.building.store.regular import digest_regular
 
-_FOREIGN = "foreign"  # takes the place of a key where there is none
+_FOREIGN = "foreign"  # used where there is no key
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong. `path` is what would be moved aside for it: an entry, or a stray file."""
+    """One problem. `path` is what would be moved out of the store: an entry, or a stray file."""
 
     kind: DamageKind
     key: str | None
@@ -33,9 +33,9 @@ class Finding:
 
 
 def verify(store: Store, keys: Iterable[str] | None = None) -> list[Finding]:
-    """Hash every file of the entries (all, or those under `keys`) and list what is wrong. Nothing is changed.
+    """Hash every file of the entries (all, or those of `keys`) and list the problems. Changes nothing.
 
-    Without `keys`, things between the entries that do not belong there are found too.
+    Without `keys`, files and folders that do not belong in the store are found too.
     """
     findings = list(_strays(store)) if keys is None else []
     chosen = list(store.keys() if keys is None else keys)
@@ -47,7 +47,7 @@ def verify(store: Store, keys: Iterable[str] | None = None) -> list[Finding]:
 
 
 def move_aside(store: Store, findings: Iterable[Finding]) -> list[Path]:
-    """Move aside what was found, each path once; where it went. What changed since is left alone."""
+    """Move the found paths to `corrupt/`, each once; return their new paths. Paths that have changed since stay."""
     moved: list[Path] = []
     for path, finding in {finding.path: finding for finding in findings}.items():
         damage = Damage(finding.key or _FOREIGN, path, finding.kind, finding.what, finding.inode)
@@ -64,7 +64,7 @@ def _of_entry(store: Store, key: str) -> list[Finding]:
         return [Finding(found.kind, key, found.path, found.what, found.inode)]
     judged = inode_of(found.folder)
     findings = [Finding(kind, key, found.folder, what, judged) for kind, what in _differences(found)]
-    # An entry that was removed or replaced meanwhile was not damaged.
+    # An entry that was removed or replaced in the meantime was not damaged.
     return findings if judged is not None and inode_of(found.folder) == judged else []
 
 
@@ -84,17 +84,17 @@ def _differences(entry: Entry) -> Iterator[tuple[DamageKind, str]]:
 
 
 def _strays(store: Store) -> Iterator[Finding]:
-    """What lies between the entries: names that are no keys, and keys in the wrong folder."""
+    """Find names that are not keys, and keys in the wrong folder."""
     entries = store.layout.entries
     for fan in sorted(_listed(entries)):
         folder = entries / fan
         if not FAN_OUT.fullmatch(fan) or not folder.is_dir():
-            yield Finding("foreign file", None, folder, "no folder of entries has this name", inode_of(folder))
+            yield Finding("foreign file", None, folder, "this is not the name of an entries folder", inode_of(folder))
             continue
         for name in sorted(_listed(folder)):
             if not is_key(name) or name[:2] != fan:
                 path = folder / name
-                yield Finding("foreign file", None, path, "no entry can have this name here", inode_of(path))
+                yield Finding("foreign file", None, path, "this is not an entry of this folder", inode_of(path))
 
 
 def _listed(folder: Path) -> set[str]:

@@ -1,7 +1,7 @@
-"""Private folders on the store's file system, and removing those of processes that died.
+"""Create private folders on the store's file system, and remove those of dead processes.
 
-A folder lives while the lock file beside it is held. The lock file is there before the folder and goes after it:
-a folder without one, or with one that can be locked, belongs to nobody.
+A folder is in use while the lock file next to it is held. The lock file is created before the folder and removed after
+it: a folder without one, or with one that can be locked, is a leftover.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _LOCK = ".lock"
 
 @contextmanager
 def work_folder(layout: Layout, prefix: str) -> Iterator[Path]:
-    """A folder for this user only, removed at the end. The leftovers of dead processes are removed first."""
+    """Create a folder for this user only, removed at the end. Leftovers of dead processes are removed first."""
     if not is_file_name(prefix):
-        raise InvalidValueError(f"{prefix!r} cannot begin a folder's name: only letters, digits, '.', '_' and '-'.")
+        raise InvalidValueError(f"{prefix!r} cannot start a folder name: use only letters, digits, '.', '_' and '-'.")
     with explained("write", layout.work):
         make_private(layout.work)
         _sweep_or_say(layout)
@@ -37,7 +37,7 @@ def work_folder(layout: Layout, prefix: str) -> Iterator[Path]:
         yield folder
     finally:
         try:
-            if os.getpid() == owner:  # a forked copy must not remove what its parent uses
+            if os.getpid() == owner:  # a forked copy must not remove its parent's folder
                 with explained("remove", folder):
                     remove_tree(folder)
                     lock.unlink()
@@ -46,7 +46,7 @@ def work_folder(layout: Layout, prefix: str) -> Iterator[Path]:
 
 
 def sweep(layout: Layout, *, really: bool = True) -> list[Path]:
-    """Remove the folders of dead processes; what was removed, or with `really` False what would be."""
+    """Remove the folders of dead processes and return them; with `really` False only return them."""
     stale: list[Path] = []
     try:
         listed = sorted(layout.work.iterdir())
@@ -63,7 +63,7 @@ def sweep(layout: Layout, *, really: bool = True) -> list[Path]:
 
 
 def _sweep_or_say(layout: Layout) -> None:
-    """Leftovers that cannot be removed are in nobody's way."""
+    """Remove leftovers; one that cannot be removed is only reported."""
     try:
         sweep(layout)
     except OSError as error:
@@ -85,7 +85,7 @@ def _sweep_locked(lock: Path, really: bool) -> list[Path]:
             lock.unlink()
         return [folder]
     except BlockingIOError:
-        return []  # its process lives
+        return []  # its process is alive
     finally:
         os.close(fd)
 
@@ -96,7 +96,7 @@ def _new(layout: Layout, prefix: str) -> tuple[Path, Path, int]:
         lock = folder.with_name(folder.name + _LOCK)
         fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
         try:
-            # Waits only for a sweeper that found the file before we locked it, and then removes it.
+            # Waits only for a process that found the file before we locked it, and then removes it.
             fcntl.flock(fd, fcntl.LOCK_EX)
             if names(lock, fd):
                 folder.mkdir(mode=PRIVATE_FOLDER)

@@ -1,4 +1,4 @@
-"""Writing one entry into a private folder: every byte is hashed on its way and on the disk before it can be seen."""
+"""Write one entry into a private folder: all bytes are hashed and synced to disk before others can see them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tilewright.building.store.manifest import Core, Kind, Manifest, checked_fac
 
 _PIECE = 2**20
 
-# The files of an entry to be: where each is to be copied from, or its bytes.
+# The files of a new entry: paths to copy from, or bytes.
 Sources = Mapping[str, Path | bytes]
 
 
 def write_entry(folder: Path, key: str, kind: Kind, sources: Sources, facts: Mapping[str, Any], created: float) -> Core:
-    """Make `folder` a whole entry. Nobody may see it before this function returns."""
+    """Write a complete entry into the new `folder`, which must stay private until this function returns."""
     from tilewright import __version__  # noqa: PLC0415  (the package imports its parts, not the other way round)
 
     for name in sources:
         if not is_file_name(name) or name == MANIFEST:
             raise InvalidValueError(
-                f"{name!r} cannot name a file of an entry: letters, digits, '.', '_' and '-', no leading dot, "
-                f"at most 200, and not {MANIFEST}."
+                f"{name!r} cannot name a file of an entry: use letters, digits, '.', '_' and '-', no leading dot, "
+                f"at most 200 characters, and not {MANIFEST}."
             )
     clean = checked_facts(facts)
     folder.mkdir(mode=PRIVATE_FOLDER)

@@ -1,4 +1,4 @@
-"""Build files that turn a folder of wrappers into one shared library: CMake, Ninja and Make."""
+"""Build files that compile a folder of wrappers to one shared library: CMake, Ninja and Make."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from tilewright.codegen.build_files.recipe import CompileRecipe, Library, Step
 __all__ = ["BUILD_SYSTEMS", "BuildSystem", "CompileRecipe", "Library", "Step", "build_system"]
 
 
-# Characters with a meaning in lists of dependencies that none of the writers involved takes from them: a name with
-# one of them is split, or taken for a rule. Found by building with each printable character in a name and in a
-# folder, with ninja 1.11, GNU make 4.3 and CMake 3.25 (for both); tests/codegen/test_wrap_odd_names.py does it again.
+# Characters with a special meaning in dependency files that the tools do not escape: a name with one of them is split
+# or read as a rule. Determined by building with each printable character in a file name and in a folder name, with
+# ninja 1.11, GNU make 4.3 and CMake 3.25 (for both); tests/codegen/test_wrap_odd_names.py repeats this.
 _NINJA = frozenset("&'*;<>?\\^`|\t")
 _MAKE = frozenset(":;=[\\|\t")
 _CMAKE = _NINJA | _MAKE | frozenset("#$")
-# CMake writes whole paths into its files.
+# CMake writes absolute paths into its files.
 _CMAKE_FOLDERS = _CMAKE | frozenset('%]"')
 
 
 @dataclass(frozen=True)
 class BuildSystem:
-    """One kind of build file, and the characters it cannot cope with in names of headers and of its own folder."""
+    """One kind of build file, and the characters it does not support in header names and its folder name."""
 
     name: str
     file: str
     render: Callable[[Library], str]
-    use: str  # the command that builds, for people
+    use: str  # the build command to show to users
     refused: frozenset[str]
     refused_folders: frozenset[str] = frozenset()
 
     def check(self, headers: Iterable[str], folder: str) -> None:
-        """Raise for a name that this build system cannot cope with."""
+        """Raise `InvalidValueError` for a name that this build system does not support."""
         for what, path, refused in (
             *(("the header", header, self.refused) for header in headers),
             ("the folder", folder, self.refused_folders),
@@ -42,7 +42,7 @@ class BuildSystem:
             found = next((character for character in path if character in refused), None)
             if found is not None:
                 raise InvalidValueError(
-                    f"{self.name} cannot cope with {found!r} in the name of {what} {path!r}. "
+                    f"{self.name} does not support {found!r} in the name of {what} {path!r}. "
                     "Rename it, or use another build system."
                 )
 
@@ -55,6 +55,6 @@ BUILD_SYSTEMS = (
 
 
 def build_system(name: str) -> BuildSystem:
-    """A build system by its name."""
+    """Find a build system by name."""
     known = {system.name: system for system in BUILD_SYSTEMS}
     return known[choose("build system", name, known)]

@@ -1,4 +1,4 @@
-"""CMakeLists.txt. No language is enabled: the recipe says all about compiling, and CMake only runs it."""
+"""Render CMakeLists.txt. No language is enabled: CMake only runs the commands of the recipe."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./=+,:-]+")
 
 
 def render(library: Library) -> str:
-    """The text of CMakeLists.txt."""
+    """Render the text of CMakeLists.txt."""
     return fill(
         "CMakeLists.txt.j2",
         library=library,
@@ -47,7 +47,7 @@ def _command(step: Step) -> str:
 
 
 def _words(words: Iterable[Word], product: str, source: str) -> str:
-    """The arguments of a command. Products are named relative to the build folder, where CMake runs commands."""
+    """Format the arguments of a command. Product paths are relative to the build folder, where CMake runs commands."""
     slots = {
         Slot.SOURCE: f'"${{here}}/${{kernel}}{source}"',
         Slot.PRODUCT: f'"{product}"',
@@ -59,7 +59,7 @@ def _words(words: Iterable[Word], product: str, source: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """The text as CMake takes it literally: in brackets, into which CMake reads nothing, unless it is plain."""
+    """Format a text so that CMake reads it literally: as a bracket argument, unless it is plain."""
     if _PLAIN.fullmatch(text):
         return text
     level = "="

@@ -1,4 +1,4 @@
-"""Makefile, for GNU make."""
+"""Render a Makefile for GNU make."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SLOTS = {
 
 
 def render(library: Library) -> str:
-    """The text of the Makefile."""
+    """Render the text of the Makefile."""
     return fill(
         "Makefile.j2",
         library=library,
         steps=library.recipe.steps,
-        # In the value of a variable, unlike in a recipe, # would begin a comment.
+        # In the value of a variable, unlike in a recipe, # would start a comment.
         compiler=escape(shlex.quote(library.recipe.compiler)).replace("#", "\\#"),
         command=lambda step: shell_command(step.words, SLOTS),
         link=shell_command(library.link_words, SLOTS),

@@ -1,4 +1,4 @@
-"""build.ninja."""
+"""Render build.ninja."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SLOTS = {
 
 
 def render(library: Library) -> str:
-    """The text of build.ninja."""
+    """Render the text of build.ninja."""
     return fill(
         "build.ninja.j2",
         library=library,
@@ -35,5 +35,5 @@ def _edge(step: Step, kernel: str) -> str:
 
 
 def _default_word(path: str) -> str:
-    r"""A path as the default in `"${VARIABLE:-…}"`, where a backslash takes the meaning from these characters."""
+    r"""Format a path as the default in `"${VARIABLE:-…}"`, where these characters need a backslash."""
     return "".join(f"\\{c}" if c in '\\"$`}' else c for c in path)

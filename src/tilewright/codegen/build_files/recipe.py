@@ -1,7 +1,7 @@
-"""How kernels are compiled and linked, said once for all build systems.
+"""The recipe to compile and link kernels, common to all build systems.
 
-A recipe is a list of steps. Each step is one call of the compiler per kernel, run in the folder that takes the
-products; its words are fixed texts and slots, and a build system knows what to put into a slot.
+A recipe is a list of steps. Each step is one call of the compiler per kernel, run in the folder of the products. Its
+words are fixed texts and slots, which each build system fills in its own way.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from enum import Enum
 
 from tilewright.base.digest import canonical_json
 
-# Names in the folder where wrappers and build files lie.
-HEADERS = "headers"  # a link to the folder of kernel headers, so that commands need not name that folder
+# Names in the folder with wrappers and build files.
+HEADERS = "headers"  # a link to the folder of kernel headers, so that commands do not contain its path
 PRODUCTS = "kernel_objects"
 OBJECT_LIST = "objects.rsp"
 RECIPE = "recipe.json"
@@ -22,13 +22,13 @@ DEPFILE_SUFFIX = ".d"
 
 
 class Slot(Enum):
-    """A word of a command that differs from kernel to kernel, or from build system to build system."""
+    """A word of a command that depends on the kernel or the build system."""
 
     SOURCE = "source"
     PRODUCT = "product"
     DEPFILE = "depfile"
-    UNIT = "unit"  # -cuid=<kernel>: both passes of a source must name their unit alike
-    OBJECTS = "objects"  # @<list of all objects>: thousands of names do not fit into one shell word
+    UNIT = "unit"  # -cuid=<kernel>: both passes of a source must use the same name
+    OBJECTS = "objects"  # @<list of all objects>: thousands of names do not fit into a command line
 
 
 Word = str | Slot
@@ -36,13 +36,13 @@ Word = str | Slot
 
 @dataclass(frozen=True)
 class Step:
-    """One file made from each kernel. `source` and `product` are what follows the kernel's name in file names.
+    """A step that makes one file per kernel. `source` and `product` are the suffixes of its file names.
 
     No suffix of a recipe may end with another one: then no two kernels share a file, whatever their names.
     """
 
     name: str
-    label: str  # what progress shows after the kernel's name
+    label: str  # shown after the kernel's name in progress messages
     flags: tuple[Word, ...]
     source: str
     product: str
@@ -57,11 +57,11 @@ class Step:
 
     @property
     def embeds(self) -> bool:
-        """Whether the step puts code objects of earlier steps into an object."""
+        """Whether the step embeds code objects of earlier steps."""
         return bool(self.needs)
 
     def product_of(self, kernel: str) -> str:
-        """Where this step puts what it makes of a kernel."""
+        """The path of this step's product for a kernel."""
         return f"{PRODUCTS}/{kernel}{self.product}"
 
     def needed_for(self, kernel: str) -> tuple[str, ...]:
@@ -69,19 +69,19 @@ class Step:
         return tuple(f"{PRODUCTS}/{kernel}{need}" for need in self.needs)
 
     def files(self) -> tuple[str, ...]:
-        """Suffixes of all files that the step may leave for a kernel."""
+        """Suffixes of all files that the step may write for a kernel."""
         return (self.product, self.product + DEPFILE_SUFFIX) if self.reads_headers else (self.product,)
 
     def _tracking(self) -> tuple[Word, ...]:
         if not self.reads_headers:
             return ()
-        # -MP: a header that vanished is no error, but a reason to compile again.
+        # -MP: a removed header is not an error, but causes a rebuild.
         return (f"-I{HEADERS}", Slot.UNIT, "-MMD", "-MP", "-MT", Slot.PRODUCT, "-MF", Slot.DEPFILE)
 
 
 @dataclass(frozen=True)
 class CompileRecipe:
-    """The compiler, what it is told for each kernel, and what it is told to link them."""
+    """The compiler, the steps per kernel, and the flags to link them."""
 
     compiler: str
     gpus: tuple[str, ...]
@@ -89,16 +89,16 @@ class CompileRecipe:
     link_flags: tuple[str, ...]
 
     def text(self) -> str:
-        """JSON of everything that decides the objects: build systems depend on it, to notice changed flags."""
+        """Return JSON of everything that determines the objects. Build files depend on it to detect changed flags."""
         steps = {step.product: [str(word) for word in step.words] for step in self.steps}
         return canonical_json({"compiler": self.compiler, "steps": steps, "link_flags": self.link_flags}) + "\n"
 
     def suffixes(self) -> tuple[str, ...]:
-        """What follows a kernel's name in the names of all files that its build may leave."""
+        """Suffixes of all files that the build of a kernel may write."""
         return tuple(suffix for step in self.steps for suffix in step.files())
 
     def include_paths(self) -> Iterator[str]:
-        """Files and folders of the flags whose names reach the lists of dependencies."""
+        """List the include files and folders in the flags; their names get into dependency files."""
         for step in self.steps:
             words = [str(word) for word in step.flags]
             for before, word in zip(["", *words], words, strict=False):
@@ -110,7 +110,7 @@ class CompileRecipe:
 
 @dataclass(frozen=True)
 class Library:
-    """A shared library to be built: its name, its kernels in order, and how."""
+    """A shared library to build: its name, its kernels in order, and the recipe."""
 
     name: str
     kernels: Sequence[str]
@@ -123,14 +123,14 @@ class Library:
 
     @property
     def link_words(self) -> tuple[Word, ...]:
-        """The command that links, after the compiler's name."""
+        """The link command after the compiler's name."""
         named = f"-Wl,-soname,{self.file}"
         return ("-shared", Slot.OBJECTS, "-o", Slot.PRODUCT, named, *self.recipe.link_flags)
 
     def objects(self) -> Iterator[str]:
-        """Every object that is linked."""
+        """All objects to link."""
         return (step.product_of(kernel) for kernel in self.kernels for step in self.recipe.steps if step.linked)
 
     def object_list(self) -> str:
-        """The text of the file that names all objects to the linker."""
+        """Format the file that lists all objects for the linker."""
         return "".join(f"{name}\n" for name in self.objects())

@@ -1,4 +1,4 @@
-"""Rendering the templates of build files, and quoting words for the shell."""
+"""Render the templates of build files, and quote words for the shell."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tilewright.codegen.templates import templates_in
 
 
 def fill(name: str, **context: Any) -> str:
-    """The text of a template of this folder. A name that it uses and the context lacks is an error."""
+    """Render a template of this folder. A name that is missing from the context is an error."""
     return _environment().get_template(name).render(context)
 
 
 def shell_command(words: Iterable[Word], slots: Mapping[Slot, str]) -> str:
-    """A command line in a file of make or ninja: fixed words are quoted for the shell and then escaped for the file;
-    slots are put in as they are."""
+    """Format a command line for make or ninja: fixed words are quoted for the shell and then escaped for the file;
+    slots are inserted as they are."""
     return " ".join(slots[word] if isinstance(word, Slot) else escape(shlex.quote(word)) for word in words)
 
 
 def escape(text: str) -> str:
-    """A text that make and ninja take as it is: both read only the dollar sign."""
+    """Escape a text for make and ninja: only the dollar sign is special in both."""
     return text.replace("$", "$$")
 
 
