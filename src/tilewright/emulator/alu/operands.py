@@ -72,19 +72,19 @@ def sdwa_source(site: Site, operand: Operand, kind: str, number: int) -> Getter:
     first, width = SELECTIONS[name]
     whole = _plain(site, operand, "u32", 0)
     if width == 32:
-        selected = whole
+        select_bits = whole
     elif operand.sign_extended:
         left, right = np.uint32(32 - width - first), np.int32(32 - width)
 
-        def selected(group: Group) -> Array:
+        def select_bits(group: Group) -> Array:
             return ((whole(group) << left).view(np.int32) >> right).view(np.uint32)
     else:
         shift, bits = np.uint32(first), np.uint32((1 << width) - 1)
 
-        def selected(group: Group) -> Array:
+        def select_bits(group: Group) -> Array:
             return (whole(group) >> shift) & bits
 
-    return signed(site, operand, kind, lambda group: _part(selected(group), kind, 0))
+    return signed(site, operand, kind, lambda group: _part(select_bits(group), kind, 0))
 
 
 def signed(site: Site, operand: Operand, kind: str, getter: Getter) -> Getter:
