@@ -140,7 +140,7 @@ def test_a_bundle_with_zstd_needs_the_module() -> None:
 
 def test_what_a_fat_binary_wrapper_points_to() -> None:
     assert wrapped_address(struct.pack("<IIQQ", 0x48495046, 1, 0x1234, 0)) == 0x1234
-    with pytest.raises(CodeObjectError, match="no HIP fat binary wrapper"):
+    with pytest.raises(CodeObjectError, match="not a HIP fat binary wrapper"):
         wrapped_address(struct.pack("<IIQQ", 0x48495047, 1, 0x1234, 0))
     assert bundle_size(compressed(2)) == len(compressed(2))
     assert bundle_size(bundle()) is None
@@ -192,7 +192,7 @@ def test_a_relocation_of_another_kind_is_refused() -> None:
 @pytest.mark.compile
 def test_a_code_object_for_another_gpu_is_refused() -> None:
     device = EmulatedDevice(tilewright.arch.load("gfx950"), Memory(1 << 20))
-    with pytest.raises(CodeObjectError, match="it is for gfx942, and this is an emulated gfx950"):
+    with pytest.raises(CodeObjectError, match="it is for gfx942, but this is an emulated gfx950"):
         device.load(assemble("s_endpgm"))
 
 
