@@ -58,7 +58,7 @@ def test_a_kernel_of_the_metadata() -> None:
     }  # fmt: skip
     read = read_metadata({"amdhsa.kernels": [kernel]})["k"]  # type: ignore[list-item, dict-item]
     assert (read.explicit_bytes, read.explicit_room, read.argument_bytes) == (12, 16, 20)
-    with pytest.raises(CodeObjectError, match=r"ends at byte 20, and the arguments have 19"):
+    with pytest.raises(CodeObjectError, match=r"ends at byte 20, but the arguments have 19"):
         read_metadata({"amdhsa.kernels": [{**kernel, ".kernarg_segment_size": 19}]})  # type: ignore[list-item, dict-item]
     with pytest.raises(CodeObjectError, match=r"\.symbol = None"):
         read_metadata({"amdhsa.kernels": [{key: kernel[key] for key in kernel if key != ".symbol"}]})  # type: ignore[list-item]
