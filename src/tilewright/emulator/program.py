@@ -145,7 +145,7 @@ class Program:
                 return Block(address, tuple(steps), tuple(sources), changed, end, instruction, count, mix)
 
     def read(self, address: int) -> tuple[Instruction, Ending | None, Step | None]:
-        """Return the instruction at an address, its ending and its step. The step of an unknown one raises its fault."""
+        """Return the instruction at an address, its ending and its step. An unknown one has a step that raises."""
         line = self._listing.lines.get(address)
         if line is None:
             raise CodeFault(f"there is no instruction at {address:#x}", Place(address=address))
