@@ -116,5 +116,5 @@ def _check_alignment(address: NDArray[np.uint64], size: int) -> None:
     bad = (address & np.uint64(size - 1)) != 0
     if bad.any():
         row = int(bad.argmax())
-        what = f"a scalar load of {size}-byte elements at {int(address[row]):#x}, which is no multiple of {size}"
+        what = f"a scalar load of {size}-byte elements at {int(address[row]):#x}, which is not a multiple of {size}"
         raise AlignmentFault(what, Place(wave=row))
