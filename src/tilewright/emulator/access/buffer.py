@@ -5,10 +5,10 @@ an atomic as a whole. AMD's own simulator does the same (ROCm/rocm-systems, pull
 hardware).
 
 The lane offset is the sum of the register and the instruction's offset, in 32 bits: a negative register value can
-become positive. LLVM relies on this on every GPU: it folds additions that may wrap around into the offset of a vector access,
-and requires `nuw` only for s_buffer_load, which adds in 64 bits (llvm-project, pull request 68302). So does Mesa's ACO
-(aco_optimizer.cpp, `vaddr_prevent_overflow`), and AMD's simulator does it for CDNA, RDNA3 and RDNA4 (rocm-systems,
-emulation/rocjitsu, `buffer_offset_part`). docs/findings.md discusses the evidence against it.
+become positive. LLVM relies on this on every GPU: it folds additions that may wrap around into the offset of a vector
+access, and requires `nuw` only for s_buffer_load, which adds in 64 bits (llvm-project, pull request 68302). So does
+Mesa's ACO (aco_optimizer.cpp, `vaddr_prevent_overflow`), and AMD's simulator does it for CDNA, RDNA3 and RDNA4
+(rocm-systems, emulation/rocjitsu, `buffer_offset_part`). docs/findings.md discusses the evidence against it.
 """
 
 from __future__ import annotations
