@@ -85,7 +85,7 @@ def test_hidden_arguments_are_filled_in() -> None:
 
 
 def test_an_unknown_hidden_argument_is_refused() -> None:
-    with pytest.raises(CodeObjectError, match=r"'hidden_crystal_ball' is not known; known are hidden_grid_dims"):
+    with pytest.raises(CodeObjectError, match=r"'hidden_crystal_ball' is not supported; supported are hidden_grid_dims"):
         argument_memory(metadata(Argument("hidden_crystal_ball", 0, 8)), Launch(Extent(1), Extent(64), b""))
 
 
@@ -200,7 +200,7 @@ def test_a_code_object_for_another_gpu_is_refused() -> None:
 @pytest.mark.parametrize(
     ("launch", "message"),
     [
-        (Launch(Extent(1), Extent(1025), bytes(16)), "1025 threads per block; the kernel allows 1024"),
+        (Launch(Extent(1), Extent(1025), bytes(16)), "1025 threads per work-group; the kernel allows 1024"),
         (Launch(Extent(0), Extent(64), bytes(16)), "grid is 0 x 1 x 1"),
         (Launch(Extent(1), Extent(64), bytes(15)), "15 bytes of arguments; the kernel takes 16"),
         (Launch(Extent(1), Extent(64), bytes(17)), "17 bytes of arguments; the kernel takes 16"),

@@ -187,7 +187,7 @@ def test_modules(scale: ScaleLibrary) -> None:
         target.copy_to(back)
         assert (back == 3 * x).all()
         assert hip.call("hipModuleLaunchKernel", *launch, None, None) == INVALID_VALUE
-        with fault_of(GFX942, "128 threads per block", LaunchFault):
+        with fault_of(GFX942, "128 threads per work-group", LaunchFault):
             too_large = (function, 1, 1, 1, 128, 1, 1, 0, None)
             assert hip.call("hipModuleLaunchKernel", *too_large, pointers, None) == 9
         with fault_of(GFX942, "argument 1 of 5 is missing", LaunchFault):

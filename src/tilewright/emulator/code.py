@@ -26,4 +26,4 @@ class Code:
     def unknown(self, what: str, instruction: Instruction) -> UnknownInstructionFault:
         """Return the fault to raise for an unknown part of an instruction."""
         place = Place(kernel=self.kernel, address=instruction.address, instruction=instruction.text)
-        return UnknownInstructionFault(f"{what} is not known on the emulated {self.arch.name}", place)
+        return UnknownInstructionFault(f"{what} is not supported on the emulated {self.arch.name}", place)

@@ -185,7 +185,7 @@ def _check_relocations(relocations: tuple[Relocation, ...], sections: tuple[Sect
     for place in relocations:
         inside = (0 <= place.address - one.address <= len(one.data) - 8 for one in sections)
         if not any(inside):
-            raise CodeObjectError(f"a relocation is at {place.address:#x}, which is in no section")
+            raise CodeObjectError(f"a relocation is at {place.address:#x}, outside all sections")
 
 
 def _metadata_note(elf: Any) -> bytes:

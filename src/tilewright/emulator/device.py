@@ -148,7 +148,7 @@ class EmulatedDevice:
                 raise LaunchFault(f"the {what} is {extent.x} x {extent.y} x {extent.z}; each must be at least 1", place)
         most = min(metadata.max_block_threads, self.arch.compute.max_block_threads)
         if launch.block.count > most:
-            raise LaunchFault(f"{launch.block.count} threads per block; the kernel allows {most}", place)
+            raise LaunchFault(f"{launch.block.count} threads per work-group; the kernel allows {most}", place)
         lds = kernel.descriptor.lds_bytes + launch.dynamic_lds
         if launch.dynamic_lds < 0 or lds > self.arch.lds.bytes:
             parts = f"{kernel.descriptor.lds_bytes} of the kernel and {launch.dynamic_lds} of the launch"

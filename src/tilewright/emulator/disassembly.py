@@ -153,4 +153,4 @@ def _split(text: str, separator: str) -> list[str]:
 
 
 def _unknown(what: str, line: Line) -> UnknownInstructionFault:
-    return UnknownInstructionFault(f"{what} is not known", Place(address=line.address, instruction=line.text))
+    return UnknownInstructionFault(f"{what} is not supported", Place(address=line.address, instruction=line.text))

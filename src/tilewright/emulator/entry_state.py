@@ -61,7 +61,7 @@ def argument_memory(kernel: KernelMetadata, launch: Launch) -> bytes:
             continue
         if item.kind not in values:
             known = ", ".join(values)
-            raise CodeObjectError(f"the hidden argument '{item.kind}' is not known; known are {known}")
+            raise CodeObjectError(f"the hidden argument '{item.kind}' is not supported; supported are {known}")
         memory[item.offset : item.offset + item.size] = values[item.kind].to_bytes(item.size, "little")
     return bytes(memory)
 

@@ -50,7 +50,7 @@ def _anonymous(size: int) -> mmap.mmap:
     try:
         return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
     except OSError as error:
-        advice = "Ask for a smaller capacity, or raise the limit of address space (ulimit -v)."
+        advice = "Use a smaller capacity, or raise the limit of address space (ulimit -v)."
         raise DeviceError(f"cannot reserve {size} bytes of address space: {error}. {advice}") from error
 
 
@@ -107,7 +107,7 @@ class Memory:
             if not self._freed:
                 taken = sum(item.span for item in self._live)
                 what = f"no room for {size} bytes: {taken} of {self.capacity} are taken"
-                advice = "Free some, or ask for more capacity."
+                advice = "Free some, or use a larger capacity."
                 raise DeviceMemoryError(f"{what} by {len(self._live)} allocations. {advice}")
             oldest = self._freed.popleft()
             self._open(oldest.start, oldest.span)

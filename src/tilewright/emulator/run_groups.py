@@ -250,5 +250,5 @@ class _Batch:
     def _deadlock(self) -> None:
         entry, where = self._waiting[0]
         count = sum(entry.group.waves for entry, _ in self._waiting)
-        what = f"{count} waves wait at a barrier that is never over: not all waves of their work-groups signal it"
+        what = f"{count} waves wait at a barrier that never completes: not all waves of their work-groups signal it"
         raise self._engine.fault(BarrierFault, what, entry.group, where, 0)

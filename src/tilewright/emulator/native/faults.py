@@ -53,7 +53,7 @@ def _meaning(name: str, launch: Launch, lowered: Lowered, code: Code, memory: Me
         return MemoryFault(f"{size} bytes at {address:#x}: {memory.nearest(address, size)}")
     if name == "jump":
         return _jump(offset, found.instruction, lowered, code)
-    endless = "wait at a barrier that is never over: not all waves of their work-groups signal it"
+    endless = "wait at a barrier that never completes: not all waves of their work-groups signal it"
     kinds: dict[str, tuple[type[Fault], str]] = {
         "lds": (LdsFault, f"{size} bytes at {offset:#x} of the LDS of the work-group, which has {available} bytes"),
         "scratch": (
