@@ -87,9 +87,7 @@ class EmulatedGpu:
         data = image_at(address)
         if not data.startswith(ELF) and self.arch.name not in (archs := _archs_in(data)):
             there = ", ".join(archs) or "no GPU"
-            raise NoCodeForGpuError(
-                f"there is no code for {self.arch.name}, only for {there}. Build it for this GPU."
-            )
+            raise NoCodeForGpuError(f"there is no code for {self.arch.name}, only for {there}. Build it for this GPU.")
         self._images[image] = code_object_for(data, self.arch.name)
 
     def forget(self, image: int) -> None:
