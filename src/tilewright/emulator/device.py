@@ -143,7 +143,7 @@ class EmulatedDevice:
 
     def _check(self, kernel: Kernel, launch: Launch) -> None:
         metadata, place = kernel.metadata, Place(kernel=kernel.name)
-        for what, extent in (("grid", launch.grid), ("block", launch.block)):
+        for what, extent in (("grid", launch.grid), ("work-group", launch.block)):
             if min(extent.x, extent.y, extent.z) < 1 or max(extent.x, extent.y, extent.z) >= 1 << 31:
                 raise LaunchFault(f"the {what} is {extent.x} x {extent.y} x {extent.z}; each must be at least 1", place)
         most = min(metadata.max_block_threads, self.arch.compute.max_block_threads)

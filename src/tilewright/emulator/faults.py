@@ -31,7 +31,7 @@ class Place:
         return "\n  ".join(["", *parts]) if parts else ""
 
     def _numbers(self) -> tuple[tuple[str, int | None], ...]:
-        return ("block", self.block), ("wave", self.wave), ("lane", self.lane)
+        return ("work-group", self.block), ("wave", self.wave), ("lane", self.lane)
 
 
 class Fault(DeviceError):  # noqa: N818 - the usual term
