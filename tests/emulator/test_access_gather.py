@@ -177,7 +177,7 @@ def test_small_scalar_loads(name: str, size: int, signed: bool) -> None:
 def test_misaligned_scalar_loads_are_faults() -> None:
     group = group_of()
     set_scalar_pair(group, 40, filled(group)[0] + 2)
-    with pytest.raises(AlignmentFault, match="no multiple of 4"):
+    with pytest.raises(AlignmentFault, match="not a multiple of 4"):
         run(group, "gfx942", "s_load_dword", "s8", "s[40:41]", "0x0")
 
 

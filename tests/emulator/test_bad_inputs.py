@@ -115,7 +115,7 @@ def check_place(fault: Fault, kernel: Kernel) -> None:
     assert place.block is not None and 0 <= place.block < 15
     assert place.wave is not None and 0 <= place.wave < 4
     assert place.lane is not None and 0 <= place.lane < tw.load(kernel.arch).wave_size
-    for part in (place.instruction, f"block {place.block}, wave {place.wave}, lane {place.lane}", "kernel: "):
+    for part in (place.instruction, f"work-group {place.block}, wave {place.wave}, lane {place.lane}", "kernel: "):
         assert part in str(fault)
 
 

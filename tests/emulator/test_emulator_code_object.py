@@ -58,7 +58,7 @@ def test_a_kernel_of_the_metadata() -> None:
     }  # fmt: skip
     read = read_metadata({"amdhsa.kernels": [kernel]})["k"]  # type: ignore[list-item, dict-item]
     assert (read.explicit_bytes, read.explicit_room, read.argument_bytes) == (12, 16, 20)
-    with pytest.raises(CodeObjectError, match=r"ends at byte 20, and the arguments have 19"):
+    with pytest.raises(CodeObjectError, match=r"ends at byte 20, but the arguments have 19"):
         read_metadata({"amdhsa.kernels": [{**kernel, ".kernarg_segment_size": 19}]})  # type: ignore[list-item, dict-item]
     with pytest.raises(CodeObjectError, match=r"\.symbol = None"):
         read_metadata({"amdhsa.kernels": [{key: kernel[key] for key in kernel if key != ".symbol"}]})  # type: ignore[list-item]
@@ -85,7 +85,7 @@ def test_hidden_arguments_are_filled_in() -> None:
 
 
 def test_an_unknown_hidden_argument_is_refused() -> None:
-    with pytest.raises(CodeObjectError, match=r"'hidden_crystal_ball' is not known; known are hidden_grid_dims"):
+    with pytest.raises(CodeObjectError, match=r"'hidden_crystal_ball' is not supported; supported are hidden_grid_dims"):
         argument_memory(metadata(Argument("hidden_crystal_ball", 0, 8)), Launch(Extent(1), Extent(64), b""))
 
 
@@ -140,7 +140,7 @@ def test_a_bundle_with_zstd_needs_the_module() -> None:
 
 def test_what_a_fat_binary_wrapper_points_to() -> None:
     assert wrapped_address(struct.pack("<IIQQ", 0x48495046, 1, 0x1234, 0)) == 0x1234
-    with pytest.raises(CodeObjectError, match="no HIP fat binary wrapper"):
+    with pytest.raises(CodeObjectError, match="not a HIP fat binary wrapper"):
         wrapped_address(struct.pack("<IIQQ", 0x48495047, 1, 0x1234, 0))
     assert bundle_size(compressed(2)) == len(compressed(2))
     assert bundle_size(bundle()) is None
@@ -192,7 +192,7 @@ def test_a_relocation_of_another_kind_is_refused() -> None:
 @pytest.mark.compile
 def test_a_code_object_for_another_gpu_is_refused() -> None:
     device = EmulatedDevice(tilewright.arch.load("gfx950"), Memory(1 << 20))
-    with pytest.raises(CodeObjectError, match="it is for gfx942, and this is an emulated gfx950"):
+    with pytest.raises(CodeObjectError, match="it is for gfx942, but this is an emulated gfx950"):
         device.load(assemble("s_endpgm"))
 
 
@@ -200,7 +200,7 @@ def test_a_code_object_for_another_gpu_is_refused() -> None:
 @pytest.mark.parametrize(
     ("launch", "message"),
     [
-        (Launch(Extent(1), Extent(1025), bytes(16)), "1025 threads per block; the kernel allows 1024"),
+        (Launch(Extent(1), Extent(1025), bytes(16)), "1025 threads per work-group; the kernel allows 1024"),
         (Launch(Extent(0), Extent(64), bytes(16)), "grid is 0 x 1 x 1"),
         (Launch(Extent(1), Extent(64), bytes(15)), "15 bytes of arguments; the kernel takes 16"),
         (Launch(Extent(1), Extent(64), bytes(17)), "17 bytes of arguments; the kernel takes 16"),

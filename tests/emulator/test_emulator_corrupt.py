@@ -102,7 +102,7 @@ def test_bits_of_the_header_and_bytes_of_the_notes() -> None:
         (18, 62, "machine EM_X86_64"),
         (16, 1, "of type ET_REL"),
         (48, 0x30, r"GPU number 0x30; known are gfx90a, gfx942, gfx950, gfx1100, gfx1201"),
-        (48, 0x4F, "it is for gfx950, and this is an emulated gfx942"),
+        (48, 0x4F, "it is for gfx950, but this is an emulated gfx942"),
     ],
 )
 def test_a_wrong_header_says_what_is_wrong(at: int, value: int, message: str) -> None:

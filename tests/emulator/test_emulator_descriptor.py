@@ -46,7 +46,7 @@ def test_sizes_and_registers() -> None:
 def test_preloaded_arguments_need_registers() -> None:
     found = read(rsrc2=10 << 1, properties=1 << 3, preload=8 | 2 << 7)
     assert (found.user.preload_length, found.user.preload_offset) == (8, 2)
-    with pytest.raises(CodeObjectError, match="asks for 10 user registers and allots 9"):
+    with pytest.raises(CodeObjectError, match="requests 10 user registers, but allots 9"):
         read(rsrc2=9 << 1, properties=1 << 3, preload=8 | 2 << 7)
 
 

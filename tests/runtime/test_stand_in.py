@@ -133,7 +133,7 @@ def test_copies_follow_their_direction() -> None:
                 assert hip.call("hipMemcpy", target, source, 8, direction) == INVALID_DIRECTION
         with fault_of(GFX942, "9 bytes at .*'left'"):
             assert hip.call("hipMemcpy", left.address, at, 9, 1) == INVALID_VALUE
-        with fault_of(GFX942, "no direction"):
+        with fault_of(GFX942, "not a copy direction"):
             assert hip.call("hipMemcpy", left.address, at, 8, 9) == INVALID_VALUE
 
 
@@ -154,7 +154,7 @@ def test_filling_rows() -> None:
             assert fill(buffer.address, 30, 0, 11, 4, None) == INVALID_VALUE
         with fault_of(GFX942, "pitch of 5"):
             assert fill(buffer.address, 5, 0, 10, 2, None) == INVALID_VALUE
-        with fault_of(GFX942, "no emulated device"):
+        with fault_of(GFX942, "not in the memory of an emulated device"):
             assert fill(ctypes.addressof(ctypes.c_int()), 4, 0, 4, 1, None) == INVALID_VALUE
         assert fill(buffer.address, 30, 0, 10, 4, ctypes.c_void_p(12345)) == INVALID_HANDLE
 
@@ -187,7 +187,7 @@ def test_modules(scale: ScaleLibrary) -> None:
         target.copy_to(back)
         assert (back == 3 * x).all()
         assert hip.call("hipModuleLaunchKernel", *launch, None, None) == INVALID_VALUE
-        with fault_of(GFX942, "128 threads per block", LaunchFault):
+        with fault_of(GFX942, "128 threads per work-group", LaunchFault):
             too_large = (function, 1, 1, 1, 128, 1, 1, 0, None)
             assert hip.call("hipModuleLaunchKernel", *too_large, pointers, None) == 9
         with fault_of(GFX942, "argument 1 of 5 is missing", LaunchFault):
@@ -219,7 +219,7 @@ def test_damaged_images(image: bytes) -> None:
 
 def test_a_library_without_code_for_the_gpu(scale: ScaleLibrary) -> None:
     assert scale.run(GFX950, 0, 0, 1) == 4
-    with pytest.raises(CodeObjectError, match="there is no code for gfx950; there is for gfx942"):
+    with pytest.raises(CodeObjectError, match="there is no code for gfx950, only for gfx942"):
         GFX950.raise_pending("nothing was kept")
     with fault_of(GFX950, "it is for gfx942", CodeObjectError):
         code = (scale.path.parent / "kernel.co").read_bytes()

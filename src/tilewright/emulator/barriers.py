@@ -1,7 +1,8 @@
-"""The barriers of the work-groups that run together.
+"""Barriers of the work-groups that run together.
 
-A barrier is over for a work-group when all its waves that have not ended have told it that they are there.
-(ISA manual for CDNA3, S_BARRIER: waves that have ended do not count. RDNA4 tells and waits apart.)
+A barrier completes for a work-group when all its waves that have not ended have signalled it.
+(ISA manual for CDNA3, S_BARRIER: waves that have ended do not count. RDNA4 has separate instructions to signal and to
+wait.)
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ class Barriers:
         self._first_wave = first_wave
         self._per_block = waves_per_block
         self._alive = np.full(blocks, waves_per_block)  # waves that have not ended
-        self._signals = np.zeros(blocks, np.int64)  # waves that are there
-        self._over = np.zeros(blocks * waves_per_block, np.bool_)  # per wave: a barrier it has not waited for yet
-        self.waves = blocks * waves_per_block  # waves that have not ended, of all work-groups
+        self._signals = np.zeros(blocks, np.int64)  # waves that have signalled
+        self._over = np.zeros(blocks * waves_per_block, np.bool_)  # per wave: has not waited for a completed barrier
+        self.waves = blocks * waves_per_block  # waves of all work-groups that have not ended
 
     def _numbers(self, group: Group) -> NDArray[np.int64]:
         return group.places.wave - self._first_wave
 
     def signal(self, group: Group) -> Mask:
-        """These waves are there. Says which of them was the first of its work-group."""
+        """Signal the barrier for these waves. Returns which of them was the first of its work-group."""
         blocks = self._numbers(group) // self._per_block
         fresh: Mask = self._signals[blocks] == 0
         first = np.zeros(group.waves, np.bool_)
@@ -37,18 +38,18 @@ class Barriers:
         return fresh & first
 
     def pass_through(self, group: Group) -> Mask:
-        """Which of these waves need not wait any more. They have waited then."""
+        """Return which of these waves may continue, and mark their wait as done."""
         numbers = self._numbers(group)
         passing = self._over[numbers].copy()
         self._over[numbers] = False
         return passing
 
     def all_at_once(self, group: Group) -> bool:
-        """Whether these are all waves there are, so that a barrier is over as soon as it is reached."""
+        """Whether these are all remaining waves, so that a barrier completes as soon as it is reached."""
         return group.waves == self.waves and not self._signals.any()
 
     def ended(self, group: Group) -> None:
-        """These waves are gone: the others do not wait for them."""
+        """Remove waves that have ended: the others do not wait for them."""
         np.subtract.at(self._alive, self._numbers(group) // self._per_block, 1)
         self.waves -= group.waves
         self._settle()

@@ -1,4 +1,4 @@
-"""Bundles: files in which the code objects of several GPUs lie together."""
+"""Bundles: files that hold the code objects of several GPUs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _ZLIB, _ZSTD = 0, 1
 _WRAPPER = struct.Struct("<IIQQ")  # __CudaFatBinaryWrapper: magic, version, address of the bundle, unused
 WRAPPER_BYTES = _WRAPPER.size
 _WRAPPER_MAGIC = 0x48495046  # "HIPF"
-# After magic, version (u16) and method (u16): total bytes of the file (from version 2 on), bytes once unpacked, hash.
+# After magic, version (u16) and method (u16): file size in bytes (from version 2 on), unpacked size in bytes, hash.
 _SIZES = {1: struct.Struct("<IQ"), 2: struct.Struct("<IIQ"), 3: struct.Struct("<QQQ")}
 
 
 def code_object_for(data: bytes, arch: str) -> bytes:
-    """The code object for `arch` in a bundle; `data` itself when it is a code object."""
+    """Return the code object for `arch` in a bundle, or `data` itself if it is a code object."""
     if data.startswith(_ELF):
         return data
     entries = read_bundle(data)
@@ -35,7 +35,7 @@ def code_object_for(data: bytes, arch: str) -> bytes:
 
 
 def read_bundle(data: bytes) -> Mapping[str, bytes]:
-    """The entries of a bundle, compressed or not, by target."""
+    """Return the entries of a bundle, compressed or not, by target."""
     if data.startswith(_COMPRESSED):
         data = _decompressed(data)
     if not data.startswith(_PLAIN):
@@ -47,7 +47,7 @@ def read_bundle(data: bytes) -> Mapping[str, bytes]:
 
 
 def bundle_size(header: bytes) -> int | None:
-    """How long a bundle is, when its first bytes tell: only compressed ones from version 2 on do."""
+    """Return the size of a bundle if its header states it: only compressed ones from version 2 on do."""
     if not header.startswith(_COMPRESSED) or len(header) < 32:
         return None
     version = struct.unpack_from("<H", header, 4)[0]
@@ -55,12 +55,12 @@ def bundle_size(header: bytes) -> int | None:
 
 
 def wrapped_address(wrapper: bytes) -> int:
-    """The address of the bundle that a HIP fat binary wrapper points to."""
+    """Return the address of the bundle that a HIP fat binary wrapper points to."""
     if len(wrapper) != WRAPPER_BYTES:
         raise CodeObjectError(f"a fat binary wrapper has {WRAPPER_BYTES} bytes, not {len(wrapper)}")
     magic, version, address, _ = _WRAPPER.unpack(wrapper)
     if magic != _WRAPPER_MAGIC or version != 1:
-        raise CodeObjectError(f"it is no HIP fat binary wrapper: magic {magic:#x}, version {version}")
+        raise CodeObjectError(f"it is not a HIP fat binary wrapper: magic {magic:#x}, version {version}")
     return int(address)
 
 
@@ -73,7 +73,7 @@ def _entries(data: bytes) -> Mapping[str, bytes]:
         at += 24
         if at + length > len(data) or offset + size > len(data):
             end = max(at + length, offset + size)
-            raise CodeObjectError(f"the bundle has {len(data)} bytes, and an entry of it ends at byte {end}")
+            raise CodeObjectError(f"the bundle has {len(data)} bytes, but an entry ends at byte {end}")
         entries[data[at : at + length].decode()] = data[offset : offset + size]
         at += length
     return entries
@@ -83,7 +83,7 @@ def _decompressed(data: bytes) -> bytes:
     try:
         version, method = struct.unpack_from("<HH", data, 4)
         if version not in _SIZES:
-            raise CodeObjectError(f"the bundle's format has version {version}; known are 1 to {max(_SIZES)}")
+            raise CodeObjectError(f"the bundle has format version {version}; known are 1 to {max(_SIZES)}")
         sizes = _SIZES[version]
         unpacked = sizes.unpack_from(data, 8)[-2]
         packed = data[8 + sizes.size :]
@@ -93,7 +93,7 @@ def _decompressed(data: bytes) -> bytes:
     except (struct.error, zlib.error) as error:
         raise CodeObjectError(f"the compressed bundle is damaged: {error}") from error
     if len(plain) != unpacked:
-        raise CodeObjectError(f"the compressed bundle has {len(plain)} bytes unpacked, and says {unpacked}")
+        raise CodeObjectError(f"the compressed bundle has {len(plain)} bytes unpacked; its header states {unpacked}")
     return plain
 
 
@@ -101,12 +101,12 @@ def _unpack(packed: bytes, method: int) -> bytes:
     if method == _ZLIB:
         return zlib.decompress(packed)
     if method != _ZSTD:
-        raise CodeObjectError(f"the bundle is compressed by method {method}; known are 0 (zlib) and 1 (zstd)")
+        raise CodeObjectError(f"the bundle is compressed with method {method}; known are 0 (zlib) and 1 (zstd)")
     try:
         zstandard = importlib.import_module("zstandard")
     except ImportError as error:
         raise CodeObjectError(
-            "the bundle is compressed with zstd, and Python lacks it: pip install zstandard"
+            "the bundle is compressed with zstd, but the Python package is missing: pip install zstandard"
         ) from error
     try:
         return bytes(zstandard.ZstdDecompressor().decompressobj().decompress(packed))
@@ -115,7 +115,7 @@ def _unpack(packed: bytes, method: int) -> bytes:
 
 
 def _arch_of(target: str) -> str:
-    """The GPU of a target such as hipv4-amdgcn-amd-amdhsa--gfx942:xnack-; empty for the host."""
+    """Return the GPU of a target such as hipv4-amdgcn-amd-amdhsa--gfx942:xnack-; empty for the host."""
     kind, _, rest = target.partition("-")
     return rest.rpartition("--")[2].partition(":")[0] if kind.startswith("hip") else ""
 

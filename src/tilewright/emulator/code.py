@@ -1,4 +1,4 @@
-"""What translating an instruction needs to know of the kernel that it belongs to."""
+"""The kernel that an instruction belongs to, as far as its translation needs it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tilewright.emulator.instruction import Instruction, Operand
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A kernel's code, loaded: `base` is the address at which offset 0 of the code object lies in memory."""
+    """The loaded code of a kernel. `base` is the memory address of offset 0 of the code object."""
 
     arch: Arch
     kernel: str
     lanes: int
-    accumulators: int  # the vector register that a0 is kept in
+    accumulators: int  # the vector register that holds a0
     base: int
 
     def register(self, operand: Operand) -> int:
-        """The vector register that an operand of kind v or a is kept in (the first, of several)."""
+        """Return the vector register that holds an operand of kind v or a (the first of several)."""
         return operand.index + (self.accumulators if operand.kind == "a" else 0)
 
     def unknown(self, what: str, instruction: Instruction) -> UnknownInstructionFault:
-        """The fault to raise for something in an instruction that is not known."""
+        """Return the fault to raise for an unknown part of an instruction."""
         place = Place(kernel=self.kernel, address=instruction.address, instruction=instruction.text)
-        return UnknownInstructionFault(f"{what} is not known on the emulated {self.arch.name}", place)
+        return UnknownInstructionFault(f"{what} is not supported on the emulated {self.arch.name}", place)

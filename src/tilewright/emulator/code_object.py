@@ -1,4 +1,4 @@
-"""What a code object holds: its sections, symbols, kernels and metadata."""
+"""Read code objects: sections, symbols, kernels and metadata."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _GPU_MASK = 0xFF  # EF_AMDGPU_MACH in e_flags
 _GPUS = {number: name for name, number in MACHINES.items()}
 _METADATA_NOTE = 32  # NT_AMDGPU_METADATA
 _ALLOC, _EXECUTE = 0x2, 0x4  # SHF_ALLOC, SHF_EXECINSTR
-_MOST_BYTES = 1 << 30  # of a loaded code object: far more than any has, far less than the emulated memory
+_MOST_BYTES = 1 << 30  # limit of a loaded code object: far above real sizes, far below the emulated memory
 _RELOCATIONS = {3: "R_AMDGPU_ABS64", 13: "R_AMDGPU_RELATIVE64"}
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Bytes that belong in memory at `address`, counted from where the code object is loaded."""
+    """Bytes to load at `address`, relative to the load address of the code object."""
 
     name: str
     address: int
@@ -39,7 +39,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A name for a place in the code object."""
+    """A name for a location in the code object."""
 
     name: str
     address: int
@@ -49,7 +49,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """Eight bytes at `address` that become the load address plus `addend`."""
+    """Eight bytes at `address` that are set to the load address plus `addend`."""
 
     address: int
     addend: int
@@ -57,7 +57,7 @@ class Relocation:
 
 @dataclass(frozen=True, slots=True)
 class CodeObject:
-    """A code object for one GPU, read and checked."""
+    """A checked code object for one GPU."""
 
     arch: str
     data: bytes
@@ -68,11 +68,11 @@ class CodeObject:
 
     @property
     def extent(self) -> int:
-        """How many bytes it takes in memory."""
+        """Its size in memory, in bytes."""
         return max((section.address + len(section.data) for section in self.sections), default=0)
 
     def bytes_at(self, address: int, size: int) -> bytes:
-        """Some bytes of one section."""
+        """Return bytes of one section."""
         for section in self.sections:
             offset = address - section.address
             if offset >= 0 and offset + size <= len(section.data):
@@ -80,7 +80,7 @@ class CodeObject:
         raise CodeObjectError(f"no section has the {size} bytes at {address:#x}")
 
     def descriptor_bytes(self, kernel: str) -> tuple[int, bytes]:
-        """Where a kernel's descriptor is, and its bytes."""
+        """Return the address and the bytes of a kernel's descriptor."""
         name = self.kernels[kernel].descriptor_symbol
         if name not in self.symbols:
             raise CodeObjectError(f"there is no symbol '{name}', the descriptor of kernel {kernel}")
@@ -89,7 +89,7 @@ class CodeObject:
 
 
 def read_code_object(data: bytes) -> CodeObject:
-    """The code object in `data`, or `CodeObjectError`."""
+    """Read the code object in `data`, or raise `CodeObjectError`."""
     try:
         elf = ELFFile(io.BytesIO(data))
         arch = _check_header(elf)
@@ -100,26 +100,26 @@ def read_code_object(data: bytes) -> CodeObject:
         _check_relocations(relocations, sections)
     except CodeObjectError:
         raise
-    except Exception as error:  # the reader of ELF files meets damage with exceptions of every kind
+    except Exception as error:  # pyelftools raises exceptions of every kind for damaged files
         raise CodeObjectError(f"it cannot be read as an ELF file: {type(error).__name__}: {error}") from error
     return CodeObject(arch, data, sections, symbols, relocations, kernels)
 
 
 def _check_header(elf: Any) -> str:
-    """The GPU that the code is for."""
+    """Check the ELF header and return the GPU that the code is for."""
     if elf.elfclass != 64 or not elf.little_endian:
-        raise CodeObjectError(f"it is an ELF file of {elf.elfclass} bits, and code objects have 64, little-endian")
+        raise CodeObjectError(f"it is an ELF file of {elf.elfclass} bits, but code objects have 64, little-endian")
     header = elf.header
     ident = elf.e_ident_raw
     if ident[7] != _HSA:
-        raise CodeObjectError(f"its OS ABI is {ident[7]}, and code objects for HIP have {_HSA} (AMDGPU HSA)")
+        raise CodeObjectError(f"its OS ABI is {ident[7]}, but code objects for HIP have {_HSA} (AMDGPU HSA)")
     if ident[8] not in _ABI_VERSIONS:
         known = ", ".join(f"{number} (version {name})" for number, name in _ABI_VERSIONS.items())
         raise CodeObjectError(f"its ABI version is {ident[8]}; known are {known}")
     if header["e_machine"] != _MACHINE:
         raise CodeObjectError(f"it is for machine {header['e_machine']}, not for AMD GPUs ({_MACHINE})")
     if header["e_type"] != _SHARED_OBJECT:
-        raise CodeObjectError(f"it is of type {header['e_type']}, and loadable code objects are {_SHARED_OBJECT}")
+        raise CodeObjectError(f"it is of type {header['e_type']}, but loadable code objects are {_SHARED_OBJECT}")
     number = header["e_flags"] & _GPU_MASK
     if number not in _GPUS:
         raise CodeObjectError(f"it is for GPU number {number:#x}; known are {', '.join(_GPUS.values())}")
@@ -140,17 +140,17 @@ def _alloc_sections(elf: Any, file_bytes: int) -> Iterator[Section]:
             data = bytes(size)
         elif header["sh_offset"] + size > file_bytes:
             end = header["sh_offset"] + size
-            raise CodeObjectError(f"section {section.name} ends at byte {end}, and the file has {file_bytes}")
+            raise CodeObjectError(f"section {section.name} ends at byte {end}, but the file has {file_bytes}")
         else:
             data = section.data()
         yield Section(section.name, address, data, bool(header["sh_flags"] & _EXECUTE))
 
 
 def _symbols(elf: Any) -> Mapping[str, Symbol]:
-    """Symbols that are defined here and have a name. Those of .dynsym are enough: kernels and their descriptors."""
+    """Return the defined symbols with a name. Those of .dynsym are enough: kernels and their descriptors."""
     table = elf.get_section_by_name(".dynsym")
     if table is None:
-        raise CodeObjectError("it has no section .dynsym, in which kernels are named")
+        raise CodeObjectError("it has no section .dynsym, which names the kernels")
     return {
         symbol.name: Symbol(symbol.name, symbol["st_value"], symbol["st_size"], str(symbol["st_info"]["type"]))
         for symbol in table.iter_symbols()
@@ -172,12 +172,12 @@ def _relocation(entry: Any, symbols: Any, section: str) -> Relocation:
     name = _RELOCATIONS.get(number)
     if name is None or not entry.is_RELA():
         known = ", ".join(_RELOCATIONS.values())
-        raise CodeObjectError(f"{section} has a relocation of kind {number}, which is not handled; handled are {known}")
+        raise CodeObjectError(f"{section} has an unsupported relocation of kind {number}; supported are {known}")
     if name == "R_AMDGPU_RELATIVE64":
         return Relocation(entry["r_offset"], entry["r_addend"])
     symbol = symbols.get_symbol(entry["r_info_sym"])
     if symbol["st_shndx"] == "SHN_UNDEF":
-        raise CodeObjectError(f"{section} asks for '{symbol.name}', which this code object does not define")
+        raise CodeObjectError(f"{section} refers to '{symbol.name}', which this code object does not define")
     return Relocation(entry["r_offset"], symbol["st_value"] + entry["r_addend"])
 
 
@@ -185,7 +185,7 @@ def _check_relocations(relocations: tuple[Relocation, ...], sections: tuple[Sect
     for place in relocations:
         inside = (0 <= place.address - one.address <= len(one.data) - 8 for one in sections)
         if not any(inside):
-            raise CodeObjectError(f"a relocation is at {place.address:#x}, which is in no section")
+            raise CodeObjectError(f"a relocation is at {place.address:#x}, outside all sections")
 
 
 def _metadata_note(elf: Any) -> bytes:
@@ -195,4 +195,4 @@ def _metadata_note(elf: Any) -> bytes:
         for note in section.iter_notes():
             if note["n_type"] == _METADATA_NOTE and note["n_name"] == "AMDGPU":
                 return bytes(note["n_descdata"])
-    raise CodeObjectError("it has no note with AMD's metadata")
+    raise CodeObjectError("it has no note with AMD metadata")

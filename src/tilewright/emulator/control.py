@@ -1,4 +1,4 @@
-"""Instructions that steer a wave: jumps, barriers, the end, waits, hints and the mode register."""
+"""Control instructions of a wave: jumps, barriers, the end, waits, hints and the mode register."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tilewright.emulator.instruction import EXEC, VCC, Instruction, Operand
 
 Condition = Callable[[Group], Mask]
 
-# Do nothing to what a program can see: they tell the hardware when to issue, prefetch or drop caches.
-# No cache is emulated, and the counters of s_waitcnt_depctr and s_wait_alu are of the pipeline, not of memory.
+# No visible effect: they control how the hardware issues, prefetches or drops caches.
+# No cache is emulated, and s_waitcnt_depctr and s_wait_alu wait for pipeline counters, not for memory.
 _HINTS = frozenset({
     "s_nop", "v_nop", "s_sleep", "s_setprio", "s_clause", "s_delay_alu", "s_waitcnt_depctr", "s_wait_alu",
     "s_wait_idle", "s_singleuse_vdst", "s_icache_inv", "s_dcache_inv", "s_dcache_wb", "s_gl1_inv", "s_inst_prefetch",
@@ -29,20 +29,20 @@ _HINTS = frozenset({
 })  # fmt: skip
 _ENDS = frozenset(("s_endpgm", "s_endpgm_saved", "s_endpgm_ordered_ps_done"))
 _MODE = re.compile(r"hwreg\((\w+)(?:, ?(\d+), ?(\d+))?\)")
-_FLOAT_BITS = 8  # of the mode register: rounding and denormals; what follows is not emulated
-# Registers of the hardware that can be read, with their value: all waves run on die 0.
+_FLOAT_BITS = 8  # of the mode register: rounding and denormals; the other bits are not emulated
+# Values of readable hardware registers: all waves run on die 0.
 _CONSTANT_REGISTERS = {"HW_REG_XCC_ID": 0}
 _CLOCKS = ("HW_REG_SHADER_CYCLES", "HW_REG_SHADER_CYCLES_LO")
-_BLOCK_BARRIER = (-1, 0xFFFF)  # the barrier of the work-group, as s_barrier_signal and s_barrier_wait name it
+_BLOCK_BARRIER = (-1, 0xFFFF)  # operands of s_barrier_signal and s_barrier_wait for the barrier of the work-group
 
 
 def nothing(group: Group) -> None:
-    """The step of a hint. The engine leaves it out."""
+    """The step of a hint. The engine skips it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """Go on at `target`, where `condition` holds (None: always)."""
+    """Continue at `target` where `condition` holds (None: always)."""
 
     target: int
     condition: Condition | None = None
@@ -50,7 +50,7 @@ class Jump:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Go on at the address in a register pair, or at `target`; the next address goes to the pair `link`."""
+    """Continue at the address in a register pair, or at `target`. The return address is written to the pair `link`."""
 
     register: int | None
     target: int
@@ -59,7 +59,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """Tell the work-group's barrier that a wave is there, wait until all are, or both. `first` tells in SCC who was."""
+    """Signal the barrier of the work-group, wait for it, or both. `first`: SCC is set for the first wave to signal."""
 
     kind: Literal["both", "signal", "wait"]
     first: bool = False
@@ -74,7 +74,7 @@ Ending = Jump | Call | Barrier | End
 
 
 def ending(instruction: Instruction, code: Code) -> Ending | None:
-    """What ends a block of instructions; None when this does not."""
+    """Return how an instruction ends its basic block, or None if it does not."""
     name = instruction.mnemonic
     if name in _ENDS:
         return End()
@@ -89,7 +89,7 @@ def ending(instruction: Instruction, code: Code) -> Ending | None:
 
 
 def translate(instruction: Instruction, code: Code) -> Step | None:
-    """The step of an instruction that steers but does not end a block; None when it is something else."""
+    """Return the step of a control instruction that does not end a basic block; None for other instructions."""
     step = _step(instruction, code)
     if step is not None and instruction.modifiers:
         raise code.unknown(f"the modifier '{next(iter(instruction.modifiers))}'", instruction)
@@ -111,7 +111,7 @@ def _step(instruction: Instruction, code: Code) -> Step | None:
 
 
 def ends_block(mnemonic: str) -> bool:
-    """Whether an instruction can be the last of a block, told by its name alone."""
+    """Whether an instruction with this name can be the last of a basic block."""
     return mnemonic in _ENDS or mnemonic.startswith(
         ("s_branch", "s_cbranch_", "s_setpc_", "s_swappc_", "s_call_", "s_barrier")
     )
@@ -125,7 +125,7 @@ def _target(instruction: Instruction, code: Code) -> int:
 
 
 def _zero(register: int) -> Callable[[int], Condition]:
-    """Whether a lane mask is empty."""
+    """Return a test whether a lane mask is empty."""
 
     def make(lanes: int) -> Condition:
         if lanes == 32:
@@ -164,7 +164,7 @@ def _call(instruction: Instruction, code: Code) -> Call:
 
 def _pair(operand: Operand, instruction: Instruction, code: Code) -> int:
     if operand.kind != "s" or operand.count != 2 or operand.index % 2:
-        raise code.unknown("a place for an address that is no pair of scalar registers", instruction)
+        raise code.unknown("an address operand that is not a pair of scalar registers", instruction)
     return operand.index
 
 
@@ -182,7 +182,7 @@ def _barrier(instruction: Instruction, code: Code) -> Barrier | None:
 
 def _trap(instruction: Instruction) -> Step:
     def step(_: Group) -> None:
-        # 2 is the number that the compiler gives to assertions that fail (LLVM, "Trap Handler ABI").
+        # Compilers use trap 2 for failed assertions (LLVM, "Trap Handler ABI").
         raise TrapFault(f"the kernel stopped itself with trap {instruction.operands[0].value}")
 
     return step
@@ -199,7 +199,7 @@ def _get_pc(instruction: Instruction, code: Code) -> Step:
 
 
 def _time(instruction: Instruction, code: Code) -> Step:
-    """A clock that counts the engine's steps, so that it goes forward and is the same in every run."""
+    """Read a clock that counts the engine's steps, so that it increases and is the same in every run."""
     register = _pair(instruction.operands[0], instruction, code)
 
     def arrived(now: int) -> Pending:
@@ -215,10 +215,10 @@ def _time(instruction: Instruction, code: Code) -> Step:
 
 
 def _hardware_register(instruction: Instruction, which: int, code: Code) -> tuple[str, int, int]:
-    """Name, first bit and width of a hwreg(…) operand."""
+    """Return name, first bit and width of a hwreg(…) operand."""
     match = _MODE.fullmatch(instruction.operands[which].name)
     if match is None:
-        raise code.unknown("the register of the hardware", instruction)
+        raise code.unknown("the hardware register", instruction)
     return match[1], int(match[2] or 0), int(match[3] or 32)
 
 
@@ -232,7 +232,7 @@ def _get_register(instruction: Instruction, code: Code) -> Step:
     if name in _CLOCKS:
         return lambda group: _set(group.s[register], np.uint32(group.batch.counters.steps >> first & limit & 0xFFFFF))
     if name != "HW_REG_MODE" or first + width > _FLOAT_BITS:
-        raise code.unknown(f"reading {width} bits from bit {first} on of {name}", instruction)
+        raise code.unknown(f"reading {width} bits of {name} from bit {first}", instruction)
     return lambda group: _set(group.s[register], np.uint32(group.float_mode >> first & limit))
 
 
@@ -243,7 +243,7 @@ def _set(register: NDArray[np.uint32], value: np.uint32) -> None:
 def _set_register(instruction: Instruction, code: Code) -> Step:
     name, first, width = _hardware_register(instruction, 0, code)
     if name != "HW_REG_MODE" or first + width > _FLOAT_BITS:
-        raise code.unknown(f"writing {width} bits from bit {first} on of {name}", instruction)
+        raise code.unknown(f"writing {width} bits of {name} from bit {first}", instruction)
     source = instruction.operands[1]
     if source.kind == "const" and isinstance(source.value, int):
         return _new_mode(first, width, source.value, instruction, code)
@@ -254,7 +254,7 @@ def _set_register(instruction: Instruction, code: Code) -> Step:
     def step(group: Group) -> None:
         values = group.s[register]
         if (values != values[0]).any():
-            raise code.unknown("a mode of arithmetic that differs between waves", instruction)
+            raise code.unknown("a mode register value that differs between waves", instruction)
         _new_mode(first, width, int(values[0]), instruction, code)(group)
 
     return step

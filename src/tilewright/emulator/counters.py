@@ -1,4 +1,4 @@
-"""What a launch did, counted exactly."""
+"""Exact counters of a launch."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass, field, fields
 
 @dataclass(slots=True)
 class Counters:
-    """Facts of one launch. Instructions are counted per wave, bytes per active lane."""
+    """Counters of one launch. Instructions are counted per wave, bytes per active lane."""
 
     waves: int = 0
-    steps: int = 0  # vectorised steps of the engine: its own cost, no fact of the kernel
+    steps: int = 0  # vectorised steps of the engine: its own cost, not a property of the kernel
     instructions: dict[str, int] = field(default_factory=dict)  # by class: valu, salu, matrix, lds, global, …
     matrix_flops: int = 0
     global_read_bytes: int = 0
     global_write_bytes: int = 0
-    cache_lines: int = 0  # distinct lines touched by each wave's instruction, summed
+    cache_lines: int = 0  # sum of distinct lines that each instruction of a wave touches
     lds_read_bytes: int = 0
     lds_write_bytes: int = 0
     bank_conflict_cycles: int = 0
-    barriers: int = 0  # waves that arrived at one
+    barriers: int = 0  # waves that arrived at a barrier
     atomics: int = 0  # active lanes of atomic instructions
 
     def __add__(self, other: Counters) -> Counters:

@@ -1,4 +1,4 @@
-"""The kernel descriptor: 64 bytes that tell the hardware how to start a kernel.
+"""The kernel descriptor: 64 bytes that define how the hardware starts a kernel.
 
 Layout and bits: LLVM, "User Guide for AMDGPU Backend", "Kernel Descriptor". Every set bit must be known here.
 """
@@ -14,7 +14,7 @@ from tilewright.emulator.gpus import generation
 SIZE = 64
 _LAYOUT = struct.Struct("<IIIIq20sIIIHHI")
 
-# Fields of the generations, as name, first bit and number of bits. A bit that no field has must be 0.
+# Fields by generation: name, first bit and number of bits. Bits outside all fields must be 0.
 _Fields = tuple[tuple[str, int, int], ...]
 _RSRC1: _Fields = (("vgprs", 0, 6), ("float_mode", 12, 8))
 _RSRC1_GFX9: _Fields = (*_RSRC1, ("sgprs", 6, 4), ("dx10_clamp", 21, 1), ("ieee", 23, 1))
@@ -38,7 +38,7 @@ _GENERATIONS = {
     "gfx11": (_RSRC1_GFX11, _RSRC3_GFX11),
     "gfx12": (_RSRC1_GFX12, _RSRC3_GFX12),
 }
-# Scratch is found by the hardware itself, without a descriptor or an offset in scalar registers
+# The hardware finds scratch memory itself, without a descriptor or an offset in scalar registers
 # (LLVM, GCNProcessors: feature architected-flat-scratch).
 _OWN_SCRATCH = ("gfx942", "gfx950", "gfx1100", "gfx1201")
 _VGPR_GRANULE = 8  # gfx90a and later CDNA, and RDNA with waves of 32 lanes
@@ -47,7 +47,7 @@ _ACCUM_GRANULE = 4
 
 @dataclass(frozen=True, slots=True)
 class UserRegisters:
-    """Which values the first scalar registers get, in this order."""
+    """The values that the first scalar registers get, in this order."""
 
     private_buffer: bool  # a buffer descriptor of the private memory, 4 registers
     dispatch: bool  # address of the dispatch packet
@@ -56,7 +56,7 @@ class UserRegisters:
     dispatch_id: bool
     flat_scratch: bool
     private_size: bool  # 1 register
-    preload_offset: int  # first argument word that is loaded to registers, and how many
+    preload_offset: int  # first argument word that is loaded to registers, and the number of words
     preload_length: int
 
     @property
@@ -67,28 +67,28 @@ class UserRegisters:
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """How a kernel starts. Sizes are in bytes, addresses count from where the code object is loaded."""
+    """How a kernel starts. Sizes are in bytes, addresses relative to the load address of the code object."""
 
     lds_bytes: int
     private_bytes: int  # per lane
     kernarg_bytes: int
     entry: int
-    vgprs: int  # vector registers that a wave gets, accumulation registers included
-    accumulators: int  # number of the vector register that a0 is; equal to `vgprs` when there are none
+    vgprs: int  # vector registers of a wave, including accumulation registers
+    accumulators: int  # index of the vector register that holds a0; equal to `vgprs` when there are none
     float_mode: int
     ieee: bool
     dx10_clamp: bool
     user: UserRegisters
-    user_sgprs: int  # registers before the numbers of the work-group
+    user_sgprs: int  # registers before the work-group indices
     block_ids: tuple[bool, bool, bool]
-    private_offset: bool  # a register with the place of the wave's private memory follows the numbers
+    private_offset: bool  # a register with the offset of the wave's private memory follows the indices
     thread_dimensions: int  # 1 to 3
     lanes: int
     dynamic_stack: bool
 
 
 def read_descriptor(data: bytes, address: int, arch: str) -> Descriptor:
-    """The descriptor in `data`, which stands at `address` of a code object for `arch`."""
+    """Read the descriptor in `data`, which is at `address` of a code object for `arch`."""
     lds, private, kernarg, zero0, entry, zero1, rsrc3, rsrc1, rsrc2, properties, preload, zero2 = _LAYOUT.unpack(data)
     if zero0 or any(zero1) or zero2:
         raise CodeObjectError("the kernel descriptor has set bits that are reserved")
@@ -99,15 +99,15 @@ def read_descriptor(data: bytes, address: int, arch: str) -> Descriptor:
     asked = _fields(properties, _PROPERTIES, "kernel_code_properties", arch)
     load = _fields(preload, _PRELOAD, "kernarg_preload", arch)
     if two["thread_ids"] > 2:
-        raise CodeObjectError("the kernel descriptor asks for more than three numbers of the work-item")
+        raise CodeObjectError("the kernel descriptor requests more than three work-item indices")
     if one["float_mode"] & 0xF:
-        raise CodeObjectError(f"the kernel rounds in a mode other than to nearest: FLOAT_MODE {one['float_mode']:#x}")
+        raise CodeObjectError(f"the kernel does not round to nearest: FLOAT_MODE {one['float_mode']:#x}")
     user = _user_registers(asked, load, two["user_sgprs"])
     vgprs = (one["vgprs"] + 1) * _VGPR_GRANULE
     accumulators = (three["accum_offset"] + 1) * _ACCUM_GRANULE if "accum_offset" in three else vgprs
     if accumulators > vgprs:
         raise CodeObjectError(
-            f"the kernel descriptor puts a0 at v{accumulators}, and asks for {vgprs} vector registers"
+            f"the kernel descriptor puts a0 at v{accumulators}, but requests {vgprs} vector registers"
         )
     return Descriptor(
         lds_bytes=lds,
@@ -130,7 +130,7 @@ def read_descriptor(data: bytes, address: int, arch: str) -> Descriptor:
 
 
 def _fields(word: int, fields: _Fields, name: str, arch: str) -> dict[str, int]:
-    """The fields of a word. A set bit outside all of them is an error."""
+    """Return the fields of a word. A set bit outside all of them is an error."""
     known = 0
     for _, first, bits in fields:
         known |= ((1 << bits) - 1) << first
@@ -152,5 +152,5 @@ def _user_registers(asked: dict[str, int], load: dict[str, int], stated: int) ->
         preload_length=load["length"],
     )
     if user.count > stated:
-        raise CodeObjectError(f"the kernel descriptor asks for {user.count} user registers and allots {stated}")
+        raise CodeObjectError(f"the kernel descriptor requests {user.count} user registers, but allots {stated}")
     return user

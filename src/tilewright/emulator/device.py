@@ -1,4 +1,4 @@
-"""The emulated device: code objects in, launches run."""
+"""The emulated device: it loads code objects and runs launches."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from tilewright.emulator.native.library import Library
     from tilewright.emulator.native.lower import Lowered
 
-# Waves that run together. More make each step cheaper per wave, until the registers no longer fit the caches.
-# Work-groups of one batch may wait for each other; those of a later batch have not begun.
+# Waves that run together. A larger batch makes each step cheaper per wave, until the registers no longer fit the
+# caches. Work-groups of one batch may wait for each other; those of a later batch have not started.
 BATCH_WAVES = 256
-# Private memory per lane for kernels that say only at run time how much they need: HIP's own default is smaller.
+# Private memory per lane for kernels whose need is known only at run time. HIP's own default is smaller.
 _DYNAMIC_STACK = 16384
 _PRIVATE_GRANULE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel of a module that is loaded."""
+    """A kernel of a loaded module."""
 
     name: str
     metadata: KernelMetadata
@@ -59,7 +59,7 @@ class Module:
     symbols: Mapping[str, Symbol]
 
     def variable(self, name: str) -> tuple[int, int] | None:
-        """Address and size of a global variable."""
+        """Return address and size of a global variable, or None."""
         symbol = self.symbols.get(name)
         return (self.base + symbol.address, symbol.size) if symbol and symbol.kind == "STT_OBJECT" else None
 
@@ -73,10 +73,10 @@ class EmulatedDevice:
         self._lock = RLock()
 
     def load(self, code: bytes) -> Module:
-        """Put a code object, or the one for this GPU out of a bundle, into memory."""
+        """Load a code object, or a bundle's code object for this GPU, into memory."""
         code_object = read_code_object(code_object_for(code, self.arch.name))
         if code_object.arch != self.arch.name:
-            raise CodeObjectError(f"it is for {code_object.arch}, and this is an emulated {self.arch.name}")
+            raise CodeObjectError(f"it is for {code_object.arch}, but this is an emulated {self.arch.name}")
         if code_object.extent == 0:
             raise CodeObjectError("it has nothing to load")
         descriptors = {name: self._descriptor(code_object, name) for name in code_object.kernels}
@@ -90,7 +90,7 @@ class EmulatedDevice:
         return Module(base, kernels, code_object.symbols)
 
     def unload(self, module: Module) -> None:
-        """Give a module's memory back. Its kernels must not be launched any more."""
+        """Free a module's memory. Its kernels must not be launched any more."""
         with self._lock:
             self.memory.free(module.base)
 
@@ -107,7 +107,7 @@ class EmulatedDevice:
         descriptor = read_descriptor(data, address, self.arch.name)
         if descriptor.lanes != self.arch.wave_size or metadata.wave_size != descriptor.lanes:
             what = f"kernel {name} has waves of {descriptor.lanes} lanes ({metadata.wave_size} in its metadata)"
-            raise CodeObjectError(f"{what}, and the emulated {self.arch.name} has {self.arch.wave_size}")
+            raise CodeObjectError(f"{what}, but the emulated {self.arch.name} has {self.arch.wave_size}")
         return descriptor
 
     def _kernel(self, metadata: KernelMetadata, descriptor: Descriptor, listing: Listing, base: int) -> Kernel:
@@ -126,12 +126,13 @@ class EmulatedDevice:
         engine: str = AUTO,
         turned: bool = False,
     ) -> Counters:
-        """Run a kernel to its end. What it does wrong is a `Fault`.
+        """Run a kernel to its end. Errors of the kernel raise a `Fault`.
 
-        In strict mode the waves of even work-groups run from the first to the last and those of odd ones from the last
-        to the first, or with `turned` the other way round; then copies to LDS arrive at once, not at their wait, and a
-        load whose register is written before a wait arrives before that, not after it.
-        `engine` is "numpy", "native" (in C, compiled at its first use), or "auto": the native one where it can.
+        In strict mode the waves of even work-groups run in ascending order and those of odd ones in descending order.
+        With `turned` the orders are exchanged; also, copies to LDS arrive at once instead of at their wait, and a load
+        whose register is written before a wait arrives before that write instead of after it.
+        `engine` is "numpy", "native" (in C, compiled at its first use), or "auto": the native one if it supports the
+        kernel, else NumPy.
         """
         from tilewright.emulator.native.choose import native_parts  # noqa: PLC0415  (not all launches need it)
 
@@ -142,12 +143,12 @@ class EmulatedDevice:
 
     def _check(self, kernel: Kernel, launch: Launch) -> None:
         metadata, place = kernel.metadata, Place(kernel=kernel.name)
-        for what, extent in (("grid", launch.grid), ("block", launch.block)):
+        for what, extent in (("grid", launch.grid), ("work-group", launch.block)):
             if min(extent.x, extent.y, extent.z) < 1 or max(extent.x, extent.y, extent.z) >= 1 << 31:
                 raise LaunchFault(f"the {what} is {extent.x} x {extent.y} x {extent.z}; each must be at least 1", place)
         most = min(metadata.max_block_threads, self.arch.compute.max_block_threads)
         if launch.block.count > most:
-            raise LaunchFault(f"{launch.block.count} threads per block; the kernel allows {most}", place)
+            raise LaunchFault(f"{launch.block.count} threads per work-group; the kernel allows {most}", place)
         lds = kernel.descriptor.lds_bytes + launch.dynamic_lds
         if launch.dynamic_lds < 0 or lds > self.arch.lds.bytes:
             parts = f"{kernel.descriptor.lds_bytes} of the kernel and {launch.dynamic_lds} of the launch"
@@ -160,7 +161,7 @@ class EmulatedDevice:
 
 
 class _Run:
-    """The memory that one launch needs besides its arguments' own."""
+    """One launch, and the memory that it needs in addition to its arguments."""
 
     def __init__(
         self, device: EmulatedDevice, kernel: Kernel, launch: Launch, mode: Mode, detailed: bool, turned: bool
@@ -207,7 +208,7 @@ class _Run:
         at_once = max(waves // start.waves_per_block, 1)
         scratch = self._scratch(min(at_once, total) * start.waves_per_block)
         for first in range(0, total, at_once):
-            # The engine has LDS of its own: one block's is made here, because a batch has some.
+            # The engine has its own LDS. A batch needs some, so it gets that of one work-group.
             engine.run(start, self._batch(start, 1, scratch), first, min(at_once, total - first))
         engine.count_mix(self._kernel.program)
 
@@ -225,7 +226,7 @@ class _Run:
         dispatch = self._allocate(packet, "dispatch packet") if user.dispatch else 0
         first, last = 4 * user.preload_offset, 4 * (user.preload_offset + user.preload_length)
         if last > len(arguments) + 3:
-            what = f"{last} bytes of arguments are preloaded, and there are {len(arguments)}"
+            what = f"{last} bytes of arguments are preloaded, but there are {len(arguments)}"
             raise CodeObjectError(what, Place(kernel=self._kernel.name))
         words = np.frombuffer(arguments + bytes(-len(arguments) % 4), np.uint32)[first // 4 : last // 4]
         return Start(self._device.arch.name, self._kernel.descriptor, self._launch, kernarg, dispatch, words)
@@ -238,7 +239,7 @@ class _Run:
         return -(-bytes_ // _PRIVATE_GRANULE) * _PRIVATE_GRANULE
 
     def _scratch(self, waves: int) -> tuple[int, int]:
-        """Address and size of the private memory of a batch."""
+        """Allocate the private memory of a batch; return its address and size."""
         size = waves * self._kernel.descriptor.lanes * self._private_bytes
         if size == 0:
             return 0, 0

@@ -1,4 +1,4 @@
-"""From the text of LLVM's disassembler to instructions. The only place that reads that text."""
+"""Parse the text of LLVM's disassembler into instructions. Nothing else reads that text."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _FLAGS = frozenset({
     "offen", "idxen", "glc", "slc", "dlc", "sc0", "sc1", "nt", "scc", "nv", "lds", "gds", "tfe", "clamp",
     "row_mirror", "row_half_mirror", "wave_shl", "wave_rol", "wave_shr", "wave_ror",
 })  # fmt: skip
-# The rest of these lines is no list of operands, but counters and hints in a notation of their own.
+# The rest of these lines is not a list of operands, but counters and hints in their own notation.
 _WORDED = re.compile(r"s_waitcnt(_depctr)?|s_wait_alu|s_delay_alu|s_version")
-# The lower 16 bits of the first word are the distance to the target, in words from the next instruction.
+# The lower 16 bits of the first word are the distance from the next instruction to the target, in words.
 _RELATIVE = re.compile(r"s_branch|s_cbranch_\w+|s_call_b64|s_call_i64|s_subvector_loop_\w+")
 
 
 def disassemble(code: bytes, arch: Arch) -> tuple[Line, ...]:
-    """The instructions of a code object as text. Code that the disassembler refuses is a `CodeObjectError`."""
+    """Return the instructions of a code object as text. Code that the disassembler rejects is a `CodeObjectError`."""
     objdump = _objdump()
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         path = Path(folder) / "kernel.co"
@@ -44,7 +44,7 @@ def disassemble(code: bytes, arch: Arch) -> tuple[Line, ...]:
 
 @cache
 def _objdump() -> Path:
-    """LLVM's disassembler, of the toolchain in force."""
+    """Return the path of LLVM's disassembler in the current toolchain."""
     parts = {part.name: part for part in discover().parts}
     found = parts.get("objdump")
     if found is None or found.path is None or not found.ok:
@@ -54,7 +54,7 @@ def _objdump() -> Path:
 
 
 def parse(line: Line) -> Instruction:
-    """A line as an instruction, or `UnknownInstructionFault` naming what is not understood."""
+    """Parse a line into an instruction, or raise `UnknownInstructionFault` that names the unknown part."""
     halves = line.text.split(" :: ")
     if len(halves) > 2:
         raise _unknown("more than two instructions in one", line)
@@ -63,7 +63,7 @@ def parse(line: Line) -> Instruction:
 
 
 def branch_target(line: Line) -> int | None:
-    """Where a relative branch or call goes to, or None for any other instruction."""
+    """Return the target of a relative branch or call, or None for any other instruction."""
     if not _RELATIVE.fullmatch(line.text.partition(" ")[0]):
         return None
     distance = (line.words[0] & 0xFFFF ^ 0x8000) - 0x8000
@@ -80,7 +80,7 @@ def _half(text: str, line: Line, other: Instruction | None) -> Instruction:
     if _WORDED.fullmatch(printed):
         operands = (Operand("word", name=rest.strip()),)
     elif target is not None:
-        # Calls name the register of the return address first.
+        # Calls name the return-address register first.
         before = _split(rest, ",")[:-1]
         operands = (*(_operand(text, line) for text in before), Operand("const", value=target))
     else:
@@ -89,7 +89,7 @@ def _half(text: str, line: Line, other: Instruction | None) -> Instruction:
 
 
 def _operands(rest: str, line: Line) -> tuple[tuple[Operand, ...], Mapping[str, Modifier]]:
-    """Operands are parted by commas; modifiers follow after spaces, or stand alone."""
+    """Commas separate operands; modifiers follow after spaces, or stand alone."""
     operands: list[Operand] = []
     modifiers: dict[str, Modifier] = {}
     for piece in _split(rest, ","):
@@ -132,13 +132,13 @@ def _modifier(text: str, line: Line) -> tuple[str, Modifier]:
             raise _unknown(f"the modifier '{text}'", line)
         return name, tuple(int(item, 0) for item in items)
     if value.startswith("swizzle("):
-        # The name of a pattern; the number that it stands for is the offset of the encoding (DS, bits 0 to 15).
+        # The name of a pattern; its value is the offset field of the encoding (DS, bits 0 to 15).
         return name, line.words[0] & 0xFFFF
     return name, value
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Parts of a text at a separator that is not inside brackets."""
+    """Split a text at separators that are not inside brackets."""
     parts, depth, start = [], 0, 0
     for at, character in enumerate(text):
         if character in "[(":
@@ -153,4 +153,4 @@ def _split(text: str, separator: str) -> list[str]:
 
 
 def _unknown(what: str, line: Line) -> UnknownInstructionFault:
-    return UnknownInstructionFault(f"{what} is not known", Place(address=line.address, instruction=line.text))
+    return UnknownInstructionFault(f"{what} is not supported", Place(address=line.address, instruction=line.text))

@@ -1,6 +1,6 @@
-"""What a wave finds in its registers, and the kernel in its argument memory, when a launch begins.
+"""Initial register values of waves and initial argument memory of a launch.
 
-After LLVM, "User Guide for AMDGPU Backend": "Initial Kernel Execution State" and "Kernel Dispatch".
+Source: LLVM, "User Guide for AMDGPU Backend": "Initial Kernel Execution State" and "Kernel Dispatch".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tilewright.emulator.instruction import EXEC, SCALARS, TTMP
 from tilewright.emulator.kernel_metadata import KernelMetadata
 from tilewright.emulator.launch import Launch
 
-# The numbers of the work-group are in ttmp9 and ttmp7 (LLVM, feature architected-sgprs with block numbers in TTMPs).
+# The work-group indices are in ttmp9 and ttmp7 (LLVM, feature architected-sgprs with work-group ids in TTMPs).
 _BLOCK_IDS_IN_TTMP = "gfx12"
 _ABSENT = (
     "none", "printf_buffer", "hostcall_buffer", "multigrid_sync_arg", "heap_v1", "default_queue",
@@ -30,14 +30,14 @@ _ABSENT = (
 _DIMENSIONS = 3  # HIP launches are three-dimensional
 _PACKET = struct.Struct("<HHHHHHIIIIIQQQQ")  # hsa_kernel_dispatch_packet_t
 _KERNEL_DISPATCH = 2  # HSA_PACKET_TYPE_KERNEL_DISPATCH
-# A buffer descriptor's word 1, bit 31: swizzled. Word 3: index stride 64, and the lane's number is added.
+# Word 1 of a buffer descriptor, bit 31: swizzled. Word 3: index stride 64, and the lane index is added.
 _SWIZZLED = 0x80000000
 _PER_LANE = 0x00E00000
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What all waves of a launch start from. Addresses are of the emulated memory."""
+    """The start state that all waves of a launch share. Addresses are in emulated memory."""
 
     arch: str
     descriptor: Descriptor
@@ -52,7 +52,7 @@ class Start:
 
 
 def argument_memory(kernel: KernelMetadata, launch: Launch) -> bytes:
-    """The kernel's arguments as the caller gave them, and the hidden ones."""
+    """Return the argument memory: the caller's arguments and the hidden ones."""
     memory = bytearray(kernel.argument_bytes)
     memory[: len(launch.arguments)] = launch.arguments
     values = _hidden_values(launch)
@@ -61,13 +61,13 @@ def argument_memory(kernel: KernelMetadata, launch: Launch) -> bytes:
             continue
         if item.kind not in values:
             known = ", ".join(values)
-            raise CodeObjectError(f"the hidden argument '{item.kind}' is not known; known are {known}")
+            raise CodeObjectError(f"the hidden argument '{item.kind}' is not supported; supported are {known}")
         memory[item.offset : item.offset + item.size] = values[item.kind].to_bytes(item.size, "little")
     return bytes(memory)
 
 
 def _hidden_values(launch: Launch) -> Mapping[str, int]:
-    """Hidden arguments by kind. There is no host to call, no heap and no queue: those addresses are 0."""
+    """Return hidden arguments by kind. There is no host call, heap or queue: those addresses are 0."""
     grid, block = launch.grid, launch.block
     values = {
         "hidden_grid_dims": _DIMENSIONS,
@@ -78,13 +78,13 @@ def _hidden_values(launch: Launch) -> Mapping[str, int]:
     for axis in "xyz":
         values[f"hidden_block_count_{axis}"] = getattr(grid, axis)
         values[f"hidden_group_size_{axis}"] = getattr(block, axis)
-        values[f"hidden_remainder_{axis}"] = 0  # the grid is made of whole work-groups
+        values[f"hidden_remainder_{axis}"] = 0  # the grid consists of complete work-groups
         values[f"hidden_global_offset_{axis}"] = 0
     return values | {f"hidden_{name}": 0 for name in _ABSENT}
 
 
 def dispatch_packet(launch: Launch, descriptor: Descriptor, kernarg: int) -> bytes:
-    """The packet that a queue would hold for this launch."""
+    """Return the packet that a queue would hold for this launch."""
     grid, block = launch.grid, launch.block
     sizes = (grid.x * block.x, grid.y * block.y, grid.z * block.z)
     lds = descriptor.lds_bytes + launch.dynamic_lds
@@ -95,7 +95,7 @@ def dispatch_packet(launch: Launch, descriptor: Descriptor, kernarg: int) -> byt
 
 
 def first_group(start: Start, batch: Batch, first_block: int, blocks: int) -> Group:
-    """The waves of some work-groups, before their first instruction."""
+    """Return the waves of some work-groups before their first instruction."""
     per_block = start.waves_per_block
     waves = blocks * per_block
     vgprs = _filled((start.descriptor.vgprs, waves, start.descriptor.lanes), POISON if batch.strict else 0)
@@ -110,7 +110,7 @@ def first_group(start: Start, batch: Batch, first_block: int, blocks: int) -> Gr
 
 
 def scalar_registers(start: Start, batch: Batch, first_block: int, blocks: int) -> U32:
-    """The scalar registers of the waves of some work-groups, a row for each wave."""
+    """Return the scalar registers of the waves of some work-groups, one row per wave."""
     per_block = start.waves_per_block
     waves = blocks * per_block
     sgprs = _filled((waves, SCALARS), POISON if batch.strict else 0)
@@ -121,7 +121,7 @@ def scalar_registers(start: Start, batch: Batch, first_block: int, blocks: int) 
 
 
 def thread_ids(start: Start) -> NDArray[np.int64]:
-    """The first vector register of a work-group's waves: numbers of work-items, ten bits for each of x, y and z."""
+    """Return v0 for the waves of a work-group: work-item indices, ten bits for each of x, y and z."""
     thread = _threads(start)
     block, dimensions = start.launch.block, start.descriptor.thread_dimensions
     packed = thread % block.x
@@ -133,7 +133,7 @@ def thread_ids(start: Start) -> NDArray[np.int64]:
 
 
 def _threads(start: Start) -> NDArray[np.int64]:
-    """The work-items of a work-group by wave and lane."""
+    """Return the work-item indices of a work-group by wave and lane."""
     lanes = start.descriptor.lanes
     return np.arange(start.waves_per_block)[:, None] * lanes + np.arange(lanes)
 
@@ -143,7 +143,7 @@ def _scratch_offsets(start: Start, batch: Batch, waves: int) -> NDArray[np.uint6
 
 
 def _filled(shape: tuple[int, ...], value: int) -> U32:
-    # Zeros of the system cost nothing until they are touched.
+    # Zeroed pages cost nothing until they are touched.
     return np.full(shape, value, np.uint32) if value else np.zeros(shape, np.uint32)
 
 
@@ -172,7 +172,7 @@ def _set_scalars(sgprs: U32, start: Start, batch: Batch, block: NDArray[np.int64
 
 
 def _user_words(start: Start, batch: Batch) -> list[int]:
-    """The first scalar registers, the same in all waves."""
+    """Return the first scalar registers, which are the same in all waves."""
     user = start.descriptor.user
     words: list[int] = []
     if user.private_buffer:

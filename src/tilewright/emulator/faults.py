@@ -1,4 +1,4 @@
-"""What goes wrong on the emulated device, with everything that is known about it."""
+"""Faults of the emulated device, with all details that are known."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tilewright.base.errors import DeviceError
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a fault happened; what is not known is None."""
+    """Where a fault happened. Unknown parts are None."""
 
     kernel: str | None = None
     address: int | None = None  # of the instruction, in its code object
     instruction: str | None = None
-    block: int | None = None  # number of the work-group in the grid
-    wave: int | None = None  # number of the wave in its work-group
+    block: int | None = None  # index of the work-group in the grid
+    wave: int | None = None  # index of the wave in its work-group
     lane: int | None = None
 
     def __str__(self) -> str:
@@ -31,11 +31,11 @@ class Place:
         return "\n  ".join(["", *parts]) if parts else ""
 
     def _numbers(self) -> tuple[tuple[str, int | None], ...]:
-        return ("block", self.block), ("wave", self.wave), ("lane", self.lane)
+        return ("work-group", self.block), ("wave", self.wave), ("lane", self.lane)
 
 
-class Fault(DeviceError):  # noqa: N818 - the word of the field
-    """A kernel did what no device may do, or what this one cannot. `name` is short and stable, for programs."""
+class Fault(DeviceError):  # noqa: N818 - the usual term
+    """A kernel did something invalid, or something that is not emulated. `name` is short and stable, for programs."""
 
     name = "fault"
 
@@ -45,7 +45,7 @@ class Fault(DeviceError):  # noqa: N818 - the word of the field
         super().__init__(f"{self.name}: {what}{self.place}")
 
     def at(self, **known: object) -> Fault:
-        """The same fault with more known about its place; what is known already stays."""
+        """Return the same fault with more details of its location. Known details are not replaced."""
         missing = {key: value for key, value in known.items() if getattr(self.place, key) is None}
         return type(self)(self.what, replace(self.place, **missing))  # type: ignore[arg-type]
 
@@ -63,19 +63,19 @@ class LdsFault(Fault):
 
 
 class AlignmentFault(Fault):
-    """An address that the instruction may not be given."""
+    """An address that is not aligned as the instruction requires."""
 
     name = "misaligned-access"
 
 
 class UnknownInstructionFault(Fault):
-    """An instruction, modifier or descriptor bit that the emulated device does not know. It never guesses."""
+    """An instruction, modifier or descriptor bit that the emulated device does not support. It never guesses."""
 
     name = "unknown-instruction"
 
 
 class EndlessLoopFault(Fault):
-    """More instructions than the limit of a launch."""
+    """A launch executed more instructions than its limit."""
 
     name = "endless-loop"
 
@@ -87,19 +87,19 @@ class BarrierFault(Fault):
 
 
 class CodeFault(Fault):
-    """A jump to a place where there is no instruction."""
+    """A jump to an address without an instruction."""
 
     name = "bad-jump"
 
 
 class TrapFault(Fault):
-    """The kernel stopped itself: a failed assertion, or code that must not be reached."""
+    """The kernel stopped itself: a failed assertion, or unreachable code."""
 
     name = "trap"
 
 
 class CodeObjectError(Fault):
-    """A code object that is damaged, or made for something else."""
+    """A code object that is damaged, or built for something else."""
 
     name = "bad-code-object"
 

@@ -1,6 +1,6 @@
-"""Number formats of matrix instructions and conversions: what the bits in registers mean.
+"""Number formats of matrix instructions and conversions.
 
-Floats below 32 bits and their scales are tables of f32, which holds every value of every one of them exactly.
+Floats below 32 bits and their scales are tables of f32, which represents all their values exactly.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ALL = (
     Format("f32", 32, np.float32),
     Format("f16", 16, np.float16),
     Format("bf16", 16, ml_dtypes.bfloat16),
-    # fnuz: one NaN (0x80), no infinities, no negative zero, and a bias that is larger by one.
+    # fnuz: one NaN (0x80), no infinities, no negative zero, and a bias larger by one.
     Format("fp8_fnuz", 8, ml_dtypes.float8_e4m3fnuz),
     Format("bf8_fnuz", 8, ml_dtypes.float8_e5m2fnuz),
     # OCP 8-bit floating point specification: E4M3 has NaN but no infinities, E5M2 is like IEEE.
@@ -59,13 +59,13 @@ FORMATS: Mapping[str, Format] = {item.name: item for item in _ALL}
 
 
 def format_of(name: str, arch: Arch) -> Format:
-    """The format of that name on a GPU: "fp8" and "bf8" mean what the GPU's encoding is."""
+    """Return the format with that name on a GPU: "fp8" and "bf8" depend on the GPU's encoding."""
     return FORMATS[choose("number format", arch.stored(name), FORMATS)]
 
 
 @cache
 def table(name: str, flush: bool = False) -> F32:
-    """The value of every bit pattern of a float format of at most 16 bits. `flush`: subnormal numbers are zeros."""
+    """Return the value of every bit pattern of a float format of at most 16 bits. `flush`: subnormals become zero."""
     item = FORMATS[name]
     codes = np.arange(1 << item.bits, dtype=np.uint16 if item.bits > 8 else np.uint8)
     with np.errstate(all="ignore"):
@@ -82,23 +82,23 @@ def _limits(item: Format) -> Any:
 
 
 def encode(values: NDArray[Any], item: Format, saturate: bool = False) -> NDArray[Any]:
-    """Numbers as bit patterns, rounded to nearest even.
+    """Encode numbers as bit patterns, rounded to nearest even.
 
-    What is too large becomes an infinity, or NaN in formats without; with `saturate` the largest number. Formats
-    without NaN have no pattern for it: that is the caller's to prevent.
+    Numbers that are too large become infinity, or NaN in formats without infinity; with `saturate` they become the
+    largest number. Formats without NaN have no pattern for it: the caller must prevent that case.
     """
     if saturate:
         largest = float(_limits(item).max)
-        # An infinity is no number that is too large: only finite ones saturate.
+        # Only finite numbers saturate; infinities stay.
         values = np.where(np.isfinite(values), np.clip(values, -largest, largest), values)
     with np.errstate(all="ignore"):
         return values.astype(item.dtype).view(np.uint16 if item.bits > 8 else np.uint8)
 
 
 def unpack(registers: U32, item: Format, flush: bool = False) -> NDArray[Any]:
-    """Registers [registers, waves, lanes] as numbers [waves, elements, lanes], elements from the lowest bits up.
+    """Convert registers [registers, waves, lanes] to numbers [waves, elements, lanes], from the lowest bits up.
 
-    Floats of at most 32 bits and integers of at most 8 become f32, which is exact; f64 stays, and so does i32.
+    Floats of at most 32 bits and integers of at most 8 bits become f32, which is exact; f64 and i32 keep their type.
     """
     count, waves, lanes = registers.shape
     elements = count * 32 // item.bits
@@ -118,13 +118,13 @@ def unpack(registers: U32, item: Format, flush: bool = False) -> NDArray[Any]:
 
 
 def _parts(narrow: NDArray[Any], lanes: int) -> NDArray[Any]:
-    """A view of registers as narrower elements, reordered: [waves, registers, elements of a register, lanes]."""
+    """View registers as narrower elements, reordered: [waves, registers, elements of a register, lanes]."""
     count, waves, _ = narrow.shape
     return narrow.reshape(count, waves, lanes, -1).transpose(1, 0, 3, 2)
 
 
 def _upper_halves(registers: U32) -> F32:
-    """bf16 is the upper half of an f32."""
+    """Convert bf16 to f32: bf16 is the upper half of an f32."""
     count, waves, lanes = registers.shape
     words = np.zeros((waves, 2 * count, lanes, 2), dtype=np.uint16)
     words.reshape(waves, count, 2, lanes, 2)[..., 1] = _parts(registers.view(np.uint16), lanes)
@@ -132,7 +132,7 @@ def _upper_halves(registers: U32) -> F32:
 
 
 def _codes(registers: U32, bits: int) -> NDArray[Any]:
-    """The bit patterns of all elements: [waves, registers, elements of a register, lanes], or 6-bit ones flat."""
+    """Return the bit patterns of all elements: [waves, registers, elements of a register, lanes]; 6-bit ones flat."""
     count, _, lanes = registers.shape
     if bits in (8, 16):
         # take() converts indices to this type anyway; doing it here saves a copy.
@@ -140,7 +140,7 @@ def _codes(registers: U32, bits: int) -> NDArray[Any]:
     if bits == 4:
         shifts = np.arange(0, 32, 4, dtype=np.uint32)[:, None]
         return (registers.transpose(1, 0, 2)[:, :, None, :] >> shifts & np.uint32(15)).astype(np.intp)
-    # 6-bit elements cross from one register into the next.
+    # 6-bit elements cross register boundaries.
     words = np.concatenate([registers, np.zeros_like(registers[:1])]).astype(np.uint64)
     starts = range(0, count * 32, bits)
     both = [(words[at // 32] | words[at // 32 + 1] << np.uint64(32)) >> np.uint64(at % 32) for at in starts]
@@ -155,9 +155,9 @@ def _integers(codes: NDArray[Any], item: Format) -> F32:
 
 
 def flush_subnormal(values: F32) -> F32:
-    """The same numbers with zeros of the same sign in the place of subnormal ones; the same array if it has none."""
+    """Replace subnormal numbers by zeros of the same sign. Returns the same array if it has none."""
     bits = values.view(np.uint32)
-    # Without the sign and minus 1, subnormal numbers are the smallest, and zeros the largest.
+    # Without the sign and minus 1, subnormal numbers are the smallest values and zeros the largest.
     magnitudes = bits << np.uint32(1)
     magnitudes -= np.uint32(1)
     if magnitudes.min() >= np.uint32(0x00FFFFFF):

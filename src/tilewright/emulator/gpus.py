@@ -1,4 +1,4 @@
-"""The GPUs that are emulated, and the generation of instructions that each has."""
+"""The emulated GPUs and their instruction set generations."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ EMULATED = tuple(MACHINES)
 
 
 def generation(arch: str) -> str:
-    """gfx9, gfx11 or gfx12: the name without its last two signs, which are LLVM's minor version and stepping."""
+    """Return gfx9, gfx11 or gfx12: the name without its last two characters, LLVM's minor version and stepping."""
     return arch[:-2]

@@ -1,4 +1,4 @@
-"""Waves that run together, and their registers."""
+"""Groups of waves that run together, and their registers."""
 
 from __future__ import annotations
 
@@ -18,54 +18,54 @@ if TYPE_CHECKING:
 
 U32 = NDArray[np.uint32]
 Mask = NDArray[np.bool_]
-Registers = frozenset[tuple[str, int]]  # ("v", number) and ("s", number)
-Step = Callable[["Group"], None]  # one instruction, translated
+Registers = frozenset[tuple[str, int]]  # ("v", index) and ("s", index)
+Step = Callable[["Group"], None]  # one translated instruction
 
-POISON = 0x7FC0DEAD  # a quiet NaN as f32, NaN in its upper half as f16 and bf16, and a far address
+POISON = 0x7FC0DEAD  # a quiet NaN as f32, NaN in its upper half as f16 and bf16, and an invalid address
 
 
 @dataclass(slots=True)
 class Batch:
-    """What the waves of a batch of work-groups share."""
+    """State that the waves of a batch of work-groups share."""
 
     memory: Memory
     lds: Lds
     counters: Counters
     strict: bool
-    detailed: bool  # count cache lines and bank conflicts, too
+    detailed: bool  # also count cache lines and bank conflicts
     scratch: int = 0  # address of the private memory of the batch's first wave
     scratch_bytes: int = 0  # per lane
     waves_per_block: int = 1
-    turned: bool = False  # strict mode: waves run in the other order, and loads and copies to LDS arrive early
-    # Which counter of the GPU counts "load", "store", "lds" and "scalar" accesses: see waits.py.
+    turned: bool = False  # strict mode: reverse wave order; loads and copies to LDS arrive early
+    # The GPU counter of "load", "store", "lds" and "scalar" accesses: see waitcnt.py.
     counter_of: Mapping[str, str] = field(default_factory=dict)
-    capacity_of: Mapping[str, int] = field(default_factory=dict)  # how far each of these counters counts
+    capacity_of: Mapping[str, int] = field(default_factory=dict)  # largest value of each of these counters
 
 
 @dataclass(slots=True)
 class Pending:
-    """A memory instruction whose effect is not visible yet. Strict mode keeps it until a wait asks for it.
+    """A memory instruction whose effect is not visible yet. Strict mode keeps it until a wait requires it.
 
-    `commit` makes it visible; `take` gives the same for some of the waves, by their rows; `in_order` is false for
-    scalar loads, which may come back in any order. `overtaken` gives the same for registers of which some were written
-    after the load came, so that they keep what is in them.
+    `commit` makes it visible. `take` returns the effect for some of the waves, by row. `in_order` is false for scalar
+    loads, which may return in any order. `overtaken` returns the effect for the case that some of the registers were
+    written after the load arrived: these keep their current values.
     """
 
     commit: Callable[[Group], None]
     take: Callable[[NDArray[np.intp]], Pending]
     in_order: bool = True
-    lds_write: Callable[[Lds], None] | None = None  # what an LDS write does to the LDS
-    registers: Registers = frozenset()  # those that it writes
-    lds_read: bool = False  # its values came from the LDS
+    lds_write: Callable[[Lds], None] | None = None  # applies an LDS write
+    registers: Registers = frozenset()  # registers that it writes
+    lds_read: bool = False  # its values come from the LDS
     overtaken: Callable[[Group, Registers], Pending] | None = None
 
 
 @dataclass(slots=True)
 class Places:
-    """Which waves these are: arrays with one entry per wave of the group."""
+    """Indices and addresses of waves: arrays with one entry per wave of the group."""
 
-    wave: NDArray[np.int64]  # number in the launch: block · waves per block + number in the block
-    lds_base: NDArray[np.int64]  # where the block's LDS begins in `Batch.lds`
+    wave: NDArray[np.int64]  # index in the launch: work-group · waves per work-group + own index
+    lds_base: NDArray[np.int64]  # start of the work-group's LDS in `Batch.lds`
     scratch_base: NDArray[np.uint64]  # address of the wave's private memory
 
     def take(self, rows: NDArray[np.intp]) -> Places:
@@ -81,7 +81,7 @@ class Places:
 
 
 class Group:
-    """Waves at one instruction. Register r of all of them is one array [waves, lanes] (`v[r]`) or [waves] (`s[r]`)."""
+    """Waves at one instruction. Register r of all waves is one array [waves, lanes] (`v[r]`) or [waves] (`s[r]`)."""
 
     __slots__ = (
         "batch", "exec_mask", "float_mode", "full", "lanes", "pending", "places", "s", "s64", "sc", "scc", "scf", "sci",
@@ -104,25 +104,25 @@ class Group:
         signed, floating, wide = sgprs.view(np.int32), sgprs.view(np.float32), sgprs.view(np.uint64)
         self.s = [sgprs[:, k] for k in range(SCALARS)]
         self.si = [signed[:, k] for k in range(SCALARS)]
-        self.sc = [sgprs[:, k : k + 1] for k in range(SCALARS)]  # as columns, to be broadcast over lanes
+        self.sc = [sgprs[:, k : k + 1] for k in range(SCALARS)]  # as columns, for broadcasting over lanes
         self.sci = [signed[:, k : k + 1] for k in range(SCALARS)]
         self.scf = [floating[:, k : k + 1] for k in range(SCALARS)]
         self.s64 = [wide[:, k // 2] for k in range(SCALARS)]  # valid for even k only
         self.exec_changed()
 
     def exec_changed(self) -> None:
-        """To be called after exec was written."""
+        """Update the mask after exec was written."""
         self.exec_mask = self.mask(EXEC)
         self.full = bool(self.exec_mask.all())
 
     def mask(self, register: int) -> Mask:
-        """The lane mask in a scalar register (pair), as booleans [waves, lanes]."""
+        """Return the lane mask in a scalar register (pair) as booleans [waves, lanes]."""
         words = self.sgprs[:, register : register + self.lanes // 32]
         octets = np.ascontiguousarray(words).view(np.uint8)
         return np.unpackbits(octets, axis=1, bitorder="little").view(np.bool_)
 
     def set_mask(self, register: int, mask: Mask) -> None:
-        """Write a lane mask into a scalar register (pair). Writing exec needs `exec_changed`, too."""
+        """Write a lane mask into a scalar register (pair). After writing exec, call `update_exec_mask`."""
         if mask.shape != (self.waves, self.lanes):
             mask = np.broadcast_to(mask, (self.waves, self.lanes))
         octets = np.packbits(mask, axis=1, bitorder="little")
@@ -135,26 +135,26 @@ class Group:
         else:
             destination = self.v[register]
             if values.shape == destination.shape and values.dtype == destination.dtype:
-                np.putmask(destination, self.exec_mask, values)  # faster than copyto, but it repeats fewer values
+                np.putmask(destination, self.exec_mask, values)  # faster than copyto; would repeat missing values
             else:
                 np.copyto(destination, values, where=self.exec_mask)
 
     def later(self, kind: str, effect: Pending) -> None:
-        """A memory instruction's effect: now, or in strict mode when a wait on the counter of its kind asks for it."""
+        """Apply a memory instruction's effect now, or in strict mode when a wait on its counter requires it."""
         if not self.batch.strict:
             effect.commit(self)
             return
         counter = self.batch.counter_of[kind]
         most = self.batch.capacity_of[counter]
         if len(self.pending.get(counter, ())) >= most:
-            self.drain(counter, most - 1)  # a full counter cannot count one more
+            self.drain(counter, most - 1)  # a full counter blocks until there is room
         self.pending.setdefault(counter, []).append(effect)
 
     def drain(self, counter: str, count: int) -> None:
-        """Make visible what must be when `counter` is at most `count`, and nothing more.
+        """Make visible only the effects that must be complete when `counter` is at most `count`.
 
-        Accesses of one kind end in the order in which they began, so all but the last `count` are over. Scalar loads
-        may end in any order: which of them is over is known only when all are.
+        Accesses of one kind complete in order, so all but the last `count` are complete. Scalar loads may complete in
+        any order: none is known to be complete until all are.
         """
         queue = self.pending.get(counter)
         if not queue:
@@ -176,7 +176,7 @@ class Group:
             del self.pending[counter]
 
     def take(self, rows: NDArray[np.intp]) -> Group:
-        """Some of the waves as a group of their own, with their pending effects."""
+        """Return some of the waves as a new group, with their pending effects."""
         part = Group(
             self.batch,
             np.ascontiguousarray(self.vgprs[:, rows]),

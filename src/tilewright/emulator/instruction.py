@@ -1,4 +1,4 @@
-"""One instruction of a code object, as LLVM's disassembler printed it."""
+"""One instruction of a code object, as printed by LLVM's disassembler."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-# What an operand names. "register" kinds have an index and a count of 32-bit registers.
+# Kinds of operands. Register kinds have an index and a count of 32-bit registers.
 #   v       vector registers            a        accumulation registers of matrix instructions
-#   s       scalar registers, also vcc, exec, m0, ttmp and flat_scratch under the numbers below
-#   const   a number                    special  a value of the hardware, by name: src_shared_base, src_scc, …
-#   none    "off" and "null"            word     anything else that is no register: a counter list, hwreg(…), a label
+#   s       scalar registers, also vcc, exec, m0, ttmp and flat_scratch with the indices below
+#   const   a number                    special  a hardware value by name: src_shared_base, src_scc, …
+#   none    "off" and "null"            word     any other text: a counter list, hwreg(…), a label
 Kind = Literal["v", "a", "s", "const", "special", "none", "word"]
 
 FLAT_SCRATCH = 102
@@ -25,12 +25,12 @@ Modifier = int | str | bool | tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An operand. `half` is "l" or "h" where the text names half a register (v1.l), else ""."""
+    """An operand. `half` is "l" or "h" if the text names half a register (v1.l), else ""."""
 
     kind: Kind
     index: int = 0
     count: int = 1
-    value: int | float = 0  # of a const; a float only when the text has a decimal point
+    value: int | float = 0  # of a const; a float only if the text has a decimal point
     name: str = ""  # of a special or a word
     negated: bool = False
     absolute: bool = False
@@ -42,8 +42,8 @@ class Operand:
 class Instruction:
     """An instruction at an address of its code object.
 
-    `mnemonic` is as printed but for the suffix of the encoding (e32, e64, dpp, sdwa, e64_dpp), which stands in
-    `encoding`. `other` is the second half of a pair that is issued as one (v_dual_… :: v_dual_…).
+    `mnemonic` is the printed name without the encoding suffix (e32, e64, dpp, sdwa, e64_dpp), which is in `encoding`.
+    `other` is the second half of a pair that is issued as one (v_dual_… :: v_dual_…).
     """
 
     address: int

@@ -1,4 +1,4 @@
-"""What a code object's metadata says about its kernels: arguments and limits."""
+"""Kernels in the metadata of a code object: arguments and limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.emulator.msgpack import Node
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A piece of the kernel's argument memory. Those whose kind begins with "hidden_" the runtime fills."""
+    """A part of the kernel's argument memory. The runtime fills those whose kind begins with "hidden_"."""
 
     kind: str
     offset: int
@@ -24,28 +24,28 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class KernelMetadata:
-    """One kernel, as the metadata states it."""
+    """The metadata of one kernel."""
 
     name: str
     descriptor_symbol: str
     arguments: tuple[Argument, ...]
-    argument_bytes: int  # all, with the hidden ones
+    argument_bytes: int  # including hidden arguments
     max_block_threads: int
     wave_size: int
 
     @property
     def explicit_bytes(self) -> int:
-        """How many bytes the caller of the kernel must give."""
+        """Number of bytes that the caller must pass."""
         return max((item.offset + item.size for item in self.arguments if not item.hidden), default=0)
 
     @property
     def explicit_room(self) -> int:
-        """Where the hidden arguments begin: a caller's padding may reach up to there."""
+        """Offset of the first hidden argument; the caller's padding may extend to it."""
         return min((item.offset for item in self.arguments if item.hidden), default=self.argument_bytes)
 
 
 def read_metadata(metadata: Node) -> Mapping[str, KernelMetadata]:
-    """The kernels by name, in their order in the metadata."""
+    """Return the kernels by name, in the order of the metadata."""
     if not isinstance(metadata, dict):
         raise CodeObjectError(f"its metadata is {type(metadata).__name__}, not a map")
     kernels = metadata.get("amdhsa.kernels")
@@ -84,20 +84,20 @@ def _argument(item: Node, room: int, where: str) -> Argument:
         _number(item, ".size", where),
     )
     if offset + size > room:
-        raise CodeObjectError(f"{where} ends at byte {offset + size}, and the arguments have {room} bytes")
+        raise CodeObjectError(f"{where} ends at byte {offset + size}, but the arguments have {room} bytes")
     return Argument(kind, offset, size)
 
 
 def _text(node: Mapping[str, Node], key: str, where: str) -> str:
     value = node.get(key)
     if not isinstance(value, str):
-        raise CodeObjectError(f"the metadata of {where} has {key} = {value!r}, expected a text")
+        raise CodeObjectError(f"the metadata of {where} has {key} = {value!r}, expected a string")
     return value
 
 
 def _number(node: Mapping[str, Node], key: str, where: str) -> int:
     value = node.get(key)
-    # 2**24 is far above every limit of the hardware that is stated here.
+    # 2**24 is far above all hardware limits that are stated here.
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 24:
         raise CodeObjectError(f"the metadata of {where} has {key} = {value!r}, expected a number below 2**24")
     return value

@@ -1,4 +1,4 @@
-"""What is asked of the emulated device, and what it counted."""
+"""Launches on the emulated device: modes, engines and sizes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 NUMPY, NATIVE = "numpy", "native"
-AUTO = "auto"  # the native engine where there is a compiler and it knows every instruction, else NumPy's
+AUTO = "auto"  # the native engine if there is a compiler and it supports every instruction, else NumPy's
 ENGINES = (NUMPY, NATIVE, AUTO)
 
 
 class Mode(Enum):
-    """FAST runs all waves in lock-step. STRICT makes every missing barrier and every missing wait visible."""
+    """FAST runs all waves in lockstep. STRICT exposes missing barriers and missing waits."""
 
     FAST = "fast"
     STRICT = "strict"
@@ -32,7 +32,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch: `grid` in work-groups, `block` in threads, `arguments` as the host laid them out in memory."""
+    """One launch: `grid` in work-groups, `block` in threads, `arguments` in their memory layout."""
 
     grid: Extent
     block: Extent

@@ -6,11 +6,11 @@ import numpy as np
 
 from tilewright.emulator.views import Views
 
-_ALIGNMENT = 256  # every block's LDS begins on a multiple of this, so that aligned offsets stay aligned
+_ALIGNMENT = 256  # the LDS of every work-group begins at a multiple of this, so that aligned offsets stay aligned
 
 
 class Lds:
-    """`blocks` work-groups with `size` bytes each. Block b's bytes begin at index b · stride of the views."""
+    """`blocks` work-groups with `size` bytes each. The bytes of work-group b begin at index b · stride of the views."""
 
     __slots__ = ("blocks", "size", "stride", "views")
 
@@ -25,5 +25,5 @@ class Lds:
             self.views.u32[...] = poison
 
     def base(self, block: int) -> int:
-        """Where a block's LDS begins."""
+        """Return the start of a work-group's LDS in the views."""
         return block * self.stride

@@ -1,7 +1,7 @@
 """The memory of the emulated device: a range of this process's own addresses.
 
-An address on the device is a pointer of the host, so a launch's arguments need no translation. Every access is
-checked: a byte may be touched while an allocation holds it, and at no other time.
+A device address is a host pointer, so the arguments of a launch need no translation. Every access is checked: it must
+be inside a live allocation.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tilewright.emulator.views import Views
 
 CAPACITY = 8 << 30
 ALIGNMENT = 256  # hipMalloc's, too
-GUARD = 4096  # bytes between allocations that belong to none
-_NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux; the module mmap names it only since Python 3.13
-# Sums of a 64-bit address and the offsets of an instruction (below 2**33) may pass 2**64 and come out small.
-# The arena lies above all such sums, so they are faults like any other wild address.
+GUARD = 4096  # unallocated bytes between allocations
+_NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux; in the mmap module only since Python 3.13
+# Sums of a 64-bit address and the offsets of an instruction (below 2**33) may wrap around 2**64 to small values.
+# The arena lies above all such sums, so they are faults like any other invalid address.
 _LOWEST_ARENA = 1 << 34
 
 Index = NDArray[np.int64]
@@ -33,7 +33,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Allocation:
-    """Bytes that a caller asked for, by their offset in the arena. `span` is what is taken, with the guard gap."""
+    """Allocated bytes, by their offset in the arena. `span` is the occupied size, including the guard gap."""
 
     start: int
     size: int
@@ -46,16 +46,16 @@ class Allocation:
 
 
 def _anonymous(size: int) -> mmap.mmap:
-    """Memory that costs nothing until it is touched."""
+    """Map memory that costs nothing until it is touched."""
     try:
         return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
     except OSError as error:
-        advice = "Ask for a smaller capacity, or raise the limit of address space (ulimit -v)."
+        advice = "Use a smaller capacity, or raise the limit of address space (ulimit -v)."
         raise DeviceError(f"cannot reserve {size} bytes of address space: {error}. {advice}") from error
 
 
 class Memory:
-    """Allocations in an arena, and the checks of every access to them."""
+    """Allocations in an arena, with checks of every access."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         if capacity < mmap.PAGESIZE or capacity % mmap.PAGESIZE:
@@ -65,17 +65,17 @@ class Memory:
         self.views = Views(np.frombuffer(self._arena, np.uint8))
         self.base = int(self.views.u8.ctypes.data)
         if self.base < _LOWEST_ARENA:
-            raise DeviceError(f"the system gave memory at {self.base:#x}, too low to tell wrapped addresses from good")
-        self._top = 16 * GUARD  # where nothing was ever allocated
+            raise DeviceError(f"the system gave memory at {self.base:#x}, too low to detect wrapped addresses")
+        self._top = 16 * GUARD  # start of the never-used range
         self._live: list[Allocation] = []  # sorted
-        self._freed: deque[Allocation] = deque()  # the oldest first; not reused yet
-        self._holes: list[tuple[int, int]] = []  # freed ranges that may be used again: start, size; sorted
-        self._recent = (0, 0)  # the allocation of the last access, start and end
-        self._bounds = np.empty((2, 0), np.int64)  # starts and ends of all allocations, in their order
+        self._freed: deque[Allocation] = deque()  # oldest first; not reused yet
+        self._holes: list[tuple[int, int]] = []  # freed ranges that may be reused: start, size; sorted
+        self._recent = (0, 0)  # start and end of the last accessed allocation
+        self._bounds = np.empty((2, 0), np.int64)  # starts and ends of all allocations, in order
         self._lock = Lock()
 
     def allocate(self, size: int, label: str = "") -> int:
-        """The address of `size` new bytes; `label` names them in faults. Their content is what was there before."""
+        """Allocate `size` bytes and return their address. `label` names them in faults. They are not cleared."""
         if size < 1:
             raise InvalidValueError(f"cannot allocate {size} bytes: at least 1 is needed")
         with self._lock:
@@ -86,7 +86,7 @@ class Memory:
             return self.base + new.start
 
     def free(self, address: int) -> None:
-        """Give an allocation back. Its bytes stay invalid until the arena has no other room."""
+        """Free an allocation. Its bytes stay invalid until the arena has no other room."""
         with self._lock:
             at = bisect_right(self._live, address - self.base, key=_start) - 1
             if at < 0 or self._live[at].start != address - self.base:
@@ -99,7 +99,7 @@ class Memory:
             self._give_back(gone)
 
     def _place(self, span: int, size: int) -> int:
-        """Room for `span` bytes: never used, or else given back the longest time ago."""
+        """Find room for `span` bytes: never used, or else freed the longest time ago."""
         if self._top + span <= self.capacity:
             self._top += span
             return self._top - span
@@ -107,14 +107,14 @@ class Memory:
             if not self._freed:
                 taken = sum(item.span for item in self._live)
                 what = f"no room for {size} bytes: {taken} of {self.capacity} are taken"
-                advice = "Free some, or ask for more capacity."
+                advice = "Free some, or use a larger capacity."
                 raise DeviceMemoryError(f"{what} by {len(self._live)} allocations. {advice}")
             oldest = self._freed.popleft()
             self._open(oldest.start, oldest.span)
         return start
 
     def _hole(self, span: int) -> int | None:
-        """Take `span` bytes of the first hole that has them."""
+        """Take `span` bytes from the first hole that is large enough."""
         for at, (start, room) in enumerate(self._holes):
             if room >= span:
                 self._holes[at : at + 1] = [(start + span, room - span)] if room > span else []
@@ -122,7 +122,7 @@ class Memory:
         return None
 
     def _open(self, start: int, size: int) -> None:
-        """Add a hole, and join it with its neighbours."""
+        """Add a hole and merge it with its neighbours."""
         insort(self._holes, (start, size))
         joined: list[tuple[int, int]] = []
         for hole in self._holes:
@@ -133,7 +133,7 @@ class Memory:
         self._holes = joined
 
     def _remember(self) -> None:
-        """Note what is allocated, for checking accesses."""
+        """Update the bounds for checking accesses."""
         self._recent = (0, 0)
         self._bounds = np.array([[item.start, item.end] for item in self._live], np.int64).reshape(-1, 2).T.copy()
 
@@ -145,11 +145,11 @@ class Memory:
             self._arena.madvise(mmap.MADV_DONTNEED, first, last - first)
 
     def read(self, address: int, size: int) -> bytes:
-        """A copy of some bytes of one allocation."""
+        """Return a copy of bytes of one allocation."""
         return bytes(self.view(address, size))
 
     def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
-        """Put bytes into one allocation."""
+        """Write bytes to one allocation."""
         octets = memoryview(data).cast("B")
         self.view(address, len(octets))[:] = octets
 
@@ -159,7 +159,7 @@ class Memory:
         self.views.u8[start : start + size] = value
 
     def view(self, address: int, size: int) -> memoryview:
-        """The bytes themselves. They must lie in one allocation."""
+        """Return a view of bytes, which must lie in one allocation."""
         start = self._offset(address, size)
         return memoryview(self._arena)[start : start + size]
 
@@ -178,9 +178,9 @@ class Memory:
         return found if found is not None and offset < found.end else None
 
     def check(self, address: NDArray[np.uint64], size: int, mask: Mask | None) -> Index:
-        """Where `size` bytes at each address lie in the views, after checking those that `mask` has (None: all).
+        """Return the index of `size` bytes at each address in the views, after checking those in `mask` (None: all).
 
-        The others get the place of some good one, so that a gather may read all. At least one must be in the mask.
+        The others get the index of a valid one, so that a gather may read all. At least one must be in the mask.
         """
         index = np.subtract(address, np.uint64(self.base)).view(np.int64)
         if mask is not None:
@@ -197,7 +197,7 @@ class Memory:
         return index
 
     def _check_each(self, index: Index, size: int, mask: Mask | None) -> None:
-        """Each access must lie in one allocation: the last one that begins before it."""
+        """Raise if an access is not inside one allocation: the last one that begins before it."""
         starts, ends = self._bounds
         if len(starts):
             before = np.searchsorted(starts, index, side="right") - 1
@@ -213,13 +213,13 @@ class Memory:
             raise MemoryFault(what, place)
 
     def ranges(self) -> NDArray[np.uint64]:
-        """First address and end of every allocation, ascending: [allocations, 2]."""
+        """Return start and end address of every allocation, ascending: [allocations, 2]."""
         with self._lock:
             offsets = [(item.start, item.end) for item in self._live]
         return np.array(offsets, np.uint64).reshape(-1, 2) + np.uint64(self.base)
 
     def nearest(self, address: int, size: int = 1) -> str:
-        """Where an address is, in words: beside or inside which allocation."""
+        """Describe an address in words: inside or next to which allocation it is."""
         offset = address - self.base
         for gone in self._freed:
             if gone.start <= offset < gone.end:

@@ -1,4 +1,4 @@
-"""Reading MessagePack, the encoding of a code object's metadata. Only what AMD's metadata can hold."""
+"""Decode MessagePack, the encoding of a code object's metadata. Only the types in AMD's metadata are supported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DEEPEST = 32  # the metadata of AMD's code objects has five levels
 
 
 def decode(data: bytes) -> Node:
-    """The one value that `data` holds, or `CodeObjectError`."""
+    """Decode the one value in `data`, or raise `CodeObjectError`."""
     value, end = _value(data, 0, 0)
     if end != len(data):
         raise CodeObjectError(f"the metadata ends at byte {end} of {len(data)}")
@@ -21,7 +21,7 @@ def decode(data: bytes) -> Node:
 
 
 def _value(data: bytes, at: int, depth: int) -> tuple[Node, int]:  # noqa: PLR0911 - one for each kind of value
-    """The value that begins at byte `at`, and where it ends."""
+    """Return the value that begins at byte `at`, and its end."""
     if depth > _DEEPEST:
         raise CodeObjectError(f"the metadata is nested more than {_DEEPEST} levels deep")
     tag = _piece(data, at, 1)[0]
@@ -50,7 +50,7 @@ def _value(data: bytes, at: int, depth: int) -> tuple[Node, int]:  # noqa: PLR09
 
 def _piece(data: bytes, at: int, size: int) -> bytes:
     if at + size > len(data):
-        raise CodeObjectError(f"the metadata has {len(data)} bytes, and byte {at + size} is asked for")
+        raise CodeObjectError(f"the metadata has {len(data)} bytes, but byte {at + size} is needed")
     return data[at : at + size]
 
 
@@ -58,7 +58,7 @@ def _text(data: bytes, at: int, size: int, depth: int = 0) -> tuple[Node, int]: 
     try:
         return _piece(data, at, size).decode(), at + size
     except UnicodeDecodeError as error:
-        raise CodeObjectError(f"the metadata has a text that is not UTF-8, at byte {at}") from error
+        raise CodeObjectError(f"the metadata has a string that is not UTF-8, at byte {at}") from error
 
 
 def _list(data: bytes, at: int, count: int, depth: int) -> tuple[Node, int]:
@@ -74,7 +74,7 @@ def _map(data: bytes, at: int, count: int, depth: int) -> tuple[Node, int]:
     for _ in range(count):
         key, at = _value(data, at, depth + 1)
         if not isinstance(key, str):
-            raise CodeObjectError(f"the metadata has the key {key!r}, and keys are texts")
+            raise CodeObjectError(f"the metadata has the key {key!r}, but keys must be strings")
         items[key], at = _value(data, at, depth + 1)
     return items, at
 

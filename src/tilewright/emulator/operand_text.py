@@ -1,4 +1,4 @@
-"""Operands as LLVM's disassembler writes them."""
+"""Parse operands in the notation of LLVM's disassembler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.emulator.instruction import EXEC, FLAT_SCRATCH, M0, SCALARS, TTM
 
 _XNACK_MASK = 104
 
-# Scalar registers with a name, as index and count.
+# Named scalar registers: index and count.
 _NAMED: Mapping[str, tuple[int, int]] = {
     name: place
     for whole, index in (("vcc", VCC), ("exec", EXEC), ("flat_scratch", FLAT_SCRATCH), ("xnack_mask", _XNACK_MASK))
@@ -26,7 +26,7 @@ _MOST = {"v": 256, "a": 256, "s": SCALARS, "ttmp": 16}
 
 
 def parse_operand(text: str) -> Operand | None:
-    """The operand that `text` names, or None when it has an unknown form."""
+    """Parse an operand; None if its form is unknown."""
     if text in ("off", "null"):
         return Operand("none", name=text)
     if match := _REGISTER.fullmatch(text):
@@ -53,7 +53,7 @@ def _register(match: re.Match[str]) -> Operand | None:
 
 
 def _changed(text: str) -> Operand | None:
-    """An operand with a sign, bars or a function around it; else a name."""
+    """Parse an operand inside a sign, bars or a function; else a name."""
     if text.startswith("-"):
         inner = parse_operand(text[1:])
         return replace(inner, negated=not inner.negated) if inner else None

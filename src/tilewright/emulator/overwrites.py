@@ -1,9 +1,10 @@
-"""Registers that are written while a load into them is under way.
+"""Write hazards: registers that are written while a load into them is pending.
 
-A load arrives when it likes. If another instruction writes its register before a wait, the load may come right after
-and overwrite that. Strict mode lets it come then, so that the missing wait is seen. When it is turned the load comes
-right before, so that the new value stays: one that was computed from what was in the register before the load is seen
-then. A load that overwrites it would put the right value back wherever the computation happens to leave it unchanged.
+A load may arrive at any time before its wait. If another instruction writes the register before the wait, the load may
+arrive right after and overwrite that value. Strict mode does this, which exposes the missing wait. With `turned` the
+load arrives right before the write, so that the new value stays: this exposes values that were computed from the
+register contents before the load. A load that arrives later would hide them where the computation does not change the
+value.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from tilewright.emulator.instruction import Instruction, Operand
 NONE: Registers = frozenset()
 
 _COMPUTES = ("valu", "salu", "matrix")
-# Instructions that compute but write no register that they name.
+# Arithmetic instructions that write none of their operands.
 _READ_ONLY = ("s_cmp", "s_bitcmp", "s_nop", "s_set", "s_cbranch")
-# Both operands change places.
+# Both operands are exchanged.
 _SWAPS = ("v_swap", "v_permlane16_swap", "v_permlane32_swap")
 
 
 def written(instruction: Instruction, code: Code) -> Registers:
-    """The registers that an instruction writes at once. Loads write theirs when they arrive, so they have none."""
+    """Return the registers that an instruction writes at once. Loads have none: they write when they arrive."""
     halves = (instruction, instruction.other) if instruction.other else (instruction,)
     return NONE.union(*(_written(half, code) for half in halves))
 
@@ -52,7 +53,7 @@ def _registers(operand: Operand, code: Code) -> list[tuple[str, int]]:
 
 
 def arrive(group: Group, changed: Registers) -> None:
-    """Let the loads arrive whose registers were just written. They stay in their counters until a wait."""
+    """Apply the pending loads whose registers were just written. They stay in their counters until a wait."""
     for queue in group.pending.values():
         for at, effect in enumerate(queue):
             if effect.registers.isdisjoint(changed):

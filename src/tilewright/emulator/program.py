@@ -1,4 +1,4 @@
-"""A kernel's code, cut into blocks and translated when they are first reached."""
+"""The code of a kernel in basic blocks, which are translated when they are first reached."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TRANSLATORS: tuple[Translator, ...] = (control.translate, alu.translate, access.
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The instructions of a code object by address, and where blocks begin. `parsed` has those that were asked for."""
+    """The instructions of a code object by address, and the starts of basic blocks. `parsed` caches parsed ones."""
 
     lines: Mapping[int, Line]
     leaders: frozenset[int]
@@ -32,7 +32,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Instructions that run one after another. `steps` leaves out those that do nothing; `sources` are theirs.
+    """Instructions that run one after another. `steps` has no hints; `sources` are the instructions of the steps.
 
     `written` are the registers that each step writes at once.
     """
@@ -48,7 +48,7 @@ class Block:
 
 
 def make_listing(lines: Iterable[Line]) -> Listing:
-    """Blocks begin where branches go to and behind instructions that end one."""
+    """Find the basic blocks: they begin at branch targets and after instructions that end one."""
     listed = {line.address: line for line in lines}
     leaders: set[int] = set()
     for line in listed.values():
@@ -77,14 +77,14 @@ class Program:
         return self._listing.lines
 
     def instruction(self, address: int) -> Instruction:
-        """The instruction at an address that has one, parsed once for all kernels of the code object."""
+        """Return the instruction at a valid address, parsed once for all kernels of the code object."""
         found = self._listing.parsed.get(address)
         if found is None:
             found = self._listing.parsed[address] = parse(self._listing.lines[address])
         return found
 
     def block(self, address: int) -> Block:
-        """The block that begins at an address. Where there is no instruction, that is a `CodeFault`."""
+        """Return the basic block that begins at an address. Raises `CodeFault` if there is no instruction."""
         block = self._blocks.get(address)
         if block is None:
             block = self._blocks[address] = self._translate(address)
@@ -92,35 +92,35 @@ class Program:
 
     @property
     def reached(self) -> tuple[Line, ...]:
-        """The instructions that launches executed which ended well, in order of their addresses."""
+        """The instructions that successful launches executed, by address."""
         return tuple(self._listing.lines[address] for address in sorted(self._reached))
 
     def note_reached(self, addresses: Iterable[int]) -> None:
-        """Note the instructions that a launch executed."""
+        """Record the instructions that a launch executed."""
         self._reached.update(addresses)
 
     def forget_reached(self) -> None:
-        """Forget what launches executed so far, to ask about the next one alone."""
+        """Clear the record of executed instructions, to inspect the next launch alone."""
         self._reached.clear()
 
     def addresses(self, block: Block) -> Iterator[int]:
-        """Those of a block's instructions."""
+        """Iterate over the addresses of a basic block's instructions."""
         at = block.address
         while at < block.last.following:
             yield at
             at += self._listing.lines[at].size
 
     def changed(self, address: int, text: str) -> Program:
-        """The same code with another instruction at one address, to ask what becomes of a kernel with that error."""
+        """Return the same code with another instruction at one address, to test a kernel with that error."""
         line = replace(self._listing.lines[address], text=text)
         others = {at: known for at, known in self._listing.parsed.items() if at != address}
         listing = replace(self._listing, lines={**self._listing.lines, address: line}, parsed=others)
         return Program(listing, self._code, self._vgprs)
 
     def watch(self, address: int, watcher: Callable[[Step], Step]) -> None:
-        """Put something around the step of one instruction, to look at the waves before and after it.
+        """Wrap the step of one instruction, to inspect the waves before and after it.
 
-        The step of a jump, a barrier or the end does nothing, and comes before.
+        For a jump, a barrier or the end, an empty step is wrapped, which runs before it.
         """
         self._watchers[address] = watcher
         self._blocks.clear()
@@ -145,7 +145,7 @@ class Program:
                 return Block(address, tuple(steps), tuple(sources), changed, end, instruction, count, mix)
 
     def read(self, address: int) -> tuple[Instruction, Ending | None, Step | None]:
-        """The instruction at an address and what it does. What is unknown is a step that says so when it is reached."""
+        """Return the instruction at an address, its ending and its step. An unknown one has a step that raises."""
         line = self._listing.lines.get(address)
         if line is None:
             raise CodeFault(f"there is no instruction at {address:#x}", Place(address=address))
@@ -162,7 +162,7 @@ class Program:
             return (end, None) if end is not None else (None, self._step(instruction))
         except Fault as fault:
             return None, Raising(fault)
-        except Exception as error:  # a form of the instruction that its translator did not expect
+        except Exception as error:  # a form of the instruction that its translator does not support
             what = f"this form of the instruction ({type(error).__name__}: {error})"
             return None, Raising(self._code.unknown(what, instruction), error)
 
@@ -174,11 +174,11 @@ class Program:
         raise self._code.unknown(f"'{instruction.mnemonic}'", instruction)
 
     def check_registers(self, instruction: Instruction) -> None:
-        """Raise for a vector register that the kernel did not ask for."""
+        """Raise for a vector register beyond those that the kernel requests."""
         for operand in (*instruction.operands, *(instruction.other.operands if instruction.other else ())):
             if operand.kind in ("v", "a") and self._code.register(operand) + operand.count > self._limit(operand):
                 what = f"{operand.kind}{operand.index + operand.count - 1} is used"
-                raise CodeObjectError(f"{what}, and the kernel asks for {self._vgprs} vector registers")
+                raise CodeObjectError(f"{what}, but the kernel requests {self._vgprs} vector registers")
 
     def _limit(self, operand: Operand) -> int:
         return self._vgprs if operand.kind == "a" or not self._code.accumulators else self._code.accumulators
@@ -186,7 +186,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Raising:
-    """The step of an instruction that is not known."""
+    """The step of an unknown instruction."""
 
     fault: Fault
     cause: Exception | None = None

@@ -1,4 +1,4 @@
-"""Running the waves of a launch, group by group and block by block."""
+"""The NumPy engine: runs the waves of a launch, group by group and basic block by basic block."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tilewright.emulator.program import Block, Program
 from tilewright.emulator.scheduler import Ready, Schedule, slots
 
 LIMIT = 2**31  # wave instructions of a launch
-# A lone wave takes as long for an instruction as hundreds together, so steps are limited, too.
+# An instruction takes as long for one wave as for hundreds together, so steps are limited, too.
 _INSTRUCTIONS_PER_STEP = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much a launch may run before it counts as endless."""
+    """The limits after which a launch counts as endless."""
 
     instructions: int = LIMIT
 
@@ -45,7 +45,7 @@ class Engine:
         self._counters = counters
         self._budget = budget
         self._instructions = 0
-        self._waves_through: Counter[int] = Counter()  # by block of instructions
+        self._waves_through: Counter[int] = Counter()  # by basic block
         self._per_block = 1
 
     def run(self, group: Group, entry: int) -> None:
@@ -58,7 +58,7 @@ class Engine:
         batch.run(parts, entry)
 
     def count_mix(self) -> None:
-        """Add what was executed to the counters."""
+        """Add the executed instructions to the counters."""
         total: Counter[str] = Counter(self._counters.instructions)
         for address, waves in self._waves_through.items():
             block = self._program.block(address)
@@ -69,7 +69,7 @@ class Engine:
         self._waves_through.clear()
 
     def block(self, address: int, group: Group) -> Block:
-        """Run the block at an address."""
+        """Run the basic block at an address."""
         try:
             block = self._program.block(address)
         except Fault as fault:
@@ -82,7 +82,7 @@ class Engine:
                     if written and group.pending:
                         arrive(group, written)
             else:
-                for at, step in enumerate(block.steps):  # noqa: B007 - the place of a fault
+                for at, step in enumerate(block.steps):  # noqa: B007 - for the location of a fault
                     step(group)
         except Fault as fault:
             raise self._placed(fault, group, block.sources[at]) from fault.__cause__
@@ -103,7 +103,7 @@ class Engine:
             raise self._placed(EndlessLoopFault(f"{done}, {limit}. {advice}"), group, block.last)
 
     def _placed(self, fault: Fault, group: Group, instruction: Instruction | None) -> Fault:
-        """The fault with all that is known. Steps name the wave by its row in the group."""
+        """Add all known details to a fault. Steps identify the wave by its row in the group."""
         place = fault.place
         row = place.wave if place.wave is not None else 0 if group.waves == 1 else None
         if row is not None:
@@ -115,7 +115,7 @@ class Engine:
         return type(fault)(fault.what, place).at(**known)
 
     def fault(self, kind: type[Fault], what: str, group: Group, instruction: Instruction, row: int | None) -> Fault:
-        """A fault of the engine itself."""
+        """Return a fault that the engine itself detected."""
         return self._placed(kind(what, Place(wave=row)), group, instruction)
 
     @property
@@ -128,7 +128,7 @@ class Engine:
 
 
 class _Batch:
-    """The groups of a batch, from their first instruction to their end."""
+    """Runs the groups of a batch from their first instruction to their end."""
 
     def __init__(self, engine: Engine, barriers: Barriers, schedule: Schedule) -> None:
         self._engine = engine
@@ -145,7 +145,7 @@ class _Batch:
             self._deadlock()
 
     def _run_on(self, entry: Ready) -> None:
-        """Run a group until it parts, waits, ends or must make room."""
+        """Run a group until it splits, waits, ends or another group must run."""
         group, address, slot = entry.group, entry.address, entry.slot
         while True:
             block = self._engine.block(address, group)
@@ -158,7 +158,7 @@ class _Batch:
                 return
 
     def _next(self, block: Block, group: Group, slot: int) -> int | None:
-        """Where the whole group goes on; None when it does not, as a whole."""
+        """Return the address where the whole group continues; None if it splits, waits or ends."""
         ending, after = block.ending, block.last.following
         if ending is None:
             return after
@@ -203,7 +203,7 @@ class _Batch:
         return None
 
     def _inside(self, address: int, group: Group, block: Block, row: int | None) -> int:
-        """The address, which must be one of this code object."""
+        """Return the address after checking that it is inside this code object."""
         if address < 0 or address >= 1 << 32:
             what = f"a jump to {(address + self._engine.base) % 2**64:#x}, which is outside the code object"
             raise self._engine.fault(CodeFault, what, group, block.last, row)
@@ -222,13 +222,13 @@ class _Batch:
         if barrier.kind == "signal":
             self._release()
             return after
-        # The waves that came before go on first, and this group in its turn.
+        # Waves that arrived earlier continue first.
         self._waiting.append((Ready(group, after, slot), block.last))
         self._release()
         return None
 
     def _release(self) -> None:
-        """Let go on whose barrier is over."""
+        """Schedule the waves whose barrier is complete."""
         still: list[tuple[Ready, Instruction]] = []
         for entry, where in self._waiting:
             free = self._barriers.pass_through(entry.group)
@@ -250,5 +250,5 @@ class _Batch:
     def _deadlock(self) -> None:
         entry, where = self._waiting[0]
         count = sum(entry.group.waves for entry, _ in self._waiting)
-        what = f"{count} waves wait at a barrier that is never over: not all waves of their work-groups signal it"
+        what = f"{count} waves wait at a barrier that never completes: not all waves of their work-groups signal it"
         raise self._engine.fault(BarrierFault, what, entry.group, where, 0)

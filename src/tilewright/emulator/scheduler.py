@@ -1,8 +1,8 @@
-"""Which group of waves runs next.
+"""Choose the group of waves that runs next.
 
-Fast: the group at the lowest address, so that waves that went different ways meet again behind them. Strict: waves
-of a work-group one after another (see `slots`), each as far as the next barrier. In both, a group that has waited
-long runs first: waves may spin until another one has done its work.
+Fast mode: the group at the lowest address, so that waves that took different branches join again after them. Strict
+mode: the waves of a work-group one after another (see `split_slots`), each as far as the next barrier. In both modes a
+group that has waited long runs first: waves may spin until another one has done its work.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 
 from tilewright.emulator.group import Group, Places
 
-# Blocks of instructions that others may run while a group waits. Long enough for the loops inside an `if`, after
-# which waves shall meet; short enough that spinning costs little.
+# Basic blocks that others may run while a group waits. Enough for the loops inside an `if`, after which waves should
+# join; few enough that spinning costs little.
 PATIENCE = 4096
 
 
 @dataclass(slots=True)
 class Ready:
-    """A group that can run on, and where."""
+    """A group that can continue, and its address."""
 
     group: Group
     address: int
@@ -38,10 +38,10 @@ class Schedule:
 
     def __init__(self) -> None:
         self._ready: list[Ready] = []
-        self._now = 0  # blocks run so far
+        self._now = 0  # basic blocks run so far
         self._lowest = (0, 0)
-        self._deadline = 0  # when the group that has waited longest must run
-        self._mine_until = 0  # until then the running group is not disturbed
+        self._deadline = 0  # time at which the group that has waited longest must run
+        self._mine_until = 0  # until then the running group is not interrupted
 
     def add(self, entry: Ready) -> None:
         entry.since = self._now
@@ -54,7 +54,7 @@ class Schedule:
             self._deadline = min(entry.since for entry in self._ready) + PATIENCE
 
     def next(self) -> Ready | None:
-        """The group to run, joined with those at the same place; None when there is none."""
+        """Return the group to run, joined with those at the same address; None if there is none."""
         if not self._ready:
             return None
         if self._now > self._deadline:
@@ -70,7 +70,7 @@ class Schedule:
         return chosen
 
     def disturbs(self, address: int, slot: int) -> bool:
-        """Whether the running group, about to go on at `address`, must make room for another. Counts the blocks."""
+        """Whether another group must run before the running one continues at `address`. Counts basic blocks."""
         self._now += 1
         if not self._ready or self._now < self._mine_until:
             return False
@@ -78,7 +78,7 @@ class Schedule:
 
 
 def _can_join(one: Ready, other: Ready) -> bool:
-    """Groups with effects under way stay apart, or some would have to become visible too early."""
+    """Groups with pending effects are not joined: some effects would become visible too early."""
     return (
         one.key == other.key
         and not one.group.pending
@@ -88,7 +88,7 @@ def _can_join(one: Ready, other: Ready) -> bool:
 
 
 def join(groups: Sequence[Group]) -> Group:
-    """Several groups as one, its waves in the order of their numbers. None may have effects under way."""
+    """Join groups into one, its waves ordered by index. None may have pending effects."""
     places = Places.join([group.places for group in groups])
     order = np.argsort(places.wave, kind="stable")
     return Group(
@@ -102,9 +102,10 @@ def join(groups: Sequence[Group]) -> Group:
 
 
 def slots(group: Group, waves_per_block: int) -> Iterator[tuple[int, Group]]:
-    """The waves of each work-group apart, so that one runs after the other.
+    """Separate the waves of each work-group, so that one runs after the other.
 
-    Slot k has wave k of even work-groups and the k-th from behind of odd ones, or turned: both orders occur.
+    Slot k has wave k of even work-groups and the k-th last wave of odd ones, or the reverse with `turned`: both orders
+    occur.
     """
     block, number = np.divmod(group.places.wave, waves_per_block)
     upward = block % 2 == int(group.batch.turned)

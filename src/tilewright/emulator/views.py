@@ -1,4 +1,4 @@
-"""One piece of memory, seen as elements of several sizes."""
+"""Views of one piece of memory as elements of several sizes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 class Views:
-    """The same bytes as 1, 2, 4, 8 and 16 byte elements. `u128` is of a type that only moves 16 bytes at once."""
+    """The same bytes as 1, 2, 4, 8 and 16 byte elements. The type of `u128` is only for moving 16 bytes at once."""
 
     __slots__ = ("u8", "u16", "u32", "u64", "u128")
 

@@ -1,6 +1,6 @@
-"""Counters of memory instructions that are under way, and waiting for them.
+"""Counters of pending memory instructions, and the instructions that wait for them.
 
-Every GPU has its own set of counters and of instructions that wait until a counter is small enough.
+Every GPU generation has its own counters, and instructions that wait until a counter is small enough.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from tilewright.emulator.gpus import generation
 from tilewright.emulator.group import Group
 from tilewright.emulator.instruction import Instruction
 
-# Which counter each kind of access occupies (ISA manuals for CDNA3, RDNA3 and RDNA4, "Data dependency resolution").
+# The counter of each kind of access (ISA manuals for CDNA3, RDNA3 and RDNA4, "Data dependency resolution").
 _COUNTERS: Mapping[str, Mapping[str, str]] = {
     "gfx9": {"load": "vm", "store": "vm", "lds": "lgkm", "scalar": "lgkm"},
     "gfx11": {"load": "vm", "store": "vs", "lds": "lgkm", "scalar": "lgkm"},
     "gfx12": {"load": "load", "store": "store", "lds": "ds", "scalar": "km"},
 }
-# The largest value of each counter. A wave that has so many accesses under way stops until the oldest is over
-# (LLVM, AMDGPU::getVmcntBitMask and its like: as many ones as the counter has bits).
+# The largest value of each counter. A wave with that many pending accesses stops until the oldest is complete
+# (LLVM, AMDGPU::getVmcntBitMask and similar functions: as many ones as the counter has bits).
 _CAPACITIES: Mapping[str, Mapping[str, int]] = {
     "gfx9": {"vm": 63, "lgkm": 15},
     "gfx11": {"vm": 63, "vs": 63, "lgkm": 63},
     "gfx12": {"load": 63, "store": 63, "ds": 63, "km": 31},
 }
-# Counters of things that the emulated device never has under way: exports, image samples, ray tracing.
+# Counters of operations that are never pending on the emulated device: exports, image samples, ray tracing.
 _IDLE = frozenset(("exp", "sample", "bvh"))
 
-# RDNA4 has a wait for each counter instead of s_waitcnt. LLVM still encodes it there, and CK Tile's kernels have it
-# before their end. What it waits for is not documented, so here it makes nothing visible.
+# RDNA4 has one wait instruction per counter instead of s_waitcnt. LLVM still encodes s_waitcnt there, and CK Tile's
+# kernels have it before their end. Its meaning is not documented, so here it makes nothing visible.
 _WITHOUT_LIST = "gfx12"
 
 _LISTED = re.compile(r"(vm|lgkm|exp)cnt\((\d+)\)")
 _SINGLE = re.compile(r"s_waitcnt_(vs|vm|lgkm|exp)cnt|s_wait_(load|store|ds|km|exp|sample|bvh)cnt")
 _PAIRED = re.compile(r"s_wait_(load|store)cnt_dscnt")
-# Pieces of the number in s_waitcnt, as first bit of the number, width, and first bit of the count.
+# Bit fields of the number in s_waitcnt: first bit in the number, width, and first bit in the count.
 _Pieces = Mapping[str, tuple[tuple[int, int, int], ...]]
 _PIECES_GFX9: _Pieces = {"vm": ((0, 4, 0), (14, 2, 4)), "exp": ((4, 3, 0),), "lgkm": ((8, 4, 0),)}
 _PIECES_GFX11: _Pieces = {"exp": ((0, 3, 0),), "lgkm": ((4, 6, 0),), "vm": ((10, 6, 0),)}
@@ -45,7 +45,7 @@ _PIECES_GFX11: _Pieces = {"exp": ((0, 3, 0),), "lgkm": ((4, 6, 0),), "vm": ((10,
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait until each of these counters is at most its number."""
+    """Wait until each of these counters is at most its count."""
 
     counts: Mapping[str, int]
 
@@ -55,17 +55,17 @@ class Wait:
 
 
 def counter_of(arch: str) -> Mapping[str, str]:
-    """The counter that each kind of access occupies on a GPU."""
+    """Return the counter of each kind of access on a GPU."""
     return _COUNTERS[generation(arch)]
 
 
 def capacity_of(arch: str) -> Mapping[str, int]:
-    """How many accesses of a wave each counter of a GPU can count."""
+    """Return the largest value of each counter of a GPU."""
     return _CAPACITIES[generation(arch)]
 
 
 def translate(instruction: Instruction, code: Code) -> Wait | None:
-    """The wait that an instruction asks for; None when it is no wait for memory."""
+    """Return the wait of an instruction; None if it does not wait for memory."""
     name = instruction.mnemonic
     counts: Mapping[str, int]
     if name == "s_waitcnt":
@@ -88,7 +88,7 @@ def translate(instruction: Instruction, code: Code) -> Wait | None:
 
 
 def _listed(instruction: Instruction, code: Code) -> dict[str, int]:
-    """The counts of s_waitcnt: written out by name, or as one number when they are all zero or out of range."""
+    """Return the counts of s_waitcnt: listed by name, or one number if all are zero or out of range."""
     text = instruction.operands[0].name
     if re.fullmatch(r"0x[0-9a-f]+|\d+", text):
         pieces = _PIECES_GFX11 if generation(code.arch.name) == "gfx11" else _PIECES_GFX9
@@ -113,6 +113,6 @@ def _number(instruction: Instruction, code: Code) -> int:
 
 
 def drain_all(group: Group) -> None:
-    """Make everything visible, as the end of a program does."""
+    """Make all pending effects visible, as the end of a program does."""
     for counter in tuple(group.pending):
         group.drain(counter, 0)

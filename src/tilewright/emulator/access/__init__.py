@@ -21,8 +21,8 @@ _FAMILIES = {
     "scratch_": translate_scratch,
     "ds_": translate_lds,
 }
-# They write caches back or empty them, and no cache is emulated. LLVM's wait counting does not count buffer_…; for
-# global_inv the load counter and for the others the store counter counts on gfx12.
+# They write back or invalidate caches, which are not emulated. LLVM's wait counting does not count buffer_…; on gfx12
+# the load counter counts global_inv, and the store counter the others.
 _CACHE_CONTROL = frozenset(
     ("buffer_wbl2", "buffer_inv", "buffer_wbinvl1", "buffer_wbinvl1_vol", "buffer_gl0_inv", "buffer_gl1_inv")
 )
@@ -30,7 +30,7 @@ _COUNTED_CACHE_CONTROL = {"global_inv": "load", "global_wb": "store", "global_wb
 
 
 def translate(instruction: Instruction, code: Code) -> Step | None:
-    """The step of a memory instruction; None for other instructions."""
+    """Return the step of a memory instruction; None for other instructions."""
     name = canonical(instruction.mnemonic)
     if name in _CACHE_CONTROL or name in _COUNTED_CACHE_CONTROL:
         return _cache_control(name, instruction, code)

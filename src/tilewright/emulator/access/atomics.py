@@ -1,7 +1,7 @@
 """Atomic operations on memory and LDS.
 
-All lanes of all waves of a step work in lane order, wave after wave: a lane sees what those before it left, also when
-they use the same address. The device gives no order; this is one of those it may choose.
+All lanes of all waves of a step run in lane order, wave after wave: a lane sees the results of the lanes before it,
+even at the same address. The device defines no order; this is one of the allowed ones.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Values = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class AtomicOperation:
-    """`combine` gives the new value from the old one and the operands. `ufunc`, where there is one, does the same."""
+    """`combine` computes the new value from the old one and the operands. `ufunc`, if any, does the same."""
 
     size: int
     dtype: np.dtype[Any]
@@ -39,7 +39,7 @@ class AtomicOperation:
 
     @property
     def registers(self) -> int:
-        """Vector registers of the data of a memory instruction."""
+        """Number of vector registers for the data of a memory instruction."""
         return self.operands * self.size // 4
 
 
@@ -57,12 +57,12 @@ def _exchange(old: Values, new: Values, compare: Values) -> Values:
 
 
 def _flushed_sum(old: Values, value: Values) -> Values:
-    """A sum that reads and gives no subnormal numbers."""
+    """Add with subnormal operands and results flushed to zero."""
     return flushed(flushed(old) + flushed(value))
 
 
 def _packed(dtype: Any) -> Callable[[Values, Values], Values]:
-    """Two sums in one dword; bf16 is rounded from the exact sum of the two in f32."""
+    """Return a function for two sums in one dword; bf16 is rounded from the exact sum in f32."""
 
     def combine(old: Values, value: Values) -> Values:
         left, right = np.ascontiguousarray(old).view(dtype), np.ascontiguousarray(value).view(dtype)
@@ -87,7 +87,7 @@ _COMBINE: dict[str, tuple[Callable[..., Values], int, np.ufunc | None]] = {
     "cond_sub": (lambda old, value: np.where(old < value, old, old - value), 1, None),
     "swap": (lambda _, value: value, 1, None),
     "cmpswap": (_exchange, 2, None),
-    # gfx9's LDS form has the value to compare with first.
+    # In gfx9's LDS form the compare value comes first.
     "cmpst": (lambda old, compare, new: _exchange(old, new, compare), 2, None),
     "mskor": (lambda old, mask, value: (old & ~mask) | value, 2, None),
 }
@@ -112,12 +112,12 @@ def _table() -> dict[tuple[str, str], AtomicOperation]:
 
 OPERATIONS = _table()
 
-# gfx9 leaves out the type of whole numbers, or puts it into the name.
+# gfx9 omits the type of integers, or puts it into the name.
 _GFX9 = {
     **{name: (name, "u") for name in ("add", "sub", "inc", "dec", "and", "or", "xor", "swap", "cmpswap")},
     **{f"{sign}{name}": (name, kind) for sign, kind in (("s", "i"), ("u", "u")) for name in ("min", "max")},
 }
-# Names of one operation: gfx11's for gfx9's, gfx12's for gfx11's.
+# Renamed operations: names of gfx11 and gfx12, with the older name.
 _RENAMED = {
     "wrxchg": "swap",
     "cmpstore": "cmpswap",
@@ -127,13 +127,13 @@ _RENAMED = {
 }
 
 
-# GPUs whose memory adds f32 without subnormal numbers. LLVM knows it as a feature of the others: for these it makes a
-# loop around a compare-and-swap where subnormal numbers matter.
+# GPUs whose memory flushes subnormals in f32 adds. In LLVM not flushing is a feature of the others; for these GPUs it
+# emits a compare-and-swap loop if subnormal numbers matter.
 _FLUSHED_ADDS = frozenset({"gfx90a"})
 
 
 def atomic_operation(rest: str, instruction: Instruction, code: Code) -> AtomicOperation:
-    """The operation named by what stands after …_atomic_, or after ds_ without _rtn."""
+    """Return the operation for the name after …_atomic_, or after ds_ without _rtn."""
     short, wide = (rest.removesuffix("_x2"), "64") if rest.endswith("_x2") else (rest, "32")
     if short in _GFX9:
         name, letter = _GFX9[short]
@@ -146,14 +146,14 @@ def atomic_operation(rest: str, instruction: Instruction, code: Code) -> AtomicO
 
 
 def memory_operation(rest: str, instruction: Instruction, code: Code) -> AtomicOperation:
-    """As `atomic_operation`, for memory."""
+    """Same as `find_atomic`, for memory."""
     found = atomic_operation(rest, instruction, code)
     flushes = found is OPERATIONS["add", "f32"] and code.arch.name in _FLUSHED_ADDS
     return OPERATIONS["add_flushed", "f32"] if flushes else found
 
 
 def operand_values(operation: AtomicOperation, registers: Sequence[U32], mask: Mask | None) -> list[Values]:
-    """The operands of the active lanes, as a list over lanes, from vector registers."""
+    """Read the operands of the active lanes from vector registers, as flat arrays over lanes."""
     words = [value.reshape(-1) if mask is None else value[mask] for value in registers]
     if operation.size == 4:
         return [np.ascontiguousarray(word).view(operation.dtype) for word in words]
@@ -164,7 +164,7 @@ def operand_values(operation: AtomicOperation, registers: Sequence[U32], mask: M
 def perform(
     operation: AtomicOperation, views: Views, index: Index, operands: Sequence[Values], want_old: bool
 ) -> Values | None:
-    """Work through a list of lanes in order. The old values, if they are wanted."""
+    """Apply an operation for a list of lanes in order. Returns the old values if `want_old` is set."""
     array = (views.u32 if operation.size == 4 else views.u64).view(operation.dtype)
     slots = index // operation.size
     if operation.ufunc is not None and not want_old:
@@ -180,7 +180,7 @@ def perform(
 
 
 def _turns(slots: NDArray[np.int64]) -> list[NDArray[np.intp]]:
-    """Lanes that may go at once: those that are first at their address, then those that are second, and so on."""
+    """Group lanes that may run together: those that are first at their address, then the second ones, and so on."""
     order = np.argsort(slots, kind="stable")
     ordered = slots[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
@@ -193,7 +193,7 @@ def _turns(slots: NDArray[np.int64]) -> list[NDArray[np.intp]]:
 
 
 def old_registers(operation: AtomicOperation, old: Values, shape: tuple[int, int], mask: Mask | None) -> list[U32]:
-    """Old values of the active lanes as vector registers; 0 in the other lanes."""
+    """Convert old values of the active lanes to vector registers; other lanes get 0."""
     words = old.view(np.uint32).reshape(-1, operation.size // 4)
     registers = np.zeros((operation.size // 4, *shape), np.uint32)
     for k, register in enumerate(registers):
@@ -205,7 +205,7 @@ def old_registers(operation: AtomicOperation, old: Values, shape: tuple[int, int
 
 
 def check_alignment(index: Index, size: int, mask: Mask | None) -> None:
-    """Atomics need addresses that are multiples of their size."""
+    """Raise if an address is not a multiple of the size of the atomic."""
     bad = (index & (size - 1)) != 0
     if mask is not None:
         bad &= mask
@@ -218,9 +218,9 @@ def check_alignment(index: Index, size: int, mask: Mask | None) -> None:
 def memory_atomic(
     group: Group, operation: AtomicOperation, index: Index, mask: Mask | None, register: int, destination: int | None
 ) -> None:
-    """An atomic instruction on memory, at checked places: the memory changes now, the old value arrives later.
+    """Run an atomic instruction at checked memory indices: the memory changes now, the old value arrives later.
 
-    `mask` are the lanes that access memory; all active lanes get a value, 0 where there was no access.
+    `mask` are the lanes that access memory; all active lanes get a value, 0 if they made no access.
     """
     check_alignment(index, operation.size, mask)
     count = lanes(group, mask)

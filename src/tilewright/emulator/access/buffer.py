@@ -1,14 +1,14 @@
-"""buffer_…: memory through a descriptor with a length. Reads past it give 0, writes are dropped, dword by dword.
+"""buffer_…: memory through a descriptor with a length. Past it, reads return 0 and writes are dropped, per dword.
 
-An access is inside when it ends before the length: lane's offset + bytes ≤ length − scalar offset. Each dword of a
-wide access is asked for itself, an atomic as a whole. AMD's own simulator does the same (ROCm/rocm-systems, pull
-request 10928, compared with gfx950 hardware).
+An access is inside if lane offset + bytes ≤ length − scalar offset. Each dword of a wide access is checked by itself,
+an atomic as a whole. AMD's own simulator does the same (ROCm/rocm-systems, pull request 10928, compared with gfx950
+hardware).
 
-The lane's offset is the register's plus the instruction's, in 32 bits: a negative one in the register is made positive
-by the instruction's. LLVM relies on it on every GPU: it folds additions that may wrap around into the offset of a
-vector access, and asks for `nuw` with s_buffer_load only, which adds in 64 bits (llvm-project, pull request 68302). So
-does Mesa's ACO (aco_optimizer.cpp, `vaddr_prevent_overflow`), and AMD's simulator has it for CDNA, RDNA3 and RDNA4
-(rocm-systems, emulation/rocjitsu, `buffer_offset_part`). docs/findings.md weighs what speaks against it.
+The lane offset is the sum of the register and the instruction's offset, in 32 bits: a negative register value can
+become positive. LLVM relies on this on every GPU: it folds additions that may wrap around into the offset of a vector
+access, and requires `nuw` only for s_buffer_load, which adds in 64 bits (llvm-project, pull request 68302). So does
+Mesa's ACO (aco_optimizer.cpp, `vaddr_prevent_overflow`), and AMD's simulator does it for CDNA, RDNA3 and RDNA4
+(rocm-systems, emulation/rocjitsu, `buffer_offset_part`). docs/findings.md discusses the evidence against it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MODIFIERS = CACHE_POLICY | {"offset", "offen", "idxen", "lds"}
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """How an instruction addresses its buffer. Registers that it does not have are None."""
+    """How an instruction addresses its buffer. Missing registers are None."""
 
     instruction: Instruction
     code: Code
@@ -57,14 +57,14 @@ class Address:
     soffset: Scalars
 
     def own(self, group: Group) -> Index:
-        """The offset of each lane without index and scalar offset."""
+        """Return the offset of each lane without index and scalar offset."""
         if self.offset is None:
             return np.full((group.waves, group.lanes), self.immediate, np.int64)
         short: U32 = group.v[self.offset] + np.uint32(self.immediate)
         return short.astype(np.int64)
 
     def private(self, group: Group) -> Index | None:
-        """The offset of each lane in its private memory, if that is what the buffer is."""
+        """Return the offset of each lane in its private memory; None if the buffer is not private memory."""
         if not is_swizzled(group, self.descriptor, self.code):
             return None
         if self.index is not None:
@@ -75,10 +75,10 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What an access touches: addresses of all lanes, and per dword the lanes that are inside the buffer."""
+    """The addresses of an access for all lanes, and per dword the lanes that are inside the buffer."""
 
     address: np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
-    inside: tuple[Mask, ...] | None  # None: all lanes are active, and all inside
+    inside: tuple[Mask, ...] | None  # None: all lanes are active and inside
 
 
 def _reach(group: Group, where: Address, size: int) -> Reach:
@@ -97,24 +97,24 @@ def _reach(group: Group, where: Address, size: int) -> Reach:
 
 
 def _strided(group: Group, where: Address, buffer: RawBuffer, offset: Index, size: int) -> Reach:
-    """A buffer of records with a stride: the index alone decides whether an access is inside."""
+    """Check a buffer of records with a stride: only the index decides whether an access is inside."""
     index = group.v[where.index or 0].astype(np.int64)
     inside = (index < buffer.records) & group.exec_mask
     return Reach(buffer.base + (index * buffer.stride + offset).view(np.uint64), (inside,) * max(size // 4, 1))
 
 
 def _pieces(reach: Reach, size: int) -> list[tuple[int, int, Mask | None]]:
-    """The access in as few parts as the bounds allow: first byte, size, lanes."""
+    """Split the access into as few parts as the bounds allow: first byte, size, lanes."""
     if reach.inside is None:
         return [(0, size, None)]
-    # Dwords come in order, so what has the last has all, and the first decides when both agree.
+    # Bounds are monotonic: a lane with the last dword has all. So if first and last agree, one mask is enough.
     if bool((reach.inside[0] == reach.inside[-1]).all()):
         return [(0, size, reach.inside[0])]
     return [(4 * k, 4, mask) for k, mask in enumerate(reach.inside)]
 
 
 def _fetch(group: Group, where: Address, element: Element) -> list[U32]:
-    """What a load reads, 0 past the end."""
+    """Read the values of a load, 0 past the end."""
     memory = group.batch.memory
     line_bytes = where.code.arch.memory.line_bytes
     reach = _reach(group, where, element.size)
@@ -197,7 +197,7 @@ def _atomic(where: Address, operation: AtomicOperation, register: int, old: bool
 
 
 def translate_buffer(name: str, instruction: Instruction, code: Code) -> Step:
-    """buffer_…"""
+    """Return the step of a buffer_… instruction."""
     check_modifiers(instruction, code, _MODIFIERS)
     kind, _, rest = name.removeprefix("buffer_").partition("_")
     to_lds = rest.startswith("lds_") or bool(instruction.modifiers.get("lds"))

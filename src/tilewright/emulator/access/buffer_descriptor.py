@@ -1,15 +1,15 @@
 """The four scalar registers that describe a buffer (V#).
 
-Known is the raw buffer: a base, a length in bytes, no stride and no swizzle. gfx9 may have a stride, which counts for
-instructions with an index. Bits that would change an access and are not known raise.
+Raw buffers are supported: a base, a length in bytes, no stride and no swizzle. gfx9 may have a stride, which matters
+for instructions with an index. Unsupported bits that would change an access raise a fault.
 
     word 0          base, low
     word 1   0-15   base, high       16-29 stride     30 cache swizzle (gfx9)   31 swizzle
     word 2          number of records: bytes, for buffers without a swizzle
-    word 3   0-11   which components go where, 12-18 format: both are for typed accesses and images only
-             21-22  index stride     23 add the lane's number to the index: both are for swizzled buffers only
+    word 3   0-11   component selection, 12-18 format: both are for typed accesses and images only
+             21-22  index stride     23 add the lane index to the index: both are for swizzled buffers only
              24     set by CK Tile for gfx11 and gfx12 (its resource level on gfx10); nothing depends on it
-             28-29  gfx11 and later: how bounds are checked: 3 by bytes, 2 not at all (but nothing is in an empty one)
+             28-29  gfx11 and later: bounds check: 3 by bytes, 2 none (but every access to an empty buffer is outside)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tilewright.emulator.group import Group
 from tilewright.emulator.instruction import Instruction
 
 _SWIZZLE_GFX9 = np.uint32(0x80000000)
-# What must be 0 in words 1 and 3. Stride and the kind of bounds have a second look.
+# Bits that must be 0 in words 1 and 3. Stride and bounds check get a second check.
 _LAYOUT = np.uint32(0xFFFF0000)
 _LAYOUT_BUT_STRIDE = np.uint32(0xC0000000)
 _FLAGS_GFX9 = np.uint32(0xFFF80000)
@@ -52,17 +52,17 @@ def is_gfx9(code: Code) -> bool:
 
 
 def is_swizzled(group: Group, register: int, code: Code) -> bool:
-    """Whether this is the buffer through which gfx90a reaches private memory."""
+    """Whether this is the buffer through which gfx90a accesses private memory."""
     return is_gfx9(code) and bool(group.s[register + 1][0] & _SWIZZLE_GFX9)
 
 
 def buffer_base(group: Group, register: int) -> NDArray[np.uint64]:
-    """The base of each wave's buffer, as a column."""
+    """Return the base of each wave's buffer, as a column."""
     return (pair_of(group, register) & _BASE)[:, None]
 
 
 def raw_buffer(group: Group, register: int, instruction: Instruction, code: Code) -> RawBuffer:
-    """The buffer in four scalar registers, when it is a raw one."""
+    """Read the raw buffer in four scalar registers."""
     layout, flags = group.s[register + 1], group.s[register + 3]
     records = group.sc[register + 2].astype(np.int64)
     odd = flags & _FLAGS_GFX9 if is_gfx9(code) else (flags & _FLAGS_GFX11) ^ _BY_BYTES
@@ -77,7 +77,7 @@ def raw_buffer(group: Group, register: int, instruction: Instruction, code: Code
 
 
 def _refuse_unknown(group: Group, register: int, instruction: Instruction, code: Code) -> None:
-    """Raise for bits that are not known, or a stride that is not the same in all waves."""
+    """Raise for unsupported bits, or a stride that is not the same in all waves."""
     layout, flags = group.s[register + 1], group.s[register + 3]
     if is_gfx9(code):
         bad = (layout & _LAYOUT_BUT_STRIDE) | (flags & _FLAGS_GFX9)

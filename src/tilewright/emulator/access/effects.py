@@ -1,7 +1,7 @@
-"""What memory instructions do to registers and LDS: at once, or in strict mode at a wait.
+"""Effects of memory instructions on registers and LDS: at once, or in strict mode at a wait.
 
-A `Pending` here holds the values read when the instruction was issued. Its `take` selects waves, so all arrays have
-waves as their first axis.
+A `PendingEffect` holds the values that were read when the instruction was issued. Its `take` selects waves, so all
+arrays have waves as their first axis.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ T = TypeVar("T")
 
 
 class LdsChange(Protocol):
-    """A change of the LDS: called, it is made; `undo`, asked before, gives what brings the old bytes back."""
+    """A pending LDS write. Call to apply; call `make_rollback` first to get a rollback."""
 
     def __call__(self, lds: Lds) -> None: ...
     def undo(self, lds: Lds) -> Callable[[], None]: ...
 
 
 def active(group: Group) -> Mask | None:
-    """The lanes that take part; None when all do."""
+    """Return the active lanes; None if all are active."""
     return None if group.full else group.exec_mask
 
 
 def by_lanes(kind: str, act: Callable[[Group, Mask | None], None]) -> Step:
-    """A step that acts for the active lanes. With none of them it only takes its place in the counter of `kind`."""
+    """Make a step for the active lanes. Without active lanes it only occupies the counter of `kind`."""
 
     def step(group: Group) -> None:
         mask = active(group)
@@ -51,7 +51,7 @@ def by_lanes(kind: str, act: Callable[[Group, Mask | None], None]) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Values for vector registers from `register` on. `keep` are bits of the registers that stay as they are."""
+    """Values for vector registers from `register` on. `keep` are bits of the registers that do not change."""
 
     register: int
     values: tuple[U32, ...]
@@ -72,7 +72,7 @@ class Arrival:
         return Arrival(self.register, tuple(v[rows] for v in self.values), _rows(self.mask, rows), self.keep)
 
     def overtaken(self, group: Group, changed: Registers) -> Arrival:
-        """With what active lanes have now in the registers that were changed."""
+        """Return the arrival with the current values of active lanes in the changed registers."""
         values = (
             np.where(group.exec_mask, group.v[register], value) if ("v", register) in changed else value
             for register, value in enumerate(self.values, self.register)
@@ -97,7 +97,7 @@ class ScalarArrival:
         return ScalarArrival(self.register, tuple(v[rows] for v in self.values))
 
     def overtaken(self, group: Group, changed: Registers) -> ScalarArrival:
-        """With what is now in the registers that were changed."""
+        """Return the arrival with the current values of the changed registers."""
         values = (
             group.s[register].copy() if ("s", register) in changed else value
             for register, value in enumerate(self.values, self.register)
@@ -107,7 +107,7 @@ class ScalarArrival:
 
 @dataclass(frozen=True, slots=True)
 class LdsWrite:
-    """Elements for the LDS, by their places in its views. Called, it writes them."""
+    """Elements for the LDS, by their indices in its views. Call to write them."""
 
     index: Index
     values: tuple[U32, ...]
@@ -124,12 +124,12 @@ class LdsWrite:
         return LdsWrite(self.index[rows], tuple(v[rows] for v in self.values), self.size, _rows(self.mask, rows))
 
     def undo(self, lds: Lds) -> Callable[[], None]:
-        """What brings back the bytes that a call is going to change."""
+        """Return a function that restores the bytes that a call will change."""
         return undo(lds, self.index, self.size, self.mask)
 
 
 def undo(lds: Lds, index: Index, size: int, mask: Mask | None) -> Callable[[], None]:
-    """What brings back the elements that are in the LDS now."""
+    """Return a function that restores the current elements in the LDS."""
     places = index if mask is None else index[mask]
     before = load(lds.views, places, size)
     return lambda: store(lds.views, places, before, size, None)
@@ -140,7 +140,7 @@ def _rows(mask: Mask | None, rows: Rows) -> Mask | None:
 
 
 def deliver(group: Group, kind: str, arrival: Arrival, in_order: bool = True) -> None:
-    """Values for vector registers."""
+    """Write values to vector registers, now or at a wait."""
     if group.batch.strict:
         group.later(kind, _pending_arrival(arrival, in_order, kind == "lds"))
     else:
@@ -160,7 +160,7 @@ def _pending_arrival(arrival: Arrival, in_order: bool, lds_read: bool) -> Pendin
 
 
 def deliver_scalar(group: Group, arrival: ScalarArrival) -> None:
-    """Values for scalar registers. They may come back in any order."""
+    """Write values to scalar registers, now or at a wait. They may arrive in any order."""
     if group.batch.strict:
         group.later("scalar", _pending_scalar(arrival))
     else:
@@ -179,7 +179,7 @@ def _pending_scalar(arrival: ScalarArrival) -> Pending:
 
 
 def write_lds(group: Group, write: LdsWrite) -> None:
-    """Elements for the LDS. The values must not be views of registers in strict mode: see `held`."""
+    """Write elements to the LDS. In strict mode the values must not be views of registers: see `copy_registers`."""
     if group.batch.strict:
         group.later("lds", _pending_write(write))
     else:
@@ -191,10 +191,10 @@ def _pending_write(write: LdsWrite) -> Pending:
 
 
 def copy_to_lds(group: Group, write: LdsWrite) -> None:
-    """Elements that come from memory: later LDS reads of the same wave need not see them before a wait for the load.
+    """Copy elements from memory to the LDS: LDS reads of the same wave may not see them before a wait for the load.
 
-    They come at any moment up to the wait. Strict mode lets them come at the last one, which shows a wait that is
-    missing; when it is turned at the first one, which shows who still reads what they overwrite.
+    They may arrive at any time up to the wait. In strict mode they arrive as late as possible, which exposes a missing
+    wait; with `turned` as early as possible, which exposes reads of the bytes that they overwrite.
     """
     if group.batch.strict and not group.batch.turned:
         group.later("load", _pending_copy(write))
@@ -208,7 +208,7 @@ def _pending_copy(write: LdsWrite) -> Pending:
 
 
 def occupy(group: Group, kind: str, in_order: bool = True) -> None:
-    """Take a place in the counter without any effect: a store, or a load of no lane."""
+    """Occupy the counter without any effect: for a store, or a load without active lanes."""
     if group.batch.strict:
         group.later(kind, _nothing(in_order))
 
@@ -218,13 +218,13 @@ def _nothing(in_order: bool) -> Pending:
 
 
 def held(group: Group, register: int, count: int) -> list[U32]:
-    """Registers that an effect takes along: copies, where the effect comes later than now."""
+    """Return the registers that an effect uses: copies if the effect is applied later."""
     values = group.v[register : register + count]
     return [value.copy() for value in values] if group.batch.strict else values
 
 
 def read_lds(group: Group, read: Callable[[Views], T]) -> T:
-    """Read the LDS as this group's waves see it: with their own writes, of which others do not know yet."""
+    """Read the LDS as this group's waves see it: with their own pending writes, which others do not see yet."""
     lds = group.batch.lds
     pending = group.pending.get(group.batch.counter_of["lds"], ()) if group.batch.strict else ()
     undone = []

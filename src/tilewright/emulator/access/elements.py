@@ -1,4 +1,4 @@
-"""What loads and stores move, by the end of their names."""
+"""Elements of loads and stores, by the suffix of their names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.emulator.group import U32
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """`size` bytes per lane. `half` is "low" or "high" where only half of a register takes part."""
+    """`size` bytes per lane. `half` is "low" or "high" if only half of a register is used."""
 
     size: int
     signed: bool = False
@@ -24,11 +24,11 @@ class Element:
 
     @property
     def keep(self) -> int:
-        """The bits of the destination that a load leaves alone."""
+        """The bits of the destination that a load does not change."""
         return {"": 0, "low": 0xFFFF0000, "high": 0x0000FFFF}[self.half]
 
     def arrived(self, values: Sequence[U32]) -> list[U32]:
-        """What a load brings into registers, of the zero-extended elements."""
+        """Return the register values of a load from zero-extended elements."""
         word = values[0]
         if self.signed:
             bits = np.uint32(32 - 8 * self.size)
@@ -40,13 +40,13 @@ class Element:
         return [word, *values[1:]]
 
     def leaving(self, values: Sequence[U32]) -> list[U32]:
-        """What a store takes of registers."""
+        """Return the part of registers that a store writes."""
         return [values[0] >> np.uint32(16)] if self.half == "high" else list(values)
 
 
 _WORDS = {"dword": Element(4), "dwordx2": Element(8), "dwordx3": Element(12), "dwordx4": Element(16)}
 
-# By gfx9's names, which `isa.names.canonical` gives.
+# By gfx9's names, which `isa.names.normalize_name` returns.
 LOADS = {
     **_WORDS,
     "ubyte": Element(1),
@@ -68,7 +68,7 @@ STORES = {
     "short_d16_hi": Element(2, half="high"),
 }
 
-# The LDS has its own names for the same.
+# The LDS has its own names for the same elements.
 _LDS_WORDS = {"b32": Element(4), "b64": Element(8), "b96": Element(12), "b128": Element(16)}
 LDS_READS = {
     **_LDS_WORDS,

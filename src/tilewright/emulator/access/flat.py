@@ -1,7 +1,7 @@
 """flat_…: each lane's address is in memory, in the LDS of the work-group, or in the lane's private memory.
 
-The device counts them as memory and as LDS accesses. On gfx9 both counters may go down early, so in strict mode their
-values arrive only at waits for none left. From gfx10 on they go down in order, like those of other accesses (LLVM,
+The device counts them as memory and as LDS accesses. On gfx9 both counters may decrease early, so in strict mode their
+values arrive only at waits for 0. From gfx10 on the counters decrease in order, as for other accesses (LLVM,
 GCNSubtarget.h, `hasFlatLgkmVMemCountInOrder`; SIInsertWaitcnts.cpp forces waits for 0 only without it).
 """
 
@@ -39,7 +39,7 @@ from tilewright.emulator.views import Views
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Lanes of one kind, and where their accesses lie in the views."""
+    """Lanes of one address space, and the indices of their accesses in the views."""
 
     space: str  # "memory", "private" or "lds"
     index: Index
@@ -47,7 +47,7 @@ class Part:
 
 
 def parts(group: Group, address: NDArray[np.uint64], size: int) -> list[Part]:
-    """The lanes sorted by what their addresses mean, with checked places. None at all when no lane is active."""
+    """Group lanes by the address space of their addresses, with checked indices. Empty if no lane is active."""
     mask = active(group)
     if mask is not None and not mask.any():
         return []
@@ -73,7 +73,7 @@ def parts(group: Group, address: NDArray[np.uint64], size: int) -> list[Part]:
 
 
 def translate_flat(name: str, instruction: Instruction, code: Code) -> Step:
-    """flat_…"""
+    """Return the step of a flat_… instruction."""
     check_modifiers(instruction, code, CACHE_POLICY | {"offset"})
     kind, _, rest = name.removeprefix("flat_").partition("_")
     if kind == "load" and rest in LOADS:
@@ -96,7 +96,7 @@ def translate_flat(name: str, instruction: Instruction, code: Code) -> Step:
 
 
 def _are_in_order(code: Code) -> bool:
-    """Whether the counters of flat accesses go down in the order in which these began."""
+    """Whether the counters of flat accesses decrease in issue order."""
     return not is_gfx9(code)
 
 
@@ -154,7 +154,7 @@ def _store(address: Addresses, element: Element, register: int, code: Code) -> S
 def _atomic(
     address: Addresses, operation: AtomicOperation, register: int, destination: int | None, in_order: bool
 ) -> Step:
-    """All at issue, also those on LDS: memory and LDS accesses of one instruction have no order among them."""
+    """Run all accesses at issue, also those to LDS: memory and LDS accesses of one instruction are unordered."""
 
     def step(group: Group) -> None:
         shape = (group.waves, group.lanes)

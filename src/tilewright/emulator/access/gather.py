@@ -1,7 +1,7 @@
-"""Moving elements of 1 to 16 bytes between registers and memory or LDS, for all lanes at once.
+"""Move elements of 1 to 16 bytes between registers and memory or LDS, for all lanes at once.
 
-Addresses are byte indices of the views. Elements of 4 bytes and more are lists of dwords; smaller ones are one dword
-each, of which a load fills the lower bits with zeros above, and a store takes the lower bits.
+Addresses are byte indices into the views. Elements of 4 bytes or more are lists of dwords; smaller ones are one dword
+each: a load zero-extends them, and a store uses the lower bits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Item = TypeVar("Item", bound=np.generic)
 
 
 def load(views: Views, index: Index, size: int) -> list[U32]:
-    """The elements at `index`, as new arrays."""
+    """Load the elements at `index` as new arrays."""
     low_bits = int(np.bitwise_or.reduce(index, axis=None))
     if size == 16 and not low_bits & 15:
         return _dwords(views.u128[index >> 4], 4)
@@ -49,7 +49,7 @@ def _unaligned(views: Views, index: Index, size: int) -> U32:
 
 
 def store(views: Views, index: Index, values: Sequence[U32], size: int, mask: Mask | None) -> None:
-    """Put elements at `index`, for the lanes in `mask` (None: all). Of equal places, the last lane's element stays."""
+    """Store elements at `index` for the lanes in `mask` (None: all). For equal indices the last lane wins."""
     if mask is not None:
         lanes = np.flatnonzero(mask)
         index = chosen(index, lanes)
@@ -73,7 +73,7 @@ def store(views: Views, index: Index, values: Sequence[U32], size: int, mask: Ma
 
 
 def chosen(values: NDArray[Item], lanes: NDArray[np.intp]) -> NDArray[Item]:
-    """The values [waves, lanes, …] of some lanes, by their number over all waves: faster than by a mask."""
+    """Return the values [waves, lanes, …] of lanes by their flat index over all waves: faster than a mask."""
     return values.reshape(-1, *values.shape[2:])[lanes]
 
 

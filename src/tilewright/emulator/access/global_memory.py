@@ -1,4 +1,4 @@
-"""global_…, and the rest of scratch_…: memory by 64-bit addresses."""
+"""global_… instructions: memory by 64-bit addresses. Also translates scratch_…."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MODIFIERS = CACHE_POLICY | {"offset"}
 
 
 def translate_global(name: str, instruction: Instruction, code: Code) -> Step:
-    """global_…"""
+    """Return the step of a global_… instruction."""
     check_modifiers(instruction, code, _MODIFIERS)
     kind, _, rest = name.removeprefix("global_").partition("_")
     if kind == "load" and rest.startswith("lds_"):
@@ -55,7 +55,7 @@ def translate_global(name: str, instruction: Instruction, code: Code) -> Step:
 
 
 def translate_scratch(name: str, instruction: Instruction, code: Code) -> Step:
-    """scratch_…"""
+    """Return the step of a scratch_… instruction."""
     check_modifiers(instruction, code, _MODIFIERS)
     kind, _, rest = name.removeprefix("scratch_").partition("_")
     if kind == "load" and rest in LOADS:
@@ -70,7 +70,7 @@ def translate_scratch(name: str, instruction: Instruction, code: Code) -> Step:
 
 
 def addresses(instruction: Instruction, code: Code, vaddr: Operand, saddr: Operand | None) -> Addresses:
-    """A pair of vector registers, or a scalar pair and an unsigned vector register; and a signed number."""
+    """Make a getter of addresses: a vector pair, or a scalar pair plus an unsigned vector register; plus an offset."""
     immediate = np.uint64(number(instruction, code, "offset") % 2**64)
     if saddr is not None and saddr.kind != "none":
         pair, own = scalar(instruction, code, saddr, 2), vector(instruction, code, vaddr, 1)
@@ -86,7 +86,7 @@ def addresses(instruction: Instruction, code: Code, vaddr: Operand, saddr: Opera
 
 
 def vector_pair(group: Group, register: int) -> NDArray[np.uint64]:
-    """A 64-bit value of each lane in two vector registers."""
+    """Return the 64-bit value of each lane in two vector registers."""
     value: NDArray[np.uint64] = group.v[register + 1].astype(np.uint64)
     value <<= np.uint64(32)
     value |= group.v[register]

@@ -1,6 +1,6 @@
 """ds_…: reads and writes of the LDS.
 
-Addresses that are no multiple of the element's size are allowed: the runtime switches unaligned access on.
+Addresses need not be multiples of the element size: the runtime enables unaligned access.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PAIR = re.compile(r"(read|write)2(st64)?_(b32|b64)")
 
 
 def translate_lds(name: str, instruction: Instruction, code: Code) -> Step:
-    """ds_…"""
+    """Return the step of a ds_… instruction."""
     rest = name.removeprefix("ds_")
     permuted = translate_permute(rest, instruction, code)
     if permuted is not None:
@@ -131,7 +131,7 @@ def _write_at(offsets: Offsets, element: Element, register: int, code: Code) -> 
 
 
 def _two(instruction: Instruction, code: Code, unit: int, address: int) -> tuple[Offsets, Offsets]:
-    """The two addresses of a lane, in units of the element or of 64 elements."""
+    """Return getters of the two addresses of a lane, in units of the element or of 64 elements."""
     check_modifiers(instruction, code, ("offset0", "offset1"))
     first, second = (number(instruction, code, name) * unit for name in ("offset0", "offset1"))
     return _sum(address, first), _sum(address, second)
@@ -169,7 +169,7 @@ def _write_two(instruction: Instruction, code: Code, element: Element, unit: int
             LdsWrite(index[0], tuple(first), element.size, mask).commit(group)
             LdsWrite(index[1], tuple(second), element.size, mask).commit(group)
             return
-        # One instruction is one effect: both places of a lane side by side.
+        # One instruction is one effect: stack both indices of a lane.
         values = tuple(np.stack(pair, axis=-1) for pair in zip(first, second, strict=True))
         write_lds(group, LdsWrite(np.stack(index, axis=-1), values, element.size, mask))
 

@@ -1,4 +1,4 @@
-"""Atomic operations on the LDS. In strict mode they happen at the wait, in order with the wave's other accesses."""
+"""Atomic operations on the LDS. In strict mode they run at the wait, in order with the wave's other accesses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tilewright.emulator.memory import Index, Mask
 
 @dataclass(frozen=True, slots=True)
 class LdsAtomic:
-    """An operation on places of the LDS, with its operands. Called, it changes the LDS and gives nothing back."""
+    """An operation on LDS elements, with its operands. Call to change the LDS; nothing is returned."""
 
     operation: AtomicOperation
     index: Index
@@ -65,7 +65,7 @@ def _pending(atomic: LdsAtomic) -> Pending:
 
 
 def translate_lds_atomic(rest: str, instruction: Instruction, code: Code) -> Step:
-    """ds_add_u32, ds_cmpst_rtn_b64 and their like, by what stands after ds_."""
+    """Return the step of ds_add_u32, ds_cmpst_rtn_b64 and so on, by the name after ds_."""
     old = "_rtn_" in rest
     operation = atomic_operation(rest.replace("_rtn_", "_"), instruction, code)
     operands = expect(instruction, code, (1 + operation.operands + int(old),))

@@ -1,7 +1,7 @@
-"""Loads that go from memory to LDS without passing through vector registers.
+"""Loads from memory to LDS without vector registers.
 
-A lane's element goes to M0 + the instruction's offset + lane · size in the LDS of the work-group. Elements of less
-than 4 bytes are extended to 4.
+The element of a lane goes to M0 + instruction offset + lane · size in the LDS of the work-group. Elements of less than
+4 bytes are extended to 4.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from tilewright.emulator.group import U32, Group, Step
 from tilewright.emulator.instruction import M0, Instruction
 from tilewright.emulator.memory import Index, Mask
 
-# dword from gfx9 on, the wider ones from gfx950 on [llvm: FeatureLDSLoadB96_B128].
+# dword from gfx9 on, wider ones from gfx950 on [llvm: FeatureLDSLoadB96_B128].
 _NARROW = ("ubyte", "sbyte", "ushort", "sshort", "dword")
 _WIDE = ("dwordx3", "dwordx4")
 
 
 def dma_element(kind: str, instruction: Instruction, code: Code) -> Element:
-    """What a lane copies."""
+    """Return the element that a lane copies."""
     if kind not in _NARROW and (kind not in _WIDE or code.arch.lds.async_copy_bytes < LOADS[kind].size):
         raise code.unknown(f"a copy of {kind} to LDS", instruction)
     return LOADS[kind]
 
 
 def lds_places(group: Group, offset: int, size: int, lds_bytes: int) -> Index:
-    """Where each lane's element goes. M0 has as many bits for it as the LDS of the GPU needs."""
+    """Return the LDS offset of each lane's element. M0 has as many bits as the LDS size of the GPU needs."""
     bits = np.int64((1 << (lds_bytes - 1).bit_length()) - 1)
     first = (group.sc[M0].astype(np.int64) & bits) + offset
     return first + np.arange(group.lanes) * max(size, 4)
 
 
 def send_to_lds(group: Group, values: list[U32], element: Element, offset: int, code: Code) -> None:
-    """Loaded elements, to the LDS."""
+    """Send loaded elements to the LDS."""
     mask = active(group)
     size = max(element.size, 4)
     index = check_range(group, lds_places(group, offset, size, code.arch.lds.bytes), size, mask)
@@ -53,7 +53,7 @@ def send_to_lds(group: Group, values: list[U32], element: Element, offset: int, 
 def read_elements(
     group: Group, address: NDArray[np.uint64], element: Element, mask: Mask | None, line_bytes: int
 ) -> list[U32]:
-    """What lanes load from addresses, as it comes into registers or LDS."""
+    """Load the elements at addresses, as they are written to registers or LDS."""
     memory = group.batch.memory
     index = memory.check(address, element.size, mask)
     traffic.memory_read(group, index, element.size, mask, line_bytes)
@@ -63,7 +63,7 @@ def read_elements(
 def global_load_lds(
     instruction: Instruction, code: Code, kind: str, address: Callable[[Group], NDArray[np.uint64]]
 ) -> Step:
-    """global_load_lds_…"""
+    """Return the step of a global_load_lds_… instruction."""
     element = dma_element(kind, instruction, code)
     offset = number(instruction, code, "offset")
 

@@ -1,4 +1,4 @@
-"""Which LDS bytes a lane means, and which it may touch: those of its own work-group."""
+"""LDS addresses of lanes, and the check that they are inside the LDS of the work-group."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tilewright.emulator.memory import Index, Mask
 
 
 def lds_address(group: Group, register: int, offset: int) -> Index:
-    """A register and a number, added as the LDS hardware does it: in 32 bits, so a base below zero is one."""
+    """Add a register and an offset as the LDS hardware does: in 32 bits, so negative bases work."""
     total: Index = (group.v[register] + np.uint32(offset)).astype(np.int64)
     return total
 
 
 def check_range(group: Group, offset: Index, size: int, mask: Mask | None) -> Index:
-    """Where `size` bytes at each lane's offset lie in the views of the LDS.
+    """Return the index of `size` bytes at each lane's offset in the views of the LDS.
 
-    Lanes that are not in `mask` get the place of one that is; there must be one.
+    Lanes that are not in `mask` get the index of one that is; there must be one.
     """
     available = group.batch.lds.size
     base = group.places.lds_base[:, None]

@@ -1,4 +1,4 @@
-"""Reading the operands and modifiers of memory instructions. What is not known raises."""
+"""Read the operands and modifiers of memory instructions. Unknown ones raise a fault."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from tilewright.emulator.code import Code
 from tilewright.emulator.group import Group
 from tilewright.emulator.instruction import Instruction, Operand
 
-# How caches treat an access. Nothing here has caches, so none of them changes what an instruction does, but for
-# those that ask an atomic for the old value: see `returns`.
+# Cache policies. No cache is emulated, so they have no effect, except those that make an atomic return the old value:
+# see `needs_old_value`.
 CACHE_POLICY = frozenset({"glc", "slc", "dlc", "sc0", "sc1", "nt", "scc", "th", "scope"})
 
 Scalars = Callable[[Group], NDArray[np.int64]]  # one value per wave
 
 
 def check_modifiers(instruction: Instruction, code: Code, known: Collection[str]) -> None:
-    """Raise for a modifier that is set and not among `known`."""
+    """Raise for a modifier that is set but not in `known`."""
     for name, value in instruction.modifiers.items():
         if name not in known and value is not False:
             raise code.unknown(f"modifier {name!r}", instruction)
 
 
 def number(instruction: Instruction, code: Code, name: str) -> int:
-    """A modifier's number; 0 when it is not there."""
+    """Return the number of a modifier; 0 if it is missing."""
     value = instruction.modifiers.get(name, 0)
     if isinstance(value, bool) or not isinstance(value, int):
         raise code.unknown(f"{name}:{value}", instruction)
@@ -34,7 +34,7 @@ def number(instruction: Instruction, code: Code, name: str) -> int:
 
 
 def returns(instruction: Instruction, code: Code) -> bool:
-    """Whether an atomic instruction is to give the old value back."""
+    """Whether an atomic instruction returns the old value."""
     modifiers = instruction.modifiers
     policy = modifiers.get("th", "")
     if isinstance(policy, str) and policy.startswith("TH_ATOMIC"):
@@ -45,7 +45,7 @@ def returns(instruction: Instruction, code: Code) -> bool:
 
 
 def expect(instruction: Instruction, code: Code, counts: Collection[int]) -> tuple[Operand, ...]:
-    """The operands, when there are as many as the instruction has."""
+    """Return the operands after checking their number."""
     operands = instruction.operands
     if len(operands) not in counts or any(o.half or o.negated or o.absolute for o in operands):
         raise code.unknown("this form of its operands", instruction)
@@ -53,21 +53,21 @@ def expect(instruction: Instruction, code: Code, counts: Collection[int]) -> tup
 
 
 def vector(instruction: Instruction, code: Code, operand: Operand, count: int = 0) -> int:
-    """The first vector register of an operand that has `count` of them (0: any)."""
+    """Return the first vector register of an operand of `count` registers (0: any)."""
     if operand.kind not in ("v", "a") or (count and operand.count != count):
         raise code.unknown("this form of its operands", instruction)
     return code.register(operand)
 
 
 def scalar(instruction: Instruction, code: Code, operand: Operand, count: int = 0) -> int:
-    """The first scalar register of an operand that has `count` of them (0: any)."""
+    """Return the first scalar register of an operand of `count` registers (0: any)."""
     if operand.kind != "s" or (count and operand.count != count):
         raise code.unknown("this form of its operands", instruction)
     return operand.index
 
 
 def scalar_offset(instruction: Instruction, code: Code, operand: Operand, *, signed_literal: bool) -> Scalars:
-    """An offset in a scalar register (unsigned), in the instruction, or none (0)."""
+    """Make a getter of an offset: an unsigned scalar register, a literal, or 0."""
     if operand.kind == "s" and operand.count == 1:
         register = operand.index
         return lambda group: group.s[register].astype(np.int64)
@@ -82,7 +82,7 @@ def scalar_offset(instruction: Instruction, code: Code, operand: Operand, *, sig
 
 
 def pair_of(group: Group, register: int) -> NDArray[np.uint64]:
-    """A 64-bit value of each wave in two scalar registers."""
+    """Return the 64-bit value of each wave in two scalar registers."""
     if register % 2 == 0:
         return group.s64[register]
     return group.s[register].astype(np.uint64) | (group.s[register + 1].astype(np.uint64) << np.uint64(32))

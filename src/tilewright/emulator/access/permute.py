@@ -1,4 +1,4 @@
-"""Moving values between lanes through the LDS hardware, without using LDS."""
+"""Move values between lanes through the LDS hardware, without using LDS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FFT = 0xE000
 
 
 def translate_permute(rest: str, instruction: Instruction, code: Code) -> Step | None:
-    """ds_bpermute_b32, ds_permute_b32 and ds_swizzle_b32; None for others."""
+    """Return the step of ds_bpermute_b32, ds_permute_b32 or ds_swizzle_b32; None for other instructions."""
     if rest == "swizzle_b32":
         return _swizzle(instruction, code)
     if rest in ("bpermute_b32", "permute_b32"):
@@ -49,7 +49,7 @@ def _pull(_: Group, values: U32, other: NDArray[np.intp]) -> U32:
 
 
 def _push(group: Group, values: U32, other: NDArray[np.intp]) -> U32:
-    """Each lane sends to another one. Of several senders the last stays; a lane that gets nothing has 0."""
+    """Each lane sends to another one. The last of several senders wins; a lane without a sender gets 0."""
     moved = np.zeros_like(values)
     rows = np.broadcast_to(np.arange(group.waves)[:, None], other.shape)
     mask = group.exec_mask
@@ -70,7 +70,7 @@ def _swizzle(instruction: Instruction, code: Code) -> Step:
 
 
 def swizzle_sources(pattern: int, lanes: int) -> list[int]:
-    """Which lane each lane reads. Patterns work within 32 lanes; the upper half of 64 does the same as the lower."""
+    """Return the source lane of each lane. Patterns apply within 32 lanes; the upper half of 64 repeats the lower."""
     return [_source(pattern, lane & 31) | (lane & 32) for lane in range(lanes)]
 
 
@@ -88,7 +88,7 @@ def _source(pattern: int, lane: int) -> int:
 
 
 def _fft_source(fixed: int, lane: int) -> int:
-    """Reversed bits of the lane's number, but for those that are fixed."""
+    """Return the lane index with reversed bits, except the fixed ones."""
     if fixed == 31:
         return lane
     backwards = int(f"{lane:05b}"[::-1], 2)

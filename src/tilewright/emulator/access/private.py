@@ -1,10 +1,10 @@
 """Private memory: bytes of each lane, for spilled registers and arrays.
 
-The device interleaves the dwords of the lanes; a kernel cannot see it, because every way to private memory does so.
-Here the bytes of a lane lie together: lane l of a wave has those from `scratch_base` + l · `Batch.scratch_bytes` on.
+The device interleaves the dwords of the lanes; kernels cannot see that, because every access to private memory does so.
+Here the bytes of a lane are contiguous: those of lane l of a wave begin at `scratch_base` + l · `Batch.scratch_bytes`.
 
-gfx90a reaches it through a swizzled buffer in s[0:3]. Such a buffer's base and the scalar offset are not interleaved:
-they count bytes of the whole wave, and have to be divided by the number of lanes.
+gfx90a accesses it through a swizzled buffer in s[0:3]. The base of such a buffer and the scalar offset are not
+interleaved: they count bytes of the whole wave, and are divided by the number of lanes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Offsets = Callable[[Group], Index]  # of each lane, in its private memory
 
 
 def private_index(group: Group, offset: Index, size: int, mask: Mask | None) -> Index:
-    """Where `size` bytes at each lane's offset lie in memory; those outside the lane's part are a fault."""
+    """Return the index of `size` bytes at each lane's offset in memory. Raises for those outside the lane's part."""
     own = group.batch.scratch_bytes
     outside = (offset < 0) | (offset > own - size)
     if mask is not None:
@@ -42,7 +42,7 @@ def private_index(group: Group, offset: Index, size: int, mask: Mask | None) -> 
 
 
 def scratch_offsets(instruction: Instruction, code: Code, vaddr: Operand, saddr: Operand) -> Offsets:
-    """The offset of scratch_… instructions: a vector register, a scalar register, both or none, and a number."""
+    """Make a getter of scratch_… offsets: a vector register, a scalar register, both or neither, and a constant."""
     immediate = np.int64(number(instruction, code, "offset"))
     own = None if vaddr.kind == "none" else vector(instruction, code, vaddr, 1)
     common = None if saddr.kind == "none" else scalar(instruction, code, saddr, 1)
@@ -78,17 +78,17 @@ def private_store(group: Group, offset: Index, element: Element, register: int) 
 
 
 def scratch_load(offsets: Offsets, element: Element, register: int) -> Step:
-    """scratch_load_…"""
+    """Return the step of a scratch_load_… instruction."""
     return lambda group: private_load(group, offsets(group), element, register)
 
 
 def scratch_store(offsets: Offsets, element: Element, register: int) -> Step:
-    """scratch_store_…"""
+    """Return the step of a scratch_store_… instruction."""
     return lambda group: private_store(group, offsets(group), element, register)
 
 
 def wave_offset(group: Group, base: Index, soffset: Index, code: Code, instruction: Instruction) -> Index:
-    """What base and scalar offset of a swizzled buffer mean for each lane, as a column."""
+    """Return the lane offset that base and scalar offset of a swizzled buffer stand for, as a column."""
     own = group.places.scratch_base.astype(np.int64)[:, None]
     whole = base - own + soffset
     part, rest = np.divmod(whole, group.lanes)

@@ -34,7 +34,7 @@ SMALL = {
 
 
 def translate_scalar(name: str, instruction: Instruction, code: Code) -> Step | None:
-    """s_load_… and s_buffer_load_…"""
+    """Return the step of s_load_… and s_buffer_load_…; None for other instructions."""
     for prefix, build in (("s_load_", _load), ("s_buffer_load_", _buffer_load)):
         kind = name.removeprefix(prefix)
         if kind == name:
@@ -47,7 +47,7 @@ def translate_scalar(name: str, instruction: Instruction, code: Code) -> Step | 
 
 
 def _operands(instruction: Instruction, code: Code, count: int) -> tuple[int, Operand, Scalars]:
-    """The destination, the base, and the offset of each wave."""
+    """Return the destination, the base, and a getter of the offset of each wave."""
     check_modifiers(instruction, code, CACHE_POLICY | {"offset"})
     destination, base, *offsets = expect(instruction, code, (2, 3))
     register = scalar(instruction, code, destination, count)
@@ -94,7 +94,7 @@ def _buffer_load(instruction: Instruction, code: Code, element: Element, count: 
 def _bounded(
     group: Group, buffer: RawBuffer, offset: NDArray[np.int64], element: Element, count: int
 ) -> tuple[U32, ...]:
-    """What lies in the buffer; 0 for dwords past its end."""
+    """Read elements of the buffer; 0 past its end."""
     memory = group.batch.memory
     values = []
     for k in range(count):
@@ -112,9 +112,9 @@ def _bounded(
 
 
 def _check_alignment(address: NDArray[np.uint64], size: int) -> None:
-    """The scalar cache drops the lowest address bits: what it would read is not what was asked for."""
+    """Raise for a misaligned address: the scalar cache drops the lowest bits and would read other bytes."""
     bad = (address & np.uint64(size - 1)) != 0
     if bad.any():
         row = int(bad.argmax())
-        what = f"a scalar load of {size}-byte elements at {int(address[row]):#x}, which is no multiple of {size}"
+        what = f"a scalar load of {size}-byte elements at {int(address[row]):#x}, which is not a multiple of {size}"
         raise AlignmentFault(what, Place(wave=row))

@@ -1,13 +1,13 @@
-"""How much memory and LDS traffic a kernel asks for.
+"""Count the memory and LDS traffic that a kernel requests.
 
-Bytes are those of active lanes; what a buffer's bounds cut off is not counted. With `Batch.detailed`, two more facts:
+Bytes are counted for active lanes, without accesses outside the bounds of a buffer. With `Batch.detailed`, also:
 
-* Cache lines: how many distinct lines the lanes of a wave touch in one instruction. Perfectly coalesced accesses of
-  4 bytes by 64 lanes touch 2 lines of 128 bytes.
-* Bank conflicts: a model of the LDS. It has `banks` banks of 4 bytes. An instruction is worked off in passes of
-  lanes in order: 32 lanes for elements up to 4 bytes, 16 for 8 bytes, 8 for 12 and 16 bytes. A pass takes as many
-  cycles as the busiest bank has distinct dwords (lanes with the same dword share it). What exceeds one cycle per
-  pass is counted. Atomics are counted like writes of their size.
+* Cache lines: the number of distinct lines that the lanes of a wave touch in one instruction. Perfectly coalesced
+  accesses of 4 bytes by 64 lanes touch 2 lines of 128 bytes.
+* Bank conflicts: a model of the LDS with `banks` banks of 4 bytes. An instruction runs in passes of lanes in order: 32
+  lanes for elements up to 4 bytes, 16 for 8 bytes, 8 for 12 and 16 bytes. A pass takes as many cycles as the busiest
+  bank has distinct dwords (lanes with the same dword share it). Cycles beyond one per pass are counted. Atomics count
+  as writes of their size.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from tilewright.emulator.memory import Index, Mask
 
 
 def lanes(group: Group, mask: Mask | None) -> int:
-    """How many lanes take part."""
+    """Return the number of lanes in the mask."""
     return group.waves * group.lanes if mask is None else int(np.count_nonzero(mask))
 
 
 def memory_read(group: Group, index: Index, size: int, mask: Mask | None, line_bytes: int) -> None:
-    """A load of `size` bytes per lane of `mask`."""
+    """Count a load of `size` bytes per lane of `mask`."""
     group.batch.counters.global_read_bytes += size * lanes(group, mask)
     if group.batch.detailed:
         group.batch.counters.cache_lines += cache_lines(index, size, mask, line_bytes)
 
 
 def memory_write(group: Group, index: Index, size: int, mask: Mask | None, line_bytes: int) -> None:
-    """A store of `size` bytes per lane of `mask`."""
+    """Count a store of `size` bytes per lane of `mask`."""
     group.batch.counters.global_write_bytes += size * lanes(group, mask)
     if group.batch.detailed:
         group.batch.counters.cache_lines += cache_lines(index, size, mask, line_bytes)
 
 
 def cache_lines(index: Index, size: int, mask: Mask | None, line_bytes: int) -> int:
-    """Distinct lines that each wave touches, summed."""
+    """Return the sum over waves of distinct lines that each touches."""
     ends = np.concatenate([index // line_bytes, (index + (size - 1)) // line_bytes], axis=1)
     if mask is not None:
         ends = np.where(np.concatenate([mask, mask], axis=1), ends, -1)
@@ -47,20 +47,20 @@ def cache_lines(index: Index, size: int, mask: Mask | None, line_bytes: int) -> 
 
 
 def _distinct(values: NDArray[np.int64]) -> int:
-    """Distinct values of each row, summed; -1 stands for none."""
+    """Return the sum over rows of distinct values; -1 is ignored."""
     ordered = np.sort(values, axis=1)
     new = ordered[:, 1:] != ordered[:, :-1]
     return int(np.count_nonzero(new & (ordered[:, 1:] >= 0)) + np.count_nonzero(ordered[:, 0] >= 0))
 
 
 def lds_read(group: Group, size: int, mask: Mask | None, banks: int, *index: Index) -> None:
-    """An LDS read of `size` bytes at each place; an instruction may have several places per lane."""
+    """Count an LDS read of `size` bytes at each index; an instruction may have several indices per lane."""
     group.batch.counters.lds_read_bytes += size * len(index) * lanes(group, mask)
     _count_conflicts(group, size, mask, banks, index)
 
 
 def lds_write(group: Group, size: int, mask: Mask | None, banks: int, *index: Index) -> None:
-    """An LDS write of `size` bytes at each place; an instruction may have several places per lane."""
+    """Count an LDS write of `size` bytes at each index; an instruction may have several indices per lane."""
     group.batch.counters.lds_write_bytes += size * len(index) * lanes(group, mask)
     _count_conflicts(group, size, mask, banks, index)
 
@@ -72,7 +72,7 @@ def _count_conflicts(group: Group, size: int, mask: Mask | None, banks: int, ind
 
 
 def conflict_cycles(index: Index, size: int, mask: Mask | None, banks: int) -> int:
-    """Cycles beyond one per pass, over all waves. Several places per lane are a third axis."""
+    """Return the cycles beyond one per pass, over all waves. Several indices per lane are a third axis."""
     waves, lane_count = index.shape[:2]
     dwords = _dwords(index, size)
     if mask is not None:
@@ -88,7 +88,7 @@ def conflict_cycles(index: Index, size: int, mask: Mask | None, banks: int) -> i
 
 
 def _dwords(index: Index, size: int) -> NDArray[np.int64]:
-    """The dwords that each lane touches, as [waves, lanes, dwords]. One that is split by misalignment counts once."""
+    """Return the dwords that each lane touches, as [waves, lanes, dwords]. A misaligned dword counts once."""
     first = (index >> 2).reshape(*index.shape[:2], -1, 1)
     return (first + np.arange(max(size // 4, 1))).reshape(*index.shape[:2], -1)
 

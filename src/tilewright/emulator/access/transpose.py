@@ -1,11 +1,11 @@
-"""LDS reads of gfx950 that transpose a matrix on the way.
+"""LDS reads of gfx950 that transpose a matrix.
 
-16 lanes read a matrix of 16 columns row by row: a lane's bytes are a piece of a row, and the next lane has the next
-piece. A lane then gets one column. The form of 16-bit elements is confirmed by attention kernels whose results are
-right, and by AMD's simulator (ROCm/rocm-systems, pull request 10175). That of 8 bits agrees with how HipKittens
-addresses it (a row for each two lanes); those of 6 and 4 bits follow the same rule by analogy.
+16 lanes read a matrix of 16 columns row by row: the bytes of a lane are a piece of a row, and the next lane has the
+next piece. Each lane then gets one column. The form with 16-bit elements is confirmed by attention kernels with correct
+results, and by AMD's simulator (ROCm/rocm-systems, pull request 10175). The 8-bit form agrees with the addressing of
+HipKittens (one row per two lanes); the 6-bit and 4-bit forms follow the same rule by analogy.
 
-A wave with only some of its lanes active is refused: no source says what it would get.
+A wave with only some active lanes is rejected: no source documents the result.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from tilewright.emulator.group import U32
 
-# Bytes per lane and bits per element, by the end of the name.
+# Bytes per lane and bits per element, by the suffix of the name.
 TRANSPOSES = {"b64_tr_b16": (8, 16), "b64_tr_b8": (8, 8), "b64_tr_b4": (8, 4), "b96_tr_b6": (12, 6)}
 _COLUMNS = 16
 
 
 def transposed(values: Sequence[U32], bits: int) -> list[U32]:
-    """Registers of lanes that hold pieces of rows, turned into registers of lanes that hold columns."""
+    """Transpose registers: lanes that hold pieces of rows become lanes that hold columns."""
     waves, lanes = values[0].shape
     elements = _split(np.stack(values, axis=-1), bits)
     per_lane = elements.shape[-1]
@@ -34,7 +34,7 @@ def transposed(values: Sequence[U32], bits: int) -> list[U32]:
 
 
 def _split(words: U32, bits: int) -> NDArray[np.generic]:
-    """Elements of dwords [waves, lanes, dwords]: whole numbers, or the bits of each where bytes do not fit."""
+    """Split dwords [waves, lanes, dwords] into elements; those of 4 and 6 bits become bytes."""
     if bits in (8, 16):
         return words.view(np.dtype(f"u{bits // 8}"))
     single = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")

@@ -15,7 +15,7 @@ from tilewright.emulator.isa.names import canonical
 
 
 def translate(instruction: Instruction, code: Code) -> Step | None:
-    """The step of an arithmetic instruction, or None when it is none."""
+    """Return the step of an arithmetic instruction; None for other instructions."""
     if instruction.other is not None:
         return translate_dual(instruction, code)
     name = canonical(instruction.mnemonic)

@@ -1,4 +1,4 @@
-"""Constants and the values of the hardware as sources."""
+"""Constants and hardware values as sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.emulator.group import Group
 from tilewright.emulator.instruction import VCC, Operand
 from tilewright.emulator.isa.arrays import TYPES, Array
 
-# Whole numbers that an instruction holds in its operand field; others follow it as a literal of 32 bits.
+# Integers that fit the operand field of an instruction; others follow it as a 32-bit literal.
 _INLINE = range(-16, 65)
 
 APERTURES = {
@@ -24,7 +24,7 @@ APERTURES = {
 
 
 def constant(site: Site, operand: Operand, kind: str) -> Array:
-    """A constant as the type that the instruction reads, without its modifiers."""
+    """Return a constant as the type that the instruction reads, without its modifiers."""
     bits = constant_bits(site, operand, kind)
     dtype = TYPES[kind]
     return np.array([bits], f"u{dtype.itemsize}").view(dtype)
@@ -34,7 +34,7 @@ def constant_bits(site: Site, operand: Operand, kind: str) -> int:
     size = TYPES[kind].itemsize * 8
     value = operand.value
     if isinstance(value, float):
-        # A decimal point: a float constant. 32-bit whole-number instructions see the bits of f32.
+        # A decimal point: a float constant. 32-bit integer instructions read the bits of the f32.
         wide: Any = {16: np.float16, 32: np.float32, 64: np.float64}.get(size)
         if wide is None:
             raise site.unknown(f"the constant {value} for an operand of {size} bits")
@@ -42,7 +42,7 @@ def constant_bits(site: Site, operand: Operand, kind: str) -> int:
     if not -(1 << 63) <= value < 1 << 64:
         raise site.unknown(f"the constant {value}")
     if size == 64 and value not in _INLINE and 0 <= value < 1 << 32:
-        # A literal is the upper half of an f64, and is extended for whole numbers.
+        # A literal is the upper half of an f64, and is extended for integers.
         if kind == "f64":
             return value << 32
         if kind == "i64" and value >> 31:
@@ -51,13 +51,13 @@ def constant_bits(site: Site, operand: Operand, kind: str) -> int:
 
 
 def dword_constant(site: Site, operand: Operand, kind: str) -> Array:
-    """A constant of which an instruction selects a part: an f16 constant is the lower half, the upper one is 0."""
+    """Return a constant of which an instruction selects a part: an f16 constant is the lower half, above it is 0."""
     as_half = kind == "f16" and isinstance(operand.value, float)
     return np.array([constant_bits(site, operand, "f16" if as_half else "u32")], np.uint32)
 
 
 def aperture(site: Site, operand: Operand, kind: str) -> int | None:
-    """The 64-bit value of an aperture register."""
+    """Return the 64-bit value of an aperture register; None for other operands."""
     if operand.name not in APERTURES:
         return None
     if TYPES[kind].itemsize != 8:
@@ -66,7 +66,7 @@ def aperture(site: Site, operand: Operand, kind: str) -> int | None:
 
 
 def flag(group: Group, name: str) -> Array:
-    """SCC, or whether vcc or exec is zero, per wave."""
+    """Return SCC, or whether vcc or exec is zero, per wave."""
     if name == "src_scc":
         return group.scc
     mask = group.exec_mask if name == "src_execz" else group.mask(VCC)

@@ -17,7 +17,7 @@ _ROW = 16
 
 
 def translate_cross_lane(site: Site) -> Step | None:
-    """A step for an instruction between lanes; None for any other."""
+    """Return the step of a cross-lane instruction; None for other instructions."""
     translator = _TRANSLATORS.get(site.name)
     return None if translator is None else translator(site)
 
@@ -58,7 +58,7 @@ def _read_first_lane(site: Site) -> Step:
         if group.full:
             group.s[target][...] = group.v[register][:, 0]
         else:
-            # Lane 0 when no lane is active.
+            # Lane 0 if no lane is active.
             group.s[target][...] = group.v[register][np.arange(group.waves), group.exec_mask.argmax(axis=1)]
 
     return step
@@ -82,7 +82,7 @@ def _read_lane(site: Site) -> Step:
 
 
 def _write_lane(site: Site) -> Step:
-    """One lane is written, whatever exec is."""
+    """Write one lane, independent of exec."""
     site.check()
     _, source, lane = _operands(site, 3)
     target, value, number = site.vector_destination(), scalar_source(site, source, "u32"), _lane_number(site, lane)
@@ -94,7 +94,7 @@ def _write_lane(site: Site) -> Step:
 
 
 def _mask_count(site: Site) -> Step:
-    """v_mbcnt: the bits of a mask below the lane's own, in the lower or the upper half of 64, and a sum."""
+    """v_mbcnt: count the mask bits below the lane's own bit, in the lower or upper half of 64, and add a source."""
     site.check()
     _, mask, addend = _operands(site, 3)
     below = [(1 << lane) - 1 for lane in range(site.code.lanes)]
@@ -122,7 +122,7 @@ def _swap(site: Site) -> Step:
 
 
 def _half_swap(site: Site) -> Step:
-    """v_swap_b16: two halves of registers."""
+    """v_swap_b16: exchange two halves of registers."""
     site.check()
     one, two = _operands(site, 2)
     (first, a), (second, b) = ((_vector(site, operand), int(operand.half == "h")) for operand in (one, two))
@@ -137,7 +137,7 @@ def _half_swap(site: Site) -> Step:
 
 
 def _swap_rows(site: Site) -> Step:
-    """v_permlane16_swap, v_permlane32_swap: the odd rows of the first with the even rows of the second."""
+    """v_permlane16_swap, v_permlane32_swap: exchange the odd rows of the first with the even rows of the second."""
     if any(site.number(name) for name in ("bound_ctrl", "fi")):
         raise site.unknown("a modifier of " + site.instruction.mnemonic)
     site.check(frozenset({"bound_ctrl", "fi"}))
@@ -157,7 +157,7 @@ def _swap_rows(site: Site) -> Step:
 
 
 def _other_half(site: Site) -> Step:
-    """v_permlane64: lane n and lane n + 32 of 64 exchange; with 32 lanes it is a move."""
+    """v_permlane64: exchange lanes n and n + 32 of 64; with 32 lanes it is a move."""
     site.check()
     target, register = site.vector_destination(), _vector(site, _operands(site, 2)[1])
     lanes = site.code.lanes
@@ -170,8 +170,8 @@ def _other_half(site: Site) -> Step:
 
 
 def _permute_row(site: Site) -> Step:
-    """v_permlane16, v_permlanex16: lane n of a row takes the lane that four bits of two scalars name, of the same row
-    of 16, or of the row beside it. op_sel has fetch-inactive first, then bound_ctrl."""
+    """v_permlane16, v_permlanex16: four bits of two scalars select the source lane of each lane, in the same row of 16,
+    or in the neighbouring row. op_sel has fetch-inactive first, then bound_ctrl."""
     site.check(frozenset({"op_sel"}))
     _, source, low, high = _operands(site, 4)
     fetch, zero = site.bits("op_sel", 4)[:2]

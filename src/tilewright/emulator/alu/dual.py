@@ -16,7 +16,7 @@ from tilewright.emulator.isa.operation import Operation
 
 
 def translate_dual(instruction: Instruction, code: Code) -> Step:
-    """The step of a pair."""
+    """Return the step of a dual instruction."""
     halves = [_half(half, code) for half in (instruction, instruction.other) if half is not None]
     kinds = [kind for _, operation in halves for kind in (*operation.sources, operation.result)]
     return step_by_mode(halves[0][0], kinds, lambda subnormal: _step(halves, subnormal))
@@ -36,7 +36,7 @@ def _step(halves: list[tuple[Site, Operation]], subnormal: Subnormal) -> Step:
     (first, second) = (plan(site, operation, subnormal) for site, operation in halves)
 
     def step(group: Group) -> None:
-        # A move gives the register itself: copied, before the other half may write to it.
+        # A move returns the register itself: copy it before the other half writes to it.
         one, other = np.array(first.compute(group)), np.array(second.compute(group))
         first.write(group, one)
         second.write(group, other)

@@ -1,7 +1,7 @@
-"""Steps that depend on the mode of floating point: rounding, and what becomes of subnormal numbers.
+"""Steps that depend on the floating-point mode: rounding and the handling of subnormal numbers.
 
-FLOAT_MODE has two bits for f32 (4 and 5), and two for f16 and f64 (6 and 7). The lower one of each keeps subnormal
-sources, the upper one subnormal results; a cleared one replaces them by zero. Bits 0 to 3 are rounding.
+FLOAT_MODE has two bits for f32 (4 and 5), and two for f16 and f64 (6 and 7). The lower bit of each keeps subnormal
+sources, the upper bit subnormal results; a cleared bit replaces them by zero. Bits 0 to 3 control rounding.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _subnormal(mode: int) -> Subnormal:
 
 
 def step_by_mode(site: Site, kinds: Iterable[str], make: Callable[[Subnormal], Step]) -> Step:
-    """The step for the mode that a group is in; the usual one, where subnormal numbers are kept, at no cost."""
+    """Return a step that depends on the group's mode. The usual mode, which keeps subnormals, costs nothing extra."""
     floats = {kind.removeprefix("old ") for kind in kinds} & _FIRST_BIT.keys()
     kept = make(KEPT)
     if not floats:

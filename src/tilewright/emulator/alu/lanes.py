@@ -1,4 +1,4 @@
-"""DPP: sources whose lanes are moved before an instruction uses them."""
+"""DPP: sources whose lanes are permuted before an instruction uses them."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ Lanes = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class LaneMap:
-    """Where each lane reads. A source lane is unusable when it does not exist, or exec disables it and
+    """The source lane of each lane. A source lane is unusable if it does not exist, or if exec disables it and
     `fetch_inactive` is false. Then the lane reads 0 (`zero`), or it is not written."""
 
     source: Lanes
     exists: Mask
-    enabled: Mask  # what row_mask and bank_mask let write
+    enabled: Mask  # lanes that row_mask and bank_mask allow to write
     zero: bool
     fetch_inactive: bool
 
     def moved(self, group: Group, values: Array) -> Array:
-        """The source as the lanes see it. Lanes that will not be written hold anything."""
+        """Return the permuted source. Lanes that are not written have undefined values."""
         spread = np.broadcast_to(values, (group.waves, group.lanes))[:, self.source]
         usable = self._usable(group) if self.zero else None
         return spread if usable is None else np.where(usable, spread, spread.dtype.type(0))
 
     def written(self, group: Group) -> Mask | None:
-        """The lanes that may be written, besides exec; None for all."""
+        """Return the lanes that may be written, without regard to exec; None for all."""
         usable = None if self.zero else self._usable(group)
         if usable is None:
             return None if self.enabled.all() else self.enabled
@@ -46,7 +46,7 @@ class LaneMap:
 
 
 def lane_map(site: Site) -> LaneMap | None:
-    """How an instruction moves the lanes of its first source; None if it does not."""
+    """Return how an instruction permutes the lanes of its first source; None if it does not."""
     encoding = site.instruction.encoding
     modifiers = site.instruction.modifiers
     lanes = np.arange(site.code.lanes)
@@ -72,7 +72,7 @@ def _picks(site: Site, name: str, count: int) -> Lanes:
 
 
 def _control(site: Site, lanes: Lanes) -> tuple[Lanes, Mask]:
-    """The source lane of every lane, and whether there is one."""
+    """Return the source lane of every lane, and whether it exists."""
     everywhere = np.ones(len(lanes), np.bool_)
     if "quad_perm" in site.instruction.modifiers:
         return (lanes & ~3) | _picks(site, "quad_perm", 4)[lanes & 3], everywhere
@@ -85,12 +85,12 @@ def _control(site: Site, lanes: Lanes) -> tuple[Lanes, Mask]:
 
 
 def _in_row(lanes: Lanes, place: Lanes) -> Lanes:
-    """A place in the lane's row of 16, or -1 when it is outside."""
+    """Return the lane at an index in the lane's row of 16, or -1 if it is outside."""
     return np.where((place >= 0) & (place < 16), (lanes & ~15) + place, -1)
 
 
 def _broadcast(lanes: Lanes, last: int) -> Lanes:
-    """row_bcast: the last lane of the row (15) or of the half (31) before, for all lanes after it."""
+    """row_bcast: lanes after the first row (15) or half (31) read the last lane of the previous one."""
     width = last + 1
     return np.where(lanes >= width, (lanes & ~(width - 1)) - 1, -1)
 

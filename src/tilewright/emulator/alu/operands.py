@@ -1,4 +1,4 @@
-"""Sources of vector instructions, as arrays [waves, lanes], or [waves, 1] and [1] where all lanes read the same."""
+"""Sources of vector instructions: arrays [waves, lanes], or [waves, 1] and [1] if all lanes read the same value."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tilewright.emulator.isa.arrays import TYPES, Array
 
 Getter = Callable[[Group], Array]
 
-# Where a selection of SDWA lies in a register: its first bit, its width.
+# First bit and width of an SDWA selection in a register.
 SELECTIONS = {
     "BYTE_0": (0, 8), "BYTE_1": (8, 8), "BYTE_2": (16, 8), "BYTE_3": (24, 8), "WORD_0": (0, 16), "WORD_1": (16, 16),
     "DWORD": (0, 32),
 }  # fmt: skip
-# Moves whose sources are floats to the modifiers neg and abs, though they only copy bits.
+# Moves that copy bits, but treat their sources as floats for the modifiers neg and abs.
 SIGNED_MOVES = frozenset({"v_cndmask_b32", "v_mov_b32", "v_cndmask_b16"})
 _SIGN: dict[str, Any] = {"u16": np.uint16(0x8000), "u32": np.uint32(0x80000000)}
 
 
 def applied(function: Callable[..., Array], sources: tuple[Getter, ...]) -> Callable[[Group], Array]:
-    """A function of some sources."""
+    """Return a getter that applies a function to sources."""
     if len(sources) == 1:
         (only,) = sources
         return lambda group: function(only(group))
@@ -41,13 +41,13 @@ def applied(function: Callable[..., Array], sources: tuple[Getter, ...]) -> Call
 
 
 def mask_source(site: Site, operand: Operand | None) -> Getter:
-    """A lane mask; vcc where the instruction does not name one."""
+    """Make a lane-mask source; vcc if the instruction does not name one."""
     register = VCC if operand is None else site.mask_register(operand)
     return lambda group: group.mask(register)
 
 
 def vector_source(site: Site, operand: Operand, kind: str, lanes: LaneMap | None, first_bit: int | None) -> Getter:
-    """A source of a type. `first_bit` is where its bits begin in the register, if the instruction selects some."""
+    """Make a source of a type. `first_bit` is its first bit in the register, if the instruction selects a part."""
     width = TYPES[kind].itemsize * 8
     if operand.half:
         first_bit = 16 if operand.half == "h" else 0
@@ -63,7 +63,7 @@ def vector_source(site: Site, operand: Operand, kind: str, lanes: LaneMap | None
 
 
 def sdwa_source(site: Site, operand: Operand, kind: str, number: int) -> Getter:
-    """A source of which SDWA selects a byte or a half; it is extended with zeros, or with its sign."""
+    """Make a source of which SDWA selects a byte or a half; it is zero-extended or sign-extended."""
     name = site.word(f"src{number}_sel", "DWORD")
     if name not in SELECTIONS:
         raise site.unknown(f"the selection {name}")
@@ -72,23 +72,23 @@ def sdwa_source(site: Site, operand: Operand, kind: str, number: int) -> Getter:
     first, width = SELECTIONS[name]
     whole = _plain(site, operand, "u32", 0)
     if width == 32:
-        selected = whole
+        select_bits = whole
     elif operand.sign_extended:
         left, right = np.uint32(32 - width - first), np.int32(32 - width)
 
-        def selected(group: Group) -> Array:
+        def select_bits(group: Group) -> Array:
             return ((whole(group) << left).view(np.int32) >> right).view(np.uint32)
     else:
         shift, bits = np.uint32(first), np.uint32((1 << width) - 1)
 
-        def selected(group: Group) -> Array:
+        def select_bits(group: Group) -> Array:
             return (whole(group) >> shift) & bits
 
-    return signed(site, operand, kind, lambda group: _part(selected(group), kind, 0))
+    return signed(site, operand, kind, lambda group: _part(select_bits(group), kind, 0))
 
 
 def signed(site: Site, operand: Operand, kind: str, getter: Getter) -> Getter:
-    """The source with its modifiers abs and neg."""
+    """Apply the modifiers abs and neg to a source."""
     if not (operand.negated or operand.absolute):
         return getter
     absolute, negated = operand.absolute, operand.negated
@@ -111,7 +111,7 @@ def signed(site: Site, operand: Operand, kind: str, getter: Getter) -> Getter:
 
 
 def _part(bits: Array, kind: str, first_bit: int) -> Array:
-    """Bits of dwords as a type of 8, 16 or 32 bits. Views of the dwords, no copies, where they lie in one piece."""
+    """Return bits of dwords as a type of 8, 16 or 32 bits. The result is a view if the dwords are contiguous."""
     dtype = TYPES[kind]
     if dtype.itemsize == 4:
         return bits.view(dtype)
@@ -122,7 +122,7 @@ def _part(bits: Array, kind: str, first_bit: int) -> Array:
 
 
 def _plain(site: Site, operand: Operand, kind: str, first_bit: int) -> Getter:
-    """At most 32 bits of a register, or a constant."""
+    """Make a source of at most 32 bits of a register, or a constant."""
     if operand.kind == "const":
         fixed = constant(site, operand, kind)
         if first_bit:
@@ -169,7 +169,7 @@ def _moved(site: Site, operand: Operand, kind: str, lanes: LaneMap, first_bit: i
 
 
 def _wide(site: Site, operand: Operand, kind: str, lanes: LaneMap | None) -> Getter:
-    """64 bits: a pair of registers, or a constant."""
+    """Make a source of 64 bits: a pair of registers, or a constant."""
     dtype = TYPES[kind]
     if operand.kind == "const":
         fixed = constant(site, operand, kind)

@@ -1,4 +1,4 @@
-"""Packed instructions: two elements at a time, sums of products, and f16 mixed with f32."""
+"""Packed instructions: two elements at a time, dot products, and f16 mixed with f32."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MIXED = frozenset({"v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16"})
 
 
 def translate_packed(site: Site) -> Step | None:
-    """A step for a packed instruction; None for any other."""
+    """Return the step of a packed instruction; None for other instructions."""
     if site.name == "v_pk_mov_b32":
         return _move_pair(site)
     if site.name in PACKED:
@@ -55,7 +55,7 @@ def _element(site: Site) -> Operation:
 
 @dataclass(frozen=True, slots=True)
 class _Picks:
-    """What the modifiers say of one source: which element each result takes, and which is negated."""
+    """The modifiers of one source: which element each result uses, and which is negated."""
 
     low: int
     high: int
@@ -93,7 +93,7 @@ def _flushing(getter: Getter, kind: str, subnormal: Subnormal) -> Getter:
 def _element_functions(
     site: Site, operation: Operation, subnormal: Subnormal, read: Callable[[Operand, str, int], Getter]
 ) -> tuple[Callable[[Group], Array], Callable[[Group], Array]]:
-    """What the lower and the upper result are."""
+    """Return the functions that compute the lower and the upper result."""
     operands = _source_operands(site, operation)
     picks = _picks(site, len(operands))
     function = function_of(operation.expression, len(operands))
@@ -126,7 +126,7 @@ def _finished(
 
 
 def _halves_step(site: Site, operation: Operation, subnormal: Subnormal) -> Step:
-    """Two elements of 16 bits in each register."""
+    """Make a step for two elements of 16 bits in each register."""
     target = site.vector_destination()
     dtype = TYPES[operation.result]
     low, high = _element_functions(
@@ -134,7 +134,7 @@ def _halves_step(site: Site, operation: Operation, subnormal: Subnormal) -> Step
     )
 
     def step(group: Group) -> None:
-        # Both are computed before the register, which may be a source, changes.
+        # Compute both before the register, which may be a source, changes.
         first, second = low(group), high(group)
         halves = group.v[target].view(dtype)
         if group.full:
@@ -148,7 +148,7 @@ def _halves_step(site: Site, operation: Operation, subnormal: Subnormal) -> Step
 
 
 def _register_of_pair(site: Site, operand: Operand, part: int) -> Operand:
-    """One of the two registers of an operand; a constant is both."""
+    """Return one of the two registers of an operand; a constant serves as both."""
     if operand.kind == "const":
         return operand
     if operand.kind not in ("v", "a", "s") or operand.count != 2:
@@ -157,7 +157,7 @@ def _register_of_pair(site: Site, operand: Operand, part: int) -> Operand:
 
 
 def _pair_step(site: Site, operation: Operation, subnormal: Subnormal) -> Step:
-    """Two elements of 32 bits in each pair of registers."""
+    """Make a step for two elements of 32 bits in each pair of registers."""
     target = site.vector_destination(2)
     low, high = _element_functions(
         site,
@@ -198,7 +198,7 @@ def _move_pair(site: Site) -> Step:
 
 
 def _mixed_step(site: Site, subnormal: Subnormal) -> Step:
-    """v_fma_mix: op_sel_hi says which sources are f16, op_sel which half of the register they are."""
+    """v_fma_mix: op_sel_hi selects f16 sources, op_sel the half of the register that holds them."""
     if len(site.instruction.operands) != 4:
         raise site.unknown(f"the operands of {site.instruction.mnemonic}")
     sources = []
@@ -266,7 +266,7 @@ def _dword(site: Site, operand: Operand, kind: str) -> Getter:
 
 
 def _rearranged(site: Site, operand: Operand, pick: _Picks) -> Getter:
-    """A register with its halves picked and negated."""
+    """Make a source from selected and negated halves of a register."""
     low, high = (vector_source(site, operand, "u16", None, 16 * part) for part in (pick.low, pick.high))
     signs = np.uint32(0x8000 * pick.negate_low + 0x80000000 * pick.negate_high)
 

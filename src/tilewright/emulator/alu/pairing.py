@@ -1,4 +1,4 @@
-"""Which operand of an instruction is which source of its operation."""
+"""Match the operands of an instruction with the sources of its operation."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tilewright.emulator.alu.site import Site
 from tilewright.emulator.instruction import Operand
 from tilewright.emulator.isa.operation import Operation
 
-# Sources that are no operands, or whose operand may be left out.
+# Sources that are not operands, or whose operand may be omitted.
 _WITHOUT = ("scc", "mask")
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source: its type, its operand (None where there is none), and its number among the operands.
+    """A source: its type, its operand (or None), and its index among the operands.
 
-    The destination's former value has the number -1.
+    The old value of the destination has the index -1.
     """
 
     kind: str
@@ -26,13 +26,13 @@ class Source:
 
     @property
     def given(self) -> Operand:
-        """The operand of a source that has one."""
+        """The operand of a source that must have one."""
         assert self.operand is not None
         return self.operand
 
 
 def sources_of(site: Site, operation: Operation, operands: Sequence[Operand]) -> list[Source]:
-    """The sources of an operation, from the operands after the destinations. All of these must be used."""
+    """Return the sources of an operation, from the operands after the destinations. All operands must be used."""
     left = list(operands)
     found = []
     for kind in operation.sources:

@@ -1,4 +1,4 @@
-"""Where results go: vector registers under exec, lane masks, parts of registers."""
+"""Write results: vector registers under exec, lane masks, parts of registers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Finisher = Callable[[Array], Array]
 
 
 def written_lanes(group: Group, lanes: LaneMap | None) -> Mask | None:
-    """The lanes that an instruction writes; None for all."""
+    """Return the lanes that an instruction writes; None for all."""
     more = None if lanes is None else lanes.written(group)
     if more is None:
         return None if group.full else group.exec_mask
@@ -27,17 +27,17 @@ def written_lanes(group: Group, lanes: LaneMap | None) -> Mask | None:
 
 
 def put(destination: Array, values: Array, mask: Mask | None) -> None:
-    """Write where the mask is set; None for everywhere. The values may need spreading or a cast."""
+    """Write where the mask is set (None: everywhere). The values may need broadcasting or a cast."""
     if mask is None:
         destination[...] = values
     elif values.shape == destination.shape and values.dtype == destination.dtype:
-        np.putmask(destination, mask, values)  # up to five times as fast as copyto, but it would repeat fewer values
+        np.putmask(destination, mask, values)  # up to five times as fast as copyto; would repeat missing values
     else:
         np.copyto(destination, values, where=mask, casting="unsafe")
 
 
 def register_writer(site: Site, kind: str, lanes: LaneMap | None) -> Writer:
-    """How a result of a type reaches the destination of an instruction."""
+    """Return a function that writes a result of a type to the destination of an instruction."""
     size = TYPES[kind].itemsize
     if size == 8:
         return _pair_writer(site, lanes)
@@ -70,7 +70,7 @@ def _pair_writer(site: Site, lanes: LaneMap | None) -> Writer:
 
 
 def destination_part(site: Site, size: int) -> int:
-    """Which part of that many bytes of the destination an instruction writes."""
+    """Return the index of the part of `size` bytes of the destination that an instruction writes."""
     operand = site.destination
     if operand.half:
         return int(operand.half == "h")
@@ -78,13 +78,13 @@ def destination_part(site: Site, size: int) -> int:
         selected = site.bits("op_sel", 4)
         return site.number("byte_sel", 2 * selected[3] + selected[2])
     picks = site.instruction.modifiers.get("op_sel", ())
-    # op_sel has a bit for each source and one for the destination, none for a lane mask.
+    # op_sel has a bit for each source and one for the destination, but none for a lane mask.
     count = len(site.instruction.operands) - (site.name == "v_cndmask_b16")
     return site.bits("op_sel", count)[-1] if isinstance(picks, tuple) and len(picks) == count else 0
 
 
 def _part_writer(site: Site, kind: str, lanes: LaneMap | None) -> Writer:
-    """8 or 16 bits. The rest of the register is kept, or cleared where gfx9 does so."""
+    """Write 8 or 16 bits. The rest of the register is kept, or cleared as on gfx9."""
     register = site.vector_destination()
     dtype = TYPES[kind]
     part = destination_part(site, dtype.itemsize)
@@ -104,7 +104,7 @@ def _part_writer(site: Site, kind: str, lanes: LaneMap | None) -> Writer:
 
 
 def _selected_writer(site: Site, kind: str) -> Writer:
-    """SDWA: a byte or a half of the destination, and what becomes of the rest."""
+    """SDWA: write a byte or a half of the destination; `dst_unused` defines the rest."""
     register = site.vector_destination()
     name, rest = site.word("dst_sel", "DWORD"), site.word("dst_unused", "UNUSED_PAD")
     if name not in SELECTIONS or rest not in ("UNUSED_PAD", "UNUSED_PRESERVE", "UNUSED_SEXT"):
@@ -127,7 +127,7 @@ def _selected_writer(site: Site, kind: str) -> Writer:
 
 
 def mask_writer(site: Site, operand: Operand) -> Writer:
-    """A lane mask into scalar registers; lanes that exec disables get 0."""
+    """Return a function that writes a lane mask to scalar registers; lanes that exec disables get 0."""
     if operand.kind == "none":
         return lambda _group, _mask: None
     register = site.mask_register(operand)
@@ -141,7 +141,7 @@ def mask_writer(site: Site, operand: Operand) -> Writer:
 
 
 def finisher(site: Site, kind: str) -> Finisher | None:
-    """What the output modifiers and clamp make of a float result. Clamped, no number is 0: DX10_CLAMP is set."""
+    """Return a function that applies output modifiers and clamp. Clamping turns NaN into 0: DX10_CLAMP is set."""
     factor = site.number("mul", 1) / site.number("div", 1)
     clamp = site.clamps()
     if factor == 1 and not clamp:

@@ -24,7 +24,7 @@ Writer = Callable[[Group, Array], None]
 
 
 def translate_scalar(site: Site) -> Step | None:
-    """A step for an instruction of the scalar unit; None for any other."""
+    """Return the step of a scalar instruction; None for other instructions."""
     if site.name in SAVE_EXEC:
         return _exec_step(site, SAVE_EXEC[site.name], save=True)
     if site.name in WRITE_EXEC:
@@ -70,7 +70,7 @@ def _quick(
     write: Writer,
     kind: np.dtype[Any],
 ) -> Step:
-    """Two sources, a result and SCC: what most instructions are."""
+    """Make a step for two sources, a result and SCC: the most common form."""
     first, second = sources
 
     def step(group: Group) -> None:
@@ -111,7 +111,7 @@ def _flushing(getter: Getter) -> Getter:
 
 
 def scalar_source(site: Site, operand: Operand, kind: str) -> Getter:
-    """A source of a type, as an array [waves] or [1]."""
+    """Make a source of a type: an array [waves] or [1]."""
     if operand.sign_extended or operand.half:
         raise site.unknown(f"an operand of {site.instruction.mnemonic}")
     getter = _unsigned_source(site, operand, kind)
@@ -169,7 +169,7 @@ def _special(site: Site, operand: Operand, kind: str) -> Getter:
 
 
 def _writer(site: Site, operand: Operand, kind: str) -> Writer:
-    """How a result reaches a scalar register (pair)."""
+    """Return a function that writes a result to a scalar register (pair)."""
     if operand.kind == "none" and operand.name == "null":
         return lambda _group, _values: None
     dtype = TYPES[kind]
@@ -212,7 +212,7 @@ def _register_writer(register: int, dtype: np.dtype[np.generic]) -> Writer:
 
 
 def _half_writer(register: int, dtype: np.dtype[np.generic]) -> Writer:
-    """16 bits; the upper ones become 0."""
+    """Write 16 bits; the upper bits become 0."""
 
     def write(group: Group, values: Array) -> None:
         group.s[register][...] = values.astype(dtype, copy=False).view(np.uint16)
@@ -221,7 +221,7 @@ def _half_writer(register: int, dtype: np.dtype[np.generic]) -> Writer:
 
 
 def _exec_step(site: Site, operation: Operation, save: bool) -> Step:
-    """exec becomes an operation of a source and exec; the destination gets the former exec, or the new one."""
+    """Set exec to an operation of a source and exec; the destination gets the old exec, or the new one."""
     site.check()
     if len(site.instruction.operands) != 2:
         raise site.unknown(f"the operands of {site.instruction.mnemonic}")

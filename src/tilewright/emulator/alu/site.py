@@ -1,4 +1,4 @@
-"""What a translator knows of one instruction."""
+"""The context in which an instruction is translated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PACKED_MODIFIERS = frozenset({"clamp", "op_sel", "op_sel_hi", "neg_lo", "neg_hi"
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """An instruction, under its canonical name, in the code that it belongs to."""
+    """An instruction with its canonical name and the code that it belongs to."""
 
     instruction: Instruction
     code: Code
@@ -32,14 +32,14 @@ class Site:
         return self.code.unknown(what, self.instruction)
 
     def check(self, *allowed: frozenset[str]) -> None:
-        """Every modifier must be one that the translator handles."""
+        """Raise for a modifier that the translator does not support."""
         known = frozenset().union(*allowed)
         for modifier in self.instruction.modifiers:
             if modifier not in known:
                 raise self.unknown(f"the modifier '{modifier}' of {self.instruction.mnemonic}")
 
     def number(self, modifier: str, default: int = 0) -> int:
-        """A modifier that is a number; a bare one counts as 1."""
+        """Return the number of a modifier; a flag counts as 1."""
         value = self.instruction.modifiers.get(modifier, default)
         if isinstance(value, (bool, int)):
             return int(value)
@@ -52,7 +52,7 @@ class Site:
         raise self.unknown(f"the value {value!r} of the modifier '{modifier}'")
 
     def bits(self, modifier: str, count: int, default: int = 0) -> tuple[int, ...]:
-        """A modifier with one bit per source; those that are not given have the default."""
+        """Return a modifier with one bit per source; missing bits have the default."""
         value = self.instruction.modifiers.get(modifier, ())
         if not isinstance(value, tuple) or len(value) > count or any(bit not in (0, 1) for bit in value):
             raise self.unknown(f"the value {value!r} of the modifier '{modifier}'")
@@ -68,18 +68,18 @@ class Site:
         return self.instruction.operands[0]
 
     def vector_destination(self, count: int = 1) -> int:
-        """The vector register that the first operand names."""
+        """Return the vector register of the first operand."""
         operand = self.destination
         if operand.kind not in ("v", "a") or operand.count != count or operand.negated or operand.absolute:
             raise self.unknown(f"the destination of {self.instruction.mnemonic}")
         return self.code.register(operand)
 
     def scalar_register(self, operand: Operand, count: int) -> int:
-        """A scalar register (pair) that is written or read as a whole."""
+        """Return a scalar register (pair) that is read or written as a whole."""
         if operand.kind != "s" or operand.count != count or (count == 2 and operand.index % 2):
             raise self.unknown(f"an operand of {self.instruction.mnemonic}")
         return operand.index
 
     def mask_register(self, operand: Operand) -> int:
-        """The scalar register (pair) that holds a lane mask."""
+        """Return the scalar register (pair) that holds a lane mask."""
         return self.scalar_register(operand, self.code.lanes // 32)

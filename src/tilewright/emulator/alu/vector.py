@@ -1,4 +1,4 @@
-"""Vector instructions that do one operation of the table in every lane."""
+"""Vector instructions that apply one operation of the table in every lane."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tilewright.emulator.isa.table import COMPARE, SATURATED, vector_operations
 
 
 def translate_vector(site: Site) -> Step | None:
-    """A step for an instruction of the tables VECTOR and COMPARE; None for any other."""
+    """Return the step of an instruction in the tables VECTOR and COMPARE; None for other instructions."""
     if site.name == "v_nop":
         site.check()
         return lambda _group: None
@@ -38,7 +38,7 @@ def translate_vector(site: Site) -> Step | None:
 
 
 def vector_operation(site: Site) -> Operation | None:
-    """The operation of an instruction, with what its modifiers change in it."""
+    """Return the operation of an instruction, as changed by its modifiers."""
     if site.name in ("v_bitop3_b32", "v_bitop3_b16"):
         site.check(frozenset({"bitop3", "op_sel"}))
         return bitop3(site.number("bitop3"), "u32" if site.name.endswith("32") else "u16")
@@ -60,14 +60,14 @@ def vector_operation(site: Site) -> Operation | None:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An instruction in two parts: what it computes, and where the result goes."""
+    """An instruction in two parts: computing the result and writing it."""
 
     compute: Callable[[Group], Array]
     write: Writer
 
 
 def plan(site: Site, operation: Operation, subnormal: Subnormal = KEPT) -> Plan:
-    """How an instruction without a second destination runs."""
+    """Return the two parts of an instruction without a second destination."""
     lanes = lane_map(site)
     sources = sources_of(site, operation, site.instruction.operands[1:], lanes, subnormal)
     return Plan(_computation(site, operation, sources, subnormal), register_writer(site, operation.result, lanes))
@@ -100,7 +100,7 @@ def sources_of(
     lanes: LaneMap | None = None,
     subnormal: Subnormal = KEPT,
 ) -> tuple[Getter, ...]:
-    """The sources of an operation, from the operands after the destinations."""
+    """Make the sources of an operation from the operands after the destinations."""
     getters = []
     for source in pairing.sources_of(site, operation, operands):
         if source.kind == "mask":
@@ -116,7 +116,7 @@ def _flushing(getter: Getter) -> Getter:
 
 
 def _source(site: Site, operand: Operand, kind: str, number: int, lanes: LaneMap | None) -> Getter:
-    """Source `number`; -1 is the destination's former value."""
+    """Make source `number`; -1 is the old value of the destination."""
     if number >= 0 and site.instruction.encoding == "sdwa" and number < 2:
         if TYPES[kind].itemsize == 1:  # conversions of 8-bit floats select a byte
             return vector_source(site, operand, kind, None, _byte(site))
@@ -133,7 +133,7 @@ def _byte(site: Site) -> int:
 
 
 def first_bit_of(site: Site, kind: str, number: int) -> int | None:
-    """Where op_sel or byte_sel has the source begin; None when they have no say."""
+    """Return the first bit that op_sel or byte_sel selects; None if they do not apply."""
     size = TYPES[kind].itemsize
     picks = site.bits("op_sel", 4)
     if number < 0:
@@ -164,7 +164,7 @@ def _step(site: Site, operation: Operation, subnormal: Subnormal) -> Step:
 
 
 def _direct_step(site: Site, operation: Operation, subnormal: Subnormal) -> Step | None:
-    """One ufunc that writes to the destination itself, if nothing stands between them."""
+    """Make a step of one ufunc that writes directly to the destination, if that is possible."""
     single = direct(operation)
     kind = operation.result
     if single is None or len(single.order) != 2 or kind not in ("u32", "i32", "f32") or subnormal != KEPT:
@@ -204,7 +204,7 @@ def _direct_step(site: Site, operation: Operation, subnormal: Subnormal) -> Step
 
 
 def _with_second(site: Site, operation: Operation, subnormal: Subnormal) -> Step:
-    """An instruction that also gives a lane mask: a carry, or whether v_div_scale scaled."""
+    """Make a step that also writes a lane mask: a carry, or whether v_div_scale scaled."""
     operands = site.instruction.operands
     if len(operands) < 3:
         raise site.unknown(f"too few operands of {site.instruction.mnemonic}")
@@ -238,7 +238,7 @@ def _comparison(site: Site, operation: Operation) -> Step:
 def _compare_step(site: Site, operation: Operation, subnormal: Subnormal) -> Step:
     operands = site.instruction.operands
     changes_exec = site.name.startswith("v_cmpx")
-    # gfx10 and later write exec alone in v_cmpx, and name no destination.
+    # On gfx10 and later v_cmpx writes only exec and has no destination operand.
     destination = operands[0] if len(operands) == 3 else None
     if destination is None and not changes_exec:
         destination = Operand("s", VCC, site.code.lanes // 32)
@@ -246,7 +246,7 @@ def _compare_step(site: Site, operation: Operation, subnormal: Subnormal) -> Ste
     if lanes is not None and not (lanes.zero and lanes.enabled.all()):
         raise site.unknown(f"lanes of {site.instruction.mnemonic} that are not written")
     if "_class_" in site.name:
-        subnormal = KEPT  # classes of subnormal numbers are told apart in every mode
+        subnormal = KEPT  # class tests distinguish subnormal numbers in every mode
     sources = sources_of(site, operation, operands[-2:], lanes, subnormal)
     compute = applied(function_of(operation.expression, len(sources)), sources)
     write = mask_writer(site, destination) if destination is not None else None

@@ -1,1 +1,1 @@
-"""What AMD's instructions compute: one table, from which every engine is made."""
+"""The operations of AMD's instructions: one table, from which both engines are generated."""

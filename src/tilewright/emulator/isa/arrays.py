@@ -1,4 +1,4 @@
-"""What the NumPy functions of the instruction table work on."""
+"""Arrays and types for the NumPy functions of the instruction table."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BITS = {"f16": np.dtype(np.uint16), "f32": np.dtype(np.uint32), "f64": np.dtype(
 
 
 def view(values: Array, kind: np.dtype[Any]) -> Array:
-    """The same bits as another type of the same size; arrays with gaps and broadcast ones, too."""
+    """View the bits as another type of the same size; also for strided and broadcast arrays."""
     if values.dtype == kind:
         return values
     return values.view(kind)
 
 
 def bits_of(values: Array) -> Array:
-    """The bits of floats."""
+    """Return the bits of floats."""
     return values.view(f"u{values.dtype.itemsize}")

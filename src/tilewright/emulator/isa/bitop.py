@@ -6,7 +6,7 @@ from functools import cache
 
 from tilewright.emulator.isa.operation import Operation
 
-# Functions of a and b by their values for (a, b) = 00, 01, 10, 11, the first in bit 0.
+# Functions of a and b, indexed by their values for (a, b) = 00, 01, 10, 11, the first in bit 0.
 _TWO = (
     "0", "~(a | b)", "~a & b", "~a", "a & ~b", "~b", "a ^ b", "~(a & b)",
     "a & b", "~(a ^ b)", "b", "~a | b", "a", "a | ~b", "a | b", "1",
@@ -23,7 +23,7 @@ def bitop3(table: int, kind: str) -> Operation:
 
 
 def _joined(without: int, having: int) -> str:
-    """The shortest of the plain forms of (c ? having : without)."""
+    """Return a short expression for (c ? having : without)."""
     if without == having:
         constant = {_ZERO: "a ^ a", _ONES: "~(a ^ a)"}
         return constant.get(without, _TWO[without])

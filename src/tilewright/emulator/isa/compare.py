@@ -1,10 +1,10 @@
-"""Comparisons: every condition with every type."""
+"""Comparisons: every condition for every type."""
 
 from __future__ import annotations
 
 from tilewright.emulator.isa.operation import Operation as Op
 
-# A comparison of floats is false when an operand is no number; the n… conditions are the negations of the others.
+# A comparison of floats is false if an operand is NaN; the n… conditions are the negations of the others.
 _INTEGER = {
     "lt": "a < b",
     "eq": "a == b",

@@ -1,4 +1,4 @@
-"""Conversions that are more than a cast: saturating, rounding in other ways, small floats."""
+"""Conversions that are more than a cast: saturation, other rounding modes, small floats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.emulator.isa.arrays import Array
 
 
 def _whole(x: Array, low: int, high: int, kind: type[Any]) -> Array:
-    """Towards zero; too large becomes the nearest end, no number 0."""
+    """Round towards zero; out of range becomes the nearest limit, NaN becomes 0."""
     inside = np.clip(np.trunc(x), low, high)
     return np.where(np.isnan(x), 0, inside).astype(np.int64).astype(kind)
 
@@ -34,19 +34,19 @@ def f64_to_i16(x: Array) -> Array:
 
 
 def norm_f64(x: Array, scale: float) -> Array:
-    """From -1 … 1 to -scale … scale."""
+    """Scale from -1 … 1 to -scale … scale."""
     return np.rint(np.clip(x.astype(np.float64), -1, 1) * scale)
 
 
 def f16_toward_zero(x: Array) -> Array:
-    """The bits of the f16 next to x, or of the next one towards zero."""
+    """Return the bits of x as f16, rounded towards zero."""
     near = x.astype(np.float16)
     beyond = np.abs(near.astype(np.float32)) > np.abs(x)
     return near.view(np.uint16) - beyond.astype(np.uint16)
 
 
 def bf16_of_f32(x: Array) -> Array:
-    """The bits of the nearest bf16, ties to even."""
+    """Return the bits of the nearest bf16, ties to even."""
     bits = x.view(np.uint32)
     rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16
     return np.where(np.isnan(x), (bits >> 16) | 0x40, rounded).astype(np.uint16)
@@ -61,7 +61,7 @@ def _halves(x: Array) -> tuple[Array, Array]:
 
 
 def dot2_f32_f16(a: Array, b: Array, c: Array) -> Array:
-    """Both products are exact in f64, and so is their sum but for the last bits."""
+    """Both products are exact in f64, and so is their sum except for the last bits."""
     (a0, a1), (b0, b1) = _halves(a), _halves(b)
     first = a0.view(np.float16).astype(np.float64) * b0.view(np.float16)
     return (first + a1.view(np.float16).astype(np.float64) * b1.view(np.float16) + c).astype(np.float32)
@@ -74,9 +74,9 @@ def dot2_f32_bf16(a: Array, b: Array, c: Array) -> Array:
 
 
 def _small(kind: type[Any], fraction: int) -> tuple[Callable[..., Array], ...]:
-    """Encoding (ties to even), decoding, and encoding with random rounding, of an 8-bit float with that many bits of
-    fraction. What is too large becomes infinite, or NaN where the format has no infinity: nothing saturates, as
-    MODE.FP16_OVFL is not set."""
+    """Return functions for an 8-bit float with that many fraction bits: encode (ties to even), decode, and encode with
+    stochastic rounding. Too large numbers become infinity, or NaN if the format has no infinity: nothing saturates,
+    because MODE.FP16_OVFL is not set."""
     table = np.arange(256, dtype=np.uint8).view(kind).astype(np.float32)
     dropped = 23 - fraction
     minus_zero = bool(table[0x80] == 0)
@@ -90,7 +90,7 @@ def _small(kind: type[Any], fraction: int) -> tuple[Callable[..., Array], ...]:
         return np.take(table, code)
 
     def encode_random(x: Array, random: Array) -> Array:
-        """Random bits are added below the last bit that is kept, then the rest is cut off."""
+        """Add random bits below the last kept bit, then truncate."""
         x, random = np.broadcast_arrays(x, random)
         bits = np.ascontiguousarray(x).view(np.uint32)
         moved = np.where(np.isfinite(x), bits + (random >> (32 - dropped)), bits).view(np.float32)

@@ -1,7 +1,7 @@
-"""The helpers of a correctly rounded division: scale the operands, undo it, treat the special cases.
+"""Helpers of correctly rounded division: scale the operands, undo the scaling, handle special cases.
 
-A compiler divides n by d with v_div_scale of both, Newton's steps on v_rcp, v_div_fmas (a fused sum that also undoes
-the scaling where v_div_scale said so), and v_div_fixup.
+A compiler divides n by d with v_div_scale of both, Newton steps on v_rcp, v_div_fmas (a fused multiply-add that also
+undoes the scaling if v_div_scale set the mask), and v_div_fixup.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class _Format:
     kind: type[Any]
     fraction: int  # bits
     top: int  # the exponent of infinity, biased
-    far: int  # an exponent of the quotient from which on it is near the largest number
-    scale: int  # the power of two that operands are scaled by
-    tiny: int  # a biased exponent up to which the numerator is tiny
+    far: int  # exponent of the quotient from which on it is near the largest number
+    scale: int  # power of two by which operands are scaled
+    tiny: int  # biased exponent up to which the numerator is tiny
     least: int  # quotients below this power of two round to zero
 
 
@@ -43,7 +43,7 @@ def _subnormal(x: Array, f: _Format) -> Array:
 
 
 def _cases(d: Array, n: Array, f: _Format) -> list[Array]:
-    """What v_div_scale tells apart; the first case that holds counts."""
+    """Return the cases that v_div_scale distinguishes; the first that holds applies."""
     inverse, quotient = f.kind(1) / d, n / d
     return [
         (n == 0) | (d == 0),
@@ -95,8 +95,8 @@ def div_scaled_f64(_x: Array, d: Array, n: Array) -> Array:
 
 
 def div_fmas_f32(a: Array, b: Array, c: Array, scaled: Array) -> Array:
-    """Sum and scaling are rounded once, also to a subnormal number: with a bit that stands for all that is lost, the
-    sum in f64 can be scaled and rounded as if it were exact."""
+    """Sum and scaling are rounded once, also to a subnormal number: the sum in f64 is rounded to odd, so it can be
+    scaled and rounded as if it were exact."""
     factor = np.where(_exponent(c, _FORMATS["f32"]) > 127, 2.0**64, 2.0**-64)
     return (odd_fma_f32(a, b, c) * np.where(scaled, factor, 1.0)).astype(np.float32)
 
@@ -106,7 +106,7 @@ def div_fmas_f64(a: Array, b: Array, c: Array, scaled: Array) -> Array:
     factor = np.where(_exponent(c, _FORMATS["f64"]) > 1023, 2.0**128, 2.0**-128)
     total = fma_f64(a, b, c)
     result = np.where(scaled, total * factor, total)
-    # Rounded twice, to a subnormal number; or out of range in between.
+    # These would be rounded twice (subnormal results), or are out of range in between.
     twice = scaled & ((np.abs(result) < 2.0**-1021) | np.isinf(total))
     if twice.any():
         lanes = zip(a[twice], b[twice], c[twice], factor[twice], strict=True)
@@ -115,7 +115,7 @@ def div_fmas_f64(a: Array, b: Array, c: Array, scaled: Array) -> Array:
 
 
 def _fixup(q: Array, d: Array, n: Array, f: _Format) -> Array:
-    """The quotient q of n by d with the right sign, and what divisions by and of zero, infinity and NaN give."""
+    """Return the quotient q of n by d with the correct sign, and the results for zero, infinity and NaN."""
     q, d, n = np.broadcast_arrays(q, d, n)
     sign = np.where(np.signbit(d) ^ np.signbit(n), f.kind(-1), f.kind(1))
     endless = sign * f.kind(np.inf)

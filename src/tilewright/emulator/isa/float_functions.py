@@ -1,4 +1,4 @@
-"""Floating point: order, rounding, elementary functions. Made for each float type from one description."""
+"""Floating point: comparison, rounding, elementary functions, built for each float type from one description."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _QUIET = {"f16": np.uint16(0x0200), "f32": np.uint32(0x00400000), "f64": np.uint
 
 
 def _quieted(result: Array, source: Array, kind: str) -> Array:
-    """Where the source is a signalling NaN, that NaN made quiet."""
+    """Replace the result by the quiet NaN where the source is a signalling NaN."""
     bits = bits_of(source)
     signalling = np.isnan(source) & ((bits & _QUIET[kind]) == 0)
     return np.where(signalling, (bits | _QUIET[kind]).view(source.dtype), result)
 
 
 def _extreme(kind: str, least: bool, ieee: bool) -> Function:
-    """v_min and v_max: the operand that is a number; -0 is less than +0. In IEEE mode, which the runtime sets, a
-    signalling NaN wins and becomes quiet; the …_num instructions of gfx12 have no such mode."""
+    """v_min and v_max: NaN operands are ignored; -0 is less than +0. In IEEE mode, which the runtime sets, a
+    signalling NaN is returned as a quiet NaN; the …_num instructions of gfx12 have no such mode."""
     ufunc = np.fmin if least else np.fmax
 
     def extreme(a: Array, b: Array) -> Array:
-        if a is b:  # how compilers make a number canonical
+        if a is b:  # compilers use this to canonicalize a number
             values: Array = np.multiply(a, a.dtype.type(1))
             return values
         result = ufunc(a, b)
@@ -44,7 +44,7 @@ def _extreme(kind: str, least: bool, ieee: bool) -> Function:
 
 
 def _strict_extreme(least: bool) -> Function:
-    """v_minimum and v_maximum: no number if an operand is none; -0 is less than +0."""
+    """v_minimum and v_maximum: NaN if an operand is NaN; -0 is less than +0."""
     ufunc = np.minimum if least else np.maximum
 
     def extreme(a: Array, b: Array) -> Array:
@@ -57,7 +57,7 @@ def _strict_extreme(least: bool) -> Function:
 def _median(low: Function, high: Function) -> Function:
     def median(a: Array, b: Array, c: Array) -> Array:
         middle = np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
-        numbers = ~np.isnan(middle)  # which it is not if an operand is none
+        numbers = ~np.isnan(middle)  # false if an operand is NaN
         if (numbers & (middle != 0)).all():
             return middle
         return np.where(numbers, high(low(a, b), low(high(a, b), c)), low(low(a, b), c))
@@ -66,7 +66,7 @@ def _median(low: Function, high: Function) -> Function:
 
 
 def _class(kind: str) -> Function:
-    """Whether the class of a number is among those that the mask's bits 0 to 9 name."""
+    """Return a test whether the class of a number is in the mask (bits 0 to 9)."""
     size = {"f16": (5, 10), "f32": (8, 23), "f64": (11, 52)}[kind]
 
     def is_of(x: Array, mask: Array) -> Array:
@@ -86,7 +86,7 @@ def _class(kind: str) -> Function:
 
 
 def _ldexp(x: Array, exponent: Array) -> Array:
-    # In f64 all steps but the last are exact.
+    # In f64 all steps except the last are exact.
     power = np.clip(exponent, -2200, 2200).astype(np.int32)
     return np.ldexp(x.astype(np.float64), power).astype(x.dtype)
 
@@ -102,13 +102,13 @@ def _frexp_mant(x: Array) -> Array:
 
 
 def _fract(x: Array) -> Array:
-    """The part above the next lower whole number; never 1."""
+    """Return x - floor(x); always less than 1."""
     values: Array = np.minimum(x - np.floor(x), np.nextafter(x.dtype.type(1), x.dtype.type(0)))
     return values
 
 
 def _rounded(function: Callable[[Array], Array]) -> Function:
-    """A function computed in f64 and rounded once."""
+    """Wrap a function: compute in f64 and round once."""
 
     def rounded(x: Array) -> Array:
         return np.asarray(function(x.astype(np.float64)), x.dtype)
@@ -117,7 +117,7 @@ def _rounded(function: Callable[[Array], Array]) -> Function:
 
 
 def flushed(x: Array) -> Array:
-    """Subnormal numbers replaced by zero of the same sign."""
+    """Replace subnormal numbers by zero of the same sign."""
     size = np.abs(x)
     subnormal = size < _SMALLEST_NORMAL[x.dtype.itemsize]
     if not (subnormal & (size != 0)).any():
@@ -126,8 +126,8 @@ def flushed(x: Array) -> Array:
 
 
 def _flushing(function: Function) -> Function:
-    """The elementary functions of f32 read and give no subnormal numbers (AMD's ISA manuals; LLVM's lowering scales
-    operands for this reason)."""
+    """Wrap an elementary function of f32, which flushes subnormal operands and results (AMD's ISA manuals; LLVM's
+    lowering scales operands for this reason)."""
 
     def on_normal(x: Array) -> Array:
         return flushed(function(flushed(x)))

@@ -1,5 +1,5 @@
-"""The functions that expressions of the instruction table may call, over NumPy arrays. functions.h has the same ones
-in C; a test compares the names, another the results."""
+"""The functions that expressions of the instruction table may call, for NumPy arrays. functions.h has the same in C;
+tests compare the names and the results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Function = Callable[..., Array]
 
 
 def _conversion(kind: np.dtype[Any]) -> Function:
-    """A cast. Whole numbers keep their lowest bits; floats are rounded to the nearest, ties to even."""
+    """Return a cast. Integers keep their lowest bits; floats are rounded to nearest, ties to even."""
 
     def convert(x: Any) -> Array:
         return np.asarray(x).astype(kind, copy=False)

@@ -1,4 +1,4 @@
-"""Whole numbers: bit fields, counts, saturation. The arrays have the types that the table gives the sources."""
+"""Integers: bit fields, counts, saturation. The arrays have the source types of the table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from tilewright.emulator.isa.arrays import Array
 
-_NONE = np.uint32(0xFFFFFFFF)  # what the searches for a bit give when there is none
+_NONE = np.uint32(0xFFFFFFFF)  # result of bit searches that find none
 
 
 def popcount32(x: Array) -> Array:
@@ -33,7 +33,7 @@ def reverse64(x: Array) -> Array:
 
 
 def first_one32(x: Array) -> Array:
-    """The number of the lowest bit that is set."""
+    """Return the index of the lowest set bit."""
     return np.where(x == 0, _NONE, popcount32(~x & (x - 1)))
 
 
@@ -41,7 +41,7 @@ first_one64 = first_one32
 
 
 def leading32(x: Array) -> Array:
-    """How many zeros stand before the highest bit that is set."""
+    """Return the number of leading zeros."""
     size = 8 * x.dtype.itemsize
     for shift in (1, 2, 4, 8, 16, 32)[: 5 if size == 32 else 6]:
         x = x | (x >> shift)
@@ -52,7 +52,7 @@ leading64 = leading32
 
 
 def leading_sign32(x: Array) -> Array:
-    """How many bits from the highest on are equal to the sign."""
+    """Return the number of leading bits that are equal to the sign."""
     sign = x.dtype.type(8 * x.dtype.itemsize - 1)
     return leading32(x ^ (0 - (x >> sign)))
 
@@ -61,7 +61,7 @@ leading_sign64 = leading_sign32
 
 
 def bfe_u32(x: Array, offset: Array, width: Array) -> Array:
-    """`width` bits from bit `offset` on."""
+    """Extract `width` bits from bit `offset` on."""
     mask = (np.uint64(1) << np.minimum(width, 32).astype(np.uint64)) - 1
     return ((x >> offset) & mask).astype(np.uint32)
 
@@ -81,7 +81,7 @@ def bfe_i64(x: Array, offset: Array, width: Array) -> Array:
 
 
 def _signed(x: Array, width: Array) -> Array:
-    """The lowest `width` bits, as a number with a sign."""
+    """Return the lowest `width` bits as a signed number."""
     shift = 64 - np.clip(width, 1, 64).astype(np.int64)
     return np.where(width == 0, 0, (x << shift) >> shift)
 
@@ -91,7 +91,7 @@ def signed24(x: Array) -> Array:
 
 
 def replicate_bits(x: Array) -> Array:
-    """Every bit twice."""
+    """Repeat every bit."""
     wide: Array = x.astype(np.uint64)
     for shift, mask in (
         (16, 0x0000FFFF0000FFFF), (8, 0x00FF00FF00FF00FF), (4, 0x0F0F0F0F0F0F0F0F), (2, 0x3333333333333333),
@@ -103,7 +103,7 @@ def replicate_bits(x: Array) -> Array:
 
 
 def byte_permute(a: Array, b: Array, selector: Array) -> Array:
-    """Each byte of the selector picks a byte of a:b (b is the lower), a sign, zero or all ones."""
+    """Each byte of the selector selects a byte of a:b (b is the lower half), a sign, zero or all ones."""
     both = (a.astype(np.uint64) << 32) | b
     result = np.zeros(np.broadcast_shapes(a.shape, b.shape, selector.shape), np.uint32)
     for place in (0, 8, 16, 24):
@@ -151,7 +151,7 @@ def sad_u16(a: Array, b: Array, c: Array) -> Array:
 
 
 def sad_u8(a: Array, b: Array, c: Array) -> Array:
-    """c and the absolute differences of the four bytes."""
+    """Return the sum of c and the absolute differences of the four bytes."""
     return c + sum(_difference(a, b, place, 0xFF) for place in (0, 8, 16, 24))
 
 
@@ -162,7 +162,7 @@ def _difference(a: Array, b: Array, place: int, mask: int) -> Array:
 
 
 def lerp_u8(a: Array, b: Array, c: Array) -> Array:
-    """The mean of each pair of bytes, rounded up where the byte of c is odd."""
+    """Return the mean of each pair of bytes, rounded up where the byte of c is odd."""
     total = np.zeros(np.broadcast_shapes(a.shape, b.shape, c.shape), np.uint32)
     for place in (0, 8, 16, 24):
         mean = (((a >> place) & 0xFF) + ((b >> place) & 0xFF) + ((c >> place) & 1)) >> 1

@@ -1,4 +1,4 @@
-"""One name per operation: gfx10 and later renamed many instructions without changing them."""
+"""Canonical names: gfx10 and later renamed many instructions without changing them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _KINDS = {"load": _LOADS, "store": _STORES, "atomic": _ATOMICS}
 
 @cache
 def canonical(mnemonic: str) -> str:
-    """The name under which tables have an instruction: gfx9's, where a later GPU only renamed it."""
+    """Return the name of an instruction in the tables: gfx9's name if later GPUs only renamed it."""
     known = _VECTOR.get(mnemonic) or _SCALAR.get(mnemonic)
     if known is not None:
         return known
@@ -86,7 +86,7 @@ def canonical(mnemonic: str) -> str:
                 return mnemonic.replace(new, old)
     if found := _MEMORY.fullmatch(mnemonic):
         what = _KINDS[found["kind"]].get(found["what"], found["what"])
-        # Scalar loads smaller than a dword came with gfx12 and have no older name.
+        # Scalar loads smaller than a dword are new in gfx12 and have no older name.
         small = found["space"] in ("s", "s_buffer") and found["what"] not in _DWORDS
         return mnemonic if small else f"{found['space']}_{found['kind']}_{what}"
     if found := _LDS.fullmatch(mnemonic):

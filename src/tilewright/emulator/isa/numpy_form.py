@@ -1,4 +1,4 @@
-"""Operations as Python functions over arrays, made once from their expressions."""
+"""Operations as Python functions over arrays, compiled once from their expressions."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _UFUNCS = {name: function for name, function in FUNCTIONS.items() if isinstance(
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """An expression that is one ufunc of some sources: it can write to its destination without a temporary."""
+    """An expression that is a single ufunc of sources: it can write to its destination without a temporary."""
 
     ufunc: np.ufunc
-    order: tuple[int, ...]  # the sources that it takes, by number
+    order: tuple[int, ...]  # the indices of its sources
 
 
 def function_of(expression: str, count: int, extra: str = "") -> Callable[..., Array]:
-    """The function of the first `count` sources, and of `extra` if it is named ("r", the result)."""
+    """Return the function of the first `count` sources, and of `extra` if given ("r", the result)."""
     return _compiled(expression, ", ".join([*NAMES[:count], *extra]))
 
 
@@ -55,7 +55,7 @@ def _compiled(expression: str, arguments: str) -> Callable[..., Array]:
 
 
 def direct(operation: Operation) -> Direct | None:
-    """The one ufunc that an operation is, if all its sources have the type of its result (or it gives a mask)."""
+    """Return the single ufunc of an operation whose sources all have its result type (or that returns a mask)."""
     kinds = set(operation.sources)
     if len(kinds) != 1 or (operation.result != "mask" and kinds != {operation.result}):
         return None

@@ -1,4 +1,4 @@
-"""Operations on two numbers in one register or pair, and sums of products."""
+"""Operations on two numbers in one register or register pair, and dot products."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _elements(table: Mapping[str, Op]) -> dict[str, Op]:
     return {f"v_pk_{name}": table[f"v_{name}"] for name in _SAME_NAME if f"v_{name}" in table}
 
 
-# v_pk_…: what each of both elements becomes. Elements are 16 bits of a register, or the registers of a pair.
+# v_pk_…: the operation of each element. Elements are 16 bits of a register, or the registers of a pair.
 PACKED: dict[str, Op] = {
     **_elements(VECTOR_HALF),
     "v_pk_fmac_f16": VECTOR_HALF["v_fmac_f16"],
@@ -31,7 +31,7 @@ SATURATED_PACKED: dict[str, Op] = _elements(SATURATED_HALF)
 
 
 def _dots() -> dict[str, Op]:
-    """Sums of products of the 16, 8 or 4-bit elements of a and b, and c."""
+    """Build dot products of the 16, 8 or 4-bit elements of a and b, plus c."""
     table = {
         f"v_dot2_{result}_{element}": Op(result, ("u32", "u32", result), f"dot2_{result}_{element}(a, b, c)")
         for result, element in (("f32", "f16"), ("f32", "bf16"), ("i32", "i16"), ("u32", "u16"))
@@ -57,7 +57,7 @@ DOT: dict[str, Op] = _dots()
 
 
 def dot_signed(name: str, first: bool, second: bool) -> Op | None:
-    """v_dot4_i32_iu8 and v_dot8_i32_iu4, whose modifier neg_lo says which of a and b are signed."""
+    """Return v_dot4_i32_iu8 or v_dot8_i32_iu4, whose modifier neg_lo selects which of a and b are signed."""
     size = {"v_dot4_i32_iu8": 8, "v_dot8_i32_iu4": 4}.get(name)
     if size is None:
         return None

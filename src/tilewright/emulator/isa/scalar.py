@@ -1,7 +1,7 @@
 """The operations of the scalar unit.
 
 A source "scc" is the SCC bit as u32. A source "u16" or "i16" is the 16-bit constant of the instruction. In SAVE_EXEC
-and WRITE_EXEC, b is exec, the result goes to exec; the destination gets the former exec (SAVE_EXEC) or the new one.
+and WRITE_EXEC, b is exec and the result goes to exec; the destination gets the old exec (SAVE_EXEC) or the new one.
 """
 
 from __future__ import annotations

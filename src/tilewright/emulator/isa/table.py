@@ -1,4 +1,4 @@
-"""Every operation by its name; `names.canonical` gives the name of an instruction."""
+"""All operations by name; `names.normalize_name` returns the name of an instruction."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ SATURATED: dict[str, Operation] = {**SATURATED_INTEGER, **SATURATED_HALF}
 
 @cache
 def vector_operations(encoding: str) -> dict[str, Operation]:
-    """VECTOR and the conversions of 8-bit floats in an encoding (`Arch.numbers.fp8`)."""
+    """Return VECTOR and the conversions of 8-bit floats in an encoding (`Arch.numbers.fp8`)."""
     return {**VECTOR, **CONVERT_SMALL[encoding]}
 
 
 def keeps_other_half(name: str, arch: Arch) -> bool:
-    """Whether an operation with a 16-bit result leaves the other half of its destination alone."""
+    """Whether an operation with a 16-bit result keeps the other half of its destination."""
     return not arch.family.startswith("cdna") or name in KEEPS_OTHER_HALF
 
 
 def all_operations() -> dict[str, Operation]:
-    """Every entry of every table, for tests and generators."""
+    """Return all entries of all tables, for tests and generators."""
     parts = {
         "": {**SCALAR, **SAVE_EXEC, **WRITE_EXEC, **COMPARE, **VECTOR, **DOT},
         "fnuz ": CONVERT_SMALL["fnuz"],

@@ -47,7 +47,7 @@ CONVERT: dict[str, Op] = {
 
 
 def _small(encoding: str) -> dict[str, Op]:
-    """8-bit floats: fp8 has 4 bits of exponent, bf8 has 5. `encoding` is "fnuz" or "ocp"."""
+    """Build conversions of 8-bit floats: fp8 has 4 exponent bits, bf8 has 5. `encoding` is "fnuz" or "ocp"."""
     table: dict[str, Op] = {}
     for kind in ("fp8", "bf8"):
         put, get, random = f"{kind}_{encoding}_of_f32", f"f32_of_{kind}_{encoding}", f"{kind}_{encoding}_random"
@@ -62,5 +62,5 @@ def _small(encoding: str) -> dict[str, Op]:
     return table
 
 
-# By how the GPU encodes 8-bit floats.
+# By the GPU's encoding of 8-bit floats.
 CONVERT_SMALL: dict[str, dict[str, Op]] = {encoding: _small(encoding) for encoding in ("fnuz", "ocp")}

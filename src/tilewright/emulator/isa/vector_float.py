@@ -10,7 +10,7 @@ _ONE_SHORT = ("exp", "log", "sin", "cos")  # not for f64
 
 
 def float_operations(kind: str) -> dict[str, Op]:
-    """What every float type has."""
+    """Build the operations that every float type has."""
     one, two, three = (kind,), (kind, kind), (kind, kind, kind)
     table = {
         f"v_add_{kind}": Op(kind, two, "a + b"),
@@ -31,12 +31,12 @@ def float_operations(kind: str) -> dict[str, Op]:
 
 
 def short_float_operations(kind: str) -> dict[str, Op]:
-    """What f32 and f16 have, and f64 has not."""
+    """Build the operations that f32 and f16 have, but f64 does not."""
     two, three = (kind, kind), (kind, kind, kind)
     table = {
         f"v_sub_{kind}": Op(kind, two, "a - b"),
         f"v_subrev_{kind}": Op(kind, two, "b - a"),
-        # Product and sum are rounded one by one.
+        # Product and sum are rounded separately.
         f"v_mad_{kind}": Op(kind, three, f"{kind}(a * b) + c"),
         f"v_mac_{kind}": Op(kind, (*two, f"old {kind}"), f"{kind}(a * b) + c"),
         f"v_madak_{kind}": Op(kind, three, f"{kind}(a * b) + c"),
@@ -62,7 +62,7 @@ def short_float_operations(kind: str) -> dict[str, Op]:
 
 _SINGLE = {
     "v_rcp_iflag_f32": Op("f32", ("f32",), "rcp_f32(a)"),
-    # Zero times anything is zero, also times infinity or no number.
+    # Zero times anything is zero, also infinity and NaN.
     "v_mul_legacy_f32": Op("f32", ("f32", "f32"), "select((a == 0) | (b == 0), f32(0), a * b)"),
     "v_fma_legacy_f32": Op("f32", ("f32", "f32", "f32"), "select((a == 0) | (b == 0), f32(0) + c, fma_f32(a, b, c))"),
     "v_fmac_legacy_f32": Op(

@@ -63,7 +63,7 @@ SATURATED_HALF: dict[str, Op] = {
     "v_mad_i16": Op("i16", _III, "saturate_i16(i32(a) * i32(b) + i32(c))"),
 }
 
-# gfx9 clears the other half of the destination, but for these, which keep it; gfx10 and later always keep it
+# gfx9 clears the other half of the destination, except for these, which keep it; gfx10 and later always keep it
 # (LLVM, GCNSubtarget::zeroesHigh16BitsOfDest).
 KEEPS_OTHER_HALF = frozenset(
     {

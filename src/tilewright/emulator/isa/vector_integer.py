@@ -1,4 +1,4 @@
-"""Whole numbers of 32 and 64 bits in vector registers."""
+"""Integers of 32 and 64 bits in vector registers."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _orders() -> dict[str, Op]:
 
 VECTOR_INTEGER: dict[str, Op] = {**_MOVES, **_SUMS, **_PRODUCTS, **_BITS, **_orders()}
 
-# What the modifier clamp makes of an operation on whole numbers: results outside the type become its nearest end.
+# Integer operations with the modifier clamp: results out of range become the nearest limit of the type.
 SATURATED_INTEGER: dict[str, Op] = {
     "v_add_u32": Op("u32", _UU, "saturate_u32(i64(a) + i64(b))"),
     "v_sub_u32": Op("u32", _UU, "saturate_u32(i64(a) - i64(b))"),

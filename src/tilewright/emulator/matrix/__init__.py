@@ -1,7 +1,7 @@
 """Matrix instructions: MFMA of CDNA, WMMA of RDNA.
 
-They ignore exec: all lanes take part, active or not. Rounding and denormal bits of the mode register are ignored, too;
-none of this is confirmed on a GPU. NumPy's warnings of float errors are off during a launch (device.py).
+They ignore exec: all lanes take part. They also ignore the rounding and denormal bits of the mode register. Neither is
+confirmed on a GPU. NumPy's floating-point warnings are off during a launch (device.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PREFIXES = ("v_mfma_", "v_wmma_", "v_smfmac_", "v_swmmac_")
 
 
 def translate(instruction: Instruction, code: Code) -> Step | None:
-    """A matrix instruction as a step; None for any other."""
+    """Return the step of a matrix instruction; None for other instructions."""
     if not instruction.mnemonic.startswith(_PREFIXES):
         return None
     known = shapes(code.arch.family).get(instruction.mnemonic)
@@ -35,7 +35,7 @@ def translate(instruction: Instruction, code: Code) -> Step | None:
 
 
 def _check_operands(shape: MatrixShape, instruction: Instruction, code: Code) -> None:
-    """Operands are D, A, B, C and the scales of A and B, if any."""
+    """Check the operands: D, A, B, C and the scales of A and B, if any."""
     names, counts = ["D", "A", "B", "C"], [shape.registers(operand) for operand in ("d", "a", "b", "d")]
     if shape.scaled:
         names, counts = [*names, "A's scales", "B's scales"], [*counts, 1, 1]
@@ -50,7 +50,7 @@ def _check_operands(shape: MatrixShape, instruction: Instruction, code: Code) ->
 
 
 def _constant(operand: Operand, shape: MatrixShape, instruction: Instruction, code: Code) -> NDArray[np.generic]:
-    """A constant C as an array without axes. Whole numbers are bits; those with a point are floats."""
+    """Return a constant C as an array without axes. Integers are bits; numbers with a decimal point are floats."""
     value = operand.value
     if shape.result == "f64":
         return np.array(value) if isinstance(value, float) else np.array(value, np.int64).view(np.float64)

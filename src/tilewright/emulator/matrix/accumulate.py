@@ -1,4 +1,4 @@
-"""C and D of a matrix instruction: the product is added to C and goes to D's registers."""
+"""C and D of a matrix instruction: the product is added to C and written to D's registers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Accumulate = Callable[[Values, "U32 | Values", U32], None]
 
 
 def accumulator(shape: MatrixShape, modifiers: Modifiers, flush: bool) -> Accumulate:
-    """How the product of an instruction of that shape is added to C and stored."""
+    """Return a function that adds the product of an instruction of that shape to C and writes D."""
     arrangement = arrange_output(shape)
     if shape.result == "i32":
         return _clamped(arrangement) if modifiers.clamp else _whole(arrangement)
@@ -36,21 +36,21 @@ def accumulator(shape: MatrixShape, modifiers: Modifiers, flush: bool) -> Accumu
 
 
 def _fitting(arrangement: Arrangement, c: U32 | Values, kind: Any) -> Values:
-    """C as numbers, in the parts of D; a constant as it is."""
+    """Return C as numbers in the layout of D; a constant is unchanged."""
     return arrangement.parts_of(c.view(kind)) if c.ndim else c
 
 
 def _plain(arrangement: Arrangement) -> Accumulate:
     def add(values: Values, c: U32 | Values, d: U32) -> None:
         to = arrangement.parts_of(d.view(np.float32))
-        # A scaled product comes as f64 and is rounded once, with C in it.
+        # A scaled product is f64 and is rounded once, after adding C.
         np.add(arrangement.registers(values), _fitting(arrangement, c, np.float32), out=to, casting="same_kind")
 
     return add
 
 
 def _flushed(arrangement: Arrangement) -> Accumulate:
-    """As `_plain`, without subnormal numbers in C and D. No instruction that flushes has signs for C."""
+    """Same as `_make_float_adder`, with subnormals of C and D flushed. No flushing instruction has signs for C."""
     plain = _plain(arrangement)
 
     def add(values: Values, c: U32 | Values, d: U32) -> None:
@@ -106,13 +106,13 @@ def _double(arrangement: Arrangement, modifiers: Modifiers) -> Accumulate:
 
 
 def _registers(arrangement: Arrangement, values: Values) -> Values:
-    """The product as [elements, waves, lanes], copied."""
+    """Return a copy of the product as [elements, waves, lanes]."""
     elements, lanes = arrangement.shape
     return np.ascontiguousarray(arrangement.registers(values)).reshape(elements, values.shape[0], lanes)
 
 
 def _packed(arrangement: Arrangement, shape: MatrixShape, modifiers: Modifiers) -> Accumulate:
-    """16-bit results, two in each register."""
+    """Add 16-bit results, two in each register."""
     item = FORMATS[shape.result]
 
     def add(values: Values, c: U32 | Values, d: U32) -> None:
@@ -124,7 +124,7 @@ def _packed(arrangement: Arrangement, shape: MatrixShape, modifiers: Modifiers) 
 
 
 def _halves(arrangement: Arrangement, shape: MatrixShape, modifiers: Modifiers) -> Accumulate:
-    """16-bit results, each in one half of a register whose other half stays as it is."""
+    """Add 16-bit results, each in one half of a register. The other half is kept."""
     item = FORMATS[shape.result]
     part = 1 if modifiers.high else 0
 

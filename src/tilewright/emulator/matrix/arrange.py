@@ -1,8 +1,8 @@
-"""Moving numbers from registers to matrices and back without index arrays.
+"""Move numbers from registers to matrices and back without index arrays.
 
-All sizes of matrix instructions are powers of two, and every layout sends each bit of (element, lane) to one bit of
-(block, row, column). So the way from one to the other is a transposition of an array that has been split at such
-bits: NumPy does it as a view.
+All sizes of matrix instructions are powers of two, and every layout maps each bit of (element, lane) to one bit of
+(block, row, column). So the conversion is a transposition of an array that is split at these bits, which NumPy does as
+a view.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ Positions = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """How a flat array becomes one of several axes: split, transpose, join."""
+    """The conversion of a flat array to several axes: split, transpose, join."""
 
     split: tuple[int, ...]
-    order: tuple[int, ...]  # the parts in the order of the result, counted from 1; axis 0 are the waves
+    order: tuple[int, ...]  # the parts in the order of the result, counted from 1; axis 0 is waves
     beside: tuple[int, ...]  # the same with the waves after the parts of the first axis
-    sizes: tuple[tuple[int, ...], ...]  # of the parts of the first axis, and of the others
+    sizes: tuple[tuple[int, ...], ...]  # sizes of the parts of the first axis, and of the others
     shape: tuple[int, ...]
 
     def matrices(self, flat: NDArray[Any]) -> NDArray[Any]:
-        """[waves, n] as [waves, *shape]; a view if the parts of each axis lie one after another."""
+        """Convert [waves, n] to [waves, *shape]; a view if the parts of each axis are contiguous."""
         waves = flat.shape[0]
         return flat.reshape(waves, *self.split).transpose(self.order).reshape(waves, *self.shape)
 
     def registers(self, flat: NDArray[Any]) -> NDArray[Any]:
-        """[waves, n] as a view that fits what `parts_of` makes of an array [elements, waves, lanes]."""
+        """View [waves, n] in the shape that `split_registers` gives to an array [elements, waves, lanes]."""
         return flat.reshape(flat.shape[0], *self.split).transpose(self.beside)
 
     def parts_of(self, registers: NDArray[Any]) -> NDArray[Any]:
-        """Registers [elements, waves, lanes] as a view that fits what `registers` gives; never a copy."""
+        """View registers [elements, waves, lanes] in the shape of `to_registers`; never a copy."""
         first, others = self.sizes
         return registers.reshape((*first, registers.shape[1], *others), copy=False)
 
 
 def arrange(positions: Positions) -> Arrangement:
-    """The arrangement that puts number positions[i, j, …] of a flat array at [i, j, …]."""
+    """Return the arrangement that moves element positions[i, j, …] of a flat array to [i, j, …]."""
     flat, count = positions.ravel(), positions.size.bit_length() - 1
     sources = [int(flat[1 << bit]).bit_length() - 1 for bit in range(count)]
     index = np.arange(positions.size)
     if not np.array_equal(flat, sum((index >> bit & 1) << source for bit, source in enumerate(sources))):
-        raise AssertionError("a layout of a matrix instruction that does not send bits to bits")
+        raise AssertionError("a layout of a matrix instruction that does not map bits to bits")
     runs: list[list[list[int]]] = []
     bit = count
     for size in positions.shape:
@@ -77,9 +77,9 @@ def _grid(elements: int, lanes: int) -> tuple[Positions, Positions]:
 
 
 def input_positions(shape: MatrixShape, operand: str) -> Positions:
-    """[block, k, row or column] → number of the element in an array [elements, lanes] of the operand's registers."""
+    """Map [block, k, row or column] to the flat index in an array [elements, lanes] of the operand's registers."""
     outer = shape.m if operand == "a" else shape.n
-    lanes = 16 if shape.layout == "wmma11" else shape.lanes  # the other half of the wave has the same again
+    lanes = 16 if shape.layout == "wmma11" else shape.lanes  # the other half of the wave repeats them
     element, lane = _grid(shape.elements(operand), lanes)
     block, row, k = input_place(shape, operand, element, lane)
     positions = np.empty((shape.blocks, shape.k, outer), dtype=np.intp)
@@ -89,9 +89,9 @@ def input_positions(shape: MatrixShape, operand: str) -> Positions:
 
 @cache
 def arrange_inputs(shape: MatrixShape) -> tuple[Arrangement, Arrangement]:
-    """A as [block, k, row] and B as [block, k, column], with k in the order in which A has it in its registers.
+    """Arrange A as [block, k, row] and B as [block, k, column], with k in the order of A's registers.
 
-    No sum depends on the order along k as long as both have the same, and this one makes A a view. Scales belong to
+    No sum depends on the order along k as long as both have the same, and this order makes A a view. Scales belong to
     neighbours along k, so with scales k stays in order.
     """
     a, b = input_positions(shape, "a"), input_positions(shape, "b")
@@ -101,7 +101,7 @@ def arrange_inputs(shape: MatrixShape) -> tuple[Arrangement, Arrangement]:
 
 @cache
 def arrange_output(shape: MatrixShape) -> Arrangement:
-    """D's elements and lanes from an array [block, row, column]."""
+    """Arrange D: from an array [block, row, column] to elements and lanes."""
     elements = shape.elements("d")
     element, lane = _grid(elements, shape.lanes)
     block, row, column = output_place(shape, element, lane)

@@ -1,8 +1,8 @@
-"""Which element of which matrix a lane holds.
+"""Layouts: which matrix element a lane holds.
 
-Every function takes an element's number in its lane (from the lowest bits of the first register up) and a lane, whole
-numbers or arrays of them, and says what is there: block, row (or column) and k of A (or B); block, row and column of
-C and D.
+Every function takes the index of an element in its lane (from the lowest bits of the first register up) and a lane, as
+integers or arrays, and returns its position: block, row (or column) and k of A (or B); block, row and column of C
+and D.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def mfma_input_of_bytes(outer: int, k: int, element: Index, lane: Index) -> tupl
 def mfma_output(shape: MatrixShape, element: Index, lane: Index) -> tuple[Index, Index, Index]:
     """CDNA: groups of rows (four; one of f64) as registers, columns as lanes, further groups in further lanes.
 
-    When all lanes are full, further rows and then further blocks follow in further registers. Blocks smaller than a
-    register stand side by side in its lanes. AMD's matrix instruction calculator.
+    When all lanes are used, further rows and then further blocks follow in further registers. Blocks smaller than a
+    register share its lanes. AMD's matrix instruction calculator.
     """
     rows = 1 if shape.result == "f64" else 4
     beside = max(1, 64 * rows // (shape.m * shape.n))  # blocks that share a register
@@ -71,7 +71,7 @@ def wmma12_input(k: int, element: Index, lane: Index) -> tuple[Index, Index, Ind
     """RDNA 4, wave32: half of k in each half of the lanes.
 
     CK Tile's warp_gemm_attribute_wmma_impl_base_traits.hpp, for k = 16. For iu4 with k = 32 the order along k is an
-    assumption that no result depends on, because A and B always have the same.
+    assumption that does not affect results, because A and B always have the same order.
     """
     return lane * 0, lane % 16, lane // 16 * (k // 2) + element
 
@@ -82,7 +82,7 @@ def wmma12_output(element: Index, lane: Index) -> tuple[Index, Index, Index]:
 
 
 def input_place(shape: MatrixShape, operand: str, element: Index, lane: Index) -> tuple[Index, Index, Index]:
-    """Block, row (of A) or column (of B), and k of an element of operand "a" or "b"."""
+    """Return block, row (of A) or column (of B), and k of an element of operand "a" or "b"."""
     outer, kind = (shape.m, shape.a) if operand == "a" else (shape.n, shape.b)
     if shape.layout == "wmma11":
         return wmma11_input(element, lane)
@@ -94,7 +94,7 @@ def input_place(shape: MatrixShape, operand: str, element: Index, lane: Index) -
 
 
 def output_place(shape: MatrixShape, element: Index, lane: Index) -> tuple[Index, Index, Index]:
-    """Block, row and column of an element of C and D."""
+    """Return block, row and column of an element of C and D."""
     if shape.layout == "wmma11":
         return wmma11_output(element, lane)
     if shape.layout == "wmma12":
@@ -103,7 +103,7 @@ def output_place(shape: MatrixShape, element: Index, lane: Index) -> tuple[Index
 
 
 def scale_place(outer: int, lane: Index) -> tuple[Index, Index]:
-    """Row (of A) or column (of B), and number of the 32 elements along k, that a lane's scale belongs to.
+    """Return row (of A) or column (of B), and index of the group of 32 elements along k, of a lane's scale.
 
     CK's mx_mfma_op.hpp. For 8-bit operands these are not the elements of that lane.
     """
@@ -111,7 +111,7 @@ def scale_place(outer: int, lane: Index) -> tuple[Index, Index]:
 
 
 def pattern_lane(blgp: int, lane: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The lane that B is read from in the place of `lane`. AMD's matrix instruction calculator, values 0 to 7."""
+    """Return the lane that B is read from instead of `lane`. AMD's matrix instruction calculator, values 0 to 7."""
     sources = {
         0: lane,
         1: lane % 32,
@@ -122,5 +122,5 @@ def pattern_lane(blgp: int, lane: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def broadcast_block(cbsz: int, abid: int, block: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The block of A that is used for `block`: number abid of each 2^cbsz. AMD's matrix instruction calculator."""
+    """Return the block of A used for `block`: block abid of each 2^cbsz. AMD's matrix instruction calculator."""
     return (block >> cbsz << cbsz) + abid

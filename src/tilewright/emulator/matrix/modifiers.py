@@ -1,4 +1,4 @@
-"""What the modifiers of a matrix instruction say. One that is not defined for it is a fault."""
+"""Modifiers of matrix instructions. A modifier that is not defined for an instruction is a fault."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Pair = tuple[bool, bool]
 
 @dataclass(frozen=True, slots=True)
 class Modifiers:
-    """Modifiers by what they do."""
+    """Modifiers by their effect."""
 
-    cbsz: int = 0  # 2^cbsz blocks of A are one and the same …
+    cbsz: int = 0  # 2^cbsz blocks of A are the same …
     abid: int = 0  # … this one
     blgp: int = 0  # pattern of the lanes of B
-    a_negated: Pair = (False, False)  # elements with even numbers, with odd numbers
+    a_negated: Pair = (False, False)  # elements with even index, with odd index
     b_negated: Pair = (False, False)
     c_negated: bool = False
     c_absolute: bool = False
@@ -31,7 +31,7 @@ class Modifiers:
 
 
 def formats_of(shape: MatrixShape, instruction: Instruction, code: Code) -> MatrixShape:
-    """The shape with the formats that the modifiers of an f8f6f4 instruction choose; any other as it is."""
+    """Return the shape with the formats that the modifiers of an f8f6f4 instruction choose; others are unchanged."""
     if shape.layout != "f8f6f4":
         return shape
     numbers = [_number(instruction, code, name, len(F8F6F4)) for name in ("cbsz", "blgp")]
@@ -39,7 +39,7 @@ def formats_of(shape: MatrixShape, instruction: Instruction, code: Code) -> Matr
 
 
 def read_modifiers(shape: MatrixShape, instruction: Instruction, code: Code) -> Modifiers:
-    """The modifiers of an instruction of that shape."""
+    """Return the modifiers of an instruction of that shape."""
     if shape.layout == "f8f6f4":
         return _f8f6f4(shape, instruction, code)
     if shape.layout == "mfma":
@@ -52,7 +52,7 @@ def read_modifiers(shape: MatrixShape, instruction: Instruction, code: Code) -> 
 def _mfma(shape: MatrixShape, instruction: Instruction, code: Code) -> Modifiers:
     known = {"cbsz", "abid"} if shape.broadcasts else set()
     known |= {"blgp"} if shape.patterns else set()
-    # CDNA 2 has the bits of neg for blgp, and LLVM prints them so: what they do there is not known.
+    # On CDNA 2 the bits of neg are blgp, and LLVM prints them so: their effect there is not known.
     known |= {"neg"} if shape.negates else set()
     _only(known, instruction, code)
     cbsz = _number(instruction, code, "cbsz", shape.blocks.bit_length())
@@ -66,7 +66,7 @@ def _mfma(shape: MatrixShape, instruction: Instruction, code: Code) -> Modifiers
 def _f8f6f4(shape: MatrixShape, instruction: Instruction, code: Code) -> Modifiers:
     _only({"cbsz", "blgp"} | ({"op_sel", "op_sel_hi"} if shape.scaled else set()), instruction, code)
     if shape.scaled and "op_sel_hi" not in instruction.modifiers:
-        # LLVM always prints it, and for other instructions leaves it out where all bits are set.
+        # LLVM always prints it here; for other instructions it omits it if all bits are set.
         raise code.unknown(f"{instruction.mnemonic} without op_sel_hi", instruction)
     low, high = _bits(instruction, code, "op_sel"), _bits(instruction, code, "op_sel_hi")
     if low[2] or high[2]:
@@ -91,7 +91,7 @@ def _float_wmma(shape: MatrixShape, instruction: Instruction, code: Code) -> Mod
         raise code.unknown("op_sel of A or B", instruction)
     if shape.a in ("fp8", "bf8") and (low[0] or low[1] or high[0] or high[1]):
         raise code.unknown("neg of 8-bit operands", instruction)
-    # Of C, neg_lo is the sign and neg_hi takes the absolute value first: AMD's matrix instruction calculator.
+    # For C, neg_lo is the sign and neg_hi takes the absolute value first: AMD's matrix instruction calculator.
     return Modifiers(
         a_negated=(low[0], high[0]), b_negated=(low[1], high[1]),
         c_negated=low[2], c_absolute=high[2], high=select[2],

@@ -1,8 +1,8 @@
 """The product of a matrix instruction: registers of A and B → A · B, for all waves at once.
 
 Products of f16, bf16, 8-bit and narrower floats are exact in f32, and sums are rounded to f32; the GPU's own order and
-rounding inside a sum is not documented. Integers are multiplied as f32, too: at most 64 products below 2^16 stay far
-below 2^24, so every sum is exact. f64 is multiplied as f64, and so are scaled operands, whose range is that of f64.
+rounding inside a sum are not documented. Integers are also multiplied as f32: sums of at most 64 products below 2^16
+stay far below 2^24, so every sum is exact. f64 is multiplied as f64, and so are scaled operands, which need its range.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ Values = NDArray[Any]
 
 
 def flushes(shape: MatrixShape, arch: Arch) -> bool:
-    """Whether the instruction takes subnormal numbers for zeros on that GPU, and gives zeros for subnormal results.
+    """Whether the instruction flushes subnormal operands and results to zero on that GPU.
 
-    That this holds of C as of A and B, and that the mode register has no say in it, are assumptions.
+    It is an assumption that this applies to C as to A and B, and that the mode register has no effect on it.
     """
     return arch.numbers.halves_flushed and shape.a in ("f16", "bf16")
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """How the registers of A or B become matrices [waves, block, k, row or column]."""
+    """The conversion of the registers of A or B to matrices [waves, block, k, row or column]."""
 
     format: Format
     arrangement: Arrangement
     flush: bool
     negated: Pair
     halved: bool  # lanes 16 to 31 repeat lanes 0 to 15
-    lanes: NDArray[np.intp] | None  # lanes to read in the place of 0, 1, 2, …
-    blocks: NDArray[np.intp] | None  # blocks to use in the place of 0, 1, 2, …
+    lanes: NDArray[np.intp] | None  # lanes to read instead of 0, 1, 2, …
+    blocks: NDArray[np.intp] | None  # blocks to use instead of 0, 1, 2, …
     reduced: bool  # xf32
 
     def matrices(self, registers: U32) -> Values:
-        """The matrices in registers [registers, waves, lanes]."""
+        """Return the matrices in registers [registers, waves, lanes]."""
         if self.halved:
             registers = registers[:, :, :16]
         if self.lanes is not None:
@@ -62,14 +62,14 @@ class Input:
 
 
 def _as_xf32(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """f32 with 10 bits of mantissa, to nearest even. AMD does not document the rounding of xf32."""
+    """Round f32 to 10 bits of mantissa, to nearest even. AMD does not document the rounding of xf32."""
     bits = values.view(np.uint32)
     rounded = bits + np.uint32(0x0FFF) + (bits >> np.uint32(13) & np.uint32(1)) & np.uint32(0xFFFFE000)
     return np.where(np.isfinite(values), rounded, bits).view(np.float32)
 
 
 def inputs(shape: MatrixShape, modifiers: Modifiers, arch: Arch) -> tuple[Input, Input]:
-    """How to read A and B."""
+    """Return the conversions of A and B."""
     a, b = arrange_inputs(shape)
     flush, reduced, halved = flushes(shape, arch), shape.a == "xf32", shape.layout == "wmma11"
     lanes = pattern_lane(modifiers.blgp, np.arange(shape.lanes)) if modifiers.blgp else None
@@ -88,13 +88,13 @@ def _format(kind: str, signed: bool, arch: Arch) -> Format:
 
 
 def product(a: Values, b: Values) -> Values:
-    """A · B of [waves, block, k, row] and [waves, block, k, column], flat: [waves, block · row · column]."""
+    """Multiply [waves, block, k, row] and [waves, block, k, column]; the result is [waves, block · row · column]."""
     result: Values = np.matmul(a.swapaxes(2, 3), b)
     return result.reshape(a.shape[0], -1)
 
 
 def scaled(matrices: Values, registers: U32, byte: int) -> Values:
-    """Matrices [waves, 1, k, row or column] times the scales in a byte of a register [1, waves, lanes]."""
+    """Multiply matrices [waves, 1, k, row or column] by the scales in a byte of a register [1, waves, lanes]."""
     waves, _, k, outer = matrices.shape
     codes = registers[0] >> np.uint32(8 * byte) & np.uint32(0xFF)
     row, group = scale_place(outer, np.arange(codes.shape[1]))
@@ -113,7 +113,7 @@ Multiply = Callable[[U32, U32], Values]
 
 
 def multiplier(shape: MatrixShape, modifiers: Modifiers, arch: Arch) -> Multiply:
-    """A function from the registers of A and B to their product."""
+    """Return a function that computes the product from the registers of A and B."""
     left, right = inputs(shape, modifiers, arch)
     return lambda a, b: product(left.matrices(a), right.matrices(b))
 
@@ -121,7 +121,7 @@ def multiplier(shape: MatrixShape, modifiers: Modifiers, arch: Arch) -> Multiply
 def scaled_multiplier(
     shape: MatrixShape, modifiers: Modifiers, arch: Arch
 ) -> Callable[[U32, U32, U32, U32], NDArray[np.float64]]:
-    """A function from the registers of A, B and their scales to the product."""
+    """Return a function that computes the product from the registers of A, B and their scales."""
     left, right = inputs(shape, modifiers, arch)
     of_a, of_b = modifiers.scale_bytes
 

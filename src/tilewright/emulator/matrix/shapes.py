@@ -1,7 +1,7 @@
-"""Which matrix instructions there are, by their names, and what each multiplies.
+"""The matrix instructions by name, with their shapes.
 
-The lists are those of LLVM 22's assembler (a test compares). Shapes of a name differ between GPUs: without a count of
-blocks in the name, `32x32x4bf16` is one block on CDNA 1 and 2, and two blocks from CDNA 3 on.
+The lists are those of LLVM 22's assembler (a test compares). The shape of a name differs between GPUs: without a block
+count in the name, `32x32x4bf16` is one block on CDNA 1 and 2, and two blocks from CDNA 3 on.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-# Bits of an element as it stands in registers. f8f6f4: the modifiers cbsz and blgp choose, at most 8.
+# Bits of an element in registers. f8f6f4: the modifiers cbsz and blgp choose, at most 8.
 BITS: Mapping[str, int] = {
     "f64": 64, "f32": 32, "xf32": 32, "i32": 32, "f16": 16, "bf16": 16,
     "fp8": 8, "bf8": 8, "i8": 8, "iu8": 8, "f8f6f4": 8, "fp6": 6, "bf6": 6, "fp4": 4, "iu4": 4,
@@ -18,7 +18,7 @@ BITS: Mapping[str, int] = {
 
 CDNA = ("cdna1", "cdna2", "cdna3", "cdna4")
 
-# What cbsz (for A) and blgp (for B) mean for the f8f6f4 instructions: E4M3, E5M2, E2M3, E3M2, E2M1.
+# Formats that cbsz (for A) and blgp (for B) select in f8f6f4 instructions: E4M3, E5M2, E2M3, E3M2, E2M1.
 # AMD's blog "Matrix Core Programming on CDNA 3 and CDNA 4", section 5.4; also CK's amd_xdlops.hpp.
 F8F6F4 = ("fp8", "bf8", "fp6", "bf6", "fp4")
 
@@ -34,7 +34,7 @@ class MatrixShape:
     a: str  # element type of A
     b: str
     blocks: int = 1
-    layout: str = "mfma"  # how matrices lie in registers: mfma, f8f6f4, wmma11 or wmma12
+    layout: str = "mfma"  # layout of matrices in registers: mfma, f8f6f4, wmma11 or wmma12
     broadcasts: bool = False  # cbsz and abid broadcast blocks of A
     patterns: bool = False  # blgp chooses among lanes of B
     negates: bool = False  # neg negates A, B and C
@@ -46,27 +46,27 @@ class MatrixShape:
 
     @property
     def lanes(self) -> int:
-        """Lanes of a wave that the instruction works on."""
+        """Lanes of a wave that the instruction requires."""
         return 32 if self.layout in ("wmma11", "wmma12") else 64
 
     def elements(self, operand: str) -> int:
-        """How many elements of "a", "b" or "d" a lane holds."""
+        """Return the number of elements of "a", "b" or "d" that a lane holds."""
         if operand == "d":
             return self.m * self.n * self.blocks // self.lanes
         outer = self.m if operand == "a" else self.n
-        # RDNA 3 wants A and B twice, in both halves of the wave.
+        # RDNA 3 needs A and B twice, in both halves of the wave.
         copies = 2 if self.layout == "wmma11" else 1
         return outer * self.k * self.blocks * copies // self.lanes
 
     def registers(self, operand: str) -> int:
-        """Registers of "a", "b" or "d" (also C)."""
+        """Return the number of registers of "a", "b" or "d" (also C)."""
         kind = {"a": self.a, "b": self.b, "d": self.result}[operand]
         if operand == "d" and self.layout == "wmma11":
             return self.elements("d")  # 16-bit results fill half of each register
         return self.elements(operand) * BITS[kind] // 32
 
     def of_formats(self, a: str, b: str) -> MatrixShape:
-        """An f8f6f4 shape with the formats that its modifiers chose."""
+        """Return an f8f6f4 shape with the formats that its modifiers select."""
         return replace(self, a=a, b=b)
 
 
@@ -118,7 +118,7 @@ def _mfma_shape(row: _Row, size: str) -> MatrixShape:
 
 
 def _mfma_names(row: _Row, size: str, family: str) -> Iterator[str]:
-    """All spellings of an instruction. The disassembler prints the first."""
+    """List all spellings of an instruction. The disassembler prints the first."""
     plain = size.partition("_")[0]
     start = f"v_mfma_{row.result}_"
     if family in CDNA[:2]:
@@ -156,7 +156,7 @@ def _wmma(layout: str) -> Iterator[tuple[str, MatrixShape]]:
 
 @cache
 def shapes(family: str) -> Mapping[str, MatrixShape]:
-    """Every matrix instruction of a family of GPUs that is known here. Sparse ones (SMFMAC, SWMMAC) are not."""
+    """Return the supported matrix instructions of a GPU family. Sparse ones (SMFMAC, SWMMAC) are not supported."""
     if family in CDNA:
         return dict(_mfma(family))
     return dict(_wmma("wmma11" if family == "rdna3" else "wmma12"))

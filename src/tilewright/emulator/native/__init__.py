@@ -1,1 +1,1 @@
-"""A second engine of the emulated device, in C: an interpreter that is compiled once per machine."""
+"""The native engine of the emulated device: an interpreter in C that is compiled once per machine."""

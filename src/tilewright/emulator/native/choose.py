@@ -1,4 +1,4 @@
-"""Which engine runs a kernel: the one in C where it can, else NumPy's."""
+"""Choose the engine of a kernel: the native one if it supports the kernel, else NumPy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _lowered: WeakKeyDictionary[Program, Lowered | Refusal] = WeakKeyDictionary()
 
 
 def lowered_of(kernel: Kernel) -> Lowered | Refusal:
-    """The kernel's code for the engine in C, made once."""
+    """Return the kernel's code for the native engine; it is lowered once."""
     found = _lowered.get(kernel.program)
     if found is None:
         descriptor = kernel.descriptor
@@ -28,7 +28,7 @@ def lowered_of(kernel: Kernel) -> Lowered | Refusal:
 
 
 def native_parts(kernel: Kernel, engine: str) -> tuple[Library, Lowered] | None:
-    """What the engine in C needs to run a kernel; None when NumPy is to run it.
+    """Return the library and the lowered kernel for the native engine; None if the NumPy engine runs the kernel.
 
     `engine` is one of `ENGINES`.
     """
@@ -43,7 +43,7 @@ def native_parts(kernel: Kernel, engine: str) -> tuple[Library, Lowered] | None:
     if isinstance(lowered, Refusal):
         if engine == NATIVE:
             raise DeviceError(
-                f"the native engine does not run '{lowered.instruction.text}' of {kernel.name}; NumPy's does"
+                f"the native engine does not support '{lowered.instruction.text}' of {kernel.name}; NumPy does"
             )
         return None
     return compiled, lowered

@@ -1,4 +1,4 @@
-"""What the engine in C reports, as the faults that the NumPy engine raises."""
+"""Translate faults of the native engine into those that the NumPy engine raises."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tilewright.emulator.native import layout
 from tilewright.emulator.native.layout import Launch
 from tilewright.emulator.native.lower import Lowered
 
-# The order of the enumeration in types.h.
+# In the order of the enumeration in types.h.
 _CODES = (
     "none", "memory", "lds", "alignment", "unknown", "loop", "barrier", "jump", "rounding", "descriptor", "scratch",
     "trap", "no room", "atomic", "inactive", "halves",
@@ -28,7 +28,7 @@ _CODES = (
 
 
 def fault_of(launch: Launch, lowered: Lowered, code: Code, memory: Memory) -> Exception:
-    """The exception for the fault of a launch."""
+    """Return the exception for the fault of a launch."""
     found = launch.fault
     name = _CODES[found.code]
     if name == "no room":
@@ -53,7 +53,7 @@ def _meaning(name: str, launch: Launch, lowered: Lowered, code: Code, memory: Me
         return MemoryFault(f"{size} bytes at {address:#x}: {memory.nearest(address, size)}")
     if name == "jump":
         return _jump(offset, found.instruction, lowered, code)
-    endless = "wait at a barrier that is never over: not all waves of their work-groups signal it"
+    endless = "wait at a barrier that never completes: not all waves of their work-groups signal it"
     kinds: dict[str, tuple[type[Fault], str]] = {
         "lds": (LdsFault, f"{size} bytes at {offset:#x} of the LDS of the work-group, which has {available} bytes"),
         "scratch": (
@@ -62,7 +62,7 @@ def _meaning(name: str, launch: Launch, lowered: Lowered, code: Code, memory: Me
         ),
         "alignment": (
             AlignmentFault,
-            f"a scalar load of {size}-byte elements at {address:#x}, which is no multiple of {size}",
+            f"a scalar load of {size}-byte elements at {address:#x}, which is not a multiple of {size}",
         ),
         "atomic": (
             AlignmentFault,
@@ -86,7 +86,7 @@ def _jump(offset: int, index: int, lowered: Lowered, code: Code) -> Fault:
 
 
 def _unknown(name: str, found: layout.Fault, lowered: Lowered, code: Code) -> Fault:
-    """Something that the emulated device does not know."""
+    """Return the fault for something that the emulated device does not support."""
     instruction = lowered.instructions[found.instruction]
     if name == "unknown":
         return lowered.faults[found.instruction]

@@ -1,7 +1,7 @@
-"""C for every operation of the instruction table: one function each, over all lanes of a wave.
+"""Generate C for every operation of the instruction table: one function each, over all lanes of a wave.
 
-Operations that are equal share a function. `numbers()` gives the number of each, which is its index in the table of
-handlers that the engine jumps through; `handlers.py` has those that are written by hand, which come first.
+Equal operations share a function. `handler_numbers()` returns the index of each operation in the handler table that the
+engine jumps through; `handlers.py` has the handwritten handlers, which come first.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _NAMES = "abcd"
 
 
 def bits_of(kind: str) -> int:
-    """The size of a type of the table."""
+    """Return the size of a type of the table in bits."""
     return int(kind[1:])
 
 
 @cache
 def numbers() -> tuple[dict[Operation, int], dict[Operation, int]]:
-    """The handlers of vector and of scalar operations. Equal operations have one number."""
+    """Return the handler numbers of vector and of scalar operations. Equal operations have one number."""
     vector: dict[Operation, int] = {}
     scalar: dict[Operation, int] = {}
     count = len(HANDLERS)
@@ -41,13 +41,13 @@ def numbers() -> tuple[dict[Operation, int], dict[Operation, int]]:
 
 
 def _vectors() -> list[Operation]:
-    # What changes exec is written by hand.
+    # Operations that change exec have handwritten handlers.
     scalars = {*SCALAR, *SAVE_EXEC, *WRITE_EXEC}
     return [*(op for name, op in all_operations().items() if name not in scalars), *COMPARE.values(), *SIGNED_DOTS]
 
 
 def source_text() -> str:
-    """The generated part of the engine: functions, and the table of all handlers."""
+    """Return the generated functions of the engine."""
     vector, scalar = numbers()
     functions = [_scalar(number, operation) for operation, number in scalar.items()]
     functions += [_vector(number, operation) for operation, number in vector.items()]
@@ -55,7 +55,7 @@ def source_text() -> str:
 
 
 def handlers_text() -> str:
-    """The table of handlers, as the inside of an array."""
+    """Return the handler table, as the contents of a C array."""
     vector, scalar = numbers()
     generated = [f"op_{number}" for number in sorted((*vector.values(), *scalar.values()))]
     return ",\n".join([*HANDLERS.values(), *generated, ""])
@@ -92,7 +92,7 @@ def _vector(number: int, operation: Operation) -> str:
     loads = []
     for k, (name, source) in enumerate(zip(_NAMES, operation.sources, strict=False)):
         kind = source.removeprefix("old ")
-        # Classes of subnormal numbers are told apart in every mode.
+        # Class tests distinguish subnormal numbers in every mode.
         lines.append(_declared(name, kind, k, flushes="class_" not in operation.expression))
         loads.append(f"        const {_loaded(name, kind)};")
     lines += _results(operation)

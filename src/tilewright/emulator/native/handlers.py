@@ -1,4 +1,4 @@
-"""The handlers that are written by hand, by the name that lowering gives them. Their order gives their numbers."""
+"""The handwritten handlers, by the name that lowering uses. Their order defines their numbers."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ NUMBERS = {name: number for number, name in enumerate(HANDLERS)}
 
 
 def _signed_dots() -> list[Operation]:
-    """v_dot4_i32_iu8 and v_dot8_i32_iu4 with every choice of signs."""
+    """Return v_dot4_i32_iu8 and v_dot8_i32_iu4 with every combination of signs."""
     every = (
         dot_signed(name, first, second)
         for name in ("v_dot4_i32_iu8", "v_dot8_i32_iu4")

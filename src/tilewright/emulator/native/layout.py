@@ -1,4 +1,4 @@
-"""The structures of types.h and matrix.h, as Python fills them. The library says their sizes; they must agree."""
+"""The structures of types.h and matrix.h, which Python fills. Their sizes must equal those that the library reports."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NEGATE, ABSOLUTE, SIGN_EXTEND, PERMUTED = 1, 2, 4, 8
 CLAMP, PLACED, DST_KEEP, DST_SEXT, WRITES_EXEC, MASKED = 1, 2, 4, 8, 16, 32
 # Instruction.flags of memory instructions
 SIGNED, D16, D16_HIGH, RETURNS, LDS_DMA, OFFEN, IDXEN, TWO = 1, 2, 4, 8, 16, 32, 64, 128
-ANY_NUMBER = 255  # in `wait`: the counter does not matter
-NO_INSTRUCTION = 0xFFFFFFFF  # in the map from addresses
+ANY_NUMBER = 255  # in `wait`: ignore the counter
+NO_INSTRUCTION = 0xFFFFFFFF  # in the address map
 
 
 class Operand(c.Structure):
@@ -139,7 +139,7 @@ STRUCTURES = (Operand, Record, Permutation, Launch, Matrix)
 
 
 def operand(kind: int, index: int = 0, value: int = 0, flags: int = 0, shift: int = 0, width: int = 32) -> Operand:
-    """An operand; as a rule the whole register."""
+    """Make an operand; by default the whole register."""
     return Operand(kind, flags, shift, width, index, value & (2**64 - 1))
 
 

@@ -1,7 +1,7 @@
-"""The engine's library: compiled once per machine, from the sources beside this file and the instruction table.
+"""The native engine's library: compiled once per machine, from the sources in this folder and the instruction table.
 
-It is kept in a store of its own in the cache folder, under a digest of all that it is made of: sources, compiler, flags
-and the CPU. Its bytes are checked before it is loaded: a truncated library would end the process.
+It is kept in its own store in the cache folder, under a digest of its inputs: sources, compiler, flags and the CPU. Its
+bytes are checked before it is loaded: a truncated library would crash the process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tilewright.emulator.native.layout import STRUCTURES, Launch
 _FOLDER = Path(__file__).parent
 _SOURCES = ("engine.c",)
 _NAME = "engine.so"
-# Exact arithmetic: no contraction, no excess precision, wrapping integers. Errors of mathematics set no errno.
+# Exact arithmetic: no contraction, no excess precision, wrapping integers. Math errors do not set errno.
 FLAGS = (
     NO_CONFIG_FILES, "-std=c11", "-O2", "-march=native", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden",
     "-ffp-contract=off", "-fno-math-errno", "-Xclang", "-ffloat16-excess-precision=none", "-fwrapv",
@@ -46,12 +46,12 @@ class Library:
     handle: ctypes.CDLL
 
     def run(self, launch: Launch) -> int:
-        """Run a launch; the code of its fault, or 0."""
+        """Run a launch; return the code of its fault, or 0."""
         return int(self.handle.tilewright_run(ctypes.byref(launch)))
 
 
 def compiler() -> Path | None:
-    """The clang that would compile the library; None when there is none."""
+    """Return the clang that compiles the library; None if there is none."""
     for part in discover().parts:
         if part.name == "compiler" and part.ok and part.path is not None:
             return part.path
@@ -60,7 +60,7 @@ def compiler() -> Path | None:
 
 @cache
 def library() -> Library | None:
-    """The library, compiled if it has to be; None when there is no compiler."""
+    """Load the library, compiled if necessary; None if there is no compiler."""
     cxx = compiler()
     if cxx is None:
         return None
@@ -70,7 +70,7 @@ def library() -> Library | None:
 
 
 def sources() -> dict[str, str]:
-    """All files that the library is made of, by name."""
+    """Return all source files of the library, by name."""
     texts = {path.name: path.read_text("utf-8") for path in sorted(_FOLDER.glob("*.[ch]"))}
     texts["functions.h"] = (Path(isa.__path__[0]) / "functions.h").read_text("utf-8")
     texts["operations.inc"] = generate.source_text()
@@ -105,11 +105,11 @@ def _load(path: Path) -> Library:
     handle.tilewright_sizes(sizes)
     expected = [*(ctypes.sizeof(structure) for structure in STRUCTURES), handler_count()]
     if list(sizes) != expected:
-        raise DeviceError(f"{path} was made for structures of {list(sizes)} bytes; these are {expected}. Delete it.")
+        raise DeviceError(f"{path} has structures of {list(sizes)} bytes; expected are {expected}. Delete it.")
     return Library(path, handle)
 
 
 def handler_count() -> int:
-    """How many handlers there are."""
+    """Return the number of handlers."""
     vector, scalar = generate.numbers()
     return max((*vector.values(), *scalar.values())) + 1

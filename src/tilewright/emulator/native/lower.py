@@ -1,4 +1,4 @@
-"""A kernel's code as records for the engine in C."""
+"""Lower a kernel's code to records for the native engine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tilewright.emulator.program import Program, Raising
 _LOWERERS: tuple[Callable[[Instruction, Code, Tables], Record | None], ...] = (
     lower_control, lower_memory, lower_matrix, lower_alu,
 )  # fmt: skip
-SPARE_REGISTERS = 2  # of the engine, behind the kernel's
+SPARE_REGISTERS = 2  # of the engine, after those of the kernel
 _PARTS = frozenset((NUMBERS["pair"], NUMBERS["halves"]))
 _ATOMICS = frozenset(NUMBERS[name] for name in ("global_atomic", "buffer_atomic", "flat_atomic"))
 _BARRIERS = frozenset(NUMBERS[name] for name in ("barrier", "barrier_signal", "barrier_first"))
@@ -44,17 +44,17 @@ _BARRIERS = frozenset(NUMBERS[name] for name in ("barrier", "barrier_signal", "b
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """Records in the order of their addresses, and what is known of each."""
+    """Records in the order of their addresses, with details of each."""
 
     records: ctypes.Array[Record]
-    count: int  # records that are instructions; the others are parts of them
+    count: int  # records that are instructions; the rest are parts of them
     permutations: ctypes.Array[Permutation]
     matrices: ctypes.Array[Matrix]
     instructions: tuple[Instruction, ...]
-    faults: Mapping[int, Fault]  # of the instructions that are not known, by index
+    faults: Mapping[int, Fault]  # of unknown instructions, by index
     index: NDArray[np.uint32]  # by address / 4
     addresses: NDArray[np.int64]
-    classes: Mapping[str, NDArray[np.intp]]  # of instructions, with the numbers of those in each
+    classes: Mapping[str, NDArray[np.intp]]  # indices of the instructions in each class
     flops: NDArray[np.int64]
     barriers: NDArray[np.bool_]
     has_atomics: bool  # on memory
@@ -65,7 +65,7 @@ class Lowered:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An instruction that only NumPy runs."""
+    """An instruction that only the NumPy engine supports."""
 
     instruction: Instruction
 
@@ -78,7 +78,7 @@ class _Line:
 
 
 def lower(program: Program, code: Code, entry: int, vgprs: int) -> Lowered | Refusal:
-    """All instructions that can be reached from `entry`."""
+    """Lower all instructions that are reachable from `entry`."""
     tables = Tables(queues_of(code.arch.name), vgprs)
     found: dict[int, _Line] = {}
     ahead = [entry]
@@ -116,7 +116,7 @@ def _lower_line(program: Program, code: Code, address: int, tables: Tables) -> _
 
 
 def _note_written(made: Record, instruction: Instruction, code: Code) -> None:
-    """The registers that an instruction writes at once, as ranges."""
+    """Record the registers that an instruction writes at once, as ranges."""
     ranges: list[Written] = []
     for kind, number in sorted(written(instruction, code)):
         known = VECTOR if kind == "v" else SCALAR
@@ -138,7 +138,7 @@ def _lowered(instruction: Instruction, code: Code, tables: Tables) -> Record | N
 
 
 def _following(line: _Line, program: Program) -> Sequence[int]:
-    """Where a wave may go on."""
+    """Return the addresses where a wave may continue."""
     number, after = line.record.op, line.instruction.following
     if number in INDIRECT:
         return [after, *program.lines]
@@ -177,7 +177,7 @@ def _joined(found: Mapping[int, _Line], tables: Tables, code: Code) -> Lowered:
 
 
 def _array(kind: Any, items: Sequence[Any]) -> Any:
-    # At least one, because an array of none has no address.
+    # At least one element, because an empty array has no address.
     made = (kind * max(len(items), 1))()
     for number, item in enumerate(items):
         made[number] = item
@@ -185,7 +185,7 @@ def _array(kind: Any, items: Sequence[Any]) -> Any:
 
 
 def _classes(instructions: Sequence[Instruction]) -> dict[str, NDArray[np.intp]]:
-    """The numbers of the instructions in each class. An instruction of two halves may be in one twice."""
+    """Return the indices of the instructions in each class. A dual instruction may be in a class twice."""
     found: dict[str, list[int]] = {}
     for number, instruction in enumerate(instructions):
         for half in (instruction, instruction.other):

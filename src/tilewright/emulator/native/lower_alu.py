@@ -1,4 +1,4 @@
-"""Records of arithmetic: scalar and vector operations of the table."""
+"""Lower arithmetic: scalar and vector operations of the table."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tilewright.emulator.native.lower_source import (
 )
 from tilewright.emulator.native.record import Tables, record
 
-# The order of the cases in run_save_exec.
+# In the order of the cases in run_save_exec.
 _EXEC_LOGIC = ("and", "or", "xor", "andn2", "orn2", "nand", "nor", "xnor", "andn1", "orn1")
 
 
 def lower_alu(instruction: Instruction, code: Code, tables: Tables) -> Record | None:
-    """The record of an arithmetic instruction; None for others and for those that only NumPy runs."""
+    """Return the record of an arithmetic instruction; None for others and for those that only NumPy supports."""
     if instruction.other is not None:
         return lower_dual(instruction, code, tables)
     name = canonical(instruction.mnemonic)
@@ -92,7 +92,7 @@ def _scalar_destination(site: Site, operand: Operand, kind: str) -> layout.Opera
 
 
 def _exec_logic(site: Site) -> Record | None:
-    """exec becomes an operation of a source and exec; the destination gets the former exec, or the new one."""
+    """Set exec to an operation of a source and exec; the destination gets the old exec, or the new one."""
     site.check()
     saves = site.name in SAVE_EXEC
     operation = SAVE_EXEC[site.name] if saves else WRITE_EXEC[site.name]
@@ -109,7 +109,7 @@ def _exec_logic(site: Site) -> Record | None:
 
 
 def lower_vector(site: Site, tables: Tables) -> Record | None:
-    """An operation in every lane."""
+    """Lower an operation in every lane."""
     if site.name in COMPARE:
         return _comparison(site, COMPARE[site.name], tables)
     operation = vector_operation(site)
@@ -134,7 +134,7 @@ def lower_vector(site: Site, tables: Tables) -> Record | None:
 
 
 def set_sources(site: Site, made: Record, operation: Operation, operands: tuple[Operand, ...], tables: Tables) -> None:
-    """The sources of an operation, from the operands after the destinations, in a record."""
+    """Set the sources of a record from the operands after the destinations."""
     lanes = lane_map(site)
     if lanes is not None:
         strict = operation.second or operation.result == "mask"

@@ -1,4 +1,4 @@
-"""Records of jumps, barriers, waits and the mode register."""
+"""Lower jumps, barriers, waits and accesses to the mode register."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.emulator.native.handlers import NUMBERS
 from tilewright.emulator.native.layout import ANY_NUMBER, QUEUES, Operand, Record, constant, operand, scalar
 from tilewright.emulator.native.record import Tables, record
 
-# Records whose `target` is an address until all addresses have an index.
+# Records whose `target` is an address until all addresses have indices.
 JUMPS = frozenset(number for name, number in NUMBERS.items() if name.startswith("branch") or name == "call")
 INDIRECT = frozenset((NUMBERS["set_pc"], NUMBERS["swap_pc"]))
 
@@ -24,7 +24,7 @@ _MODE = re.compile(r"hwreg\(HW_REG_MODE(?:, ?(\d+), ?(\d+))?\)")
 
 
 def lower_control(instruction: Instruction, code: Code, tables: Tables) -> Record | None:
-    """The record of an instruction that steers; None for others and for those that only NumPy runs."""
+    """Return the record of a control instruction; None for others and for those that only NumPy supports."""
     ending = control.ending(instruction, code)
     if ending is not None:
         return _ending(ending, instruction, code)
@@ -68,21 +68,21 @@ def _wait(wait: waits.Wait, code: Code) -> Record:
 
 
 def counters_of(arch: str) -> dict[str, int]:
-    """The number of each counter of a GPU."""
+    """Return the number of each counter of a GPU."""
     names = sorted(set(waits.counter_of(arch).values()))
     if len(names) > QUEUES:
-        raise AssertionError(f"{arch} has {len(names)} counters, and the engine has {QUEUES}")
+        raise AssertionError(f"{arch} has {len(names)} counters, but the engine has {QUEUES}")
     return {name: number for number, name in enumerate(names)}
 
 
 def queues_of(arch: str) -> dict[str, int]:
-    """The number of the counter that each kind of access occupies."""
+    """Return the counter number of each kind of access."""
     numbers = counters_of(arch)
     return {kind: numbers[counter] for kind, counter in waits.counter_of(arch).items()}
 
 
 def capacities(arch: str) -> Any:
-    """The most that each counter can count, by its number."""
+    """Return the largest value of each counter, by counter number."""
     numbers = counters_of(arch)
     made = (ctypes.c_uint8 * QUEUES)()
     for counter, most in waits.capacity_of(arch).items():

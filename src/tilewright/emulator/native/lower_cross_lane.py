@@ -1,4 +1,4 @@
-"""Records of instructions that move values between lanes."""
+"""Lower instructions that move values between lanes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilewright.emulator.native.record import Tables, record
 
 
 def lower_cross_lane(site: Site, tables: Tables) -> Record | None:
-    """The record of an instruction between lanes; None for others and for those that only NumPy runs."""
+    """Return the record of a cross-lane instruction; None for others and for those that only NumPy supports."""
     make = _MAKERS.get(site.name)
     return None if make is None else make(site, site.instruction.operands, tables)
 
@@ -49,7 +49,7 @@ def _vector(site: Site, operand: Operand) -> int:
 
 
 def _uniform(site: Site, operand: Operand) -> layout.Operand:
-    """A source that is the same in all lanes."""
+    """Make a source that is the same in all lanes."""
     if operand.kind in ("v", "a"):
         raise site.unknown(f"a source of {site.instruction.mnemonic}")
     return source(site, operand, "u32")

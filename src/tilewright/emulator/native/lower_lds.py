@@ -1,4 +1,4 @@
-"""Records of ds_… instructions."""
+"""Lower ds_… instructions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAIR = re.compile(r"(read|write)2(st64)?_(b32|b64)")
 
 
 def lower_lds(name: str, instruction: Instruction, code: Code, tables: Tables) -> Record | None:
-    """The record of a ds_… instruction; None for those that only NumPy runs."""
+    """Return the record of a ds_… instruction; None for those that only NumPy supports."""
     rest = name.removeprefix("ds_")
     if rest in ("swizzle_b32", "bpermute_b32", "permute_b32"):
         return _permute(rest, instruction, code, tables)

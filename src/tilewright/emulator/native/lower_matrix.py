@@ -1,4 +1,4 @@
-"""Records of matrix instructions, with their layouts as runs of neighbouring lanes."""
+"""Lower matrix instructions, with their layouts as runs of neighbouring lanes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tilewright.emulator.native import layout
 from tilewright.emulator.native.layout import MOST_RUNS, Matrix, Record
 from tilewright.emulator.native.record import Tables, record
 
-# The order of the kinds in matrix.h.
+# In the order of the kinds in matrix.h.
 _KINDS = ("f32", "f16", "bf16", "fp8", "bf8", "i8", "u8", "i4", "u4", "i32", "f64", "f16 half", "bf16 half")
 _WIDTHS = {"matrix_float": (32, 16, 4), "matrix_int": (32, 16, 4), "matrix_double": (16, 4)}
 _Runs = list[tuple[int, int]]
 
 
 def lower_matrix(instruction: Instruction, code: Code, tables: Tables) -> Record | None:
-    """The record of a matrix instruction; None for others and for those that only NumPy runs."""
+    """Return the record of a matrix instruction; None for others and for those that only NumPy supports."""
     if not instruction.mnemonic.startswith(("v_mfma_", "v_wmma_")):
         return None
-    matrix.translate(instruction, code)  # raises for what is not known
+    matrix.translate(instruction, code)  # raises for unknown forms
     shape = formats_of(shapes(code.arch.family)[instruction.mnemonic], instruction, code)
     modifiers = read_modifiers(shape, instruction, code)
     if shape.scaled or not _plain(modifiers):
@@ -41,7 +41,7 @@ def lower_matrix(instruction: Instruction, code: Code, tables: Tables) -> Record
 
 
 def _number(shape: MatrixShape, modifiers: Modifiers, code: Code, tables: Tables) -> int | None:
-    """The place of the side table, which instructions of one form share; None for a form that only NumPy runs."""
+    """Return the index of the side table, which instructions of one form share; None if only NumPy supports it."""
     key = (shape, modifiers)
     if key not in tables.matrix_numbers:
         made = _matrix(shape, modifiers, code)
@@ -94,7 +94,7 @@ def _matrix(shape: MatrixShape, modifiers: Modifiers, code: Code) -> Matrix | No
 
 
 def _all_runs(shape: MatrixShape, modifiers: Modifiers) -> tuple[_Runs, _Runs, _Runs] | None:
-    """Where the rows of A (for each block and k), and the columns of B (likewise) and of C (for each row) are."""
+    """Find the rows of A (for each block and k), and the columns of B (likewise) and of C (for each row)."""
     lanes = np.arange(shape.lanes)
     found: list[_Runs] = []
     for operand, outer in (("a", shape.m), ("b", shape.n), ("c", shape.n)):
@@ -106,7 +106,7 @@ def _all_runs(shape: MatrixShape, modifiers: Modifiers) -> tuple[_Runs, _Runs, _
                 block, line, place = output_place(shape, number, lanes)
             else:
                 block, place, line = input_place(shape, operand, number, lanes)
-            # From the last lane to the first: of copies, the first stays.
+            # From the last lane to the first, so that the first of several copies stays.
             places[block[::-1], line[::-1], place[::-1]] = np.stack([number, lanes], axis=-1)[::-1]
         if operand == "a" and modifiers.cbsz:
             places = places[broadcast_block(modifiers.cbsz, modifiers.abid, np.arange(shape.blocks))]
@@ -118,7 +118,7 @@ def _all_runs(shape: MatrixShape, modifiers: Modifiers) -> tuple[_Runs, _Runs, _
 
 
 def _runs(places: NDArray[np.int64]) -> _Runs | None:
-    """Element and first lane of each line; None when a line is not in neighbouring lanes of one element."""
+    """Return element and first lane of each line; None if a line is not in neighbouring lanes of one element."""
     neighbours = np.arange(places.shape[1])
     element, lane = places[:, :1, 0], places[:, :1, 1]
     if (places[..., 0] != element).any() or (places[..., 1] != lane + neighbours).any() or len(places) > MOST_RUNS:

@@ -1,4 +1,4 @@
-"""Records of instructions that access memory and LDS. What a name and its operands mean is read by emulator/access."""
+"""Lower instructions that access memory and LDS. emulator/access interprets their names and operands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _POLICY = CACHE_POLICY | {"offset"}
 _BUFFER = _POLICY | {"offen", "idxen", "lds"}
 _CACHE_CONTROL = re.compile(r"buffer_(wbl2|inv|wbinvl1|wbinvl1_vol|gl0_inv|gl1_inv)|global_(inv|wb|wbinv)")
 
-# The order of the enumerations in atomics.h.
+# In the order of the enumerations in atomics.h.
 _ATOMICS = (
     "add", "sub", "rsub", "min", "max", "and", "or", "xor", "inc", "dec", "sub_clamp", "cond_sub", "swap", "cmpswap",
     "cmpst", "mskor", "pk_add", "add_flushed",
@@ -31,7 +31,7 @@ _ATOMIC_TYPES = ("u32", "u64", "i32", "i64", "f32", "f64", "f16", "bf16")
 
 
 def lower_memory(instruction: Instruction, code: Code, tables: Tables) -> Record | None:
-    """The record of a memory instruction; None for others and for those that only NumPy runs."""
+    """Return the record of a memory instruction; None for others and for those that only NumPy supports."""
     name = canonical(instruction.mnemonic)
     if _CACHE_CONTROL.fullmatch(name):
         return _cache_control(name, instruction, code, tables)
@@ -40,13 +40,13 @@ def lower_memory(instruction: Instruction, code: Code, tables: Tables) -> Record
 
 
 def element_flags(element: Element) -> int:
-    """Flags of a load or store of that element."""
+    """Return the flags of a load or store of an element."""
     half = {"": 0, "low": layout.D16, "high": layout.D16_HIGH}[element.half]
     return half | (layout.SIGNED if element.signed else 0)
 
 
 def atomic_detail(operation: AtomicOperation) -> int:
-    """Operation and type, as atomics.h has them."""
+    """Encode operation and type as in atomics.h."""
     name, kind = next(key for key, value in OPERATIONS.items() if value == operation)
     letter = kind if name == "pk_add" else {"b": "u"}.get(kind[0], kind[0]) + kind[1:]
     return _ATOMICS.index(name) | _ATOMIC_TYPES.index(letter) << 8
@@ -140,7 +140,7 @@ def _atomic(
     code: Code,
     tables: Tables,
 ) -> Record:
-    """`places` are the destination, if there is one, both parts of the address, and the data."""
+    """Lower an atomic. `places` are the destination, if any, both parts of the address, and the data."""
     operation, old = memory_operation(rest, instruction, code), returns(instruction, code)
     destination, vaddr, saddr, data = places
     out = layout.vector(vector(instruction, code, destination, operation.size // 4)) if old else None
@@ -154,7 +154,7 @@ def _atomic(
 
 
 def _flat(name: str, instruction: Instruction, code: Code, tables: Tables) -> Record | None:
-    """`target` is the queue of LDS accesses, which a flat one occupies, too."""
+    """Lower a flat access. `target` is the queue of LDS accesses, which a flat access also occupies."""
     check_modifiers(instruction, code, _POLICY)
     kind, _, rest = name.removeprefix("flat_").partition("_")
     offset, nothing = number(instruction, code, "offset"), layout.operand(layout.NOTHING)
@@ -238,7 +238,7 @@ def _filled(made: Record | None, handler: str, element: Element, flags: int, que
 
 
 def _buffer_place(instruction: Instruction, code: Code, operands: tuple[Operand, ...]) -> Record | None:
-    """A record with the address of a buffer instruction."""
+    """Make a record with the address of a buffer instruction."""
     vaddr, descriptor, soffset = operands
     offen, idxen = bool(instruction.modifiers.get("offen")), bool(instruction.modifiers.get("idxen"))
     if not offen and not idxen and vaddr.kind != "none":

@@ -1,4 +1,4 @@
-"""Records of packed and dual instructions: two operations that both read before either writes."""
+"""Lower packed and dual instructions: two operations that both read before either writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MIXED = ("v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16")
 
 
 def lower_packed(site: Site, tables: Tables) -> Record | None:
-    """The record of a packed instruction; None for others and for those that only NumPy runs."""
+    """Return the record of a packed instruction; None for others and for those that only NumPy supports."""
     if site.name == "v_pk_mov_b32":
         return _move_pair(site, tables)
     if site.name in PACKED:
@@ -33,7 +33,7 @@ def lower_packed(site: Site, tables: Tables) -> Record | None:
 
 
 def _pair(site: Site, halves: list[Record], tables: Tables, handler: str) -> Record:
-    """Two records that write to registers of the engine, and one that puts their results together."""
+    """Make two records that write to spare registers, and one that combines their results."""
     for number, half in enumerate(halves):
         half.out = layout.vector(tables.first_spare + number)
     tables.parts += halves
@@ -101,7 +101,7 @@ def _move_pair(site: Site, tables: Tables) -> Record:
 
 
 def _mixed(site: Site) -> Record | None:
-    """v_fma_mix: op_sel_hi says which sources are f16, op_sel which half of the register they are."""
+    """v_fma_mix: op_sel_hi selects f16 sources, op_sel the half of the register that holds them."""
     site.check(PACKED_MODIFIERS)
     operands = site.instruction.operands[1:]
     if len(operands) != 3:
@@ -143,7 +143,7 @@ def _dot(site: Site, operation: Operation) -> Record | None:
 
 
 def lower_dual(instruction: Instruction, code: Code, tables: Tables) -> Record | None:
-    """Two vector instructions issued as one."""
+    """Lower two vector instructions that are issued as one."""
     halves: list[Record] = []
     registers: list[int] = []
     for half in (instruction, instruction.other):

@@ -1,4 +1,4 @@
-"""Sources and destinations of arithmetic instructions as operands of records."""
+"""Convert sources and destinations of arithmetic instructions to operands of records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.emulator.native import layout
 from tilewright.emulator.native.layout import LANES, Permutation, Record
 
 _FLAG_KINDS = {"src_scc": layout.SCC, "src_vccz": layout.VCCZ, "src_execz": layout.EXECZ}
-# A scalar register that no instruction names: what "null" is written to.
+# A scalar register that no instruction uses: the destination of writes to "null".
 NULL = 125
 
 
@@ -23,7 +23,7 @@ def bits_of(kind: str) -> int:
 
 
 def permutation(lanes: LaneMap) -> Permutation:
-    """A movement of lanes; lanes that the wave has not stay where they are."""
+    """Make a permutation of lanes; lanes that the wave does not have stay in place."""
     made = Permutation(zero=int(lanes.zero), inactive=int(lanes.fetch_inactive))
     sources = [*(int(lane) for lane in lanes.source), *range(len(lanes.source), LANES)]
     made.source[:] = sources
@@ -35,7 +35,7 @@ def permutation(lanes: LaneMap) -> Permutation:
 def source(
     site: Site, operand: Operand, kind: str, first_bit: int | None = None, moved: bool = False
 ) -> layout.Operand:
-    """A source of a type. `first_bit` is where its bits begin in the register, if the instruction selects some."""
+    """Make a source of a type. `first_bit` is its first bit in the register, if the instruction selects a part."""
     if operand.half:
         first_bit = 16 if operand.half == "h" else 0
     if operand.sign_extended:
@@ -46,7 +46,7 @@ def source(
 
 
 def sdwa_source(site: Site, operand: Operand, kind: str, number: int) -> layout.Operand:
-    """A source of which SDWA selects a byte or a half."""
+    """Make a source of which SDWA selects a byte or a half."""
     name = site.word(f"src{number}_sel", "DWORD")
     if name not in SELECTIONS or bits_of(kind) > 32:
         raise site.unknown(f"the selection {name}")
@@ -64,7 +64,7 @@ def _signs(site: Site, operand: Operand, kind: str) -> int:
 
 
 def _part(site: Site, operand: Operand, kind: str, first_bit: int) -> layout.Operand:
-    """At most 32 bits of a register, or a constant."""
+    """Make a source of at most 32 bits of a register, or a constant."""
     width = 32 if not first_bit else bits_of(kind)
     if operand.kind == "const":
         return layout.constant(constant_bits(site, operand, "u32" if first_bit else kind) >> first_bit)
@@ -97,19 +97,19 @@ def _wide(site: Site, operand: Operand, kind: str) -> layout.Operand:
 
 
 def mask_source(site: Site, operand: Operand | None) -> layout.Operand:
-    """A lane mask; vcc where the instruction does not name one."""
+    """Make a lane-mask source; vcc if the instruction does not name one."""
     return layout.operand(layout.LANE_MASK, VCC if operand is None else site.mask_register(operand))
 
 
 def mask_destination(site: Site, operand: Operand) -> layout.Operand | None:
-    """Where a lane mask goes. None when that cannot be said: a pair of "null"."""
+    """Make a lane-mask destination. None if it cannot be expressed: a pair of "null"."""
     if operand.kind != "none":
         return layout.scalar(site.mask_register(operand))
     return layout.scalar(NULL) if site.code.lanes == 32 else None
 
 
 def set_destination(site: Site, made: Record, kind: str) -> None:
-    """Where a result of a type goes, in a record."""
+    """Set the destination of a record for a result of a type."""
     size = TYPES[kind].itemsize
     made.out = layout.vector(site.vector_destination(2 if size == 8 else 1))
     if size == 8:
@@ -130,7 +130,7 @@ def set_destination(site: Site, made: Record, kind: str) -> None:
 
 
 def set_output(site: Site, made: Record, kind: str) -> None:
-    """Output modifiers and clamp of a float result, in a record."""
+    """Set output modifiers and clamp of a float result in a record."""
     factor = site.number("mul", 1) / site.number("div", 1)
     if factor not in (0.5, 1, 2, 4):
         raise site.unknown(f"the output modifier {factor}")

@@ -1,4 +1,4 @@
-"""Making records: an instruction in the form that the engine in C reads."""
+"""Make records: instructions in the form that the native engine reads."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tilewright.emulator.native.layout import ANY_NUMBER, QUEUES, Matrix, Operan
 
 @dataclass(slots=True)
 class Tables:
-    """What records point to. `parts` are records that belong to others; they go behind the code."""
+    """Tables that records point to. `parts` are records that belong to others; they follow the code."""
 
     queues: Mapping[str, int]  # the queue of each kind of access: load, store, lds, scalar
-    first_spare: int  # vector registers from here on are the engine's own
+    first_spare: int  # vector registers from here on belong to the engine
     permutations: list[Permutation] = field(default_factory=list)
     matrices: list[Matrix] = field(default_factory=list)
-    matrix_numbers: dict[Any, int | None] = field(default_factory=dict)  # places in `matrices` by form
+    matrix_numbers: dict[Any, int | None] = field(default_factory=dict)  # indices in `matrices` by form
     parts: list[Record] = field(default_factory=list)
 
 
 def record(handler: str | int, out: Operand | None = None, sources: Sequence[Operand] = (), **fields: Any) -> Record:
-    """A record by the name or number of its handler."""
+    """Make a record from the name or number of its handler."""
     made = Record(op=NUMBERS[handler] if isinstance(handler, str) else handler, **fields)
     made.out = out if out is not None else operand(0)
     for k in range(4):

@@ -1,4 +1,4 @@
-"""Running launches with the engine in C. It does what emulator/run_groups.py does, and counts the same."""
+"""Run launches with the native engine. Results and counters are the same as those of emulator/numpy_engine.py."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tilewright.emulator.native.lower import SPARE_REGISTERS, Lowered
 from tilewright.emulator.native.lower_control import capacities
 from tilewright.emulator.program import Program
 
-# Waves whose first registers are made at once.
+# Waves whose first registers are created together.
 BATCH_WAVES = 16384
 
 
 class NativeEngine:
-    """One launch of one kernel. Batches of work-groups run one after another; those of a batch may wait for others."""
+    """One launch of one kernel. Batches run one after another; work-groups of a batch may wait for each other."""
 
     def __init__(self, library: Library, lowered: Lowered, code: Code, counters: Counters, limit: int) -> None:
         self._library = library
@@ -39,10 +39,10 @@ class NativeEngine:
         self._executed = np.zeros(len(lowered.records), np.uint64)
 
     def run(self, start: Start, batch: Batch, first_block: int, blocks: int) -> None:
-        """Run some work-groups to their end."""
+        """Run work-groups to their end."""
         scalars = scalar_registers(start, batch, first_block, blocks)
         launch = self._launch(start, batch, scalars)
-        # Only the first vector register has a value when a wave begins; the engine makes the others itself.
+        # Only the first vector register has an initial value; the engine fills the others itself.
         vectors = np.zeros((start.waves_per_block, LANES), np.uint32)
         vectors[:, : start.descriptor.lanes] = thread_ids(start)
         ranges = batch.memory.ranges()
@@ -55,7 +55,7 @@ class NativeEngine:
         self._add(launch)
 
     def _interruptible(self, launch: Launch) -> int:
-        """Run C code so that the main thread still hears Ctrl-C, which Python delivers only between its own steps."""
+        """Run C code so that the main thread still handles Ctrl-C, which Python delivers only between its own steps."""
         if threading.current_thread() is not threading.main_thread():
             return self._library.run(launch)
         codes: list[int] = []
@@ -67,7 +67,7 @@ class NativeEngine:
             finally:
                 ended.set()
 
-        # Thread.start waits until the thread runs, which takes longer than a small launch.
+        # Thread.start waits until the thread runs, which is slower than a small launch.
         _thread.start_new_thread(work, ())
         try:
             while not ended.wait(1.0):
@@ -113,7 +113,7 @@ class NativeEngine:
         )
 
     def _threads(self, strict: bool, blocks: int) -> int:
-        """Several only where the order of work-groups cannot be seen: not with atomics, and not in strict mode."""
+        """Return more than one only if the order of work-groups has no effect: not with atomics or in strict mode."""
         return 1 if strict or self._lowered.has_atomics else min(job_count(), blocks)
 
     def _add(self, launch: Launch) -> None:
@@ -128,7 +128,7 @@ class NativeEngine:
         counters.atomics += launch.atomics
 
     def count_mix(self, program: Program) -> None:
-        """Add what was executed to the counters, and note it in the program."""
+        """Add the executed instructions to the counters, and record them in the program."""
         counters, lowered = self._counters, self._lowered
         executed = self._executed[: lowered.count].astype(np.int64)
         program.note_reached(lowered.addresses[executed > 0].tolist())

@@ -1,1 +1,1 @@
-"""A HIP library for emulated devices: kernel libraries run on it unchanged."""
+"""The HIP shim: a HIP library for emulated devices. Kernel libraries run on it unchanged."""

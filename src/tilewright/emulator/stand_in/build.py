@@ -1,7 +1,7 @@
-"""Building the stand-in for libamdhip64, under the name and with the symbol versions of the toolchain's own library.
+"""Build the HIP shim: a replacement for libamdhip64 with the soname and symbol versions of the toolchain's library.
 
-Kernel libraries ask for `libamdhip64.so.N` and for versions such as `hip_4.2`. Once a library of that name is loaded,
-the dynamic linker looks no further.
+Kernel libraries need `libamdhip64.so.N` and versions such as `hip_4.2`. Once a library with that soname is loaded, the
+dynamic linker uses it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HERE = Path(__file__).parent
 _SOURCES = ("kernels.cpp", "memory.cpp", "streams.cpp", "devices.cpp")
 _HEADERS = ("interface.hpp", "state.hpp")
 _VERSIONS = "versions.map"
-_WHOLE = "stand_in.cpp"  # includes all sources: HIP's headers are read once
+_WHOLE = "stand_in.cpp"  # includes all sources, so that HIP's headers are parsed once
 _LIMIT_S = 300.0  # 2 s on an idle machine
 
 _SONAME = re.compile(r"\(SONAME\)\s+Library soname: \[(?P<name>[A-Za-z0-9_.+-]+)\]")
@@ -34,7 +34,7 @@ _VERSIONED = re.compile(r"\bFUNC\s.*\s(?P<symbol>\w+)@@?(?P<version>[\w.]+)(?:\s
 
 
 def stand_in_library(toolchain: Toolchain, store: Store | None = None) -> Path:
-    """The library's file, built now if the store does not have it. Its bytes were checked just now."""
+    """Return the path of the shim, which is built if the store does not have it. Its bytes are checked."""
     store = store or Store()
     real = real_library(toolchain)
     soname = soname_of(real, toolchain)
@@ -46,38 +46,38 @@ def stand_in_library(toolchain: Toolchain, store: Store | None = None) -> Path:
 
 
 def real_library(toolchain: Toolchain) -> Path:
-    """The file that `-lamdhip64` finds."""
+    """Return the file that `-lamdhip64` links."""
     name = f"lib{HIP_LIBRARY.removeprefix('-l')}.so"
     if toolchain.kind == ROCM:
         path = toolchain.rocm_path / "lib" / name
     else:
-        # clang prints the bare name when it finds none.
+        # clang prints the bare name if it finds no file.
         path = Path(tool_output([str(toolchain.cxx), f"-print-file-name={name}"]).strip())
     if not path.is_absolute() or not path.exists():
         raise ToolchainError(
-            f"{name} is not there, and kernel libraries are linked with it. "
-            "Get it with: apt-get install libamdhip64-dev"
+            f"{name} is missing, but kernel libraries are linked with it. "
+            "Install it with: apt-get install libamdhip64-dev"
         )
     return path
 
 
 def soname_of(library: Path, toolchain: Toolchain) -> str:
-    """The name under which libraries ask for this one."""
+    """Return the soname of a library."""
     found = _SONAME.search(tool_output([str(toolchain.readelf), "--dynamic", str(library)]))
     if found is None:
-        raise ToolchainError(f"{library} has no soname: it is no shared library")
+        raise ToolchainError(f"{library} has no soname: it is not a shared library")
     return found["name"]
 
 
 def versions_of(library: Path, toolchain: Toolchain) -> Mapping[str, str]:
-    """The versions of the functions that a library defines; empty when it has none."""
+    """Return the symbol versions of the functions that a library defines; empty if it has none."""
     listed = tool_output([str(toolchain.readelf), "--dyn-syms", "--wide", str(library)])
     found = (_VERSIONED.search(line) for line in listed.splitlines() if " UND " not in line)
     return {match["symbol"]: match["version"] for match in found if match is not None}
 
 
 def version_script(versions: Mapping[str, str]) -> str:
-    """A linker script that gives functions their versions. Of those that are not defined nothing is made."""
+    """Return a linker script that assigns symbol versions. Functions that the shim does not define are ignored."""
     nodes: dict[str, list[str]] = {}
     for symbol, version in sorted(versions.items()):
         if "hip" in symbol:
@@ -101,7 +101,7 @@ _FLAGS = (
     "-fuse-ld=lld",
     "-Wl,--build-id=none",
     "-Wl,-z,defs",
-    "-Wl,--undefined-version",  # the script has all functions of HIP
+    "-Wl,--undefined-version",  # the script lists all functions of HIP
     f"-Wl,--version-script={_VERSIONS}",
 )
 
@@ -114,5 +114,5 @@ def _compile(toolchain: Toolchain, soname: str, texts: Mapping[str, str], folder
     done = run(command, folder=folder, timeout_s=_LIMIT_S)
     if done.code != 0:
         first = next((line for line in done.output.splitlines() if "error" in line), f"code {done.code}")
-        raise CompileError(f"the stand-in for {soname} does not compile: {first}", done.output)
+        raise CompileError(f"the HIP shim for {soname} does not compile: {first}", done.output)
     return {"slug": f"stand-in for {soname}", "cost": {"cpu_s": round(done.cpu_s, 2)}}

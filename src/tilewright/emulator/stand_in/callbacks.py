@@ -1,4 +1,4 @@
-"""The Python side of the stand-in library: what its callbacks do, and the HIP status of what goes wrong."""
+"""The Python side of the HIP shim: its callbacks, and the HIP status of exceptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.emulator.stand_in import pending
 from tilewright.emulator.stand_in.gpu import EmulatedGpu, NoCodeForGpuError, UnknownKernelError
 from tilewright.emulator.stand_in.settings import current_label
 
-# Numbers of hipError_t, hip_runtime_api.h.
+# Values of hipError_t, hip_runtime_api.h.
 INVALID_VALUE = 1
 OUT_OF_MEMORY = 2
 INVALID_CONFIGURATION = 9
@@ -25,7 +25,7 @@ ILLEGAL_ADDRESS = 700
 LAUNCH_FAILURE = 719
 UNKNOWN = 999
 
-# The first line that fits an exception decides.
+# The first matching line decides.
 _OF_CODE: Sequence[tuple[type[BaseException], int]] = (
     (UnknownKernelError, NOT_FOUND),
     (LaunchFault, INVALID_CONFIGURATION),
@@ -34,7 +34,7 @@ _OF_CODE: Sequence[tuple[type[BaseException], int]] = (
     (MemoryFault, ILLEGAL_ADDRESS),
     (InvalidValueError, INVALID_VALUE),
 )
-# hipMemcpyKind: what target and source must be; hipMemcpyDefault (4) looks at the addresses.
+# hipMemcpyKind: kind of memory of target and source; hipMemcpyDefault (4) infers it from the addresses.
 _DIRECTIONS = {0: ("host", "host"), 1: ("device", "host"), 2: ("host", "device"), 3: ("device", "device")}
 _BY_ADDRESS = 4
 
@@ -44,7 +44,7 @@ class DirectionError(DeviceError):
 
 
 class HipCallbacks:
-    """The methods that `interface.CALLBACKS` names. They give a status; the exception behind it stays in `pending`."""
+    """The callbacks in `interface.CALLBACKS`. They return a status; `deferred_errors` keeps the exception behind it."""
 
     def __init__(self, gpus: Sequence[EmulatedGpu]) -> None:
         self._gpus = gpus
@@ -87,7 +87,7 @@ class HipCallbacks:
         def act(_: EmulatedGpu) -> None:
             owner = self._owner(address)
             if owner is None:
-                raise MemoryFault(f"{address:#x} is freed, and it is in the memory of no emulated device")
+                raise MemoryFault(f"{address:#x} is freed, but it is not in the memory of an emulated device")
             owner.release(address)
 
         return self._guarded(device, self._status_of_memory, act)
@@ -101,11 +101,11 @@ class HipCallbacks:
         def act(_: EmulatedGpu) -> None:
             owner = self._owner(target or 0)
             if owner is None:
-                raise MemoryFault(f"{target or 0:#x} is to be filled, and it is in the memory of no emulated device")
+                raise MemoryFault(f"{target or 0:#x} is filled, but it is not in the memory of an emulated device")
             if height > 1 and pitch < width:
                 raise InvalidValueError(f"a pitch of {pitch} bytes is less than the width of {width}")
             with owner.working():
-                owner.memory.view(target or 0, pitch * (height - 1) + width)  # all rows are in one allocation
+                owner.memory.view(target or 0, pitch * (height - 1) + width)  # all rows must be in one allocation
                 for row in range(height):
                     owner.memory.fill((target or 0) + row * pitch, value & 0xFF, width)
 
@@ -116,7 +116,7 @@ class HipCallbacks:
         found = tuple("host" if owner is None else "device" for owner in owners)
         wanted = found if direction == _BY_ADDRESS else _DIRECTIONS.get(direction)
         if wanted is None:
-            raise InvalidValueError(f"{direction} is no direction of a copy; there are 0 to {_BY_ADDRESS}")
+            raise InvalidValueError(f"{direction} is not a copy direction; known are 0 to {_BY_ADDRESS}")
         if found != wanted:
             raise DirectionError(
                 f"a copy to {wanted[0]} from {wanted[1]} has a target on the {found[0]} ({target:#x}) "
@@ -129,7 +129,7 @@ class HipCallbacks:
                 stack.enter_context(owner[1].working())
             for owner_of, address in zip(owners, (target, source), strict=True):
                 if owner_of is not None:
-                    owner_of.memory.view(address, size)  # in one allocation, or a fault
+                    owner_of.memory.view(address, size)  # must be in one allocation
             ctypes.memmove(target, source, size)
 
     def _owner(self, address: int) -> EmulatedGpu | None:
@@ -138,10 +138,10 @@ class HipCallbacks:
     def _guarded(
         self, device: int, status_of: Callable[[BaseException], int], act: Callable[[EmulatedGpu], None]
     ) -> int:
-        """The status of `act`: 0, or what its exception means, which is kept."""
+        """Return the status of `act`: 0, or the status for its exception, which is kept."""
         try:
             act(self._gpus[device])
-        except BaseException as error:  # also Ctrl-C: the caller is C code, which cannot pass it on
+        except BaseException as error:  # also Ctrl-C: the caller is C code, which cannot propagate it
             pending.keep(device, error)
             return status_of(error)
         return 0

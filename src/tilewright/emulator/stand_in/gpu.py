@@ -1,4 +1,4 @@
-"""One emulated GPU as HIP shows it: memory, loaded code, launches."""
+"""One emulated GPU behind the HIP shim: memory, loaded code, launches."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class UnknownKernelError(LaunchFault):
 
 
 class NoCodeForGpuError(CodeObjectError):
-    """A library without code for the GPU that it was asked to run on."""
+    """A library without code for the GPU that it should run on."""
 
 
 class EmulatedGpu:
-    """Work on it is done one call at a time, each to its end."""
+    """An emulated GPU. It runs one call at a time, each to its end."""
 
     def __init__(self, index: int, name: str, toolchain: Toolchain) -> None:
         self.index = index
@@ -45,7 +45,7 @@ class EmulatedGpu:
         self.lock = threading.RLock()
         self._depth = 0
         self._released: list[int] = []
-        self._images: dict[int, bytes] = {}  # code objects by the number of their image
+        self._images: dict[int, bytes] = {}  # code objects by image number
         self._modules: dict[int, Module] = {}
         self._resources: dict[int, Mapping[str, KernelResources]] = {}
 
@@ -59,7 +59,7 @@ class EmulatedGpu:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Nobody else works on this GPU inside the `with` block."""
+        """Lock this GPU inside the `with` block."""
         with self.lock:
             self._depth += 1
             try:
@@ -71,11 +71,11 @@ class EmulatedGpu:
 
     def holds(self, address: int) -> bool:
         """Whether an address is in this GPU's memory, allocated or not."""
-        memory = self.__dict__.get("memory")  # not made before it is needed
+        memory = self.__dict__.get("memory")  # not created before it is needed
         return memory is not None and memory.base <= address < memory.base + memory.capacity
 
     def release(self, address: int) -> None:
-        """Free an allocation. Python may collect a buffer in the middle of other work: then it is freed after that."""
+        """Free an allocation. If Python collects a buffer during another call, it is freed after that call."""
         with self.working():
             if self._depth > 1:
                 self._released.append(address)
@@ -83,17 +83,15 @@ class EmulatedGpu:
                 self.memory.free(address)
 
     def keep(self, image: int, address: int) -> None:
-        """Take the code for this GPU out of the image at an address, which its owner may give back afterwards."""
+        """Keep a copy of the code for this GPU in the image at an address, which its owner may free afterwards."""
         data = image_at(address)
         if not data.startswith(ELF) and self.arch.name not in (archs := _archs_in(data)):
-            there = ", ".join(archs) or "none at all"
-            raise NoCodeForGpuError(
-                f"there is no code for {self.arch.name}; there is for {there}. Build it for this GPU."
-            )
+            there = ", ".join(archs) or "no GPU"
+            raise NoCodeForGpuError(f"there is no code for {self.arch.name}, only for {there}. Build it for this GPU.")
         self._images[image] = code_object_for(data, self.arch.name)
 
     def forget(self, image: int) -> None:
-        """An image was unloaded."""
+        """Drop an image that was unloaded."""
         with self.working():
             self._images.pop(image, None)
             self._resources.pop(image, None)
@@ -102,7 +100,7 @@ class EmulatedGpu:
                 self._device.unload(module)
 
     def kernel(self, image: int, address: int | None, name: str) -> Kernel:
-        """A kernel of an image, whose code is loaded when it is first asked for."""
+        """Return a kernel of an image, whose code is loaded at first use."""
         if image not in self._modules:
             if image not in self._images and address is not None:
                 self.keep(image, address)
@@ -133,7 +131,7 @@ class EmulatedGpu:
         record(self.index, LaunchRecord(kernel.name, grid, block, counters, settings.mode))
 
     def resident_blocks(self, request: LaunchRequest) -> int:
-        """How many work-groups of a kernel one unit of the GPU holds at once."""
+        """Return the number of work-groups of a kernel that are resident on one compute unit."""
         name = request.kernel.decode()
         with self.working():
             self.kernel(request.image, request.data, name)
@@ -142,7 +140,7 @@ class EmulatedGpu:
             used = self._resources[request.image][name]
         threads = request.block[0]
         if threads > used.max_block_threads:
-            raise InvalidValueError(f"{threads} threads in a work-group: kernel {name} allows {used.max_block_threads}")
+            raise InvalidValueError(f"{threads} threads in a work-group; kernel {name} allows {used.max_block_threads}")
         return occupancy(
             self.arch,
             vgprs=used.vgprs,
@@ -161,7 +159,7 @@ class EmulatedGpu:
 
 
 def packed(kernel: KernelMetadata, request: LaunchRequest) -> bytes:
-    """The arguments of a launch as they lie in memory, from one pointer per argument or from the caller's own bytes."""
+    """Return the arguments of a launch in memory layout, from one pointer per argument or the caller's bytes."""
     if request.packed:
         return ctypes.string_at(request.packed, request.packed_bytes)
     explicit = [argument for argument in kernel.arguments if not argument.hidden]
@@ -175,6 +173,6 @@ def packed(kernel: KernelMetadata, request: LaunchRequest) -> bytes:
 
 
 def _archs_in(bundle: bytes) -> list[str]:
-    """The GPUs that a bundle has code for. Its targets look like hipv4-amdgcn-amd-amdhsa--gfx942:xnack-."""
+    """Return the GPUs that a bundle has code for. Targets look like hipv4-amdgcn-amd-amdhsa--gfx942:xnack-."""
     targets = [target for target in read_bundle(bundle) if target.startswith("hip")]
     return [target.rpartition("--")[2].partition(":")[0] for target in targets]

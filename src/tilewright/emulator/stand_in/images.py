@@ -1,4 +1,4 @@
-"""Code objects and bundles that lie somewhere in this process's memory, where only their first byte is known."""
+"""Read code objects and bundles in this process's memory, of which only the address is known."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from tilewright.emulator.faults import CodeObjectError
 _BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
 _COMPRESSED = b"CCOB"
 ELF = b"\x7fELF"
-# More entries than any bundle has: a larger number is damage.
+# More entries than any bundle has: a larger number means damage.
 _MOST_ENTRIES = 4096
 
 
 def image_at(address: int) -> bytes:
-    """A copy of the bundle or code object at an address. Never reads memory that is not mapped."""
+    """Return a copy of the bundle or code object at an address. Never reads unmapped memory."""
     room = _readable_from(address)
     header = ctypes.string_at(address, min(room, 64))
     if header.startswith(_BUNDLE):
         size = _bundle_end(address, room)
     elif header.startswith(_COMPRESSED):
-        # A bundle of version 1 does not say how long it is; what follows it is not read when it is unpacked.
+        # A bundle of version 1 does not state its size; unpacking ignores the bytes after it.
         size = bundle_size(header) or room
     elif header.startswith(ELF):
         size = _elf_end(header, room)
     else:
         raise CodeObjectError(f"it is neither a code object nor a bundle: it begins with {header[:8]!r}")
     if size > room:
-        raise CodeObjectError(f"it says that it has {size} bytes, and only {room} are there")
+        raise CodeObjectError(f"its header states {size} bytes, but only {room} are readable")
     return ctypes.string_at(address, size)
 
 
 def _bundle_end(address: int, room: int) -> int:
-    """Where the last entry of a bundle ends."""
+    """Return the end of the last entry of a bundle."""
     at = len(_BUNDLE)
     (count,) = struct.unpack("<Q", _read(address, at, 8, room))
     if count > _MOST_ENTRIES:
-        raise CodeObjectError(f"the bundle is damaged: it says that it has {count} entries")
+        raise CodeObjectError(f"the bundle is damaged: it states {count} entries")
     at += 8
     end = at
     for _ in range(count):
@@ -50,25 +50,25 @@ def _bundle_end(address: int, room: int) -> int:
 
 
 def _elf_end(header: bytes, room: int) -> int:
-    """Where the section headers end: linkers put them last."""
+    """Return the end of the section headers: linkers put them last."""
     if len(header) < 64:
-        raise CodeObjectError(f"an ELF header has 64 bytes, and only {len(header)} are there")
+        raise CodeObjectError(f"an ELF header has 64 bytes, but only {len(header)} are readable")
     (offset,) = struct.unpack_from("<Q", header, 40)  # e_shoff
     size, count = struct.unpack_from("<HH", header, 58)  # e_shentsize, e_shnum
     end = offset + size * count
     if not 64 <= end <= room:
-        raise CodeObjectError(f"its section headers end at byte {end}, and {room} bytes are there")
+        raise CodeObjectError(f"its section headers end at byte {end}, but {room} bytes are readable")
     return int(end)
 
 
 def _read(address: int, at: int, size: int, room: int) -> bytes:
     if at + size > room:
-        raise CodeObjectError(f"the bundle is damaged: its table of entries goes on past {room} bytes")
+        raise CodeObjectError(f"the bundle is damaged: its table of entries extends past {room} bytes")
     return ctypes.string_at(address + at, size)
 
 
 def _readable_from(address: int) -> int:
-    """How many bytes can be read from an address on, to the end of the memory that is mapped without a gap."""
+    """Return the number of readable bytes from an address to the end of contiguously mapped memory."""
     end = address
     for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         span, access = line.split(maxsplit=2)[:2]
@@ -76,5 +76,5 @@ def _readable_from(address: int) -> int:
         if first <= end < last and access.startswith("r"):
             end = last
     if end == address:
-        raise CodeObjectError(f"nothing can be read at {address:#x}")
+        raise CodeObjectError(f"the memory at {address:#x} is not readable")
     return end - address

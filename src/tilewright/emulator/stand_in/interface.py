@@ -1,4 +1,4 @@
-"""What hip.cpp and Python share: structures and callbacks, in the same order as in interface.hpp."""
+"""Structures and callbacks that the C++ sources and Python share, in the same order as in interface.hpp."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tilewright.emulator.stand_in import pending
 
 
 class DeviceFacts(Structure):
-    """What the stand-in answers when it is asked for a device's properties."""
+    """The properties of a device that the HIP shim reports."""
 
     _fields_ = (
         ("name", c_char * 64),
@@ -43,7 +43,7 @@ class DeviceFacts(Structure):
 
 
 class LaunchRequest(Structure):
-    """A launch as the host asked for it."""
+    """A launch as requested by the host."""
 
     _fields_ = (
         ("device", c_int32),
@@ -59,7 +59,7 @@ class LaunchRequest(Structure):
     )
 
 
-# The members of Callbacks: name, types of the arguments before the status.
+# The members of Callbacks: name and types of the arguments before the status.
 CALLBACKS: dict[str, tuple[Any, ...]] = {
     "launch": (POINTER(LaunchRequest),),
     "occupancy": (POINTER(LaunchRequest), POINTER(c_int)),
@@ -75,13 +75,13 @@ _TYPES = {name: CFUNCTYPE(None, *types, POINTER(c_int)) for name, types in CALLB
 
 
 class Callbacks(Structure):
-    """The functions of Python that the stand-in calls."""
+    """The Python functions that the HIP shim calls."""
 
     _fields_ = tuple(_TYPES.items())
 
 
 def callbacks_to(functions: object) -> tuple[Callbacks, tuple[Callable[..., None], ...]]:
-    """The methods of an object, by the names of `CALLBACKS`, and the functions that C code calls for them.
+    """Return the C callbacks for the methods of an object named in `CALLBACKS`, and the Python functions behind them.
 
     The structure must live as long as it may be called.
     """
@@ -90,19 +90,19 @@ def callbacks_to(functions: object) -> tuple[Callbacks, tuple[Callable[..., None
 
 
 def _entry(function: Callable[..., int]) -> Callable[..., None]:
-    """A function that writes the status which another one gives to its last argument, and keeps any exception."""
+    """Wrap a function: its status is written to the last argument, and exceptions are kept."""
 
     def enter(*arguments: Any) -> None:
         try:
             arguments[-1][0] = function(*arguments[:-1])
-        except BaseException as error:  # the caller is C code, which cannot pass it on; the status is not success
+        except BaseException as error:  # the caller is C code, which cannot propagate it; the status stays an error
             pending.keep(None, error)
 
     return enter
 
 
 def facts_of(arch: Arch, memory_bytes: int) -> DeviceFacts:
-    """What the stand-in says about a GPU."""
+    """Return the properties of a GPU that the HIP shim reports."""
     digits = arch.name.removeprefix("gfx")  # the last two are minor version and stepping
     compute, registers = arch.compute, arch.registers
     return DeviceFacts(
@@ -115,7 +115,7 @@ def facts_of(arch: Arch, memory_bytes: int) -> DeviceFacts:
         units=compute.units,
         max_block_threads=compute.max_block_threads,
         max_unit_threads=compute.simds_per_unit * compute.max_waves_per_simd * arch.wave_size,
-        # 32-bit vector registers of one unit: HIP counts those of a multiprocessor.
+        # 32-bit vector registers of one compute unit: HIP counts those of a multiprocessor.
         block_registers=registers.vgprs * arch.wave_size * compute.simds_per_unit,
         clock_khz=compute.clock_mhz * 1000,
         l2_bytes=arch.memory.l2_bytes,

@@ -1,4 +1,4 @@
-"""The stand-in library of this process: built, loaded and connected with Python. There is at most one."""
+"""The HIP shim of this process: built, loaded and connected to Python. There is at most one."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ class StandIn:
         os.register_at_fork(before=self._stop, after_in_parent=self._go_on, after_in_child=self._start_anew)
 
     def dry(self, device: int, on: bool) -> None:
-        """Whether this thread's launches on a device do nothing."""
+        """Set whether this thread's launches on a device do nothing."""
         self.library.tilewright_dry(device, int(on))
 
     def script(self, device: int, launches_us: Sequence[float], other_us: float) -> None:
-        """Give this thread's next launches on a device times, and one to each fill and copy."""
+        """Set simulated times for this thread's next launches on a device, and one for each fill and copy."""
         times = (ctypes.c_double * len(launches_us))(*launches_us)
         self.library.tilewright_script(device, times, ctypes.c_size_t(len(times)), ctypes.c_double(other_us))
 
     def script_left(self, device: int) -> int:
-        """How many launches of the script have not been yet."""
+        """Return the number of simulated launch times that are not used yet."""
         self.library.tilewright_script_left.restype = ctypes.c_size_t
         return int(self.library.tilewright_script_left(device))
 
     def unscript(self, device: int) -> None:
-        """The device has no time any more."""
+        """Stop simulating times on a device."""
         self.library.tilewright_unscript(device)
 
     def _stop(self) -> None:
-        """Wait until no work is done on any GPU: the child gets whole launches, never a part of one."""
+        """Lock all GPUs before a fork: the child gets complete launches, never a part of one."""
         for gpu in self.gpus:
             gpu.lock.acquire()
 
@@ -65,7 +65,7 @@ class StandIn:
             gpu.lock.release()
 
     def _start_anew(self) -> None:
-        """The child has its own copy of the memory, and no thread that could hold a lock."""
+        """Replace the locks in the child, which has its own copy of the memory and no thread that could hold a lock."""
         for gpu in self.gpus:
             gpu.lock = threading.RLock()
 
@@ -75,7 +75,7 @@ _opened: StandIn | None = None
 
 
 def opened() -> StandIn:
-    """The stand-in of this process, opened now if it was not. Nobody else may have loaded a HIP library."""
+    """Return the HIP shim of this process, opened at first use. No other HIP library may be loaded before."""
     global _opened  # noqa: PLW0603 - one per process, as a library is
     if _opened is None:
         with _lock:
@@ -86,7 +86,7 @@ def opened() -> StandIn:
 
 @contextmanager
 def running_dry(device: int, on: bool, before: bool) -> Iterator[None]:
-    """Launches of this thread on a device do nothing inside the `with` block, or really run."""
+    """Inside the `with` block, launches of this thread on a device do nothing (or run, if `on` is false)."""
     opened().dry(device, on)
     try:
         yield
@@ -98,7 +98,7 @@ def _loaded(path: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
-        raise DeviceError(f"the stand-in for HIP, {path}, cannot be loaded: {error}") from error
+        raise DeviceError(f"the HIP shim {path} cannot be loaded: {error}") from error
 
 
 os.register_at_fork(after_in_child=lambda: globals().__setitem__("_lock", threading.Lock()))

@@ -1,7 +1,7 @@
-"""Exceptions that arose below a C function, kept until Python can raise them.
+"""Exceptions that were raised below a C function, kept until Python can raise them.
 
-HIP's functions give numbers. What the number stands for waits here, by device and by the thread that called. What left
-a callback before it could say for which device it worked waits for the thread's next call on any device.
+HIP functions return status numbers. The exception behind a number is kept here, by device and calling thread. An
+exception that left a callback before its device was known is kept for the thread's next call on any device.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ _kept: dict[tuple[int | None, int], list[BaseException]] = {}  # by device and t
 
 
 def keep(device: int | None, error: BaseException, thread: int | None = None) -> None:
-    """Keep what went wrong in a call of this thread, or of another; without a device, for any of them."""
+    """Keep an exception of a call of this thread, or of another; without a device, for any device."""
     _kept.setdefault((device, threading.get_ident() if thread is None else thread), []).append(error)
 
 
 def keep_what_leaves(callbacks: Collection[Callable[..., Any]]) -> None:
-    """From now on keep exceptions that leave these callbacks of ctypes, which only prints them.
+    """From now on keep exceptions that leave these ctypes callbacks; ctypes itself only prints them.
 
-    A signal's exception, such as that of Ctrl-C, may be raised before the first line of a callback, where no `try` can
-    catch it. ctypes gives it to `sys.unraisablehook`: the only place that gets to know of it.
+    The exception of a signal, such as Ctrl-C, may be raised before the first line of a callback, where no `try` can
+    catch it. ctypes passes it to `sys.unraisablehook` and nowhere else.
     """
     before = sys.unraisablehook
     names = {repr(callback) for callback in callbacks}
 
     def hook(lost: Any) -> None:
-        # Python 3.13 has the callback's name in the text alone.
+        # Python 3.13 names the callback only in the text.
         ours = lost.object in callbacks or any(name in (lost.err_msg or "") for name in names)
         if ours and lost.exc_value is not None:
             keep(None, lost.exc_value)
@@ -40,20 +40,20 @@ def keep_what_leaves(callbacks: Collection[Callable[..., Any]]) -> None:
 
 
 def has_own(device: int) -> bool:
-    """Whether something is kept for this thread on a device."""
+    """Whether an exception is kept for this thread on a device."""
     thread = threading.get_ident()
     return (device, thread) in _kept or (None, thread) in _kept
 
 
 def take_own() -> list[tuple[int | None, BaseException]]:
-    """All that was kept for this thread, each with its device; nothing of it is kept any more."""
+    """Take all exceptions that are kept for this thread, each with its device."""
     thread = threading.get_ident()
     keys = [key for key in _kept if key[1] == thread]
     return [(key[0], error) for key in keys for error in _kept.pop(key)]
 
 
 def raise_own(device: int, what: str) -> None:
-    """Raise what was kept for this thread on a device, if anything: the first, with those that followed as notes."""
+    """Raise the first exception that is kept for this thread on a device, if any, with the others as notes."""
     thread = threading.get_ident()
     errors = [*_kept.pop((None, thread), []), *_kept.pop((device, thread), [])]
     if errors:
@@ -61,7 +61,7 @@ def raise_own(device: int, what: str) -> None:
 
 
 def raise_orphan(device: int) -> None:
-    """Raise what was kept for a thread that has ended without asking, if there is such a one."""
+    """Raise the exceptions that are kept for a thread that has ended, if any."""
     living = {thread.ident for thread in threading.enumerate()}
     lost = [key for key in _kept if key[0] in (device, None) and key[1] not in living]
     for key in lost:

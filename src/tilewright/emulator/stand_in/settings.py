@@ -1,4 +1,4 @@
-"""How launches on emulated devices run, and what was recorded of them. Both belong to the thread that launches."""
+"""Settings and records of launches on emulated devices. Both belong to the launching thread."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`detailed` counts cache lines and bank conflicts, too; `limit` is the most instructions that a launch may run
-    (None: the device's own); with `dry` launches do nothing and return at once, to measure what the host does;
-    `engine` and `turned` are those of `EmulatedDevice.launch`; `exchange` gives the kernel that is launched instead of
-    the loaded one, to ask whether a kernel with an error would be noticed."""
+    """Settings of launches. `detailed` also counts cache lines and bank conflicts; `limit` is the maximum number of
+    instructions of a launch (None: the device's limit); with `dry` launches do nothing and return at once, to measure
+    the host; `engine` and `turned` are those of `EmulatedDevice.launch`; `exchange` returns the kernel to launch
+    instead of the loaded one, to test whether an error in a kernel is detected."""
 
     mode: Mode = Mode.FAST
     detailed: bool = False
@@ -35,7 +35,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRecord:
-    """One launch that ended well."""
+    """One successful launch."""
 
     kernel: str
     grid: Extent
@@ -51,25 +51,25 @@ _label: ContextVar[str] = ContextVar("tilewright_label", default="")
 
 
 def settings_of(device: int) -> Settings:
-    """What is in force for launches of this thread on a device."""
+    """Return the current settings for launches of this thread on a device."""
     return _settings.get().get(device, DEFAULT)
 
 
 def changed(old: Settings, **given: Any) -> Settings:
-    """Settings with other values where one is given that is not None."""
+    """Return the settings with the given values; None keeps the old value."""
     wanted = {name: value for name, value in given.items() if value is not None}
     if wanted.get("limit", 1) < 1:
-        raise InvalidValueError(f"a limit of {given['limit']} instructions lets nothing run; it must be at least 1")
+        raise InvalidValueError(f"the limit must be at least 1 instruction, got {given['limit']}")
     if not isinstance(wanted.get("mode", old.mode), Mode):
         known = ", ".join(str(mode) for mode in Mode)
-        raise InvalidValueError(f"{given['mode']!r} is no Mode of tilewright.emulator.launch; there are {known}")
+        raise InvalidValueError(f"{given['mode']!r} is not a Mode of tilewright.emulator.launch; known are {known}")
     choose("engine", wanted.get("engine", old.engine), ENGINES)
     return replace(old, **wanted)
 
 
 @contextmanager
 def in_force(device: int, settings: Settings) -> Iterator[None]:
-    """Launches of this thread on a device run so inside the `with` block."""
+    """Use settings for launches of this thread on a device inside the `with` block."""
     token = _settings.set({**_settings.get(), device: settings})
     try:
         yield
@@ -79,7 +79,7 @@ def in_force(device: int, settings: Settings) -> Iterator[None]:
 
 @contextmanager
 def recording(device: int) -> Iterator[list[LaunchRecord]]:
-    """A list that gets a record of each launch of this thread on a device."""
+    """Yield a list that gets a record of each launch of this thread on a device."""
     launches: list[LaunchRecord] = []
     token = _records.set((*_records.get(), (device, launches)))
     try:
@@ -89,7 +89,7 @@ def recording(device: int) -> Iterator[list[LaunchRecord]]:
 
 
 def record(device: int, launch: LaunchRecord) -> None:
-    """Put a launch into all lists that are open for it."""
+    """Add a launch to all lists that record its device."""
     for wanted, launches in _records.get():
         if wanted == device:
             launches.append(launch)
@@ -97,7 +97,7 @@ def record(device: int, launch: LaunchRecord) -> None:
 
 @contextmanager
 def naming(label: str) -> Iterator[None]:
-    """What this thread allocates inside the `with` block has this name in faults."""
+    """Label this thread's allocations inside the `with` block; faults show the label."""
     token = _label.set(label)
     try:
         yield
@@ -106,5 +106,5 @@ def naming(label: str) -> Iterator[None]:
 
 
 def current_label() -> str:
-    """The name for what is allocated now; empty when there is none."""
+    """Return the label of new allocations; empty if there is none."""
     return _label.get()
