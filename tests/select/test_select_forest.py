@@ -129,7 +129,7 @@ def test_damaged_texts_are_refused() -> None:
     assert "decision_type 3 is no numerical split" in refusal(text.replace("decision_type=2", "decision_type=3", 1))
     assert "version: is v9, known: v3, v4" in refusal(text.replace("version=v4", "version=v9"))
     assert "left_child and right_child make no tree" in refusal(text.replace("left_child=1", "left_child=0", 1))
-    assert "Tree=0: num_leaves must be a whole number of at most 20 digits, got 'four'" in refusal(
+    assert "Tree=0: num_leaves must be an integer of at most 20 digits, got 'four'" in refusal(
         text.replace("num_leaves=4", "num_leaves=four", 1)
     )
     assert "Tree=1: has no 'num_leaves'" in refusal(text.replace("\nTree=1\nnum_leaves", "\nTree=1\nleaves", 1))
