@@ -36,8 +36,8 @@ from tilewright.base.errors import BundleError, FileFormatError, InvalidValueErr
         ("9" * 5000, "is not JSON: Exceeds the limit"),
         ("[" * 65 + "1" + "]" * 65, "is nested more than 64 levels deep"),
         ("[" * 100_000, "is not JSON: is nested too deeply"),
-        ('{"a": "\\ud800"}', r"a: has \ud800"),
-        ('{"\\udc00": 1}', r"has \udc00, one half"),
+        ('{"a": "\\ud800"}', r"a: has the unpaired surrogate \ud800"),
+        ('{"\\udc00": 1}', r"has the unpaired surrogate \udc00"),
         (b'"\xff"', "is not UTF-8: invalid start byte at byte 1"),
     ],
 )
