@@ -78,7 +78,7 @@ def test_the_plan_says_what_is_launched_and_what_lies_between(
     assert [(each.tensor.name, each.nbytes) for each in plan.intermediates] == [("parts", 1600)]
     assert plan.describe().splitlines() == [
         "step=whole,n=100 on emulated:gfx942: "
-        "stage 1 supports the problem as it is, stage 2 supports the problem as it is",
+        "stage 1 supports the problem unpadded, stage 2 supports the problem unpadded",
         f"1. {axpb('scale').slug}",
         "  problem      n=100,count=4",
         f"2. {axpb('add').slug}",

@@ -70,7 +70,7 @@ def test_a_kernel_that_leads_nowhere_is_passed_over(axpb: MakeKernel) -> None:
     assert taken(selection) == [scale, add]
     assert selection.stages[1].problem.count == 3, "what follows depends on what was taken"
     [passed] = [rejection for rejection in selection.rejected if rejection.kernel == dead_end]
-    assert passed.reasons == ("after it no kernel can compute stage 2, Problem(step=add, n=100, count=2)",)
+    assert passed.reasons == ("no kernel supports the following stage 2, Problem(step=add, n=100, count=2)",)
 
 
 def test_a_stage_without_a_kernel_is_named(axpb: MakeKernel) -> None:
@@ -82,7 +82,7 @@ def test_a_stage_without_a_kernel_is_named(axpb: MakeKernel) -> None:
     said = str(raised.value).splitlines()
     assert said[0] == (
         f"Problem(step=whole, n=100) lacks a kernel for stage 2 after {scale.slug}: "
-        "none of 2 kernels for gfx942 can compute Problem(step=add, n=100)."
+        "none of 2 kernels for gfx942 supports Problem(step=add, n=100)."
     )
     assert said[1] == f"  {scale.slug}: Z511 other-step: the kernel computes scale, the problem is add"
     assert said[2].endswith("the kernel has 3 parts, the problem has room for 1")
@@ -93,9 +93,9 @@ def test_a_stage_without_a_kernel_is_named(axpb: MakeKernel) -> None:
 def test_every_stage_is_printed(axpb: MakeKernel) -> None:
     lines = str(selected([axpb("scale"), axpb("add")], problem())).splitlines()
     assert lines[0] == "Problem(step=whole, n=100) on gfx942: 2 stages"
-    assert lines[1] == "stage 1: Problem(step=scale, n=100, count=4) on gfx942: 1 can, 1 cannot"
-    assert lines[2] == f"  1. {axpb('scale').slug}: supports the problem as it is"
-    assert lines[4] == "stage 2: Problem(step=add, n=100) on gfx942: 1 can, 1 cannot"
+    assert lines[1] == "stage 1: Problem(step=scale, n=100, count=4) on gfx942: 1 supported, 1 rejected"
+    assert lines[2] == f"  1. {axpb('scale').slug}: supports the problem unpadded"
+    assert lines[4] == "stage 2: Problem(step=add, n=100) on gfx942: 1 supported, 1 rejected"
     stuck = str(selected([axpb("scale")], problem())).splitlines()
     assert stuck[0].endswith("2 stages, and no kernel for stage 2")
 

@@ -60,7 +60,7 @@ def test_a_document_of_schema_1_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"schema": 3}, "schema is 3, known are 1, 2"),
+        ({"schema": 3}, "schema is 3, supported are 1, 2"),
         ({"kernels": [{"slug": "gemm-gfx942-x-1", "key": None}]}, "is not a saved registry"),
         ({"kernels": [{"slug": KERNELS[0].slug}]}, "key"),
         ({"kernels": [{"slug": KERNELS[0].slug, "key": 7}]}, "must be a text, got 7"),
