@@ -66,7 +66,7 @@ def test_device_tensors(staged: tw.Registry, device: tw.Device) -> None:
         np.testing.assert_array_equal(download(out), 2 * numbers(100, turn) + numbers(100, 7))
     made = staged.run(asked, x, b)
     np.testing.assert_array_equal(download(made), download(out))
-    with pytest.raises(TensorError, match=r"prepared names 'x', but .* wants no tensor prepared"):
+    with pytest.raises(TensorError, match=r"prepared names 'x', but .* needs no tensor prepared"):
         staged.run(asked, x, b, prepared=("x",))
 
 
@@ -144,7 +144,7 @@ def test_what_is_changed_in_place_must_be_given(staged: tw.Registry, device: tw.
         staged.run(asked, *there, out=out)
         np.testing.assert_array_equal(download(out), old + 2 * (2 * x + b), "twice")
         for tensors in ([first, b], there):
-            with pytest.raises(TensorError, match="y is changed in place, its old contents count: give it with out="):
+            with pytest.raises(TensorError, match="y is updated in place, so it must be passed as out="):
                 staged.run(asked, *tensors, device=device)
 
 

@@ -132,7 +132,7 @@ def test_a_registry_selects_for_a_gpu() -> None:
     assert registry.select(square, "gfx942", kernel=SMALL.slug, built=False).best.kernel == SMALL
     with pytest.raises(UnsupportedError, match="no kernel for gfx950; it has kernels for gfx90a, gfx942"):
         registry.select(square, "gfx950")
-    with pytest.raises(InvalidValueError, match="say for which with device"):
+    with pytest.raises(InvalidValueError, match="pass device="):
         registry.select(square)
     assert tw.Registry.of([LARGE]).select(square, built=False).best.kernel == LARGE
     with pytest.raises(UnsupportedError, match=r"not built: call build\(\)"):
