@@ -124,7 +124,7 @@ def test_outputs_come_in_the_order_of_the_tensors(staged: tw.Registry, device: t
         np.testing.assert_array_equal(download(given[1]), z)
     made = staged.run(asked, *there)
     assert isinstance(made, tuple) and [download(view)[0] for view in made] == [y[0], z[0]]
-    with pytest.raises(TensorError, match=r"2 outputs \(y, z\), and 1 were given"):
+    with pytest.raises(TensorError, match=r"2 outputs \(y, z\), and 1 were passed"):
         staged.run(asked, x, b, out=outs[0], device=device)
 
 

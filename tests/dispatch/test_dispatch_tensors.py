@@ -224,9 +224,9 @@ def test_tensors_that_do_not_fit_their_problem() -> None:
     there = View(4096, (4,), (1,), "fp32", 0, None)
 
     assert fitting.match(tensors, [x], [None]) == [x, None]
-    with pytest.raises(TensorError, match=r"has 1 inputs \(x\), and 2 were given"):
+    with pytest.raises(TensorError, match=r"has 1 inputs \(x\), and 2 were passed"):
         fitting.match(tensors, [x, x], [None])
-    with pytest.raises(TensorError, match=r"has 1 outputs \(y\), and 2 were given"):
+    with pytest.raises(TensorError, match=r"has 1 outputs \(y\), and 2 were passed"):
         fitting.match(tensors, [x], [None, None])
     with pytest.raises(TensorError, match="x is 2×4, must be 4×2"):
         fitting.check(tensors, [view_of(np.zeros((2, 4), np.float32)), None], tw.load("gfx942"))

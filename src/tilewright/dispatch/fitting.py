@@ -17,9 +17,9 @@ def match(tensors: Sequence[Tensor], inputs: Sequence[View], outputs: Sequence[V
     wanted = [tensor.name for tensor in tensors if not tensor.output]
     made = [tensor.name for tensor in tensors if tensor.output]
     if len(wanted) != len(inputs):
-        raise TensorError(f"the problem has {len(wanted)} inputs ({', '.join(wanted)}), and {len(inputs)} were given")
+        raise TensorError(f"the problem has {len(wanted)} inputs ({', '.join(wanted)}), and {len(inputs)} were passed")
     if len(made) != len(outputs):
-        raise TensorError(f"the problem has {len(made)} outputs ({', '.join(made)}), and {len(outputs)} were given")
+        raise TensorError(f"the problem has {len(made)} outputs ({', '.join(made)}), and {len(outputs)} were passed")
     given, results = iter(inputs), iter(outputs)
     return [next(results) if tensor.output else next(given) for tensor in tensors]
 

@@ -55,7 +55,7 @@ class Registry:
     selector: Selector = field(default=CHAIN, compare=False, repr=False)
     # Plans and loaded libraries: caches that are derived from the other fields.
     _dispatcher: Dispatcher = field(init=False, compare=False, repr=False)
-    _ways: dict[int, Way] = field(init=False, compare=False, repr=False)  # the dispatcher's own
+    _ways: dict[int, Way] = field(init=False, compare=False, repr=False)  # shared with the dispatcher
     _plans: dict[Any, tuple[Plan, Any]] = field(init=False, compare=False, repr=False)  # likewise
 
     def __post_init__(self) -> None:

@@ -189,7 +189,7 @@ class Device:
         )
 
     def mode(self, mode: Mode) -> AbstractContextManager[None]:
-        """This thread's launches run fast or strict inside the `with` block."""
+        """The mode of this thread's launches, fast or strict, inside the `with` block."""
         return self.emulating(mode=mode)
 
     def recording(self) -> AbstractContextManager[list[LaunchRecord]]:

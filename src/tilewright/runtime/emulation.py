@@ -34,7 +34,7 @@ def emulating(hip: Hip, device: int, **given: Any) -> Iterator[None]:
 
 def _running_dry(hip: Hip, device: int, on: bool, before: bool) -> AbstractContextManager[None]:
     if hip.own_process:
-        return nullcontext()  # each call takes the settings with it
+        return nullcontext()  # each call sends the settings
     from tilewright.emulator.stand_in.opened import running_dry  # noqa: PLC0415  (loads NumPy)
 
     return running_dry(device, on, before)

@@ -62,7 +62,7 @@ _PROPERTIES_BYTES = 16384
 NAME_BYTES = 256
 # hipDeviceAttributeMultiprocessorCount, the same number in HIP 5, 6 and 7.
 _UNITS = 63
-# "0000:c1:00.0" and its end take 13; domains may be longer.
+# "0000:c1:00.0" and its terminator take 13; domains may be longer.
 _BUS_ADDRESS_BYTES = 64
 
 FORKED = (
@@ -89,7 +89,7 @@ class Hip:
             self._functions[name] = _bound(library, path, name, types, c_int)
         for name in _TEXTS:
             self._functions[name] = _bound(library, path, name, (c_int,), c_char_p)
-        # The two that are called around everything else.
+        # The two that are called around every other call.
         self.set_device = self._functions["hipSetDevice"]
         self._get_device = self._functions["hipGetDevice"]
 
