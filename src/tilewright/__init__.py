@@ -1,10 +1,10 @@
-"""Tilewright: make, check, build, choose and run GPU kernels for AMD GPUs on top of CK Tile.
+"""Tilewright: generate, check, build, select and run GPU kernels for AMD GPUs on top of CK Tile.
 
     import tilewright as tw
     kernels = tw.gemm.space(dtype="fp16", layout="rcr", block=[(128, 128, 32)], pipeline="*")
     print(kernels.report("gfx942"))
 
-Names are imported when they are first used, so `import tilewright` costs next to nothing.
+Names are imported on first use, so `import tilewright` costs next to nothing.
 """
 
 from __future__ import annotations

@@ -61,10 +61,10 @@ def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
     assert "got 'many'" in found["compute.units"]
     assert found["registers.vgprs"] == "missing"
     assert found["memory.l2_bytes"] == "missing"
-    assert "4096 threads, over compute.max_block_threads = 1024" in found["waves.1"]
+    assert "4096 threads, more than compute.max_block_threads = 1024" in found["waves.1"]
     assert "Did you mean 'cdna4'?" in found["family"]
     assert "v_mfma_" in found["mma.fp32_fp32_fp32.16x16x4"]
-    assert "65536 bytes of a unit's 1024" in found["lds.bytes"]
+    assert "65536 is more than lds.unit_bytes = 1024" in found["lds.bytes"]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_an_unknown_key_names_the_nearest(tmp_path: Path, line: str, instead: st
         (r"\[matrix_share\]", "[matrix_share]\nv_mfma_x = 0.5", "matrix_share.v_mfma_x", "unknown instruction"),
         ("v_mfma_f32_4x4x4_16b_f16 =", "v_mfma_f32_4x4x4_16b_f16 = 1.5", MFMA_4X4, "less than 1"),
         ("vgpr_granule =", "vgpr_granule = 7", "registers.vgpr_granule", "does not divide"),
-        ("max_vgprs =", "max_vgprs = 1024", "registers.max_vgprs", "cannot address 1024"),
+        ("max_vgprs =", "max_vgprs = 1024", "registers.max_vgprs", "1024 is more than registers.vgprs = "),
         ("name =", 'name = "gfx941"', "name", "the file is called gfx942.toml"),
         ("name =", 'name = "mi300"', "name", "pattern"),
     ],

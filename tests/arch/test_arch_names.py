@@ -82,5 +82,5 @@ def test_names_are_in_order_of_generation() -> None:
 
 def test_a_folder_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TILEWRIGHT_ARCH_PATH", str(tmp_path / "nowhere"))
-    with pytest.raises(KnobError, match=r"TILEWRIGHT_ARCH_PATH=.*nowhere.*no such folder"):
+    with pytest.raises(KnobError, match=r"TILEWRIGHT_ARCH_PATH=.*nowhere.*the folder does not exist"):
         arch_names()

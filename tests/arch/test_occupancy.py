@@ -153,7 +153,7 @@ def test_a_block_that_never_fits_has_no_occupancy() -> None:
 @pytest.mark.parametrize(
     ("name", "use", "message"),
     [
-        ("gfx942", {"vgprs": 257}, r"vgprs is 257; gfx942 allows 0 to 256. Take AGPRs off"),
+        ("gfx942", {"vgprs": 257}, r"vgprs is 257; gfx942 allows 0 to 256. Subtract AGPRs"),
         ("gfx942", {"agprs": -1}, r"agprs is -1; gfx942 allows 0 to 256"),
         ("gfx1100", {"agprs": 1}, r"agprs is 1; gfx1100 allows 0 to 0"),
         ("gfx942", {"sgprs": 113}, r"sgprs is 113; gfx942 allows 0 to 112"),
@@ -172,7 +172,7 @@ def test_architectural_vgprs_of_metadata() -> None:
     assert architectural_vgprs(load("gfx942"), 33, 25) == 8
     assert architectural_vgprs(load("gfx908"), 25, 25) == 25
     assert architectural_vgprs(load("gfx1100"), 5, 0) == 5
-    with pytest.raises(InvalidValueError, match=r"\.agpr_count 25 is over \.vgpr_count 5"):
+    with pytest.raises(InvalidValueError, match=r"\.agpr_count 25 is larger than \.vgpr_count 5"):
         architectural_vgprs(load("gfx942"), 5, 25)
 
 

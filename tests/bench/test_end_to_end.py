@@ -176,7 +176,7 @@ def test_select_takes_the_measured_winner(kernel_set: Path, winners: Path, measu
     (stage,) = command(*asked, "--tuned", winners)["stages"]
     kernel, us = best(measured[problem])
     assert stage["choices"][0]["kernel"] == kernel.slug
-    assert stage["choices"][0]["why"] == f"measured {us:.4g} µs for this very problem"
+    assert stage["choices"][0]["why"] == f"measured {us:.4g} µs for exactly this problem"
 
 
 def test_select_asks_the_model(kernel_set: Path, bundle: Path, measured: Times) -> None:

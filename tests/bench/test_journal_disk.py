@@ -176,25 +176,25 @@ def test_closing_after_a_failed_fsync_writes_again(tmp_path, monkeypatch) -> Non
 @pytest.mark.parametrize(
     ("number", "advice"),
     [
-        (errno.ENOSPC, "Make room"),
-        (errno.EDQUOT, "Make room"),
+        (errno.ENOSPC, "Free disk space"),
+        (errno.EDQUOT, "Free disk space"),
         (errno.ENOENT, "a folder that exists and is writable"),
         (errno.EACCES, "a folder that exists and is writable"),
         (errno.EROFS, "a folder that exists and is writable"),
-        (errno.EIO, "Look at the disk"),
+        (errno.EIO, "Check the disk"),
     ],
 )
 def test_the_advice_fits_the_reason(number: int, advice: str) -> None:
     text = cannot_write("sweep", OSError(number, "a library's words", "/x/.sweep.json.0123"))
     assert text.startswith(f"sweep cannot be written: {os.strerror(number)}. ") and advice in text
-    assert ("Make room" in text) == (advice == "Make room")
+    assert ("Free disk space" in text) == (advice == "Free disk space")
 
 
 def test_a_folder_that_cannot_be_made_is_named_as_it_was_asked(tmp_path: Path) -> None:
     for folder in (Path("/proc/x1"), Path("/proc/x1/deeper")):
         with pytest.raises(JournalError, match=f"^{folder} cannot be written: No such file") as caught:
             claim_folder(folder, {"kernels": 1})
-        assert "Make room" not in str(caught.value) and ".sweep.json" not in str(caught.value)
+        assert "Free disk space" not in str(caught.value) and ".sweep.json" not in str(caught.value)
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(JournalError, match=f"^{folder} cannot be written"):

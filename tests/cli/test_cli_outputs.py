@@ -108,4 +108,4 @@ def test_reports_of_a_user(run: Callable[..., Result], tmp_path: Path) -> None:
         assert done.exit_code == 2 and said in done.stderr and "no result" not in done.stderr
     done = run("sweep", "nothing", "--problem", "m=1", "--device", "nowhere", "--out", "/proc/x1")
     assert done.exit_code == 2 and "/proc/x1 cannot be written: No such file" in done.stderr
-    assert "Make room" not in done.stderr and ".sweep.json" not in done.stderr
+    assert "Free disk space" not in done.stderr and ".sweep.json" not in done.stderr

@@ -179,7 +179,7 @@ def test_gaps_and_inputs_are_watched() -> None:
     np.ndarray((2, 3), kind, out.after, strides=(8, 2))[...] = 1
     assert out.damage() == "" and not out.untouched().any() and (out.values() == 1).all()
     out.after[6] = 0  # in the gap after the first line
-    assert out.damage() == "gaps between the lines of c were written: 1 elements, the first 3 from its start"
+    assert out.damage() == "gaps between the lines of c were written: 1 elements, the first at offset 3"
     given = Guarded(Tensor("a", "fp16", (2, 3), (1, 2)), kind, np.ones((2, 3), kind))
     assert given.damage() == ""
     given.after[0] = 1

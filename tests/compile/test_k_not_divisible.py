@@ -151,7 +151,7 @@ def test_made_to_take_it_the_kernel_overwrites_the_next_pixel() -> None:
 def test_a_plan_pads_k_of_every_group_and_says_so(g: int, weight_text: str, output_text: str) -> None:
     made, asked = kernel(), problem(20 * g, c=16 * g, g=g)
     registry, gpu = tw.Registry((made,), {made: artifact_of(made)}), device_of(made)
-    with pytest.raises(UnsupportedError, match="With pad=True"):
+    with pytest.raises(UnsupportedError, match="pass pad=True"):
         registry.plan(asked, gpu)
     said = str(registry.plan(asked, gpu, pad=True))
     assert f"weight padded from {weight_text} to {weight_text.replace('20', '24')} with zeros" in said

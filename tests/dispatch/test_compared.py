@@ -36,8 +36,8 @@ def test_errors_that_are_too_large_everywhere_are_wrong_though_no_element_is() -
     right, wrong = judged(0.25 * most * 0.99), judged(0.25 * most * 1.01)
     assert right.message == "" and right.rms_share == pytest.approx(0.99, abs=1e-4)
     assert wrong.element_share < 0.5 and wrong.rms_share == pytest.approx(1.01, abs=1e-4)
-    assert "the errors of c are 1.78 times as large as roundings make them" in wrong.message
-    assert "1,200 elements" in wrong.message and "no element is beyond its own limit" in wrong.message
+    assert "the errors of c are 1.78 times as large as rounding explains" in wrong.message
+    assert "1,200 elements" in wrong.message and "no element exceeds its own limit" in wrong.message
 
 
 def test_elements_that_are_exact_or_open_do_not_count_as_small_errors() -> None:

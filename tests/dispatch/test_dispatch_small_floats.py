@@ -48,5 +48,5 @@ def test_arrays_with_any_strides(gemms: tw.Registry) -> None:
 def test_the_other_encoding_is_refused(gemms: tw.Registry) -> None:
     a = values(64, 128, ml_dtypes.float8_e4m3fn, 1)
     b = values(128, 128, ml_dtypes.float8_e5m2fnuz, 2)
-    with pytest.raises(TensorError, match="a is of type fp8_ocp, the problem has fp8, which gfx942 takes as fp8_fnuz"):
+    with pytest.raises(TensorError, match="a is of type fp8_ocp, must be fp8, which is fp8_fnuz on gfx942"):
         gemms.run(PROBLEM, a, b, device=DEVICE)

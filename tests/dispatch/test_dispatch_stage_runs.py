@@ -66,7 +66,7 @@ def test_device_tensors(staged: tw.Registry, device: tw.Device) -> None:
         np.testing.assert_array_equal(download(out), 2 * numbers(100, turn) + numbers(100, 7))
     made = staged.run(asked, x, b)
     np.testing.assert_array_equal(download(made), download(out))
-    with pytest.raises(TensorError, match=r"prepared names 'x', but .* wants no tensor prepared"):
+    with pytest.raises(TensorError, match=r"prepared names 'x', but .* needs no tensor prepared"):
         staged.run(asked, x, b, prepared=("x",))
 
 
@@ -78,7 +78,7 @@ def test_the_plan_says_what_is_launched_and_what_lies_between(
     assert [(each.tensor.name, each.nbytes) for each in plan.intermediates] == [("parts", 1600)]
     assert plan.describe().splitlines() == [
         "step=whole,n=100 on emulated:gfx942: "
-        "stage 1 supports the problem as it is, stage 2 supports the problem as it is",
+        "stage 1 supports the problem unpadded, stage 2 supports the problem unpadded",
         f"1. {axpb('scale').slug}",
         "  problem      n=100,count=4",
         f"2. {axpb('add').slug}",
@@ -124,7 +124,7 @@ def test_outputs_come_in_the_order_of_the_tensors(staged: tw.Registry, device: t
         np.testing.assert_array_equal(download(given[1]), z)
     made = staged.run(asked, *there)
     assert isinstance(made, tuple) and [download(view)[0] for view in made] == [y[0], z[0]]
-    with pytest.raises(TensorError, match=r"2 outputs \(y, z\), and 1 were given"):
+    with pytest.raises(TensorError, match=r"2 outputs \(y, z\), and 1 were passed"):
         staged.run(asked, x, b, out=outs[0], device=device)
 
 
@@ -144,7 +144,7 @@ def test_what_is_changed_in_place_must_be_given(staged: tw.Registry, device: tw.
         staged.run(asked, *there, out=out)
         np.testing.assert_array_equal(download(out), old + 2 * (2 * x + b), "twice")
         for tensors in ([first, b], there):
-            with pytest.raises(TensorError, match="y is changed in place, its old contents count: give it with out="):
+            with pytest.raises(TensorError, match="y is updated in place, so it must be passed as out="):
                 staged.run(asked, *tensors, device=device)
 
 

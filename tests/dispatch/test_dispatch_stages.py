@@ -70,7 +70,7 @@ def test_a_kernel_that_leads_nowhere_is_passed_over(axpb: MakeKernel) -> None:
     assert taken(selection) == [scale, add]
     assert selection.stages[1].problem.count == 3, "what follows depends on what was taken"
     [passed] = [rejection for rejection in selection.rejected if rejection.kernel == dead_end]
-    assert passed.reasons == ("after it no kernel can compute stage 2, Problem(step=add, n=100, count=2)",)
+    assert passed.reasons == ("no kernel supports the following stage 2, Problem(step=add, n=100, count=2)",)
 
 
 def test_a_stage_without_a_kernel_is_named(axpb: MakeKernel) -> None:
@@ -82,7 +82,7 @@ def test_a_stage_without_a_kernel_is_named(axpb: MakeKernel) -> None:
     said = str(raised.value).splitlines()
     assert said[0] == (
         f"Problem(step=whole, n=100) lacks a kernel for stage 2 after {scale.slug}: "
-        "none of 2 kernels for gfx942 can compute Problem(step=add, n=100)."
+        "none of 2 kernels for gfx942 supports Problem(step=add, n=100)."
     )
     assert said[1] == f"  {scale.slug}: Z511 other-step: the kernel computes scale, the problem is add"
     assert said[2].endswith("the kernel has 3 parts, the problem has room for 1")
@@ -93,9 +93,9 @@ def test_a_stage_without_a_kernel_is_named(axpb: MakeKernel) -> None:
 def test_every_stage_is_printed(axpb: MakeKernel) -> None:
     lines = str(selected([axpb("scale"), axpb("add")], problem())).splitlines()
     assert lines[0] == "Problem(step=whole, n=100) on gfx942: 2 stages"
-    assert lines[1] == "stage 1: Problem(step=scale, n=100, count=4) on gfx942: 1 can, 1 cannot"
-    assert lines[2] == f"  1. {axpb('scale').slug}: supports the problem as it is"
-    assert lines[4] == "stage 2: Problem(step=add, n=100) on gfx942: 1 can, 1 cannot"
+    assert lines[1] == "stage 1: Problem(step=scale, n=100, count=4) on gfx942: 1 supported, 1 rejected"
+    assert lines[2] == f"  1. {axpb('scale').slug}: supports the problem unpadded"
+    assert lines[4] == "stage 2: Problem(step=add, n=100) on gfx942: 1 supported, 1 rejected"
     stuck = str(selected([axpb("scale")], problem())).splitlines()
     assert stuck[0].endswith("2 stages, and no kernel for stage 2")
 
@@ -115,16 +115,16 @@ def test_a_kernel_asked_for_in_vain_is_an_error(axpb: MakeKernel) -> None:
     with pytest.raises(UnsupportedError) as raised:
         selected([first, add, far], problem(), kernel=far)
     said = str(raised.value).splitlines()
-    assert said[0] == f"{far.slug} computes no stage of Problem(step=whole, n=100)"
+    assert said[0] == f"{far.slug} is not used for any stage of Problem(step=whole, n=100)"
     assert said[1].startswith("  stage 1, Problem(step=scale, n=100, count=4): Z511")
     assert said[2] == (
         "  stage 2, Problem(step=add, n=100): Z512 other-parts: the kernel has 9 parts, the problem has room for 1"
     )
-    with pytest.raises(UnsupportedError, match=rf"{other.slug} computes no stage(.|\n)*{first.slug} is taken"):
+    with pytest.raises(UnsupportedError, match=rf"{other.slug} is not used for any stage(.|\n)*{first.slug} is used"):
         selected([first, other, add], problem(), kernel=(first, other))
     with pytest.raises(UnsupportedError, match=f"{far.slug} is not a kernel of this registry for gfx942"):
         selected([first, add], problem(), kernel=[first, far])
-    with pytest.raises(UnsupportedError, match=r"computes no stage of Problem\(step=add"):
+    with pytest.raises(UnsupportedError, match=r"is not used for any stage of Problem\(step=add"):
         selected([first, add], problem(step="add"), kernel=first)
 
 
@@ -142,7 +142,7 @@ def test_kernels_among_several_take_tensors_as_they_are(axpb: MakeKernel) -> Non
     prepared = replace(execution, preparations=turned)
     selection = select_stages(problem(), prepared, rank)
     assert len(selection) == 0 and selection.rejected[0].reasons == (
-        "it wants x prepared, which one kernel among several cannot have",
+        "it needs x prepared, which is not possible in a problem of several kernels",
     )
     assert taken(select_stages(problem(step="scale"), prepared, rank)) == [scale], "alone it can"
 
@@ -150,9 +150,9 @@ def test_kernels_among_several_take_tensors_as_they_are(axpb: MakeKernel) -> Non
         found = rank(asked)
         return replace(found, choices=tuple(replace(choice, padded=asked) for choice in found.choices))
 
-    with pytest.raises(UnsupportedError, match="it would compute a padded problem, which one kernel among several"):
+    with pytest.raises(UnsupportedError, match="it would compute a padded problem, which is not possible"):
         _ = select_stages(problem(), execution, padding).best
-    with pytest.raises(InvalidValueError, match="an op must name at least one"):
+    with pytest.raises(InvalidValueError, match="there must be at least one"):
         select_stages(problem(), replace(execution, next_stage=lambda *_: None), rank)
 
 
@@ -176,10 +176,10 @@ def test_what_lies_between_stages() -> None:
 @pytest.mark.parametrize(
     ("stages", "said"),
     [
-        ([[tensor("t", 8), Y]], "stage 1 reads t, which no stage before it writes"),
-        ([[tensor("t", 8, output=True, updated=True), Y]], "stage 1 reads t, which no stage before it writes"),
-        ([[X, tensor("y", 8)]], "stage 1 reads y, which no stage before it writes"),
-        ([[X, tensor("t", 8, output=True)]], "no stage writes y, of which the problem says it is an output"),
+        ([[tensor("t", 8), Y]], "stage 1 reads t, which no earlier stage writes"),
+        ([[tensor("t", 8, output=True, updated=True), Y]], "stage 1 reads t, which no earlier stage writes"),
+        ([[X, tensor("y", 8)]], "stage 1 reads y, which no earlier stage writes"),
+        ([[X, tensor("t", 8, output=True)]], "no stage writes y, which the problem has as output"),
         ([[X, tensor("t", 8, output=True)], [tensor("t", 9), Y]], "stage 2 has t 9 of fp32.*elsewhere t 8 of fp32"),
         ([[X, tensor("t", 2, 8, output=True)], [tensor("t", 2, 7), Y]], "stage 2 has t 2×7"),
         ([[tensor("x", 7), Y]], "stage 1 has x 7 of fp32.*must be the same"),

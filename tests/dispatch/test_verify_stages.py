@@ -64,9 +64,9 @@ def test_old_contents_must_be_among_the_inputs() -> None:
     tensors = [Tensor("x", "fp32", (4,), (1,)), Tensor("y", "fp32", (4,), (1,), output=True, updated=True)]
     values = np.zeros(4, np.float32)
     _check_given(tensors, {"x": values, "y": values})
-    with pytest.raises(InvalidValueError, match="`inputs` give no old contents for y, only x"):
+    with pytest.raises(InvalidValueError, match="`inputs` return no old contents for y, only x"):
         _check_given(tensors, {"x": values})
-    with pytest.raises(InvalidValueError, match="`inputs` give no values for x, only y"):
+    with pytest.raises(InvalidValueError, match="`inputs` return no values for x, only y"):
         _check_given(tensors, {"y": values})
 
 

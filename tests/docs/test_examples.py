@@ -25,7 +25,7 @@ SAID = {
     "run/verify_a_set.py": "all right",
     "run/missing_barrier.py": "without barrier, strict: WRONG",
     "sweep/emulated.py": "8 of 8 results are right",
-    "sweep/winners.py": "measured 231 µs for this very problem",
+    "sweep/winners.py": "measured 231 µs for exactly this problem",
 }
 
 

@@ -108,7 +108,7 @@ def test_eight_bit_floats_are_encoded_as_the_gpu_does() -> None:
 
 
 def test_packed_types_have_no_arrays() -> None:
-    with pytest.raises(InvalidValueError, match="two values share a byte"):
+    with pytest.raises(InvalidValueError, match="packs two values per byte"):
         numpy_dtype("pk_fp4", GFX950)
 
 

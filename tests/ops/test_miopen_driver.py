@@ -146,7 +146,7 @@ def test_no_two_options_share_a_name() -> None:
         ("conv - 3", "unknown option of MIOpenDriver '-'"),
         ("conv -n", "--batchsize -n has no value"),
         ("conv 128 -c 3", "'128' stands where an option should be"),
-        ("conv -p -1", "--pad_h -p must be a whole number of at most 20 digits, got '-1'"),
+        ("conv -p -1", "--pad_h -p must be an integer of at most 20 digits, got '-1'"),
         ("conv -n 3 --batchsize 4", "--batchsize -n is given twice: 3 and 4"),
         ("conv -n 0", "n is 0, must be at least 1"),
         ("conv -c 6 -k 8 -g 4", "c = 6 channels cannot be shared by g = 4 groups"),

@@ -60,11 +60,11 @@ def test_a_document_of_schema_1_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"schema": 3}, "schema is 3, known are 1, 2"),
+        ({"schema": 3}, "schema is 3, supported are 1, 2"),
         ({"kernels": [{"slug": "gemm-gfx942-x-1", "key": None}]}, "is not a saved registry"),
         ({"kernels": [{"slug": KERNELS[0].slug}]}, "key"),
         ({"kernels": [{"slug": KERNELS[0].slug, "key": 7}]}, "must be a text, got 7"),
-        ({"kernels": [{"slug": KERNELS[0].slug, "key": None, "priority": True}]}, "a whole number"),
+        ({"kernels": [{"slug": KERNELS[0].slug, "key": None, "priority": True}]}, "an integer"),
         ({"kernels": [{"slug": KERNELS[0].slug, "key": None, "score": 1}]}, "unknown key of a kernel 'score'"),
         ({"kernels": [{"slug": KERNELS[0].slug, "key": None, "failure": {}}]}, "has a failure but no key"),
         ({"kernels": 7}, "kernels must be a list, got 7"),
@@ -108,7 +108,7 @@ def test_priorities_are_set_by_kernel_name_and_query() -> None:
     assert registry.priorities == {}, "a registry is a value"
     with pytest.raises(UnknownValueError, match="kernel of this registry"):
         registry.find(arch="gfx942").with_priority(KERNELS[-1], 1)
-    with pytest.raises(InvalidValueError, match=r"whole number, got 1\.5"):
+    with pytest.raises(InvalidValueError, match=r"an integer, got 1\.5"):
         registry.with_priority(KERNELS[0], 1.5)  # type: ignore[arg-type]
 
 

@@ -45,7 +45,7 @@ def test_two_builds_of_a_kernel_must_be_decided(store: Store) -> None:
     mine = tw.Registry((A, B), {A: artifact(store, A, "old"), B: artifact(store, B, "old")})
     theirs = tw.Registry((A, B), {A: artifact(store, A, "new"), B: artifact(store, B, "new")})
 
-    with pytest.raises(InvalidValueError, match=r"was built in two ways: gemm-gfx942-.*\(and 1 more\).*prefer="):
+    with pytest.raises(InvalidValueError, match=r"conflicting builds of gemm-gfx942-.*\(and 1 more\).*prefer="):
         mine.merge(theirs)
     assert mine.merge(theirs, prefer="mine").results == mine.results
     assert mine.merge(theirs, prefer="theirs").results == theirs.results
@@ -55,7 +55,7 @@ def test_two_builds_of_a_kernel_must_be_decided(store: Store) -> None:
 
 def test_two_priorities_must_be_decided() -> None:
     mine, theirs = (tw.Registry((A,)).with_priority(A, number) for number in (1, 2))
-    with pytest.raises(InvalidValueError, match=r"has two priorities: .*: 1 and 2"):
+    with pytest.raises(InvalidValueError, match=r"conflicting priorities of .*: 1 and 2"):
         mine.merge(theirs)
     assert mine.merge(theirs, prefer="mine").priorities == {A: 1}
     assert mine.merge(theirs, prefer="theirs").priorities == {A: 2}

@@ -101,7 +101,7 @@ print(raised(DeviceError, lambda: registry.run(problem, x, device=device, kernel
 assert (registry.run(problem, x, device=device, kernel=scratch) == 11 * x).all()  # with another workspace
 """
     said = in_own_process(beside_hip(scale, program), TILEWRIGHT_CK=str(ck), TILEWRIGHT_STORE=str(STORE.root))
-    assert "ended by signal 9 (Killed)" in said and "allocate buffers and fill them again" in said
+    assert "ended by signal 9 (Killed)" in said and "allocate and fill buffers again" in said
 
 
 def test_faults_settings_and_records_are_the_callers(scale: ScaleLibrary) -> None:

@@ -61,7 +61,7 @@ except DeviceError as error:
     print(error)
 """
     said = in_own_process(program, ROCM_PATH=str(tmp_path))
-    assert said.startswith(f"ROCM_PATH={tmp_path} is set, and {tmp_path}/lib/libamdhip64.so does not exist")
+    assert said.startswith(f"ROCM_PATH={tmp_path} is set, but {tmp_path}/lib/libamdhip64.so does not exist")
 
 
 def test_a_kernel_runs_through_the_code_for_gpus(scale: ScaleLibrary) -> None:
@@ -97,7 +97,7 @@ print([device.name for device in devices()][:6])
     assert said == [
         "gpu:1: scale failed",
         "hipErrorNotSupported",
-        "gpu:5 is not there: HIP sees 5 (gpu:0, gpu:1, gpu:2, gpu:3, gpu:4). HIP_VISIBLE_DEVICES may hide others.",
+        "gpu:5 does not exist: HIP sees 5 (gpu:0, gpu:1, gpu:2, gpu:3, gpu:4). HIP_VISIBLE_DEVICES may hide others.",
         "hipErrorInvalidValue",
         "['gpu:0', 'gpu:1', 'gpu:2', 'gpu:3', 'gpu:4', 'emulated:gfx90a']",
     ]

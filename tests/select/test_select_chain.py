@@ -73,14 +73,14 @@ def test_a_measured_winner_comes_first_for_its_very_problem() -> None:
     chain = replace(BARE, tuned=TunedTable([Tuned(slowest, LARGE, 41.5)], "mine.json"))
     found = select(LARGE, GFX942, KERNELS, selector=chain)
     assert found.best.kernel == slowest and found.best.us == 41.5
-    assert found.best.why == "measured 41.5 µs for this very problem"
+    assert found.best.why == "measured 41.5 µs for exactly this problem"
     assert found.steps[0].what == f"{slowest.slug} took 41.5 µs"
     assert [c.kernel for c in found.choices[1:]] == order(LARGE)[:-1], "the others keep their order"
     other = select(SMALL, GFX942, KERNELS, selector=chain)
     assert other.steps[0].what == "mine.json has no entry for this problem"
     assert [c.kernel for c in other] == order(SMALL)
     without = select(LARGE, GFX942, [k for k in KERNELS if k != slowest], selector=chain)
-    assert without.steps[0].what.endswith("which is not among the kernels that can be taken")
+    assert without.steps[0].what.endswith("which is not one of the candidates")
 
 
 def test_priority_counts_more_than_time_or_table() -> None:
@@ -99,7 +99,7 @@ def test_padded_problems_come_last_with_their_own_time() -> None:
     times = [choice.us or 0.0 for choice in found if choice.padded is not None]
     assert times == sorted(times)
     last = found.choices[-1]
-    assert "not this one" in last.why and last.why.startswith("estimated ")
+    assert "; supports only " in last.why and last.why.startswith("estimated ")
 
 
 def test_the_same_order_one_by_one_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ def test_the_same_order_one_by_one_without_numpy(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(analytical, "has_numpy", lambda: False)
     monkeypatch.setattr("tilewright.select.chain.has_numpy", lambda: False)
     assert [order(asked) for asked in (LARGE, SMALL)] == with_arrays
-    assert select(LARGE, GFX942, KERNELS, selector=CHAIN).steps[-1].what.startswith("not asked: it needs NumPy")
+    assert select(LARGE, GFX942, KERNELS, selector=CHAIN).steps[-1].what.startswith("skipped: NumPy is not installed")
 
 
 def test_what_the_compiler_made_of_a_kernel_counts() -> None:
@@ -150,9 +150,9 @@ def test_tables_and_bundles_are_for_the_chain() -> None:
     assert registry.with_tuned(table).select(LARGE, "gfx942", built=False).best.us == 41.5
     assert registry.with_bundles().select(LARGE, "gfx942", built=False).best.kernel == order(LARGE)[0]
     plain = replace(registry, selector=FIRST_FIT)
-    with pytest.raises(InvalidValueError, match="for the selector Chain, and this registry has FirstFit"):
+    with pytest.raises(InvalidValueError, match="with the selector Chain only, and this registry has FirstFit"):
         plain.with_tuned(table)
-    with pytest.raises(InvalidValueError, match="for the selector Chain"):
+    with pytest.raises(InvalidValueError, match="with the selector Chain only"):
         plain.with_bundles()
 
 

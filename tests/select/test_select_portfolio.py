@@ -146,9 +146,9 @@ def test_others_than_the_problems_chosen_for_are_judged_too() -> None:
         ([1.0, 2.0], 1, None, r"matrix of problems × kernels, got one of shape \(2,\)"),
         ([[1.0, -2.0]], 1, None, "above zero"),
         ([[1.0, math.inf]], 1, None, "above zero"),
-        ([[NAN, NAN]], 1, None, "none of the 2 kernels computes any"),
+        ([[NAN, NAN]], 1, None, "none of the 2 kernels supports a problem with a weight above zero"),
         ([[1.0, 2.0]], 1, [1.0, 1.0], "weights must be 1 numbers"),
-        ([[1.0], [NAN]], 1, [0.0, 1.0], "none of the 1 kernels computes any of the problems that count"),
+        ([[1.0], [NAN]], 1, [0.0, 1.0], "none of the 1 kernels supports a problem with a weight above zero"),
     ],
 )
 def test_what_cannot_be_chosen_from_is_refused(times: object, keep: int, weights: object, message: str) -> None:

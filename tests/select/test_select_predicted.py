@@ -55,7 +55,7 @@ def test_a_problem_that_comes_twice_has_the_same_times_and_is_counted_twice() ->
 
 
 def test_without_an_estimate_or_kernels_there_is_nothing_to_predict() -> None:
-    with pytest.raises(InvalidValueError, match="gemm has no estimate of times"):
+    with pytest.raises(InvalidValueError, match="gemm has no time estimates"):
         predicted_times(dataclasses.replace(GEMM, cost=None), GPU, KERNELS, PROBLEMS)
-    with pytest.raises(InvalidValueError, match="no gemm kernels are given"):
+    with pytest.raises(InvalidValueError, match="there are no gemm kernels to estimate"):
         predicted_times(GEMM, GPU, [], PROBLEMS)

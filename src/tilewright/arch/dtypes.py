@@ -1,4 +1,4 @@
-"""Data types: their size, their C++ names and which accumulator a pair of them has."""
+"""Data types: their sizes, their C++ names and the accumulator of each pair."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class DType:
 
     @property
     def packed(self) -> int:
-        """How many values share one addressable element (2 for 4-bit types)."""
+        """Number of values in one addressable element (2 for 4-bit types)."""
         return max(1, 8 // self.bits)
 
     @property
     def storage_bytes(self) -> int:
-        """Bytes of one addressable element: what `sizeof` says in C++."""
+        """Bytes of one addressable element: its `sizeof` in C++."""
         return max(1, self.bits // 8)
 
 
@@ -43,8 +43,8 @@ _ALL = (
 
 DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in _ALL}
 
-# What arrays can hold, and how NumPy (with ml_dtypes) and torch call it. 8-bit floats are there in both encodings:
-# `Arch.stored` tells which one a GPU has. Types of 4 bits are missing: two values share a byte, which no array has.
+# Element types of arrays, with their name in NumPy (with ml_dtypes) and torch. 8-bit floats are listed in both
+# encodings; `Arch.resolve_dtype` gives that of a GPU. 4-bit types are missing: arrays cannot have two values per byte.
 ARRAY_TYPES: dict[str, str] = {
     "fp64": "float64",
     "fp32": "float32",
@@ -59,7 +59,7 @@ ARRAY_TYPES: dict[str, str] = {
     "int32": "int32",
 }
 
-# What CK Tile's matrix instructions accumulate in, for each pair of inputs (A, B) that they take.
+# The accumulator type of CK Tile's matrix instructions for each pair of input types (A, B).
 ACCUMULATORS: dict[tuple[str, str], str] = {
     ("fp32", "fp32"): "fp32",
     ("fp16", "fp16"): "fp32",
@@ -74,7 +74,7 @@ ACCUMULATORS: dict[tuple[str, str], str] = {
 
 
 def dtype(name: str) -> DType:
-    """The data type of that name; `UnknownValueError` lists them all."""
+    """The data type with this name; `UnknownValueError` lists all names."""
     found = DTYPES.get(name)
     if found is None:
         raise UnknownValueError("dtype", name, DTYPES)
@@ -82,7 +82,7 @@ def dtype(name: str) -> DType:
 
 
 def accumulator(a: str, b: str) -> str:
-    """The accumulator of a pair of input types; an error if no matrix instruction takes them."""
+    """The accumulator type of a pair of input types; an error if no matrix instruction supports them."""
     dtype(a), dtype(b)
     found = ACCUMULATORS.get((a, b))
     if found is None:

@@ -1,6 +1,6 @@
-"""Reading GPU files. All problems of a file are reported at once, each with its path.
+"""Readers of GPU files. All problems of a file are reported at once, each with its path.
 
-A key that is not known is a problem. `schema.py` says what a file looks like.
+An unknown key is a problem. `schema.py` defines the format.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tilewright.base.documents import read_toml, reading
 from tilewright.base.errors import FileFormatError, FileProblem, KnobError, UnknownValueError
 
 DATA = Path(__file__).parent / "data"
-_NAME = re.compile("gfx[0-9a-f]{3,4}")  # as `ArchFile` has it
+_NAME = re.compile("gfx[0-9a-f]{3,4}")  # as in `ArchFile`
 
 
 def load_file(path: Path) -> Arch:
@@ -66,15 +66,15 @@ def _arch(parsed: ArchFile, path: Path) -> Arch:
 def arch_files() -> dict[str, Path]:
     """Name → file of every known GPU: the shipped ones and those in TILEWRIGHT_ARCH_PATH.
 
-    A file of that folder takes the place of a shipped one of the same name; `Arch.source` tells.
+    A file in that folder overrides a shipped one of the same name; see `Arch.source`.
     """
     folders = [DATA]
     extra = knobs.ARCH_PATH.get()
     if extra is not None:
         if not extra.is_dir():
             raise KnobError(
-                f"{knobs.ARCH_PATH.name}={str(extra)!r} cannot be used: there is no such folder. "
-                "Name a folder of gfx*.toml files, or unset it."
+                f"{knobs.ARCH_PATH.name}={str(extra)!r} cannot be used: the folder does not exist. "
+                "Set it to a folder of gfx*.toml files, or unset it."
             )
         folders.append(extra)
     return {path.stem: path for folder in folders for path in sorted(folder.glob("gfx*.toml"))}
@@ -86,11 +86,11 @@ def arch_names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Arch:
-    """The GPU of that name. Accepts exactly the bare name: `gfx942`, not `gfx942:sramecc+`.
+    """The GPU with this name. Accepts the bare name only: `gfx942`, not `gfx942:sramecc+`.
 
-    Called for every kernel, so it looks at the one file only: that of TILEWRIGHT_ARCH_PATH, else the shipped one.
+    Called for every kernel, so it looks at one file only: that of TILEWRIGHT_ARCH_PATH, else the shipped one.
     """
-    if not (isinstance(name, str) and _NAME.fullmatch(name)):  # a name is no way to another folder
+    if not (isinstance(name, str) and _NAME.fullmatch(name)):  # a name must not lead to another folder
         raise UnknownValueError("arch", name, arch_names())
     extra = knobs.ARCH_PATH.get()
     for folder in (DATA,) if extra is None else (extra, DATA):

@@ -1,6 +1,6 @@
-"""How the values of a data type are spaced, and which NumPy type holds them.
+"""The spacing of a data type's values, and the NumPy type that holds them.
 
-Imports NumPy: import this module only where arrays are at hand.
+Imports NumPy: import this module only where arrays are used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A binary floating-point format: bits of the significand (the hidden one too), and its smallest exponent."""
+    """A binary floating-point format: bits of the significand (with the hidden one), and its smallest exponent."""
 
     precision: int
     least_exponent: int  # of the smallest normal value, 2**least_exponent
@@ -31,17 +31,17 @@ class Format:
 
     @property
     def smallest(self) -> float:
-        """The smallest positive value, also the distance of subnormal neighbours."""
+        """The smallest positive value, also the spacing of subnormal values."""
         return float(2.0 ** (self.least_exponent - self.precision + 1))
 
     @property
     def integers(self) -> int:
-        """All whole numbers up to this one are values of the format."""
+        """All integers up to this one are values of the format."""
         return int(2**self.precision)
 
 
-# By the names of `ARRAY_TYPES`. The 8-bit floats of OCP have a bias of 7 and 15; the older ones, without infinities
-# and with one NaN (fnuz), of 8 and 16.
+# By names of `ARRAY_TYPES`. OCP's 8-bit floats have a bias of 7 and 15; the older ones, without infinities and with one
+# NaN (fnuz), have 8 and 16.
 FORMATS = {
     "fp64": Format(53, -1022),
     "fp32": Format(24, -126),
@@ -57,7 +57,7 @@ INTEGERS = {"int8": 8, "uint8": 8, "int32": 32}
 
 
 def is_integer(name: str) -> bool:
-    """Whether a data type holds whole numbers."""
+    """Whether a data type is an integer type."""
     return name in INTEGERS
 
 
@@ -67,37 +67,37 @@ def format_of(name: str, arch: Arch) -> Format:
 
 
 def numpy_dtype(name: str, arch: Arch) -> np.dtype[Any]:
-    """The NumPy type (also of ml_dtypes) that holds values of a data type as this GPU encodes them."""
+    """The NumPy or ml_dtypes type with this GPU's encoding of a data type."""
     return array_dtype(arch.stored(name))
 
 
 def array_dtype(name: str) -> np.dtype[Any]:
-    """The NumPy type of that name in `ARRAY_TYPES`. Those that NumPy itself lacks come from ml_dtypes."""
+    """The NumPy type for a name of `ARRAY_TYPES`. Types that NumPy lacks come from ml_dtypes."""
     if name not in ARRAY_TYPES:
         known = ", ".join(ARRAY_TYPES)
-        raise InvalidValueError(f"NumPy holds no array of {name}: two values share a byte. Known: {known}.")
+        raise InvalidValueError(f"NumPy has no type for {name}, which packs two values per byte. Known: {known}.")
     called = ARRAY_TYPES[name]
     if hasattr(np, called):
         return np.dtype(called)
-    import ml_dtypes  # noqa: PLC0415  (only where such types are used)
+    import ml_dtypes  # noqa: PLC0415  (only for such types)
 
     held: np.dtype[Any] = np.dtype(getattr(ml_dtypes, called))
     return held
 
 
 def spacing(values: NDArray[Any], name: str, arch: Arch) -> Floats:
-    """The distance from each value to the next larger in magnitude of its type: one ulp. 1 for integers."""
+    """One ulp of each value: the distance to the next larger magnitude of its type. 1 for integers."""
     magnitude = np.abs(np.asarray(values, dtype=np.float64))
     if is_integer(name):
         return np.ones_like(magnitude)
     kind = format_of(name, arch)
-    # A float64 without the bits of its fraction is the power of two below it: far quicker than frexp and ldexp.
+    # A float64 without its fraction bits is the power of two below it: far faster than frexp and ldexp.
     power = (np.atleast_1d(magnitude).view(np.int64) & _EXPONENT_BITS).view(np.float64).reshape(magnitude.shape)
     return np.asarray(np.maximum(power, 2.0**kind.least_exponent) * 2.0 ** (1 - kind.precision))
 
 
 def representable(values: NDArray[Any], name: str, arch: Arch) -> NDArray[np.bool_]:
-    """Which values the type holds exactly."""
+    """Which values the type represents exactly."""
     wide = np.asarray(values, dtype=np.float64)
     steps = wide / spacing(wide, name, arch)
     exact: NDArray[np.bool_] = np.asarray(steps == np.rint(steps))

@@ -1,8 +1,8 @@
-"""How many waves and work-groups of a kernel a GPU keeps resident at once.
+"""Occupancy: the number of resident waves and work-groups of a kernel on a GPU.
 
-The rules are those of LLVM's AMDGPU backend (`getNumWavesPerEUWithNumVGPRs`,
-`getMaxWorkGroupsPerCU`, `getOccupancyWithWorkGroupSizes`), with two points where the hardware takes
-more than LLVM 22 counts: scalar registers and LDS are handed out in whole granules.
+The rules are those of LLVM's AMDGPU backend (`getNumWavesPerEUWithNumVGPRs`, `getMaxWorkGroupsPerCU`,
+`getOccupancyWithWorkGroupSizes`), with two points where the hardware uses more than LLVM 22 counts: scalar registers
+and LDS are allocated in whole granules.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ AGPR_START_GRANULE = 4
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """What is resident at once. All zero when not even one work-group fits."""
+    """Resident waves and work-groups. All zero if not even one work-group fits."""
 
     waves_per_simd: int  # on the fullest SIMD of a unit
     blocks_per_unit: int
-    limited_by: str  # the key of `limits` that keeps the next work-group out
-    limits: Mapping[str, int]  # waves per SIMD that each resource alone leaves room for
+    limited_by: str  # the key of `limits` that prevents one more work-group
+    limits: Mapping[str, int]  # waves per SIMD that each resource alone allows
 
 
 def occupancy(arch: Arch, *, vgprs: int, agprs: int, sgprs: int, lds_bytes: int, block_threads: int) -> Occupancy:
-    """Occupancy of a kernel that uses this much per wave (registers) and per work-group (the rest).
+    """Occupancy of a kernel with these registers per wave, and this LDS and these threads per work-group.
 
-    `vgprs` are architectural registers only. The `.vgpr_count` of a code object is their sum with
-    the AGPRs where the file is unified: see `architectural_vgprs`.
+    `vgprs` are architectural registers only. With a unified register file, the `.vgpr_count` of a code object includes
+    the AGPRs: see `count_architectural_vgprs`.
     """
     _check_registers(arch, vgprs=vgprs, agprs=agprs, sgprs=sgprs)
     _check_block(arch, lds_bytes=lds_bytes, block_threads=block_threads)
@@ -44,7 +44,7 @@ def occupancy(arch: Arch, *, vgprs: int, agprs: int, sgprs: int, lds_bytes: int,
         "sgprs": _sgpr_waves(arch, sgprs),
     }
     register_waves = min(limits.values())
-    # The waves of a work-group go to whatever SIMDs of the unit have room, but all or none of them.
+    # The waves of a work-group go to any SIMDs of the unit with free slots, but all or none of them.
     blocks = compute.simds_per_unit * register_waves // block_waves
     if block_waves > 1:  # a single wave needs no barrier
         blocks = min(blocks, compute.max_blocks_per_unit)
@@ -67,21 +67,21 @@ def occupancy(arch: Arch, *, vgprs: int, agprs: int, sgprs: int, lds_bytes: int,
 def architectural_vgprs(arch: Arch, vgpr_count: int, agpr_count: int) -> int:
     """VGPRs without AGPRs, from the `.vgpr_count` and `.agpr_count` of a code object's metadata.
 
-    With a unified file `.vgpr_count` is the sum, with the VGPRs rounded up to the start of the
-    AGPRs. With separate files it is the larger of the two, which `occupancy` can use as it is.
+    With a unified file `.vgpr_count` is the sum, with the VGPRs rounded up to the start of the AGPRs. With separate
+    files it is the larger of the two, which `compute_occupancy` can use unchanged.
     """
     if arch.registers.agprs != "unified":
         return vgpr_count
     if agpr_count > vgpr_count:
         raise InvalidValueError(
-            f".agpr_count {agpr_count} is over .vgpr_count {vgpr_count}; on {arch.name} the latter "
-            "includes the former. Pass both as the metadata of the code object has them."
+            f".agpr_count {agpr_count} is larger than .vgpr_count {vgpr_count}, which includes it on {arch.name}. "
+            "Pass both as they are in the metadata of the code object."
         )
     return vgpr_count - agpr_count
 
 
 def _round_up(value: int, granule: int) -> int:
-    """The next multiple of the granule; one granule is the least that is allocated."""
+    """The next multiple of the granule; at least one granule is allocated."""
     return -(-max(value, 1) // granule) * granule
 
 
@@ -99,14 +99,14 @@ def _sgpr_waves(arch: Arch, sgprs: int) -> int:
     registers = arch.registers
     if registers.sgprs == 0:
         return arch.compute.max_waves_per_simd
-    # LLVM's remark divides the file by the bare count (getOccupancyWithNumSGPRs), its allocator
-    # counts whole granules (getMaxNumSGPRs); the kernel descriptor can only ask for granules.
+    # LLVM's remark divides the file by the exact count (getOccupancyWithNumSGPRs), its allocator counts whole granules
+    # (getMaxNumSGPRs); the kernel descriptor can only request granules.
     fitting = registers.sgprs // _round_up(sgprs, registers.sgpr_granule)
     return min(fitting, arch.compute.max_waves_per_simd)
 
 
 def _lds_blocks(arch: Arch, lds_bytes: int) -> int:
-    """Work-groups whose LDS fits into one unit; with no LDS, as many as there are wave slots."""
+    """Number of work-groups whose LDS fits into one unit; without LDS, the number of wave slots."""
     if lds_bytes == 0:
         return arch.compute.simds_per_unit * arch.compute.max_waves_per_simd
     if lds_bytes > arch.lds.bytes:
@@ -118,13 +118,13 @@ def _check_registers(arch: Arch, *, vgprs: int, agprs: int, sgprs: int) -> None:
     registers = arch.registers
     most_agprs = 0 if registers.agprs == "none" else registers.max_vgprs
     other_gpu = "Check which GPU the kernel was compiled for."
-    _check_range(arch, "vgprs", vgprs, (0, registers.max_vgprs), "Take AGPRs off a total count.")
+    _check_range(arch, "vgprs", vgprs, (0, registers.max_vgprs), "Subtract AGPRs from a total count.")
     _check_range(arch, "agprs", agprs, (0, most_agprs), other_gpu)
     _check_range(arch, "sgprs", sgprs, (0, _most_sgprs(arch)), other_gpu)
 
 
 def _check_block(arch: Arch, *, lds_bytes: int, block_threads: int) -> None:
-    """LDS over the limit is no mistake: it may be asked for at launch, and then nothing fits."""
+    """LDS above the limit is allowed: a launch may request it, and then no work-group fits."""
     if lds_bytes < 0:
         raise InvalidValueError(f"lds_bytes is {lds_bytes}; it cannot be negative.")
     most = arch.compute.max_block_threads
@@ -138,7 +138,7 @@ def _check_range(arch: Arch, name: str, value: int, limits: tuple[int, int], adv
 
 
 def _most_sgprs(arch: Arch) -> int:
-    """Metadata counts VCC, XNACK and flat scratch on top of what a wave addresses: at most 6 more
+    """Metadata counts VCC, XNACK and flat scratch in addition to the registers that a wave addresses: at most 6 more
     (LLVM, getNumExtraSGPRs), rounded up here to the granule that is allocated anyway."""
     registers = arch.registers
     if registers.sgprs == 0:

@@ -1,4 +1,4 @@
-"""What a GPU file looks like: types and ranges of its keys, and which numbers must fit together."""
+"""The format of GPU files: types and ranges of their keys, and consistency of their numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.arch.spec import Shape, Triple
 from tilewright.base.errors import FileProblem, UnknownValueError
 
 FAMILIES = ("cdna1", "cdna2", "cdna3", "cdna4", "rdna3", "rdna4")
-# How a triple of types is spelt as a key: "fp16_fp16_fp32".
+# Keys for triples of types: "fp16_fp16_fp32".
 TRIPLES = {str(Triple(a, b, acc)): Triple(a, b, acc) for (a, b), acc in ACCUMULATORS.items()}
 
 # Strict: a number in quotes or a boolean is a mistake, not a number.
@@ -110,21 +110,21 @@ def parse_shape(text: str) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A file as read, with the places that the schema already found broken."""
+    """A file as read, with the keys that the schema rejected."""
 
     raw: Mapping[str, Any]
     path: Path
     broken: Collection[str]
 
     def sound(self, *places: str) -> bool:
-        """Whether these keys, what holds them and what they hold all follow the schema."""
+        """Whether these keys, the tables that hold them and the values below them follow the schema."""
         return all(self._reachable(p) and not any(_below(b, p) for b in self.broken) for p in places)
 
     def _reachable(self, place: str) -> bool:
         return not any(b in ("", place) or _below(place, b) for b in self.broken)
 
     def table(self, name: str) -> Iterator[tuple[str, Any]]:
-        """The entries of a table that can be read; none when the table itself is broken."""
+        """The entries of a table; none if the table itself is invalid."""
         if self._reachable(name):
             yield from self.raw[name].items()
 
@@ -134,10 +134,9 @@ def _below(place: str, other: str) -> bool:
 
 
 def contradictions(draft: Draft) -> Iterator[FileProblem]:
-    """What a schema cannot say: names that must be known, numbers that must fit together.
+    """Checks that a schema cannot express: names must be known, numbers must be consistent.
 
-    A check that would read something broken is left out; all others are made, so that one run
-    tells everything that is wrong.
+    Checks that would read an invalid value are skipped. All others run, so that one run reports all problems.
     """
     yield from _unknown_names(draft)
     yield from _foreign_instructions(draft)
@@ -193,7 +192,7 @@ def _large_work_groups(draft: Draft) -> Iterator[FileProblem]:
         shape = parse_shape(text)
         threads = shape.m * shape.n * shape.k * draft.raw["wave_size"]
         if threads > limit:
-            what = f"{text} is {threads} threads, over compute.max_block_threads = {limit}"
+            what = f"{text} is {threads} threads, more than compute.max_block_threads = {limit}"
             yield FileProblem(f"waves.{index}", what)
 
 
@@ -207,10 +206,10 @@ def _unfitting_numbers(draft: Draft) -> Iterator[FileProblem]:
     if draft.sound("registers.vgprs", "registers.max_vgprs"):
         vgprs, most = raw["registers"]["vgprs"], raw["registers"]["max_vgprs"]
         if most > vgprs:
-            what = f"a wave cannot address {most} of registers.vgprs = {vgprs}"
+            what = f"{most} is more than registers.vgprs = {vgprs}"
             yield FileProblem("registers.max_vgprs", what)
     if draft.sound("lds.bytes", "lds.unit_bytes"):
         block, unit = raw["lds"]["bytes"], raw["lds"]["unit_bytes"]
         if block > unit:
-            what = f"one work-group cannot have {block} bytes of a unit's {unit}"
+            what = f"{block} is more than lds.unit_bytes = {unit}"
             yield FileProblem("lds.bytes", what)

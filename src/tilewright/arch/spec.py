@@ -1,4 +1,4 @@
-"""What Tilewright knows about a GPU: plain values, read from one TOML file per GPU."""
+"""GPU specifications: plain values, read from one TOML file per GPU."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Shape(NamedTuple):
-    """Three whole numbers along m, n and k; written 128x128x32."""
+    """Three integers along m, n and k; written 128x128x32."""
 
     m: int
     n: int
@@ -33,11 +33,11 @@ class Triple(NamedTuple):
 class Compute:
     """The units that run work-groups, and their clock.
 
-    A unit is what the waves of one work-group share: a compute unit (CU) on CDNA, a work-group
-    processor (WGP, two CUs) on RDNA, where kernels are compiled for WGP mode unless told otherwise.
+    The waves of a work-group share one unit: a compute unit (CU) on CDNA, a work-group processor (WGP, two CUs) on
+    RDNA, where kernels are compiled for WGP mode by default.
     """
 
-    units: int  # units the product has enabled
+    units: int  # enabled units of the product
     simds_per_unit: int
     max_waves_per_simd: int
     max_blocks_per_unit: int  # resident work-groups of more than one wave: each holds a barrier
@@ -45,7 +45,7 @@ class Compute:
     clock_mhz: int  # peak engine clock
     dies: int  # dies that run kernels, each with its own L2 (XCDs); 1 for a monolithic GPU
     lanes_per_simd: int  # lanes that a SIMD computes in one clock: a wave takes wave_size / lanes_per_simd
-    launch_us: float  # of an empty kernel, one of many in a row
+    launch_us: float  # time of an empty kernel, one of many in a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,13 @@ class Registers:
 class Lds:
     """Local data share of one unit, as `Compute` defines a unit."""
 
-    bytes: int  # what one work-group can allocate
-    unit_bytes: int  # what the work-groups resident on one unit share
+    bytes: int  # maximum allocation of one work-group
+    unit_bytes: int  # shared by the resident work-groups of one unit
     granule: int  # allocation granularity in bytes
     banks: int
     async_copy_bytes: int  # most bytes a lane copies from memory to LDS without registers; 0 = no such copy
     transpose_read_bytes: int  # bytes a lane gets from a transposing LDS read; 0 = no such read
-    bytes_per_clock: int  # that a unit reads or writes
+    bytes_per_clock: int  # reads or writes of a unit
     latency_clocks: int  # from a read to its value, in a busy unit
 
 
@@ -84,27 +84,27 @@ class Memory:
     l2_bytes: int  # per die
     mall_bytes: int  # last-level cache shared by all dies (Infinity Cache); 0 = none
     line_bytes: int  # cache line of L2
-    l1_bytes_per_clock: int  # that a unit gets from its own cache
+    l1_bytes_per_clock: int  # reads of a unit from its own cache
     l2_channels: int  # of all dies together
-    l2_bytes_per_clock: int  # that one channel gives
-    latency_clocks: int  # from a load that L2 serves to its value, in a busy GPU
-    store_cost: float  # bytes of loads that take a unit as long as one byte that it stores
+    l2_bytes_per_clock: int  # of one channel
+    latency_clocks: int  # from a load that hits L2 to its value, in a busy GPU
+    store_cost: float  # loaded bytes that take a unit as long as one stored byte
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """What numbers mean to the GPU, and which it can add in memory."""
+    """Number encodings of the GPU, and its atomic additions."""
 
-    # How fp8 and bf8 are encoded: "ocp" as the standard has it, "fnuz" without infinities and minus zero. Where no
-    # instruction takes them, it is what CK Tile's own conversions do.
+    # Encoding of fp8 and bf8: "ocp" is the standard's, "fnuz" has no infinities and no minus zero. If no instruction
+    # supports them, it is the encoding of CK Tile's own conversions.
     fp8: str
-    halves_flushed: bool  # matrix instructions take subnormal fp16 and bf16 numbers for zeros
+    halves_flushed: bool  # matrix instructions treat subnormal fp16 and bf16 numbers as zeros
     bf16_add: bool  # CK Tile's atomic add of bf16 compiles for this GPU
 
 
 @dataclass(frozen=True, slots=True)
 class Arch:
-    """One GPU. `mma` maps data types to CK Tile's matrix tiles and the instruction each becomes."""
+    """One GPU. `mma` maps data types to CK Tile's matrix tiles and their instructions."""
 
     name: str
     family: str
@@ -117,18 +117,18 @@ class Arch:
     memory: Memory
     numbers: Numbers
     peak_tflops: Mapping[str, float]  # dense matrix rate by input dtype (TOPS for integers)
-    matrix_share: Mapping[str, float]  # part of that rate that an instruction reaches; all of it if not listed
+    matrix_share: Mapping[str, float]  # fraction of that rate that an instruction reaches; 1 if not listed
     waves: tuple[Shape, ...]
     mma: Mapping[Triple, Mapping[Shape, str]]
     op_tables: Mapping[str, Mapping[str, Any]]  # tables that only one op reads; the op checks them
-    source: str  # the file this came from
+    source: str  # path of its file
 
     def mma_shapes(self, a: str, b: str, acc: str) -> Mapping[Shape, str]:
-        """Matrix tiles for these types, with their instruction; empty when the GPU has none."""
+        """Matrix tiles for these types, with their instruction; empty if the GPU has none."""
         return self.mma.get(Triple(a, b, acc), {})
 
     def stored(self, dtype: str) -> str:
-        """A data type as this GPU encodes it: "fp8" is "fp8_ocp" or "fp8_fnuz"; most types have but one encoding."""
+        """A data type in this GPU's encoding: "fp8" is "fp8_ocp" or "fp8_fnuz"; most types have only one encoding."""
         return f"{dtype}_{self.numbers.fp8}" if dtype in ("fp8", "bf8") else dtype
 
     def __hash__(self) -> int:

@@ -1,1 +1,1 @@
-"""The ground everything stands on: errors, knobs, events, digests."""
+"""Shared basics: errors, knobs, events, digests and document readers."""

@@ -1,4 +1,4 @@
-"""Canonical JSON and digests: the same facts give the same bytes on every machine."""
+"""Canonical JSON and digests: equal values give the same bytes on every machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def canonical_json(value: Any) -> str:
-    """JSON with sorted keys, no blanks and no NaN: equal values give equal text."""
+    """JSON with sorted keys, without whitespace and NaN. Equal values give equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -21,18 +21,18 @@ def digest_text(text: str) -> str:
 
 
 def digest_value(value: Any) -> str:
-    """Digest of any JSON-able value."""
+    """Digest of any value that JSON can represent."""
     return digest_text(canonical_json(value))
 
 
 def digest_file(path: Path) -> str:
-    """Digest of a file's bytes, read piece by piece."""
+    """Digest of a file's bytes, read in chunks."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def digest_tree(root: Path) -> str:
-    """Digest of a folder: names and contents of all files below it, never their times or the folder's own place."""
+    """Digest of a folder: names and contents of all files below it, but not their times or the folder's own path."""
     hasher = hashlib.blake2b(digest_size=16)
     for name, entry in sorted(tree_files(root), key=lambda found: found[0].split("/")):
         content = "" if entry.is_dir() else hashlib.blake2b(Path(entry.path).read_bytes(), digest_size=16).hexdigest()
@@ -43,8 +43,8 @@ def digest_tree(root: Path) -> str:
 def tree_files(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """All files below `root`, by name relative to it. Links are followed, as a compiler follows them.
 
-    A link to a folder that it lies in is given itself, as a folder, and not followed: there would be no end, and all
-    files behind it are listed by a shorter name. Links that lead nowhere are left out: nobody can open them.
+    A link to one of its parent folders is listed as a folder and not followed: the walk would not end, and all files
+    behind it are listed under a shorter name. Broken links are skipped: nothing can open them.
     """
     pending: list[tuple[str, str, tuple[tuple[int, int], ...]]] = [("", str(root), (_identity(root.stat()),))]
     while pending:

@@ -1,4 +1,4 @@
-"""Documents that pydantic models describe: all that is wrong with one is told at once, each with its place."""
+"""Documents that pydantic models describe. All problems of a document are reported at once, each with its location."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def validated(path: object, model: type[M], raw: Any, *, strict: bool | None = None) -> M:
-    """The model of a document's value. Raises `FileFormatError` with every problem in it."""
+    """Validate a document's value. Raises `FileFormatError` with every problem in it."""
     from pydantic import ValidationError  # noqa: PLC0415  (heavy, and few callers need it)
 
     try:
@@ -24,10 +24,10 @@ def validated(path: object, model: type[M], raw: Any, *, strict: bool | None = N
 
 
 def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FileProblem]:
-    """Pydantic's findings as ours; an unknown key names its nearest known neighbour."""
+    """Pydantic's errors as file problems. For an unknown key, the nearest known key is suggested."""
     problems = []
     for item in error.errors():
-        # For a key of a table that is wrong itself, pydantic adds the marker "[key]".
+        # For an invalid key of a table, pydantic adds the marker "[key]".
         loc = tuple(part for part in item["loc"] if part != "[key]")
         where = ".".join(str(part) for part in loc)
         what = item["msg"]

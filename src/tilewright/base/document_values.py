@@ -1,4 +1,4 @@
-"""Values of documents, one by one: each is what it must be, or an `InvalidValueError` with field, value and limits."""
+"""Checks of single document values. An invalid one raises `InvalidValueError` with field, value and limits."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ _DIGITS = re.compile("[0-9]{1,20}")  # as many as 64 bits have
 
 
 def shown(value: object) -> str:
-    """A value as messages have it. One that is long is cut, with its length."""
+    """A value for a message. A long one is cut, and its length is given."""
     text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"
 
 
 def expect_integer(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
-    """A whole number within bounds; true and false are none."""
+    """Require an integer within bounds; true and false are not integers."""
     if type(value) is not int:
-        raise InvalidValueError(f"{name} must be a whole number, got {shown(value)}")
+        raise InvalidValueError(f"{name} must be an integer, got {shown(value)}")
     _check_bounds(name, value, least, most)
     return value
 
 
 def parse_digits(name: str, text: Any) -> int:
-    """The whole number that a text of decimal digits stands for."""
+    """Convert a text of decimal digits to an integer."""
     if not is_digits(text):
-        raise InvalidValueError(f"{name} must be a whole number of at most 20 digits, got {shown(text)}")
+        raise InvalidValueError(f"{name} must be an integer of at most 20 digits, got {shown(text)}")
     return int(text)
 
 
 def is_digits(text: Any) -> bool:
-    """Whether a text is a whole number in the digits 0 to 9, of at most 20."""
+    """Whether a text consists of 1 to 20 digits 0 to 9."""
     return isinstance(text, str) and _DIGITS.fullmatch(text) is not None
 
 
 def expect_number(
     name: str, value: Any, least: float | None = None, most: float | None = None, above: float | None = None
 ) -> float:
-    """A finite number within bounds, as a float; true and false are none."""
+    """Require a finite number within bounds, and return it as a float; true and false are not numbers."""
     if type(value) not in (int, float):
         raise InvalidValueError(f"{name} must be a number, got {shown(value)}")
     try:
@@ -59,7 +59,7 @@ def expect_number(
 
 
 def parse_number(name: str, text: Any, above: float | None = None) -> float:
-    """The finite number that a text stands for."""
+    """Convert a text to a finite number."""
     try:
         found = float(text)
     except (ValueError, TypeError) as error:
@@ -81,26 +81,26 @@ def expect_text(name: str, value: Any) -> str:
 
 
 def expect_table(name: str, value: Any) -> dict[str, Any]:
-    """A table (JSON's object) with any keys."""
+    """Require a table (JSON's object) with any keys."""
     if not isinstance(value, dict):
         raise InvalidValueError(f"{name} must be an object, got {shown(value)}")
     return value
 
 
 def expect_table_of(name: str, value: Any, read: Callable[[str, Any], T]) -> dict[str, T]:
-    """A table whose values are all of one kind."""
+    """Require a table whose values are all of one kind."""
     return {key: read(f"{name}.{key}", each) for key, each in expect_table(name, value).items()}
 
 
 def expect_list_of(name: str, value: Any, read: Callable[[str, Any], T]) -> list[T]:
-    """A list whose values are all of one kind."""
+    """Require a list whose items are all of one kind."""
     if not isinstance(value, list):
         raise InvalidValueError(f"{name} must be a list, got {shown(value)}")
     return [read(f"{name}.{i}", each) for i, each in enumerate(value)]
 
 
 def check_keys(name: str, value: Mapping[str, Any], needed: Iterable[str], others: Collection[str] = ()) -> None:
-    """An error for a key that is missing, and for one that is not known."""
+    """Raise an error for a missing key and for an unknown one."""
     needed = tuple(needed)
     missing = [key for key in needed if key not in value]
     if missing:

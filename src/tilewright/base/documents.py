@@ -1,8 +1,8 @@
-"""Documents of users: text, JSON, TOML and CSV are read here. What is wrong in them raises our own errors, no others.
+"""Readers of user documents: text, JSON, TOML and CSV. Invalid content raises errors of this package only.
 
-The readers give values that later code can rely on: UTF-8, no key twice, no NaN and no infinity, whole numbers of at
-most 64 bits, at most 64 levels, no half of a surrogate pair. `reading` guards the code that interprets them: what it
-stumbles over is a `FileFormatError` with the path. `Faults` gathers such errors by place, to tell all of them at once.
+The readers guarantee UTF-8, unique keys, no NaN and no infinity, integers of at most 64 bits, at most 64 levels and no
+unpaired surrogate. `convert_read_errors` wraps the code that interprets a document: any error that the content causes
+becomes a `FileFormatError` with the path. `FileProblems` collects errors by location, to report all of them at once.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueErr
 T = TypeVar("T")
 P = ParamSpec("P")
 
-# A document is held in memory as a whole. The largest known, an export of 100,000 benchmarks, has about 100 MB.
+# The whole document is held in memory. The largest known, an export of 100,000 benchmarks, has about 100 MB.
 MOST_BYTES = 256 << 20
-# The deepest document of ours has 6 levels. Python's own limit depends on who calls.
+# The deepest document format of Tilewright has 6 levels. Python's own limit depends on the depth of the caller.
 DEEPEST = 64
 # Sizes are int64_t in the C interface of every op, seeds uint64_t.
 LEAST_WHOLE, MOST_WHOLE = -(2**63), 2**64 - 1
 _PIECE = 1 << 20
 
-# What Python raises where code takes a value for something that it is not. Memory that is full and a user who
-# interrupts are not among these: neither says anything about a document.
+# Errors that Python raises when a value has an unexpected type or content. MemoryError and KeyboardInterrupt are not
+# included: they are not caused by the document.
 CONTENT_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 @contextmanager
 def reading(path: object, advice: str = "") -> Iterator[None]:
-    """Turn whatever the content of a document makes Python raise into `FileFormatError`, with advice. Our other errors
+    """Convert errors that a document's content causes to `FileFormatError`, with advice. Other errors of this package
     pass."""
     try:
         yield
@@ -61,23 +61,23 @@ def _problem(what: str, advice: str) -> FileProblem:
 
 
 def _is_told(error: Exception) -> bool:
-    """Whether an error is ours and says all: that of a value alone does not name its document."""
+    """Whether an error of this package is complete. The error of a single value does not name its document."""
     return isinstance(error, TilewrightError) and not isinstance(error, InvalidValueError)
 
 
 def reason(error: BaseException) -> str:
-    """Why a value was refused, in words: of a key that is not there, Python says the name only."""
+    """Why a value was rejected, in words: for a missing key, Python's message is only the key."""
     if isinstance(error, KeyError) and not isinstance(error, TilewrightError):
         return f"has no {error}"
     if isinstance(error, RecursionError):
         return "is nested too deeply"
     if isinstance(error, ValueError):
-        return str(error) or "is no value that can be used"
-    return f"is not what it should be: {error} ({type(error).__name__})"
+        return str(error) or "is not a usable value"
+    return f"does not have the expected form: {error} ({type(error).__name__})"
 
 
 class Faults:
-    """Gathers what is wrong in a document, so that all of it is told at once."""
+    """Collects the problems of a document, so that all of them are reported at once."""
 
     def __init__(self) -> None:
         self.found: list[FileProblem] = []
@@ -86,7 +86,7 @@ class Faults:
         self.found.append(FileProblem(where, what))
 
     def trying(self, where: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """The function's result; None, and a problem noted, when it refuses its arguments."""
+        """Call a function. If it rejects its arguments, record the problem and return None."""
         try:
             return function(*args, **kwargs)
         except CONTENT_ERRORS as error:
@@ -96,33 +96,32 @@ class Faults:
             return None
 
     def raise_any(self, path: object) -> None:
-        """Raise `FileFormatError` if anything was wrong."""
+        """Raise `FileFormatError` if there are problems."""
         if self.found:
             raise FileFormatError(path, self.found)
 
 
 def read_bytes(path: Path | str, most: int = MOST_BYTES) -> bytes:
-    """The bytes of a file that has no more than `most` of them. The path may be a pipe."""
+    """Read a file of at most `most` bytes. The path may be a pipe."""
     pieces, size = [], 0
     with reading(path), Path(path).open("rb") as stream:
         while piece := stream.read(_PIECE):
             pieces.append(piece)
             size += len(piece)
             if size > most:
-                raise InvalidValueError(f"has more than {most:,} bytes, the most that is read")
+                raise InvalidValueError(f"has more than {most:,} bytes, the maximum")
     return b"".join(pieces)
 
 
 def read_text(path: Path | str) -> str:
-    """The text of a file in UTF-8, lines ended by a newline alone. A byte-order mark, as spreadsheets have it, is left
-    out."""
+    """Read a UTF-8 file. Line ends become a newline, and a byte-order mark, which spreadsheets write, is removed."""
     raw = read_bytes(path)
     with reading(path):
         return _decoded(raw).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_json(path: Path | str) -> Any:
-    """The value of a JSON file."""
+    """Read the value of a JSON file."""
     raw = read_bytes(path)
     with reading(path):
         value = _loaded(raw)
@@ -130,7 +129,7 @@ def read_json(path: Path | str) -> Any:
 
 
 def read_toml(path: Path | str) -> dict[str, Any]:
-    """The tables of a TOML file."""
+    """Read the tables of a TOML file."""
     text = read_text(path)
     with reading(path):
         try:
@@ -141,7 +140,7 @@ def read_toml(path: Path | str) -> dict[str, Any]:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text, or of a line of several. Raises `InvalidValueError`."""
+    """Parse a JSON text, or one line of JSON lines. Raises `InvalidValueError`."""
     value = _loaded(text)
     if problem := _first_unusable(value):
         raise InvalidValueError(str(problem))
@@ -164,14 +163,14 @@ def _usable(path: Path | str, value: T) -> T:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A CSV file: the names of its columns, and the cells of each line below them that is not blank."""
+    """A CSV file: its column names, and the cells of each line below them that is not blank."""
 
-    place: str  # of the header
+    place: str  # location of the header
     header: tuple[str, ...]
-    lines: Sequence[tuple[str, Sequence[str]]]  # with the line's place
+    lines: Sequence[tuple[str, Sequence[str]]]  # location and cells of each line
 
     def header_faults(self, needed: Iterable[str] = ()) -> list[FileProblem]:
-        """Columns that are there several times, and those of `needed` that are not there."""
+        """Report duplicate columns, and columns of `needed` that are missing."""
         counts = Counter(self.header)
         faults = [f"has the column {name!r} {count} times" for name, count in counts.items() if count > 1]
         missing = [name for name in needed if name not in counts]
@@ -179,14 +178,14 @@ class Sheet:
         return [FileProblem(self.place, fault) for fault in faults]
 
     def row(self, cells: Sequence[str]) -> dict[str, str]:
-        """Column → cell of a line. Raises `InvalidValueError` where a line has more or fewer."""
+        """Column → cell of a line. Raises `InvalidValueError` if the number of cells differs from the header's."""
         if len(cells) != len(self.header):
             raise InvalidValueError(f"has {len(cells)} cells, the header has {len(self.header)}")
         return dict(zip(self.header, cells, strict=True))
 
 
 def read_csv(path: Path | str) -> Sheet | None:
-    """The sheet in a CSV file, cells without the blanks around them; None of a file that has nothing but blanks."""
+    """Read a CSV file, with whitespace around cells removed; None for a blank file."""
     reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     lines: list[tuple[str, list[str]]] = []
     try:
@@ -210,7 +209,7 @@ def _decoded(raw: bytes) -> str:
 
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys differ: Python would keep the last of equal ones without a word."""
+    """Build an object with unique keys: Python would silently keep the last of equal ones."""
     made = dict(pairs)
     if len(made) != len(pairs):
         names = [name for name, _ in pairs]
@@ -219,12 +218,12 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-# A value with its place: the key of the table or list that holds it, and that one's place.
+# The location of a value: the location of the table or list that holds it, and the key in it.
 _Place = tuple[Any, Any]
 
 
 def _first_unusable(value: Any) -> FileProblem | None:
-    """The first value that later code could not take. Looks at one level after another: no document is too deep."""
+    """Find the first unusable value. Looks at one level after another, so deep documents need no recursion."""
     level: list[tuple[Any, _Place | None]] = [(value, None)]
     for _ in range(DEEPEST + 1):
         inside: list[tuple[Any, _Place | None]] = []
@@ -251,14 +250,14 @@ def _dotted(place: _Place | None) -> str:
 
 
 def _fault(value: Any) -> str:
-    """Why a single value cannot be taken; empty when it can."""
+    """Why a single value is unusable; empty if it is usable."""
     if isinstance(value, float) and not math.isfinite(value):
         return f"is {value}: a number must be finite, within ±1.8e308"
     if isinstance(value, int) and not LEAST_WHOLE <= value <= MOST_WHOLE:
-        return f"is a whole number of {value.bit_length()} bits: it must be -2^63 to 2^64 - 1"
+        return f"is an integer of {value.bit_length()} bits: it must be -2^63 to 2^64 - 1"
     if isinstance(value, str) and not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            return f"has \\u{ord(value[error.start]):04x}, one half of a surrogate pair, without the other"
+            return f"has the unpaired surrogate \\u{ord(value[error.start]):04x}"
     return ""

@@ -1,4 +1,4 @@
-"""Every exception Tilewright raises on purpose.
+"""Every exception that Tilewright raises on purpose.
 
     TilewrightError
     ├── UnknownValueError    a name that is not in a closed list (lists the known ones)
@@ -7,25 +7,25 @@
     ├── IllegalConfigError   a config that breaks rules of its architecture
     ├── KnobError            an environment variable that cannot be used
     ├── ToolchainError       a compiler or header tree that is missing or unusable
-    ├── CompileError         the compiler refused a kernel (carries the log)
-    ├── UnsupportedError     a problem that no kernel at hand, or not this one, can compute (says why)
-    ├── TensorError          a tensor whose type, shape, strides or place is not what the problem says
-    ├── DeviceError          a device, real or emulated, failed or refused (emulated: `Fault`, with its place)
+    ├── CompileError         the compiler failed on a kernel (carries the log)
+    ├── UnsupportedError     no available kernel, or not this one, supports the problem (with reasons)
+    ├── TensorError          a tensor with another type, shape, strides or memory than the problem requires
+    ├── DeviceError          a device, real or emulated, failed (emulated: `Fault`, with its location)
     │   └── DeviceMemoryError    a device's memory is full
-    ├── BundleError          a model bundle that cannot be used here (says what it has and what is wanted)
-    ├── MissingExtraError    packages that are installed on request only (says how)
-    ├── LeakageError         a problem, or one near it, on both sides of a split into training and judging
-    ├── JournalError         a journal that cannot be written, or holds another sweep (says file, bytes, advice)
-    ├── ClusterError         a cluster that cannot be reached, or has no device for what is asked
-    ├── OutputError          a file that was asked for cannot be written (says path, the system's reason, advice)
-    ├── PackError            a pack that cannot be written or read (says path, cause, advice)
-    └── StoreError           the artifact store cannot do what was asked (says path, cause, advice)
-        ├── CorruptError     an entry that is damaged or gone; it is built again
-        ├── RemoteError      a remote tier that is slow, gone or refuses
-        └── RubbishError     bytes of a remote tier that are not the entry they should be
+    ├── BundleError          a model bundle that cannot be used here (with its value and the required one)
+    ├── MissingExtraError    optional packages are not installed (with the command to install them)
+    ├── LeakageError         a problem, or a similar one, is in both the training and the evaluation set
+    ├── JournalError         a journal that cannot be written, or holds another sweep (file, bytes, advice)
+    ├── ClusterError         a cluster that cannot be reached, or has no suitable device
+    ├── OutputError          a requested file that cannot be written (path, the system's reason, advice)
+    ├── PackError            a pack that cannot be written or read (path, cause, advice)
+    └── StoreError           the artifact store failed (path, cause, advice)
+        ├── CorruptError     an entry that is damaged or missing; it is built again
+        ├── RemoteError      a remote tier that is slow, unreachable or rejects requests
+        └── InvalidBlobError bytes of a remote tier that are not a valid entry
 
-A message says fact, number, limit and advice. Rejections that are expected (a config that breaks a rule)
-are values, see `tilewright.ops.rule.Violation`; they become exceptions only when a caller insists on legality.
+A message has fact, number, limit and advice. Expected rejections (a config that breaks a rule) are values, see
+`tilewright.ops.rule.Violation`; they become exceptions only when a caller requires a legal config.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# Names of ours are shorter by far, and comparing longer ones takes a second.
+# All known names are far shorter, and comparing longer ones takes a second.
 _LONGEST_NAME = 300
 
 
 class TilewrightError(Exception):
-    """Base of all errors that Tilewright raises on purpose. Each can be sent to another process as it is.
+    """Base of all errors that Tilewright raises on purpose. All of them can be pickled.
 
-    Python itself would call the class again with `args`, which hold the message. Classes that make their message of
-    other arguments would refuse that, or make a message of the message.
+    By default Python calls the class again with `args`, which hold the message. Classes that build their message from
+    other arguments would fail, or build a message from the message.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -51,7 +51,7 @@ class TilewrightError(Exception):
 
 
 class InvalidValueError(TilewrightError, ValueError):
-    """A value that its field can never take."""
+    """A value that is never valid for its field."""
 
 
 class UnknownValueError(InvalidValueError):
@@ -69,7 +69,7 @@ class UnknownValueError(InvalidValueError):
 
 @dataclass(frozen=True)
 class FileProblem:
-    """One thing wrong in a file: where (dotted path, or a line) and what."""
+    """One problem in a file: where (dotted path, or a line) and what."""
 
     where: str
     what: str
@@ -90,7 +90,7 @@ class FileFormatError(TilewrightError):
 
 
 class IllegalConfigError(TilewrightError):
-    """A config that breaks rules, met where only a legal one can be used."""
+    """A config that breaks rules, where a legal one is required."""
 
 
 class KnobError(TilewrightError):
@@ -98,11 +98,11 @@ class KnobError(TilewrightError):
 
 
 class ToolchainError(TilewrightError):
-    """Something needed for compiling is missing or unusable. The message says how to get it."""
+    """Something needed for compiling is missing or unusable. The message explains how to get it."""
 
 
 class CompileError(TilewrightError):
-    """The compiler refused a source. `log` is its whole output."""
+    """The compiler failed on a source. `log` is its whole output."""
 
     def __init__(self, message: str, log: str) -> None:
         self.log = log
@@ -110,67 +110,68 @@ class CompileError(TilewrightError):
 
 
 class UnsupportedError(TilewrightError):
-    """A problem that cannot be computed with the kernels there are. The message has the nearest kernels and reasons."""
+    """A problem that no available kernel supports. The message has the nearest kernels and reasons."""
 
 
 class TensorError(TilewrightError, ValueError):
-    """A tensor that does not fit its problem: the message has what it is and what was wanted."""
+    """A tensor that does not match its problem. The message has the actual and the required value."""
 
 
 class DeviceError(TilewrightError):
-    """A device that is not there, refused a call, or ran a kernel that did what no device may do."""
+    """A device that does not exist, failed in a call, or ran a kernel with an illegal operation."""
 
 
 class DeviceMemoryError(DeviceError):
-    """A device has no room for what is to be allocated. That says nothing about the kernel it is for."""
+    """A device has too little memory for an allocation. That does not mean that the kernel is wrong."""
 
 
 class BundleError(TilewrightError):
-    """A model bundle that is damaged or was made for something else. The message names both sides."""
+    """A model bundle that is damaged or does not match this version. The message has both sides."""
 
 
 class MissingExtraError(TilewrightError, ImportError):
-    """Packages are missing that come with an extra of Tilewright. The message says how to get them."""
+    """Packages of an optional extra are missing. The message has the command to install them."""
 
 
 class LeakageError(TilewrightError):
-    """A problem, or a near duplicate, is in training and in judging: figures from that would flatter."""
+    """A problem, or a near duplicate, is in both the training and the evaluation set: scores would be too good."""
 
 
 class JournalError(TilewrightError):
-    """A journal that cannot be opened or written, or that holds another sweep. What is in it stays readable."""
+    """A journal that cannot be opened or written, or that holds another sweep. Its records stay readable."""
 
 
 class ClusterError(TilewrightError):
-    """A cluster that cannot be reached, or that has no device left for the work. What was measured is journalled."""
+    """A cluster that cannot be reached, or has no device left for the work. Finished measurements are journalled."""
 
 
 class OutputError(TilewrightError):
-    """A file or folder that a user asked for cannot be written. The message has the path, the reason and advice."""
+    """A requested file or folder cannot be written. The message has the path, the reason and advice."""
 
 
 class PackError(TilewrightError):
-    """A pack cannot be written or read. The message has the path or the kernel, the cause and what to do."""
+    """A pack cannot be written or read. The message has the path or the kernel, the cause and advice."""
 
 
 class StoreError(TilewrightError):
-    """The artifact store cannot be read or written. The message has the path, the cause and what to do."""
+    """The artifact store cannot be read or written. The message has the path, the cause and advice."""
 
 
 class CorruptError(StoreError):
-    """An entry of the store whose files are not what its manifest says, or are gone."""
+    """A store entry whose files are missing or do not match its manifest."""
 
 
 class RemoteError(StoreError):
-    """A remote tier that did not answer in time, is gone, or refused."""
+    """A remote tier that did not answer in time, is unreachable, or rejected a request."""
 
 
 class RubbishError(StoreError):
-    """Bytes that are not the entry they should be: format, digest or signature is wrong."""
+    """Bytes that are not a valid entry: format, digest or signature is wrong."""
 
 
 def _revived(kind: type[TilewrightError], args: tuple[Any, ...]) -> TilewrightError:
-    """An error as it was made, without its own constructor. What Python's class keeps of `args` is kept, too."""
+    """Restore a pickled error without calling its constructor. Fields that Python's base class sets from `args` are
+    restored, too."""
     error = kind.__new__(kind, *args)
     theirs = next(each for each in kind.__mro__ if not issubclass(each, TilewrightError))
     theirs.__init__(error, *args)
@@ -178,7 +179,7 @@ def _revived(kind: type[TilewrightError], args: tuple[Any, ...]) -> TilewrightEr
 
 
 def nearest_name(value: str, known: Iterable[str]) -> str | None:
-    """The known name closest in spelling, ignoring case; None when nothing is near."""
+    """The known name closest in spelling, ignoring case; None if none is close."""
     if len(value) > _LONGEST_NAME:
         return None
     by_folded: dict[str, str] = {}
@@ -189,7 +190,7 @@ def nearest_name(value: str, known: Iterable[str]) -> str | None:
 
 
 def choose(what: str, value: object, known: Iterable[str]) -> str:
-    """`value` if it is one of `known`, else `UnknownValueError`. The one gate of every closed list."""
+    """Return `value` if it is one of `known`, else raise `UnknownValueError`. Every closed list is checked here."""
     known = tuple(known)
     if isinstance(value, str) and value in known:
         return value

@@ -1,7 +1,7 @@
-"""What the library tells while it works. The library emits, whoever listens shows; nothing here prints.
+"""Progress events. The library emits them and listeners display them; nothing here prints.
 
-A listener is any callable that takes an event. Listeners belong to the current context
-(`contextvars`), so threads and nested calls do not disturb each other.
+A listener is any callable that takes an event. Listeners belong to the current context (`contextvars`), so threads and
+nested calls do not affect each other.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened; subclasses say what."""
+    """Base class of all events."""
 
 
 @dataclass(frozen=True)
 class Started(Event):
-    """A piece of work of `total` steps began; `total` is None when it cannot be known."""
+    """A task of `total` steps began; `total` is None if it is unknown."""
 
     task: str
     total: int | None = None
@@ -37,7 +37,7 @@ class Advanced(Event):
 
 @dataclass(frozen=True)
 class Working(Event):
-    """What a started task works on now, and the seconds it will still take; None when that is unknown."""
+    """The current items of a started task, and its remaining time in seconds; None if that is unknown."""
 
     task: str
     on: tuple[str, ...]
@@ -53,7 +53,7 @@ class Finished(Event):
 
 @dataclass(frozen=True)
 class Noticed(Event):
-    """Something the user should know that is no error: the work goes on."""
+    """Information for the user that is not an error: the work continues."""
 
     message: str
 
@@ -63,7 +63,7 @@ _listeners: ContextVar[tuple[Listener, ...]] = ContextVar("tilewright_listeners"
 
 
 def emit(event: Event) -> None:
-    """Hand an event to all listeners of this context. A listener's exception is the caller's to see."""
+    """Send an event to all listeners of this context. A listener's exception reaches the caller."""
     for listener in _listeners.get():
         listener(event)
 
@@ -79,14 +79,14 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 class Advance(Protocol):
-    """What a task hands to its worker: called once per finished step."""
+    """The callback of a task: call it once per finished step."""
 
     def __call__(self, detail: str = "") -> None: ...
 
 
 @contextmanager
 def task(name: str, total: int | None = None) -> Iterator[Advance]:
-    """Emit the start and end of a task; the value of the `with` block reports its steps."""
+    """Emit the start and end of a task. The `with` block gets a callback that reports finished steps."""
 
     def advance(detail: str = "") -> None:
         emit(Advanced(name, 1, detail))

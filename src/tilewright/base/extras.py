@@ -1,4 +1,4 @@
-"""Packages that are installed on request only."""
+"""Optional packages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilewright.base.errors import MissingExtraError
 
 
 def need_packages(what: str, packages: Sequence[str], extra: str) -> None:
-    """Raise when packages are missing that `what` needs; the extra of ours that brings them is named."""
+    """Raise `MissingExtraError` if packages that `what` needs are missing. It names the extra that installs them."""
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
     if missing:
         raise MissingExtraError(f"{what} needs {', '.join(missing)}. Get it with: pip install 'tilewright[{extra}]'")

@@ -1,7 +1,7 @@
-"""Every environment variable that Tilewright reads, and the only place that reads the environment.
+"""All environment variables of Tilewright. No other module reads the environment.
 
-A knob is read when it is asked for, so tests and users may change it at any time.
-A value that cannot be used is an error that names the variable; there are no fallbacks.
+A knob is read at each use, so tests and users may change it at any time. An invalid value is an error that names the
+variable; there are no fallbacks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Knob(Generic[T]):
-    """One environment variable: its name, how its text becomes a value, and what it is for."""
+    """One environment variable: its name, the parser of its text, and its purpose."""
 
     name: str
     kind: str
@@ -28,7 +28,7 @@ class Knob(Generic[T]):
     doc: str
 
     def get(self) -> T:
-        """The value in force now. Raises `KnobError` for a text that is not of this knob's kind."""
+        """The current value. Raises `KnobError` for a text that the knob's parser rejects."""
         text = os.environ.get(self.name)
         if text is None or text == "":
             return self.default
@@ -44,7 +44,7 @@ def _path(text: str) -> Path | None:
 
 def _positive_int(text: str) -> int | None:
     if not text.isdecimal() or int(text) == 0:
-        raise ValueError("expected a whole number of at least 1")
+        raise ValueError("expected an integer of at least 1")
     return int(text)
 
 
@@ -64,77 +64,78 @@ ROCM_PATH: Knob[Path | None] = Knob(
     "folder",
     _path,
     None,
-    "A ROCm installation. When set, its compiler and headers are used and nothing else is looked for.",
+    "A ROCm installation. When set, only its compiler and headers are used.",
 )
 CXX: Knob[Path | None] = Knob(
     "TILEWRIGHT_CXX",
     "file",
     _path,
     None,
-    "The clang++ (or amdclang++) that compiles kernels, instead of the one that would be found.",
+    "The clang++ (or amdclang++) that compiles kernels. Default: found automatically.",
 )
 CK_PATH: Knob[Path | None] = Knob(
     "TILEWRIGHT_CK",
     "folder",
     _path,
     None,
-    "A composable_kernel checkout or install whose `include/ck_tile` is used instead of the fetched headers.",
+    "A composable_kernel checkout or install whose `include/ck_tile` is used instead of the downloaded headers.",
 )
 CACHE_DIR: Knob[Path | None] = Knob(
     "TILEWRIGHT_CACHE",
     "folder",
     _path,
     None,
-    "Where fetched headers and built artifacts are kept, instead of the user's cache folder.",
+    "Folder for downloaded headers and built artifacts. Default: the user's cache folder.",
 )
 ARCH_PATH: Knob[Path | None] = Knob(
     "TILEWRIGHT_ARCH_PATH",
     "folder",
     _path,
     None,
-    "A folder of further GPU files (`gfx*.toml`) that are known beside the shipped ones.",
+    "A folder of GPU files (`gfx*.toml`) in addition to the shipped ones.",
 )
 ALLOCATOR: Knob[Path | None] = Knob(
     "TILEWRIGHT_ALLOCATOR",
     "file",
     _path,
     None,
-    "A memory allocator to preload into compilers (tcmalloc, jemalloc), instead of the one that would be found.",
+    "A memory allocator to preload into compilers (tcmalloc, jemalloc). Default: found automatically.",
 )
 JOBS: Knob[int | None] = Knob(
     "TILEWRIGHT_JOBS",
     "number",
     _positive_int,
     None,
-    "How many processes work at once when a command does not say; by default one per core.",
+    "Number of parallel processes if a command does not set it. Default: one per core.",
 )
 STORE: Knob[Path | None] = Knob(
     "TILEWRIGHT_STORE",
     "folder",
     _path,
     None,
-    "Where built artifacts are kept, instead of `store` in the cache folder.",
+    "Folder for built artifacts. Default: `store` in the cache folder.",
 )
 REMOTE: Knob[str | None] = Knob(
     "TILEWRIGHT_REMOTE",
     "url",
     _text,
     None,
-    "A store that machines share: `folder:/path`, an absolute path, or `redis://host:port/db`.",
+    "A store shared by several machines: `folder:/path`, an absolute path, or `redis://host:port/db`.",
 )
 REMOTE_SECRET_FILE: Knob[Path | None] = Knob(
     "TILEWRIGHT_REMOTE_SECRET_FILE",
     "file",
     _path,
     None,
-    "A file whose bytes sign what goes to the shared store. With it, only what it signed is taken from there.",
+    "A file with the secret that signs entries of the shared store. When set, entries without a valid signature are "
+    "rejected.",
 )
 REMOTE_MODE: Knob[str | None] = Knob(
     "TILEWRIGHT_REMOTE_MODE",
     "read or read-write",
     _remote_mode,
     None,
-    "Whether this machine only takes from the shared store, or also gives to it; by default read-write.",
+    "Whether this machine only reads the shared store, or also writes to it. Default: read-write.",
 )
 
 DEVICE: Knob[str | None] = Knob(
@@ -142,7 +143,7 @@ DEVICE: Knob[str | None] = Knob(
     "device",
     _text,
     None,
-    "The device to run on when a call does not name one: `gpu:0`, or `emulated:gfx942` without a GPU.",
+    "The device of calls without a device: `gpu:0`, or `emulated:gfx942` without a GPU.",
 )
 
 KNOBS: tuple[Knob[Path | None] | Knob[int | None] | Knob[str | None], ...] = (
@@ -162,7 +163,7 @@ KNOBS: tuple[Knob[Path | None] | Knob[int | None] | Knob[str | None], ...] = (
 
 
 def cache_dir() -> Path:
-    """The folder for everything that can be made again: the knob's, else the platform's user cache."""
+    """The folder for everything that can be recreated: the knob's, else the platform's user cache."""
     configured = CACHE_DIR.get()
     if configured is not None:
         return configured
@@ -172,7 +173,7 @@ def cache_dir() -> Path:
 
 
 def store_dir() -> Path:
-    """The folder of the artifact store: the knob's, else one in the cache folder."""
+    """The folder of the artifact store: the knob's, else `store` in the cache folder."""
     return STORE.get() or cache_dir() / "store"
 
 
@@ -182,25 +183,25 @@ def remote_writes() -> bool:
 
 
 def job_count() -> int:
-    """How many processes to use when nothing else was said."""
+    """The default number of parallel processes."""
     return JOBS.get() or os.cpu_count() or 1
 
 
 def search_path() -> str:
-    """The PATH on which programs are looked up."""
+    """The PATH for programs."""
     return os.environ.get("PATH", os.defpath)
 
 
 def variables_of_others(names: Iterable[str]) -> dict[str, str]:
-    """Variables that belong to other programs, such as the settings of pip; those that are set, and not empty."""
+    """Variables of other programs, such as the settings of pip; only those that are set and not empty."""
     return {name: os.environ[name] for name in names if os.environ.get(name)}
 
 
 def environment_without(names: Collection[str]) -> dict[str, str]:
-    """The environment of this process but for some variables, for a program that must not see them."""
+    """The environment of this process without some variables, for a program that must not see them."""
     return {name: value for name, value in os.environ.items() if name not in names}
 
 
 def hand_down(values: Mapping[str, str]) -> None:
-    """Set environment variables of this process, and so of all that it starts from now on."""
+    """Set environment variables of this process and of all processes that it starts from now on."""
     os.environ.update(values)

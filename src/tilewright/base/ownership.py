@@ -1,4 +1,5 @@
-"""Whose a folder is. Code is loaded from folders of ours, so nobody else may be able to put any there (as ssh does)."""
+"""Folder ownership. Code is loaded from Tilewright's folders, so other users must not be able to write there (ssh has
+the same rule)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def is_own(status: os.stat_result) -> bool:
-    """Whether only this user, or root, could have written a file or folder, or can."""
+    """Whether only this user or root owns a file or folder and may write to it."""
     return status.st_uid in (os.geteuid(), 0) and not status.st_mode & _OTHERS_WRITE
 
 
@@ -22,19 +23,19 @@ def describe_owner(status: os.stat_result) -> str:
 
 
 def require_own(folder: Path, knob: str) -> None:
-    """Raise `StoreError` if a folder is there and somebody else than this user (or root) owns it or may write to it."""
+    """Raise `StoreError` if a folder exists and another user than this one (or root) owns it or may write to it."""
     try:
         status = folder.stat()
     except OSError:
-        return  # nothing is there, or nothing that can be read: who uses it says why
+        return  # missing or unreadable: the caller reports that when it uses the folder
     if is_own(status):
         return
-    fact = f"{folder} {describe_owner(status)}: others than {_user(os.geteuid())} could put code there that is run here"
+    fact = f"{folder} {describe_owner(status)}: users other than {_user(os.geteuid())} could place code there"
     if status.st_uid in (os.geteuid(), 0):
-        advice = f"If you trust what is in it, run: chmod go-w {folder}"
+        advice = f"If you trust its contents, run: chmod go-w {folder}"
     else:
         advice = f"Set {knob} to a folder of your own, or run as the user that owns it."
-    raise StoreError(f"{fact}. It is not used. {advice}")
+    raise StoreError(f"{fact}, so it is not used. {advice}")
 
 
 def _user(uid: int) -> str:

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, written beside their place and moved there; and why one cannot be."""
+"""Atomic file writes: a temporary file in the same folder replaces the target. Also messages for write failures."""
 
 from __future__ import annotations
 
@@ -25,39 +25,40 @@ _PLACE = (
 
 
 def hidden_beside(path: Path) -> Path:
-    """A name that no other thread, process or machine uses: numbers of processes repeat on a shared disk."""
+    """A name in the same folder that no other thread, process or machine uses. Process ids are not unique on a shared
+    disk."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
 
 
 def advice_for(error: OSError) -> str:
-    """What a user can do about a failure to write, without the full stop."""
+    """Advice for a write failure, without the full stop."""
     if error.errno in _FULL:
-        return "Make room, or name a place with more"
+        return "Free disk space, or use a disk with more of it"
     if error.errno in _PLACE:
-        return "Name a place in a folder that exists and is writable"
+        return "Use a path in a folder that exists and is writable"
     if error.errno == errno.EISDIR:
-        return "Name a file, not a folder"
-    return "Look at the disk, or name another place"
+        return "Use the path of a file, not of a folder"
+    return "Check the disk, or use another path"
 
 
 def cannot_write(path: Path | str, error: OSError, after: str = "") -> str:
-    """The message for a place that cannot be written: the user's path, how far it came, the system's reason, advice."""
-    # Libraries put names of files into the reason, which are those of drafts.
+    """The message for a write failure: the user's path, the progress so far, the system's reason, and advice."""
+    # Libraries add file names to the reason, and these are the names of temporary files.
     reason = str(error) if error.errno is None else os.strerror(error.errno)
     return f"{path} cannot be written{after and ' '}{after}: {reason}. {advice_for(error)}"
 
 
 def remove_draft(beside: Path) -> None:
-    """Take away a file beside its place, if it is there. Where that cannot be done the reason is told already."""
+    """Remove a temporary file if it exists. A failure is ignored: its cause has been reported already."""
     with suppress(OSError):
         beside.unlink(missing_ok=True)
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A file beside `path` to write to; at the end of the `with` block it takes the place of `path`.
+    """Yield a temporary file to write to; it replaces `path` at the end of the `with` block.
 
-    Raises `OutputError` with the path that was asked for when it cannot be written. Nothing is then left behind.
+    Raises `OutputError` with the requested path if it cannot be written. No temporary file is left behind.
     """
     beside = hidden_beside(path)
     try:

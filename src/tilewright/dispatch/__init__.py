@@ -1,1 +1,1 @@
-"""From a problem to a launch: which kernel, what must be done to its tensors, and the call."""
+"""From a problem to a launch: kernel selection, tensor preparation, and the call."""

@@ -1,4 +1,4 @@
-"""A selection made ready to launch: its kernels bound to their problems, and the plan that tells of it."""
+"""Binds a selection: its kernels with their problems, and the launch plan."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def bind(
     selection: Selection, device: Device, functions: Callable[[Kernel], Functions]
 ) -> tuple[Plan, Call | CallSequence]:
-    """The best choices as a plan, and what launches it; `UnsupportedError` where there is no choice."""
+    """The best choices as a plan, and the bound call that launches it; `UnsupportedError` if there is no choice."""
     execution = execution_of(selection.best.kernel.op)
     stages, calls = [], []
     for part in selection.stages:

@@ -1,4 +1,4 @@
-"""Tensors on a device: passed by address; nothing is copied, so they must be as the kernel wants them."""
+"""Tensors on a device: passed by address and never copied, so they must have the form that the kernel requires."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
 
 
 def check_ready(stage: Stage, prepared: Collection[str]) -> None:
-    """A device tensor is neither padded nor reordered here: that must have been done."""
+    """Require device tensors that are padded and prepared already: that is not done here."""
     if stage.padding is not None:
         raise TensorError(
-            f"{stage.kernel.slug} needs padding ({stage.padding}), and device tensors are not copied here: allocate "
-            f"them padded and run {stage.problem}, or pass host arrays"
+            f"{stage.kernel.slug} needs padding ({stage.padding}), and device tensors are not copied: allocate padded "
+            f"tensors and run {stage.problem}, or pass host arrays"
         )
     for preparation in stage.preparations:
         if preparation.tensor not in prepared:
             raise TensorError(
-                f"{stage.kernel.slug} wants {preparation.tensor} prepared ({preparation.what}), and device tensors "
-                f"are not changed here: prepare it once on the host (plan.stages[0].preparations has the function), "
-                f"upload it, and say prepared=('{preparation.tensor}',)"
+                f"{stage.kernel.slug} needs {preparation.tensor} prepared ({preparation.what}), and device tensors "
+                f"are not changed: prepare it once on the host (plan.stages[0].preparations has the function), "
+                f"upload it, and pass prepared=('{preparation.tensor}',)"
             )
     known = {preparation.tensor for preparation in stage.preparations}
     for name in prepared:
         if name not in known:
             raise TensorError(
-                f"prepared names {name!r}, but {stage.kernel.slug} wants "
+                f"prepared names {name!r}, but {stage.kernel.slug} needs "
                 f"{', '.join(sorted(known)) or 'no tensor'} prepared: its result would be wrong"
             )
 
 
 def new_output(tensor: Tensor, views: Sequence[View | None], device: Device) -> View:
-    """An output like the inputs: torch's where they are torch's, else in a buffer of the device."""
+    """Allocate an output: a torch tensor if an input is one, else in a buffer of the device."""
     given = [view for view in views if view is not None]
     dtype = stored_as(tensor.dtype, device.arch)
     libraries = {view.library for view in given}
@@ -48,6 +48,6 @@ def new_output(tensor: Tensor, views: Sequence[View | None], device: Device) -> 
         kind = torch_dtype(dtype)
         return view_of(torch_module().empty_strided(tensor.shape, tensor.strides, dtype=kind, device=like.device))
     if "dlpack" in libraries:
-        raise TensorError(f"{tensor.name} cannot be made: DLPack tells no way to allocate. Give out=….")
+        raise TensorError(f"{tensor.name} cannot be allocated: DLPack has no function for that. Pass out=….")
     buffer = device.allocate(span(tensor.shape, tensor.strides) * SIZES[dtype], tensor.name)
     return view_on(buffer, tensor.shape, dtype, tensor.strides)

@@ -1,4 +1,4 @@
-"""On which device, or for which GPU, a problem is computed."""
+"""Resolves the device or GPU of a problem."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def resolve_device(device: Device | str | None, places: Iterable[Any] = ()) -> Device:
     """The device: the argument's, else the tensors', else the current one. There is no default.
 
-    `places` are those of device tensors: a device, or the number of a GPU.
+    `places` are the devices of the tensors: a device, or the index of a GPU.
     """
-    from tilewright.runtime.device import Device, current_device, devices  # noqa: PLC0415  (needed to run, not to choose)
+    from tilewright.runtime.device import Device, current_device, devices  # noqa: PLC0415  (needed only to run)
 
     named = Device(device) if isinstance(device, str) else device
     held = {Device(f"gpu:{place}") if isinstance(place, int) else place for place in places}
@@ -31,14 +31,14 @@ def resolve_device(device: Device | str | None, places: Iterable[Any] = ()) -> D
     found = held.pop() if held else current_device()
     if found is None:
         raise DeviceError(
-            "no device was named: give device=…, use `with tilewright.Device(…):`, or set TILEWRIGHT_DEVICE. "
-            f"There are {', '.join(each.name if isinstance(each, Device) else str(each) for each in devices())}."
+            "no device is set: pass device=…, use `with tilewright.Device(…):`, or set TILEWRIGHT_DEVICE. "
+            f"Available: {', '.join(each.name if isinstance(each, Device) else str(each) for each in devices())}."
         )
     return found
 
 
 def resolve_arch(where: Device | Arch | str | None, present: Sequence[str]) -> Arch:
-    """The GPU to choose for: of a device, or named. Without a device, the only GPU that kernels are `present` for."""
+    """The GPU to select for: a device's, or a named one. Without a device, the only GPU in `present`."""
     from tilewright.runtime.device import Device, current_device  # noqa: PLC0415  (see above)
 
     if isinstance(where, Arch):
@@ -51,7 +51,7 @@ def resolve_arch(where: Device | Arch | str | None, present: Sequence[str]) -> A
     if len(present) == 1:
         return archs.load(present[0])
     raise InvalidValueError(
-        f"there are kernels for {', '.join(present) or 'no GPU'}: say for which with device=…, a device or a GPU's name"
+        f"there are kernels for {', '.join(present) or 'no GPU'}: pass device=…, a device or the name of a GPU"
     )
 
 

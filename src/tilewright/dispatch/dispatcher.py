@@ -1,4 +1,4 @@
-"""Problem and tensors in, launch out; plans are remembered."""
+"""Runs problems: selects kernels, binds and launches them, and caches plans."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from tilewright.select.selection import Named, Selection, Selector
 if TYPE_CHECKING:
     from tilewright.runtime.device import Device
 
-# Plans that are kept. A server that meets more shapes than this makes some of them anew.
+# Maximum number of cached plans. A server with more shapes than this creates some of them again.
 MOST_PLANS = 4096
 
 
 class _Remembered(NamedTuple):
-    """A bound call for a problem, which it keeps alive, and which of its tensors may not share memory."""
+    """A bound call for a problem, which it keeps alive, and the pairs of tensors that must not share memory."""
 
     call: Call | CallSequence
     problem: Any
@@ -49,10 +49,10 @@ class _Remembered(NamedTuple):
 
 
 class Dispatcher:
-    """Chooses and runs the kernels of one registry, which never changes. Any number of threads may use it at once.
+    """Selects and runs the kernels of one registry, which never changes. Any number of threads may use it at once.
 
-    `ways` has the short way of a problem by its identity; a way keeps its problem alive, so no other object can have
-    that identity. `_calls` has the bound calls for other forms of its tensors, `plans` those of equal problems.
+    `ways` has the fast path of a problem by the id of the problem; a fast path keeps its problem alive, so no other
+    object can have that id. `_calls` has the bound calls by tensor specs, `plans` the plans of equal problems.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Dispatcher:
         pad: bool = False,
         built: bool = True,
     ) -> Selection:
-        """Rank the kernels for a problem, for each of its stages; with `built`, those not built are rejected."""
+        """Rank the kernels for each stage of a problem; with `built`, kernels that are not built are rejected."""
         present = sorted(self._by_arch)
         arch = resolve_arch(where, present)
         candidates = self._by_arch.get(arch.name, ())
@@ -102,8 +102,8 @@ class Dispatcher:
         return select_stages(problem, execution, select_one, wanted)
 
     def plan(self, problem: Any, device: Device, kernel: Named, pad: bool) -> tuple[Plan, Call | CallSequence]:
-        """What is done for a problem on a device, and the bound call; made once."""
-        named = tuple(kernel) if isinstance(kernel, list) else kernel  # a list has no place in a key
+        """The launch plan of a problem on a device, and the bound call; cached."""
+        named = tuple(kernel) if isinstance(kernel, list) else kernel  # a list is not hashable
         key = (problem, device.name, named, pad)
         found = self.plans.get(key)
         if found is None:
@@ -118,7 +118,7 @@ class Dispatcher:
         return found
 
     def functions(self, device: Device, kernel: Kernel) -> Functions:
-        """A kernel's C functions, its library checked and loaded; bound once."""
+        """A kernel's C functions, from its checked and loaded library; cached."""
         with self._making:
             found = self._functions.get((device, kernel))
             if found is None:
@@ -138,7 +138,7 @@ class Dispatcher:
         pad: bool,
         prepared: Collection[str],
     ) -> Any:
-        """Compute a problem. Gives the output, or a tuple of them in the op's order where the problem has several."""
+        """Compute a problem. Returns the output, or a tuple of outputs in the op's order if there are several."""
         inputs = [view_of(tensor) for tensor in tensors]
         outputs = [view_of(each) for each in (out if isinstance(out, tuple | list) else [] if out is None else [out])]
         if isinstance(kernel, list):
@@ -157,13 +157,13 @@ class Dispatcher:
         chosen = resolve_device(device, () if on_host else [view.form.place for view in views if view is not None])
         fitting.check(wanted, views, chosen.arch)
         check_outputs(wanted, views)
-        # Host arrays are copied before the kernel writes, so there only outputs must be apart, from each other.
+        # Host arrays are copied before the kernel writes, so only outputs must not share memory with each other.
         pairs = pairs_apart(wanted, [None if view is None else view.form for view in views], inputs=not on_host)
         check_apart(pairs, wanted, views)
         if on_host:
             plan, call = self.plan(problem, chosen, kernel, pad)
             if prepared:
-                raise InvalidValueError("prepared is for device tensors; host arrays are prepared on their way")
+                raise InvalidValueError("prepared is for device tensors; host arrays are prepared when they are copied")
             results = run_host(call, plan, wanted, views, stream)
             return _given_or_made(out, results)
         real = fitting.strided(execution, problem, wanted, views)
@@ -182,7 +182,7 @@ class Dispatcher:
     def _remember(
         self, known: _Remembered, views: Sequence[View], options: tuple[Any, ...], prepared: Collection[str]
     ) -> None:
-        """Keep the call for the next time, for tensors that come inputs first and then the outputs."""
+        """Cache the call, for tensors in the order inputs, then outputs."""
         forms = [view.form for view in views]
         call, problem = known.call, known.problem
         way = None
@@ -197,7 +197,7 @@ class Dispatcher:
                 self.ways[id(problem)] = way
 
     def _pool(self, arch: Arch, built: bool, only: Sequence[Kernel]) -> Pool:
-        """The kernels for a GPU, made ready once; `only` some of them for a question that names them."""
+        """The pool of kernels for a GPU, cached; with `only`, a new pool of these kernels."""
         with self._making:
             found = self._pools.get((arch.name, built))
             if found is None or only:
@@ -214,33 +214,33 @@ class Dispatcher:
         if isinstance(result, Failure):
             errors = result.facts.get("errors") or ["no error was named"]
             return f"it did not compile: {errors[0]}"
-        return "it is not built: call build(), or choose with built=False" if result is None and built else ""
+        return "it is not built: call build(), or pass built=False" if result is None and built else ""
 
     def _execution(self, problem: Any) -> Execution:
         op = self._op(problem)
         if op is not None:
             return execution_of(op.name)
         ops = [op.name for op in self._ops.values()]
-        raise InvalidValueError(f"{problem!r} is no problem of the registry's kernels, which are of {_listed(ops)}")
+        raise InvalidValueError(f"{problem!r} is not a problem of the registry's ops: {_listed(ops)}")
 
     def _op(self, problem: Any) -> Op | None:
-        """The op that a problem is of, if the registry has kernels of it."""
+        """The op of a problem, if the registry has kernels of it."""
         return self._ops.get(type(problem))
 
     @functools.cached_property
     def _by_arch(self) -> dict[str, tuple[Kernel, ...]]:
-        """The kernels of each GPU, in their order."""
+        """The kernels of each GPU, in order of registration."""
         archs = dict.fromkeys(kernel.arch for kernel in self._kernels)
         return {arch: tuple(kernel for kernel in self._kernels if kernel.arch == arch) for arch in archs}
 
     @functools.cached_property
     def _ops(self) -> dict[type, Op]:
-        """The ops that there are kernels of, by the type of their problems."""
+        """The ops of the kernels, by the type of their problems."""
         ops = map(op_named, dict.fromkeys(kernel.op for kernel in self._kernels))
         return {op.problem_type: op for op in ops}
 
     def _wanted(self, named: Named) -> tuple[Kernel, ...]:
-        """The kernels that were asked for, if any."""
+        """The kernels named by the caller, if any."""
         if named is None:
             return ()
         known = {kernel.slug: kernel for kernel in self._kernels}

@@ -1,4 +1,4 @@
-"""Reading a DLPack capsule: where a tensor of another library lies, without importing that library."""
+"""Reads DLPack capsules: tensors of other libraries, without importing these libraries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Tensor(ctypes.Structure):
 
 
 class Described(NamedTuple):
-    """What a capsule says. The tensor lives as long as the capsule: its destructor gives it back to its library."""
+    """The contents of a capsule. The tensor lives as long as the capsule: its destructor returns it to its library."""
 
     address: int
     shape: tuple[int, ...]
@@ -47,11 +47,11 @@ class Described(NamedTuple):
 
 
 def describe(tensor: Any) -> Described:
-    """What an object with `__dlpack__` holds. Its producer orders it before the default stream of its device."""
+    """Read an object with `__dlpack__`. Its producer synchronizes it with the default stream of its device."""
     kind, _ = tensor.__dlpack_device__()
     if kind not in (CPU, ROCM, ROCM_HOST):
         raise TensorError(
-            f"a {type(tensor).__name__} is on a DLPack device of type {kind}; kernels take host memory ({CPU}, "
+            f"a {type(tensor).__name__} is on a DLPack device of type {kind}; supported are host memory ({CPU}, "
             f"{ROCM_HOST}) and ROCm devices ({ROCM})"
         )
     return _read(tensor.__dlpack__())
@@ -62,7 +62,9 @@ def _read(capsule: object) -> Described:
     valid = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", api))
     pointer = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
     if not valid(capsule, _CAPSULE):
-        raise TensorError(f"__dlpack__ gave {capsule!r}, which is no unused capsule named {_CAPSULE.decode()!r}")
+        raise TensorError(
+            f"__dlpack__ returned {capsule!r}, which is not an unused capsule named {_CAPSULE.decode()!r}"
+        )
     found = _Tensor.from_address(pointer(capsule, _CAPSULE))
     shape = tuple(found.shape[i] for i in range(found.ndim))
     strides = tuple(found.strides[i] for i in range(found.ndim)) if found.strides else packed_strides(shape)
@@ -72,7 +74,7 @@ def _read(capsule: object) -> Described:
 
 
 def packed_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a tensor without gaps whose last dimension is contiguous."""
+    """The strides of a tensor without gaps, with a contiguous last dimension."""
     strides = []
     step = 1
     for extent in reversed(shape):

@@ -1,6 +1,6 @@
-"""What the dtypes of other libraries' tensors mean, by the names of `ARRAY_TYPES`.
+"""Maps dtypes of other libraries to names of `ARRAY_TYPES`.
 
-A problem says "fp8"; whether that is an array of "fp8_fnuz" or "fp8_ocp" depends on the GPU.
+The type "fp8" of a problem is an array of "fp8_fnuz" or "fp8_ocp", depending on the GPU.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ SIZES = {name: dtype(name.partition("_")[0]).storage_bytes for name in ARRAY_TYP
 
 
 def stored_as(name: str, arch: Arch) -> str:
-    """The type that arrays must have for a problem's type on a GPU."""
+    """The array type for a problem's type on a GPU."""
     stored = arch.stored(name)
     if stored not in ARRAY_TYPES:
-        raise TensorError(f"tensors of {name} cannot be passed: two of its values share a byte, which no array has")
+        raise TensorError(f"{name} packs two values per byte; NumPy and torch have no such dtype")
     return stored
 
 
 def named(name: str) -> str:
-    """The type that NumPy or torch calls `name`."""
+    """The type with this name in NumPy or torch."""
     found = _NAMES.get(name.removeprefix("torch."))
     if found is None:
-        raise TensorError(f"an array of {name} is of no type that kernels take. Known: {', '.join(_NAMES)}.")
+        raise TensorError(f"kernels do not support arrays of {name}. Known: {', '.join(_NAMES)}.")
     return found
 
 
 def of_dlpack(code: int, bits: int, lanes: int) -> str:
-    """The type that DLPack calls so."""
+    """The type with this code in DLPack."""
     found = _DLPACK.get((code, bits)) if lanes == 1 else None
     if found is None:
         known = ", ".join(f"{c}/{b}" for c, b in _DLPACK)
-        raise TensorError(f"a DLPack tensor of type {code}/{bits} with {lanes} lanes is not taken. Known: {known}.")
+        raise TensorError(f"DLPack tensors of type {code}/{bits} with {lanes} lanes are not supported. Known: {known}.")
     return found
 
 
 def torch_module() -> Any:
-    """torch, which is loaded where a tensor of it was given. It is never imported from here."""
+    """The module torch, which is loaded if a torch tensor was passed. It is never imported here."""
     return sys.modules["torch"]
 
 
 def torch_dtype(name: str) -> Any:
-    """torch's dtype of that type."""
+    """The torch dtype of a type."""
     return getattr(torch_module(), ARRAY_TYPES[name])

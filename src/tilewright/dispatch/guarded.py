@@ -1,6 +1,6 @@
-"""The memory of a tensor under test: poisoned where nothing may be read or written.
+"""The poisoned memory of a tensor under test, to find stray reads and writes.
 
-Imports NumPy: import this module only where kernels are to be verified.
+Imports NumPy: import this module only to verify kernels.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from numpy.typing import NDArray
 from tilewright.dispatch.tensors import span
 from tilewright.ops.execution import Tensor
 
-# Bytes of this value are a NaN in every floating-point type that has one there: it spoils what it is multiplied with,
-# be it by 0.
+# Bytes of this value are a NaN in most floating-point types: any product with it is NaN, even with 0.
 POISON = 0xFF
-# As integers they would be -1, an ordinary result; these are a number larger than any that is summed.
+# As integers these bytes would be -1, an ordinary result; this value is larger than any summand.
 _INTEGER_POISON = 0x7F
 # The only NaN of 8-bit floats without infinities (fnuz).
 _FNUZ_POISON = 0x80
 
 
 def poison_of(kind: np.dtype[Any]) -> int:
-    """The byte that memory of a type is filled with where nothing may be read, and before results are written."""
+    """The fill byte for gaps, and for outputs before the launch."""
     if np.issubdtype(kind, np.integer):
         return _INTEGER_POISON
     return _FNUZ_POISON if kind.name.endswith("fnuz") else POISON
@@ -45,22 +44,22 @@ class Guarded:
         self._elements = elements
 
     def _logical(self, memory: NDArray[np.uint8]) -> NDArray[Any]:
-        # as_strided goes through a type's letter and size, which those of ml_dtypes do not all have to themselves.
+        # as_strided identifies types by letter and size, which are not unique for types of ml_dtypes.
         strides = tuple(stride * self._kind.itemsize for stride in self.tensor.strides)
         return np.ndarray(self.tensor.shape, self._kind, memory, strides=strides)
 
     def values(self) -> NDArray[Any]:
-        """The tensor as the launch left it."""
+        """The tensor after the launch."""
         return self._logical(self.after)
 
     def untouched(self) -> NDArray[np.bool_]:
-        """Which elements are still poison."""
+        """Which elements are still poisoned."""
         size = self._kind.itemsize
         same = np.all(self.after.reshape(-1, size) == poison_of(self._kind), axis=1)
         return np.ndarray(self.tensor.shape, np.bool_, same, strides=self.tensor.strides)
 
     def damage(self) -> str:
-        """What was written where nothing may be: into an input, or between the lines of an output; empty if nothing."""
+        """Description of stray writes, to an input or to the gaps of an output; empty if there are none."""
         whole = self.tensor.output and self._elements == math.prod(self.tensor.shape)  # it has no gaps
         if whole or np.array_equal(self.after, self.memory):
             return ""
@@ -71,7 +70,7 @@ class Guarded:
         if not count:
             return ""
         first = int(np.argmax(changed))
-        where = f"{count:,} elements, the first {first:,} from its start"
+        where = f"{count:,} elements, the first at offset {first:,}"
         if self.tensor.output:
             return f"gaps between the lines of {self.tensor.name} were written: {where}"
         return f"the input {self.tensor.name} was changed: {where}"

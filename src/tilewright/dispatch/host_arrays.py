@@ -1,4 +1,4 @@
-"""Arrays in host memory: laid out as a kernel wants them, uploaded, and brought back."""
+"""Arrays in host memory: converted to the kernel's layout, uploaded, and downloaded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def run_host(
     call: Call | CallSequence, plan: Plan, asked: Sequence[Tensor], views: Sequence[View | None], stream: Any
 ) -> list[Any]:
-    """Upload, launch, download. Gives the outputs, in their order; waits until they are there."""
+    """Upload the inputs, launch, and download the outputs. Returns the outputs in order when they are complete."""
     device = call.device
     launched = execution_of(plan.stages[0].kernel.op).tensors(plan.launched)
     buffers: list[Buffer] = []
@@ -44,7 +44,7 @@ def run_host(
 
 
 def laid_out(array: Any, tensor: Tensor, preparations: Sequence[Preparation] = ()) -> Any:
-    """The bytes of an array in a tensor's layout, padded with zeros and prepared. Gaps hold anything."""
+    """The bytes of an array in a tensor's layout, padded with zeros and prepared. Gaps have undefined contents."""
     import numpy as np  # noqa: PLC0415  (costs start-up time)
 
     for preparation in preparations:
@@ -53,13 +53,13 @@ def laid_out(array: Any, tensor: Tensor, preparations: Sequence[Preparation] = (
             array = preparation.apply(filled)
             if array.shape != tensor.shape:
                 raise InvalidValueError(
-                    f"preparing {tensor.name} ({preparation.what}) gave shape {array.shape}, must be {tensor.shape}"
+                    f"preparing {tensor.name} ({preparation.what}) returned shape {array.shape}, must be {tensor.shape}"
                 )
     elements = span(tensor.shape, tensor.strides)
     size = array.dtype.itemsize
     steps = tuple(stride * size for stride in tensor.strides)
     if array.shape == tensor.shape and array.strides == steps:
-        # As whole numbers: as_strided goes by the letter of a type, and those of ml_dtypes share one.
+        # Viewed as integers: as_strided identifies types by letter, and types of ml_dtypes share one.
         plain = array.view(f"u{size}")
         return np.lib.stride_tricks.as_strided(plain, (elements,), (size,), writeable=False).view(np.uint8)
     flat = np.zeros(elements * size, np.uint8)
@@ -78,13 +78,13 @@ def _padded(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _region(array: Any, shape: tuple[int, ...]) -> Any:
-    """The part of an array from its beginning that has this shape."""
+    """The part of this shape at the beginning of an array."""
     return array[tuple(slice(extent) for extent in shape)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Download:
-    """An output on its way back: it waits for the stream, and is cut to what was asked."""
+    """The download of an output: it waits for the stream, and cuts the result to the requested shape."""
 
     buffer: Buffer
     asked: Tensor
@@ -93,7 +93,7 @@ class _Download:
     stream: Any
 
     def into(self, out: View | None, as_torch: bool) -> Any:
-        """The output in `out`, or in a new array or torch tensor."""
+        """Copy the output into `out`, or into a new array or torch tensor."""
         import numpy as np  # noqa: PLC0415  (costs start-up time)
 
         from tilewright.arch.number_formats import array_dtype  # noqa: PLC0415  (NumPy)
@@ -109,5 +109,5 @@ class _Download:
         if out is not None:
             out.array()[...] = result
             return out.tensor
-        # Without gaps the memory is the result's alone; else a packed copy is handed out.
+        # Without gaps the result owns all of the memory; else return a packed copy.
         return result if result.size == flat.size else np.ascontiguousarray(result)

@@ -1,4 +1,4 @@
-"""The call of a built kernel: its C functions, its arguments, its workspace, and what its status means."""
+"""Calls of a built kernel: its C functions, arguments, workspace and status."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Functions(NamedTuple):
 
 
 def functions_of(device: Device, library: Path, kernel: Kernel) -> Functions:
-    """The functions of a kernel in its library, loaded for a device."""
+    """Load a kernel's library for a device, and bind its functions."""
     loaded = device.library(library)
     types: tuple[tuple[str, Any, list[Any]], ...] = (
         ("run", ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p]),
@@ -48,9 +48,9 @@ def functions_of(device: Device, library: Path, kernel: Kernel) -> Functions:
 
 
 class Call:
-    """A kernel bound to a problem on a device: all that is left are addresses and a stream.
+    """A kernel bound to a problem on a device: call it with addresses and a stream.
 
-    Each launch has arguments of its own, so any number of threads may call at once.
+    Each launch has its own arguments, so any number of threads may call it at once.
     """
 
     __slots__ = ("_workspaces", "device", "functions", "kernel", "point", "prototype", "workspace_bytes")
@@ -67,7 +67,7 @@ class Call:
         self.workspace_bytes = self._ask_workspace()
 
     def __call__(self, addresses: Sequence[int], stream: Any) -> None:
-        """Launch in a stream; None is the default one. Returns when the kernel is on its way, not when it is done."""
+        """Launch in a stream; None is the default one. Returns when the kernel is launched, not when it is finished."""
         handle = stream_handle(stream)
         args = self._arguments(addresses, handle)
         with self.device.selected():
@@ -76,9 +76,9 @@ class Call:
             self.fail(status)
 
     def prepared(self, addresses: Sequence[int], stream: Any) -> Callable[[], None]:
-        """The same launch again and again, with as little work of the host as can be: for measuring its time.
+        """A function that repeats the same launch with minimal host work, for measuring.
 
-        Only for this thread, and only while the device is selected.
+        Only for this thread, and only while the device is current.
         """
         handle = stream_handle(stream)
         args = self._arguments(addresses, handle)
@@ -98,8 +98,8 @@ class Call:
         return args
 
     def fail(self, status: int) -> NoReturn:
-        """Raise what a status means. The library's message is this thread's."""
-        said = (self.functions.message() or b"").decode(errors="replace") or "it gave no message"
+        """Raise the error for a status, with the library's message for this thread."""
+        said = (self.functions.message() or b"").decode(errors="replace") or "it returned no message"
         told = f"{self.kernel.slug} on {self.device.name}: {said}"
         if status == BAD_ARGS:
             raise InvalidValueError(told)
@@ -107,7 +107,7 @@ class Call:
             raise UnsupportedError(told)
         if status == HIP_ERROR:
             self.device.raise_pending(told)
-        what = "status 3, the workspace" if status == WORKSPACE else f"status {status}, which is none of abi.h"
+        what = "status 3, the workspace" if status == WORKSPACE else f"status {status}, which abi.h does not define"
         raise DeviceError(f"{told} ({what})")
 
     def _ask_workspace(self) -> int:
@@ -117,13 +117,14 @@ class Call:
             self.fail(status)
         if bytes_.value and not hasattr(self.prototype, "workspace"):
             raise InvalidValueError(
-                f"{self.kernel.slug} wants {bytes_.value:,} bytes of workspace, and the arguments of {self.kernel.op} "
+                f"{self.kernel.slug} needs {bytes_.value:,} bytes of workspace, and the arguments of {self.kernel.op} "
                 "have no fields `workspace` and `workspace_size`"
             )
         return bytes_.value
 
     def _lend_workspace(self, args: Any, stream: int) -> None:
-        """Launches on one stream follow each other, so they may share; other threads and streams have their own."""
+        """Set the workspace. Launches on one stream run one after another and share it; other threads and streams have
+        their own."""
         key = (threading.get_ident(), stream)
         workspace = self._workspaces.get(key)
         if workspace is None or not workspace.alive:

@@ -1,6 +1,7 @@
-"""Memory that tensors of one call share: an output may share none with another tensor, nor with itself.
+"""Checks for overlapping tensors: an output must not share memory with another tensor, and its elements must not
+overlap.
 
-A kernel reads its inputs while it writes its outputs, in an order that nobody knows.
+A kernel reads its inputs while it writes its outputs, in an undefined order.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from tilewright.dispatch.element_types import SIZES
 from tilewright.dispatch.tensors import Form, View
 from tilewright.ops.execution import Tensor
 
-# Steps that NumPy may take to decide whether two strided tensors share an element: some 10 ms.
+# NumPy's limit of steps to decide whether two strided tensors share an element: some 10 ms.
 _MOST_WORK = 100_000
 
 
 class Apart(NamedTuple):
-    """An output and another tensor, by their places among the tensors of a problem.
+    """An output and another tensor, by their index among the tensors of a problem.
 
-    They may share memory only if `least < address of the output - address of the other < most`.
+    They can share memory only if `least < address of the output - address of the other < most`.
     """
 
     output: int
@@ -31,9 +32,9 @@ class Apart(NamedTuple):
 
 
 def pairs_apart(tensors: Sequence[Tensor], forms: Sequence[Form | None], *, inputs: bool = True) -> tuple[Apart, ...]:
-    """Every output with each tensor that it may not share memory with; without `inputs`, with other outputs only.
+    """Every output with each tensor that must not share its memory; without `inputs`, with other outputs only.
 
-    An output that is to be made has no form: it has memory of its own.
+    An output that must be allocated has no spec: it has its own memory.
     """
     pairs = []
     for place, (tensor, form) in enumerate(zip(tensors, forms, strict=True)):
@@ -48,7 +49,7 @@ def pairs_apart(tensors: Sequence[Tensor], forms: Sequence[Form | None], *, inpu
 
 
 def check_apart(pairs: Sequence[Apart], tensors: Sequence[Tensor], views: Sequence[Any]) -> None:
-    """Raise `TensorError` where an output shares memory with another tensor."""
+    """Raise `TensorError` if an output shares memory with another tensor."""
     for pair in pairs:
         output, other = views[pair.output], views[pair.other]
         distance = output.address - other.address
@@ -57,12 +58,12 @@ def check_apart(pairs: Sequence[Apart], tensors: Sequence[Tensor], views: Sequen
 
 
 def check_outputs(tensors: Sequence[Tensor], views: Sequence[View | None]) -> None:
-    """Raise `TensorError` where two elements of an output have one place, as a broadcast view has them."""
+    """Raise `TensorError` if two elements of an output have the same address, as in a broadcast view."""
     for tensor, view in zip(tensors, views, strict=True):
         if tensor.output and view is not None and _repeats(view.form):
             raise TensorError(
                 f"{tensor.name} is an output, and its elements share memory with each other: shape {view.shape}, "
-                f"strides {view.strides}. Give a tensor in which every element has a place of its own."
+                f"strides {view.strides}. Pass a tensor in which every element has its own address."
             )
 
 
@@ -74,13 +75,13 @@ def _overlap_error(tensor: Tensor, output: View, against: Tensor, other: View) -
     return TensorError(
         f"{tensor.name} is an output, and it {'shares' if sure else 'may share'} memory with the "
         f"{'output' if against.output else 'input'} {against.name}: both span the {end - start:,} bytes from "
-        f"{start:#x} to {end:#x}. A kernel writes while it reads, so results would be wrong: give an output with "
-        "memory of its own."
+        f"{start:#x} to {end:#x}. A kernel writes while it reads, so results would be wrong: pass an output with "
+        "its own memory."
     )
 
 
 def _extent(form: Form) -> tuple[int, int]:
-    """The bytes of a tensor relative to its address: the first, and the one after the last."""
+    """The byte range of a tensor relative to its address: the first byte, and the one after the last."""
     reach = [(extent - 1) * stride for extent, stride in zip(form.shape, form.strides, strict=True)]
     size = SIZES[form.dtype]
     return sum(step for step in reach if step < 0) * size, (sum(step for step in reach if step > 0) + 1) * size
@@ -88,16 +89,16 @@ def _extent(form: Form) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=256)
 def _share_elements(output: Form, other: Form, distance: int) -> bool | None:
-    """Whether a byte belongs to both, `distance` being the output's address less the other's. None: not known.
+    """Whether both have a byte in common. `distance` is the output's address minus the other's. None: unknown.
 
     Interleaved views, such as the parts of one packed tensor, have overlapping spans and no byte in common. NumPy
-    decides it from addresses and strides; the memory is not read. Without NumPy it is not known.
+    decides it from addresses and strides; the memory is not read. Without NumPy the result is unknown.
     """
     try:
         import numpy as np  # noqa: PLC0415  (costs start-up time, and is an optional package)
     except ImportError:
         return None
-    # Any address will do as long as the distance is right: nothing is read.
+    # Any address works as long as the distance is right: nothing is read.
     base = 1 << 46
     arrays = [np.asarray(_Described(form, address)) for form, address in ((output, base + distance), (other, base))]
     shares_memory: Any = np.shares_memory  # its stub knows only 0 and -1 for max_work
@@ -108,7 +109,7 @@ def _share_elements(output: Form, other: Form, distance: int) -> bool | None:
 
 
 class _Described:
-    """A form at an address, as NumPy's array interface describes it."""
+    """A tensor spec at an address, as NumPy's array interface."""
 
     def __init__(self, form: Form, address: int) -> None:
         size = SIZES[form.dtype]
@@ -122,7 +123,7 @@ class _Described:
 
 
 def _repeats(form: Form) -> bool:
-    """Whether two elements may have one place: some stride is no longer than what lies within it."""
+    """Whether two elements may have the same address: a stride is not larger than the span of inner dimensions."""
     reach = 0
     for stride, extent in sorted(
         (abs(stride), extent) for stride, extent in zip(form.strides, form.shape, strict=True)

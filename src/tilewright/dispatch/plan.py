@@ -1,4 +1,4 @@
-"""What will be done for a problem: the kernels, the problems as they are launched, and what happens to tensors."""
+"""Launch plans: the kernels for a problem, the launched problems, and the changes to tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilewright.select.selection import Choice
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """A tensor that is larger as launched than as asked."""
+    """A tensor that is larger in the launch than in the requested problem."""
 
     tensor: str
     asked: tuple[int, ...]
@@ -31,7 +31,7 @@ class Resized:
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """A larger problem computed instead of the one asked for; the result is cut."""
+    """A larger problem is computed instead of the requested one; the result is cut."""
 
     asked: Any
     tensors: tuple[Resized, ...]
@@ -42,7 +42,7 @@ class Padding:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One launch: a kernel, its problem, and what it needs before and beside it."""
+    """One launch: a kernel, its problem, preparations, padding and workspace."""
 
     kernel: Kernel
     problem: Any  # as launched
@@ -62,7 +62,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Intermediate:
-    """A tensor that one stage leaves to another, in memory of the plan."""
+    """A tensor that one stage writes for a later one, in memory of the plan."""
 
     tensor: Tensor
     nbytes: int
@@ -76,7 +76,7 @@ class Intermediate:
 class Plan:
     """All launches for a problem on a device, in order, and the tensors between them."""
 
-    problem: Any  # as asked
+    problem: Any  # as requested
     device: str
     why: str
     stages: tuple[Stage, ...]
@@ -84,7 +84,7 @@ class Plan:
 
     @property
     def launched(self) -> Any:
-        """The problem whose tensors the launches take: larger than the one asked for, if that is padded."""
+        """The problem whose tensors the launches use: the padded one if padding is needed."""
         first = self.stages[0]
         return self.problem if first.padding is None else first.problem
 
@@ -93,7 +93,7 @@ class Plan:
         return tuple(preparation for stage in self.stages for preparation in stage.preparations)
 
     def describe(self) -> str:
-        """The plan as text: which kernels and why, what is padded or reordered, each workspace, what lies between."""
+        """The plan as text: kernels with reasons, padding, preparations, workspaces and intermediate tensors."""
         first = self.stages[0]
         alone = len(self.stages) == 1 and self.launched == first.problem
         asked = problem_text(self.problem, first.kernel.config if alone else None)
@@ -107,7 +107,7 @@ class Plan:
 
 
 def execution_of(op: str) -> Execution:
-    """How kernels of an op are called; an error for an op that can only be built."""
+    """The call interface of an op; an error for an op that can only be built."""
     found = op_named(op).execution
     if found is None:
         raise InvalidValueError(f"kernels of {op} can be built but not run: the op has no `execution`")
@@ -115,7 +115,7 @@ def execution_of(op: str) -> Execution:
 
 
 def stage_of(choice: Choice, problem: Any, workspace_bytes: int) -> Stage:
-    """The launch of a chosen kernel."""
+    """The launch of a selected kernel."""
     execution = execution_of(choice.kernel.op)
     launched = problem if choice.padded is None else choice.padded
     padding = None if choice.padded is None else _padding(execution, problem, launched)

@@ -1,6 +1,6 @@
-"""What a problem's outputs should be, worked out once for all kernels that compute it one after another.
+"""A cache of expected outputs, computed once for all kernels that compute a problem one after another.
 
-Imports NumPy: import this module only where kernels are to be verified.
+Imports NumPy: import this module only to verify kernels.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from tilewright.ops.tolerance import Tolerance
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Inputs and the outputs that are right for them, by name. Nobody may write to them."""
+    """Inputs and their correct outputs, by name. All are read-only."""
 
     inputs: Mapping[str, Any]
     outputs: Mapping[str, Any]
 
 
 class Remembered:
-    """Inputs, reference and tolerances of the last problem, which kernels of a sweep share.
+    """Inputs, reference and tolerances of the last problem, shared by the kernels of a sweep.
 
-    They cost the host far more than a kernel costs a GPU: for a GEMM of 2048 × 2048 × 2048 seconds beside milliseconds.
-    Only one problem is kept, so memory is that of the largest one. Not for several threads at once.
+    They take the host far longer than a kernel takes a GPU: seconds instead of milliseconds for a GEMM of
+    2048 × 2048 × 2048. Only one problem is cached, so memory is that of the largest one. Not thread-safe.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Remembered:
         self._ulps: dict[tuple[int, str], Floats] = {}
 
     def expected(self, op: str, problem: Any, seed: int, arch: Arch) -> Expected:
-        """Inputs of a seed, and the reference's outputs for them."""
+        """Inputs for a seed, and the outputs of the reference."""
         self._turn_to((op, problem, arch.name))
         found = self._expected.get(seed)
         if found is None:
@@ -52,7 +52,7 @@ class Remembered:
         return found
 
     def allowed(self, kernels: tuple[Kernel, ...], problem: Any, seed: int, arch: Arch) -> Mapping[str, Tolerance]:
-        """How far elements of each output that these kernels compute may be off."""
+        """The tolerances of each output of these kernels."""
         execution = execution_of(kernels[0].op)
         expected = self.expected(kernels[0].op, problem, seed, arch)
         configs = tuple(kernel.config for kernel in kernels)
@@ -68,7 +68,8 @@ class Remembered:
     def ulps(self, op: str, problem: Any, seed: int, arch: Arch, tensor: Tensor) -> Floats:
         """One ulp of each element of an output.
 
-        A small element, left when large terms cancel, has that of the root mean square.
+        For elements below the root mean square, which cancellation of large terms leaves, it is that of the root mean
+        square.
         """
         wanted = self.expected(op, problem, seed, arch).outputs[tensor.name]
         key = (seed, tensor.name)
@@ -80,7 +81,7 @@ class Remembered:
         return found
 
     def _turn_to(self, problem: Hashable) -> None:
-        """Forget the last problem before anything of the next is made: two large ones may not fit."""
+        """Drop the last problem before the next is computed: two large ones may not fit in memory."""
         if problem != self._problem:
             self._problem = problem
             self._expected.clear()
@@ -89,7 +90,7 @@ class Remembered:
 
 
 def _frozen(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Arrays that cannot be written to: a kernel that follows must find what the first one found."""
+    """Read-only views of arrays: every kernel must get the same values."""
     frozen = {}
     for name, array in arrays.items():
         frozen[name] = np.asarray(array).view()

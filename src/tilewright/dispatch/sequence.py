@@ -1,4 +1,4 @@
-"""Several kernels bound to one problem: their calls one after another, and the memory between them."""
+"""Several kernels bound to one problem: their calls in order, and the intermediate memory."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class CallSequence:
-    """The calls of a problem's stages. It is called like one: with the addresses of the whole problem's tensors.
+    """The calls of a problem's stages. Call it like a single kernel, with the addresses of the whole problem's tensors.
 
-    A stage's tensor is the one of the same name: of the whole problem, or left by an earlier stage.
+    Tensors are matched by name: a stage's tensor is one of the whole problem, or written by an earlier stage.
     """
 
     __slots__ = ("_buffers", "_routes", "calls", "device", "intermediates")
@@ -36,14 +36,14 @@ class CallSequence:
         self._buffers: dict[tuple[int, int], list[Buffer]] = {}
 
     def __call__(self, addresses: Sequence[int], stream: Any) -> None:
-        """Launch all in a stream; None is the default one. Returns when the kernels are on their way."""
+        """Launch all in a stream; None is the default one. Returns when the kernels are launched."""
         handle = stream_handle(stream)
         every = [*addresses, *(buffer.address for buffer in self.lent(handle))]
         for call, route in zip(self.calls, self._routes, strict=True):
             call([every[place] for place in route], handle)
 
     def lent(self, stream: int) -> list[Buffer]:
-        """Memory for the intermediates. Launches on one stream follow each other; others have their own."""
+        """Memory for the intermediates. Launches on one stream share it; other threads and streams have their own."""
         key = (threading.get_ident(), stream)
         found = self._buffers.get(key)
         if found is None or not all(buffer.alive for buffer in found):
@@ -53,12 +53,12 @@ class CallSequence:
 
 
 def bytes_of(tensor: Tensor, arch: Arch) -> int:
-    """What a tensor takes on a GPU, from its first to its last element."""
+    """Bytes of a tensor on a GPU, from its first to its last element."""
     return span(tensor.shape, tensor.strides) * SIZES[stored_as(tensor.dtype, arch)]
 
 
 def intermediates(whole: Sequence[Tensor], stages: Sequence[Sequence[Tensor]], arch: Arch) -> tuple[Intermediate, ...]:
-    """The tensors between stages, in the order in which they are made. An error where stages do not fit together."""
+    """The tensors between stages, in the order in which they are written. An error if stages do not match."""
     own = {tensor.name for tensor in whole}
     inputs = {tensor.name for tensor in whole if not tensor.output}
     known = {tensor.name: tensor for tensor in whole}
@@ -68,7 +68,7 @@ def intermediates(whole: Sequence[Tensor], stages: Sequence[Sequence[Tensor]], a
         for tensor in stage:
             reads = not tensor.output or tensor.updated
             if reads and tensor.name not in filled:
-                raise InvalidValueError(f"stage {number} reads {tensor.name}, which no stage before it writes")
+                raise InvalidValueError(f"stage {number} reads {tensor.name}, which no earlier stage writes")
             if tensor.output and tensor.name in inputs:
                 raise InvalidValueError(f"stage {number} writes {tensor.name}, an input of the whole problem")
             _check_same(known.setdefault(tensor.name, tensor), tensor, number, whole=tensor.name in own)
@@ -77,14 +77,14 @@ def intermediates(whole: Sequence[Tensor], stages: Sequence[Sequence[Tensor]], a
         filled |= {tensor.name for tensor in stage if tensor.output}
     missing = [tensor.name for tensor in whole if tensor.name not in filled]
     if missing:
-        raise InvalidValueError(f"no stage writes {', '.join(missing)}, of which the problem says it is an output")
+        raise InvalidValueError(f"no stage writes {', '.join(missing)}, which the problem has as output")
     return tuple(made)
 
 
 def _check_same(known: Tensor, tensor: Tensor, number: int, *, whole: bool) -> None:
-    """Tensors of one name are one tensor. Of an intermediate a later stage may take only a first part.
+    """Tensors with the same name must be the same. A later stage may use only the first part of an intermediate.
 
-    The stage that leaves it may have to say how large it is before its kernel, which decides how much it fills.
+    The stage that writes it may have to fix its size before its kernel is selected, which decides how much is filled.
     """
     fewer = not whole and tensor.shape[:1] < known.shape[:1] and tensor.shape[1:] == known.shape[1:]
     same = tensor.shape == known.shape or fewer

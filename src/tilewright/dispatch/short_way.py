@@ -1,7 +1,7 @@
-"""The short way to a launch: a function made for one problem, the forms of its tensors, and one kernel.
+"""The fast path of a launch: a function for one problem, its tensor specs and one kernel.
 
-It does what `Call` does, with everything worked out beforehand that does not depend on addresses and stream. What
-it costs beside the bare call is measured by tools/bench_dispatch.py, and each line below was chosen by that.
+It does the same as `BoundKernel`, with everything precomputed that does not depend on addresses and stream. Its
+overhead over the bare call is measured by tools/bench_dispatch.py, and each line below was chosen by that.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from tilewright.dispatch.overlap import Apart
 from tilewright.dispatch.tensors import Form
 from tilewright.runtime.streams import stream_handle
 
-# What `Registry.run` passes on: tensors, out, stream, device, kernel, pad, prepared.
+# Arguments as in `Registry.run`: tensors, out, stream, device, kernel, pad, prepared.
 Way = Callable[[tuple[Any, ...], Any, Any, Any, Any, Any, Any], Any]
-# Beyond every address that a program has on x86-64 or arm64, and no size of a problem.
+# Larger than any address on x86-64 or arm64, and never the size of a problem.
 _MARK = 0x7EED_C0DE_0000_0000
 _WORD = 8
 
 
 class Around(NamedTuple):
-    """A struct of arguments as bytes, cut where the tensors' addresses stand: `pack(head, *addresses, tail)`."""
+    """An argument struct as bytes, split at the tensor addresses: `pack(head, *addresses, tail)`."""
 
     pack: Callable[..., bytes]
     head: bytes
@@ -35,9 +35,10 @@ class Around(NamedTuple):
 def around_addresses(
     prototype: ctypes.Structure, point: Callable[[Any, Sequence[int]], None], count: int
 ) -> Around | None:
-    """The struct around its addresses, if the op puts them side by side in the order of the tensors, and no more.
+    """The template of an argument struct, if its addresses are contiguous, in the order of the tensors, and nothing
+    else depends on them; else None.
 
-    Seen by letting the op put numbers there that stand nowhere else.
+    Detected by setting unique numbers as addresses.
     """
     marks = [_MARK + number for number in range(count)]
     pointed = type(prototype).from_buffer_copy(prototype)
@@ -51,7 +52,7 @@ def around_addresses(
 
 
 class _Cells(threading.local):
-    """Each thread's place for the number of its current device: a reference to it, and a view to read it."""
+    """Each thread's variable for the index of its current device: a reference to it, and a view to read it."""
 
     def __init__(self) -> None:
         cell = (ctypes.c_int * 1)(-1)
@@ -64,10 +65,11 @@ _cells = _Cells()
 def short_way(
     call: Call, forms: Sequence[Form], pairs: Sequence[Apart], options: tuple[Any, Any, Any, Any], otherwise: Way
 ) -> Way | None:
-    """The short way for tensors of these forms (the output last) and these very options; else it goes `otherwise`.
+    """The fast path for tensors of these specs (the output last) and exactly these options. Other calls go to
+    `otherwise`.
 
-    So do tensors whose spans overlap: there it is found out whether they share elements. None where there is none:
-    for a kernel with a workspace, or with other than one or two inputs and one output.
+    So do tensors whose spans overlap: `otherwise` checks whether they share elements. Returns None for a kernel with a
+    workspace, or with other than one or two inputs and one output.
     """
     around = around_addresses(call.prototype, call.point, len(forms))
     if around is None or call.workspace_bytes or len(forms) not in (2, 3):
@@ -159,9 +161,9 @@ def _two_inputs(
 
 
 def _parts(call: Call) -> tuple[Any, ...]:
-    """What a launch needs, for the variables of a function: they are faster to reach than attributes.
+    """The objects of a launch, for local variables: they are faster than attributes.
 
-    Launches go to the thread's current device. Where there is only one, nobody need ask.
+    Launches go to the thread's current device. With only one device, it need not be checked.
     """
     device, hip = call.device, call.device.hip()
     return call.functions.run, device.selected, hip, device.index, hip.count() > 1, hip.device_reader(), _cells

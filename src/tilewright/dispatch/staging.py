@@ -1,4 +1,4 @@
-"""Kernels for a problem that may need several: one stage after another, each chosen for what the last one leaves."""
+"""Selects kernels for a problem that may need several: one stage after another, each for the remaining computation."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tilewright.select.selection import Choice, Rejection, Selection
 def select_stages(
     problem: Any, execution: Execution, select_one: Callable[[Any], Selection], wanted: Sequence[Kernel] = ()
 ) -> Selection:
-    """The selection for a problem; `select_one` ranks the kernels for what one kernel computes.
+    """The selection for a problem; `select_one` ranks the kernels for one stage.
 
-    The best choice of each stage is taken. One that leaves a later stage without a kernel is passed over for the next
-    best; it is then among the rejected. For a problem that is its own only stage this is what `select_one` gives.
+    The best choice of each stage is used. A choice that leaves a later stage without a kernel is skipped for the next
+    best, and added to the rejected ones. For a problem of one stage the result is that of `select_one`.
 
-    `wanted` kernels are the only choices of the stages that they can compute; each must be taken for one.
+    `wanted` kernels are the only choices of the stages that they support; each must be used for one stage.
     """
     way = _Search(problem, execution, functools.cache(select_one), tuple(wanted)).way(())
     if not way.parts:
-        raise InvalidValueError(f"next_stage gives no stage for {short_text(problem)}: an op must name at least one")
+        raise InvalidValueError(f"next_stage returns no stage for {short_text(problem)}: there must be at least one")
     first, last = way.parts[0], way.parts[-1]
     if way.fault and last.choices:
         raise UnsupportedError(_not_taken(problem, way.parts, wanted))
@@ -40,9 +40,9 @@ def select_stages(
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """A selection for each stage to come.
+    """A selection for each remaining stage.
 
-    With a `fault` it does not lead to the end: the last stage has no choices, or a wanted kernel was left over.
+    With a `fault` it is incomplete: the last stage has no choices, or a wanted kernel is unused.
     """
 
     parts: tuple[Selection, ...]
@@ -57,11 +57,12 @@ class _Search:
     wanted: tuple[Kernel, ...]
 
     def way(self, taken: tuple[Choice, ...]) -> _Way:
-        """The way on after these choices; if there is none, that of the best choices, with what it lacks."""
+        """The remaining stages after these choices; if there is no complete path, that of the best choices, with its
+        fault."""
         problem = self._next(taken)
         if problem is None:
             left = set(self.wanted) - {choice.kernel for choice in taken}
-            return _Way((), "with it a kernel that is wanted computes no stage" if left else "")
+            return _Way((), "with it, no stage uses a kernel that is wanted" if left else "")
         found = _only_where_they_fit(self.select_one(problem), self.wanted)
         stuck: _Way | None = None
         passed: list[Rejection] = []
@@ -74,25 +75,26 @@ class _Search:
                 stuck = stuck or _Way((found, *rest.parts), rest.fault)
                 fault = rest.fault
             passed.append(Rejection(choice.kernel, (fault,)))
-        missing = f"after it no kernel can compute stage {len(taken) + 1}, {short_text(problem)}"
+        missing = f"no kernel supports the following stage {len(taken) + 1}, {short_text(problem)}"
         return stuck or _Way((_without(found, passed),), missing)
 
     def _next(self, taken: tuple[Choice, ...]) -> Any | None:
         return self.execution.next_stage(self.problem, tuple(choice.kernel.config for choice in taken))
 
     def _unfit(self, problem: Any, taken: tuple[Choice, ...]) -> str:
-        """Why the last choice cannot be one of several: they hand tensors on as they are."""
+        """Why the last choice cannot be one of several kernels: they pass tensors on unchanged."""
         choice = taken[-1]
         if len(taken) == 1 and self._next(taken) is None:
             return ""
         if choice.padded is not None:
-            return "it would compute a padded problem, which one kernel among several cannot"
+            return "it would compute a padded problem, which is not possible in a problem of several kernels"
         wanted = self.execution.preparations(choice.kernel.config, problem)
-        return f"it wants {wanted[0].tensor} prepared, which one kernel among several cannot have" if wanted else ""
+        where = "which is not possible in a problem of several kernels"
+        return f"it needs {wanted[0].tensor} prepared, {where}" if wanted else ""
 
 
 def _without(found: Selection, passed: Sequence[Rejection]) -> Selection:
-    """The selection with kernels that were passed over among the rejected, before those that cannot at all."""
+    """Move skipped kernels to the rejected ones, before those that do not support the problem."""
     if not passed:
         return found
     gone = {rejection.kernel for rejection in passed}
@@ -101,17 +103,17 @@ def _without(found: Selection, passed: Sequence[Rejection]) -> Selection:
 
 
 def _only_where_they_fit(found: Selection, wanted: Sequence[Kernel]) -> Selection:
-    """A stage's selection with the choices that are wanted kernels, if there are any; else as it is."""
+    """Keep only the choices that are wanted kernels, if there are any."""
     kept = tuple(choice for choice in found.choices if choice.kernel in wanted)
     return replace(found, choices=kept) if kept else found
 
 
 def _not_taken(problem: Any, parts: Sequence[Selection], wanted: Sequence[Kernel]) -> str:
-    """Which wanted kernel no stage takes, and for each stage why not."""
+    """The wanted kernel that no stage uses, and the reason for each stage."""
     kernel = next(kernel for kernel in wanted if kernel not in [part.best.kernel for part in parts])
-    lines = [f"{kernel.slug} computes no stage of {short_text(problem)}"]
+    lines = [f"{kernel.slug} is not used for any stage of {short_text(problem)}"]
     for number, part in enumerate(parts, 1):
         reasons = [rejection.reasons for rejection in part.rejected if rejection.kernel == kernel]
-        why = "; ".join(reasons[0]) if reasons else f"{part.best.kernel.slug} is taken"
+        why = "; ".join(reasons[0]) if reasons else f"{part.best.kernel.slug} is used"
         lines.append(f"  stage {number}, {short_text(part.problem)}: {why}")
     return "\n".join(lines)

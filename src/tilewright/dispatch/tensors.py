@@ -1,4 +1,4 @@
-"""Tensors of any library, seen as a pointer with shape, strides and type.
+"""Tensors of any library as a pointer with shape, strides and type.
 
 NumPy arrays, torch tensors and objects with `__dlpack__` are read without importing their library.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Form:
-    """Everything about a tensor but its address. There is one object for equal forms, so `is` compares them."""
+    """Everything about a tensor except its address. Equal specs are the same object, so `is` compares them."""
 
     __slots__ = ("__weakref__", "dtype", "place", "shape", "strides")
 
@@ -40,7 +40,7 @@ _forms_lock = threading.Lock()
 
 
 def form_of(shape: tuple[int, ...], strides: tuple[int, ...], dtype: str, place: Any) -> Form:
-    """The one form with these values."""
+    """The one spec with these values."""
     key = (shape, strides, dtype, place)
     with _forms_lock:
         found = _forms.get(key)
@@ -50,7 +50,7 @@ def form_of(shape: tuple[int, ...], strides: tuple[int, ...], dtype: str, place:
 
 
 class View:
-    """A tensor: its address and its form. `owner` is what keeps the memory alive, `library` whose tensor it is."""
+    """A tensor: its address and spec. `owner` keeps the memory alive, `library` is the library of the tensor."""
 
     __slots__ = ("address", "form", "library", "owner")
 
@@ -75,7 +75,7 @@ class View:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Distances between neighbours, in elements."""
+        """Distance between neighbours in each dimension, in elements."""
         return self.form.strides
 
     @property
@@ -88,12 +88,12 @@ class View:
 
     @property
     def read_only(self) -> bool:
-        """Whether its library forbids to write to it."""
+        """Whether its library forbids writing to it."""
         return self.library == "numpy" and not self.owner.flags.writeable
 
     @property
     def tensor(self) -> Any:
-        """The tensor as its library knows it; the view itself where it has none."""
+        """The tensor object of its library; the view itself if it has none."""
         return self if self.library == "tilewright" else self.owner[0] if self.library == "dlpack" else self.owner
 
     def __repr__(self) -> str:
@@ -118,26 +118,26 @@ class View:
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """A shape for people: 200×72."""
+    """A shape for display: 200×72."""
     return "×".join(str(extent) for extent in shape) or "a single value"
 
 
 def view_on(buffer: Buffer, shape: Sequence[int], dtype: str, strides: Sequence[int] | None = None) -> View:
-    """A tensor in a buffer of a device; packed unless strides are given. It keeps the buffer alive."""
+    """A tensor in a device buffer; packed unless strides are given. It keeps the buffer alive."""
     choose("dtype of a tensor", dtype, SIZES)
     extents = tuple(shape)
     steps = dlpack.packed_strides(extents) if strides is None else tuple(strides)
     needed = span(extents, steps) * SIZES[dtype]
     if len(steps) != len(extents) or min(steps, default=0) < 0 or needed > buffer.nbytes:
         raise TensorError(
-            f"a tensor of shape {extents} with strides {steps} of {dtype} takes {needed:,} bytes, "
-            f"and the buffer has {buffer.nbytes:,}; strides must be one per dimension and not negative"
+            f"a tensor of shape {extents} with strides {steps} of {dtype} needs {needed:,} bytes, "
+            f"and the buffer has {buffer.nbytes:,}; there must be one stride per dimension, and none may be negative"
         )
     return View(buffer.address, extents, steps, dtype, buffer.device, buffer)
 
 
 def span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """How many elements lie from the first to the last, gaps included."""
+    """Number of elements from the first to the last, gaps included."""
     return 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=False))
 
 
@@ -159,10 +159,10 @@ def _reader_for(tensor: Any) -> Callable[[Any], View]:
         return _of_torch
     if hasattr(tensor, "__dlpack__"):
         return _of_dlpack
-    advice = " Say its shape and type with tilewright.view_on." if hasattr(tensor, "nbytes") else ""
+    advice = " For a buffer, use tilewright.view_on." if hasattr(tensor, "nbytes") else ""
     raise TensorError(
-        f"a {type(tensor).__module__}.{type(tensor).__qualname__} is no tensor: "
-        f"give a NumPy array, a torch tensor or an object with __dlpack__.{advice}"
+        f"a {type(tensor).__module__}.{type(tensor).__qualname__} is not a tensor: "
+        f"pass a NumPy array, a torch tensor or an object with __dlpack__.{advice}"
     )
 
 
@@ -170,11 +170,13 @@ def _of_numpy(array: Any) -> View:
     dtype = array.dtype
     name = named(dtype.name)
     if not dtype.isnative:
-        raise TensorError(f"an array of {dtype} has its bytes in the order of another machine: use array.astype first")
+        raise TensorError(f"an array of {dtype} does not have the native byte order: use array.astype first")
     size = dtype.itemsize
     strides = tuple(step // size for step in array.strides)
     if tuple(step * size for step in strides) != array.strides:
-        raise TensorError(f"an array has strides of {array.strides} bytes, no multiples of its {size} bytes: copy it")
+        raise TensorError(
+            f"an array has strides of {array.strides} bytes, which are not multiples of its {size} bytes: copy it"
+        )
     return View(array.ctypes.data, array.shape, strides, name, None, array, "numpy")
 
 
@@ -182,9 +184,9 @@ def _of_torch(tensor: Any) -> View:
     device = tensor.device
     place = {"cpu": None, "cuda": device.index}.get(device.type, device)
     if place is device:
-        raise TensorError(f"a torch tensor is on {device}; kernels take tensors on cpu and cuda (ROCm)")
+        raise TensorError(f"a torch tensor is on {device}; supported are cpu and cuda (ROCm)")
     if tensor.requires_grad:
-        raise TensorError("a torch tensor requires a gradient, and kernels record none: use tensor.detach()")
+        raise TensorError("a torch tensor requires a gradient, and kernels do not record one: use tensor.detach()")
     address = tensor.data_ptr()
     return View(address, tuple(tensor.shape), tensor.stride(), named(str(tensor.dtype)), place, tensor, "torch")
 

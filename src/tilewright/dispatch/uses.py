@@ -1,4 +1,4 @@
-"""What the compiler made of kernels that are built."""
+"""Resource usage of built kernels."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _READ = ("vgprs", "agprs", "sgprs", "lds_bytes", "scratch_bytes")
 
 
 def uses_of(results: Mapping[Kernel, Any]) -> dict[Kernel, Use]:
-    """Registers and LDS of the kernels that have an artifact which tells them."""
+    """Registers and LDS of the kernels whose artifact has them."""
     found = {kernel: _use(entry) for kernel, entry in results.items() if isinstance(entry, Artifact)}
     return {kernel: use for kernel, use in found.items() if use is not None}
 
 
 def _use(artifact: Artifact) -> Use | None:
-    """Of the device kernels of one artifact (loop and tail variants) the largest: any of them may be launched."""
+    """The maximum over the device kernels of one artifact (loop and tail variants): any of them may be launched."""
     listed = artifact.resources
     if not listed:
         return None

@@ -1,6 +1,6 @@
-"""Is what a kernel computes right? Runs it on a device and holds every element against the op's reference.
+"""Verifies kernels: runs them on a device and compares every element with the op's reference.
 
-Imports NumPy: import this module only where kernels are to be verified.
+Imports NumPy: import this module only to verify kernels.
 """
 
 from __future__ import annotations
@@ -39,36 +39,36 @@ if TYPE_CHECKING:
     from tilewright.emulator.launch import Mode
     from tilewright.runtime.device import Device
 
-# ok: every element within its tolerance. wrong: not so, or something was written that is none of the outputs.
-# fault: the device stopped the kernel. unsupported: the kernel does not compute such a problem.
+# ok: every element is within its tolerance. wrong: some are not, or there are stray writes.
+# fault: the device stopped the kernel. unsupported: the kernel does not support the problem.
 Verdict = Literal["ok", "wrong", "fault", "unsupported"]
-# What an error is held against: the limit of its element, or that of the root mean square of all.
+# The limit of an error: that of its element, or that of the root mean square of all.
 Bound = Literal["element", "rms"]
-# Ops give inputs of a special kind for this seed where they have some: GEMM whole numbers, whose sums are exact.
+# Ops may have special inputs for this seed: GEMM has integers, whose sums are exact.
 SPECIAL_SEED = 0
-# Limits are derived, and right kernels use them up to the last bit: half an ulp when a result is stored. This much more
-# is allowed, so that nothing depends on the last bit: right kernels use at most two thirds of what is allowed.
+# Limits are derived, and correct kernels reach them exactly: half an ulp when a result is stored. Limits are multiplied
+# by this, so that nothing depends on the last bit: correct kernels use at most two thirds of the limit.
 ROOM = 1.5
-# The root mean square of n errors differs from the deviation by chance, by 1/√(2 n) if they are normally distributed:
-# so much is eight times that.
+# The root mean square of n errors differs from the deviation by chance, by 1/√(2 n) if they are normally distributed.
+# FEW / √n is about eight times that.
 FEW = 6.0
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What came of one problem. Errors are the worst of all outputs and of all inputs that were tried."""
+    """The result for one problem. Errors are the worst of all outputs and all inputs."""
 
     kernel: Kernel
     problem: Any
     verdict: Verdict
     message: str = ""
-    error_ulps: float = 0.0  # in ulps of the output's type, see `Remembered.ulps`
-    element_share: float = 0.0  # the largest error of an element in parts of its limit: above 1 is wrong
-    rms_share: float = 0.0  # the root mean square of all errors of an output in parts of its limit: likewise
+    error_ulps: float = 0.0  # in ulps of the output's type, see `ReferenceCache.get_ulps`
+    element_share: float = 0.0  # the largest ratio of an element's error to its limit: above 1 is wrong
+    rms_share: float = 0.0  # the ratio of an output's root mean square error to its limit: above 1 is wrong
     worst: tuple[int, ...] = ()  # the element with the largest share
     counters: Counters | None = None  # of one run, on an emulated device
-    later: tuple[Kernel, ...] = ()  # the kernels after the first, of a problem of several
-    memory_full: bool = False  # a fault that is none of the kernel's: the device had no room for the tensors
+    later: tuple[Kernel, ...] = ()  # the kernels after the first, if the problem needs several
+    memory_full: bool = False  # a fault that the kernel did not cause: too little device memory for the tensors
 
     @property
     def ok(self) -> bool:
@@ -76,18 +76,18 @@ class Check:
 
     @property
     def share(self) -> float:
-        """The larger one of both shares."""
+        """The larger of both shares."""
         return max(self.element_share, self.rms_share)
 
     @property
     def bound(self) -> Bound:
-        """Which of both is the larger one."""
+        """The limit that has the larger share."""
         return "element" if self.element_share >= self.rms_share else "rms"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """An output held against the reference."""
+    """The difference between an output and the reference."""
 
     tensor: str
     element_share: float = 0.0
@@ -99,7 +99,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class _Subject:
-    """What computes a problem on a device: a kernel, or several one after another. `bind` gives the call."""
+    """The subject of a check: a kernel on a device, or several in order. `bind` returns the call."""
 
     kernels: tuple[Kernel, ...]
     device: Device
@@ -120,14 +120,13 @@ def verify(
     mode: Mode | None = None,
     remembered: Remembered | None = None,
 ) -> list[Check]:
-    """Run a built kernel on problems and check each. `mode` is how an emulated device runs (None: as it is set).
+    """Run a built kernel on problems and check each. `mode` is the mode of an emulated device (None: its setting).
 
-    Give the same `remembered` for several kernels to work out what a problem's outputs should be once for all.
+    Pass the same `remembered` for several kernels to compute a problem's reference only once.
 
     Each problem is computed twice: with the op's special inputs (seed 0) and with random ones. The second time waves
-    run in the other order, in strict mode. Outputs, the gaps between their lines and those between lines of the inputs
-    are poisoned before, so that what is not written, written beside its place or read from there is seen. Memory is
-    exactly as large as the tensors.
+    run in reverse order, in strict mode. Outputs, and the gaps between lines of outputs and inputs, are poisoned
+    before, so that missing writes, stray writes and stray reads are found. Memory is exactly as large as the tensors.
     """
     functions = _loaded({kernel: artifact}, device)[kernel]
     execution = execution_of(kernel.op)
@@ -144,7 +143,7 @@ def verify(
 
 
 def work_out(kernel: Kernel, problem: Any, seed: int, arch: Arch, remembered: Remembered) -> None:
-    """Work out beforehand all that `verify` will hold a kernel against. Nothing for one that it would refuse."""
+    """Compute the reference and tolerances of a later `verify` in advance, if the kernel supports the problem."""
     if not fits(kernel.config, problem, kernel.arch):
         for each in _seeds(seed):
             remembered.allowed((kernel,), problem, each, arch)
@@ -157,13 +156,13 @@ def verify_plan(
     seed: int = 1,
     mode: Mode | None = None,
 ) -> list[Check]:
-    """Run whole problems, each by as many of these kernels as it needs, and check each as `verify` does.
+    """Run whole problems, each with as many of these kernels as it needs, and check each as `verify` does.
 
-    Kernels of one op, the preferred first. Memory between the stages is poisoned before each run, too.
+    The kernels are of one op, the preferred first. Memory between the stages is also poisoned before each run.
     """
     kernels = tuple(artifacts)
     if not kernels:
-        raise InvalidValueError("there is no kernel to compute these problems with: give at least one")
+        raise InvalidValueError("there are no kernels for these problems: pass at least one")
     functions = _loaded(artifacts, device)
     execution = execution_of(kernels[0].op)
 
@@ -198,7 +197,7 @@ def _each(what: str, check: Callable[[Any], Check], problems: Sequence[Any]) -> 
 
 
 def _seeds(seed: int) -> list[int]:
-    """Those that a problem is computed with."""
+    """The seeds that a problem is computed with."""
     return list(dict.fromkeys((SPECIAL_SEED, seed)))
 
 
@@ -207,7 +206,7 @@ def _check(subject: _Subject, problem: Any, seed: int) -> Check:
         seeds = _seeds(seed)
         runs = [_run(subject, problem, each, counted=each == seeds[-1]) for each in seeds]
     except UnsupportedError as error:
-        return subject.check(problem, "unsupported", f"the rules accept it, the library does not: {error}")
+        return subject.check(problem, "unsupported", f"the rules accept it, but the library rejects it: {error}")
     except DeviceError as error:
         return subject.check(problem, "fault", str(error), memory_full=isinstance(error, DeviceMemoryError))
     differences = [difference for found, _ in runs for difference in found]
@@ -225,18 +224,18 @@ def _check(subject: _Subject, problem: Any, seed: int) -> Check:
 
 
 def _run(subject: _Subject, problem: Any, seed: int, *, counted: bool) -> tuple[list[Difference], Counters | None]:
-    """All launches of a problem and all that is wrong with their result.
+    """Launch all kernels of a problem and compare the results.
 
-    With `counted` cache lines and bank conflicts are among the counters, which takes a third of an emulated run.
+    With `counted`, counters include cache lines and bank conflicts, which takes a third of an emulated run.
     """
     first, device = subject.kernels[0], subject.device
     execution, arch = execution_of(first.op), device.arch
-    # Nothing is kept from one run to the next unless somebody asked for it: a problem may fill half the memory.
+    # Nothing is cached between runs unless the caller passes a cache: a problem may fill half the memory.
     remembered = subject.remembered or Remembered()
     expected = remembered.expected(first.op, problem, seed, arch)
     allowed = remembered.allowed(subject.kernels, problem, seed, arch)
     prepared = dict(expected.inputs)
-    if len(subject.kernels) == 1:  # kernels among several take tensors as they are
+    if len(subject.kernels) == 1:  # several kernels use unprepared tensors
         for preparation in execution.preparations(first.config, problem):
             prepared[preparation.tensor] = preparation.apply(prepared[preparation.tensor])
     call = subject.bind()
@@ -265,7 +264,7 @@ def _check_given(tensors: Sequence[Tensor], inputs: Mapping[str, Any]) -> None:
     for tensor in tensors:
         if (not tensor.output or tensor.updated) and tensor.name not in inputs:
             what = "no old contents" if tensor.updated else "no values"
-            raise InvalidValueError(f"the op's `inputs` give {what} for {tensor.name}, only {', '.join(inputs)}")
+            raise InvalidValueError(f"the op's `inputs` return {what} for {tensor.name}, only {', '.join(inputs)}")
 
 
 def _launch(
@@ -277,7 +276,7 @@ def _launch(
             buffer.fill(POISON)
     if device.kind != "emulated":
         if subject.mode is not None:
-            raise InvalidValueError(f"a mode is for emulated devices; {device.name} runs as it does")
+            raise InvalidValueError(f"a mode applies to emulated devices only; {device.name} is a GPU")
         with device.selected():
             call(addresses, None)
         device.synchronize()
@@ -292,13 +291,13 @@ def _launch(
 def compared(
     placed: Guarded, expected: Mapping[str, Any], allowed: Mapping[str, Tolerance], ulps: Floats, seed: int
 ) -> Difference:
-    """An output held against the reference: each element by itself, and the root mean square of all errors."""
+    """Compare an output with the reference: each element, and the root mean square of all errors."""
     tensor, tolerance = placed.tensor, allowed[placed.tensor.name]
     wanted = np.asarray(expected[tensor.name], dtype=np.float64)
     limit = ROOM * np.asarray(tolerance.limit, dtype=np.float64)
     found = placed.values().astype(np.float64)
     error = _errors(found, wanted)
-    is_open = np.isinf(limit)  # an op may leave elements open
+    is_open = np.isinf(limit)  # an op may leave elements undefined
     if is_open.any():
         error[is_open] = 0.0
     share = _shares(error, limit)
@@ -316,9 +315,9 @@ def compared(
         )
     elif spread.share > 1:
         message = (
-            f"the errors of {tensor.name} are {spread.size:.3g} times as large as roundings make them (root mean "
-            f"square of {spread.count:,} elements), at most {spread.most:.3g} is right; no element is beyond its own "
-            f"limit, the kernel loses precision everywhere (seed {seed})"
+            f"the errors of {tensor.name} are {spread.size:.3g} times as large as rounding explains (root mean square "
+            f"of {spread.count:,} elements), the limit is {spread.most:.3g}; no element exceeds its own limit, but the "
+            f"kernel loses precision everywhere (seed {seed})"
         )
     return Difference(
         tensor.name,
@@ -332,7 +331,7 @@ def compared(
 
 @dataclass(frozen=True, slots=True)
 class _Spread:
-    """The root mean square of all errors, each in parts of its deviation, and the largest that is allowed."""
+    """The root mean square of all errors, each divided by its deviation, and its limit."""
 
     size: float
     most: float
@@ -344,7 +343,7 @@ class _Spread:
 
 
 def _spread(error: Floats, limit: Floats, deviation: Floats) -> _Spread:
-    """Of the elements that may be off, and are not left open."""
+    """The root mean square error of elements with a tolerance above 0 that are not undefined."""
     counted = (deviation > 0) & np.isfinite(limit)
     count = int(np.count_nonzero(counted))
     if not count:
@@ -358,7 +357,7 @@ def _spread(error: Floats, limit: Floats, deviation: Floats) -> _Spread:
 
 
 def _errors(found: Floats, wanted: Floats) -> Floats:
-    """How far elements are off. An infinity is right where it is wanted; a NaN never is, found or wanted."""
+    """The error of each element. An expected infinity is correct; a NaN never is, computed or expected."""
     with np.errstate(invalid="ignore"):
         error = np.subtract(found, wanted)
     np.abs(error, out=error)
@@ -369,7 +368,7 @@ def _errors(found: Floats, wanted: Floats) -> Floats:
 
 
 def _shares(error: Floats, limit: Floats) -> Floats:
-    """Errors in parts of their limits. Where the limit is 0, any error is infinitely large."""
+    """Errors divided by their limits. If a limit is 0, any error is infinitely large."""
     if limit.size and limit.min() > 0:  # a masked division is several times slower
         return error / limit
     return np.divide(error, limit, out=np.where(error > 0, np.inf, 0.0), where=(limit > 0) & np.isfinite(error))

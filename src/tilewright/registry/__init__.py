@@ -1,4 +1,4 @@
-"""Kernels and what was built of them: queries, JSON in and out."""
+"""Kernels and their build results: queries, JSON, selection and running."""
 
 from tilewright.registry.registry import Registry, build
 

@@ -1,4 +1,4 @@
-"""A registry as JSON: names, keys, priorities and failures, with a version. Artifacts stay in the store."""
+"""The JSON form of a registry: names, keys, priorities and failures, with a version. Artifacts stay in the store."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tilewright.ops import parse_kernel
 from tilewright.ops.kernel import Kernel
 
 SCHEMA = 2
-# Schema 1 had slug and key of each kernel; a failure was known by its key only.
+# Schema 1 had slug and key of each kernel; a failure was stored by its key only.
 READABLE = (1, SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """One kernel of a document. A failure is there itself, an artifact by its key."""
+    """One kernel of a document. A failure is stored in full, an artifact by its key."""
 
     kernel: Kernel
     key: str | None
@@ -30,7 +30,7 @@ class Saved:
 def document_of(
     kernels: Sequence[Kernel], results: Mapping[Kernel, Artifact | Failure], priorities: Mapping[Kernel, int]
 ) -> dict[str, Any]:
-    """The registry as plain JSON values. What is not set is not written."""
+    """The registry as plain JSON values. Values that are not set are left out."""
     return {"schema": SCHEMA, "kernels": [_entry(k, results.get(k), priorities.get(k)) for k in kernels]}
 
 
@@ -44,12 +44,12 @@ def _entry(kernel: Kernel, result: Artifact | Failure | None, priority: int | No
 
 
 def read_document(document: Any) -> Iterator[Saved]:
-    """What `document_of` wrote, of this schema or an older one. Raises `InvalidValueError` for JSON of another form."""
+    """Read a document of this schema or an older one. Raises `InvalidValueError` for other JSON."""
     known = expect_table("the registry", document)
-    # First, for a file of a newer Tilewright may have other keys.
+    # Checked first: a file of a newer Tilewright may have other keys.
     schema = expect_integer("schema", known.get("schema"))
     if schema not in READABLE:
-        raise InvalidValueError(f"schema is {schema}, known are {', '.join(map(str, READABLE))}")
+        raise InvalidValueError(f"schema is {schema}, supported are {', '.join(map(str, READABLE))}")
     check_keys("the registry", known, ("schema", "kernels"))
     for entry in expect_list_of("kernels", known["kernels"], expect_table):
         check_keys("a kernel", entry, ("slug", "key"), () if schema == 1 else ("priority", "failure"))
@@ -67,6 +67,6 @@ def _failure(slug: str, key: str | None, value: Any) -> Failure:
     failure = expect_table(f"failure of {slug}", value)
     check_keys(f"the failure of {slug}", failure, ("log", "facts"))
     facts = expect_table(f"facts of {slug}", failure["facts"])
-    # The first of these is what users are told.
+    # The first of these is shown to users.
     expect_list_of(f"errors of {slug}", facts.get("errors", []), expect_text)
     return Failure(key, expect_text(f"log of {slug}", failure["log"]), facts)

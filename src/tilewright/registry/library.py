@@ -1,4 +1,4 @@
-"""Loading a built kernel."""
+"""Loads a built kernel."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ if TYPE_CHECKING:
 
 
 def load_library(artifact: Artifact, device: Device) -> ctypes.CDLL | ForwardedLibrary:
-    """The kernel's shared library over the device's HIP library, its bytes checked just before it is loaded."""
+    """Load a kernel's shared library on top of the device's HIP library. Its bytes are checked just before."""
     return device.library(artifact.checked(LIBRARY))

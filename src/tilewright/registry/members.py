@@ -1,4 +1,4 @@
-"""What a user may name kernels by, as a list of kernels."""
+"""Resolves spaces, sets, configs and kernels to a list of kernels."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Kernels = Space | KernelSet | Kernel | ConfigBase | Iterable["Kernel | ConfigBas
 
 
 def kernels_of(named: Kernels, arch: str | Sequence[str] | None) -> tuple[Kernel, ...]:
-    """The kernels of spaces, sets and configs on each of the GPUs, without repetitions. Kernels have theirs already."""
+    """The kernels of spaces, sets and configs on each GPU, without duplicates. Kernels already have a GPU."""
     gpus = () if arch is None else (arch,) if isinstance(arch, str) else tuple(arch)
     for name in gpus:
         archs.load(name)
     found = tuple(dict.fromkeys(_members(named, gpus)))
     if not found:
         raise InvalidValueError(
-            "there are no kernels: the list is empty. Give at least one kernel, config, space or set"
+            "there are no kernels: the list is empty. Pass at least one kernel, config, space or set"
         )
     return found
 
@@ -36,8 +36,7 @@ def _members(named: Kernels, gpus: Sequence[str]) -> Iterator[Kernel]:
     elif isinstance(named, Space | KernelSet | ConfigBase):
         if not gpus:
             raise InvalidValueError(
-                f"a {type(named).__name__} says nothing of GPUs: give arch, one or several of "
-                f"{', '.join(archs.arch_names())}"
+                f"a {type(named).__name__} has no GPU: pass arch=, one or more of {', '.join(archs.arch_names())}"
             )
         for gpu in gpus:
             if isinstance(named, ConfigBase):
@@ -45,14 +44,14 @@ def _members(named: Kernels, gpus: Sequence[str]) -> Iterator[Kernel]:
             else:
                 yield from _legal(named, gpu)
     elif isinstance(named, str) or not isinstance(named, Iterable):
-        raise InvalidValueError(f"{named!r} is no kernel, config, space or kernel set, nor a list of them")
+        raise InvalidValueError(f"{named!r} is not a kernel, config, space or kernel set, nor a list of them")
     else:
         for member in named:
             yield from _members(member, gpus)
 
 
 def _legal(named: Space | KernelSet, gpu: str) -> Iterator[Kernel]:
-    """The legal kernels of a space or set on a GPU; none at all is an error that says which rules removed them."""
+    """The legal kernels of a space or set on a GPU; none is an error that lists the rules that rejected them."""
     count = 0
     for kernel in named.iter(gpu) if isinstance(named, Space) else named.kernels(gpu):
         count += 1
@@ -61,5 +60,5 @@ def _legal(named: Space | KernelSet, gpu: str) -> Iterator[Kernel]:
         what = "this space" if isinstance(named, Space) else f"the set {named.name}"
         raise IllegalConfigError(
             f"{what} has no legal kernel on {gpu}, so there is nothing to build:\n{named.report(gpu)}\n"
-            "`tilewright rules CODE` explains a rule. Declare more values, or leave this GPU out."
+            "`tilewright rules CODE` explains a rule. Declare more values, or remove this GPU."
         )

@@ -1,4 +1,4 @@
-"""Two registries as one."""
+"""Merges two registries."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.ops.kernel import Kernel
 
 Result = Artifact | Failure
-# Which side counts where both have something and it differs.
+# The side that wins if both have different values.
 SIDES = ("mine", "theirs")
 
 
 def merged_results(
     mine: Mapping[Kernel, Result], theirs: Mapping[Kernel, Result], prefer: str | None
 ) -> dict[Kernel, Result]:
-    """An artifact counts more than a failure, a failure more than nothing. Two artifacts of different keys conflict."""
+    """An artifact wins over a failure, a failure over nothing. Results with different keys conflict."""
     conflicts = []
     merged = {**theirs, **mine}
     for kernel in mine.keys() & theirs.keys():
@@ -27,25 +27,25 @@ def merged_results(
         elif pair[0].key != pair[1].key:
             conflicts.append(f"{kernel.slug}: {pair[0].key} and {pair[1].key}")
             merged[kernel] = pair[SIDES.index(prefer)] if prefer is not None else pair[0]
-    _complain("was built in two ways", conflicts, prefer)
+    _complain("builds", conflicts, prefer)
     return merged
 
 
 def merged_priorities(
     mine: Mapping[Kernel, int], theirs: Mapping[Kernel, int], prefer: str | None
 ) -> dict[Kernel, int]:
-    """A priority that one side set is kept; two that differ conflict."""
+    """A priority that only one side has is kept; two different ones conflict."""
     conflicts = [
         f"{kernel.slug}: {mine[kernel]} and {theirs[kernel]}"
         for kernel in mine
         if kernel in theirs and mine[kernel] != theirs[kernel]
     ]
-    _complain("has two priorities", conflicts, prefer)
+    _complain("priorities", conflicts, prefer)
     return {**mine, **theirs} if prefer == "theirs" else {**theirs, **mine}
 
 
 def checked_side(prefer: str | None) -> str | None:
-    """Which side counts, or None: nobody decided, so a conflict is an error."""
+    """The side that wins, or None: then a conflict is an error."""
     return None if prefer is None else choose("side of a merge", prefer, SIDES)
 
 
@@ -53,5 +53,5 @@ def _complain(what: str, conflicts: list[str], prefer: str | None) -> None:
     if conflicts and prefer is None:
         rest = f" (and {len(conflicts) - 1} more)" if len(conflicts) > 1 else ""
         raise InvalidValueError(
-            f"a kernel {what}: {min(conflicts)}{rest}. Say which counts with prefer={' or '.join(map(repr, SIDES))}."
+            f"conflicting {what} of {min(conflicts)}{rest}. Pass prefer={' or prefer='.join(map(repr, SIDES))}."
         )

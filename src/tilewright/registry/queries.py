@@ -1,4 +1,4 @@
-"""Which kernels of a registry a question means."""
+"""Queries of a registry's kernels."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tilewright.ops import op_named
 from tilewright.ops.fields import fields_of
 from tilewright.ops.kernel import Kernel
 
-# What a kernel is asked for beside the fields and shorthands of its op.
+# Criteria in addition to the fields and shorthands of the op.
 _OWN = ("name", "op", "arch", "built")
 
 
 def find(kernels: Sequence[Kernel], results: Mapping[Kernel, Any], wanted: Mapping[str, Any]) -> tuple[Kernel, ...]:
-    """The kernels that have all wanted values; a list of values means any of them.
+    """The kernels that match all criteria; a list of values means any of them.
 
-    A kernel whose op lacks a field that others have does not match. A field that no kernel's op has is an error.
+    A kernel does not match if its op lacks a field. A field that no kernel's op has is an error.
     """
     own = {name: value for name, value in wanted.items() if name in _OWN}
     rest = {name: value for name, value in wanted.items() if name not in _OWN}

@@ -1,4 +1,4 @@
-"""The registry: kernels, for those that were built their artifacts, and running them."""
+"""The registry: kernels, their build results, and running them."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Registry:
-    """Kernels and what became of them. A value: building, filtering and loading give new ones.
+    """Kernels and their build results. Registries are immutable: building, filtering and loading return new ones.
 
-    `results` has an artifact or a failure for each kernel that was built; a kernel without one was not built yet.
-    `priorities` has those that were set; the others are 0. `selector` ranks the kernels that support a problem.
+    `results` has an artifact or a failure for each kernel; a kernel without one is not built yet. `priorities` has
+    those that were set; the default is 0. `selector` ranks the kernels that support a problem.
     """
 
     kernels: tuple[Kernel, ...]
     results: Mapping[Kernel, Artifact | Failure] = field(default_factory=dict)
-    built: Built | None = field(default=None, compare=False, repr=False)  # the last build, for its figures
+    built: Built | None = field(default=None, compare=False, repr=False)  # the last build, for its statistics
     priorities: Mapping[Kernel, int] = field(default_factory=dict)
     selector: Selector = field(default=CHAIN, compare=False, repr=False)
-    # Plans and loaded libraries: they follow from the rest, so they are no part of the value.
+    # Plans and loaded libraries: caches that are derived from the other fields.
     _dispatcher: Dispatcher = field(init=False, compare=False, repr=False)
-    _ways: dict[int, Way] = field(init=False, compare=False, repr=False)  # the dispatcher's own
+    _ways: dict[int, Way] = field(init=False, compare=False, repr=False)  # shared with the dispatcher
     _plans: dict[Any, tuple[Plan, Any]] = field(init=False, compare=False, repr=False)  # likewise
 
     def __post_init__(self) -> None:
@@ -65,12 +65,12 @@ class Registry:
         object.__setattr__(self, "_plans", made.plans)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy makes its own plans: they belong to the libraries of one process."""
+        """A copy has its own plans: they belong to the libraries of one process."""
         return Registry, (self.kernels, self.results, self.built, self.priorities, self.selector)
 
     @classmethod
     def of(cls, kernels: Kernels, arch: str | Sequence[str] | None = None) -> Registry:
-        """A registry of kernels that are not built yet: of spaces, sets, configs or kernels."""
+        """A registry of spaces, sets, configs or kernels; nothing is built yet."""
         return cls(kernels_of(kernels, arch))
 
     @property
@@ -80,7 +80,7 @@ class Registry:
 
     @property
     def failures(self) -> dict[Kernel, Failure]:
-        """The kernels that the compiler refused, with its log."""
+        """The kernels that failed to compile, with the compiler's log."""
         return {k: entry for k in self.kernels if isinstance(entry := self.results.get(k), Failure)}
 
     def __len__(self) -> int:
@@ -101,9 +101,10 @@ class Registry:
         retry: bool = False,
         trace: Path | str | None = None,
     ) -> Registry:
-        """Build what is not built: from the store where it is known, else with up to `max_workers` compilers at once.
+        """Build all kernels that are not built: take them from the store, or run up to `max_workers` compilers.
 
-        A kernel that fails fails alone: see `failures`. `trace` writes the build as a Chrome/Perfetto trace.
+        A kernel that fails does not stop the others: see `failures`. `trace` writes a Chrome/Perfetto trace of the
+        build.
         """
         wanted = [k for k in self.kernels if not isinstance(self.results.get(k), Artifact)]
         built = build_kernels(wanted, jobs=max_workers, tiers=tiers, limit_s=limit_s, retry=retry)
@@ -114,43 +115,48 @@ class Registry:
     def find(self, **wanted: Any) -> Registry:
         """The kernels that have these values: `find(arch="gfx942", pipeline=["mem", "compv3"], built=True)`.
 
-        Asks for `op`, `arch`, `built`, `name` (a pattern: `"*-compv3-*"`), and fields and shorthands of the op. A list
-        means any of its values.
+        Criteria are `op`, `arch`, `built`, `name` (a pattern: `"*-compv3-*"`), and fields and shorthands of the op. A
+        list means any of its values.
         """
         kept = find(self.kernels, self.results, wanted)
         results = {k: self.results[k] for k in kept if k in self.results}
         return replace(self, kernels=kept, results=results, built=None, priorities=_only(self.priorities, kept))
 
     def with_priority(self, which: Kernel | str | Registry, number: int) -> Registry:
-        """The same with a priority for a kernel, given itself or by name, or for all that `find` gave. Default is 0."""
+        """A copy with a new priority for a kernel, its name, or all kernels of a registry. The default is 0."""
         if type(number) is not int:
-            raise InvalidValueError(f"a priority is a whole number, got {number!r}")
+            raise InvalidValueError(f"a priority must be an integer, got {number!r}")
         named = which.kernels if isinstance(which, Registry) else (which,)
         chosen = [self.kernel(each if isinstance(each, str) else each.slug) for each in named]
         return replace(self, priorities={**self.priorities, **dict.fromkeys(chosen, number)})
 
     def with_tuned(self, table: TunedTable | Path | str) -> Registry:
-        """The same with a table of measured winners, or the file of one: they come first for their very problems."""
+        """A copy with a table (or its file) of the fastest measured kernels: they rank first for exactly these
+        problems."""
         if not isinstance(self.selector, Chain):
-            raise InvalidValueError(f"a tuned table is for the selector Chain, and this registry has {self.selector!r}")
+            raise InvalidValueError(
+                f"tuned tables work with the selector Chain only, and this registry has {self.selector!r}"
+            )
         read = table if isinstance(table, TunedTable) else read_tuned(Path(table))
         return replace(self, selector=replace(self.selector, tuned=read))
 
     def with_bundles(self, *folders: Path | str) -> Registry:
-        """The same with these learned models in place of those that come with the ops; with none, without any."""
+        """A copy with these learned models instead of those of the ops; without arguments, with no learned models."""
         if not isinstance(self.selector, Chain):
-            raise InvalidValueError(f"bundles are for the selector Chain, and this registry has {self.selector!r}")
+            raise InvalidValueError(
+                f"bundles work with the selector Chain only, and this registry has {self.selector!r}"
+            )
         from tilewright.select.bundle import read_bundle  # noqa: PLC0415  (imports NumPy)
 
         bundles = tuple(read_bundle(Path(folder)) for folder in folders)
         return replace(self, selector=replace(self.selector, bundles=bundles))
 
     def merge(self, other: Registry, prefer: str | None = None) -> Registry:
-        """The kernels of both, in the order of this one, then the other.
+        """The kernels of both, in the order of this registry, then of the other.
 
-        Of a kernel in both, the artifact is kept where only one side has one. Where both were built to different keys
-        (another compiler, other headers), or have different priorities, `prefer` says which counts, "mine" or
-        "theirs"; without it that is an error.
+        If only one side has an artifact of a kernel, it is kept. If both sides have different keys (another compiler,
+        other headers) or different priorities, `prefer` selects the side, "mine" or "theirs"; without it the conflict
+        is an error.
         """
         side = checked_side(prefer)
         return replace(
@@ -162,12 +168,12 @@ class Registry:
         )
 
     def kernel(self, slug: str) -> Kernel:
-        """The kernel of that name; an error lists the nearest."""
+        """The kernel with this name; the error for an unknown one suggests the nearest."""
         known = {k.slug: k for k in self.kernels}
         return known[choose("kernel of this registry", slug, known)]
 
     def artifact(self, kernel: Kernel) -> Artifact:
-        """What was built of a kernel; `CompileError` with the log if it failed."""
+        """The artifact of a kernel; `CompileError` with the log if it failed to compile."""
         entry = self.results.get(kernel)
         if isinstance(entry, Artifact):
             return entry
@@ -177,7 +183,7 @@ class Registry:
         raise CompileError(f"{kernel.slug} was not built: {errors[0]}", entry.log)
 
     def library(self, kernel: Kernel, device: Device | str | None = None) -> ctypes.CDLL | ForwardedLibrary:
-        """The shared library of a built kernel, checked, and loaded over the HIP library of a device."""
+        """The shared library of a built kernel, checked, and loaded on top of a device's HIP library."""
         return load_library(self.artifact(kernel), resolve_device(device))
 
     def select(
@@ -189,14 +195,14 @@ class Registry:
         pad: bool = False,
         built: bool = True,
     ) -> Selection:
-        """The kernels that can compute a problem, best first, and why the others cannot.
+        """The kernels that support a problem, best first, and the others with the reasons for rejection.
 
-        `device` may also be a GPU or its name. Without it: the current device, else the only GPU that the registry
-        has kernels for. With `pad`, kernels that support only a padded problem come after those that support this
-        one. With `built=False`, kernels that are not built yet take part.
+        `device` may also be a GPU or its name. Default: the current device, else the only GPU that the registry has
+        kernels for. With `pad`, kernels that support only a padded problem are listed after those that support this
+        one. With `built=False`, kernels that are not built yet are included.
 
-        A problem of several kernels has a selection for each in `stages`. `kernel` may then be several: each is taken
-        for the stage that it can compute.
+        A problem that needs several kernels has a selection for each in `stages`. `kernel` may then be several
+        kernels: each is used for the stage that it supports.
         """
         return self._dispatcher.select(problem, device, kernel, pad=pad, built=built)
 
@@ -208,9 +214,9 @@ class Registry:
         kernel: Named = None,
         pad: bool = False,
     ) -> Plan:
-        """What `run` does for host arrays of a problem: kernels, padding, preparations, memory. Loads the kernels.
+        """The launch plan of `run` for host arrays: kernels, padding, preparations, memory. Loads the kernels.
 
-        Made once for equal problems: after that it is one look-up.
+        Plans are cached: for an equal problem this is one lookup.
         """
         if device is not None and type(kernel) is not list:
             found = self._plans.get((problem, device if isinstance(device, str) else device.name, kernel, pad))
@@ -229,15 +235,15 @@ class Registry:
         pad: bool = False,
         prepared: Collection[str] = (),
     ) -> Any:
-        """Compute a problem: the inputs in the op's order, in host memory or on a device. Gives the output, or several.
+        """Compute a problem. Pass the inputs in the op's order, in host memory or on a device. Returns the output(s).
 
         Host arrays (NumPy, torch, DLPack) have the logical shape and any strides; they are copied to the device, and
-        the call returns when the output is back. Device tensors are passed by address, and the call returns when the
-        kernel is on its way in `stream`. Without `out` an output of the inputs' kind is made; what a problem changes
-        in place must be given there. Several outputs, and `out` for them, are tuples in the op's order.
+        the call returns when the output is copied back. Device tensors are passed by address, and the call returns
+        when the kernel is launched in `stream`. Without `out`, an output of the inputs' type is allocated; tensors that
+        are updated in place must be passed as `out`. Several outputs, and their `out`, are tuples in the op's order.
 
-        The device is the argument's, else that of the tensors, else the current one. `kernel` takes the choice away.
-        `pad` allows a larger problem, cut afterwards. `prepared` names device tensors that were prepared already.
+        The device is the argument's, else that of the tensors, else the current one. `kernel` overrides selection.
+        `pad` allows a larger problem whose result is cut. `prepared` names device tensors that are already prepared.
         """
         way = self._ways.get(id(problem))
         if way is not None:
@@ -245,12 +251,13 @@ class Registry:
         return self._dispatcher.run(problem, tensors, out, stream, device, kernel, pad, prepared)
 
     def to_json(self) -> dict[str, Any]:
-        """Names, keys, priorities and failures as plain values. The artifacts themselves stay in the store."""
+        """Names, keys, priorities and failures as plain values. The artifacts stay in the store."""
         return document_of(self.kernels, self.results, self.priorities)
 
     @classmethod
     def from_json(cls, document: Any, store: Store | None = None) -> Registry:
-        """What `to_json` gave. Artifacts that the store no longer has are kernels that are not built."""
+        """Restore a registry from the result of `to_json`. Kernels whose artifact is no longer in the store are not
+        built."""
         try:
             saved = list(read_document(document))
         except CONTENT_ERRORS as error:
@@ -266,7 +273,7 @@ class Registry:
 
     @classmethod
     def load(cls, path: Path | str, store: Store | None = None) -> Registry:
-        """Read what `save` wrote, also that of older versions."""
+        """Read a file that `save` wrote, also one of an older version."""
         with reading(path):
             return cls.from_json(read_json(path), store)
 
@@ -279,9 +286,9 @@ def build(
     retry: bool = False,
     trace: Path | str | None = None,
 ) -> Registry:
-    """Build kernels, spaces, sets or configs for one or several GPUs, from the store where it knows them.
+    """Build kernels, spaces, sets or configs for one or more GPUs. Artifacts in the store are reused.
 
-    The registry that comes back has every kernel; `failures` has those that did not compile.
+    The returned registry has every kernel; `failures` has those that did not compile.
     """
     return Registry.of(kernels, arch).build(jobs, retry=retry, trace=trace)
 
@@ -294,5 +301,5 @@ def _result(saved: Saved, store: Store) -> Artifact | Failure | None:
     if saved.failure is not None or saved.key is None:
         return saved.failure
     found = store.get(saved.key)
-    # The manifest must agree with the name: a key alone proves nothing about the kernel.
+    # The manifest must have the same name: the key alone does not identify the kernel.
     return found if found is not None and found.facts.get("slug") == saved.kernel.slug else None

@@ -1,4 +1,4 @@
-"""Running on a device: HIP bound once, devices, buffers, streams, kernel libraries. All is loaded on first use."""
+"""Runtime: HIP, devices, buffers, streams and kernel libraries. Everything is loaded on first use."""
 
 from tilewright.runtime.buffers import Buffer
 from tilewright.runtime.device import Device, current_device, devices

@@ -1,4 +1,4 @@
-"""Memory of a device."""
+"""Device memory."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Buffer:
-    """Bytes on a device, freed with `free`, at the end of a `with` block, or when nobody has the buffer any more.
+    """Bytes on a device, freed with `free`, at the end of a `with` block, or when the buffer is garbage-collected.
 
-    Copies and fills are done when the call returns. With a `stream` they come after the work that is in it.
+    Copies and fills are complete when the call returns. With a `stream` they run after the work in it.
     """
 
     def __init__(self, device: Device, nbytes: int, label: str = "") -> None:
         if not isinstance(nbytes, int) or isinstance(nbytes, bool) or nbytes < 1:
-            raise InvalidValueError(f"a buffer of {nbytes!r} bytes cannot be had; it needs a whole number from 1 on")
+            raise InvalidValueError(f"the size of a buffer must be an integer of at least 1, got {nbytes!r}")
         made = ctypes.c_void_p()
         with device.naming(label):
             hip = device.call("hipMalloc", ctypes.byref(made), nbytes)
@@ -34,15 +34,15 @@ class Buffer:
         self.label = label
         self._hip = hip
         self._release = weakref.finalize(self, hip.release, "hipFree", self.address)
-        self._release.atexit = False  # a process that ends gives everything back anyway
+        self._release.atexit = False  # the system frees everything when the process ends
 
     @property
     def alive(self) -> bool:
-        """Whether it was not freed yet, nor lost with the process that it was in."""
+        """Whether it exists: it was not freed, and its process has not ended."""
         return self._release.alive and not self._hip.gone
 
     def copy_from(self, source: Any, stream: object = None, *, at: int = 0) -> None:
-        """Fill it, from byte `at` on, with the bytes of an array or any other holder of bytes in one piece."""
+        """Copy the bytes of an array or another contiguous bytes-like object to the buffer, starting at byte `at`."""
         if at < 0:
             raise InvalidValueError(f"byte {at} is before the start of {self!r}")
         with host_bytes(source, writable=False) as host:
@@ -50,15 +50,15 @@ class Buffer:
             self._copy(self.address + at, host.address, host.nbytes, HOST_TO_DEVICE, stream)
 
     def copy_to(self, target: Any, stream: object = None) -> None:
-        """Copy bytes from its start into an array or any other writable holder of bytes, as many as that has."""
+        """Fill an array or another writable bytes-like object with bytes from the start of the buffer."""
         with host_bytes(target, writable=True) as host:
             self._check("copied from", host.nbytes)
             self._copy(host.address, self.address, host.nbytes, DEVICE_TO_HOST, stream)
 
     def fill(self, byte: int, stream: object = None, *, wait: bool = True) -> None:
-        """Set all its bytes to one value. Without `wait` it is only put into the stream."""
+        """Set all bytes to one value. Without `wait`, return when the work is in the stream."""
         if not 0 <= byte <= 255:
-            raise InvalidValueError(f"a byte is 0 to 255, not {byte}")
+            raise InvalidValueError(f"a byte must be 0 to 255, got {byte}")
         self._check("filled in", self.nbytes)
         handle = stream_handle(stream)
         self.device.call("hipMemsetAsync", self.address, byte, self.nbytes, handle)
@@ -66,7 +66,7 @@ class Buffer:
             self.device.call("hipStreamSynchronize", handle)
 
     def free(self) -> None:
-        """Give the memory back now. Nobody may use the address afterwards."""
+        """Free the memory now. The address must not be used afterwards."""
         if not self._release.alive:
             raise DeviceError(f"{self!r} is freed a second time")
         self._check_there()
@@ -88,7 +88,7 @@ class Buffer:
 
     def _check_there(self) -> None:
         if self._hip.gone:
-            raise DeviceError(f"{self!r} was lost when the process of the emulated devices ended: allocate it again")
+            raise DeviceError(f"{self!r} was lost when the emulator process ended: allocate it again")
 
     def __enter__(self) -> Buffer:
         return self

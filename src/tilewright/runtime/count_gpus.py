@@ -1,7 +1,7 @@
-"""A program of its own: how many GPUs the HIP library sees. Run in another process, so that its caller loads no HIP.
+"""A separate program that counts the GPUs of the HIP library, so that its caller does not load HIP.
 
-Its arguments are names of libraries to try. It writes "<status> <count>", with the status that hipGetDeviceCount gave,
-or "none" when there is no such library.
+Its arguments are names of libraries to try. It writes "<status> <count>", with the status of hipGetDeviceCount, or
+"none" if there is no such library.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 
 def main(names: list[str]) -> str:
-    """What to write."""
+    """The output of the program."""
     for name in names:
         try:
             library = ctypes.CDLL(name)

@@ -1,4 +1,4 @@
-"""Devices: GPUs and emulated ones, which differ only in the HIP library that is loaded."""
+"""Devices: GPUs and emulated ones, which differ only in their HIP library."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _entered: ContextVar[tuple[Device, ...]] = ContextVar("tilewright_devices", defa
 
 @dataclass(frozen=True)
 class Device:
-    """A device by name: "gpu:0" or "emulated:gfx942". Cheap to make; nothing is loaded before it is used.
+    """A device by name: "gpu:0" or "emulated:gfx942". Cheap to create; nothing is loaded before it is used.
 
     `with device:` makes it the current device of the thread.
     """
@@ -59,29 +59,29 @@ class Device:
 
     @cached_property
     def index(self) -> int:
-        """The number by which its HIP library knows the device."""
+        """The index of the device in its HIP library."""
         return int(self.name.partition(":")[2]) if self.kind == GPU else emulated_names().index(self.name)
 
     @cached_property
     def arch(self) -> Arch:
-        """The GPU's facts. Asks the HIP library which GPU it is, unless the name says it."""
+        """The GPU's specification. Reads the GPU's name from the HIP library, unless the device name has it."""
         return load(self.name.partition(":")[2] if self.kind == EMULATED else _arch_name(self.hip(), self.name))
 
     @cached_property
     def model(self) -> str:
-        """Which product it is, such as "AMD Instinct MI300X, 304 units". GPUs of one architecture differ in both.
+        """Product name and units, such as "AMD Instinct MI300X, 304 units". GPUs of one architecture differ in both.
 
-        A GPU that was divided has fewer units: it is another one to who measures it.
+        A partitioned GPU has fewer units, so its measurements are those of another model.
         """
         hip = self.hip()
         return f"{hip.product(self.index) or f'{self.arch.name} without a name'}, {hip.units(self.index)} units"
 
     def bus_address(self) -> str:
-        """Where the device is on the PCI bus. Tools that watch GPUs know them by it."""
+        """The PCI bus address of the device, by which monitoring tools identify GPUs."""
         return self.hip().bus_address(self.index)
 
     def hip(self) -> Hip:
-        """The HIP library of this device, loaded and bound now if it was not. Checks that the device is there."""
+        """The HIP library of this device, loaded on first use. Checks that the device exists."""
         if self.kind == EMULATED:
             return loaded.stand_in()
         hip = loaded.real()
@@ -89,13 +89,13 @@ class Device:
         return hip
 
     def ready(self, what: str) -> Hip:
-        """The HIP library, after raising what went wrong on this device before and nobody asked for."""
+        """The HIP library, after raising a pending fault of this device."""
         hip = self.hip()
         self._raise_fault(hip, what)
         return hip
 
     def call(self, what: str, *arguments: Any) -> Hip:
-        """Call a HIP function for this device. What is not hipSuccess is raised."""
+        """Call a HIP function for this device. A status other than hipSuccess is raised."""
         hip = self.ready(what)
         with Selection(hip, self.index):
             status = hip.call(what, *arguments)
@@ -103,7 +103,7 @@ class Device:
         return hip
 
     def check(self, status: int, what: str) -> None:
-        """Raise what a HIP status means: the fault behind it on the emulated device, else a `HipError`."""
+        """Raise the error for a HIP status: the emulated device's fault that caused it, else a `HipError`."""
         if status:
             hip = self.hip()
             self._raise_fault(hip, what)
@@ -111,7 +111,7 @@ class Device:
             raise hip.error(status, what)
 
     def raise_pending(self, message: str) -> NoReturn:
-        """Raise the fault that made a call fail, or a `DeviceError` with `message` when none is known."""
+        """Raise the fault that made a call fail, or a `DeviceError` with `message` if none is known."""
         hip = self.hip()
         self._raise_fault(hip, message)
         hip.forget_error()
@@ -123,25 +123,25 @@ class Device:
             emulation.raise_pending(self.index, what)
 
     def activate(self) -> None:
-        """Make launches of this thread go to this device, until another one is activated."""
+        """Make this the device of this thread's launches, until another one is activated."""
         hip = self.hip()
         if status := hip.set_device(self.index):
             raise hip.error(status, "hipSetDevice")
 
     def selected(self) -> AbstractContextManager[None]:
-        """Launches of this thread go to this device inside the `with` block, afterwards to where they went before."""
+        """Make this the device of this thread's launches inside the `with` block; then restore the previous one."""
         return Selection(self.hip(), self.index)
 
     def allocate(self, nbytes: int, label: str = "") -> Buffer:
-        """New memory. The emulated device names it by `label` in faults."""
+        """Allocate memory. Faults of the emulated device name it by `label`."""
         return Buffer(self, nbytes, label)
 
     def naming(self, label: str) -> AbstractContextManager[None]:
-        """What is allocated inside the `with` block gets this name, on the emulated device."""
+        """Label allocations inside the `with` block, on the emulated device."""
         return emulation.naming(label) if self.kind == EMULATED else nullcontext()
 
     def stream(self) -> Stream:
-        """A new stream, not ordered after others."""
+        """A new stream, which is not ordered after others."""
         return Stream(self)
 
     def event(self) -> Event:
@@ -149,13 +149,13 @@ class Device:
         return Event(self)
 
     def synchronize(self) -> None:
-        """Wait until all work on the device is done. Raises faults of threads that ended without asking."""
+        """Wait until all work on the device is done. Also raises pending faults of threads that have ended."""
         if self.kind == EMULATED:
             emulation.raise_orphan(self.index)
         self.call("hipDeviceSynchronize")
 
     def library(self, path: Path) -> ctypes.CDLL | ForwardedLibrary:
-        """A kernel library with this device's HIP library underneath, in whichever process; loaded once per path."""
+        """A kernel library, loaded once per path, in the process of this device's HIP library."""
         hip = self.hip()
         if hip.own_process:
             from tilewright.runtime.forwarded import ForwardedLibrary  # noqa: PLC0415  (rarely needed)
@@ -174,7 +174,7 @@ class Device:
         turned: bool | None = None,
         exchange: Callable[[Kernel], Kernel] | None = None,
     ) -> AbstractContextManager[None]:
-        """How this thread's launches run inside the `with` block; what is not given stays. See `Settings`."""
+        """Settings of this thread's launches inside the `with` block; the others do not change. See `ShimSettings`."""
         self._emulated_only("emulating")
         return emulation.emulating(
             self.hip(),
@@ -189,11 +189,11 @@ class Device:
         )
 
     def mode(self, mode: Mode) -> AbstractContextManager[None]:
-        """This thread's launches run fast or strict inside the `with` block."""
+        """The mode of this thread's launches, fast or strict, inside the `with` block."""
         return self.emulating(mode=mode)
 
     def recording(self) -> AbstractContextManager[list[LaunchRecord]]:
-        """A list that gets a record of each launch of this thread inside the `with` block."""
+        """Record this thread's launches inside the `with` block: it gets a list that is filled with records."""
         self._emulated_only("recording")
         self.hip()
         return emulation.recording(self.index)
@@ -201,7 +201,7 @@ class Device:
     def _emulated_only(self, what: str) -> None:
         if self.kind != EMULATED:
             raise DeviceError(
-                f"{self.name} has no {what}(): only emulated devices ({', '.join(emulated_names())}) have"
+                f"{self.name} does not support {what}(): only emulated devices ({', '.join(emulated_names())}) do"
             )
 
     def __enter__(self) -> Device:
@@ -232,7 +232,7 @@ def current_device() -> Device | None:
 
 
 def devices() -> list[Device]:
-    """The GPUs that there are, then the emulated devices. Without a HIP library or a GPU there are only these."""
+    """All GPUs, then the emulated devices. Without a HIP library or a GPU, only emulated devices."""
     return [Device(f"gpu:{index}") for index in range(loaded.gpu_count())] + [Device(name) for name in emulated_names()]
 
 
@@ -245,13 +245,15 @@ def _check_there(hip: Hip, index: int) -> None:
     count = hip.count()
     if index >= count:
         there = ", ".join(f"gpu:{number}" for number in range(count))
-        raise DeviceError(f"gpu:{index} is not there: HIP sees {count} ({there}). HIP_VISIBLE_DEVICES may hide others.")
+        raise DeviceError(
+            f"gpu:{index} does not exist: HIP sees {count} ({there}). HIP_VISIBLE_DEVICES may hide others."
+        )
 
 
 def _arch_name(hip: Hip, name: str) -> str:
     index = int(name.partition(":")[2])
-    # The field's place differs between versions of HIP, so it is found by its form.
+    # The field's offset differs between versions of HIP, so it is found by a pattern.
     found = _ARCH_NAME.search(hip.properties(index), NAME_BYTES)
     if found is None:
-        raise DeviceError(f"{hip.path} does not say which GPU {name} is: its properties have no gfx name")
+        raise DeviceError(f"the GPU of {name} is unknown: its properties in {hip.path} have no gfx name")
     return found[1].decode()

@@ -1,4 +1,4 @@
-"""What only emulated devices have: settings, records, and the faults behind a HIP status."""
+"""Features of emulated devices: settings, launch records, and the faults that caused a HIP status."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ naming = settings.naming
 
 @contextmanager
 def emulating(hip: Hip, device: int, **given: Any) -> Iterator[None]:
-    """Launches of this thread on a device run with these settings; what is None stays as it is."""
+    """Apply settings to this thread's launches on a device; None does not change a setting."""
     if hip.own_process and given.get("exchange") is not None:
         raise InvalidValueError(
-            "kernels can be exchanged only in the process of the emulated device, and it has one of its own here, "
-            "because another HIP library is loaded: use a process without it"
+            "kernels can be exchanged only in the emulator's own process, and the emulator runs in a separate process, "
+            "because this one has another HIP library loaded: use a process without it"
         )
     before = settings.settings_of(device)
     after = settings.changed(before, **given)
@@ -34,7 +34,7 @@ def emulating(hip: Hip, device: int, **given: Any) -> Iterator[None]:
 
 def _running_dry(hip: Hip, device: int, on: bool, before: bool) -> AbstractContextManager[None]:
     if hip.own_process:
-        return nullcontext()  # each call takes the settings with it
+        return nullcontext()  # each call sends the settings
     from tilewright.emulator.stand_in.opened import running_dry  # noqa: PLC0415  (loads NumPy)
 
     return running_dry(device, on, before)
@@ -42,17 +42,17 @@ def _running_dry(hip: Hip, device: int, on: bool, before: bool) -> AbstractConte
 
 @contextmanager
 def scripted(device: int, launches_us: Sequence[float], other_us: float = 0.0) -> Iterator[Callable[[], int]]:
-    """A device has time inside the `with` block: that of a script. For tests of what measures time.
+    """Simulate time on an emulated device inside the `with` block. For tests of time measurement.
 
-    This thread's launches take these microseconds, one after another, and each fill and copy `other_us`. Events give
-    what passed between them. After the last launch there is no time any more. Gives a function that tells how many
-    launches of the script are left.
+    This thread's launches take these microseconds, one after another, and each fill and copy takes `other_us`. Events
+    measure the time between them. After the last launch there is no time any more. The `with` block gets a function
+    that returns the number of remaining launches.
     """
     from tilewright.emulator.stand_in.opened import opened  # noqa: PLC0415  (loads NumPy)
 
     for value in (*launches_us, other_us):
         if not value >= 0:
-            raise InvalidValueError(f"{value} µs is no time that anything takes")
+            raise InvalidValueError(f"times must be at least 0 µs, got {value}")
     loaded.stand_in_here()
     stand_in = opened()
     stand_in.script(device, launches_us, other_us)

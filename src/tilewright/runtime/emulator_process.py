@@ -1,6 +1,6 @@
-"""The process of the emulated devices, where the process that uses them has another HIP library loaded.
+"""The emulator process, for programs that have another HIP library loaded.
 
-It answers one request after another and ends with the process that started it.
+It handles one request after another and ends with the process that started it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def main(descriptor: int) -> None:
-    """Answer the requests that come through a socket, until its other end is closed."""
+    """Handle the requests from a socket until its other end is closed."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     server = _Server()
     signal.signal(signal.SIGINT, server.interrupt)
@@ -48,12 +48,12 @@ class _Server:
         self._working = False
 
     def interrupt(self, *_: Any) -> None:
-        """The caller was interrupted: so is what it waits for. An interrupt that comes too late is none."""
+        """Interrupt the running request, because its caller was interrupted. A late interrupt is ignored."""
         if self._working:
             raise KeyboardInterrupt
 
     def answer(self, request: Request, payload: bytearray) -> Reply:
-        """Do what is asked. Nothing is raised here: it is the caller's."""
+        """Handle a request. Errors are returned, and raised in the caller."""
         try:
             self._working = True
             reply = _done(request, payload)
@@ -100,7 +100,7 @@ def _done(request: Request, payload: bytearray) -> Reply:
 
 
 def _argument(given: Any, kind: Any, payload: bytearray, blocks: list[Any]) -> Any:
-    """An argument as C takes it. Pointers point to memory of this process."""
+    """Convert an argument to its C type. Pointers point to memory of this process."""
     if isinstance(given, Block):
         blocks.append(ctypes.create_string_buffer(given.data, len(given.data)))
         return ctypes.cast(blocks[-1], kind)
@@ -112,6 +112,6 @@ def _argument(given: Any, kind: Any, payload: bytearray, blocks: list[Any]) -> A
 def _sendable(error: BaseException) -> BaseException:
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:  # whatever a class of somebody else does then
+    except Exception:  # classes of other packages may raise anything
         return DeviceError(f"{type(error).__name__}: {error}")
     return error

@@ -7,7 +7,7 @@ from tilewright.base.errors import DeviceError, DeviceMemoryError
 OUT_OF_MEMORY = 2  # hipErrorOutOfMemory
 NO_DEVICE = 100  # hipErrorNoDevice
 
-# What to do about a status, where its name does not say it. Numbers are those of hipError_t in hip_runtime_api.h.
+# Advice for a status whose name does not explain it. Numbers are those of hipError_t in hip_runtime_api.h.
 _ADVICE = {
     OUT_OF_MEMORY: "Free buffers, or use a device with more memory.",
     35: "The kernel driver is older than this HIP library needs: update amdgpu, or use an older ROCm.",
@@ -22,7 +22,7 @@ _ADVICE = {
 
 
 class HipError(DeviceError):
-    """A HIP function that did not give hipSuccess. `status` is its number, `hip_name` its name."""
+    """A HIP function did not return hipSuccess. `status` is the number of the status, `hip_name` its name."""
 
     def __init__(self, what: str, status: int, hip_name: str, text: str) -> None:
         self.what = what

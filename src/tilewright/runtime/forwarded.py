@@ -1,4 +1,4 @@
-"""HIP and kernel libraries of emulated devices that are in another process: the same calls, sent there."""
+"""HIP and kernel libraries of emulated devices in another process: calls are forwarded to it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tilewright.runtime.forwarding import Block, Kind, Place, Request
 from tilewright.runtime.hip import DEVICE_TO_DEVICE, DEVICE_TO_HOST, FORKED_EMULATOR, HOST_TO_DEVICE, Hip
 from tilewright.runtime.process_line import ProcessLine
 
-# The functions of abi.h that take a struct and give a status; SYMBOL_message says what a status is about.
+# The functions of abi.h that take a struct and return a status; SYMBOL_message describes a status.
 _WITH_STRUCT = ("_run", "_workspace_size")
 _MESSAGE = "_message"
-# The type of the object that ctypes.byref gives, which has no name in ctypes.
+# The type of the object that ctypes.byref returns, which has no name in ctypes.
 _Reference: Any = type(ctypes.byref(ctypes.c_int()))
 
 
 class _Thread(threading.local):
-    """What HIP and kernel libraries keep for each thread: its current device, and the last message of each kernel."""
+    """Per-thread state of HIP and kernel libraries: the current device, and the last message of each kernel."""
 
     def __init__(self) -> None:
         self.device = 0
@@ -36,9 +36,9 @@ _thread = _Thread()
 
 
 class ForwardedHip(Hip):
-    """The HIP library of emulated devices in a process of their own, which is started here."""
+    """The HIP shim of emulated devices in a separate process, which is started here."""
 
-    def __init__(self) -> None:  # binds no library: calls go to the other process
+    def __init__(self) -> None:  # binds no library: calls are forwarded
         self.forked = False
         self._called = True
         self._count = None
@@ -56,7 +56,7 @@ class ForwardedHip(Hip):
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The id of the process."""
         return self._line.pid
 
     @property
@@ -80,11 +80,11 @@ class ForwardedHip(Hip):
         self._line.ask(Request(Kind.LOAD, "", library=path))
 
     def call_library(self, path: Path, name: str, message: str, arguments: tuple[Any, ...]) -> tuple[int, bytes]:
-        """Call a function of a kernel library. Gives the status, and what the library says about one that is not 0."""
+        """Call a function of a kernel library. Returns the status, and the library's message if it is not 0."""
         return self._status(Request(Kind.CALL, name, library=path, message=message), arguments)
 
     def forget_error(self) -> None:
-        """No error is left there: each call takes its own with it."""
+        """Does nothing: each call returns its own error."""
 
     def text(self, name: str, status: int) -> str:
         return str(self._fact("text", name, status))
@@ -126,7 +126,7 @@ class ForwardedHip(Hip):
         return self._line.ask(Request(Kind.FACT, name, arguments)).result
 
     def _copy(self, name: str, target: Any, source: Any, nbytes: int, direction: int, *stream: Any) -> int:
-        """Copies from and to memory of this process send its bytes."""
+        """Copy memory. For copies from and to this process, the bytes are sent."""
         request, host = Request(Kind.CALL, name), None
         if direction == HOST_TO_DEVICE:
             request, host, source = replace(request, upload=nbytes), source, Place.HOST
@@ -134,7 +134,7 @@ class ForwardedHip(Hip):
             request, host, target = replace(request, download=nbytes), target, Place.HOST
         elif direction != DEVICE_TO_DEVICE:
             raise DeviceError(
-                f"{name} with direction {direction}: emulated devices in a process of their own copy from host to "
+                f"{name} does not support direction {direction}: an emulator in a separate process copies from host to "
                 f"device ({HOST_TO_DEVICE}), back ({DEVICE_TO_HOST}), and on the device ({DEVICE_TO_DEVICE}) only"
             )
         if not nbytes:
@@ -145,9 +145,9 @@ class ForwardedHip(Hip):
     def _status(
         self, request: Request, arguments: tuple[Any, ...], host: memoryview | None = None
     ) -> tuple[int, bytes]:
-        """Send a call with all that the calling thread has set, and do here what its reply says.
+        """Send a call with the state of the calling thread, and apply the reply to it.
 
-        Gives the status, and what the kernel library says about it.
+        Returns the status and the message of the kernel library.
         """
         device = _thread.device
         sent = tuple(_sent(each) for each in arguments)
@@ -166,7 +166,7 @@ class ForwardedHip(Hip):
 
 
 class ForwardedLibrary:
-    """A kernel library in the process of the emulated devices. `library[name]` are the functions of its abi.h.
+    """A kernel library in the emulator process. `library[name]` are the functions of its abi.h.
 
     It outlives that process: the next one loads it when a function is called.
     """
@@ -177,9 +177,9 @@ class ForwardedLibrary:
         self.hip().load(path)
 
     def hip(self) -> ForwardedHip:
-        """The library underneath, in the process that there is now."""
+        """The HIP shim in the current emulator process."""
         hip = self._opened()
-        assert isinstance(hip, ForwardedHip)  # a HIP library that was loaded here stays for ever
+        assert isinstance(hip, ForwardedHip)  # a HIP library that was loaded here is never unloaded
         return hip
 
     def __getitem__(self, name: str) -> ForwardedFunction:
@@ -192,7 +192,7 @@ class ForwardedLibrary:
 
 
 class ForwardedFunction:
-    """A function of a kernel library. It takes the types that it is given, as functions of ctypes do."""
+    """A function of a kernel library, with settable types like ctypes functions."""
 
     restype: Any = None
     argtypes: Any = None
@@ -201,8 +201,8 @@ class ForwardedFunction:
         suffix = next((each for each in (*_WITH_STRUCT, _MESSAGE) if name.endswith(each)), None)
         if suffix is None:
             raise DeviceError(
-                f"{name} of {library.path} cannot be called: emulated devices are in a process of their own here, "
-                f"where only functions whose names end with {', '.join((*_WITH_STRUCT, _MESSAGE))} can be called"
+                f"{name} of {library.path} cannot be called: the emulator runs in a separate process, and only "
+                f"functions whose names end with {', '.join((*_WITH_STRUCT, _MESSAGE))} can be called there"
             )
         self._library = library
         self._name = name
@@ -214,8 +214,8 @@ class ForwardedFunction:
             return _thread.messages.get(key, b"")
         if not isinstance(arguments[0], bytes | _Reference):
             raise DeviceError(
-                f"{self._name} was given {arguments[0]!r} as its struct: the emulated devices are in a process of "
-                "their own, which has no use for an address of this one. Give ctypes.byref(struct) or its bytes."
+                f"{self._name} was called with the struct {arguments[0]!r}: the emulator runs in a separate process, "
+                "where addresses of this process are invalid. Pass ctypes.byref(struct) or its bytes."
             )
         hip = self._library.hip()
         status, said = hip.call_library(self._library.path, self._name, self._message, arguments)
@@ -225,7 +225,7 @@ class ForwardedFunction:
 
 
 def _sent(argument: Any) -> Any:
-    """An argument as it is sent: bytes and what a reference points to by value."""
+    """Convert an argument for sending: bytes and referenced structs are sent by value."""
     if isinstance(argument, bytes):
         return Block(argument)
     if isinstance(argument, _Reference):

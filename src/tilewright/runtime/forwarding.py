@@ -1,4 +1,4 @@
-"""The messages between a process and that of its emulated devices."""
+"""The messages between a process and its emulator process."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from tilewright.emulator.stand_in.settings import DEFAULT, LaunchRecord, Setting
 
 
 class Kind(Enum):
-    """What is asked for."""
+    """The kind of a request."""
 
-    FACT = "fact"  # a method of `Hip` that gives a fact
-    LOAD = "load"  # a kernel library is loaded
-    CALL = "call"  # a C function is called: of HIP, or of a kernel library
+    FACT = "fact"  # call a method of `Hip` that returns a value
+    LOAD = "load"  # load a kernel library
+    CALL = "call"  # call a C function of HIP or of a kernel library
 
 
 class Place(Enum):
-    """An argument that is an address, with which the other process could do nothing."""
+    """An argument that is an address of this process, which is invalid in the other one."""
 
-    HOST = "host"  # the bytes that are sent beside the message
+    HOST = "host"  # the bytes that are sent with the message
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The bytes that an argument points to. They come back as the function left them."""
+    """The bytes that an argument points to. The reply has the bytes after the call."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A call, and all of the calling thread that it depends on: the other process keeps nothing of threads.
+    """A call, and the state of the calling thread that it depends on: the other process has no state of threads.
 
-    `upload` bytes follow it, `download` bytes are wanted back. `message` is the function of the library that says what
-    went wrong, if the status is not 0.
+    `upload` bytes follow it, `download` bytes are expected back. `message` is the library's function that returns the
+    error message if the status is not 0.
     """
 
     kind: Kind
@@ -53,9 +53,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came of a request; `downloaded` bytes follow it.
+    """The result of a request; `downloaded` bytes follow it.
 
-    `kept` are the faults behind a status, each with its device. `error` is raised instead of giving a result.
+    `kept` are the faults that caused a status, each with its device. `error` is raised instead of returning a result.
     """
 
     result: Any = None

@@ -1,4 +1,4 @@
-"""The functions of HIP that are used here, with their C types. The only place that binds them."""
+"""The HIP functions that are used, with their C types. Only this module binds them."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ SIGNATURES: Mapping[str, tuple[Any, ...]] = {
     "hipModuleLaunchKernel": (_HANDLE, *(c_uint,) * 7, _HANDLE, POINTER(c_void_p), POINTER(c_void_p)),
     "hipModuleUnload": (_HANDLE,),
 }
-# Functions that give a text. They are asked for a status, nothing else.
+# Functions that return a text for a status.
 _TEXTS = ("hipGetErrorName", "hipGetErrorString")
-# HIP 6 gave the function that fills the larger structure a name of its own; older ones have only the second.
+# In HIP 6 the function that fills the larger structure has a new name; older versions have only the second.
 _PROPERTIES = ("hipGetDevicePropertiesR0600", "hipGetDeviceProperties")
-# More than any version's hipDeviceProp_t has: 792 bytes in 5.2, 1472 in 6.x.
+# Larger than hipDeviceProp_t of any version: 792 bytes in 5.2, 1472 in 6.x.
 _PROPERTIES_BYTES = 16384
 # The first field of hipDeviceProp_t is the product's name, in all versions.
 NAME_BYTES = 256
 # hipDeviceAttributeMultiprocessorCount, the same number in HIP 5, 6 and 7.
 _UNITS = 63
-# "0000:c1:00.0" and its end take 13; domains may be longer.
+# "0000:c1:00.0" and its terminator take 13; domains may be longer.
 _BUS_ADDRESS_BYTES = 64
 
 FORKED = (
@@ -70,7 +70,7 @@ FORKED = (
     "multiprocessing's 'spawn' or 'forkserver', or use the device only after the fork."
 )
 FORKED_EMULATOR = (
-    "the emulated devices of this process's parent run in a process of their own, which a forked process cannot share. "
+    "the emulated devices of this process's parent run in a separate process, which a forked process cannot share. "
     "Start processes with multiprocessing's 'spawn' or 'forkserver', or use the device only after the fork."
 )
 
@@ -89,13 +89,13 @@ class Hip:
             self._functions[name] = _bound(library, path, name, types, c_int)
         for name in _TEXTS:
             self._functions[name] = _bound(library, path, name, (c_int,), c_char_p)
-        # The two that are called around everything else.
+        # The two that are called around every other call.
         self.set_device = self._functions["hipSetDevice"]
         self._get_device = self._functions["hipGetDevice"]
 
     @property
     def own_process(self) -> bool:
-        """Whether the library, and the devices with it, are in a process of their own."""
+        """Whether the library and its devices are in a separate process."""
         return False
 
     @property
@@ -104,21 +104,21 @@ class Hip:
         return False
 
     def where(self) -> str:
-        """The library's file."""
+        """The path of the library."""
         return str(self.path)
 
     def call(self, name: str, *arguments: Any) -> int:
-        """Call a function and give its status, whatever it is."""
+        """Call a function and return its status."""
         self._called = True
         return self._functions[name](*arguments)
 
     def function(self, name: str) -> Callable[..., int]:
-        """A function itself, for who calls it very often and sees to its device and its status."""
+        """The bare function, for frequent calls. The caller sets the device and checks the status."""
         self._called = True
         return self._functions[name]
 
     def mark_forked(self) -> None:
-        """To be called in a new child: a GPU that the parent has used cannot be used there."""
+        """Called in a new child process: a GPU that the parent has used cannot be used there."""
         self.forked = self.forked or self._called
 
     def usable(self) -> bool:
@@ -126,7 +126,7 @@ class Hip:
         return not self.forked and not self.gone
 
     def release(self, name: str, handle: int) -> None:
-        """Free or destroy something that nobody has any more, if that can be done. Python may ask at any moment."""
+        """Free or destroy an unused object, if possible. The garbage collector may call this at any moment."""
         if self.usable():
             self.need(name, handle)
 
@@ -137,21 +137,21 @@ class Hip:
             raise self.error(status, name)
 
     def error(self, status: int, what: str) -> HipError:
-        """The exception for a status that `what` gave."""
+        """The exception for a status of the function `what`."""
         kind = HipMemoryError if status == OUT_OF_MEMORY else HipError
         return kind(what, status, self.text("hipGetErrorName", status), self.text("hipGetErrorString", status))
 
     def forget_error(self) -> None:
-        """Once an error is raised, nobody may find it again: kernel libraries ask for the last one after a launch."""
+        """Clear the last error after it was raised: kernel libraries read the last error after a launch."""
         self.call("hipGetLastError")
 
     def text(self, name: str, status: int) -> str:
-        """The name or the description of a status, by the function that gives it."""
+        """The name or description of a status, from the HIP function `name`."""
         said: Any = self.call(name, status)
         return said.decode(errors="replace") if isinstance(said, bytes) else "hipErrorUnknown"
 
     def current_device(self) -> int:
-        """The device that this thread's calls mean."""
+        """The index of this thread's current device."""
         if self.forked:
             raise DeviceError(FORKED)
         self._called = True
@@ -162,11 +162,11 @@ class Hip:
         return index.value
 
     def device_reader(self) -> Callable[[Any], int]:
-        """hipGetDevice, taking a reference. It never waits, so it keeps the interpreter's lock, which costs half."""
+        """hipGetDevice with a reference. It never waits, so it keeps the interpreter's lock, which halves its cost."""
         return ctypes.PYFUNCTYPE(c_int)(("hipGetDevice", self.library))
 
     def count(self) -> int:
-        """How many devices there are. That does not change while a process lives."""
+        """The number of devices. It is constant within a process."""
         if self._count is None:
             number = c_int(0)
             self.need("hipGetDeviceCount", ctypes.byref(number))
@@ -174,25 +174,25 @@ class Hip:
         return self._count
 
     def runtime_version(self) -> int:
-        """HIP's own number for its version."""
+        """HIP's version number."""
         number = c_int(0)
         self.need("hipRuntimeGetVersion", ctypes.byref(number))
         return number.value
 
     def bus_address(self, index: int) -> str:
-        """Where a device is on the PCI bus, such as 0000:c1:00.0."""
+        """The PCI bus address of a device, such as 0000:c1:00.0."""
         room = ctypes.create_string_buffer(_BUS_ADDRESS_BYTES)
         self.need("hipDeviceGetPCIBusId", room, len(room), index)
         return room.value.decode()
 
     def units(self, index: int) -> int:
-        """How many units of a device run work-groups: compute units, or pairs of them (WGPs) on RDNA."""
+        """The number of units of a device that run work-groups: compute units, or pairs of them (WGPs) on RDNA."""
         number = c_int(0)
         self.need("hipDeviceGetAttribute", ctypes.byref(number), _UNITS, index)
         return number.value
 
     def product(self, index: int) -> str:
-        """The name of a device's product, such as AMD Instinct MI300X. Some libraries have none for some GPUs."""
+        """The product name of a device, such as AMD Instinct MI300X. Some libraries lack the names of some GPUs."""
         return self.properties(index)[:NAME_BYTES].partition(b"\0")[0].decode(errors="replace").strip()
 
     def properties(self, index: int) -> bytes:
@@ -210,9 +210,9 @@ class Hip:
 
 def _bound(library: ctypes.CDLL, path: Path, name: str, types: tuple[Any, ...], gives: Any) -> Callable[..., int]:
     try:
-        # Not library.name: others may have bound the same library with types of their own.
+        # Not library.name: other code may have bound the same library with other types.
         prototype = ctypes.CFUNCTYPE(gives, *types)
         function: Callable[..., int] = prototype((name, library))
     except AttributeError as error:
-        raise DeviceError(f"{path} has no function {name}: it is no HIP library, or a very old one") from error
+        raise DeviceError(f"{path} has no function {name}: it is not a HIP library, or a very old one") from error
     return function

@@ -1,4 +1,4 @@
-"""The address of bytes that another object holds, without NumPy: Python's buffer protocol itself."""
+"""The address of the bytes of another object, through Python's buffer protocol, without NumPy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tilewright.base.errors import InvalidValueError
 
-# Python.h: PyBUF_SIMPLE asks for plain bytes in one piece, which also types without a format letter can give.
+# Python.h: PyBUF_SIMPLE requests contiguous bytes, which types without a format letter also support.
 _SIMPLE, _WRITABLE = 0, 1
 
 
@@ -39,7 +39,7 @@ _release = ctypes.PYFUNCTYPE(None, ctypes.POINTER(_PyBuffer))(("PyBuffer_Release
 
 @dataclass(frozen=True, slots=True)
 class HostBytes:
-    """Where they are and how many."""
+    """The address and number of bytes."""
 
     address: int
     nbytes: int
@@ -47,14 +47,14 @@ class HostBytes:
 
 @contextmanager
 def host_bytes(holder: object, *, writable: bool) -> Iterator[HostBytes]:
-    """The bytes of an array, bytes, bytearray or memoryview, which keep their place inside the `with` block."""
+    """The bytes of an array, bytes, bytearray or memoryview, whose address is fixed inside the `with` block."""
     view = _PyBuffer()
     try:
         _get(holder, ctypes.byref(view), _WRITABLE if writable else _SIMPLE)
     except (BufferError, TypeError, ValueError) as error:
-        need = "writable bytes in one piece" if writable else "bytes in one piece"
+        need = "writable contiguous bytes" if writable else "contiguous bytes"
         raise InvalidValueError(
-            f"{type(holder).__name__} does not give {need}: {error}. Make a contiguous copy first."
+            f"{type(holder).__name__} does not provide {need}: {error}. Make a contiguous copy first."
         ) from error
     try:
         yield HostBytes(int(view.buf or 0), int(view.len))

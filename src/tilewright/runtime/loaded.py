@@ -1,6 +1,6 @@
-"""Which HIP library this process has. There can be one: the real one or the stand-in, never both.
+"""The HIP library of this process: either the real one or the HIP shim, never both.
 
-Where it is the real one, the stand-in is in a process of its own.
+If it is the real one, the shim runs in a separate process.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ EXTRAS = {"numpy": "numpy", "ml_dtypes": "ml-dtypes", "elftools": "pyelftools"}
 INSTALL = "pip install 'tilewright[emulator]'"
 
 _STEM = "libamdhip64.so"
-# What to ask the dynamic linker for. The bare name is there only with development packages.
+# Names for the dynamic linker. The one without a version exists only with development packages.
 _NAMES = (_STEM, f"{_STEM}.7", f"{_STEM}.6", f"{_STEM}.5")
-# The kernel driver's files; without one of them no library finds a GPU (amdgpu on Linux, and on WSL).
+# Device files of the kernel driver (amdgpu on Linux, and on WSL); without one of them no library finds a GPU.
 _DRIVERS = (Path("/dev/kfd"), Path("/dev/dxg"))
 _COUNTING = Path(__file__).with_name("count_gpus.py")
 
 
 class _Process:
-    """What is loaded; changed under its lock only."""
+    """The loaded libraries; changed only under the lock."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.real: Hip | None = None
         self.stand_in: Hip | None = None
-        self.gpu_library: Path | None = None  # instead of the library that would be found
+        self.gpu_library: Path | None = None  # replaces the search for a library
 
 
 _process = _Process()
 
 
 def stand_in() -> Hip:
-    """The stand-in library of the emulated devices: of this process, or of another if this one has a HIP library."""
+    """The HIP shim of the emulated devices: in this process, or in another if this one has a HIP library."""
     found = _process.stand_in
     if found is None or found.gone:
         with _process.lock:
@@ -59,7 +59,7 @@ def stand_in() -> Hip:
 
 
 def stand_in_here() -> Hip:
-    """The stand-in library in this very process; an error where another one is loaded."""
+    """The HIP shim in this process; an error if another HIP library is loaded."""
     with _process.lock:
         if _process.stand_in is None:
             _process.stand_in = _load_stand_in()
@@ -80,7 +80,7 @@ def real() -> Hip:
 
 
 def gpu_count() -> int:
-    """How many GPUs there are. A process that has not used one asks another process: counting loads no HIP here."""
+    """The number of GPUs. Counted in another process if this one has not used a GPU, so that HIP is not loaded here."""
     if _process.real is not None:
         return real().count()
     if _process.gpu_library is None and not any(path.exists() for path in _DRIVERS):
@@ -92,19 +92,19 @@ def gpu_count() -> int:
         return 0
     status, count = (int(word) for word in said)
     if status not in (0, NO_DEVICE):
-        raise DeviceError(f"counting the GPUs failed: hipGetDeviceCount of {names[0]} gave HIP error {status}")
+        raise DeviceError(f"counting the GPUs failed: hipGetDeviceCount of {names[0]} returned HIP error {status}")
     return count if status == 0 else 0
 
 
 def use_for_gpus(path: Path) -> None:
-    """Take this library for GPUs instead of the one that would be found."""
+    """Use this library for GPUs instead of searching for one."""
     if _process.real is not None:
-        raise DeviceError(f"{_process.real.path} is loaded already; a process has one HIP library")
+        raise DeviceError(f"{_process.real.path} is already loaded; a process has only one HIP library")
     _process.gpu_library = path
 
 
 def in_memory() -> list[Path]:
-    """The HIP libraries that are mapped into this process, whoever loaded them."""
+    """The HIP libraries that are mapped into this process."""
     found = []
     for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         _, slash, path = line.partition("/")
@@ -115,26 +115,26 @@ def in_memory() -> list[Path]:
 
 
 def missing_extras() -> list[str]:
-    """The packages that the emulated device needs and that are not installed."""
+    """The packages of the emulated device that are not installed."""
     return [package for module, package in EXTRAS.items() if importlib.util.find_spec(module) is None]
 
 
 def check_single(wanted: Path) -> None:
-    """Raise when another HIP library than `wanted` is in this process."""
+    """Raise an error if this process has another HIP library than `wanted`."""
     others = [path for path in in_memory() if not _same(path, wanted)]
     if others:
         raise DeviceError(
-            f"this process has {others[0]} loaded, and {wanted} is wanted beside it. Kernels would register with one "
-            "and be launched by the other. A process has one HIP library. Load that of the GPU before an emulated "
-            "device is used (import torch first): then emulated devices run in a process of their own. Load kernel "
-            "libraries through the device (device.library)."
+            f"this process has {others[0]} loaded, and needs {wanted}. Kernels would register with one and be launched "
+            "by the other, so a process can have only one HIP library. Load that of the GPU before you use an emulated "
+            "device (import torch first): then emulated devices run in a separate process. Load kernel libraries "
+            "through the device (device.library)."
         )
 
 
 def check_after_loading(hip: Hip) -> None:
-    """Raise when a library that was just loaded brought another HIP library with it.
+    """Raise an error if a library that was just loaded also loaded another HIP library.
 
-    Asks the dynamic linker for the known names: reading the process's map takes longer the more libraries there are.
+    Looks up the known names in the dynamic linker: reading the process's memory map is slow with many libraries.
     """
     for name in _NAMES:
         try:
@@ -146,7 +146,7 @@ def check_after_loading(hip: Hip) -> None:
 
 
 def need_extras(what: str) -> None:
-    """Raise when packages are missing that `what` needs."""
+    """Raise an error if packages that `what` needs are missing."""
     if missing := missing_extras():
         raise DeviceError(f"{what} needs {', '.join(missing)}. Get it with: {INSTALL}")
 
@@ -161,7 +161,7 @@ def _open_stand_in() -> Hip:
     hip = ForwardedHip()
     emit(
         Noticed(
-            f"this process has {others[0]} loaded, so emulated devices run in a process of their own (pid {hip.pid})"
+            f"this process has {others[0]} loaded, so emulated devices run in a separate process (pid {hip.pid})"
         )
     )
     return hip
@@ -179,8 +179,8 @@ def _load_stand_in() -> Hip:
 
 def _not_here(others: list[Path]) -> DeviceError:
     return DeviceError(
-        f"this process has a real HIP library loaded ({others[0]}), so the emulator cannot be loaded into it, nor a "
-        "device's time be scripted. If LD_PRELOAD names that library, unset it."
+        f"this process has a real HIP library loaded ({others[0]}), so the emulator cannot be loaded into it, and time "
+        "cannot be simulated. If LD_PRELOAD names that library, unset it."
     )
 
 
@@ -189,13 +189,13 @@ def _open_real() -> Hip:
     if path is None and _process.stand_in is not None and not _process.stand_in.own_process:
         raise DeviceError(
             "this process has used an emulated device, so it cannot use a GPU: kernel libraries would find the wrong "
-            "HIP library. Use the GPU first: then emulated devices run in a process of their own."
+            "HIP library. Use the GPU first: then emulated devices run in a separate process."
         )
     wanted = path or next(iter(in_memory()), None) or _of_rocm()
     library = _load(wanted) if wanted is not None else _of_loader()
     if library is None:
         raise DeviceError(
-            f"there is no HIP library: {_STEM} is neither in {DEFAULT_ROCM}/lib nor known to the dynamic linker. "
+            f"no HIP library was found: {_STEM} is neither in {DEFAULT_ROCM}/lib nor known to the dynamic linker. "
             f"Install ROCm, or set {knobs.ROCM_PATH.name}. Without a GPU use Device('emulated:gfx942')."
         )
     place = wanted or next(iter(in_memory()), Path(_STEM))
@@ -206,11 +206,11 @@ def _open_real() -> Hip:
 
 
 def _of_rocm() -> Path | None:
-    """The library of the ROCm that the knob names, else of the usual folder; None when the folder has none."""
+    """The library of the ROCm in the knob's folder, else in the default folder; None if the default folder has none."""
     asked = knobs.ROCM_PATH.get()
     path = (asked or DEFAULT_ROCM) / "lib" / _STEM
     if asked is not None and not path.exists():
-        raise DeviceError(f"{knobs.ROCM_PATH.name}={asked} is set, and {path} does not exist. Unset or correct it.")
+        raise DeviceError(f"{knobs.ROCM_PATH.name}={asked} is set, but {path} does not exist. Unset or correct it.")
     return path if path.exists() else None
 
 
@@ -238,7 +238,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _before_fork() -> None:
-    """Wait for a thread that opens a library: in the child its imports would stay half done for ever."""
+    """Wait for a thread that opens a library: in the child its imports would never complete."""
     _process.lock.acquire()
 
 

@@ -1,6 +1,6 @@
-"""The process of the emulated devices as its caller sees it: started, asked, interrupted and ended here.
+"""The client of the emulator process: starts it, sends requests, interrupts and stops it.
 
-A thread of its own talks with it. So a signal, or Python collecting a buffer, never comes in the middle of a message.
+A separate thread talks to the process, so that signals and garbage collection never interrupt a message.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tilewright.base.errors import DeviceError
 from tilewright.emulator.stand_in import pending
 from tilewright.runtime.forwarding import Kind, Reply, Request
 
-# The modules are those of this process, wherever it found them.
-# No interrupt may come before `main` handles them: it would end the process.
+# The process uses the same module paths as this one.
+# Interrupts are ignored until `main` handles them: an earlier one would end the process.
 _PROGRAM = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -31,31 +31,31 @@ from {module} import main
 main({descriptor})
 """
 _MODULE = "tilewright.runtime.emulator_process"
-# How long a process may take to end after it has closed its end of the socket.
+# Seconds for the process to end after it has closed its end of the socket.
 _PATIENCE_S = 5.0
 
 
 @dataclass(eq=False, slots=True)
 class _Job:
     request: Request
-    host: memoryview | None  # what is copied from or to
-    thread: int | None  # the one that is told of faults, if it does not wait
+    host: memoryview | None  # source or target of a copy
+    thread: int | None  # the thread that gets faults, if it does not wait
     done: threading.Event = field(default_factory=threading.Event)
     reply: Reply = field(default_factory=Reply)
     cancelled: bool = False
 
 
 class ProcessLine:
-    """A process and the thread that talks with it. `gone` says why there is none any more; empty while there is."""
+    """A process and the thread that talks to it. `gone` is the reason why it has ended; empty while it runs."""
 
     def __init__(self) -> None:
         self.gone = ""
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
-        self._guard = threading.RLock()  # of `_current`, `cancelled`, and of `gone` beside `_jobs`
+        self._guard = threading.RLock()  # of `_current`, `cancelled`, and of `gone` together with `_jobs`
         self._current: _Job | None = None
         self._owner = os.getpid()
         started = threading.Event()
-        # The system ends the process when the thread that started it ends: so it is started by the one that stays.
+        # The system ends the process when the thread that started it ends, so a permanent thread starts it.
         self._thread = threading.Thread(target=self._work, args=(started.set,), name="tilewright emulator", daemon=True)
         self._thread.start()
         try:
@@ -70,11 +70,12 @@ class ProcessLine:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The id of the process."""
         return self._popen.pid
 
     def ask(self, request: Request, host: memoryview | None = None) -> Reply:
-        """The answer to a request. What interrupts the caller interrupts the work, too, and is raised when that ended.
+        """Send a request and wait for the reply. An interrupt of the caller also interrupts the request, and is raised
+        when that has ended.
 
         A second interrupt ends the process.
         """
@@ -93,22 +94,22 @@ class ProcessLine:
         return job.reply
 
     def tell(self, request: Request) -> None:
-        """Send a request without waiting for it. A fault is kept for this thread. May be called at any moment."""
+        """Send a request without waiting. A fault is stored for this thread. May be called at any moment."""
         self._jobs.put(_Job(request, None, threading.get_ident()))
 
     def end(self) -> None:
-        """End the process now, and wait until it is gone."""
+        """End the process now, and wait for it."""
         if os.getpid() == self._owner and not self.gone:
             self._popen.kill()
             self._popen.wait()
-            self.tell(Request(Kind.FACT, "where"))  # so that the thread sees it
+            self.tell(Request(Kind.FACT, "where"))  # so that the thread notices
 
     def _check_there(self) -> None:
         if self.gone:
             raise DeviceError(self.gone)
 
     def _interrupt(self, job: _Job) -> bool:
-        """Interrupt a job; whether it has to be waited for: its memory may be in use. Others go on."""
+        """Interrupt a job. Returns whether to wait for it: its memory may be in use. Other jobs continue."""
         with self._guard:
             if self._current is job:
                 self._popen.send_signal(signal.SIGINT)
@@ -125,7 +126,7 @@ class ProcessLine:
             raise
 
     def _leave(self) -> None:
-        """A process that was forked off has no part in this."""
+        """Close the connection in a forked process."""
         if not self.gone:
             self._line.close()
 
@@ -133,12 +134,12 @@ class ProcessLine:
         try:
             self._start()
         except OSError as error:
-            self.gone = f"the process of the emulated devices cannot be started: {error}"
+            self.gone = f"the emulator process cannot be started: {error}"
         finally:
             started()
         while not self.gone:
             self._do(self._jobs.get())
-        # Nobody adds another one that is waited for.
+        # No jobs that somebody waits for are added any more.
         while not self._jobs.empty():
             self._finish(self._jobs.get(), Reply(error=DeviceError(self.gone)))
 
@@ -150,7 +151,7 @@ class ProcessLine:
                 [sys.executable, "-P", "-c", program],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                start_new_session=True,  # a terminal's Ctrl-C is the caller's, which may not want to stop
+                start_new_session=True,  # a terminal's Ctrl-C goes to the caller only, which decides what to stop
             )
             self._line = Connection(ours.detach())
 
@@ -163,9 +164,9 @@ class ProcessLine:
             reply = self._exchange(job)
         except (OSError, EOFError):
             reply = Reply(error=self._lost())
-        except BaseException as error:  # a message that cannot be read: what follows it cannot be trusted
+        except BaseException as error:  # an unreadable message: what follows it cannot be trusted
             self._popen.kill()
-            reply = Reply(error=self._lost(f" after a message that cannot be read ({error!r})"))
+            reply = Reply(error=self._lost(f" after an unreadable message ({error!r})"))
         self._finish(job, reply)
 
     def _exchange(self, job: _Job) -> Reply:
@@ -199,7 +200,7 @@ class ProcessLine:
         how = f"by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"with code {code}"
         with self._guard:
             self.gone = (
-                f"the process of the emulated devices (pid {self.pid}) ended {how}{why}. All memory of emulated "
-                "devices is lost: allocate buffers and fill them again. The next use starts another process."
+                f"the emulator process (pid {self.pid}) ended {how}{why}. All memory of emulated devices is lost: "
+                "allocate and fill buffers again. The next use starts another process."
             )
         return DeviceError(self.gone)

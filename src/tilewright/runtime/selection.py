@@ -1,4 +1,4 @@
-"""Which device a thread's HIP calls mean."""
+"""The current device of a thread's HIP calls."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from tilewright.runtime.hip import Hip
 
 
 class Selection:
-    """HIP calls of this thread mean one device inside the `with` block, and what they meant before afterwards.
+    """Sets this thread's current device inside the `with` block, and restores the previous one.
 
-    A class rather than a generator: it is entered around every launch.
+    A class instead of a generator for speed: it is entered around every launch.
     """
 
     __slots__ = ("_before", "_hip", "_index")

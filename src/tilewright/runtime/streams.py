@@ -1,4 +1,4 @@
-"""Streams and events of a device."""
+"""Device streams and events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """Work that is done in order. `handle` is HIP's own, for anything that takes one."""
+    """A queue of work that runs in order. `handle` is the HIP handle, for other APIs."""
 
     def __init__(self, device: Device) -> None:
         made = ctypes.c_void_p()
@@ -47,11 +47,11 @@ class Event:
         _destroyed_with(self, hip, "hipEventDestroy", self.handle)
 
     def record(self, stream: object = None) -> None:
-        """Mark the point that the stream has reached in its work."""
+        """Record the current point of the stream."""
         self.device.call("hipEventRecord", self.handle, stream_handle(stream))
 
     def recorder(self, stream: object = None) -> Callable[[], None]:
-        """`record` with as little work of the host as can be, for measuring. Only while the device is selected."""
+        """A function like `record` with minimal host work, for measuring. Only while the device is current."""
         hip, handle = self.device.ready("hipEventRecord"), stream_handle(stream)
         function, own = hip.function("hipEventRecord"), self.handle
 
@@ -66,9 +66,9 @@ class Event:
         self.device.call("hipEventSynchronize", self.handle)
 
     def elapsed_ms(self, earlier: Event) -> float:
-        """Milliseconds between two recorded points. Work must have been waited for.
+        """Milliseconds between two recorded points. Synchronize with the later event first.
 
-        An emulated device has no time: there it is a `HipError`, unless a test scripts one (`emulation.scripted`).
+        An emulated device has no time: this raises `HipError`, unless a test simulates it (`emulation.simulate_time`).
         """
         gone = ctypes.c_float()
         self.device.call("hipEventElapsedTime", ctypes.byref(gone), earlier.handle, self.handle)
@@ -79,7 +79,7 @@ class Event:
 
 
 def stream_handle(stream: object) -> int:
-    """HIP's handle of a stream: ours, torch's, hip-python's or a number. None is the default stream."""
+    """The HIP handle of a Tilewright, torch or hip-python stream, or a number. None is the default stream."""
     if stream is None:
         return 0
     of_torch = getattr(stream, "cuda_stream", None)
@@ -100,11 +100,11 @@ def stream_handle(stream: object) -> int:
 
 def _no_stream(stream: object) -> InvalidValueError:
     return InvalidValueError(
-        f"{stream!r} is no stream. Give a Stream, a number (hipStream_t), a torch stream or a hip-python one; "
+        f"{stream!r} is not a stream. Pass a Stream, a number (hipStream_t), a torch stream or a hip-python stream; "
         "None is the default stream."
     )
 
 
 def _destroyed_with(owner: object, hip: Hip, function: str, handle: int) -> None:
-    """Destroy a handle when its owner is gone. A process that ends needs no such care."""
+    """Destroy a handle when its owner is garbage-collected, but not at the end of the process."""
     weakref.finalize(owner, hip.release, function, handle).atexit = False

@@ -1,1 +1,1 @@
-"""Which kernel to take for a problem, and why: tables, rules, estimates, learned models."""
+"""Kernel selection, with reasons: tuned tables, rules, estimates, learned models."""

@@ -1,4 +1,4 @@
-"""How long kernels should take for a problem, by the op's own estimate."""
+"""Time estimates of kernels for a problem, from the op's cost model."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, cast
 from tilewright.ops.machine.cost import CostModel, Estimate, Facts
 from tilewright.select.pool import Part
 
-# Below this many kernels a loop is quicker than arrays.
+# Below this number of kernels a loop is faster than arrays.
 FEW = 4
 
 
 def problem_facts(cost: CostModel, problem: Any) -> Facts:
-    """The numbers of a problem that estimates read."""
+    """The model inputs of a problem."""
     return Facts(**cost.problem_numbers(problem))
 
 
 def estimated_us(part: Part, problem: Any, places: Sequence[int]) -> Sequence[float]:
-    """Microseconds of each of these kernels: an array if NumPy is installed, else the same numbers one by one."""
+    """Estimated microseconds of each kernel: an array if NumPy is installed, else a list of the same numbers."""
     cost = part.op.cost
     assert cost is not None
     facts, arch = problem_facts(cost, problem), part.pool.arch
@@ -33,7 +33,7 @@ def estimated_us(part: Part, problem: Any, places: Sequence[int]) -> Sequence[fl
 
 
 def estimate_of(part: Part, problem: Any, place: int) -> Estimate:
-    """The whole estimate of one kernel, with its terms."""
+    """The estimate of one kernel, with its terms."""
     cost = part.op.cost
     assert cost is not None
     return cost.estimate(problem_facts(cost, problem), part.rows[place], part.pool.arch)
@@ -41,5 +41,5 @@ def estimate_of(part: Part, problem: Any, place: int) -> Estimate:
 
 @functools.cache
 def has_numpy() -> bool:
-    """Whether columns can be computed at once."""
+    """Whether NumPy is installed, so that all kernels can be estimated at once."""
     return importlib.util.find_spec("numpy") is not None

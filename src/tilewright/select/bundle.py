@@ -1,10 +1,10 @@
-"""Model bundles: a folder with trees as text and a manifest that says what they are for.
+"""Model bundles: folders with a manifest and decision trees as text.
 
-    bundle.json    schema, op, GPUs, which problems and kernels, features and their version, transform, digests of the
-                   models, what it was trained on and with, and its figures on problems that it had not seen
+    bundle.json    schema, op, GPUs, supported problems and kernels, features and their version, transform, digests of
+                   the models, training data and settings, and scores on held-out problems
     model-0.txt …  LightGBM text models; the prediction is their mean
 
-Nothing in a bundle is executed. One that was made for other features, or whose files changed, is refused.
+Nothing in a bundle is executed. A bundle with other features, or with changed files, is rejected.
 """
 
 from __future__ import annotations
@@ -40,34 +40,34 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 MANIFEST = "bundle.json"
-# What the trees predict, and so how a score is made of it: the logarithm of time / estimate, or which is preferred.
+# What the trees predict: the logarithm of time / estimate, or a preference.
 LOG_RATIO, RELEVANCE = "log_ratio_to_estimate", "relevance"
 TRANSFORMS = {
     LOG_RATIO: "log(us / estimate), centred per problem",
     RELEVANCE: "how good a kernel is among those of its problem, in no unit",
 }
-# How far a feature of the op's example may be off: logarithms differ in the last bits from machine to machine.
+# Tolerance for features of the op's example: the last bits of logarithms differ between machines.
 TOLERANCE = 1e-6
-# Logarithm of time / estimate, beyond which a prediction is none: a factor of 1e43. Its exponential is still a number.
+# Largest valid logarithm of time / estimate: a factor of 1e43. Its exponential does not overflow.
 LARGEST = 100.0
 
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """A model that puts kernels of one op into order, for the GPUs and problems that it was trained for."""
+    """A model that ranks kernels of one op, for the GPUs and problems that it was trained for."""
 
     name: str  # of its folder
     op: str
     archs: tuple[str, ...]
-    where: Mapping[str, tuple[Any, ...]]  # fields of the problem, each with the values that it must have
-    kernels: Mapping[str, tuple[Any, ...]]  # fields of the config, each with the values that were seen
+    where: Mapping[str, tuple[Any, ...]]  # problem fields, each with the allowed values
+    kernels: Mapping[str, tuple[Any, ...]]  # config fields, each with the values of the training data
     features: tuple[str, ...]
     features_version: int
     transform: str
     training: Mapping[str, Any]
     held_out: Mapping[str, Any]
     forests: tuple[Forest, ...]
-    digest: str  # of its manifest, and so of all that it holds
+    digest: str  # of its manifest, which has the digests of all files
 
     def applies(self, op: str, arch: str, problem: Any) -> bool:
         """Whether it was trained for such problems on this GPU."""
@@ -78,15 +78,15 @@ class Bundle:
         )
 
     def covers(self, config: Any) -> bool:
-        """Whether such kernels were among those that it was trained with. Others keep their estimate."""
+        """Whether it was trained with such kernels. Others keep their estimate."""
         return all(getattr(config, name) in values for name, values in self.kernels.items())
 
 
 def read_bundle(folder: Path | str) -> Bundle:
-    """The bundle in a folder. `BundleError` or `FileFormatError` say why it cannot be used."""
+    """Read the bundle in a folder. Raises `BundleError` or `FileFormatError` if it cannot be used."""
     folder = Path(folder)
     if not (folder / MANIFEST).is_file():
-        raise BundleError(f"{folder} is no model bundle: it has no {MANIFEST}")
+        raise BundleError(f"{folder} is not a model bundle: it has no {MANIFEST}")
     with reading(folder / MANIFEST):
         return _bundle(folder, read_text(folder / MANIFEST))
 
@@ -123,7 +123,7 @@ def _bundle(folder: Path, content: str) -> Bundle:
 
 
 def shipped_bundles(op: Op) -> tuple[Bundle, ...]:
-    """The bundles that come with an op: folders in `bundles` beside its template, by name."""
+    """The bundles of an op: the folders in `bundles` next to its template, by name."""
     return _bundles_in(op.template.parent / "bundles")
 
 
@@ -133,11 +133,11 @@ def _bundles_in(folder: Path) -> tuple[Bundle, ...]:
 
 
 def _facts(path: Path, value: Any) -> dict[str, Any]:
-    """The manifest; its schema is looked at before anything else."""
+    """Check and return the manifest; its schema version is checked first."""
     facts = expect_table("a manifest", value)
     schema = facts.get("schema")
     if type(schema) is not int or schema != SCHEMA:
-        raise BundleError(f"{path} has schema {shown(schema)}, this version of Tilewright reads {SCHEMA}")
+        raise BundleError(f"{path} has schema {shown(schema)}, this version of Tilewright supports {SCHEMA}")
     faults = Faults()
     known = ", ".join(_KEYS)
     for name in facts:
@@ -153,7 +153,7 @@ def _facts(path: Path, value: Any) -> dict[str, Any]:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """A value as problems and configs have it: a text, a number, a flag, null, or a list of these."""
+    """Require a value of a problem or config: a text, a number, a flag, null, or a list of these."""
     if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, (list, dict)) for each in value)):
         raise InvalidValueError(f"{name} must be a value or a list of values, got {shown(value)}")
     return value
@@ -163,7 +163,7 @@ def _values(name: str, value: Any) -> dict[str, list[Any]]:
     return expect_table_of(name, value, lambda place, values: expect_list_of(place, values, _plain))
 
 
-# How each key is read.
+# The reader of each key.
 _KEYS: Mapping[str, Callable[[str, Any], Any]] = {
     "schema": expect_integer,
     "op": expect_text,
@@ -188,14 +188,14 @@ def _op(folder: Path, facts: Mapping[str, Any]) -> Op:
 
 
 def _check_features(folder: Path, facts: Mapping[str, Any], op: Op) -> None:
-    """The op's features of now must be those that the trees were grown on: version, names, order and meaning."""
+    """The op's current features must be those of the training: version, names, order and meaning."""
     if op.cost is None:
-        raise BundleError(f"the bundle {folder} is for {op.name}, which has no estimate and so no features now")
+        raise BundleError(f"the bundle {folder} is for {op.name}, which now has no estimate and so no features")
     has, wanted = facts["features_version"], op.cost.features_version
     if has != wanted:
         raise BundleError(
             f"the bundle {folder} has version {has} of the features of {op.name}, this Tilewright has version {wanted}."
-            " Train it anew."
+            " Train it again."
         )
     now = example_features(op, archs.load(facts["archs"][0]))
     _check_names(folder, op, list(facts["features"]), list(now))
@@ -204,7 +204,7 @@ def _check_features(folder: Path, facts: Mapping[str, Any], op: Op) -> None:
         if was is None or not abs(was - value) <= TOLERANCE * max(1.0, abs(value)):
             raise BundleError(
                 f"the bundle {folder} was trained when {name} of the example of {op.name} was {was}; now it is {value}:"
-                " estimates or features mean something else. Train it anew."
+                " the meaning of estimates or features has changed. Train it again."
             )
 
 
@@ -212,16 +212,16 @@ def _check_names(folder: Path, op: Op, own: list[str], now: list[str]) -> None:
     if own == now:
         return
     only_own, only_now = [n for n in own if n not in now], [n for n in now if n not in own]
-    parts = [f"the bundle alone has {', '.join(only_own)}"] if only_own else []
-    parts += [f"{op.name} alone has {', '.join(only_now)}"] if only_now else []
+    parts = [f"only the bundle has {', '.join(only_own)}"] if only_own else []
+    parts += [f"only {op.name} has {', '.join(only_now)}"] if only_now else []
     difference = "; ".join(parts) or f"the bundle has the order {', '.join(own)}; {op.name} has {', '.join(now)}"
     raise BundleError(
-        f"the bundle {folder} has {len(own)} features, {op.name} has {len(now)} now: {difference}. Train it anew."
+        f"the bundle {folder} has {len(own)} features, {op.name} has {len(now)} now: {difference}. Train it again."
     )
 
 
 def example_features(op: Op, arch: Arch) -> dict[str, float]:
-    """The features of the op's example on a GPU: their names, and values that show when estimates change."""
+    """The features of the op's example on a GPU: their names, and values that reveal changed estimates."""
     assert op.cost is not None
     p = Facts(**op.cost.problem_numbers(op.problem_type(**op.example_problem)))
     k = Facts(**op.cost.kernel_numbers(op.example_config(), arch, None))
@@ -233,7 +233,7 @@ def _check_where(folder: Path, op: Op, where: Mapping[str, tuple[Any, ...]]) -> 
     example = op.problem_type(**op.example_problem)
     for name in where:
         if not hasattr(example, name):
-            raise BundleError(f"the bundle {folder} asks for the problem's {name!r}, which {op.name} problems lack")
+            raise BundleError(f"the bundle {folder} reads the problem field {name!r}, which {op.name} problems lack")
 
 
 def _forests(folder: Path, files: Mapping[str, str], features: tuple[str, ...], transform: str) -> tuple[Forest, ...]:
@@ -246,8 +246,8 @@ def _forests(folder: Path, files: Mapping[str, str], features: tuple[str, ...], 
     for name, forest in forests.items():
         if not forest.reach <= (LARGEST if transform == LOG_RATIO else math.inf) or not math.isfinite(forest.reach):
             raise BundleError(
-                f"the trees of {folder / name} add up to {forest.reach:g}, must be at most {LARGEST:g} and finite: "
-                "they cannot have been trained on times"
+                f"predictions of {folder / name} can reach {forest.reach:g}, must be at most {LARGEST:g} and finite: "
+                "it cannot have been trained on times"
             )
     return tuple(forests.values())
 
@@ -259,5 +259,5 @@ def _model(folder: Path, name: str, digest: str) -> str:
     content = read_text(path)
     found = digest_text(content)
     if found != digest:
-        raise BundleError(f"{path} has digest {found}, its manifest says {digest}: the file was changed or damaged")
+        raise BundleError(f"{path} has digest {found}, its manifest has {digest}: the file was changed or damaged")
     return content

@@ -1,4 +1,4 @@
-"""The choice among kernels as C, for programs without Python: the same estimates, trees and order."""
+"""Kernel selection as C source, for programs without Python: the same estimates, trees and order."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from tilewright.select.forest import Forest
 
 _HERE = Path(__file__).parent
-# Numbers that C's 16-bit columns of the tables can tell apart.
+# Number of values of the 16-bit columns of the C tables.
 _MOST = 1 << 15
-# Bits of the number that says which bundles a kernel is for.
+# Bits of a kernel's bundle mask.
 _MOST_BUNDLES = 32
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]*")
-# Words of C that could be the name of a number.
+# Keywords of C that a model input could be named.
 _C_WORDS = {"auto", "case", "char", "const", "default", "do", "double", "enum", "extern", "float", "goto", "inline"}
 _C_WORDS |= {"int", "long", "register", "restrict", "short", "signed", "sizeof", "static", "struct", "switch"}
 _C_WORDS |= {"typedef", "union", "unsigned", "void", "volatile"}
@@ -48,14 +48,14 @@ def rank_sources(
 ) -> dict[str, str]:
     """C sources for the kernels of a table, in its order: op → a source that defines `tw_<op>_rank` of pack.h.
 
-    An op that has no estimate, or none for C, is not among them. The kernels of an op must follow each other. `uses` is
-    what their code objects say; `bundles` None means those that come with the ops.
+    Ops without an estimate, or without one for C, are left out. The kernels of an op must be consecutive. `uses` has
+    the resource usage from their code objects; `bundles` None means the built-in bundles of the ops.
     """
     sources = {}
     first = 0
     for name, group in itertools.groupby(kernels, key=lambda kernel: kernel.op):
         if name in sources:
-            raise InvalidValueError(f"kernels of {name} do not follow each other: sort the kernels by their names")
+            raise InvalidValueError(f"kernels of {name} are not consecutive: sort the kernels by their names")
         own = list(group)
         op = op_named(name)
         if op.cost is not None and op.cost.in_c is not None:
@@ -66,17 +66,17 @@ def rank_sources(
 
 @dataclass(frozen=True)
 class _Row:
-    """One kernel as the template needs it."""
+    """One kernel for the template."""
 
     slug: str
     numbers: Sequence[str]
     kind: int
-    bundles: int  # bit i is set if it was compiled for problems of bundle i
+    bundles: int  # bit i is set if its fields match bundle i
 
 
 @dataclass(frozen=True)
 class _CForest:
-    """The tables of one forest, as lines of C."""
+    """The tables of one forest as lines of C."""
 
     nodes: Sequence[str]
     roots: Sequence[str]
@@ -86,12 +86,12 @@ class _CForest:
 
 @dataclass(frozen=True)
 class _CBundle:
-    """A bundle as the template needs it."""
+    """A bundle for the template."""
 
     name: str
     digest: str
     only_order: bool
-    condition: str  # what it asks of the arguments
+    condition: str  # C condition on the arguments
     forests: Sequence[_CForest]
 
 
@@ -144,14 +144,14 @@ def _source(
 
 
 def _bundles_for(op: Op, arch: Arch, given: Sequence[Bundle] | None) -> list[Bundle]:
-    """The bundles of an op and a GPU, in the order in which they are asked."""
+    """The bundles of an op and a GPU, in the order in which they are tried."""
     from tilewright.select.bundle import shipped_bundles  # noqa: PLC0415  (a bundle that is there imports NumPy)
 
     try:
         bundles = shipped_bundles(op) if given is None else given
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"kernels of {op.name} are ranked by learned models, which need {error.name} to be read. Get it with: "
+            f"kernels of {op.name} are ranked by learned models, and reading them needs {error.name}. Get it with: "
             "pip install 'tilewright[select]'"
         ) from error
     return [bundle for bundle in bundles if bundle.op == op.name and arch.name in bundle.archs]
@@ -159,13 +159,13 @@ def _bundles_for(op: Op, arch: Arch, given: Sequence[Bundle] | None) -> list[Bun
 
 @dataclass(frozen=True)
 class _Asked:
-    """What bundles ask of problems: of what is in the arguments C asks these, the rest a kernel was compiled for."""
+    """The problem conditions of bundles: C checks fields of the arguments, a bit mask has the fields of the kernels."""
 
     in_c: CNumbers
     bundles: Sequence[Bundle]
 
     def condition(self, bundle: Bundle) -> str:
-        """C that is true of arguments that the bundle is for."""
+        """A C condition that is true for arguments that the bundle supports."""
         parts = []
         for name, values in bundle.where.items():
             if name in self.in_c.members:
@@ -174,7 +174,7 @@ class _Asked:
         return " && ".join(parts) or "1"
 
     def bits(self, kernel: Kernel) -> int:
-        """The bundles for which a kernel's own fields are right."""
+        """A bit mask of the bundles that match a kernel's own fields."""
         return sum(1 << number for number, bundle in enumerate(self.bundles) if self._right(kernel, bundle))
 
     def _right(self, kernel: Kernel, bundle: Bundle) -> bool:
@@ -182,8 +182,8 @@ class _Asked:
         for name in own:
             if not hasattr(kernel.config, name):
                 raise BundleError(
-                    f"the bundle {bundle.name} cannot be part of a pack: it is for problems of some {name}, and "
-                    f"neither the arguments nor the kernels of {kernel.op} tell that in C"
+                    f"the bundle {bundle.name} cannot be part of a pack: it depends on the problem field {name}, which "
+                    f"neither the arguments nor the kernels of {kernel.op} have in C"
                 )
         return bundle.covers(kernel.config) and all(getattr(kernel.config, n) in values for n, values in own.items())
 
@@ -196,7 +196,7 @@ def _c_bundle(bundle: Bundle, condition: str) -> _CBundle:
 
 
 def _c_forest(forest: Forest) -> _CForest:
-    """Trees as tables: of each tree its nodes, then its leaves."""
+    """Trees as tables: the nodes of each tree, then its leaves."""
     nodes: list[str] = []
     roots: list[int] = []
     for tree in forest.each_tree():
@@ -211,7 +211,7 @@ def _c_forest(forest: Forest) -> _CForest:
 
 
 def _wrapped(items: Iterable[str], width: int = 116) -> list[str]:
-    """Elements of a table in lines."""
+    """Wrap the elements of a table into lines."""
 
     def lines() -> Iterator[str]:
         line = ""
@@ -226,17 +226,17 @@ def _wrapped(items: Iterable[str], width: int = 116) -> list[str]:
 
 
 def _checked(names: Iterable[str]) -> list[str]:
-    """Names that can be those of members of a struct."""
+    """Require names that are valid for struct members."""
     listed = list(names)
     for name in listed:
         if not _IDENTIFIER.fullmatch(name) or name in _C_WORDS or keyword.iskeyword(name):
-            raise InvalidValueError(f"{name!r} cannot name a number: it must be an identifier of Python and of C")
+            raise InvalidValueError(f"{name!r} cannot name a model input: it must be an identifier in Python and C")
     return listed
 
 
 def _require_small(what: str, count: int, most: int) -> None:
     if count > most:
-        raise InvalidValueError(f"{count:,} {what} are too many for the tables of C, which hold {most:,}")
+        raise InvalidValueError(f"{count:,} {what} are too many for the C tables, which hold {most:,}")
 
 
 @functools.cache

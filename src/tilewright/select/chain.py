@@ -1,4 +1,4 @@
-"""The selector that is used unless another is named: what was measured, then estimates, then what was learned."""
+"""The default selector: tuned tables, then estimates, then learned models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tilewright.select.tuned import Tuned, TunedTable
 if TYPE_CHECKING:
     from tilewright.select.bundle import Bundle
 
-# How many kernels a learned model puts into order: the best one is hardly ever estimated to be further behind.
+# Number of kernels that a learned model re-ranks: the best one is rarely ranked lower by its estimate.
 RERANKED = 32
 
 
@@ -27,20 +27,20 @@ RERANKED = 32
 class Chain:
     """Exact tuned table → kernels that support the problem → estimate → learned re-rank → first fit among equals.
 
-    A kernel of higher priority always comes before one of lower, and one that computes the problem as it is before one
-    that computes a padded one. `bundles` None means those that come with the op.
+    A kernel of higher priority always ranks before one of lower priority, and one that supports the problem itself
+    before one that supports a padded problem. `bundles` None means the built-in bundles of the op.
     """
 
     tuned: TunedTable | None = None
     bundles: tuple[Bundle, ...] | None = None
 
     def rank(self, problem: Any, arch: Arch, candidates: Sequence[Choice]) -> Ranking:
-        """The candidates, best first; terms and reasons are made when a choice is looked at."""
+        """The candidates, best first; terms and reasons are computed on access."""
         able = candidates if isinstance(candidates, Fitting) else _as_fitting(problem, arch, candidates)
         part = able.part
         entry = self.tuned.find(arch.name, problem) if self.tuned is not None else None
         steps = [self._tuned_step(part, able, entry)]
-        steps.append(Step("support", f"{len(able.places)} of {len(part.kernels)} kernels compute it as it is"))
+        steps.append(Step("support", f"{len(able.places)} of {len(part.kernels)} kernels support it unpadded"))
         if part.op.cost is None:
             return Ranking(
                 able, (*steps, Step(first_fit.STEP, f"{part.op.name} has no estimate: order of registration"))
@@ -63,11 +63,11 @@ class Chain:
         if entry is None:
             return Step("tuned table", f"{self.tuned.source or 'the table'} has no entry for this problem")
         known = entry.kernel in {part.kernels[place] for place in able.places}
-        lacking = "" if known else ", which is not among the kernels that can be taken"
+        lacking = "" if known else ", which is not one of the candidates"
         return Step("tuned table", f"{entry.kernel.slug} took {entry.us:.4g} µs{lacking}")
 
     def _bundles(self, op: Op, arch: Arch, problem: Any) -> list[Bundle]:
-        """The bundles that are about such problems; the first that knows a kernel corrects it."""
+        """The bundles for such problems; the first that covers a kernel corrects its estimate."""
         if not has_numpy():
             return []
         from tilewright.select.bundle import shipped_bundles  # noqa: PLC0415  (imports NumPy)
@@ -80,7 +80,7 @@ CHAIN = Chain()
 
 
 def _as_fitting(problem: Any, arch: Arch, candidates: Sequence[Choice]) -> Fitting:
-    """Choices that somebody put together, as a pool of their own."""
+    """Convert candidates of a caller to a pool of their own."""
     pool = Pool.of(arch, [choice.kernel for choice in candidates])
     part = pool.part_for(problem)
     assert part is not None, "candidates are kernels of the problem's op"
@@ -91,14 +91,14 @@ def _as_fitting(problem: Any, arch: Arch, candidates: Sequence[Choice]) -> Fitti
 
 @dataclass(frozen=True, slots=True)
 class _Learned:
-    """What a bundle says of a kernel."""
+    """A bundle's prediction for a kernel."""
 
     us: float
     bundle: str
 
 
 def _learned(able: Fitting, first: Sequence[int], bundles: Sequence[Bundle]) -> dict[int, _Learned]:
-    """What bundles say of the first candidates, by their numbers; each is judged by the first bundle that knows it."""
+    """Predictions for the first candidates, by their index; each comes from the first bundle that covers the kernel."""
     found: dict[int, _Learned] = {}
     for bundle in bundles:
         configs = {number: able.part.kernels[able.places[number]].config for number in first if number not in found}
@@ -109,7 +109,7 @@ def _learned(able: Fitting, first: Sequence[int], bundles: Sequence[Bundle]) -> 
 
 
 def _learned_us(bundle: Bundle, able: Fitting, places: Sequence[int]) -> list[float]:
-    """Microseconds that a bundle expects of these kernels."""
+    """Microseconds that a bundle predicts for these kernels."""
     from tilewright.select.learned import rerank  # noqa: PLC0415  (imports NumPy)
 
     cost, arch = able.part.op.cost, able.part.pool.arch
@@ -120,7 +120,7 @@ def _learned_us(bundle: Bundle, able: Fitting, places: Sequence[int]) -> list[fl
 
 
 def _ascending(us: Sequence[float]) -> list[int]:
-    """Places by time, equal ones in their order."""
+    """Indices sorted by time; equal ones keep their order."""
     sort = getattr(us, "argsort", None)
     if sort is not None:
         ordered: list[int] = sort(kind="stable").tolist()
@@ -129,7 +129,7 @@ def _ascending(us: Sequence[float]) -> list[int]:
 
 
 def _by_priority(able: Fitting, order: list[int], entry: Tuned | None) -> list[int]:
-    """The order with higher priorities before it, and a measured kernel before others of its priority."""
+    """Sort by priority, with the tuned kernel before others of its priority; otherwise keep the order."""
     part, pool = able.part, able.part.pool
     if entry is not None:
         order = sorted(order, key=lambda number: part.kernels[able.places[number]] != entry.kernel)
@@ -139,7 +139,7 @@ def _by_priority(able: Fitting, order: list[int], entry: Tuned | None) -> list[i
 
 
 def _padded_order(able: Fitting) -> list[int]:
-    """The numbers of padded candidates, quickest estimate first within a priority."""
+    """Indices of padded candidates, by priority and then by estimate."""
     many, pool = len(able.places), able.part.pool
     times = [float(estimate_of(able.part, larger, place).us) for place, larger, _ in able.padded]
     keys = [(-pool.priority(able.part.kernels[able.padded[i][0]]), times[i]) for i in range(len(times))]
@@ -159,9 +159,9 @@ def _choice(
     time, why = estimated, f"estimated {estimated:.4g} µs, {_largest(terms)}"
     if number in learned:
         time = learned[number].us
-        why = f"{learned[number].bundle} says {time:.4g} µs, the estimate {estimated:.4g} µs"
+        why = f"{learned[number].bundle} predicts {time:.4g} µs, the estimate is {estimated:.4g} µs"
     if entry is not None and entry.kernel == plain.kernel and not padded:
-        time, why = entry.us, f"measured {entry.us:.4g} µs for this very problem"
+        time, why = entry.us, f"measured {entry.us:.4g} µs for exactly this problem"
     priority = able.part.pool.priority(plain.kernel)
     said = f"priority {priority}, " if priority else ""
     beside = f"; {plain.why.removeprefix(said)}" if padded else ""
@@ -169,14 +169,14 @@ def _choice(
 
 
 def _largest(terms: dict[str, float]) -> str:
-    """The terms that say most about a time, largest first."""
+    """The two largest terms of a time, largest first."""
     first = sorted(terms, key=lambda name: -terms[name])[:2]
     return ", ".join(f"{name} {terms[name]:.4g}" for name in first)
 
 
 def _learned_text(bundles: Sequence[Bundle], learned: dict[int, _Learned], first: int, op: Op, arch: Arch) -> str:
     if not has_numpy():
-        return "not asked: it needs NumPy, which is not installed"
+        return "skipped: NumPy is not installed"
     if not bundles:
         return f"no bundle for such {op.name} problems on {arch.name}"
     names = ", ".join(bundle.name for bundle in bundles)

@@ -1,4 +1,4 @@
-"""The selector that knows nothing of speed."""
+"""The selector that ignores speed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STEP = "first fit"
 
 @dataclass(frozen=True, slots=True)
 class FirstFit:
-    """The order in which the candidates come: unpadded first, higher priority first, then as registered."""
+    """Keeps the order of the candidates: unpadded first, then higher priority, then order of registration."""
 
     def rank(self, problem: Any, arch: Arch, candidates: Sequence[Choice]) -> Ranking:  # noqa: ARG002
         return Ranking(candidates, (Step(STEP, "priority, then the order of registration"),))

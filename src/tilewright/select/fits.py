@@ -1,8 +1,7 @@
-"""Which of many kernels support a problem, in the time that a few of them would take.
+"""Fast lookup of the kernels that support a problem.
 
-A rule gives one answer for all kernels that agree in the fields it reads, or in what it `tells`, so it is asked once
-for each such group.
-Sets of kernels are the bits of whole numbers: to cross out a group is one operation, whatever its size.
+Kernels with equal fields that a rule reads, or with equal keys (`Rule.tells`), get the same verdict, so each rule is
+checked once per group. A set of kernels is an integer with one bit per kernel: removing a group is one operation.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from tilewright.ops.rule import Rule
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A rule, and the groups of kernels that it tells apart: the config of one of each, and which they are."""
+    """A rule and its groups of kernels: the config of one member, and the members as a bit mask."""
 
     rule: Rule
     groups: tuple[tuple[Any, int], ...]
 
 
 class Fits:
-    """The fit rules of an op for these kernels on one GPU."""
+    """Index of the fit rules of an op for these kernels on one GPU."""
 
     def __init__(self, op: Op, kernels: Sequence[Kernel], arch: Arch) -> None:
         self._arch = arch
@@ -36,7 +35,7 @@ class Fits:
         self._asked = tuple(_Asked(rule, _groups(rule, kernels, arch)) for rule in op.fit_rules)
 
     def bits(self, problem: Any) -> int:
-        """A number with bit i set if kernel i supports the problem."""
+        """A bit mask: bit i is set if kernel i supports the problem."""
         left = self._all
         for asked in self._asked:
             check = asked.rule.check
@@ -48,17 +47,17 @@ class Fits:
         return left
 
     def places(self, problem: Any) -> list[int]:
-        """The kernels that support the problem, in their order."""
+        """Indices of the kernels that support the problem."""
         return places_of(self.bits(problem))
 
     def supported(self, problem: Any) -> list[bool]:
-        """Of each kernel, whether it supports the problem."""
+        """For each kernel, whether it supports the problem."""
         bits = self.bits(problem)
         return [bool(bits >> place & 1) for place in range(self._count)]
 
 
 def places_of(bits: int) -> list[int]:
-    """Which bits of a number are set, lowest first."""
+    """Indices of the set bits, lowest first."""
     return [place for place, digit in enumerate(reversed(f"{bits:b}")) if digit == "1"]
 
 

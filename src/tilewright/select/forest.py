@@ -13,23 +13,23 @@ from tilewright.base.document_values import is_digits, parse_digits, shown
 from tilewright.base.documents import Faults, reading
 from tilewright.base.errors import FileProblem, InvalidValueError
 
-# What the objective makes of the sum of the trees. Of these nothing; others (binary, poisson, …) transform it.
+# Objectives that do not transform the sum of the trees; others (binary, poisson, …) do.
 _IDENTITY = ("regression", "regression_l1", "huber", "fair", "quantile", "lambdarank", "rank_xendcg")
 # Bits of `decision_type` in LightGBM's text models (include/LightGBM/tree.h): 1 = categorical, 2 = missing values go
 # left, 4 and 8 = what counts as missing (0 nothing, 1 zero, 2 NaN).
 _CATEGORICAL, _MISSING_SHIFT, _MISSING_ZERO = 1, 2, 1
-# LightGBM takes what is this near to zero for zero (kZeroThreshold, a float).
+# LightGBM treats values this close to zero as zero (kZeroThreshold, a float).
 _ZERO = float(np.float32(1e-35))
-# Lanes (trees × rows) that are walked at once: the arrays of a step stay in the second cache.
+# Lanes (trees × rows) that are walked at once: the arrays of a step stay in the L2 cache.
 _LANES = 1 << 15
 
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """The trees of one model. A node goes left where its feature is not above its threshold.
+    """The trees of one model. A node goes left if its feature is at most its threshold.
 
-    Nodes of all trees lie in one array; a child below zero is leaf number -1 - child of all leaves. The prediction is
-    the sum of one leaf of each tree, added in the order of the trees as LightGBM adds them, so it has the same bits.
+    Nodes of all trees are in one array; a negative child is leaf number -1 - child of all leaves. The prediction is the
+    sum of one leaf per tree, added in the same order as in LightGBM, so it has the same bits.
     """
 
     features: tuple[str, ...]
@@ -38,9 +38,9 @@ class Forest:
     left: np.ndarray
     right: np.ndarray
     leaf: np.ndarray  # the value of each leaf
-    root: np.ndarray  # of each tree: a node, or a leaf as children are
-    leaves: np.ndarray  # of each tree: how many
-    depth: np.ndarray  # of each tree: most nodes on the way to a leaf
+    root: np.ndarray  # of each tree: a node, or a leaf encoded as children are
+    leaves: np.ndarray  # number of leaves of each tree
+    depth: np.ndarray  # of each tree: most nodes on a path to a leaf
 
     @property
     def trees(self) -> int:
@@ -48,13 +48,13 @@ class Forest:
 
     @property
     def reach(self) -> float:
-        """How far from zero a prediction can be: the sum over the trees of the largest leaf of each."""
+        """The largest magnitude of a prediction: the sum over the trees of each one's largest leaf."""
         first = np.cumsum(self.leaves) - self.leaves
         with np.errstate(over="ignore"):
             return float(np.maximum.reduceat(np.abs(self.leaf), first).sum()) if self.trees else 0.0
 
     def each_tree(self) -> Iterator[Tree]:
-        """The trees one by one, each with numbers of its own."""
+        """The trees one by one, each with its own node and leaf indices."""
         nodes, leaves = 0, 0
         for count in self.leaves:
             own = slice(nodes, nodes + count - 1)
@@ -63,15 +63,15 @@ class Forest:
             nodes, leaves = nodes + count - 1, leaves + count
 
     def predict(self, rows: np.ndarray) -> np.ndarray:
-        """One number for each row; `rows` has a column for each feature and no value that is missing."""
+        """One prediction per row; `rows` has a column per feature and no missing values."""
         table = np.ascontiguousarray(rows, dtype=np.float64)
         if table.ndim != 2 or table.shape[1] != len(self.features):
-            raise ValueError(f"rows have the shape {table.shape}, wanted (rows, {len(self.features)} features)")
+            raise ValueError(f"rows have the shape {table.shape}, expected (rows, {len(self.features)} features)")
         if not np.isfinite(table).all():
             row, column = np.argwhere(~np.isfinite(table))[0]
             raise ValueError(
-                f"feature {self.features[column]} of row {row} is {table[row, column]}: must be finite, the trees know "
-                "no missing values"
+                f"feature {self.features[column]} of row {row} is {table[row, column]}: must be finite, missing values "
+                "are not supported"
             )
         if not self.trees:
             return np.zeros(len(table))
@@ -79,7 +79,7 @@ class Forest:
         return np.concatenate([self._predict(table[i : i + step]) for i in range(0, len(table), step)] or [table[:, 0]])
 
     def _predict(self, table: np.ndarray) -> np.ndarray:
-        """Walk all trees for a few rows, one level a step."""
+        """Walk all trees for a few rows, one level per step."""
         walk = self._walk
         holds = table[:, walk.feature] > walk.threshold  # row × condition
         above = holds.reshape(-1).view(np.int8)
@@ -90,7 +90,7 @@ class Forest:
             condition = walk.condition.take(lanes)
             condition += offset
             lanes += above.take(condition)
-            walk.next.take(lanes, out=lanes, mode="clip")  # "raise", the default, would take through a copy
+            walk.next.take(lanes, out=lanes, mode="clip")  # "raise", the default, would make a copy
         values = walk.value.take(place.take(walk.order, axis=0))
         # Not `sum`: NumPy adds in pairs, and the last bits would differ from LightGBM's.
         totals: np.ndarray = np.add.accumulate(values, axis=0)[-1]
@@ -103,20 +103,21 @@ class Forest:
 
 @dataclass(frozen=True, eq=False)
 class _Walk:
-    """A forest laid out for walking all trees at once.
+    """A forest arranged for walking all trees at once.
 
-    LightGBM puts features into bins, so many nodes ask the same: each condition is looked at once a row. A place is
-    twice the number of a node; the answer is added, and `next` has the place that follows. Leaves lead to themselves.
+    LightGBM puts features into bins, so many nodes have the same condition: each condition is evaluated once per row.
+    A position is twice the index of a node; the result of the condition is added, and `next` has the position that
+    follows. Leaves lead to themselves.
     """
 
     feature: np.ndarray  # of each condition
     threshold: np.ndarray
-    condition: np.ndarray  # of each place
+    condition: np.ndarray  # of each position
     next: np.ndarray
-    value: np.ndarray  # of each place; 0 where there is no leaf
-    start: np.ndarray  # place of each tree's root, deep trees first
-    order: np.ndarray  # where each tree is among these
-    active: tuple[int, ...]  # how many trees are deeper than each level
+    value: np.ndarray  # of each position; 0 if it is not a leaf
+    start: np.ndarray  # position of each tree's root, deep trees first
+    order: np.ndarray  # index of each tree in `start`
+    active: tuple[int, ...]  # number of trees that are deeper than each level
 
 
 def _walk_of(forest: Forest) -> _Walk:
@@ -149,8 +150,8 @@ def _walk_of(forest: Forest) -> _Walk:
 
 
 def read_forest(text: str, features: Sequence[str], source: str = "LightGBM model") -> Forest:
-    """The trees of a text model whose features are `features`, in this order. Raises `FileFormatError` that names
-    every reason why it cannot be walked with plain comparisons."""
+    """Read a text model with these features, in this order. Raises `FileFormatError` with all problems if it needs more
+    than plain comparisons."""
     with reading(source):
         head, blocks = _sections(text)
         faults = Faults()
@@ -161,7 +162,7 @@ def read_forest(text: str, features: Sequence[str], source: str = "LightGBM mode
 
 
 def _sections(text: str) -> tuple[Mapping[str, str], list[Mapping[str, str]]]:
-    """The lines before the first tree, and those of each tree: key → value. What follows the trees is left out."""
+    """The lines before the first tree, and those of each tree: key → value. Text after the trees is ignored."""
     body = text.partition("\nend of trees")[0]
     head, *blocks = body.split("\nTree=")
     return _pairs(head), [_pairs(block) for block in blocks]
@@ -173,19 +174,21 @@ def _pairs(lines: str) -> Mapping[str, str]:
 
 def _head_problems(head: Mapping[str, str], features: Sequence[str]) -> Iterator[FileProblem]:
     if "tree" not in head or not head.get("version", "").startswith("v"):
-        yield FileProblem("", "is no LightGBM text model: it does not begin with 'tree' and a version")
+        yield FileProblem("", "is not a LightGBM text model: it does not begin with 'tree' and a version")
         return
     if head["version"] not in ("v3", "v4"):
-        yield FileProblem("version", f"is {head['version']}, known: v3, v4")
+        yield FileProblem("version", f"is {head['version']}, supported: v3, v4")
     for key in ("num_class", "num_tree_per_iteration"):
         if head.get(key) != "1":
             yield FileProblem(key, f"is {head.get(key, 'missing')}, must be 1: one number is predicted")
     if "average_output" in head:
-        yield FileProblem("average_output", "the trees of a random forest are averaged; boost them instead")
+        yield FileProblem("average_output", "random forests are not supported: train a boosted model")
     objective, *options = head.get("objective", "").split()
     if objective not in _IDENTITY or "sqrt" in options:
         known = ", ".join(_IDENTITY)
-        yield FileProblem("objective", f"is '{head.get('objective', '')}', which transforms the sum. Known: {known}")
+        yield FileProblem(
+            "objective", f"is '{head.get('objective', '')}', which transforms the sum. Supported: {known}"
+        )
     own = head.get("feature_names", "").split()
     if own != list(features):
         yield FileProblem("feature_names", _difference(own, list(features)))
@@ -195,15 +198,15 @@ def _difference(own: list[str], wanted: list[str]) -> str:
     unknown = [name for name in own if name not in wanted]
     lacking = [name for name in wanted if name not in own]
     if unknown or lacking:
-        return f"unknown: {', '.join(unknown) or '(none)'}; lacking: {', '.join(lacking) or '(none)'}"
-    return "are the right ones, but in another order"
+        return f"unknown: {', '.join(unknown) or '(none)'}; missing: {', '.join(lacking) or '(none)'}"
+    return "are in the wrong order"
 
 
 def _tree_problems(block: Mapping[str, str], features: int) -> Iterator[str]:
     if block.get("is_linear", "0") != "0":
-        yield "has linear leaves, only constant ones are known"
+        yield "has linear leaves, only constant ones are supported"
     if block.get("num_cat") != "0":
-        yield f"has num_cat={block.get('num_cat', '(missing)')} categorical splits, only numerical ones are known"
+        yield f"has num_cat={block.get('num_cat', '(missing)')} categorical splits, only numerical ones are supported"
         return
     leaves = parse_digits("num_leaves", block["num_leaves"])
     lengths = dict.fromkeys(("split_feature", "threshold", "decision_type", "left_child", "right_child"), leaves - 1)
@@ -214,35 +217,35 @@ def _tree_problems(block: Mapping[str, str], features: int) -> Iterator[str]:
     for key in ("leaf_value", "threshold"):
         beyond = [word for word in block.get(key, "").split() if not math.isfinite(float(word))]
         if beyond:
-            yield f"{key} has {len(beyond)} values that are no finite numbers, the first is {beyond[0]}"
+            yield f"{key} has {len(beyond)} values that are not finite, the first is {beyond[0]}"
             return
     if leaves == 1:
         return
     for decision in sorted(set(_integers(block, "decision_type"))):
         if decision & _CATEGORICAL or decision >> 4:
-            yield f"decision_type {decision} is no numerical split '<='"
+            yield f"decision_type {decision} is not a numerical split '<='"
         elif decision >> _MISSING_SHIFT == _MISSING_ZERO:
-            yield f"decision_type {decision} takes 0 for a missing value: train with zero_as_missing=false"
+            yield f"decision_type {decision} treats 0 as a missing value: train with zero_as_missing=false"
     unknown = [number for number in _integers(block, "split_feature") if not 0 <= number < features]
     if unknown:
         yield f"split_feature {unknown[0]} is not below {features}, the number of features"
     ways = [way for key in ("left_child", "right_child") for way in enumerate(_integers(block, key))]
-    # A child comes after its parent, so a walk ends; and each node and leaf is the child of one.
+    # A child comes after its parent, so a walk ends; and each node and leaf has exactly one parent.
     each_once = [*range(-leaves, 0), *range(1, leaves - 1)]
     if any(0 <= child <= node for node, child in ways) or sorted(child for _, child in ways) != each_once:
-        yield "left_child and right_child make no tree"
+        yield "left_child and right_child do not form a tree"
 
 
 def _integers(block: Mapping[str, str], key: str) -> list[int]:
     words = block.get(key, "").split()
     if odd := [word for word in words if not is_digits(word.removeprefix("-"))]:
-        raise InvalidValueError(f"{key} must have whole numbers, got {shown(odd[0])}")
+        raise InvalidValueError(f"{key} must have integers, got {shown(odd[0])}")
     return [int(word) for word in words]
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """One tree: children are nodes of it, or below zero -1 - leaf."""
+    """One tree: a child is the index of a node, or -1 - leaf if negative."""
 
     feature: np.ndarray
     threshold: np.ndarray
@@ -252,7 +255,7 @@ class Tree:
 
     @property
     def depth(self) -> int:
-        """Most nodes on the way to a leaf."""
+        """Most nodes on a path to a leaf."""
         level, deepest = (np.zeros(1, dtype=np.intp) if len(self.feature) else np.zeros(0, dtype=np.intp)), 0
         while len(level):
             deepest += 1
@@ -262,7 +265,7 @@ class Tree:
 
 
 def _tree(block: Mapping[str, str], features: int) -> Tree:
-    """A tree, read after everything about it was found right."""
+    """Check and parse a tree."""
     if problems := list(_tree_problems(block, features)):
         raise InvalidValueError("; ".join(problems))
 
@@ -282,14 +285,14 @@ def _tree(block: Mapping[str, str], features: int) -> Tree:
 
 
 def _without_zero_band(threshold: np.ndarray) -> np.ndarray:
-    """Thresholds that decide as LightGBM does, which rounds features near zero to zero before it compares them."""
+    """Adjust thresholds near zero: LightGBM rounds features near zero to zero before it compares them."""
     moved = np.where(threshold < 0, np.nextafter(-_ZERO, -np.inf), _ZERO)
     decided: np.ndarray = np.where(np.abs(threshold) <= _ZERO, moved, threshold)
     return decided
 
 
 def _joined(features: tuple[str, ...], trees: Sequence[Tree]) -> Forest:
-    """All trees in one set of arrays: the numbers of nodes and leaves go on from tree to tree."""
+    """Join all trees in one set of arrays, with consecutive indices of nodes and leaves."""
     first_node = np.cumsum([0, *(len(tree.feature) for tree in trees)])
     first_leaf = np.cumsum([0, *(len(tree.leaf) for tree in trees)])
 

@@ -1,4 +1,4 @@
-"""What a bundle says about kernels that estimates have put into an order."""
+"""Scores of kernels from a bundle, based on their estimates."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tilewright.select.bundle import RELEVANCE, Bundle
 def rerank(bundle: Bundle, p: Facts, columns: Facts, estimate: Estimate, arch: Arch) -> np.ndarray:
     """A score for each kernel, lower is better: the logarithm of its microseconds, up to a constant per problem.
 
-    `columns` has the kernels' numbers and `estimate` what is estimated of them, both as arrays. A bundle that knows
-    the order alone gives the kernels the estimated times in that order.
+    `columns` has the kernels' model inputs and `estimate` their estimates, both as arrays. A bundle that predicts only
+    an order assigns the estimated times to the kernels in that order.
     """
     logarithm = np.log(np.atleast_1d(np.asarray(estimate.us, np.float64)))
     prediction = predicted(bundle, p, columns, estimate, arch, len(logarithm))
@@ -27,10 +27,10 @@ def rerank(bundle: Bundle, p: Facts, columns: Facts, estimate: Estimate, arch: A
 
 
 def predicted(bundle: Bundle, p: Facts, columns: Facts, estimate: Estimate, arch: Arch, kernels: int) -> np.ndarray:
-    """The mean of the bundle's models for each of so many kernels."""
+    """The mean prediction of the bundle's models for each kernel."""
     cost = op_named(bundle.op).cost
     if cost is None:
-        raise BundleError(f"the bundle {bundle.name} is for {bundle.op}, which has no features now")
+        raise BundleError(f"the bundle {bundle.name} is for {bundle.op}, which now has no features")
     rows = np.empty((kernels, len(bundle.features)))
     for i, column in enumerate(cost.features(p, columns, estimate, arch).values()):
         rows[:, i] = column

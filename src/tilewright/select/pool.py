@@ -1,4 +1,4 @@
-"""Kernels of a GPU made ready to be asked about many problems."""
+"""Kernels of a GPU, prepared for selection for many problems."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from tilewright.select.selection import Choice, Deferred, Rejection
 
 @dataclass(frozen=True)
 class Pool:
-    """Kernels of one GPU, higher priority first, equal ones as they were registered.
+    """Kernels of one GPU, higher priority first, then in order of registration.
 
-    `unusable` names kernels that are out for another reason than a problem, with it. `uses` has what the compiler made
-    of those that are built.
+    `unusable` has kernels that no problem can use, with the reason. `uses` has the resource usage of built kernels.
     """
 
     arch: Arch
@@ -46,7 +45,7 @@ class Pool:
         return cls(arch, tuple(ordered), known, unusable or {}, uses or {})
 
     def part_for(self, problem: Any) -> Part | None:
-        """The kernels of the problem's op, if there are any."""
+        """The kernels of the problem's op; None if there are none."""
         return self._parts.get(type(problem))
 
     def priority(self, kernel: Kernel) -> int:
@@ -69,32 +68,32 @@ class Part:
         self._usable = sum(1 << place for place, kernel in enumerate(self.kernels) if kernel not in pool.unusable)
 
     def places(self, problem: Any) -> list[int]:
-        """The usable kernels that support a problem."""
+        """Indices of the usable kernels that support a problem."""
         return places_of(self.fits.bits(problem) & self._usable)
 
     @functools.cached_property
     def rows(self) -> tuple[Facts, ...]:
-        """The numbers of each kernel."""
+        """The model inputs of each kernel."""
         cost = self.op.cost
         assert cost is not None
         arch, uses = self.pool.arch, self.pool.uses
         return tuple(Facts(**cost.kernel_numbers(k.config, arch, uses.get(k))) for k in self.kernels)
 
     def facts_of(self, places: Sequence[int]) -> Facts:
-        """The numbers of some kernels in this order, each name a NumPy array."""
+        """The model inputs of some kernels in this order, each a NumPy array."""
         chosen = self._matrix if list(places) == list(range(len(self.kernels))) else self._matrix[:, places]
         return Facts(**dict(zip(vars(self.rows[0]), chosen, strict=True)))
 
     @functools.cached_property
     def _matrix(self) -> Any:
-        """A row for each number, a column for each kernel."""
+        """A row for each model input, a column for each kernel."""
         import numpy as np  # noqa: PLC0415  (an extra)
 
         return np.array([tuple(vars(row).values()) for row in self.rows], float).T.copy()
 
 
 class Fitting(Deferred[Choice]):
-    """The kernels of a part that can compute a problem, in their order: first as it is, then those that are padded."""
+    """The kernels of an op that support a problem: first unpadded, then padded, each in the order of the pool."""
 
     def __init__(self, part: Part, problem: Any, places: Sequence[int], padded: Sequence[tuple[int, Any, str]]) -> None:
         self.part = part
@@ -107,24 +106,24 @@ class Fitting(Deferred[Choice]):
         pool = self.part.pool
         if number < len(self.places):
             kernel = self.part.kernels[self.places[number]]
-            larger, why = None, "supports the problem as it is"
+            larger, why = None, "supports the problem unpadded"
         else:
             place, larger, fault = self.padded[number - len(self.places)]
             kernel = self.part.kernels[place]
-            why = f"supports {problem_text(larger, kernel.config)}, not this one: {fault}"
+            why = f"supports only {problem_text(larger, kernel.config)}: {fault}"
         priority = pool.priority(kernel)
         return Choice(kernel, float(priority), f"priority {priority}, {why}" if priority else why, larger)
 
 
 def fitting(part: Part, problem: Any, pad: bool) -> Fitting:
-    """The kernels of a part that can compute a problem, with `pad` also those that can a larger one."""
+    """The kernels of an op that support a problem; with `pad`, also those that support only a larger one."""
     places = part.places(problem)
     padded = list(_padded_places(part, problem, set(places))) if pad else []
     return Fitting(part, problem, places, padded)
 
 
 def _padded_places(part: Part, problem: Any, fit: set[int]) -> Iterator[tuple[int, Any, str]]:
-    """Kernels that can compute a larger problem: their place, that problem, and why not this one."""
+    """Kernels that support only a larger problem: their index, that problem, and the reasons."""
     arch = part.pool.arch
     for place, kernel in enumerate(part.kernels):
         if place not in fit and kernel not in part.pool.unusable:
@@ -134,11 +133,11 @@ def _padded_places(part: Part, problem: Any, fit: set[int]) -> Iterator[tuple[in
 
 
 def judge(pool: Pool, kernel: Kernel, problem: Any) -> Rejection:
-    """Why a kernel cannot compute a problem as it is, with all reasons."""
+    """All reasons why a kernel does not support an unpadded problem."""
     op = op_named(kernel.op)
     out = (pool.unusable[kernel],) if kernel in pool.unusable else ()
     if type(problem) is not op.problem_type:
-        fault = f"it is a kernel of {op.name}, and the problem a {type(problem).__qualname__}"
+        fault = f"it is a kernel of {op.name}, and the problem is a {type(problem).__qualname__}"
         return Rejection(kernel, (*out, fault))
     reasons = _reasons(op, kernel, problem, pool.arch)
     helps = bool(reasons) and not out and padded_for(op, kernel, problem, pool.arch) is not None
@@ -150,7 +149,7 @@ def _reasons(op: Op, kernel: Kernel, problem: Any, arch: Arch) -> tuple[str, ...
 
 
 def padded_for(op: Op, kernel: Kernel, problem: Any, arch: Arch) -> Any:
-    """The larger problem that the op proposes, if the kernel really supports it."""
+    """The padded problem that the op proposes, if the kernel supports it; else None."""
     larger = op.execution.padded(kernel.config, problem, arch) if op.execution is not None else None
     if larger is None or violations(op.fit_rules, kernel.config, larger, arch):
         return None

@@ -1,10 +1,10 @@
-"""Portfolios: the few of many kernels that are worth building for given problems.
+"""Portfolios: small sets of kernels that are worth building for given problems.
 
-The efficiency of a kernel for a problem is the best time that any kernel has for it, over this kernel's time; a kernel
-that cannot compute the problem has none, 0. A portfolio is as good as the mean efficiency of its best kernel for each
-problem, so kernels for problems that nothing else computes come early. To choose the best set of a given size is a
-hard problem; adding the kernel that helps most, again and again, is never far off: efficiency gained has diminishing
-returns, and so the greedy choice has at least 1 − 1/e of what is best (Nemhauser, Wolsey and Fisher, 1978).
+The efficiency of a kernel for a problem is the best time of all kernels divided by this kernel's time; it is 0 if the
+kernel does not support the problem. The value of a portfolio is the mean efficiency of its best kernel for each
+problem, so kernels for problems that no other kernel supports are chosen early. Finding the best set of a given size is
+hard. Repeatedly adding the kernel with the largest gain is close: gains have diminishing returns, so the greedy choice
+reaches at least 1 − 1/e of the optimum (Nemhauser, Wolsey and Fisher, 1978).
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tilewright.base.errors import InvalidValueError
 
 Matrix = NDArray[np.float64]
 
-# Gains below this are rounding of sums, not gains.
+# Smaller gains are rounding errors.
 NOTHING = 1e-12
-# So many kernels are looked at in one go: enough to be fast, few enough to stop early.
+# Kernels that are evaluated at once: enough to be fast, few enough to stop early.
 _AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Portfolio:
-    """Kernels by their column, the most useful first, and what the first one, two, … of them achieve.
+    """Kernels by their column, the most useful first, and the results of the first one, two, … of them.
 
-    `coverage` is the mean efficiency over the problems that any kernel can compute, `low` the efficiency that nine of
-    ten problems reach (P10), `supported` the share of the problems that can be computed at all.
+    `coverage` is the mean efficiency over the problems that any kernel supports, `low` the efficiency that nine of ten
+    problems reach (P10), `supported` the share of problems that a chosen kernel supports.
     """
 
     order: tuple[int, ...]
@@ -40,11 +40,11 @@ class Portfolio:
 
 
 def choose(times: ArrayLike, keep: int, weights: ArrayLike | None = None, *, swap: bool = True) -> Portfolio:
-    """The `keep` kernels that together lose least, or fewer if more would add nothing.
+    """Choose the `keep` kernels with the highest coverage, or fewer if more add nothing.
 
-    `times` has a row for each problem and a column for each kernel, nan where the kernel cannot compute the problem.
-    `weights` say how much each problem counts, the same for all without them. Of kernels that help equally the first
-    is taken. With `swap` each chosen kernel is once exchanged for another if that is better for the whole set.
+    `times` has a row for each problem and a column for each kernel, nan if the kernel does not support the problem.
+    `weights` has a weight for each problem; by default all are equal. Of kernels with equal gain the first is chosen.
+    With `swap`, each chosen kernel is then exchanged once for another if that improves the whole set.
     """
     matrix, share = _checked(times, weights)
     kernels = matrix.shape[1]
@@ -53,13 +53,13 @@ def choose(times: ArrayLike, keep: int, weights: ArrayLike | None = None, *, swa
     rows = _efficiency(matrix)
     order = _greedy(rows, share, range(kernels), keep)
     if swap:
-        # What came in by a swap may be worth more than what came first.
+        # A swapped-in kernel may be more useful than those before it.
         order = _greedy(rows, share, sorted(_swapped(rows, share, order)), keep)
     return judge(matrix, order, weights)
 
 
 def judge(times: ArrayLike, order: Sequence[int], weights: ArrayLike | None = None) -> Portfolio:
-    """What kernels in this order achieve on problems, also on others than they were chosen for."""
+    """Evaluate kernels in this order on problems, which may differ from those that they were chosen for."""
     matrix, share = _checked(times, weights)
     reached = np.maximum.accumulate(_efficiency(matrix)[list(order)], axis=0)
     return Portfolio(
@@ -71,31 +71,31 @@ def judge(times: ArrayLike, order: Sequence[int], weights: ArrayLike | None = No
 
 
 def _checked(times: ArrayLike, weights: ArrayLike | None) -> tuple[Matrix, Matrix]:
-    """The matrix, and what each problem counts of 1: nothing where no kernel computes it."""
+    """The matrix, and the weight of each problem: their sum is 1, and problems that no kernel supports have 0."""
     matrix = np.asarray(times, dtype=np.float64)
     if matrix.ndim != 2 or not matrix.size:
         raise InvalidValueError(f"times must be a matrix of problems × kernels, got one of shape {matrix.shape}")
     if not np.all(np.isnan(matrix) | (np.isfinite(matrix) & (matrix > 0))):
-        raise InvalidValueError("times must be above zero, or nan where a kernel cannot compute a problem")
+        raise InvalidValueError("times must be above zero, or nan if a kernel does not support a problem")
     share = np.ones(len(matrix)) if weights is None else np.asarray(weights, dtype=np.float64)
     if share.shape != (len(matrix),) or not np.all(np.isfinite(share) & (share >= 0)):
-        raise InvalidValueError(f"weights must be {len(matrix):,} numbers, none below zero, one for each problem")
+        raise InvalidValueError(f"weights must be {len(matrix):,} numbers of at least zero, one for each problem")
     share = np.where(np.isnan(matrix).all(axis=1), 0.0, share)
     if not share.sum():
-        raise InvalidValueError(f"none of the {matrix.shape[1]:,} kernels computes any of the problems that count")
+        raise InvalidValueError(f"none of the {matrix.shape[1]:,} kernels supports a problem with a weight above zero")
     return matrix, share / share.sum()
 
 
 def _efficiency(matrix: Matrix) -> Matrix:
-    """Kernels × problems, each kernel's values side by side in memory."""
+    """Efficiency, kernels × problems, with each kernel's values contiguous in memory."""
     shortest = np.where(np.isnan(matrix), np.inf, matrix).min(axis=1)
     return np.ascontiguousarray(np.nan_to_num(shortest[:, None] / matrix, nan=0.0).T)
 
 
 def _greedy(rows: Matrix, share: Matrix, among: Sequence[int], keep: int) -> list[int]:
-    """Kernels of `among`, each the one that adds most to those before it."""
+    """Choose kernels of `among`, each with the largest gain over those before it."""
     left = np.asarray(among, dtype=np.int64)
-    # What a kernel would add never grows, so what it would have added earlier is a bound, and most are not looked at.
+    # The gain of a kernel never grows, so an earlier gain is a bound, and most kernels need not be evaluated.
     bounds = np.full(len(left), np.inf)
     reached = np.zeros(rows.shape[1])
     order: list[int] = []
@@ -112,14 +112,14 @@ def _greedy(rows: Matrix, share: Matrix, among: Sequence[int], keep: int) -> lis
 def _best_addition(
     rows: Matrix, share: Matrix, reached: Matrix, left: NDArray[np.int64], bounds: Matrix
 ) -> tuple[int, float]:
-    """The place in `left` of the kernel that adds most, the first of equals, and what it adds; tightens `bounds`."""
+    """The index in `left` of the kernel with the largest gain, the first of equals, and its gain; updates `bounds`."""
     best, gain = 0, 0.0
     by_bound = np.argsort(-bounds, kind="stable")
     for start in range(0, len(by_bound), _AT_ONCE):
         part = by_bound[start : start + _AT_ONCE]
         if bounds[part[0]] < gain - NOTHING:
             break
-        # Sums along rows are the same for equal rows, wherever they lie; those of a matrix product need not be.
+        # Sums along rows are identical for equal rows; those of a matrix product may differ.
         bounds[part] = (np.maximum(rows[left[part]] - reached, 0.0) * share).sum(axis=1)
         top = float(bounds[part].max())
         first = int(part[bounds[part] == top].min())
@@ -129,7 +129,7 @@ def _best_addition(
 
 
 def _swapped(rows: Matrix, share: Matrix, order: Sequence[int]) -> list[int]:
-    """The kernels after each was once offered for exchange, the last first: it was chosen with the others in view."""
+    """Try to exchange each kernel once, the last first."""
     kept = list(order)
     for place in reversed(range(len(kept))):
         others = kept[:place] + kept[place + 1 :]

@@ -1,4 +1,4 @@
-"""Times of many kernels for many problems, before any is measured."""
+"""Estimated times of many kernels for many problems."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tilewright.select.portfolio import Matrix
 
 
 def predicted_times(op: Op, arch: Arch, kernels: Sequence[Kernel], problems: Sequence[Any]) -> Matrix:
-    """Estimated microseconds, problems × kernels; nan where a kernel does not compute the problem as it is."""
+    """Estimated microseconds, problems × kernels; nan if a kernel does not support the unpadded problem."""
     if op.cost is None:
-        raise InvalidValueError(f"{op.name} has no estimate of times: choose from measured ones")
+        raise InvalidValueError(f"{op.name} has no time estimates: use measured times")
     if not kernels:
-        raise InvalidValueError(f"no {op.name} kernels are given: there is nothing to estimate")
+        raise InvalidValueError(f"there are no {op.name} kernels to estimate: pass at least one")
     pool = Pool.of(arch, kernels)
     times = np.full((len(problems), len(kernels)), np.nan)
     known: dict[Any, int] = {}  # a list may name a problem more than once

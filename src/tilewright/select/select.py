@@ -1,6 +1,7 @@
-"""Ask a pool of kernels about a problem.
+"""Selects kernels of a pool for a problem.
 
-`select` is for what one kernel computes; `dispatch.staging` puts these together for problems of several.
+`select_kernels` is for problems of one kernel; `dispatch.select_stages` combines selections for problems that need
+several.
 """
 
 from __future__ import annotations
@@ -41,18 +42,18 @@ def select(
     pad: bool = False,
     selector: Selector = FIRST_FIT,
 ) -> Selection:
-    """Rank the kernels of a GPU for one problem. For more than one, make a pool and ask `select_from`."""
+    """Rank the kernels of a GPU for one problem. For several problems, create a pool and use `select_from`."""
     return select_from(Pool.of(arch, kernels, priorities), problem, selector, pad=pad)
 
 
 def _rejected(pool: Pool, problem: Any, able: int, choices: Sequence[Choice]) -> Sequence[Rejection]:
-    """The kernels that are not among the choices; why, is found out when somebody asks."""
+    """The kernels that are not among the choices; their reasons are computed on access."""
 
     @functools.cache
     def judged() -> list[Rejection]:
         can = {choice.kernel for choice in choices}
         found = [judge(pool, kernel, problem) for kernel in pool.kernels if kernel not in can]
-        # Where padding would help, a kernel is near; else the fewer reasons, the nearer. Sorting keeps the order.
+        # Kernels that padding helps come first, then those with fewer reasons. Sorting is stable.
         return sorted(found, key=lambda rejection: (not rejection.padding_helps, len(rejection.reasons)))
 
     return Deferred(len(pool.kernels) - able, lambda place: judged()[place])

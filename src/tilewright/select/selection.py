@@ -1,4 +1,4 @@
-"""What selection gives: kernels that can compute a problem, best first, and why the others cannot."""
+"""Results of selection: kernels that support a problem, best first, and rejected kernels with reasons."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tilewright.base.errors import UnsupportedError
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.problem_text import short_text
 
-# What `kernel=` takes: a kernel or its name, or several, for a problem of several kernels.
+# The argument `kernel=`: a kernel or its name, or several for a problem that needs several.
 Named = Kernel | str | Sequence[Kernel | str] | None
-# How many refused kernels an error names: enough to see a pattern, few enough to read.
+# Number of rejected kernels in an error message.
 NEAREST = 3
 Item_co = TypeVar("Item_co", covariant=True)
 
 
 class Deferred(Sequence[Item_co]):
-    """A sequence whose items are made when they are looked at: of a thousand kernels, mostly one is."""
+    """A sequence whose items are created on access: of a thousand kernels, usually only one is used."""
 
     def __init__(self, count: int, make: Callable[[int], Item_co]) -> None:
         self._count = count
@@ -37,7 +37,7 @@ class Deferred(Sequence[Item_co]):
         if isinstance(place, slice):
             return tuple(self[each] for each in range(*place.indices(self._count)))
         if not -self._count <= place < self._count:
-            raise IndexError(f"place {place} of {self._count}")
+            raise IndexError(f"index {place} of {self._count}")
         place %= self._count
         found = self._made.get(place)
         if found is None:
@@ -56,13 +56,13 @@ class Deferred(Sequence[Item_co]):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A kernel that can compute the problem. `padded` is the larger problem it needs instead, if it needs one.
+    """A kernel that supports the problem. `padded` is the larger problem that it computes instead, if it must.
 
-    `us` is how long it should take, and `terms` what that is made of, where the selector estimates that.
+    `us` is the expected time and `terms` its breakdown, if the selector estimates them.
     """
 
     kernel: Kernel
-    score: float  # higher is better; what it counts is up to the selector
+    score: float  # higher is better; the unit depends on the selector
     why: str
     padded: Any = None
     us: float | None = None
@@ -74,7 +74,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A kernel that cannot, with all reasons. `padding_helps`: it could compute a padded problem."""
+    """A kernel that does not support the problem, with all reasons. `padding_helps`: it supports a padded one."""
 
     kernel: Kernel
     reasons: tuple[str, ...]
@@ -86,7 +86,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step of a selector did, or why it did nothing."""
+    """The effect of one step of a selector, or the reason why it was skipped."""
 
     name: str
     what: str
@@ -97,7 +97,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The candidates, best first, and how a selector came to that."""
+    """The candidates, best first, and the steps of the selector."""
 
     choices: Sequence[Choice]
     steps: tuple[Step, ...] = ()
@@ -107,8 +107,8 @@ class Ranking:
 class Selection:
     """Every kernel of the GPU, either among `choices`, best first, or among `rejected`, nearest first.
 
-    For a problem of several kernels `parts` has the selection of each stage, and this is about the kernel to begin
-    with. A stage's problem depends on the kernels taken before it. So where a stage has no choice, the parts end there.
+    If a problem needs several kernels, `parts` has the selection of each stage, and `choices` are those of the first
+    stage. A stage's problem depends on the kernels chosen before it, so the parts end at a stage without choices.
     """
 
     problem: Any
@@ -120,12 +120,12 @@ class Selection:
 
     @property
     def stages(self) -> tuple[Selection, ...]:
-        """A selection for each launch; the best choices of all are what is run."""
+        """A selection for each launch; the best choice of each is run."""
         return self.parts or (self,)
 
     @property
     def best(self) -> Choice:
-        """The first choice; `UnsupportedError` with the nearest kernels if there is none, or none for a later stage."""
+        """The first choice; `UnsupportedError` with the nearest kernels if this or a later stage has none."""
         if self.choices:
             return self.choices[0]
         raise UnsupportedError(self._missing_stage() if self.parts else self._refusal())
@@ -141,7 +141,8 @@ class Selection:
             missing = "" if self.choices else f", and no kernel for stage {len(self.parts)}"
             lines = [f"{short_text(self.problem)} on {self.arch}: {len(self.parts)} stages{missing}"]
             return "\n".join([*lines, *(f"stage {number}: {part}" for number, part in enumerate(self.parts, 1))])
-        lines = [f"{short_text(self.problem)} on {self.arch}: {len(self.choices)} can, {len(self.rejected)} cannot"]
+        counts = f"{len(self.choices)} supported, {len(self.rejected)} rejected"
+        lines = [f"{short_text(self.problem)} on {self.arch}: {counts}"]
         lines += [f"  {rank}. {choice}" for rank, choice in enumerate(self.choices, 1)]
         lines += [f"  –  {rejection}" for rejection in self.rejected]
         return "\n".join(lines)
@@ -156,11 +157,11 @@ class Selection:
         kernels = f"{count} kernel{'s' if count != 1 else ''} for {self.arch}"
         named = [f"  {rejection}" for rejection in self.rejected[:NEAREST]]
         more = [f"  … and {count - NEAREST} more"] if count > NEAREST else []
-        help_ = " With pad=True a larger problem is computed and cut: some of these kernels can do that."
+        help_ = " Some of these kernels support a larger problem, whose result is cut: pass pad=True."
         paddable = any(rejection.padding_helps for rejection in self.rejected)
         return "\n".join(
             [
-                f"none of {kernels} can compute {short_text(self.problem)}." + (help_ if paddable else ""),
+                f"none of {kernels} supports {short_text(self.problem)}." + (help_ if paddable else ""),
                 *named,
                 *more,
             ]
@@ -168,7 +169,8 @@ class Selection:
 
 
 class Selector(Protocol):
-    """What puts kernels into an order. It gets those that can compute the problem, and may leave none out unsaid."""
+    """Ranks the kernels that support a problem. Must return every candidate."""
 
     def rank(self, problem: Any, arch: Arch, candidates: Sequence[Choice]) -> Ranking:
-        """The candidates, best first, each with a score and why. They come ordered by priority and registration."""
+        """The candidates, best first, each with a score and a reason. The input is ordered by priority and
+        registration."""

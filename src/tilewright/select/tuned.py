@@ -1,4 +1,4 @@
-"""Tables of problems whose best kernel was measured."""
+"""Tuned tables: the fastest measured kernel of each problem."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """The best kernel of a problem, and how long it took."""
+    """The fastest kernel of a problem, and its time."""
 
     kernel: Kernel
     problem: Any
@@ -29,7 +29,7 @@ class Tuned:
 
 
 class TunedTable:
-    """The best measured kernel by GPU and problem, which must be equal in every field."""
+    """The fastest measured kernel by GPU and problem; problems must be equal in every field."""
 
     def __init__(self, entries: Iterable[Tuned], source: str = "") -> None:
         self.source = source
@@ -37,7 +37,7 @@ class TunedTable:
         for entry in entries:
             key = (entry.kernel.arch, entry.problem)
             known = self._found.get(key)
-            # Of several measurements of one problem the quickest counts, whatever their order.
+            # Of several measurements of one problem the fastest is kept, whatever their order.
             if known is None or (entry.us, entry.kernel.slug) < (known.us, known.kernel.slug):
                 self._found[key] = entry
 
@@ -48,7 +48,7 @@ class TunedTable:
         return iter(self._found.values())
 
     def find(self, arch: str, problem: Any) -> Tuned | None:
-        """The entry of a problem on a GPU, if there is one."""
+        """The entry of a problem on a GPU; None if there is none."""
         return self._found.get((arch, problem))
 
 
@@ -66,7 +66,7 @@ class _File(BaseModel):
 
 
 def read_tuned(path: Path) -> TunedTable:
-    """The table in a file; all that is wrong with it is said at once."""
+    """Read a table. All problems of the file are reported at once."""
     file = validated(path, _File, read_json(path), strict=True)
     faults = Faults()
     tried = [faults.trying(f"tuned.{number}", _entry_of, entry) for number, entry in enumerate(file.tuned)]
