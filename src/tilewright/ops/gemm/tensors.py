@@ -92,6 +92,6 @@ def _compare(tensor: Tensor, given: tuple[int, ...]) -> None:
 
 def _unusable(tensor: Tensor, given: tuple[int, ...]) -> str:
     return (
-        f"{tensor.name} of shape {tensor.shape} has strides {given}, the problem's layout wants {tensor.strides}: "
-        "copy it, or state a problem with its layout"
+        f"{tensor.name} of shape {tensor.shape} has strides {given}, the problem's layout requires {tensor.strides}: "
+        "copy it, or use a problem with its layout"
     )
