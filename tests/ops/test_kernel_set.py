@@ -187,7 +187,7 @@ def test_illegal_members_needs_gpus(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"name": "a b"}, "a set is named"),
+        ({"name": "a b"}, "a set's name consists of"),
         ({"archs": ("gfx1",)}, "unknown arch"),
         ({"archs": ("gfx942", "gfx942")}, "listed twice"),
         ({"spaces": ()}, "no spaces"),
