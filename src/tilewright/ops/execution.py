@@ -81,7 +81,7 @@ class Execution:
     next_stage: Callable[[Any, tuple[Any, ...]], Any | None] = one_kernel
     # The changes to its inputs that a kernel requires (config, problem); empty for most kernels.
     preparations: Callable[[Any, Any], tuple[Preparation, ...]] = _no_preparations
-    # The nearest larger problem that a kernel supports, where it does not support this one (config, problem, arch).
+    # The nearest larger problem that a kernel supports, if it does not support this one (config, problem, arch).
     padded: Callable[[Any, Any, Arch], Any | None] = _no_padding
     # Random inputs of a problem, and old contents of updated outputs, as NumPy arrays by name (problem, seed, arch).
     inputs: Callable[[Any, int, Arch], Mapping[str, Any]]

@@ -38,13 +38,13 @@ def load_plugins(own: Sequence[Op]) -> Iterator[Op | PluginFailure]:
 
 def _load(point: Any, names: set[str]) -> Op | PluginFailure:
     package = f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
-    told = f"{point.name} = {point.value}"
+    entry = f"{point.name} = {point.value}"
     try:
         op = point.load()
     except Exception as error:  # importing other packages' code may raise anything
-        return PluginFailure(told, package, f"it cannot be imported: {type(error).__name__}: {error}")
+        return PluginFailure(entry, package, f"it cannot be imported: {type(error).__name__}: {error}")
     if not isinstance(op, Op):
-        return PluginFailure(told, package, f"its object is a {type(op).__name__}, not an Op")
+        return PluginFailure(entry, package, f"its object is a {type(op).__name__}, not an Op")
     if op.name in names:
-        return PluginFailure(told, package, f"it adds a second op named {op.name}")
+        return PluginFailure(entry, package, f"it adds a second op named {op.name}")
     return op

@@ -204,7 +204,7 @@ def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     for name in ("m", "n", "k", "k_batch", "batch", "stride_a", "stride_b", "stride_c"):
         value = getattr(problem, name)
         if value > MAX_INDEX:
-            return Fault(f"{name} is {value:,}, CK Tile takes up to {MAX_INDEX:,}", name)
+            return Fault(f"{name} is {value:,}, CK Tile supports up to {MAX_INDEX:,}", name)
     tiles_m, tiles_n = _up(problem.m, config.block.m), _up(problem.n, config.block.n)
     whole = (tiles_m, tiles_n) == (problem.m, problem.n)
     spans = {

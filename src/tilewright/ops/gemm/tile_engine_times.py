@@ -134,7 +134,7 @@ def _measured(read: Callable[[], _Row], asked: _Asked) -> Measured:
         raise InvalidValueError(f"was measured on {row.arch}, not on {asked.arch}")
     arch = row.arch or asked.arch
     if not arch:
-        raise InvalidValueError("does not contain its GPU: give it with --arch")
+        raise InvalidValueError("does not state its GPU: give it with --arch")
     fields = _config(row.name, asked)
     problem = _problem(row.problem, fields)
     fields["split_k"] = problem.k_batch > 1
@@ -161,11 +161,11 @@ def _config(name: str, asked: _Asked) -> dict[str, Any]:
     }
     if fields["variant"] == "multi_d":
         if asked.elementwise is None:
-            raise InvalidValueError("does not contain the operation on the D tensors: give it with --elementwise")
+            raise InvalidValueError("does not state the operation on the D tensors: give it with --elementwise")
         fields |= {"elementwise": asked.elementwise, "num_d": MULTI_D}
     if fields["variant"] == "preshuffle":
         if asked.permute_n is None:
-            raise InvalidValueError("does not contain whether N is permuted: give --permute-n or --no-permute-n")
+            raise InvalidValueError("does not state whether N is permuted: give --permute-n or --no-permute-n")
         fields["permute_n"] = asked.permute_n
     return fields
 
@@ -204,8 +204,8 @@ def _microseconds(row: _Row, problem: Problem) -> float:
         # Half of the last digit of both, and the error of single precision.
         allowed = 0.5 * 10**-row.digits * (1 + wanted / figures[best]) + 1e-5 * wanted
         if not (math.isfinite(allowed) and abs(figure - wanted) <= allowed):
-            told = f"{key} is {figure:g}, but {best} = {figures[best]:g} implies {wanted:.6g}"
-            raise InvalidValueError(f"{told}: they are not from one run")
+            figures_differ = f"{key} is {figure:g}, but {best} = {figures[best]:g} implies {wanted:.6g}"
+            raise InvalidValueError(f"{figures_differ}: they are not from one run")
     return us
 
 

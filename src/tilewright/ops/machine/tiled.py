@@ -189,7 +189,7 @@ class Work:
     tiles: Number
     steps: Number  # of a tile, on average
     extra_steps: Number = 0.0  # run but not used
-    longest: Number = None  # steps of the longest tile, where tiles differ
+    longest: Number = None  # steps of the longest tile, if tiles differ
     stored: Number  # bytes that a tile stores, weighted by their cost
     memory_bytes: Number  # that must be read from memory and written to it
     launches: Number = 1.0

@@ -30,7 +30,7 @@ def elementwise_without_d(config: Any, arch: Arch) -> Fault | None:
     if config.variant == "multi_d":
         return None if config.num_d else Fault("multi_d needs at least 1 D tensor, num_d is 0", "num_d", 1)
     if config.num_d:
-        return Fault(f"{config.variant} takes no D tensors, num_d is {config.num_d}", "num_d", 0)
+        return Fault(f"{config.variant} does not support D tensors, num_d is {config.num_d}", "num_d", 0)
     if config.elementwise != "PassThrough":
         return Fault(f"{config.variant} cannot apply {config.elementwise}", "elementwise", "PassThrough")
     return None
