@@ -66,7 +66,7 @@ def _whole_config(config: Any, problem: Any) -> Hashable:  # noqa: ARG001
 class Execution:
     """How kernels of an op are called and checked. Problems and configs are those of the op.
 
-    Tensors are always in the order of `tensors`. Functions that take or return arrays use `imported_when_called`.
+    Tensors are always in the order of `tensors`. Functions that take or return arrays use `import_on_call`.
     """
 
     tensors: Callable[[Any], tuple[Tensor, ...]]

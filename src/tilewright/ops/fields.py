@@ -266,7 +266,7 @@ def _name_order(config_type: type) -> list[Field]:
 
 
 def read_tokens(config_type: type, tokens: Iterable[str]) -> dict[str, Any]:
-    """The inverse of `tokens_of`. Raises `InvalidValueError` for a part that belongs to no field."""
+    """The inverse of `format_tokens`. Raises `InvalidValueError` for a part that belongs to no field."""
     fields = _name_order(config_type)
     remaining = list(tokens)
     values: dict[str, Any] = {}

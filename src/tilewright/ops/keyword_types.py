@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
-# The values that `Kind.read` accepts. Names may be any str, since a program may compute them.
+# The values that `FieldType.read` accepts. Names may be any str, since a program may compute them.
 TileValue: TypeAlias = tuple[int, int, int] | Mapping[str, int] | str
 NumbersValue: TypeAlias = Sequence[int] | str
 # A field of a space: a value, a list of values, or all values. A tile may also list the values of each dimension.

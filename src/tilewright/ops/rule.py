@@ -1,6 +1,6 @@
 """Rules: checks that reject illegal configs, with the numbers that make them illegal.
 
-A rule is a function `check(config, arch)` that returns None or a `Fault`. It reads only the fields that it declares,
+A rule is a function `check(config, arch)` that returns None or a `Rejection`. It reads only the fields that it declares,
 so that a search over a space can apply it as soon as those fields are bound. Its docstring is its documentation: the
 first paragraph states the requirement, then follow `Why:` and `Fix:`.
 """
@@ -33,7 +33,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A violated rule, with the contents of its `Fault`."""
+    """A violated rule, with the contents of its `Rejection`."""
 
     code: str
     slug: str

@@ -283,7 +283,7 @@ class Search:
         return None
 
     def jumping_member(self, rng: random.Random) -> dict[str, Any] | None:
-        """Like `random_member`, for axes in any order: if no value of an axis is left, the search backjumps to an axis
+        """Like `draw_member`, for axes in any order: if no value of an axis is left, the search backjumps to an axis
         that one of the rejecting rules reads."""
         return dict(self.bound.__dict__) if self._blamed(0, rng) is None else None
 

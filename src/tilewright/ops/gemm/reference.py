@@ -75,8 +75,8 @@ def _put_wide_numbers(
 def reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
     """The outputs by name: float64, or int64 if integers are summed and stored without an element-wise operation.
 
-    `given` has logical arrays (m × k, k × n, m × n), with any strides. Nothing is rounded to C's type: `tolerance`
-    defines the allowed errors.
+    `given` has logical arrays (m × k, k × n, m × n), with any strides. Nothing is rounded to C's type:
+    `compute_tolerance` defines the allowed errors.
     """
     a, b = given["a"], given["b"]
     if is_integer(problem.dtype_a) and problem.elementwise == "PassThrough":

@@ -60,7 +60,7 @@ def reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -
 
 
 def convolved(problem: Problem, a: NDArray[Any], b: NDArray[Any]) -> Floats:
-    """The result of a problem from its A and B, in the order of `tensors`, computed in their type."""
+    """The result of a problem from its A and B, in the order of `list_tensors`, computed in their type."""
     return _DIRECTIONS[problem.direction](problem, a, b)
 
 
@@ -177,7 +177,7 @@ def by_group(values: Floats) -> Floats:
 
 
 def _by_position(values: Floats, shape: tuple[int, ...]) -> Floats:
-    """The inverse of `by_group`."""
+    """The inverse of `group_positions`."""
     g, _, channels = values.shape
     return np.ascontiguousarray(values.swapaxes(0, 1)).reshape(*shape, g, channels)
 

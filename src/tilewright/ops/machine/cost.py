@@ -43,7 +43,7 @@ class Estimate:
 class CostModel:
     """How an op's kernel times are estimated. Names are the same for all problems and all kernels of the op.
 
-    `estimate` and `features` use only the arithmetic of `numbers`, so that they work for one kernel, columns and C.
+    `estimate` and `features` use only `arithmetic`, so that they work for one kernel, columns and C.
     """
 
     # Model inputs of a problem (problem).

@@ -6,7 +6,7 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.machine.cost import Estimate, Facts
 from tilewright.ops.machine.numbers import Number, log2, maximum
 
-# Model inputs that distinguish the loops of CK Tile's block GEMM: see `block_gemm.block_numbers`.
+# Model inputs that distinguish the loops of CK Tile's block GEMM: see `block_gemm.compute_block_inputs`.
 LOOP_FLAGS = ("buffers", "interwave", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async")
 # Smaller shares of the time are not distinguished.
 LEAST_SHARE = 1e-6

@@ -10,7 +10,7 @@ from typing import Any
 from tilewright.base.errors import choose
 from tilewright.ops.machine.cost import Facts
 
-# The C code of each operation, with the operand order and the ties of `numbers`. Operands have parentheses if they
+# The C code of each operation, with the operand order and the ties of `arithmetic`. Operands have parentheses if they
 # need them. Numbers are doubles, so a comparison used as a number is 0 or 1.
 _C: Mapping[str, Callable[..., str]] = {
     "+": lambda a, b: f"{a} + {b}",
@@ -79,7 +79,7 @@ class Trace:
 
 
 class Expression:
-    """A number of a trace. It has no value, so it cannot be a condition: use `where` of `numbers`."""
+    """A number of a trace. It has no value, so it cannot be a condition: use `arithmetic.where`."""
 
     __slots__ = ("number", "trace")
 
@@ -88,7 +88,7 @@ class Expression:
         self.number = number
 
     def traced(self, name: str, arguments: Sequence[Any]) -> Expression:
-        """The result of a function of `numbers` or of an operator."""
+        """The result of a function of `arithmetic` or of an operator."""
         choose("operation of expressions", name, _C)
         operands = tuple(self.trace.operand(argument) for argument in arguments)
         return Expression(self.trace, self.trace.number_of(_Node(name, operands)))
