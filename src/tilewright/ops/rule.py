@@ -1,8 +1,8 @@
 """Rules: checks that reject illegal configs, with the numbers that make them illegal.
 
-A rule is a function `check(config, arch)` that returns None or a `Rejection`. It reads only the fields that it declares,
-so that a search over a space can apply it as soon as those fields are bound. Its docstring is its documentation: the
-first paragraph states the requirement, then follow `Why:` and `Fix:`.
+A rule is a function `check(config, arch)` that returns None or a `Rejection`. It reads only the fields that it
+declares, so that a search over a space can apply it as soon as those fields are bound. Its docstring is its
+documentation: the first paragraph states the requirement, then follow `Why:` and `Fix:`.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ Imports NumPy: import this module only where arrays are used.
 **Split-K.** Each part is rounded to C's type and added to C atomically in that type, in any order: a rounding of each
 part, and k_batch - 1 roundings of sums of parts, which are at most Σ|part|.
 
-**D tensors.** The element-wise operation is computed in fp32 (`elementwise.compute_error`). With the cshuffle epilogue the
-product is rounded to C's type before, with the default epilogue it is not. The result is rounded to C's type; for an
-integer C it is truncated: less than 1.
+**D tensors.** The element-wise operation is computed in fp32 (`elementwise.compute_error`). With the cshuffle epilogue
+the product is rounded to C's type before, with the default epilogue it is not. The result is rounded to C's type; for
+an integer C it is truncated: less than 1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Wide numbers among the integer inputs of convolutions, so that a lost bit of an operand shows.
 
-Imports NumPy: import this module only where arrays are used. `block_gemm.random_values` explains the purpose of wide numbers.
+Imports NumPy: import this module only where arrays are used. `block_gemm.random_values` explains wide numbers.
 
 Sums of an output, or of an input gradient, run over taps and channels. One channel of A has wide numbers; of the
 weights that they are multiplied by, one tap of some columns is 1 or -1, all others are 0. Another channel has the wide
