@@ -82,7 +82,7 @@ def test_figures_that_are_not_of_one_run_are_refused(tmp_path: Path, figure: str
     value = printed()
     value["perf_result"][figure] *= 1.2
     found = read_foreign("tile_engine", write(tmp_path / "r.json", value), arch="gfx942")
-    assert "are not of one run" in found.refused[0].what and not found.records
+    assert "are not from one run" in found.refused[0].what and not found.records
 
 
 def test_what_the_scripts_export(tmp_path: Path) -> None:
@@ -163,9 +163,9 @@ def test_kernels_with_d_tensors_need_to_know_what_is_done(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"name": "gemm_fp16"}, "is no name of a kernel"),
+        ({"name": "gemm_fp16"}, "is not a name of a tile_engine kernel"),
         ({"name": NAME.replace("compv4", "compv99")}, "Known: mem"),
-        ({"name": NAME.replace("_rcr_", "_rrr_")}, "its problem has layout rcr, its name rrr"),
+        ({"name": NAME.replace("_rcr_", "_rrr_")}, "its problem has layout rcr, but its name has rrr"),
         ({"problem": problem(structured_sparsity=True)}, "structured sparsity"),
         ({"problem": {}}, "has no 'layout_a'"),
         ({"perf_result": {}}, "has no latency(ms)"),
@@ -182,7 +182,7 @@ def test_the_gpu_must_be_known(tmp_path: Path) -> None:
     assert "--arch" in found.refused[0].what
     for text in ("{", "[1]", "3"):
         (tmp_path / "r.json").write_text(text)
-        with pytest.raises(FileFormatError, match=r"JSON|holds no benchmark"):
+        with pytest.raises(FileFormatError, match=r"JSON|contains no benchmark"):
             read_foreign("tile_engine", tmp_path / "r.json", arch="gfx942")
 
 

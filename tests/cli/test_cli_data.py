@@ -110,7 +110,8 @@ def test_import(run: Callable[..., Result], run_json: Callable[..., Any], tmp_pa
     file.write_text(json.dumps({"kernel_results": [BENCHMARK, {**BENCHMARK, "name": "other"}]}))
     options = ("data", "import", "tile_engine", str(file), "--out", str(out), "--arch", "gfx942")
     refused = run(*options)
-    assert refused.exit_code == 2 and "r.json, result 1: 'other' is no name of a kernel" in refused.stderr
+    assert refused.exit_code == 2
+    assert "r.json, result 1: 'other' is not a name of a tile_engine kernel" in refused.stderr
     assert not out.exists()
     found = run_json(*options, "--skip")
     assert (found["records"], len(found["refused"])) == (1, 1)

@@ -126,7 +126,7 @@ def test_a_vector_that_does_not_divide_k_is_refused() -> None:
     assert fault.code == "S505"
     assert "the 20 output channels of a group are not a multiple of vector c = 8" in str(fault)
     (rule,) = [rule for rule in CONV.fit_rules if rule.code == "S505"]
-    assert "whole vectors" in rule.why and "pads" in rule.fix
+    assert "complete vectors" in rule.why and "pads" in rule.fix
     with pytest.raises(UnsupportedError, match="IsSupportedArgument refuses"):
         call_of(made, artifact_of(made), asked)([0, 0, 0], None)
     assert tw.fits(kernel(vector=(4, 8, 4)).config, asked, ARCH) == []

@@ -81,7 +81,7 @@ def test_packed_strides_and_any_stride_of_a_single_element_will_do() -> None:
     [
         (
             {"input": (420, 7, 1, 140, 35)},
-            r"input of shape \(2, 5, 7, 3, 4\) has strides \(420, 7, 1, 140, 35\), a convolution wants "
+            r"input of shape \(2, 5, 7, 3, 4\) has strides \(420, 7, 1, 140, 35\), a convolution requires "
             r"\(420, 84, 12, 4, 1\)",
         ),
         ({"output": (1, 1, 1, 1, 1)}, "output of shape"),

@@ -86,7 +86,7 @@ def test_the_strides_of_real_arrays_give_the_problem_back(
 @pytest.mark.parametrize(
     ("strides", "what"),
     [
-        ({"a": (1, 3)}, r"a of shape \(3, 7\) has strides \(1, 3\), the problem's layout wants \(7, 1\)"),
+        ({"a": (1, 3)}, r"a of shape \(3, 7\) has strides \(1, 3\), the problem's layout requires \(7, 1\)"),
         ({"b": (5, 1)}, "b of shape"),
         ({"c": (4, 1)}, "c of shape"),
         ({"d0": (6, 1)}, "d0 of shape"),

@@ -102,7 +102,7 @@ def test_a_misspelt_name_tells_the_nearest(slug: str, nearest: str) -> None:
 
 def test_a_changed_name_is_told_by_its_digest() -> None:
     slug = GEMM.kernel(GEMM.example_config(), "gfx942").slug
-    with pytest.raises(InvalidValueError, match="its fields make"):
+    with pytest.raises(InvalidValueError, match="the digest of its fields is"):
         parse_kernel(slug.replace("b128x128x32", "b128x128x64"))
 
 

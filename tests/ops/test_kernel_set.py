@@ -151,7 +151,7 @@ def test_tiles_that_multiply_without_end_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_name_that_is_no_set_name(tmp_path: Path) -> None:
-    assert "give it a name" in problems(tmp_path, GOOD, "my set.toml")["name"]
+    assert "a set's name consists of" in problems(tmp_path, GOOD, "my set.toml")["name"]
     assert loaded(tmp_path, 'name = "mine"\n' + GOOD, "my set.toml").name == "mine"
 
 
@@ -180,18 +180,18 @@ def test_illegal_members_say_why(tmp_path: Path) -> None:
 
 
 def test_illegal_members_needs_gpus(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValueError, match="names no GPUs"):
+    with pytest.raises(InvalidValueError, match="lists no GPUs"):
         illegal_members(loaded(tmp_path, f'op = "gemm"\n{SPACE}'))
 
 
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"name": "a b"}, "a set is named"),
+        ({"name": "a b"}, "a set's name consists of"),
         ({"archs": ("gfx1",)}, "unknown arch"),
         ({"archs": ("gfx942", "gfx942")}, "listed twice"),
         ({"spaces": ()}, "no spaces"),
-        ({"op": "other"}, "cannot hold a space of gemm"),
+        ({"op": "other"}, "cannot contain a space of gemm"),
     ],
 )
 def test_a_set_is_checked_when_made(tmp_path: Path, changes: dict[str, Any], what: str) -> None:

@@ -72,7 +72,7 @@ FAILURES = "from tilewright.ops import plugin_failures; print(*plugin_failures()
 
 def test_an_object_that_is_no_op(tmp_path: Path) -> None:
     wrong = package(tmp_path, "wrong", "THING = 7\n", "thing = wrong:THING")
-    assert run(FAILURES, wrong).stdout == "thing = wrong:THING of wrong 1.0: it gives a int, not an Op\n"
+    assert run(FAILURES, wrong).stdout == "thing = wrong:THING of wrong 1.0: its object is a int, not an Op\n"
     assert run(ASK, wrong).stdout.split() == OWN
 
 

@@ -83,10 +83,10 @@ def test_forms_of_json(form: str, file: Callable[[str, str], Path]) -> None:
             "m,n,k,dtype,layout\n0,1,1,fp16,rcr\n1,1,1,fp16,rcr\n1,,1,fp16,rcr\n1,1,1,bf61,rcr\n1,1\n1,x,1,fp16,rcr\n",
             [
                 "line 2: m is 0, must be at least 1",
-                "line 4: does not say n",
+                "line 4: has no n",
                 "line 5: unknown dtype 'bf61'. Did you mean 'bf16'? Known: fp64,",
                 "line 6: has 2 cells, the header has 5",
-                "line 7: n must be a whole number, got 'x'",
+                "line 7: n must be an integer, got 'x'",
             ],
         ),
         (
@@ -99,9 +99,9 @@ def test_forms_of_json(form: str, file: Callable[[str, str], Path]) -> None:
             ],
         ),
         ("a.csv", 'm,n\n1,"2\n', ["line 2: is not CSV: unexpected end of data"]),
-        ("a.csv", "", ["is empty: its first line names columns. Known: m, n, k,"]),
-        ("a.csv", "m,n,k,dtype,layout\n", ["holds no gemm problem"]),
-        ("a.csv", f"m,n,k,dtype,layout\n{'9' * 5000},1,1,fp16,rcr\n", ["line 2: m must be a whole number, got '9999"]),
+        ("a.csv", "", ["is empty: its first line must name columns. Known: m, n, k,"]),
+        ("a.csv", "m,n,k,dtype,layout\n", ["contains no gemm problem"]),
+        ("a.csv", f"m,n,k,dtype,layout\n{'9' * 5000},1,1,fp16,rcr\n", ["line 2: m must be an integer, got '9999"]),
         (
             "a.json",
             '[{"m": 1, "q": 2}, 7, {"m": {}, "n": 1, "k": 1, "layout": "rcr"}, {"m": 1}]',
@@ -109,7 +109,7 @@ def test_forms_of_json(form: str, file: Callable[[str, str], Path]) -> None:
                 "entry 1: unknown field of a gemm problem 'q'. Known: m,",
                 "entry 2: must be an object, got 7",
                 "entry 3: m must be a value or a list of numbers, got {}",
-                "entry 4: does not say n, k, layout",
+                "entry 4: has no n, k, layout",
             ],
         ),
         ("a.json", "[{]", ["is not JSON: Expecting property name"]),
@@ -117,7 +117,7 @@ def test_forms_of_json(form: str, file: Callable[[str, str], Path]) -> None:
         ("a.json", "7", ["must be a list of objects"]),
         ("a.json", '{"problem": []}', ["unknown key 'problem'. Did you mean 'problems'?"]),
         ("a.json", '{"op": "conv", "problems": []}', ["is a list of 'conv' problems, not of gemm"]),
-        ("a.json", "[]", ["holds no gemm problem"]),
+        ("a.json", "[]", ["contains no gemm problem"]),
         ("a.json", "[" * 100_000, ["is not JSON: is nested too deeply"]),
     ],
 )

@@ -86,7 +86,7 @@ def test_a_lifted_rule_sees_the_view_and_keeps_its_texts() -> None:
     assert mine.violation(SimpleNamespace(pipeline="compv5", turned=False), GFX942) is None
     violation = mine.violation(SimpleNamespace(pipeline="compv5", turned=True), GFX942)
     assert violation is not None
-    assert violation.message == "compv5 takes rcr, not rrr"
+    assert violation.message == "compv5 requires layout rcr, not rrr"
 
 
 def test_a_lifted_rule_names_only_fields_that_its_op_has() -> None:

@@ -1,4 +1,4 @@
-"""Ops: one folder each, the only places that know an op."""
+"""Ops, one folder each. Only the code in an op's folder knows that op."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ def _plugins() -> tuple[Op | PluginFailure, ...]:
 
 
 def all_ops() -> tuple[Op, ...]:
-    """The ops that come with Tilewright, and those that installed packages add."""
+    """The ops that are part of Tilewright, then those that installed packages add."""
     return (*OPS, *(each for each in _plugins() if isinstance(each, Op)))
 
 
 def plugin_failures() -> tuple[PluginFailure, ...]:
-    """The installed packages that should add an op and cannot, with the reasons."""
+    """The installed packages that failed to add an op, with the reasons."""
     return tuple(each for each in _plugins() if isinstance(each, PluginFailure))
 
 
 def plugin_note() -> str:
-    """What an error about an unknown name should add: it may be that of a package that failed. Mostly empty."""
+    """A note for errors about unknown names: the name may belong to a package that failed to load. Usually empty."""
     failures = plugin_failures()
     return f"Not loaded: {'; '.join(map(str, failures))}." if failures else ""
 
 
 def op_named(name: str) -> Op:
-    """The op of that name; `UnknownValueError` lists them all, and the packages that could not add theirs."""
+    """The op with this name. `UnknownValueError` lists all ops and the packages that could not add theirs."""
     found = _OWN.get(name) if isinstance(name, str) else None
     if found is not None:
         return found
@@ -64,7 +64,7 @@ def op_of(config: ConfigBase) -> Op:
 
 
 def parse_kernel(slug: str) -> Kernel:
-    """The kernel that a slug names: the inverse of `Kernel.slug`."""
+    """Parse a kernel's slug, the inverse of `Kernel.slug`."""
     parts = slug.split("-")
     if len(parts) < 4:
         raise InvalidValueError(f"{slug!r} is not a kernel name: it must have op, arch, fields and digest")
@@ -73,12 +73,12 @@ def parse_kernel(slug: str) -> Kernel:
 
 
 def explain(config: ConfigBase, arch: str) -> list[Verdict]:
-    """What every rule says about a config on a GPU: passes as well as failures."""
+    """The verdict of every rule on a config on a GPU, passes as well as failures."""
     return verdicts(op_of(config).rules, config, archs.load(arch))
 
 
 def suggest(config: ConfigBase, arch: str, limit: int = 5) -> list[Suggestion]:
-    """Legal configs nearest to an illegal one, fewest and smallest changes first; never changes the config."""
+    """The legal configs nearest to an illegal one, fewest and smallest changes first. Never changes the config."""
     return _suggest(op_of(config), config, archs.load(arch), limit)
 
 
@@ -89,5 +89,5 @@ def kernel_of(config: ConfigBase, arch: str) -> Kernel:
 
 
 def fits(config: ConfigBase, problem: Any, arch: str) -> list[Violation]:
-    """Why a kernel cannot compute a problem; empty when it can."""
+    """The reasons why a kernel does not support a problem; empty if it does."""
     return violations(op_of(config).fit_rules, config, problem, archs.load(arch))

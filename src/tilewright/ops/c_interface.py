@@ -9,5 +9,5 @@ SUPPORT = {NAME: Path(__file__).parent / "c_interface.hpp"}
 
 
 def cpp_bool(value: bool) -> str:
-    """A flag as rendered sources write it."""
+    """A flag as a C++ literal."""
     return "true" if value else "false"

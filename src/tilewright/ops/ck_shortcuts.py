@@ -1,4 +1,4 @@
-"""A header for ops on CK Tile: cheaper ways to the same answers, see the header itself."""
+"""A header for ops on CK Tile with cheaper versions of some of its functions; see the header itself."""
 
 from __future__ import annotations
 

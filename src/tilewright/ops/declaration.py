@@ -1,4 +1,4 @@
-"""The forms in which a field of a space can be declared, and the one form they are kept in.
+"""The ways to declare a field of a space, and their normal form.
 
 A declaration is "*", a value, a list of values or, for tiles, a table of values per dimension.
 """
@@ -15,15 +15,15 @@ from tilewright.ops.fields import Field, Numbers, OptionalTile, Tile, fields_of
 from tilewright.ops.op import Op
 
 STAR = "*"
-# Tiles given per dimension are multiplied out; beyond this a declaration is a mistake.
+# Tiles given per dimension are expanded to all combinations. More than this many are surely a mistake.
 MOST_TILES = 100_000
 
 
 def canonical(op: Op, declared: Mapping[str, Any]) -> dict[str, Any]:
-    """A declaration in one form, so that equal meaning is equality.
+    """The normal form of a declaration: declarations with the same meaning become equal.
 
-    Every field has "*" or a tuple of checked values without repeats; what is declared as its
-    default alone is left out; shorthands stay. A misspelt field or value is an error.
+    Every field has "*" or a tuple of checked values without repeats. A field that is declared with its default only
+    is left out. Shorthands stay. A misspelt field or value is an error.
     """
     fields = fields_of(op.config_type)
     kept: dict[str, Any] = {}
@@ -46,7 +46,7 @@ def canonical(op: Op, declared: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def single_values(field: Field, declared: Any) -> Sequence[Any]:
-    """The values that a declaration lists, not yet checked one by one."""
+    """The values that a declaration lists. The values themselves are not checked yet."""
     tile = tile_of(field)
     if tile is not None and isinstance(declared, Mapping):
         return _multiplied_table(field.name, tile, declared)
@@ -56,18 +56,18 @@ def single_values(field: Field, declared: Any) -> Sequence[Any]:
 
 
 def tile_of(field: Field) -> Tile | None:
-    """The tile that a field holds, also where it may hold none."""
+    """The tile type of a field, also of an optional tile; None for other types."""
     kind = field.kind.tile if isinstance(field.kind, OptionalTile) else field.kind
     return kind if isinstance(kind, Tile) else None
 
 
 def listed(name: str, declared: Any) -> Sequence[Any]:
-    """The values of a list, or the one value that is not a list."""
+    """The declared value as a list; a single value becomes a list of one."""
     if isinstance(declared, (set, frozenset)):
-        return sorted(declared, key=str)  # the order of a set changes from run to run
+        return sorted(declared, key=str)  # the order of a set differs between runs
     values = declared if isinstance(declared, (list, tuple)) else [declared]
     if not values:
-        raise InvalidValueError(f"{name} is an empty list: no kernel can be made")
+        raise InvalidValueError(f"{name} is an empty list, so there would be no kernels")
     return values
 
 
@@ -85,7 +85,7 @@ def _multiplied_table(name: str, tile: Tile, declared: Mapping[str, Any]) -> Seq
 
 
 def multiplied(name: str, columns: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """All combinations of a tile's values per dimension; an error when they are too many."""
+    """All combinations of a tile's values per dimension. Too many are an error."""
     count = math.prod(len(column) for column in columns)
     if count > MOST_TILES:
         raise InvalidValueError(f"{name} has {count:,} combinations, at most {MOST_TILES:,}: list fewer values")
@@ -93,7 +93,7 @@ def multiplied(name: str, columns: Sequence[Sequence[Any]]) -> list[tuple[Any, .
 
 
 def grid_columns(tiles: Sequence[Sequence[Any]]) -> list[list[Any]] | None:
-    """Values per dimension whose combinations, in order, are these tiles; None without such."""
+    """Values per dimension whose combinations, in order, are these tiles; None if there are none."""
     columns = [list(dict.fromkeys(column)) for column in zip(*tiles, strict=True)]
     if math.prod(len(column) for column in columns) != len(tiles):
         return None

@@ -1,4 +1,4 @@
-"""Kernel sets that name their kernels one by one."""
+"""Kernel sets that list their kernels one by one."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tilewright.ops.space import Space
 
 
 def explicit_set(op: Op, arch: str, name: str, doc: str, kernels: Sequence[Kernel]) -> KernelSet:
-    """A set of exactly these kernels in this order: a space of one combination for each.
+    """A set of exactly these kernels in this order, with a space of one combination for each.
 
-    So a file of it can be cut short: its first tables are its first kernels.
+    Such a file can be shortened: its first tables are its first kernels.
     """
     for kernel in kernels:
         if (kernel.op, kernel.arch) != (op.name, arch):
-            raise InvalidValueError(f"a set of {op.name} kernels for {arch} cannot hold {kernel.slug}")
+            raise InvalidValueError(f"a set of {op.name} kernels for {arch} cannot contain {kernel.slug}")
     return KernelSet(name, doc, op.name, (arch,), tuple(_space(op, kernel) for kernel in kernels))
 
 
 def _space(op: Op, kernel: Kernel) -> Space:
-    """The space of one kernel. Fields that have their default are left out: so has what is not declared."""
+    """The space of one kernel. Fields with their default value are left out: an undeclared field has its default."""
     values = {name: getattr(kernel.config, name) for name in op.field_names}
     fields = fields_of(op.config_type)
     return Space(op, {n: [v] for n, v in values.items() if fields[n].required or v != fields[n].default})

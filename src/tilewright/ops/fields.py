@@ -1,7 +1,7 @@
-"""Kinds of config fields: what values a field takes, and how they are written in names and files.
+"""Types of config fields: the values that a field accepts, and how they are written in names and files.
 
-A config class is a frozen dataclass whose fields are made with `config_field`. Everything that must know
-its fields (names, parsing, spaces, files, documentation) reads them from here, so a new field is one line.
+A config class is a frozen dataclass whose fields are declared with `config_field`. All code that needs the fields
+(names, parsing, spaces, files, documentation) reads them from here, so a new field is one line.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ C = TypeVar("C", bound="ConfigBase")
 
 
 class Kind(Protocol):
-    """How one sort of value is read, checked and written."""
+    """How values of one type are read, checked and written."""
 
     def read(self, name: str, value: Any) -> Any:
         """The value of field `name`, from Python, TOML, JSON or a token. Raises `InvalidValueError`."""
 
     def token(self, value: Any) -> str:
-        """The value as part of a kernel's name. `read` of it gives the value back."""
+        """The value as a part of a kernel's name. `read` is the inverse."""
 
     def json(self, value: Any) -> Any:
         """The value as JSON."""
 
     def describe(self) -> str:
-        """What the field takes, for people."""
+        """The accepted values, for documentation."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Count:
-    """A whole number within bounds."""
+    """An integer within bounds."""
 
     least: int
     most: int
@@ -87,7 +87,7 @@ class Count:
         if is_digits(value):
             value = int(value)
         if type(value) is not int:
-            raise InvalidValueError(f"{name} must be a whole number, got {shown(value)}")
+            raise InvalidValueError(f"{name} must be an integer, got {shown(value)}")
         if not self.least <= value <= self.most:
             raise InvalidValueError(f"{name} is {value}, must be {self.least} to {self.most}")
         return value
@@ -104,7 +104,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Tile:
-    """Three positive whole numbers, m x n x k (or one per operand, as `labels` says)."""
+    """Three positive integers, m x n x k (or one per operand, see `labels`)."""
 
     labels: tuple[str, str, str] = ("m", "n", "k")
     most: int = 65536
@@ -124,7 +124,7 @@ class Tile:
             raise InvalidValueError(f"{name} needs three numbers ({', '.join(self.labels)}), got {shown(value)}")
         for part in parts:
             if type(part) is not int or not 1 <= part <= self.most:
-                raise InvalidValueError(f"{name} is {shown(value)}: each number must be whole, 1 to {self.most}")
+                raise InvalidValueError(f"{name} is {shown(value)}: each must be an integer from 1 to {self.most}")
         return Shape(*parts)
 
     def token(self, value: Any) -> str:
@@ -139,7 +139,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Numbers:
-    """A list of positive whole numbers; how many is up to other fields, within bounds."""
+    """A list of positive integers. Its length is bounded here and depends on other fields."""
 
     fewest: int
     most: int
@@ -155,7 +155,7 @@ class Numbers:
             raise InvalidValueError(f"{name} needs {self.fewest} to {self.most} numbers, got {shown(value)}")
         for part in parts:
             if type(part) is not int or not 1 <= part <= Tile.most:
-                raise InvalidValueError(f"{name} is {shown(value)}: each number must be whole, 1 to {Tile.most}")
+                raise InvalidValueError(f"{name} is {shown(value)}: each must be an integer from 1 to {Tile.most}")
         return tuple(parts)
 
     def token(self, value: Any) -> str:
@@ -170,7 +170,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class OptionalTile:
-    """Three positive whole numbers, or nothing (written `native`)."""
+    """Three positive integers, or None (written `native`)."""
 
     tile: Tile
     nothing: str = "native"
@@ -190,7 +190,7 @@ class OptionalTile:
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a config class: its kind, its mark in names, and what it means."""
+    """One field of a config class: its type, its tag in names, and its meaning."""
 
     name: str
     kind: Kind
@@ -203,14 +203,14 @@ class Field:
         return self.default is MISSING
 
     def token(self, value: Any) -> str | None:
-        """The field's part of a name; None when the value is the default, which names leave out."""
+        """The field's part of a name; None if the value is the default, which names leave out."""
         if not self.required and value == self.default:
             return None
         return self.tag + self.kind.token(value)
 
 
 def config_field(kind: Kind, doc: str, *, tag: str = "", default: Any = MISSING) -> Any:
-    """Declare a field of a config class. A field with a default needs a tag that marks it in names."""
+    """Declare a field of a config class. A field with a default needs a tag that identifies it in names."""
     if default is not MISSING and not tag:
         raise ValueError("a field with a default is left out of names, so it needs a tag")
     metadata = {"kind": kind, "doc": doc, "tag": tag}
@@ -232,7 +232,7 @@ def fields_of(config_type: type) -> Mapping[str, Field]:
 
 
 class ConfigBase:
-    """What every config class shares: its values are checked when it is made."""
+    """Base of all config classes. Values are checked when a config is created."""
 
     def __post_init__(self) -> None:
         for name, field in fields_of(type(self)).items():
@@ -240,7 +240,7 @@ class ConfigBase:
 
 
 def read_config(config_type: type[C], values: Mapping[str, Any]) -> C:
-    """A config from names and values; unknown and missing names are errors."""
+    """A config from field names and values. Unknown and missing names are errors."""
     known = fields_of(config_type)
     for name in values:
         choose(f"field of {config_type.__module__.removesuffix('.config').rpartition('.')[2]}", name, known)
@@ -256,7 +256,7 @@ def config_json(config: ConfigBase) -> dict[str, Any]:
 
 
 def tokens_of(config: ConfigBase) -> list[str]:
-    """The parts of a kernel's name that come from its config: required fields in order, then the others."""
+    """The parts of a kernel's name that its config determines: required fields in order, then the others."""
     tokens = (f.token(getattr(config, f.name)) for f in _name_order(type(config)))
     return [token for token in tokens if token is not None]
 
@@ -266,7 +266,7 @@ def _name_order(config_type: type) -> list[Field]:
 
 
 def read_tokens(config_type: type, tokens: Iterable[str]) -> dict[str, Any]:
-    """Inverse of `tokens_of`. Raises `InvalidValueError` for parts that no field can have written."""
+    """The inverse of `format_tokens`. Raises `InvalidValueError` for a part that belongs to no field."""
     fields = _name_order(config_type)
     remaining = list(tokens)
     values: dict[str, Any] = {}
@@ -276,7 +276,7 @@ def read_tokens(config_type: type, tokens: Iterable[str]) -> dict[str, Any]:
         values[field.name] = _read_token(field, remaining.pop(0))
     optional = [f for f in fields if not f.required]
     for token in remaining:
-        # A longer tag wins, so that one tag may be the beginning of another.
+        # The longest tag wins, so that a tag may be a prefix of another.
         owners = [f for f in optional if token.startswith(f.tag) and f.name not in values]
         if not owners:
             raise UnknownValueError("part of a kernel name", token, (f.tag for f in optional))

@@ -1,4 +1,4 @@
-"""A kernel's identity: op, config and arch, one readable name and one digest over every field."""
+"""A kernel's identity: op, config and arch, with a readable name and a digest over every field."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from tilewright.base.digest import digest_value
 from tilewright.ops.fields import ConfigBase, config_json, tokens_of
 
-# Changes whenever the meaning of a field changes, so that old digests can never name new kernels.
+# Changes whenever the meaning of a field changes, so that an old digest never identifies a new kernel.
 IDENTITY_SCHEMA = 1
 DIGEST_LENGTH = 12
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel: what `render`, `build` and `run` work on. Equal kernels have equal slugs and digests."""
+    """One kernel, the object of `render`, `build` and `run`. Equal kernels have equal slugs and digests."""
 
     op: str
     config: ConfigBase
@@ -25,7 +25,7 @@ class Kernel:
 
     @functools.cached_property
     def facts(self) -> dict[str, Any]:
-        """All that the kernel is, as JSON: op, arch and every field of the config, defaults included."""
+        """The complete kernel as JSON: op, arch and every field of the config, defaults included."""
         return {"op": self.op, "arch": self.arch, "config": config_json(self.config)}
 
     @functools.cached_property
@@ -35,7 +35,7 @@ class Kernel:
 
     @functools.cached_property
     def slug(self) -> str:
-        """The kernel's name: op, arch, every field that is not its default, digest."""
+        """The kernel's name: op, arch, every field that differs from its default, digest."""
         return "-".join([self.op, self.arch, *tokens_of(self.config), self.digest])
 
     @property

@@ -1,7 +1,7 @@
 """Kernel sets: named collections of kernels of one op, kept in TOML files.
 
-A set is one or more spaces and the GPUs it is meant for. Its file names the op; the keys of each
-`[[space]]` table are the fields of the op's config and the op's shorthands:
+A set consists of one or more spaces and the GPUs it is intended for. Its file names the op. The keys of each
+`[[space]]` table are fields of the op's config and the op's shorthands:
 
     op = "…"
     archs = ["gfx942"]
@@ -35,19 +35,19 @@ from tilewright.ops.space import Axis, Report, Space, joined
 
 KEYS = ("op", "name", "doc", "archs", "space")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_LINE = 100  # longer arrays are written one value per line
+_LINE = 100  # longer arrays are written with one value per line
 _SHORT_LIST = 3  # this many tiles are easier to read one by one than per dimension
 
 
 @dataclass(frozen=True)
 class SetReport:
-    """What the rules left of a set on one GPU, per space, and how many distinct kernels remain."""
+    """The legal part of a set on one GPU, per space, and the number of distinct kernels."""
 
     name: str
     arch: str
     spaces: tuple[Report, ...]
     kernels: int
-    by: Mapping[Any, Report]  # the same for each value of a field, where one was asked for
+    by: Mapping[Any, Report]  # the same for each value of a field, if one was given
 
     @property
     def raw(self) -> int:
@@ -90,8 +90,8 @@ class SetReport:
 class KernelSet:
     """A named collection of kernels of one op.
 
-    `archs` names the GPUs on which every combination is meant to be legal; a space that is there
-    to be searched names none.
+    `archs` lists the GPUs on which every combination must be legal. A space that is intended to be searched lists
+    none.
     """
 
     name: str
@@ -108,13 +108,13 @@ class KernelSet:
         for index in range(len(self.archs)):
             _check_arch(self.archs, index)
         if not self.spaces:
-            raise InvalidValueError(f"set {self.name!r} has no spaces, needs at least 1")
+            raise InvalidValueError(f"set {self.name!r} has no spaces, it needs at least 1")
         for space in self.spaces:
             if space.op.name != self.op:
-                raise InvalidValueError(f"a set of {self.op} cannot hold a space of {space.op.name}")
+                raise InvalidValueError(f"a set of {self.op} cannot contain a space of {space.op.name}")
 
     def kernels(self, arch: str, keep: Callable[[Any], bool] | None = None) -> Iterator[Kernel]:
-        """The legal kernels on a GPU, each once, in the order of the spaces; only those whose fields `keep` wants."""
+        """The legal kernels on a GPU, each once, in the order of the spaces; only those that `keep` accepts."""
         seen: set[Kernel] = set()
         for space in self.spaces:
             for kernel in space.iter(arch, keep):
@@ -123,7 +123,7 @@ class KernelSet:
                     yield kernel
 
     def named_counts(self) -> dict[str, int]:
-        """How many kernels the set names on each of its GPUs. All are meant to be legal there, so no rule is asked."""
+        """The number of kernels of the set on each of its GPUs. All must be legal there, so no rule is checked."""
         if all(space.same_everywhere for space in self.spaces):
             return dict.fromkeys(self.archs, self._named_count(self.archs[0])) if self.archs else {}
         return {arch: self._named_count(arch) for arch in self.archs}
@@ -135,20 +135,20 @@ class KernelSet:
         return len(set(itertools.chain.from_iterable(map(_rows, axes))))
 
     def report(self, arch: str, by: str | None = None) -> SetReport:
-        """How many kernels the set has on a GPU, and what each rule removed; also for each value of the field `by`."""
+        """The number of kernels on a GPU and of those that each rule removed; also for each value of the field `by`."""
         parts = [space.reports_by(by, arch) if by else {None: space.report(arch)} for space in self.spaces]
         reports = tuple(joined(list(part.values())) for part in parts)
         by_value: dict[Any, list[Report]] = {}
         for value, report in ((value, report) for part in parts for value, report in part.items() if by):
             by_value.setdefault(value, []).append(report)
-        # The members of one space differ; only spaces that overlap can repeat a kernel.
+        # The members of one space differ. Only overlapping spaces can repeat a kernel.
         apart = _apart([space.axes(gpus.load(arch)) for space in self.spaces])
         distinct = sum(report.legal for report in reports) if apart else sum(1 for _ in self.kernels(arch))
         return SetReport(self.name, arch, reports, distinct, {v: joined(each) for v, each in by_value.items()})
 
 
 def _rows(axes: Sequence[Axis]) -> Iterator[tuple[Any, ...]]:
-    """Every combination of values, in an order of fields that depends on their names alone."""
+    """Every combination of values, with the fields in an order that depends on their names only."""
     names = [name for axis in axes for name in axis.fields]
     order = sorted(range(len(names)), key=lambda place: names[place])
     for rows in itertools.product(*(axis.values for axis in axes)):
@@ -157,8 +157,7 @@ def _rows(axes: Sequence[Axis]) -> Iterator[tuple[Any, ...]]:
 
 
 def _apart(spaces: Sequence[Sequence[Axis]]) -> bool:
-    """Whether there is a field of which no two spaces have a value in common, so that none of their kernels are the
-    same."""
+    """Whether there is a field for which no two spaces have a common value, so that no kernel is in two spaces."""
     if len(spaces) == 1:
         return True
     taken: dict[str, list[set[Any]]] = {}
@@ -170,7 +169,7 @@ def _apart(spaces: Sequence[Sequence[Axis]]) -> bool:
 
 @dataclass(frozen=True)
 class IllegalMember:
-    """A combination of a set that breaks rules on a GPU the set names."""
+    """A combination of a set that violates rules on one of the set's GPUs."""
 
     arch: str
     space: int  # index of the space in the set
@@ -183,12 +182,12 @@ class IllegalMember:
 
 
 def illegal_members(kernel_set: KernelSet) -> list[IllegalMember]:
-    """Every combination that is illegal on a GPU of `archs`; empty for a set that keeps its word.
+    """Every combination that is illegal on a GPU of `archs`; empty for a correct set.
 
-    A field left to "*" counts with all its values.
+    A field with "*" counts with all its values.
     """
     if not kernel_set.archs:
-        raise InvalidValueError(f"set {kernel_set.name!r} names no GPUs: give it archs")
+        raise InvalidValueError(f"set {kernel_set.name!r} lists no GPUs: give it archs")
     found: list[IllegalMember] = []
     for arch, (index, space) in itertools.product(kernel_set.archs, enumerate(kernel_set.spaces)):
         report = space.report(arch)
@@ -214,7 +213,7 @@ def _combinations(space: Space, arch: gpus.Arch) -> Iterator[ConfigBase]:
 def _check_name(name: Any) -> None:
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
         raise InvalidValueError(
-            f"a set is named with letters, digits, '_', '-' and '.', got {shown(name)}: give it a name"
+            f"a set's name consists of letters, digits, '_', '-' and '.', got {shown(name)}"
         )
 
 
@@ -230,7 +229,7 @@ def _check_arch(archs: Sequence[Any], index: int) -> None:
 
 
 def load_kernel_set(path: Path | str) -> KernelSet:
-    """Read a kernel-set file. Raises `FileFormatError` with every problem in it."""
+    """Read a kernel-set file. Raises `FileFormatError`, which lists all problems of the file."""
     path = Path(path)
     with reading(path):
         return _kernel_set(path, read_toml(path))
@@ -260,7 +259,7 @@ def _op(raw: Mapping[str, Any]) -> Op:
     from tilewright.ops import op_named  # noqa: PLC0415  (the ops there import this module)
 
     if "op" not in raw:
-        raise InvalidValueError("missing: name the op whose kernels these are")
+        raise InvalidValueError("missing: give the op of these kernels")
     return op_named(raw["op"])
 
 
@@ -272,7 +271,7 @@ def _tables(raw: Mapping[str, Any]) -> list[Any]:
 
 
 def _read_space(op: Op, where: str, table: Any, problems: Faults) -> Space | None:
-    """One [[space]] table; None, and its problems noted, when it has any."""
+    """One [[space]] table. If it has problems, they are added to `problems` and the result is None."""
     if not isinstance(table, dict):
         problems.add(where, f"must be a table, got {shown(table)}")
         return None
@@ -291,7 +290,7 @@ def _read_space(op: Op, where: str, table: Any, problems: Faults) -> Space | Non
 
 
 def _read_key(op: Op, key: str, where: str, value: Any, problems: Faults) -> Any:
-    """What a key of a [[space]] table declares: "*" or the values that are right."""
+    """The declaration of one key of a [[space]] table: "*" or its valid values."""
     fields = fields_of(op.config_type)
     before = len(problems.found)
     problems.trying(where, choose, f"key of a space of {op.name}", key, (*op.shorthands, *fields))
@@ -308,7 +307,7 @@ def _read_key(op: Op, key: str, where: str, value: Any, problems: Faults) -> Any
             problems.add(where, f'{key} cannot be "*": list its values')
         return STAR
     single = problems.trying(where, single_values, field, value) or ()
-    # A value may be read as None (nothing), so that a refusal is told by the problem it leaves.
+    # None may be a valid value, so an invalid one is detected by the problem that it adds.
     return tuple(problems.trying(where, field.kind.read, key, v) for v in single)
 
 
@@ -319,7 +318,7 @@ def _shorthand(op: Op, key: str, value: Any) -> Any:
 
 
 def dump_kernel_set(kernel_set: KernelSet) -> str:
-    """The set as a TOML file that `load_kernel_set` reads back as an equal set."""
+    """The set as TOML. `load_kernel_set` reads an equal set from it."""
     lines = [
         f"op = {_text(kernel_set.op)}",
         f"name = {_text(kernel_set.name)}",
@@ -335,7 +334,7 @@ def dump_kernel_set(kernel_set: KernelSet) -> str:
 
 
 def _declaration(key: str, field: Field | None, declared: Any) -> str:
-    """The right-hand side of one key: of a field, or of a shorthand (no field)."""
+    """The right-hand side of one key, for a field or for a shorthand (no field)."""
     if declared == STAR:
         return _text(STAR)
     values = list(declared)
@@ -355,7 +354,7 @@ def _value(field: Field | None, value: Any) -> str:
         return "true" if plain else "false"
     if type(plain) is int:
         return str(plain)
-    # What TOML has no type for (tiles, nothing) is written as in names.
+    # Values that TOML has no type for (tiles, None) are written as in names.
     return _text(plain if isinstance(plain, str) or field is None else field.kind.token(value))
 
 
@@ -367,10 +366,10 @@ def _array(key: str, written: Sequence[str]) -> str:
 
 
 def _text(value: object) -> str:
-    """A TOML basic string. JSON's escapes are among TOML's, but JSON leaves DEL as it is."""
+    """A TOML basic string. JSON's escapes are valid in TOML, but JSON does not escape DEL."""
     try:
         text = str(value)
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidValueError(f"{value!r} is not valid Unicode, TOML cannot hold it") from error
+        raise InvalidValueError(f"{value!r} is not valid Unicode, so TOML cannot contain it") from error
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

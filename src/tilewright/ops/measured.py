@@ -1,4 +1,4 @@
-"""Measurements of other tools in files: rows of kernels and problems of an op, and the rows that are none of ours."""
+"""Measurement files of other tools: times of kernels and problems of an op, and rows that cannot be imported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.ops.kernel import Kernel
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One time of a kernel on a problem. Several of one pair are repeats. `versions` are those of the software."""
+    """One time of a kernel for a problem. Several times of the same pair are repeats. `versions`: software versions."""
 
     kernel: Kernel
     problem: Any
@@ -24,12 +24,12 @@ class Measured:
 
     def __post_init__(self) -> None:
         if not 0 < self.us < math.inf:
-            raise InvalidValueError(f"its time is {self.us:g} µs, must be above zero and finite")
+            raise InvalidValueError(f"the time is {self.us:g} µs, it must be positive and finite")
 
 
 @dataclass(frozen=True)
 class Readings:
-    """What a file gave: times, the rows that are none of ours and why, and what else a user should know."""
+    """The contents of a file: times, the rows that cannot be imported and why, and notes for the user."""
 
     rows: Sequence[Measured]
     refused: Sequence[FileProblem] = ()
@@ -38,10 +38,10 @@ class Readings:
 
 @dataclass(frozen=True)
 class MeasurementReader:
-    """How files of a format are read. `read` takes a file or a folder, and `options` by name.
+    """A reader for one file format. `read` takes a file or a folder, and `options` by name.
 
-    `source` says in records where times are from. A reader takes what is a kernel of ours, and tells of every row that
-    is not: times of kernels that Tilewright cannot make stay out.
+    `source` is the origin of the times in records. A reader imports the rows of kernels that Tilewright can generate
+    and reports every other row.
     """
 
     source: str
@@ -50,15 +50,15 @@ class MeasurementReader:
 
 
 def read_sheet(path: Path) -> Sheet:
-    """The sheet of a CSV file with measurements: it has a header, and each column once."""
+    """Read a CSV file with measurements. It must have a header without repeated columns."""
     sheet = read_csv(path)
     if sheet is None:
-        raise FileFormatError(path, [FileProblem("", "is empty: its first line names columns")])
+        raise FileFormatError(path, [FileProblem("", "is empty: its first line must name the columns")])
     need_columns(path, sheet)
     return sheet
 
 
 def need_columns(path: Path, sheet: Sheet, columns: Iterable[str] = ()) -> None:
-    """Raise `FileFormatError` with all columns that are missing."""
+    """Raise `FileFormatError` if columns are missing; it lists all of them."""
     if faults := sheet.header_faults(columns):
         raise FileFormatError(path, faults)

@@ -1,4 +1,4 @@
-"""Near misses: legal configs that differ little from an illegal one."""
+"""Suggestions: legal configs that differ little from an illegal one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tilewright.ops.fields import ConfigBase, fields_of
 from tilewright.ops.op import Op
 from tilewright.ops.rule import is_legal, violations
 
-# Beyond three changed fields a proposal is no longer the config that was asked for.
+# With more than three changed fields, a suggestion is no longer similar to the given config.
 MOST_CHANGES = 3
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A legal config, which fields differ from the one asked about, and by how much."""
+    """A legal config, the fields that differ from the given config, and their distance."""
 
     config: ConfigBase
     changes: Mapping[str, tuple[Any, Any]]  # field → (was, proposed)
@@ -30,8 +30,8 @@ class Suggestion:
 def suggest(op: Op, config: ConfigBase, arch: Arch, limit: int = 5) -> list[Suggestion]:
     """Up to `limit` legal configs nearest to an illegal one, fewest and smallest changes first.
 
-    Only fields that a broken rule reads are changed. Empty for a legal config, and when no config within
-    three changes is legal. The config itself is never altered.
+    Changes only fields that a violated rule reads. Empty for a legal config, and if no config within three changes
+    is legal. The given config is never changed.
     """
     broken = {v.code for v in violations(op.rules, config, arch)}
     if not broken:
@@ -61,7 +61,7 @@ def _changes(choices: Mapping[str, list[Any]], count: int) -> Iterator[dict[str,
 
 
 def _alternatives(op: Op, name: str, current: Any, arch: Arch) -> list[Any]:
-    """Other values of a field worth proposing, the nearest ones only when there are many."""
+    """Other values of a field to suggest. If there are many, only the nearest."""
     others = [v for v in op.candidates(name, arch) if v != current]
     others.sort(key=lambda v: _distance(current, v))
     return others[:24]
@@ -75,7 +75,7 @@ def _suggestion(op: Op, config: ConfigBase, changed: dict[str, Any]) -> Suggesti
 
 
 def _distance(was: Any, now: Any) -> float:
-    """Octaves between tiles; 1 between names. Small enough to rank, not meant as more."""
+    """Octaves between tiles or numbers, 1 between names. Only for ranking."""
     if isinstance(was, Shape) and isinstance(now, Shape):
         return sum(abs(math.log2(a / b)) for a, b in zip(was, now, strict=True))
     if type(was) is int and type(now) is int:

@@ -1,4 +1,4 @@
-"""What an op is to the rest of Tilewright: one value that joins its parts."""
+"""The interface of an op to the rest of Tilewright: one value that holds all its parts."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Shorthand:
-    """One word for several fields: `row` turns a value of it into the values of `fields`, or raises.
+    """One name for several fields: `row` maps a value to the values of `fields`, or raises.
 
-    `stars` gives the values that "*" stands for on a GPU, where it may be written.
+    `stars`, if given, returns the values that "*" stands for on a GPU.
     """
 
     fields: tuple[str, ...]
@@ -32,7 +32,7 @@ class Shorthand:
     stars: Callable[[Arch], tuple[str, ...]] | None = None
 
     def written_out(self, value: str) -> dict[str, Any]:
-        """The fields that a value stands for, with theirs."""
+        """The fields that a value stands for, with their values."""
         return dict(zip(self.fields, self.row(value), strict=True))
 
 
@@ -52,19 +52,18 @@ def _no_launchers(config: Any) -> tuple[str, ...]:  # noqa: ARG001
 class Op:
     """An operation and everything Tilewright must know about it.
 
-    `rules` take (config, arch); `fit_rules` take (config, problem, arch). `stars` gives, for a field written as
-    "*", all values worth trying on a GPU; `oddities` adds values that only tests want. `kinds` names the fields
-    that change a kernel's structure; `strata` gives all fields that tell kernels apart, with their values.
-    `context` gives the template's variables, `headers` what all rendered sources include, `support` those of them
-    that are our own files. `sets` and `spaces` are the kernel sets and the spaces that come with the op, by name;
-    `importers` read files of other tools as spaces. `execution` tells how kernels are called and checked; without
-    it they can be built but not run. `problem_readers` read files of other tools as lists of problems, by the name
-    of the format, `measurement_readers` as times of its kernels. `launchers` are further files of our own, each for
-    some kernels only: `launchers_of` names those that a config's source includes, after `headers`. `filters` gives
-    words by which commands choose kernels, beside the fields and shorthands: word → field, shorthand or property of
-    the config. `profiles` choose them by what they are needed for; the space `default`, if the op has one, is what
-    they choose from. `cost` estimates how long kernels take; without it they are chosen in the order of
-    registration.
+    `rules` take (config, arch); `fit_rules` take (config, problem, arch). `stars` lists, for a field given as "*",
+    all values worth trying on a GPU; `oddities` adds values for tests only. `kinds` names the fields that change a
+    kernel's structure; `strata` lists all fields that distinguish kernels, with their values. `context` returns the
+    template's variables, `headers` are the includes of all rendered sources, `support` those of them that are
+    Tilewright's own files. `sets` and `spaces` are the op's built-in kernel sets and spaces, by name; `importers`
+    read files of other tools as spaces. `execution` defines how kernels are called and checked; without it they can
+    be built but not run. `problem_readers` read files of other tools as lists of problems, by format name,
+    `measurement_readers` as times of its kernels. `launchers` are further files of Tilewright, each for some kernels
+    only: `launchers_of` names those that a config's source includes, after `headers`. `filters` are additional names
+    by which commands select kernels, next to fields and shorthands: name → field, shorthand or property of the
+    config. `profiles` select kernels by purpose, from the space `default` if the op has one. `cost` estimates kernel
+    times; without it kernels are selected in the order of registration.
     """
 
     name: str
@@ -85,10 +84,10 @@ class Op:
     headers: tuple[str, ...]
     support: Mapping[str, Path]
     lds_bytes: Callable[[Any, Arch], int]
-    # The matrix instruction of each GEMM of a config's kernels, all of which their code must contain and no other;
-    # empty text for a GEMM that the GPU has no instruction for.
+    # The matrix instruction of each GEMM of a config's kernels; their code must contain exactly these. An empty
+    # string for a GEMM that the GPU has no instruction for.
     matrix_instructions: Callable[[Any, Arch], tuple[str, ...]]
-    # Whether a config's kernel compiles fast enough to be one of many in a sample.
+    # Whether a config's kernel compiles fast enough for large samples.
     is_small: Callable[[Any], bool]
     sets: Callable[[], Mapping[str, Any]]
     spaces: Callable[[], Mapping[str, Any]]
@@ -106,11 +105,11 @@ class Op:
         return f"Op({self.name!r})"
 
     def config(self, **values: Any) -> ConfigBase:
-        """A config of this op; unknown fields and impossible values are errors."""
+        """A config of this op. Unknown fields and invalid values are errors."""
         return read_config(self.config_type, values)
 
     def written_out(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of fields and shorthands as those of fields alone. What a field is given itself counts."""
+        """Replace shorthands by the fields that they stand for. A value given for a field itself takes precedence."""
         short: dict[str, Any] = {}
         fields: dict[str, Any] = {}
         for name, value in values.items():
@@ -125,27 +124,27 @@ class Op:
         return Kernel(self.name, config, arch)
 
     def example_config(self, overrides: Mapping[str, Any] | None = None) -> ConfigBase:
-        """The op's example config with some fields changed: what rule examples are written in."""
+        """The op's example config with some fields changed. Rule examples are such changes."""
         return read_config(self.config_type, {**self.example, **(overrides or {})})
 
     def parse_tokens(self, arch: str, tokens: list[str], digest: str) -> Kernel:
-        """The kernel that a name's parts describe; the digest must agree with them."""
+        """The kernel that the parts of a name describe. The digest must match."""
         kernel = Kernel(self.name, read_config(self.config_type, read_tokens(self.config_type, tokens)), arch)
         if kernel.digest != digest:
             raise InvalidValueError(
-                f"the name's digest is {digest}, but its fields make {kernel.digest}: "
-                f"the kernel it describes is {kernel.slug}"
+                f"the name's digest is {digest}, but the digest of its fields is {kernel.digest}: "
+                f"the kernel that it describes is {kernel.slug}"
             )
         return kernel
 
     def candidates(self, name: str, arch: Arch) -> tuple[Any, ...]:
-        """All values of a field worth trying on a GPU: what "*" stands for. Empty where they must be listed."""
+        """All values of a field worth trying on a GPU: the meaning of "*". Empty if values must be listed."""
         if name in self.stars:
             return self.stars[name](arch)
         return tuple(getattr(fields_of(self.config_type)[name].kind, "values", ()))
 
     def gives_keywords(self, function: F) -> F:
-        """Decorates a function that takes fields and shorthands as keywords: `help` and notebooks then name them."""
+        """Decorate a function that takes fields and shorthands as keywords, so that `help` and notebooks show them."""
         names = (*self.field_names, *self.shorthands)
         keywords = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=...) for name in names]
         function.__dict__["__signature__"] = inspect.signature(function).replace(parameters=keywords)

@@ -1,4 +1,4 @@
-"""Ops that other packages add, and the packages that could not: one that is broken is told of, and in nobody's way."""
+"""Ops that other packages add. A package that fails to load is reported and does not affect the others."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ ENTRY_POINTS = "tilewright.ops"
 
 @dataclass(frozen=True)
 class PluginFailure:
-    """An entry point that added no op, the package that has it, and why."""
+    """An entry point that failed to add an op, its package, and the reason."""
 
-    entry_point: str  # as in its file: name = module:object
+    entry_point: str  # as in the package's metadata: name = module:object
     package: str
     problem: str
 
@@ -25,7 +25,7 @@ class PluginFailure:
 
 
 def load_plugins(own: Sequence[Op]) -> Iterator[Op | PluginFailure]:
-    """What each entry point gives, by name: an op of another name than all before it, or why there is none."""
+    """For each entry point, by name: its op, whose name must be new, or the failure."""
     from importlib.metadata import entry_points  # noqa: PLC0415  (looks through all installed packages)
 
     names = {op.name for op in own}
@@ -38,13 +38,13 @@ def load_plugins(own: Sequence[Op]) -> Iterator[Op | PluginFailure]:
 
 def _load(point: Any, names: set[str]) -> Op | PluginFailure:
     package = f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
-    told = f"{point.name} = {point.value}"
+    entry = f"{point.name} = {point.value}"
     try:
         op = point.load()
-    except Exception as error:  # whatever the code of others raises when it is imported
-        return PluginFailure(told, package, f"it cannot be imported: {type(error).__name__}: {error}")
+    except Exception as error:  # importing other packages' code may raise anything
+        return PluginFailure(entry, package, f"it cannot be imported: {type(error).__name__}: {error}")
     if not isinstance(op, Op):
-        return PluginFailure(told, package, f"it gives a {type(op).__name__}, not an Op")
+        return PluginFailure(entry, package, f"its object is a {type(op).__name__}, not an Op")
     if op.name in names:
-        return PluginFailure(told, package, f"it adds a second op named {op.name}")
+        return PluginFailure(entry, package, f"it adds a second op named {op.name}")
     return op

@@ -1,7 +1,7 @@
-"""Lists of problems in files, for any op: CSV and JSON, read and written, and formats of other tools, read.
+"""Files with lists of problems, for any op: reads and writes CSV and JSON, and reads formats of other tools.
 
-The columns of a CSV file and the keys of a JSON object are what the op's `Problem` is made of, shorthands such as
-`dtype` included. An empty cell, a missing key and a null stand for the default.
+The columns of a CSV file and the keys of a JSON object are the parameters of the op's `Problem`, including
+shorthands such as `dtype`. An empty cell, a missing key and null stand for the default.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ KEYS = ("op", "problems")  # of a JSON file that is an object
 
 
 def read_problems(op: Op | str, path: Path | str, format: str | None = None) -> list[Any]:
-    """The problems that a file lists, in its order. Raises `FileFormatError` with every bad line.
+    """Read the problems of a file, in its order. Raises `FileFormatError`, which lists all bad lines.
 
-    The format is csv, json or a name from the op's `problem_readers`; without one the file's suffix tells.
+    The format is csv, json or a name from the op's `problem_readers`. By default it follows from the file's suffix.
     """
     if isinstance(op, str):
         from tilewright.ops import op_named  # noqa: PLC0415  (the ops there may import this module)
@@ -39,7 +39,7 @@ def read_problems(op: Op | str, path: Path | str, format: str | None = None) -> 
     with reading(path):
         problems = read(path)
     if not problems:
-        raise FileFormatError(path, [FileProblem("", f"holds no {op.name} problem")])
+        raise FileFormatError(path, [FileProblem("", f"contains no {op.name} problem")])
     return problems
 
 
@@ -58,19 +58,19 @@ def _reader(op: Op, path: Path, format: str | None) -> Callable[[Path], list[Any
         if format is None:
             endings = " or ".join(SUFFIXES)
             raise InvalidValueError(
-                f"{path} does not end in {endings}, so its format must be said. Known: {', '.join(formats(op))}."
+                f"{path} does not end in {endings}, so its format must be given. Known: {', '.join(formats(op))}."
             )
     known = {**op.problem_readers, **own}
     return known[choose(f"format of a list of {op.name} problems", format, formats(op))]
 
 
 def needed_fields(problem: Any) -> dict[str, Any]:
-    """The fields from which a problem can be made again: those that are not their defaults."""
+    """The fields that are needed to create an equal problem: those that differ from their defaults."""
     return problem_fields(problem, None)
 
 
 def read_each(path: Path, entries: Iterable[tuple[str, Any]], read: Callable[[Any], Sequence[Any]]) -> list[Any]:
-    """The problems that entries stand for, each given with its place; an error that names all bad ones."""
+    """Read the problems of all entries, given with their locations. The error lists all bad entries."""
     faults = Faults()
     found = [problem for where, entry in entries for problem in faults.trying(where, read, entry) or ()]
     faults.raise_any(path)
@@ -78,19 +78,19 @@ def read_each(path: Path, entries: Iterable[tuple[str, Any]], read: Callable[[An
 
 
 def parameters_of(op: Op) -> Mapping[str, inspect.Parameter]:
-    """What a problem is made of: its fields, and words that stand for several of them."""
+    """The parameters of a problem: its fields, and shorthands for several of them."""
     return inspect.signature(op.problem_type).parameters
 
 
 def _problem(op: Op, values: Mapping[str, Any]) -> Any:
     missing = missing_fields(op, values)
     if missing:
-        raise InvalidValueError(f"does not say {', '.join(missing)}")
+        raise InvalidValueError(f"has no {', '.join(missing)}")
     return op.problem_type(**values)
 
 
 def missing_fields(op: Op, given: Container[str]) -> list[str]:
-    """What a problem cannot be made without and is not given."""
+    """The required parameters of a problem that are not given."""
     return [name for name, p in parameters_of(op).items() if p.default is p.empty and name not in given]
 
 
@@ -101,8 +101,8 @@ def _read_csv(op: Op, path: Path) -> list[Any]:
     sheet = read_csv(path)
     if sheet is None:
         columns = ", ".join(parameters_of(op))
-        raise FileFormatError(path, [FileProblem("", f"is empty: its first line names columns. Known: {columns}.")])
-    # Bad columns are told once, not again for each line below them.
+        raise FileFormatError(path, [FileProblem("", f"is empty: its first line must name columns. Known: {columns}.")])
+    # Bad columns are reported once, not again for each line.
     faults = sheet.header_faults(missing_fields(op, ()))
     unknown = [name for name in dict.fromkeys(sheet.header) if name not in parameters_of(op)]
     for name in unknown:
@@ -118,7 +118,7 @@ def _of_row(op: Op, row: Mapping[str, str]) -> Any:
 
 
 def to_csv(op: Op, problems: Sequence[Any]) -> str:
-    """A list as CSV: the columns that some problem needs, a cell empty where its value is the default."""
+    """A list as CSV, with the columns that at least one problem needs. Cells with the default value are empty."""
     needed = [needed_fields(problem) for problem in problems]
     used = {name for fields in needed for name in fields}
     columns = [name for name, p in parameters_of(op).items() if name in used or (not needed and p.default is p.empty)]
@@ -167,7 +167,7 @@ def _of_json(name: str, value: Any) -> Any:
 
 
 def to_json(op: Op, problems: Sequence[Any]) -> str:
-    """A list as JSON, one problem on each line, without the fields that have their defaults."""
+    """A list as JSON, one problem per line, without fields that have their defaults."""
     lines = ",\n".join(f"    {json.dumps(needed_fields(problem))}" for problem in problems)
     listed = f"[\n{lines}\n  ]" if problems else "[]"
     return f'{{\n  "op": {json.dumps(op.name)},\n  "problems": {listed}\n}}\n'

@@ -1,4 +1,4 @@
-"""A problem in a few words: the fields that a kernel does not fix, and that are not their defaults."""
+"""A problem as short text: the fields that the kernel does not fix and that differ from their defaults."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tilewright.ops.problem_values import value_text
 
 
 def fixed_names(config_type: type[ConfigBase], problem_type: type) -> tuple[str, ...]:
-    """What a kernel fixes of its problems: the fields of its config that problems have, too, or can tell."""
+    """The names that a kernel fixes for its problems: config fields that problems have as fields or properties."""
     own = {f.name for f in dataclasses.fields(problem_type)}
     return tuple(name for name in fields_of(config_type) if name in own or hasattr(problem_type, name))
 
 
 def problem_fields(problem: Any, config: ConfigBase | None) -> dict[str, Any]:
-    """The fields that make a problem of a kernel: without those that the config has, and without defaults.
+    """The fields that define a problem for a kernel, without those that its config fixes and without defaults.
 
-    With None for the config, those that make the problem whatever computes it.
+    With None for the config, the fields that define the problem independently of a kernel.
     """
     fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(problem)}
     needed = dict(fields)
@@ -37,16 +37,16 @@ def _same(problem: Any, fields: dict[str, Any]) -> bool:
     try:
         return bool(type(problem)(**fields) == problem)
     except InvalidValueError:
-        return False  # the field cannot be left out
+        return False  # this field cannot be left out
 
 
 def problem_text(problem: Any, config: ConfigBase | None) -> str:
-    """A problem as `--problem` takes it: `m=64,n=64,k=32`."""
+    """A problem in the syntax of `--problem`: `m=64,n=64,k=32`."""
     return ",".join(f"{name}={value_text(value)}" for name, value in problem_fields(problem, config).items())
 
 
 def short_text(problem: Any) -> str:
-    """A problem for a message: its fields that are not their defaults, in the words of Python."""
+    """A problem for a message, in Python syntax: its fields that differ from their defaults."""
     if not dataclasses.is_dataclass(problem):
-        return repr(problem)  # some other object, given by mistake
+        return repr(problem)  # not a problem, passed by mistake
     return f"{type(problem).__name__}({problem_text(problem, None).replace(',', ', ')})"

@@ -1,4 +1,4 @@
-"""Values of problems: whole numbers within bounds, extents with one number for each dimension, their texts and JSON."""
+"""Values of problems: bounded integers, and extents with one integer per dimension, with their text and JSON."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from tilewright.base.errors import InvalidValueError, choose
 
 Extents: TypeAlias = tuple[int, ...]
 MOST = 2**63 - 1  # sizes are int64_t in the C interface of every op
-# Longer texts are no numbers that any field takes, and Python converts them in quadratic time.
+# No field accepts longer numbers, and Python converts them in quadratic time.
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
 _NUMBER = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,400})?(e[+-]?[0-9]{1,4})?")
 
 
 def all_fields(problem: Any) -> dict[str, Any]:
-    """All fields of a problem by name, from which it can be made again."""
+    """All fields of a problem by name. An equal problem can be created from them."""
     return {each.name: getattr(problem, each.name) for each in dataclasses.fields(problem)}
 
 
 def problem_json(problem: Any) -> str:
-    """A problem as tables and tasks have it: all its fields as canonical JSON, from which it can be made again."""
+    """A problem as in tables and tasks: all its fields as canonical JSON. An equal problem can be created from it."""
     return canonical_json(all_fields(problem))
 
 
 def from_json(value: Any) -> Any:
-    """A value as problems have it: extents are lists in JSON and tuples in problems."""
+    """Convert a JSON value to a problem's value: extents are lists in JSON and tuples in problems."""
     return tuple(value) if isinstance(value, list) else value
 
 
 def problem_from_json(problem_type: type, values: Mapping[str, Any]) -> Any:
-    """The problem whose fields came out of a JSON document."""
+    """A problem from the fields of a JSON document."""
     known, needed = _parameters(problem_type)
     for name in values:
         choose("field of a problem", name, known)
@@ -47,15 +47,15 @@ def problem_from_json(problem_type: type, values: Mapping[str, Any]) -> Any:
 
 @functools.cache
 def _parameters(problem_type: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """All names that a problem takes, and those without which it cannot be made."""
+    """The names of all parameters of a problem, and of the required ones."""
     parameters = inspect.signature(problem_type).parameters
     return tuple(parameters), tuple(name for name, p in parameters.items() if p.default is p.empty)
 
 
 def check_count(name: str, value: Any, least: int, most: int = MOST) -> None:
-    """An error unless the value is a whole number within the bounds."""
+    """Raise an error unless the value is an integer within the bounds."""
     if type(value) is not int:
-        raise InvalidValueError(f"{name} must be a whole number, got {shown(value)}")
+        raise InvalidValueError(f"{name} must be an integer, got {shown(value)}")
     if not least <= value <= most:
         raise InvalidValueError(f"{name} is {value}, must be at least {least} and at most {most}")
 
@@ -80,14 +80,14 @@ def read_extents(name: str, value: Any, least: int, ndim: int | None = None) -> 
 
 
 def value_text(value: Any) -> str:
-    """A value as files and command lines have it: extents as 28x28, true and false."""
+    """A value as in files and on command lines: extents as 28x28, true and false."""
     if isinstance(value, bool):
         return str(value).lower()
     return "x".join(str(part) for part in value) if isinstance(value, tuple) else str(value)
 
 
 def read_value(text: str) -> Any:
-    """The value of a text: a number, true or false. All else stays a text, which the problem reads."""
+    """Parse a number, true or false. Other text is returned unchanged for the problem to read."""
     if text in ("true", "false"):
         return text == "true"
     if _WHOLE.fullmatch(text):

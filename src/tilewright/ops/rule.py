@@ -1,8 +1,8 @@
-"""Rules: what makes a config illegal, said with numbers.
+"""Rules: checks that reject illegal configs, with the numbers that make them illegal.
 
-A rule is a function `check(config, arch)` that returns None or a `Fault`. It reads only the fields it
+A rule is a function `check(config, arch)` that returns None or a `Rejection`. It reads only the fields that it
 declares, so that a search over a space can apply it as soon as those fields are bound. Its docstring is its
-documentation: the first paragraph says what, then `Why:` and `Fix:`.
+documentation: the first paragraph states the requirement, then follow `Why:` and `Fix:`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any, Literal
 
 from tilewright.arch.spec import Arch
 
-# Who would notice a violation if the rule did not exist: the compiler refuses the source, the built kernel's
-# `supports` refuses every problem, results are wrong on the device, or nobody (a limit that is ours).
+# What detects a violation if the rule does not exist: the compiler rejects the source, the built kernel's `supports`
+# rejects every problem, results on the device are wrong, or nothing (the limit is Tilewright's own).
 Enforcer = Literal["compiler", "supports", "device", "tilewright"]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a rule refuses: the message with its numbers, the field to look at, and a legal value near by."""
+    """Why a rule rejects a config: a message with numbers, the field to change, and the nearest legal value."""
 
     message: str
     field: str = ""
@@ -33,7 +33,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A rule and its fault: the value that a rejection is."""
+    """A violated rule, with the contents of its `Rejection`."""
 
     code: str
     slug: str
@@ -50,8 +50,8 @@ class Violation:
 class Rule:
     """One rule. `good` and `bad` are field overrides of the op's example config that pass and fail it.
 
-    `tells`, if given, is all that the rule makes of a config: where it is equal, so is the answer. It lets many kernels
-    be asked about at once whose fields differ, but not what follows from them.
+    `tells`, if given, returns a key: the rule has the same verdict for all configs with equal keys. One check then
+    serves many kernels whose fields differ.
     """
 
     code: str
@@ -68,7 +68,7 @@ class Rule:
     tells: Callable[[Any, Arch], Hashable] | None = None
 
     def violation(self, *subjects: Any) -> Violation | None:
-        """None when the rule passes, else what is wrong."""
+        """The violation, or None if the rule passes."""
         fault = self.check(*subjects)
         if fault is None:
             return None
@@ -77,7 +77,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One rule's answer about one config."""
+    """The result of one rule for one config."""
 
     rule: Rule
     violation: Violation | None
@@ -98,7 +98,7 @@ def rule(
     arch: str = "gfx942",
     tells: Callable[[Any, Arch], Hashable] | None = None,
 ) -> Callable[[Callable[..., Fault | None]], Rule]:
-    """Make a rule of a check function; `arch` is the GPU on which the examples hold."""
+    """Make a check function a rule. `arch` is the GPU of the examples."""
 
     def make(check: Callable[..., Fault | None]) -> Rule:
         what, why, fix = _sections(check)
@@ -117,22 +117,22 @@ def _sections(check: Callable[..., Any]) -> tuple[str, str, str]:
 
 
 def verdicts(rules: Sequence[Rule], *subjects: Any) -> list[Verdict]:
-    """Every rule's answer, passes as well as failures."""
+    """The verdict of every rule, passes as well as failures."""
     return [Verdict(rule, rule.violation(*subjects)) for rule in rules]
 
 
 def violations(rules: Sequence[Rule], *subjects: Any) -> list[Violation]:
-    """All that is wrong; empty for a legal config."""
+    """All violations; empty for a legal config."""
     return [v.violation for v in verdicts(rules, *subjects) if v.violation is not None]
 
 
 def is_legal(rules: Sequence[Rule], config: Any, arch: Arch) -> bool:
-    """Whether no rule refuses."""
+    """Whether no rule rejects the config."""
     return all(rule.check(config, arch) is None for rule in rules)
 
 
 class Legality:
-    """`is_legal` for many configs on one GPU: a rule's answer is remembered for the values it reads."""
+    """`is_legal` for many configs on one GPU. Caches each rule's result by the values that the rule reads."""
 
     def __init__(self, rules: Sequence[Rule], arch: Arch) -> None:
         self.arch = arch
@@ -150,7 +150,7 @@ class Legality:
 
 
 def rules_in(*modules: ModuleType) -> tuple[Rule, ...]:
-    """All rules that modules define, in the order of their codes; a code may be used once."""
+    """All rules of some modules, in the order of their codes. Codes must be unique."""
     found = [value for module in modules for value in vars(module).values() if isinstance(value, Rule)]
     codes = [rule.code for rule in found]
     if len(set(codes)) != len(codes):

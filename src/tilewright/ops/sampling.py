@@ -1,4 +1,4 @@
-"""Drawing configs at random: legal ones for tests and measurements, and ones that break a given rule."""
+"""Random configs: legal ones for tests and measurements, and ones that violate a given rule."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tilewright.ops.op import Op
 from tilewright.ops.rule import violations
 from tilewright.ops.space import Axis, Search
 
-# How often an optional field is drawn at all instead of keeping its default.
+# The probability that an optional field is drawn instead of keeping its default.
 OPTIONAL_SHARE = 0.15
 # Fields with at most this many values are drawn before the tiles.
 SHORT = 9
 
 
 def strata(op: Op, arch: Arch) -> list[dict[str, Any]]:
-    """The combinations of the op's distinguishing fields that no rule refuses outright."""
+    """The combinations of the op's distinguishing fields that no rule rejects by themselves."""
     axes = op.strata(arch)
     found = []
     for rows in itertools.product(*axes.values()):
@@ -34,11 +34,11 @@ def strata(op: Op, arch: Arch) -> list[dict[str, Any]]:
 
 
 def draw_legal(op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any], tries: int = 4) -> ConfigBase | None:
-    """A legal config with some fields fixed, the others drawn; None when none was found.
+    """A legal config with some fields fixed and the others drawn; None if none was found.
 
-    Optional fields mostly keep their defaults, as in the kernels that people build. They and the other short
-    fields are drawn first, so that the long search for tiles runs only where it can succeed. Where the op has tables
-    of tiles, one of these is drawn.
+    Optional fields mostly keep their defaults, as in the kernels that users build. They and the other fields with
+    few values are drawn first, so that the long search for tiles runs only if it can succeed. If the op has tables of
+    tiles, one of these is drawn.
     """
     open_fields = {n: f for n, f in fields_of(op.config_type).items() if n not in fixed}
     tables = _tables(op, arch)
@@ -62,7 +62,7 @@ def draw_legal(op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any],
 
 
 def _tables(op: Op, arch: Arch) -> list[Axis]:
-    """Axes of the shorthands that have a list of values for a GPU, such as tiles that go together."""
+    """Axes of the shorthands that have a list of values for a GPU, such as matching tiles."""
     return [
         Axis(short.fields, tuple(short.row(value) for value in short.stars(arch)))
         for short in op.shorthands.values()
@@ -93,7 +93,7 @@ def draw_breaking(
     strata_of_arch: Sequence[Mapping[str, Any]],
     tries: int = 60,
 ) -> ConfigBase | None:
-    """A config that breaks exactly the rule of that code, found by changing fields that the rule reads."""
+    """A config that violates exactly the rule with this code, found by changing fields that the rule reads."""
     rule = next(r for r in op.rules if r.code == code)
     for _ in range(tries):
         config = draw_legal(op, arch, rng, rng.choice(strata_of_arch))

@@ -1,7 +1,7 @@
-"""What ships with an op: preselected kernel sets and named spaces to search, each a kernel-set file in its folder.
+"""Built-in kernel sets of an op: preselected sets and named spaces to search, each a kernel-set file in its folder.
 
-Every combination of a preselected set is legal on every GPU it names. A named space names no GPU: its members are
-what the rules leave.
+Every combination of a preselected set is legal on every GPU that the set lists. A named space lists no GPUs: its
+members are the combinations that no rule rejects.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tilewright.ops.space import Space
 
 @functools.cache
 def sets_in(folder: Path) -> Mapping[str, KernelSet]:
-    """Name → set, for every kernel-set file of a folder."""
+    """Load all kernel-set files of a folder: name → set."""
     return MappingProxyType({s.name: s for s in map(load_kernel_set, sorted(folder.glob("*.toml")))})
 
 
 def named_space(op: Op, name: str, **overrides: Any) -> Space:
-    """A space that ships with an op, with the overridden fields in place of its own: `dtype="bf16"`.
+    """A built-in space of an op, with some fields overridden: `dtype="bf16"`.
 
-    A file must bind every required field, so that it can be searched as it is; what its name does
-    not promise (types and layout, say) is there to be overridden.
+    A file must bind every required field, so that the space can be searched as it is. Fields that the space's name
+    does not imply, such as types and layout, are intended to be overridden.
     """
     known = op.spaces()
     (space,) = known[choose(f"named space of {op.name}", name, known)].spaces

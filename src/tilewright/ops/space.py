@@ -1,9 +1,9 @@
 """Spaces: declarative, lazy sets of kernels.
 
-A space binds every field of a config to a list of values. Its members on a GPU are the combinations that no
-rule refuses. They are found by depth-first search: fields are bound one axis after another and a rule is
-applied as soon as all fields it reads are bound, so a refusal cuts off whole subtrees and the number of
-combinations it removes is known without visiting them. Counting visits one of all subtrees that no rule tells apart.
+A space binds every field of a config to a list of values. Its members on a GPU are the combinations that no rule
+rejects. They are found by depth-first search: fields are bound one axis after another, and a rule is applied as soon
+as all fields that it reads are bound. A rejection prunes a subtree, and the number of combinations that it removes is
+known without visiting them. Counting visits only one of the subtrees that no rule distinguishes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class RuleCount:
-    """How many combinations a rule removed from a space, being the first to refuse them."""
+    """The number of combinations of a space that a rule was the first to reject."""
 
     rule: Rule
     removed: int
@@ -46,7 +46,7 @@ class RuleCount:
 
 @dataclass(frozen=True)
 class Report:
-    """What the rules left of a space on one GPU. `raw` = `legal` + all that was removed."""
+    """The legal part of a space on one GPU. `raw` is the sum of `legal` and all removed combinations."""
 
     op: str
     arch: str
@@ -72,7 +72,7 @@ class Report:
 
 
 def joined(reports: Sequence[Report]) -> Report:
-    """One report on what several are about: parts of a space on one GPU."""
+    """Merge reports on parts of a space on one GPU."""
     first = reports[0]
     removed = tuple(
         RuleCount(counts[0].rule, sum(count.removed for count in counts))
@@ -94,11 +94,11 @@ class Space:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "declared", canonical(self.op, self.declared))
-        self._fixed_axes()  # a shorthand that clashes is found when the space is declared
+        self._fixed_axes()  # so that a shorthand that clashes is an error already when the space is declared
 
     def axes(self, arch: Arch) -> list[Axis]:
-        """Every field bound to its values on this GPU, in the order they are searched: first those with one value, so
-        that rules are applied as soon as can be."""
+        """Every field with its values on this GPU, in search order: axes with one value come first, so that rules are
+        applied as early as possible."""
         axes = self._fixed_axes(arch)
         bound = {name for axis in axes for name in axis.fields}
         for name, field in fields_of(self.op.config_type).items():
@@ -109,26 +109,26 @@ class Space:
 
     @property
     def same_everywhere(self) -> bool:
-        """Whether its combinations are the same on every GPU: no field takes the values that a GPU has."""
+        """Whether the combinations are the same on every GPU: no field has values that depend on the GPU."""
         bound = {name for axis in self._fixed_axes() for name in axis.fields}
         open_ = [n for n, field in fields_of(self.op.config_type).items() if field.required and n not in bound]
         return not open_ and STAR not in self.declared.values()
 
     def raw_count(self, arch: str) -> int:
-        """All combinations, legal or not."""
+        """The number of all combinations, legal or not."""
         return math.prod(len(axis.values) for axis in self.axes(archs.load(arch)))
 
     def count(self, arch: str) -> int:
-        """How many members are legal on a GPU."""
+        """The number of legal members on a GPU."""
         return self.report(arch).legal
 
     def report(self, arch: str) -> Report:
-        """How many members are legal on a GPU, and what each rule removed."""
+        """The number of legal members on a GPU, and of combinations that each rule removed."""
         spec = archs.load(arch)
         return self._report(self.axes(spec), spec)
 
     def reports_by(self, name: str, arch: str) -> dict[Any, Report]:
-        """The same for each value that a field takes."""
+        """A report for each value of a field."""
         spec = archs.load(arch)
         axes = self.axes(spec)
         place = next(i for i, axis in enumerate(axes) if name in axis.fields)
@@ -149,20 +149,20 @@ class Space:
         return Report(self.op.name, arch.name, search.weights[0], legal, removed)
 
     def iter(self, arch: str, keep: Callable[[Any], bool] | None = None) -> Iterator[Kernel]:
-        """The legal kernels on a GPU, in a fixed order; only those for whose fields `keep` holds."""
+        """The legal kernels on a GPU, in a fixed order; only those that `keep` accepts."""
         spec = archs.load(arch)
         for values in Search(self.op, self.axes(spec), spec).members(keep):
             yield Kernel(self.op.name, self.op.config_type(**values), arch)
 
     def sample(self, arch: str, n: int, seed: int) -> list[Kernel]:
-        """n of the legal kernels (all, if there are fewer), the same for the same seed."""
+        """n random legal kernels (all, if there are fewer), the same for the same seed."""
         chosen = set(random.Random(seed).sample(range(count), n)) if (count := self.count(arch)) > n else None
         return [k for i, k in enumerate(self.iter(arch)) if chosen is None or i in chosen]
 
     def _fixed_axes(self, arch: Arch | None = None) -> list[Axis]:
-        """Axes of the fields that were given values; `*` and absent fields are left open.
+        """Axes of the fields with given values. Fields with "*" and absent fields have no axis here.
 
-        A shorthand written as "*" has those of the GPU, none without one.
+        A shorthand given as "*" has the values of the GPU; without a GPU it has none.
         """
         axes: list[Axis] = []
         for name, values in self.declared.items():
@@ -176,11 +176,11 @@ class Space:
         names = [name for axis in axes for name in axis.fields]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise InvalidValueError(f"declared twice, once through a shorthand: {', '.join(twice)}")
+            raise InvalidValueError(f"declared twice, once by a shorthand: {', '.join(twice)}")
         return axes
 
     def _open_values(self, field: Field, arch: Arch) -> tuple[tuple[Any, ...], ...]:
-        """Values of a field that was not given any: all of them, or the default of an optional field."""
+        """Values of a field without given values: all values, or the default of an optional field."""
         if not field.required and self.declared.get(field.name) != STAR:
             return ((field.default,),)
         values = self.op.candidates(field.name, arch)
@@ -190,11 +190,11 @@ class Space:
 
 
 _Pick = Callable[[Mapping[str, Any]], Any]
-Verdicts = dict[str, dict[Any, bool]]  # by the code of a rule, then by the values that it reads: whether they pass
+Verdicts = dict[str, dict[Any, bool]]  # rule code → values that the rule reads → whether they pass
 
 
 def _picking(names: Sequence[str]) -> _Pick:
-    """What takes the values of these fields out of a mapping, as a key: in C, since counting does little else."""
+    """A function that takes the values of these fields from a mapping, as a key. In C: counting mostly does this."""
     return operator.itemgetter(*names) if names else _pick_nothing
 
 
@@ -203,13 +203,13 @@ def _pick_nothing(_: Mapping[str, Any]) -> None:
 
 
 class Search:
-    """Depth-first search of a space on one GPU, counting what each rule removes.
+    """Depth-first search of a space on one GPU that counts the combinations that each rule removes.
 
-    Rules that read fields without an axis are left out, so parts of a config can be searched alone.
+    Rules that read fields without an axis are left out, so that a part of a config can be searched by itself.
     """
 
     def __init__(self, op: Op, axes: Sequence[Axis], arch: Arch, verdicts: Verdicts | None = None) -> None:
-        """`verdicts` may be shared by searches of one op on one GPU: what a rule said of values is not asked again."""
+        """Searches of one op on one GPU may share `verdicts`, a cache of rule results."""
         verdicts = {} if verdicts is None else verdicts
         self.axes = axes
         self.arch = arch
@@ -219,13 +219,13 @@ class Search:
         for axis in reversed(axes):
             self.weights.insert(0, self.weights[0] * len(axis.values))
         level = self.level = {name: i for i, axis in enumerate(axes) for name in axis.fields}
-        # Per level: rules that can be asked there, what picks the values they read, and their verdicts on those.
+        # Per level: the rules that can be checked there, a picker of the values they read, and their cached verdicts.
         self.rules_at: list[list[tuple[Rule, _Pick, dict[Any, bool]]]] = [[] for _ in axes]
         for rule in op.rules:
             if all(name in level for name in rule.reads):
                 known = verdicts.setdefault(rule.code, {})
                 self.rules_at[max(level[name] for name in rule.reads)].append((rule, _picking(rule.reads), known))
-        # Below this depth no rule can refuse any more.
+        # From this depth on, no rule can reject.
         self.decided = max((i + 1 for i, rules in enumerate(self.rules_at) if rules), default=0)
         # awaited[i] picks the fields of the first i axes that rules of the others read
         self.awaited = [
@@ -238,16 +238,16 @@ class Search:
         self.bound = SimpleNamespace()
 
     def count(self) -> int:
-        """How many combinations no rule refuses; `removed` then says how many each rule does."""
+        """The number of combinations that no rule rejects. Adds the rejected ones to `removed`, by rule."""
         legal, removed = self._counted(0)
         for code, number in removed.items():
             self.removed[code] += number
         return legal
 
     def _counted(self, depth: int) -> tuple[int, dict[str, int]]:
-        """Legal combinations below a node, and refused ones by rule.
+        """The number of legal combinations below a node, and of rejected ones by rule.
 
-        Nodes that agree in all fields which a rule has still to look at have the same below them: it is counted once.
+        Nodes with equal values in all fields that later rules read have equal subtrees, which are counted once.
         """
         if depth >= self.decided:
             return self.weights[depth], {}
@@ -283,12 +283,12 @@ class Search:
         return None
 
     def jumping_member(self, rng: random.Random) -> dict[str, Any] | None:
-        """The same for axes in any order: where no value of an axis is left, it goes back to an axis that one of the
-        refusing rules reads, past all that have nothing to do with it."""
+        """Like `draw_member`, for axes in any order: if no value of an axis is left, the search backjumps to an axis
+        that one of the rejecting rules reads."""
         return dict(self.bound.__dict__) if self._blamed(0, rng) is None else None
 
     def _blamed(self, depth: int, rng: random.Random) -> set[int] | None:
-        """None when the axes from `depth` on could be bound; else the axes before it that prevent it."""
+        """None if the axes from `depth` on could be bound, else the earlier axes that prevent it."""
         if depth == len(self.axes):
             return None
         axis = self.axes[depth]
@@ -307,7 +307,7 @@ class Search:
         return blamed - {depth}
 
     def _leaves(self, depth: int, rng: random.Random | None = None) -> Iterator[None]:
-        """Bind the axes from `depth` on in every way that no rule refuses."""
+        """Bind the axes from `depth` on to every combination that no rule rejects."""
         if depth == len(self.axes):
             yield
             return

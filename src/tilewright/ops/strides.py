@@ -1,4 +1,4 @@
-"""Strides of tensors that an op takes in one memory order only."""
+"""Strides of tensors that an op accepts in one memory order only."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def packed_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def check_strides(tensors: Sequence[Tensor], strides: Mapping[str, tuple[int, ...]], who: str, advice: str) -> None:
-    """An error unless strides (in elements), by name, are those of the tensors; it says who wants them, and what to do.
+    """Raise an error unless strides (in elements), by name, are those of the tensors. `who` requires them.
 
-    The stride of a dimension of extent 1 is never used, so any will do.
+    The stride of a dimension of extent 1 is never used and may be anything.
     """
     known = {tensor.name: tensor for tensor in tensors}
     for name, given in strides.items():
@@ -28,5 +28,5 @@ def check_strides(tensors: Sequence[Tensor], strides: Mapping[str, tuple[int, ..
         pairs = zip(tensor.shape, tensor.strides, given, strict=True)
         if any(extent > 1 and wanted != real for extent, wanted, real in pairs):
             raise InvalidValueError(
-                f"{name} of shape {tensor.shape} has strides {given}, {who} wants {tensor.strides}: {advice}"
+                f"{name} of shape {tensor.shape} has strides {given}, {who} requires {tensor.strides}: {advice}"
             )

@@ -1,4 +1,4 @@
-"""How far elements of an output may be from the reference: what an op gives to verification for each output."""
+"""The allowed difference of an output from the reference, which an op computes for verification."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """The errors that right kernels make: two float64 arrays of the output's shape.
+    """The errors of correct kernels: two float64 arrays of the output's shape.
 
-    `limit` is the largest error of each element: 0 where it must be exact, infinite where anything may stand.
-    `deviation` is the root mean square of its error over many inputs. Errors of steps that follow each other are added:
-    limits as they are, deviations as those of independent numbers.
+    `limit` is the largest error of each element: 0 if it must be exact, infinite if any value is allowed. `deviation`
+    is the root mean square of its error over many inputs. Errors of consecutive steps are added: limits linearly,
+    deviations as those of independent numbers.
     """
 
     limit: Any
@@ -23,5 +23,5 @@ class Tolerance:
         return Tolerance(self.limit + other.limit, deviation)
 
     def times(self, factor: Any) -> Tolerance:
-        """The errors after a multiplication by numbers that are not negative."""
+        """The errors after a multiplication by non-negative numbers."""
         return Tolerance(self.limit * factor, self.deviation * factor)

@@ -1,4 +1,4 @@
-"""Values worth trying for the fields of a GEMM of one work-group, and odd ones that only tests want."""
+"""Values worth trying for the fields of a work-group's GEMM, and unusual ones for tests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STARS: dict[str, Any] = {
     "wave_groups": lambda _: (1, 2),
     "blocks_per_cu": lambda _: (1, 2),
 }
-# For its `oddities`: they reach rules that sensible values never break.
+# For its `oddities`: they violate rules that sensible values never violate.
 ODDITIES: dict[str, tuple[Any, ...]] = {
     "block": tuple(Shape(*s) for s in ((96, 128, 32), (192, 64, 32), (128, 48, 64), (128, 128, 96))),
     "mma": tuple(Shape(*s) for s in ((16, 16, 8), (32, 32, 4), (64, 64, 16), (16, 32, 16))),

@@ -1,4 +1,4 @@
-"""CK Tile's names for our words about the GEMM of one work-group."""
+"""CK Tile's names for the field values of a work-group's GEMM."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ PIPELINE_TYPES = {
     "comp_async": "GemmPipelineAgBgCrCompAsync",
 }
 SCHEDULER_NAMES = {"intrawave": "Intrawave", "interwave": "Interwave"}
-# BlockHasHotloop says that 3 steps have a hot loop, but then the loop takes 2 and the tail 3 of them: 5 steps are
-# summed (gemm/pipeline/gemm_pipeline_ag_bg_cr_comp_v4.hpp and …comp_async.hpp). Without the loop they are right.
+# BlockHasHotloop is true for 3 steps, but then the loop runs 2 steps and the tail 3: 5 steps are summed
+# (gemm/pipeline/gemm_pipeline_ag_bg_cr_comp_v4.hpp and …comp_async.hpp). Without the loop the result is correct.
 UNLOOPED = {"compv4": 3, "comp_async": 3}

@@ -1,4 +1,4 @@
-"""Config fields of the GEMM of one work-group: declared here once, so that they mean the same in every op."""
+"""Config fields of a work-group's GEMM, declared once, so that they mean the same in every op."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EPILOGUES = ("cshuffle", "default")
 
 
 def block() -> Any:
-    return config_field(Tile(), "tile of C (m, n) and step along k of one work-group", tag="b")
+    return config_field(Tile(), "C tile (m, n) and step along k of one work-group", tag="b")
 
 
 def waves() -> Any:
@@ -31,14 +31,14 @@ def scheduler(offered: tuple[str, ...]) -> Any:
 
 def epilogue() -> Any:
     return config_field(
-        Choice(EPILOGUES), "how C is stored: cshuffle goes through LDS for wide stores, default does not"
+        Choice(EPILOGUES), "how C is stored: cshuffle uses LDS for wide stores, default does not"
     )
 
 
 def split_k() -> Any:
     return config_field(
         Flag(),
-        "also built with atomic adds, so that K can be split over work-groups",
+        "also built with atomic adds, so that K can be split among work-groups",
         tag="splitk",
         default=False,
     )

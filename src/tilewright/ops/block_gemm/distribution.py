@@ -1,15 +1,15 @@
-"""How CK Tile spreads a tile over the threads of a work-group, and when it cannot.
+"""How CK Tile distributes a tile over the threads of a work-group, and when it cannot.
 
 Mirrors tile_distribution_encoding_pattern_2d (ck_tile/core/algorithm/static_encoding_pattern.hpp): along the
-contiguous dimension x a lane takes one vector and a wave must reach from edge to edge; along y the waves and
-their repeats must come out even.
+contiguous dimension x a lane takes one vector and a wave must cover the full extent; along y the waves and their
+repeats must divide the extent.
 """
 
 from __future__ import annotations
 
 
 def coverage_fault(*, threads: int, wave: int, y: int, x: int, vector: int, groups: int = 1) -> str | None:
-    """Why a y×x tile cannot be spread over the threads, x contiguous; None when it can."""
+    """Why a y×x tile, x contiguous, cannot be distributed over the threads; None if it can."""
     if x % vector:
         return f"its contiguous extent {x} is not a multiple of the vector width {vector}"
     share = x * y // threads

@@ -1,13 +1,13 @@
-"""Numbers to try a kernel with.
+"""Random values to test a kernel with.
 
-Imports NumPy: import this module only where arrays are at hand.
+Imports NumPy: import this module only where arrays are used.
 
-**Whole numbers** have sums that are exact in any order, so that a kernel's result is either right or wrong. Most are
-small, so that sums of many are held by C's type; where even -1, 0 and 1 are too much, more of them are 0. Small numbers
-look the same in a smaller type. Therefore a few are wide: odd, with the first and the last bit of their type's
-significand set. A wide number meets only 1, -1 and 0, and a sum has at most one of them: it stays exact, and shows
-whether a kernel computes with fewer bits than its inputs have. Where C has the type of A, one line of so many has wide
-numbers of A times 31: an exact sum that C does not hold, so that it shows how a kernel rounds what it stores.
+**Integers** have sums that are exact in any order, so that a kernel's result is either right or wrong. Most are small,
+so that C's type can represent sums of many of them; if even -1, 0 and 1 are too large, more of them are 0. Small
+integers are the same in a smaller type. Therefore a few are wide: odd, with the first and the last bit of their type's
+significand set. A wide number is multiplied by 1, -1 and 0 only, and a sum contains at most one of them: it stays exact
+and shows whether a kernel computes with fewer bits than its inputs have. If C has the type of A, one in `APART` lines
+has wide numbers of A times 31: an exact sum that C cannot represent, which shows how a kernel rounds its result.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from tilewright.arch.number_formats import format_of, is_integer, numpy_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.execution import Tensor
 
-# Whole numbers that fp32 sums exactly in any order, with a margin for partial sums.
+# Bound for integers that fp32 sums exactly in any order, with a margin for partial sums.
 EXACT_SUM = 2**23
-WHOLE_NUMBERS = 0  # the seed that asks for them
-# Wide numbers take the place of two terms of each sum: of shorter ones they would take too much, and short sums of
-# random numbers show a lost bit anyway.
+WHOLE_NUMBERS = 0  # the seed for integers
+# Wide numbers replace two terms of each sum. Shorter sums would lose too much, and short sums of random numbers show a
+# lost bit anyway.
 LEAST_TERMS = 8
-# One line of so many has a wide number in its sums, so that the others stay as they are.
+# One line in this many has a wide number in its sums, so that the others remain unchanged.
 APART = 16
 _FAR = 31
 
 
 class Small(NamedTuple):
-    """Whole numbers up to `most`; of which a share is kept, the others are 0."""
+    """Integers up to `most` in magnitude. The share `kept` of them is kept, the others are 0."""
 
     most: int
     kept: float = 1.0
 
 
 def drawn(generator: np.random.Generator, tensor: Tensor, seed: int, small: Small, arch: Arch) -> NDArray[Any]:
-    """Values of a tensor in the GPU's encoding: small whole numbers for seed 0, else normally distributed.
+    """Values of a tensor in the GPU's encoding: small integers for seed 0, else normally distributed numbers.
 
-    Integers are always whole numbers.
+    Integer types always have integers.
     """
     if seed == WHOLE_NUMBERS or is_integer(tensor.dtype):
         values: NDArray[Any] = generator.integers(-small.most, small.most, tensor.shape, endpoint=True)
@@ -54,9 +54,9 @@ def drawn(generator: np.random.Generator, tensor: Tensor, seed: int, small: Smal
 
 
 def small_numbers(dtypes: tuple[str, str, str], terms: int, arch: Arch, parts: int = 1) -> Small:
-    """The whole numbers to draw for A and B, so that sums of `terms` products and a wide number are exact in C.
+    """The integers to draw for A and B, so that sums of `terms` products and a wide number are exact in C.
 
-    With several parts, the sum of their absolute values should be, too.
+    With several parts, the sum of their absolute values should be exact, too.
     """
     dtype_a, dtype_b, dtype_c = dtypes
     if is_integer(dtype_a):
@@ -64,8 +64,8 @@ def small_numbers(dtypes: tuple[str, str, str], terms: int, arch: Arch, parts: i
     wide = max(_widest(dtype_a, arch), _widest(dtype_b, arch))
     held = 2 * EXACT_SUM if is_integer(dtype_c) else min(format_of(dtype_c, arch).integers, 2 * EXACT_SUM)
     held = min(max(held - wide, held // 8), EXACT_SUM)
-    # A sum of products of numbers up to r has a deviation of sqrt(terms) · r · (r + 1) / 3. Four of them should be
-    # within the whole numbers of C's type, and all sums within those of fp32.
+    # A sum of products of numbers up to r has a deviation of sqrt(terms) · r · (r + 1) / 3. Four deviations should be
+    # within the exact integers of C's type, and all sums within those of fp32.
     squares = 3 * held / (4 * terms**0.5 * parts)
     typical = int(((1 + 4 * squares) ** 0.5 - 1) / 2)
     certain = int(((2 * EXACT_SUM - wide) / 2 / terms) ** 0.5)
@@ -74,19 +74,19 @@ def small_numbers(dtypes: tuple[str, str, str], terms: int, arch: Arch, parts: i
 
 
 def wide_numbers(generator: np.random.Generator, shape: tuple[int, ...], name: str, arch: Arch) -> NDArray[Any]:
-    """Odd numbers of either sign with as many bits as a type has, up to 5/4 of the smallest such."""
+    """Odd numbers of either sign with as many bits as the type's precision, up to 5/4 of the smallest such number."""
     least = 2 ** (format_of(name, arch).precision - 1)
     odd = 2 * generator.integers(0, max(1, least // 8), shape) + 1
     return np.asarray((least + odd) * signs(generator, shape))
 
 
 def far_factor(dtype_a: str, dtype_c: str, lines: int) -> int:
-    """By what wide numbers are multiplied in lines that show how a sum is rounded to C; 0 if there are none."""
+    """The factor of wide numbers in lines that show how a sum is rounded to C; 0 if there are none."""
     return _FAR if dtype_a == dtype_c and dtype_a in ("fp16", "bf16") and lines >= APART else 0
 
 
 def signs(generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[Any]:
-    """1 and -1 at random."""
+    """Random 1 and -1."""
     return 1 - 2 * generator.integers(0, 2, shape)
 
 

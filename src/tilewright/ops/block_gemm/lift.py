@@ -1,4 +1,4 @@
-"""How an op takes over rules that it shares with others."""
+"""Adapt shared rules to an op."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def lifted(
     bad: Mapping[str, Any] | None = None,
     arch: str | None = None,
 ) -> Rule:
-    """The rule for an op whose configs it sees through `view`. What is not given stays as it is.
+    """The rule for an op's configs, which it reads through `view`. Arguments that are not given keep the rule's values.
 
-    `reads` are fields of the op's config. A fault at a field that is not among them is one of the view: it then names
-    no field and no value near by.
+    `reads` are fields of the op's config. A rejection that names another field, one of the view, loses its field and
+    its nearest value.
     """
     fields = rule.reads if reads is None else tuple(reads)
 
@@ -43,7 +43,7 @@ def lifted(
 
 
 def unless(rule: Rule, exempt: Callable[[Any], bool], *, reads: Sequence[str]) -> Rule:
-    """The rule for an op that has configs it does not hold for. `reads` are the fields that both look at."""
+    """The rule for an op with configs that are exempt from it. `reads` are the fields that rule and `exempt` read."""
 
     def check(config: Any, arch: Arch) -> Fault | None:
         return None if exempt(config) else rule.check(config, arch)
@@ -54,12 +54,12 @@ def unless(rule: Rule, exempt: Callable[[Any], bool], *, reads: Sequence[str]) -
 def joined(shared: Sequence[Rule], own: Sequence[Rule]) -> tuple[Rule, ...]:
     """Shared rules and an op's own, in the order of their codes.
 
-    An own rule with the code of a shared one is the op's form of it and takes its place; both have the same slug.
+    An own rule with the code of a shared rule replaces it. Both must have the same slug.
     """
     by_code = {rule.code: rule for rule in shared}
     for rule in own:
         known = by_code.get(rule.code)
         if known is not None and known.slug != rule.slug:
-            raise ValueError(f"rule code {rule.code} used twice: for {known.slug} and for {rule.slug}")
+            raise ValueError(f"rule code {rule.code} is used twice: for {known.slug} and for {rule.slug}")
         by_code[rule.code] = rule
     return tuple(by_code[code] for code in sorted(by_code))

@@ -1,7 +1,7 @@
-"""What the GEMM of one work-group costs before it is compiled: threads, vector widths and LDS, as CK Tile has them.
+"""Resources of a work-group's GEMM before it is compiled: threads, vector widths and LDS, as in CK Tile.
 
-Every function reads only attributes of the config, so that it also works on a partly bound one in a search.
-File names in comments are below ck_tile/ops/.
+Every function reads only attributes of the config, so that a search can call it with a partly bound config. File names
+in comments are relative to ck_tile/ops/.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 from tilewright.arch.dtypes import dtype
 from tilewright.arch.spec import Arch
 
-# Pipelines that keep two LDS buffers and compute from one while the other is filled. The kernel declares
-# GetSmemSize() twice for them (gemm/kernel/universal_gemm_kernel.hpp, DoubleSmemBuffer).
+# Pipelines with two LDS buffers that compute from one while they fill the other. The kernel declares GetSmemSize()
+# twice for them (gemm/kernel/universal_gemm_kernel.hpp, DoubleSmemBuffer).
 DOUBLE_LDS = ("compv4", "comp_async", "preshufflev2")
 SMALL_STEP = 24  # matrix operations
 MAX_ACCESS_BYTES = 16  # widest load or store of a lane
@@ -24,7 +24,7 @@ def block_threads(config: Any, arch: Arch) -> int:
 
 
 def global_vector(name: str, elements_per_thread: int, contiguous: int) -> int:
-    """Elements per global load that CK Tile picks: the widest that divides both the tile's contiguous extent and
+    """Elements per global load that CK Tile chooses: the widest that divides both the tile's contiguous extent and
     a thread's share (GetGlobalVectorLoadSize in gemm/pipeline/gemm_universal_pipeline_ag_bg_cr_policy.hpp)."""
     kind = dtype(name)
     packed, size = kind.packed, kind.storage_bytes
@@ -52,8 +52,8 @@ def vector_b(config: Any, arch: Arch) -> int:
 
 
 def fixed_vector(config: Any, arch: Arch, operand: int) -> int:
-    """Elements of A (0) or B (1) that a lane loads at once where vectors are fixed: not more than its share of the
-    tile (LargestVec in core/algorithm/static_encoding_pattern.hpp)."""
+    """Elements of A (0) or B (1) that a lane loads at once if vectors are fixed: at most its share of the tile
+    (LargestVec in core/algorithm/static_encoding_pattern.hpp)."""
     share = config.block[operand] * config.block.k // block_threads(config, arch)
     return int(min(config.vector[operand], share))
 
@@ -66,7 +66,7 @@ def vector_c(config: Any) -> int:
 
 
 def vector_d(config: Any) -> int:
-    """Elements of a D tensor that a lane loads at once; a fixed vector width does not reach the D tensors."""
+    """Elements of a D tensor that a lane loads at once. A fixed vector width does not apply to D tensors."""
     if config.epilogue == "default":
         return 1
     width = MAX_ACCESS_BYTES // dtype(config.dtype_c).storage_bytes
@@ -93,12 +93,12 @@ def shuffle_tile(config: Any, arch: Arch) -> tuple[int, int]:
 
 
 def pipeline_lds_bytes(config: Any) -> int:
-    """One buffer of the pipeline's LDS: the A tile and the B tile, each rounded up to 16 bytes."""
+    """Bytes of one LDS buffer of the pipeline: the A tile and the B tile, each rounded up to 16 bytes."""
     block = config.block
     a = _round_up(dtype(config.dtype_a).storage_bytes * block.m * block.k, 16)
     b = _round_up(dtype(config.dtype_b).storage_bytes * block.n * block.k, 16)
     if config.pipeline == "preshufflev2":
-        return a  # B goes from memory to registers
+        return a  # B is loaded from memory to registers
     if config.pipeline == "compv5":
         # The wave groups add up their halves of C in LDS (comp_v5_default_policy.hpp, GetSmemSizeC).
         return int(max(a + b, dtype(config.dtype_acc).storage_bytes * block.m * block.n))
@@ -106,7 +106,7 @@ def pipeline_lds_bytes(config: Any) -> int:
 
 
 def epilogue_lds_bytes(config: Any, arch: Arch) -> int:
-    """LDS that the epilogue stages C in."""
+    """Bytes of LDS in which the epilogue stages C."""
     if config.epilogue == "default":
         return 0
     rows, columns = shuffle_tile(config, arch)
@@ -114,39 +114,39 @@ def epilogue_lds_bytes(config: Any, arch: Arch) -> int:
 
 
 def lds_bytes(config: Any, arch: Arch) -> int:
-    """LDS of one work-group. Pipeline and epilogue use the same memory, one after the other."""
+    """Bytes of LDS of one work-group. Pipeline and epilogue use the same memory, one after the other."""
     buffer = max(pipeline_lds_bytes(config), epilogue_lds_bytes(config, arch))
     return buffer * 2 if config.pipeline in DOUBLE_LDS else buffer
 
 
 def matrix_instructions(config: Any, arch: Arch) -> tuple[str, ...]:
-    """The matrix instruction of the kernel's one GEMM; empty text when the GPU has none for it."""
+    """The matrix instruction of the kernel's one GEMM; an empty string if the GPU has none for it."""
     shapes = arch.mma_shapes(config.dtype_a, config.dtype_b, config.dtype_acc)
     return (shapes.get(config.mma, ""),)
 
 
 def is_small(config: Any) -> bool:
-    """Whether a wave has few matrix operations in a step of k. More only make the compiler unroll longer."""
+    """Whether a wave has few matrix operations per step of k. More only increase the compiler's unrolling time."""
     block, waves, mma = config.block, config.waves, config.mma
     per_wave = -(-block.m // (waves.m * mma.m)) * -(-block.n // (waves.n * mma.n)) * -(-block.k // mma.k)
     return bool(per_wave <= SMALL_STEP)
 
 
 def least_steps(config: Any) -> int:
-    """Fewest steps along K that a kernel computes rightly: compv6 prefetches three and its tail for an odd number
-    sums what it prefetched, so that a single step comes out wrong."""
+    """The minimum of steps along K for a correct result: compv6 prefetches three steps, and its tail for an odd number
+    sums all prefetched ones, so that the result of a single step is wrong."""
     return 2 if config.pipeline == "compv6" else 1
 
 
 def unbounded_add(config: Any) -> bool:
-    """Whether CK Tile adds to C without looking at its edge: bf16 is added by a compare-and-swap loop."""
+    """Whether CK Tile adds to C without checking its bounds: bf16 is added by a compare-and-swap loop."""
     return bool(config.split_k and config.dtype_c == "bf16")
 
 
 def add_bytes(config: Any) -> int:
-    """Bytes of C that one atomic add takes, of which its address must be a multiple. fp16 is added in pairs: by an
-    instruction, or on RDNA 3 by a compare-and-swap of 4 bytes. Other types of less than 4 bytes are swapped in up to 8
-    bytes (core/arch/generic_memory_space_atomic.hpp)."""
+    """Bytes of C per atomic add. Its address must be a multiple of them. fp16 is added in pairs: by an instruction, or
+    on RDNA 3 by a compare-and-swap of 4 bytes. Other types of less than 4 bytes are swapped in units of up to 8 bytes
+    (core/arch/generic_memory_space_atomic.hpp)."""
     size = dtype(config.dtype_c).storage_bytes
     if size >= 4:
         return size

@@ -1,39 +1,40 @@
-"""How far sums of products may be from their exact values: bounds for each step of a kernel, in any order of terms.
+"""Error bounds for sums of products: a bound for each step of a kernel, for any order of terms.
 
-Imports NumPy: import this module only where arrays are at hand.
+Imports NumPy: import this module only where arrays are used.
 
-Each step has a `Tolerance`: a limit for the error of each element, and the root mean square that such errors have.
+Each step has a `Tolerance`: a limit for the error of each element, and the root mean square of such errors.
 
-**Summation, worst case.** Σ a·b over `terms` products, in the accumulator's type, in an order nobody promises. Each of
-the at most `terms` roundings (one sum less, and one product where products are not exact) changes a partial result by a
-factor of at most 1 ± u. Together that is an error of at most γ · Σ|a||b| with γ = terms·u / (1 - terms·u), in any order
-(Higham, Accuracy and Stability of Numerical Algorithms, section 4.2). u is 2⁻²³ for fp32: the inside of a matrix unit
-is not documented and may cut off instead of rounding. Whole numbers are summed exactly while Σ|a||b| is at most 2²⁴,
-integers always.
+**Summation, worst case.** Σ a·b over `terms` products, in the accumulator's type, in an unspecified order. Each of the
+at most `terms` roundings (one less for the sums, and one for the product if products are not exact) changes a partial
+result by a factor of at most 1 ± u. Together that is an error of at most γ · Σ|a||b| with γ = terms·u / (1 - terms·u),
+in any order (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2). u is 2⁻²³ for fp32: the internals of
+a matrix unit are not documented and may truncate instead of rounding. Integers in floating-point types are summed
+exactly while Σ|a||b| is at most 2²⁴, integer types always.
 
-**Summation of random signs.** The inputs that kernels are verified with have random signs. Partial sums of j of `terms`
-such products are then of the size N·√(j / terms) with N = √Σ(a·b)², far below Σ|a||b|. Rounding to nearest at each
-step gives independent errors, with a root mean square of 0.15·√terms·u·N. Cutting off does not: a partial sum keeps its
-sign for long, so that errors of one direction add up. A step loses 0.36·u of the partial sum in the mean (an ulp is
-0.72·u of a number in the mean, half of it is lost), and Σ|partial sums| is at most a Brownian path's area, whose root
-mean square is 0.58·terms·N towards zero, and 0.61·terms·N towards minus infinity, which CDNA 3 does inside (Xie et al.,
-MMA-Sim, arXiv 2511.10909): 0.22·terms·u·N. So the assumption is: at most one cut-off of up to u for each product, in
-whatever direction. `deviation` is (terms + 1)/4·u·N, which covers few terms, too. The error is normally distributed for
-many terms; beyond SIGMAS = 8 deviations (9 of the true ones) is less than 10⁻¹⁸ of the elements, so that among 10⁹
-elements there is no false alarm but with a chance of 10⁻⁹. The limit is the smaller one of both.
+**Summation of random signs.** The inputs of verification have random signs. Partial sums of j of `terms` such products
+then have the magnitude N·√(j / terms) with N = √Σ(a·b)², far below Σ|a||b|. Rounding to nearest at each step gives
+independent errors, with a root mean square of 0.15·√terms·u·N. Truncation does not: a partial sum keeps its sign for
+many steps, so that errors of one direction add up. A step loses 0.36·u of the partial sum on average (an ulp is 0.72·u
+of a number on average, half of it is lost), and Σ|partial sums| is at most the area of a Brownian path, whose root mean
+square is 0.58·terms·N towards zero, and 0.61·terms·N towards minus infinity, which CDNA 3 does internally (Xie et al.,
+MMA-Sim, arXiv 2511.10909): 0.22·terms·u·N. So the assumption is: at most one truncation of up to u for each product, in
+any direction. `deviation` is (terms + 1)/4·u·N, which also covers few terms. The error is normally distributed for many
+terms. Less than 10⁻¹⁸ of the elements are beyond SIGMAS = 8 deviations (9 of the true ones), so that the probability of
+a false alarm among 10⁹ elements is 10⁻⁹. The limit is the smaller of both.
 
-**Subnormals.** Some GPUs' matrix instructions (`Arch.numbers.halves_flushed`) take subnormal fp16 and bf16 inputs for
-zero: what these inputs contribute is allowed to be missing. Any sum may lose results below the smallest normal fp32.
+**Subnormals.** The matrix instructions of some GPUs (`Arch.numbers.halves_flushed`) treat subnormal fp16 and bf16
+inputs as zero: the contribution of these inputs may be missing. Any sum may lose results below the smallest normal
+fp32.
 
-**Storing.** A value is rounded to the type stored: half an ulp. CK Tile cuts off when it makes bf16
+**Storing.** A value is rounded to the stored type: half an ulp. CK Tile truncates when it converts to bf16
 (CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT in ck_tile/core/config.hpp), and rounds with newer ROCm headers: one ulp covers
-both. Integers are cut off: less than 1. A value that is exact so far and that the type holds is stored as it is. The
-deviation of an even distribution up to the limit is 1/√3 of it. A value with a simple fraction (a third) has the same
-distance to the type's next value wherever it occurs: that distance counts where it is larger.
+both. Integer types truncate: less than 1. A value that is exact so far and that the type can represent is stored
+exactly. The deviation of a uniform distribution up to the limit is 1/√3 of it. A value with a simple fraction (a third)
+has the same distance to the type's next value wherever it occurs: that distance is used if it is larger.
 
-**Adding.** Parts added atomically in the type stored, in any order: one rounding less than there are parts, each of a
-sum of parts, which is at most Σ|part|. Whole numbers are often just between two values of the type: every second error
-is the whole limit, and the deviation is 1/√2 of it.
+**Adding.** Parts are added atomically in the stored type, in any order: one rounding less than there are parts, each of
+a sum of parts, which is at most Σ|part|. Integers are often exactly between two values of the type: every second error
+is the full limit, and the deviation is 1/√2 of it.
 """
 
 from __future__ import annotations
@@ -50,40 +51,40 @@ from tilewright.ops.tolerance import Tolerance
 
 # Largest relative error of one step of a sum, by accumulator.
 STEP = {"fp32": 2.0**-23, "fp64": 2.0**-52}
-# So many deviations no error of a sum of random signs has.
+# No error of a sum of random signs has this many deviations.
 SIGMAS = 8.0
-# Ulps of a type that storing may cost, where it is not half a one.
+# The error of storing in ulps of a type, if it is not half an ulp.
 STORE_ULPS = {"bf16": 1.0}
-# Types whose subnormals some GPUs take for zero.
+# Types whose subnormals some GPUs treat as zero.
 FLUSHED = ("fp16", "bf16")
 
 
 class Sizes(NamedTuple):
-    """How large sums of products are, of each element: Σ|a||b|, and √Σ(a·b)², their size if signs are random."""
+    """Magnitudes of sums of products, for each element: Σ|a||b|, and √Σ(a·b)², the magnitude if signs are random."""
 
     magnitude: Floats
     norm: Floats
 
 
 def wide(values: NDArray[Any]) -> Floats:
-    """The values in float64, which holds every type's exactly."""
+    """The values in float64, which represents every type exactly."""
     return np.asarray(values).astype(np.float64)
 
 
 def all_whole(*arrays: Floats) -> bool:
-    """Whether all values of all arrays are whole numbers."""
+    """Whether all values of all arrays are integers."""
     return all(bool(np.all(array == np.rint(array))) for array in arrays)
 
 
 def exactly(like: Floats) -> Tolerance:
-    """No error at all, for elements of an array's shape."""
+    """A tolerance of zero with an array's shape."""
     return Tolerance(np.zeros_like(like), np.zeros_like(like))
 
 
 def sizes_of(product: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]], a: Floats, b: Floats, terms: int) -> Sizes:
-    """How large sums of products are, where `product(a, b)` sums `terms` of them for each element.
+    """Magnitudes of sums of products, where `product(a, b)` sums `terms` of them for each element.
 
-    Computed in fp32, which is twice as quick. The magnitude is an upper bound all the same.
+    Computed in fp32, which is twice as fast. The magnitude is still an upper bound.
     """
     narrow_a, narrow_b = np.abs(a).astype(np.float32), np.abs(b).astype(np.float32)
     magnitude = wide(product(narrow_a, narrow_b)) * (1 + terms * 2.0**-24)
@@ -93,7 +94,7 @@ def sizes_of(product: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]], a: F
 
 
 def summed(sizes: Sizes, terms: int, accumulator: str, arch: Arch, *, whole: bool) -> Tolerance:
-    """The error of sums of `terms` products of random signs. `whole`: of whole numbers."""
+    """The error of sums of `terms` products of random signs; of integers if `whole` is set."""
     magnitude = sizes.magnitude
     if is_integer(accumulator):
         return exactly(magnitude)
@@ -111,17 +112,17 @@ def summed(sizes: Sizes, terms: int, accumulator: str, arch: Arch, *, whole: boo
 
 
 def tightened(off: Tolerance) -> Tolerance:
-    """Errors of random signs with a limit that is not above so many deviations."""
+    """Errors of random signs with the limit reduced to at most SIGMAS deviations."""
     return Tolerance(np.minimum(off.limit, SIGMAS * off.deviation), off.deviation)
 
 
 def flushes(dtype_a: str, arch: Arch) -> bool:
-    """Whether the GPU takes subnormal inputs of this type for zero."""
+    """Whether the GPU treats subnormal inputs of this type as zero."""
     return arch.numbers.halves_flushed and dtype_a in FLUSHED
 
 
 def without_subnormals(values: Floats, name: str, arch: Arch) -> Floats:
-    """The values as a GPU that flushes them sees them."""
+    """The values with subnormals flushed to zero, as some GPUs do."""
     return np.where(np.abs(values) < format_of(name, arch).smallest_normal, 0.0, values)
 
 
@@ -131,7 +132,7 @@ def flushed(
     names: tuple[str, str],
     arch: Arch,
 ) -> Tolerance:
-    """The error of taking subnormal operands of a sum of products for zero: that of all of them, where a GPU does."""
+    """The error of treating all subnormal operands of a sum of products as zero, if the GPU does."""
     a, b = (np.abs(each) for each in operands)
     lost = np.zeros(())
     if flushes(names[0], arch):
@@ -144,13 +145,14 @@ def flushed(
 
 
 def stored(values: Floats, off: Tolerance, name: str, computed: str, arch: Arch) -> Tolerance:
-    """The error of storing values in a type, when they are off by up to `off` and were computed in `computed`."""
+    """The error of storing values in a type, if their own error is `off` and they were computed in `computed`."""
     if name == computed:
         return exactly(off.limit)
     lost = _ulps(name) * spacing(np.abs(values) + off.limit, name, arch)
     ulp = spacing(values, name, arch)
     steps = values / ulp
-    # Cut-off values are that far from the next one towards zero; rounding, which is as good, is not further off.
+    # The distance of truncated values to the next value towards zero. Rounding, which is also correct, has no larger
+    # error.
     steps -= np.trunc(steps) if _is_cut_off(name) else np.rint(steps)
     apart = np.abs(steps, out=steps)
     apart *= ulp
@@ -165,7 +167,7 @@ def stored(values: Floats, off: Tolerance, name: str, computed: str, arch: Arch)
 def rounded(reach: Floats, name: str, arch: Arch, *, exact: NDArray[np.bool_]) -> Tolerance:
     """The error of one rounding to a floating-point type, of values up to `reach` in magnitude.
 
-    `exact` says which values are whole numbers without error: they stay as they are while the type holds all such.
+    `exact` marks integers without error: they are not rounded while the type represents all integers of their size.
     """
     held = exact & (reach <= format_of(name, arch).integers)
     lost = np.where(held, 0.0, _ulps(name) * spacing(reach, name, arch))
@@ -173,12 +175,12 @@ def rounded(reach: Floats, name: str, arch: Arch, *, exact: NDArray[np.bool_]) -
 
 
 def repeated(each: Tolerance, count: int, name: str) -> Tolerance:
-    """The error of `count` roundings to a type. Those that are cut off add up, the others are independent."""
+    """The error of `count` roundings to a type. Errors of truncation add up, others are independent."""
     return Tolerance(count * each.limit, (count if _is_cut_off(name) else count**0.5) * each.deviation)
 
 
 def added(reach: Floats, parts: int, name: str, arch: Arch, *, exact: NDArray[np.bool_]) -> Tolerance:
-    """The error of adding parts in a type, when their absolute values sum up to `reach`; `exact` as above."""
+    """The error of adding parts in a type, if the sum of their absolute values is `reach`; `exact` as above."""
     if is_integer(name):
         return exactly(reach)
     return repeated(rounded(reach, name, arch, exact=exact), parts - 1, name)

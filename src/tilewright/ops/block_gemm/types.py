@@ -1,4 +1,4 @@
-"""The four types of a GEMM, and those that follow when only the operands are named."""
+"""The four types of a GEMM, and their defaults if only the operand types are given."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.ops.op import Shorthand
 
 DTYPE_FIELDS = ("dtype_a", "dtype_b", "dtype_acc", "dtype_c")
-# What C is when only the inputs are named. 8- and 4-bit floats have too little range for a sum.
+# The type of C if only the input types are given. 8- and 4-bit floats have too little range for a sum.
 OUTPUTS = {"fp8": "fp16", "bf8": "fp16", "pk_fp4": "fp16", "int8": "int32"}
 
 
@@ -20,12 +20,12 @@ def dtype_fields(dtype: str) -> dict[str, str]:
 
 
 def problem_types(dtype: str | None, **given: str) -> dict[str, str]:
-    """The types of a problem's matrices: those that are given by name, the others from the one word for all."""
+    """The types of a problem's matrices: those given by name, the others from `dtype`."""
     usual = dtype_fields(dtype) if isinstance(dtype, str) else {}
     types = {name: value or usual.get(name, "") for name, value in given.items()}
     for name, value in types.items():
         if not value:
-            raise InvalidValueError(f"problem has no {name}: give dtype, or all of {', '.join(given)}")
+            raise InvalidValueError(f"the problem has no {name}: give dtype, or all of {', '.join(given)}")
         dtype_named(value)
     return types
 

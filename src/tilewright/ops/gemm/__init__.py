@@ -105,7 +105,7 @@ OP = Op(
 def space(**declared: Unpack[SpaceKeywords]) -> Space:
     """A lazy set of GEMM kernels: each field a value, a list of values or "*".
 
-    Required fields that are not named take every value; optional ones keep their defaults.
+    Required fields that are not given take every value. Optional fields keep their defaults.
     `dtype="fp16"` stands for the four type fields.
     """
     return Space(OP, declared)

@@ -1,4 +1,4 @@
-"""The struct of abi.h in Python, and how a problem fills it."""
+"""The struct of abi.h in Python, filled from a problem."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def arguments(problem: Problem) -> Args:
 
 
 def point(problem: Problem) -> Callable[[Args, Sequence[int]], None]:  # noqa: ARG001
-    """What puts the addresses of a, b, d0 …, c into the struct."""
+    """The function that writes the addresses of a, b, d0 …, c into the struct."""
     return _put
 
 

@@ -1,4 +1,4 @@
-"""The part of a GPU file that only GEMM reads: `[op.gemm]`."""
+"""GEMM's part of a GPU file: `[op.gemm]`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEYS = ("preshuffle",)
 
 @functools.cache
 def preshuffle_tiles(arch: Arch) -> Mapping[Triple, frozenset[Shape]]:
-    """Matrix tiles that the preshuffle pipeline has on a GPU, by types. Empty where the file has no table."""
+    """Matrix tiles of the preshuffle pipeline on a GPU, by types. Empty if the file has no table."""
     table = arch.op_tables.get("gemm", {})
     problems = [
         FileProblem(f"op.gemm.{key}", str(UnknownValueError("key", key, KEYS))) for key in table if key not in KEYS

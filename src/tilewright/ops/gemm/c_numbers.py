@@ -1,4 +1,4 @@
-"""The numbers of a GEMM for C programs."""
+"""The model inputs of a GEMM for C programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.ops.machine.c_numbers import CNumbers
 
 
 def kind(config: Config) -> Mapping[str, float]:
-    """Types and D tensors: the arguments of a call do not tell them."""
+    """Types and the number of D tensors, which the arguments of a call do not contain."""
     bits = {f"bits_{name}": float(dtype(getattr(config, f"dtype_{name}")).bits) for name in "abc"}
     return {**bits, "num_d": float(config.num_d)}
 

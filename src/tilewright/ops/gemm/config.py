@@ -1,4 +1,4 @@
-"""The config of a GEMM kernel: every field that changes the kernel, and none that does not."""
+"""The config of a GEMM kernel: exactly the fields that change the kernel."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ MAX_D = 8  # TW_GEMM_MAX_D in abi.h
 
 @dataclass(frozen=True, kw_only=True)
 class Config(ConfigBase):
-    """Compile-time facts of one GEMM kernel, C = elementwise(A·B, D…)."""
+    """Compile-time values of one GEMM kernel, C = elementwise(A·B, D…)."""
 
     variant: str = config_field(
         Choice(VARIANTS),
-        "standard; preshuffle: B comes reordered for direct register loads; multi_d: element-wise operation"
+        "standard; preshuffle: B is reordered for direct register loads; multi_d: element-wise operation"
         " with D tensors; batched: many products of one size",
     )
     dtype_a: str = config_field(Choice(tuple(DTYPES)), "element type of A")
@@ -54,7 +54,7 @@ class Config(ConfigBase):
     pad_k: bool = config_field(Flag(), "K need not be a multiple of the block", tag="padk", default=False)
     persistent: bool = config_field(
         Flag(),
-        "as many work-groups as fit the GPU, each taking tiles until none is left",
+        "as many work-groups as fit on the GPU, which process tiles until none is left",
         tag="persistent",
         default=False,
     )

@@ -1,4 +1,4 @@
-"""How GEMM kernels are ranked before any is measured."""
+"""The cost model of GEMM kernels."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The element-wise operations in NumPy: what each computes, and how far its single-precision code may be off.
+"""The element-wise operations in NumPy, and error bounds of their single-precision code.
 
-Imports NumPy: import this module only where arrays are at hand. The functions follow CK Tile's definitions
-(ck_tile/ops/elementwise/unary_element_wise_operation.hpp), its rounded constants included. All of them compute in
-fp32 on the device. Errors are in units of ULP = 2**-23, the largest relative distance of two neighbours in fp32; one
-rounding to nearest costs half of it.
+Imports NumPy: import this module only where arrays are used. The functions follow CK Tile's definitions
+(ck_tile/ops/elementwise/unary_element_wise_operation.hpp), including its rounded constants. All of them compute in fp32
+on the device. Errors are in units of ULP = 2**-23, the largest relative distance of two neighbours in fp32; one
+rounding to nearest has an error of half of it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tilewright.ops.tolerance import Tolerance
 ULP = 2.0**-23
 SMALLEST_NORMAL = 2.0**-126  # results below it may be flushed to zero
 
-# Accuracy of ROCm's fp32 functions, in ulps: the bounds that OpenCL 1.2 (section 7.4) asks of them, which
-# are wider than what the device library states. A reciprocal instruction is within 1 ulp; so is a division.
+# Accuracy of ROCm's fp32 functions, in ulps: the bounds that OpenCL 1.2 (section 7.4) requires, which are wider than
+# those of the device library. A reciprocal instruction is within 1 ulp; so is a division.
 EXP_ULPS = 3
 TANH_ULPS = 5
 ERF_ULPS = 16
@@ -47,7 +47,7 @@ def _relu(x: Floats) -> Floats:
 
 
 def _sigmoid(x: Floats) -> Floats:
-    # exp of a large argument is inf and gives the right limit.
+    # exp of a large argument is inf and gives the correct limit.
     with np.errstate(over="ignore"):
         return np.asarray(1.0 / (1.0 + np.exp(-x)))
 
@@ -74,26 +74,26 @@ def _no_error(x: Floats, y: Floats) -> Floats:  # noqa: ARG001  (all have this s
 
 
 def _sigmoid_error(x: Floats, y: Floats) -> Floats:  # noqa: ARG001
-    # exp, one sum, one division; the exponential's relative error reaches y at most undiminished.
+    # exp, one sum, one division; the relative error of y from the exponential is at most the exponential's.
     return (EXP_ULPS + 0.5 + RECIPROCAL_ULPS) * ULP * np.abs(y) + SMALLEST_NORMAL
 
 
 def _silu_error(x: Floats, y: Floats) -> Floats:
-    # As the sigmoid, and one product. Where exp overflows, sigmoid(x) is 0 instead of at most 2**-126.
+    # As the sigmoid, and one product. If exp overflows, sigmoid(x) is 0 instead of at most 2**-126.
     return _sigmoid_error(x, y) + 0.5 * ULP * np.abs(y) + SMALLEST_NORMAL * np.abs(x)
 
 
 def _fast_gelu_error(x: Floats, y: Floats) -> Floats:
-    # Four roundings make the exponent's relative error 2 ulps, the two terms have one sign. exp turns an absolute
-    # error of its argument into a relative one of its result.
+    # Four roundings make the exponent's relative error 2 ulps; its two terms have the same sign. exp turns an absolute
+    # error of its argument into a relative error of its result.
     exponent = np.abs(_fast_gelu_exponent(x))
     relative = 2 * exponent + EXP_ULPS + 0.5 + RECIPROCAL_ULPS + 0.5
     return relative * ULP * np.abs(y) + SMALLEST_NORMAL * (1 + np.abs(x))
 
 
 def _gelu_error(x: Floats, y: Floats) -> Floats:
-    # For negative x, 1 + erf cancels, so erf's error counts as it is. A rounded argument z of erf changes it by
-    # z · erf'(z) half ulps, and z · erf'(z) is below 0.5. Two products follow.
+    # For negative x, 1 + erf cancels, so erf's error counts as an absolute one. A rounded argument z of erf changes it
+    # by z · erf'(z) half ulps, and z · erf'(z) is below 0.5. Two products follow.
     in_sum = ERF_ULPS + 0.5 * 0.5 + 0.5
     return 0.5 * np.abs(x) * in_sum * ULP + 2 * 0.5 * ULP * np.abs(y) + SMALLEST_NORMAL
 
@@ -114,7 +114,7 @@ UNARY = {
 
 
 def apply(name: str, product: Floats, ds: Sequence[Floats]) -> Floats:
-    """The operation on A·B and the D tensors."""
+    """Apply the operation to A·B and the D tensors."""
     if name == "PassThrough":
         return product
     if name == "MultiDMultiply":
@@ -124,10 +124,10 @@ def apply(name: str, product: Floats, ds: Sequence[Floats]) -> Floats:
 
 
 def error(name: str, product: Floats, ds: Sequence[Floats], product_error: Tolerance, *, integers: bool) -> Tolerance:
-    """The error of the operation when the product itself is off by `product_error`.
+    """The error of the operation if the product itself has the error `product_error`.
 
-    With n D tensors, a sum or product of them takes n roundings, and one more per operand when operands are
-    integers that fp32 may not hold. Of these errors, which are small, only the limit is known.
+    With n D tensors, a sum or product of them has n roundings, and one more per operand if operands are integers that
+    fp32 may not represent. Of these errors, which are small, only the limit is known.
     """
     if name == "PassThrough":
         return product_error
@@ -145,14 +145,14 @@ def error(name: str, product: Floats, ds: Sequence[Floats], product_error: Toler
         return summed
     total = sum(ds, start=product)
     function = UNARY[name]
-    # The own error is taken where it is largest within the reach of the argument's error.
+    # The largest own error within the range of the argument's error.
     result = np.abs(function.apply(total)) + function.slope * summed.limit
     own = function.own_error(np.abs(total) + summed.limit, result)
     return summed.times(function.slope) + Tolerance(own, own)
 
 
 def _roundings(steps: int, reach: Floats, exact: Floats, input_error: Floats) -> Floats:
-    """`steps` roundings of values up to `reach`; none where all of them are whole numbers that fp32 holds."""
+    """The error of `steps` roundings of values up to `reach`; 0 if all values are integers that fp32 represents."""
     relative = steps * 0.5 * ULP / (1 - steps * 0.5 * ULP)
     whole = (input_error == 0) & (exact == np.rint(exact)) & (reach <= 2.0**24)
     return np.where(whole, 0.0, relative * reach)

@@ -1,4 +1,4 @@
-"""How long a GEMM kernel takes."""
+"""Estimated time of a GEMM kernel."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tilewright.ops.machine.block_gemm import ACCESS_BITS, Code, block_numbers
 from tilewright.ops.machine.cost import Estimate, Facts, Use
 
 # Counted in the loops of 69 compiled GEMMs of 16-bit types for gfx90a, gfx942 and gfx950 (clang 22; least absolute
-# deviations). Their addresses move by a constant, so that a load takes few instructions.
+# deviations). Their addresses advance by a constant, so that a load needs few instructions.
 CODE = Code(step=8, load=7, transposed=0.9, block=125, address_registers=2, base_registers=32, covers=True)
 
 
 def problem_numbers(problem: Problem) -> Mapping[str, float]:
-    """Sizes, and the bytes that no kernel can avoid."""
+    """Sizes, and the minimum of bytes that every kernel must move."""
     bits_a, bits_b, bits_c = (dtype(name).bits for name in (problem.dtype_a, problem.dtype_b, problem.dtype_c))
     read = problem.m * problem.k * bits_a + problem.k * problem.n * bits_b
     read += problem.m * problem.n * bits_c * problem.num_d
@@ -35,7 +35,7 @@ def problem_numbers(problem: Problem) -> Mapping[str, float]:
 
 
 def kernel_numbers(config: Config, arch: Arch, use: Use | None) -> Mapping[str, float]:
-    """What a block costs, and fields that a learned model may look at."""
+    """The cost of a work-group, and fields for learned models."""
     numbers = block_numbers(config, arch, use, CODE, _vectors(config, arch))
     # D tensors are read at the end, at the rate of loads.
     numbers["store_bytes"] *= 1 + config.num_d / arch.memory.store_cost
@@ -55,7 +55,7 @@ def _vectors(config: Config, arch: Arch) -> tuple[int, int]:
 
 
 def estimate(p: Facts, k: Facts, arch: Arch) -> Estimate:
-    """The time of a problem with a kernel."""
+    """The time of a kernel for a problem."""
     sizes = tiled.Sizes(
         m=p.m,
         n=p.n,

@@ -1,4 +1,4 @@
-"""How GEMM kernels are called and checked: the parts joined. NumPy is imported when a function needs it."""
+"""How GEMM kernels are called and checked. NumPy is imported when a function needs it."""
 
 from __future__ import annotations
 

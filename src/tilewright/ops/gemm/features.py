@@ -1,4 +1,4 @@
-"""What a learned model of GEMM kernels sees. A change of names or meaning needs a new FEATURES_VERSION."""
+"""Features of a learned model of GEMM kernels. A change of names or meaning needs a new FEATURES_VERSION."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ FLAGS = (*LOOP_FLAGS, "preshuffle", "persistent", "cshuffle")
 
 
 def features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:
-    """Sizes, the block, the GPU, and the estimate with its parts."""
+    """Sizes, the C tile, the GPU, and the estimate with its breakdown."""
     own = {**size_features(p), **block_features(k, FLAGS)}
     return {**own, **hardware_features(arch), **estimate_features(estimate)}

@@ -1,6 +1,6 @@
-"""Which problems a GEMM kernel can compute: the same tests as the built kernel's `supports`.
+"""The problems that a GEMM kernel supports: the same checks as the built kernel's `supports`.
 
-Mirrors IsSupportedArgument of CK Tile's kernels and the checks of our own launcher. Codes S5xx.
+Mirrors IsSupportedArgument of CK Tile's kernels and the checks of Tilewright's launcher. Codes S5xx.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tilewright.ops.rule import Fault, Rule, rule, rules_in
 
 MAX_INDEX = 2**31 - 1  # CK Tile's index_t is a 32-bit integer
 MAX_BYTES = 2**32 - 1  # the size of a buffer descriptor has 32 bits (make_wave_buffer_resource)
-# What is added to the offset of a store beyond the edge of C, so that the descriptor's size stops it
-# (amd_buffer_store in core/arch/amd_buffer_addressing_builtins.hpp).
+# Added to the offset of a store beyond the edge of C, so that the descriptor's size suppresses it (amd_buffer_store in
+# core/arch/amd_buffer_addressing_builtins.hpp).
 EDGE_SHIFT = 2**31
 
 
@@ -36,9 +36,9 @@ EDGE_SHIFT = 2**31
 def other_problem(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """Types, layouts and element-wise operation of problem and kernel must be the same.
 
-    Why: they are compiled in.
+    Why: they are compile-time values of the kernel.
 
-    Fix: choose a kernel of the problem's types and layout.
+    Fix: choose a kernel with the problem's types and layout.
     """
     for name in ("dtype_a", "dtype_b", "dtype_c", "layout", "elementwise", "num_d"):
         mine, wanted = getattr(config, name), getattr(problem, name)
@@ -62,7 +62,7 @@ def m_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 
     Why: M is then the contiguous dimension, whose edge is not checked without padding.
 
-    Fix: a kernel with pad_m, a smaller block, or a padded problem.
+    Fix: use a kernel with pad_m, a smaller block, or a padded problem.
     """
     if config.layout[0] == "r" or config.pad_m or problem.m % config.block.m == 0:
         return None
@@ -82,7 +82,7 @@ def n_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 
     Why: N is the contiguous dimension of the row-major C, whose edge is not checked without padding.
 
-    Fix: a kernel with pad_n, a smaller block, or a padded problem.
+    Fix: use a kernel with pad_n, a smaller block, or a padded problem.
     """
     if config.pad_n or problem.n % config.block.n == 0:
         return None
@@ -98,11 +98,11 @@ def n_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     bad={"problem": {"k": 200}},
 )
 def k_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """Without padding, K must be a multiple of block k × k_batch where K is a contiguous dimension.
+    """Without padding, K must be a multiple of block k × k_batch if K is a contiguous dimension.
 
     Why: the last step along K would read beyond the matrix. (With crr K is contiguous in neither operand.)
 
-    Fix: a kernel with pad_k, a smaller block k, a smaller k_batch, or a padded problem.
+    Fix: use a kernel with pad_k, a smaller block k, a smaller k_batch, or a padded problem.
     """
     step = config.block.k * problem.k_batch
     contiguous = config.layout[0] == "r" or config.layout[1] == "c"
@@ -116,7 +116,7 @@ def k_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 
 
 def _vectors(config: Any, arch: Arch) -> tuple[str, int, int, int, int]:
-    """Layout, and elements per access of A, B, C and D; 1 for a D that is not there."""
+    """Layout, and elements per access of A, B, C and D; 1 if there is no D."""
     vector_d = resources.vector_d(config) if config.num_d else 1
     widths = resources.vector_a(config, arch), resources.vector_b(config, arch), resources.vector_c(config)
     return (config.layout, *widths, vector_d)
@@ -134,9 +134,9 @@ def _vectors(config: Any, arch: Arch) -> tuple[str, int, int, int, int]:
 def not_aligned(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """The contiguous extent of each matrix must be a multiple of its vector width.
 
-    Why: a lane loads or stores whole vectors; padding guards whole vectors, not parts of one.
+    Why: a lane loads or stores complete vectors, and padding only masks complete vectors.
 
-    Fix: a kernel with narrower vectors, or a padded problem.
+    Fix: use a kernel with narrower vectors, or a padded problem.
     """
     layout, *vectors = _vectors(config, arch)
     along = {
@@ -161,12 +161,12 @@ def not_aligned(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     bad={"problem": {"k_batch": 2}},
 )
 def split_k_not_built(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """k_batch above 1 needs a kernel with split-K, and parts of K that make the same loops.
+    """k_batch above 1 needs a kernel with split-K, and parts of K that use the same loop.
 
-    Why: the parts are added atomically by instances that only a split-K kernel contains, and all parts run one
-    compiled loop body, chosen by the first.
+    Why: only a split-K kernel contains the instances that add the parts atomically, and all parts run one compiled
+    loop, which is chosen for the first part.
 
-    Fix: a kernel with split_k, or a k_batch that divides K into equal parts of whole steps.
+    Fix: use a kernel with split_k, or a k_batch that divides K into equal parts of complete steps.
     """
     if problem.k_batch == 1:
         return None
@@ -193,18 +193,18 @@ def split_k_not_built(config: Any, problem: Problem, arch: Arch) -> Fault | None
     bad={"problem": {"m": 2**31}},
 )
 def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """Sizes and strides must fit 32 bits, and matrices what CK Tile can address.
+    """Sizes and strides must fit into 32 bits, and matrices into CK Tile's address range.
 
     Why: CK Tile computes with 32-bit indices, and a buffer descriptor has 32 bits for the size in bytes. A store
-    beyond the edge of C is kept out by 2³¹ bytes added to its offset, so that a C with an edge inside a tile must not
-    reach beyond those. The place of a matrix in a batch is computed in 32 bits, too.
+    beyond the edge of C is suppressed by adding 2³¹ bytes to its offset, so that a C with an edge inside a tile must
+    not be larger than that. The offset of a matrix in a batch is computed in 32 bits, too.
 
     Fix: split the problem; make M and N multiples of the block; pack the matrices.
     """
     for name in ("m", "n", "k", "k_batch", "batch", "stride_a", "stride_b", "stride_c"):
         value = getattr(problem, name)
         if value > MAX_INDEX:
-            return Fault(f"{name} is {value:,}, CK Tile takes up to {MAX_INDEX:,}", name)
+            return Fault(f"{name} is {value:,}, CK Tile supports up to {MAX_INDEX:,}", name)
     tiles_m, tiles_n = _up(problem.m, config.block.m), _up(problem.n, config.block.n)
     whole = (tiles_m, tiles_n) == (problem.m, problem.n)
     spans = {
@@ -222,7 +222,7 @@ def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 
 
 def _extent(letter: str, rows: int, columns: int, stride: int) -> int:
-    """Elements from the first of a matrix to behind its last."""
+    """Elements that a matrix spans, from its first to its last."""
     lines, width = (rows, columns) if letter == "r" else (columns, rows)
     return (lines - 1) * stride + width
 
@@ -260,9 +260,9 @@ def _steps(config: Any, arch: Arch) -> tuple[int, int, int]:
 def too_few_steps(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """compv6 needs at least two steps along K.
 
-    Why: with a single one its tail sums blocks that lie beyond K, and C is wrong.
+    Why: with a single step its tail also sums blocks beyond K, and C is wrong.
 
-    Fix: a kernel with a smaller block k, or another pipeline.
+    Fix: use a kernel with a smaller block k, or another pipeline.
     """
     needed = resources.least_steps(config)
     fewest = min(-(-part // config.block.k) for part in _parts(config, problem))
@@ -280,10 +280,10 @@ def too_few_steps(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     bad={**PRESHUFFLE, "pad_k": True, "problem": {"k": 264}},
 )
 def preshuffle_not_whole(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """With preshuffle, B has whole mma tiles and no gaps; with permute_n, N is a multiple of the block.
+    """With preshuffle, B has complete mma tiles and no gaps; with permute_n, N is a multiple of the block.
 
-    Why: B is reordered by whole mma tiles, and permute_n deals out the columns of whole blocks; there is no order for
-    a part of one, and a reordered B has no lines that gaps could be between.
+    Why: B is reordered by complete mma tiles, and permute_n permutes the columns of complete blocks. There is no order
+    for a partial one, and a reordered B has no lines that could have gaps between them.
 
     Fix: pad B itself, pack it, or use another variant.
     """
@@ -312,7 +312,7 @@ def unbounded_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 
     Why: CK Tile adds bf16 by a compare-and-swap loop that does not stop at the last row of C.
 
-    Fix: k_batch 1, an fp32 C, or a padded M.
+    Fix: use k_batch 1, an fp32 C, or a padded M.
     """
     if problem.k_batch == 1 or not resources.unbounded_add(config) or problem.m % config.block.m == 0:
         return None
@@ -320,7 +320,7 @@ def unbounded_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 
 
 def _add_elements(config: Any, arch: Arch) -> int:
-    """Elements of C that one atomic add takes."""
+    """Elements of C per atomic add."""
     return resources.add_bytes(config) // dtype(config.dtype_c).storage_bytes
 
 
@@ -334,13 +334,13 @@ def _add_elements(config: Any, arch: Arch) -> int:
     tells=lambda config, arch: (config.variant, config.layout, _add_elements(config, arch)),
 )
 def misaligned_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """With a split K, the lines of C, and the matrices of a batch, must begin where an atomic add may.
+    """With a split K, the lines of C and the matrices of a batch must be aligned for atomic adds.
 
-    Why: an atomic add takes 2 elements of an fp16 C, and 4 of a bf16 C (2 where vectors have 2), and its address must
-    be a multiple of their size; otherwise the GPU stops with a memory violation. The address of C itself must be such
-    a multiple, too: that the built kernel tests when it runs.
+    Why: an atomic add has 2 elements of an fp16 C, and 4 of a bf16 C (2 if vectors have 2), and its address must be a
+    multiple of their size; otherwise the GPU stops with a memory violation. The address of C itself must be such a
+    multiple, too; the built kernel checks that at run time.
 
-    Fix: k_batch 1, an fp32 C, or strides that are multiples.
+    Fix: use k_batch 1, an fp32 C, or strides that are multiples.
     """
     if problem.k_batch == 1:
         return None
@@ -356,7 +356,7 @@ def misaligned_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 
 
 def _parts(config: Any, problem: Problem) -> tuple[int, int]:
-    """Sizes of the first and the last part that K is split into."""
+    """Sizes of the first and the last part of a split K."""
     return part_sizes(problem.k, problem.k_batch, config.mma.k)
 
 

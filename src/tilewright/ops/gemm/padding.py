@@ -1,4 +1,4 @@
-"""The nearest larger problem that a kernel computes."""
+"""The nearest larger problem that a kernel supports."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tilewright.ops.rule import violations
 
 
 def padded(config: Config, problem: Problem, arch: Arch) -> Problem | None:
-    """The problem itself if the kernel computes it, else the one with the fewest elements more that it computes.
+    """The problem itself if the kernel supports it, else the supported problem with the fewest additional elements.
 
-    Rows and columns of zeros change nothing in the part of C that is wanted. None where no padding helps, because
-    the kernel has other types, or was built without split-K. A padded problem is packed.
+    Additional rows and columns of zeros do not change the original part of C. None if padding does not help, because
+    the kernel has other types or was built without split-K. A padded problem is packed.
     """
     if computes(config, problem, arch):
         return problem
@@ -37,7 +37,7 @@ def padded(config: Config, problem: Problem, arch: Arch) -> Problem | None:
 
 
 def computes(config: Config, problem: Problem, arch: Arch) -> bool:
-    """Whether no fit rule refuses the problem."""
+    """Whether no fit rule rejects the problem."""
     return not violations(FIT_RULES, config, problem, arch)
 
 
@@ -60,7 +60,7 @@ def _steps_k(config: Config, problem: Problem, arch: Arch) -> tuple[int, ...]:
     if config.layout[1] == "c":
         vectors.append(resources.vector_b(config, arch))
     block = config.block.k * problem.k_batch
-    # The last one gives every part of a split as many steps as the pipeline needs at least.
+    # The last one gives every part of a split the minimum number of steps of the pipeline.
     return (math.lcm(*vectors), config.mma.k, block, block * resources.least_steps(config))
 
 

@@ -1,14 +1,14 @@
-"""The order in which a preshuffle kernel wants B.
+"""The order of B that a preshuffle kernel requires.
 
-The kernel loads B from memory straight into the registers of the matrix instruction, so B must lie in memory as the
-lanes want it. B (k × n) is cut into mma tiles of k × n. The tiles of one column of tiles follow each other along k.
-Within a tile, lane after lane has its values: lane = group · mma.n + column, and a lane holds mma.k / groups
+The kernel loads B from memory directly into the registers of the matrix instruction, so B must be in memory in the
+order of the lanes. B (k × n) is divided into mma tiles of k × n. The tiles of one column of tiles are consecutive along
+k. A tile contains the values of one lane after another: lane = group · mma.n + column, and a lane has mma.k / groups
 neighbours along k, where groups = wave size / mma.n. (MakeBFlatDramTileDistribution in
-ck_tile/ops/gemm/pipeline/wp_pipeline_agmem_bgmem_creg_base_policy.hpp; ck_tile/host/tensor_shuffle_utils.hpp makes
+ck_tile/ops/gemm/pipeline/wp_pipeline_agmem_bgmem_creg_base_policy.hpp; ck_tile/host/tensor_shuffle_utils.hpp creates
 the same order for CK's own examples.)
 
-With `permute_n`, the columns of a block are dealt out first: a wave's r-th tile takes every repeat-th column of the
-wave's share, beginning with the r-th. Then a lane ends up with neighbouring columns of C.
+With `permute_n`, the columns of a block are permuted first: a wave's r-th tile takes every repeat-th column of the
+wave's share, starting with the r-th. Then a lane has neighbouring columns of C.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ WAVE_SIZE = 64
 
 
 def preparations(config: Config, _: Problem) -> tuple[Preparation, ...]:
-    """B's reordering for a preshuffle kernel, nothing for others. The problem is one that fits (S509)."""
+    """The reordering of B for a preshuffle kernel, empty for others. The problem must be supported (S509)."""
     if config.variant != "preshuffle":
         return ()
-    columns = f", with the columns of each {config.block.n} dealt out to the waves" if config.permute_n else ""
+    columns = f", with the columns of each {config.block.n} distributed to the waves" if config.permute_n else ""
     what = f"b is reordered into tiles of {config.mma.k}×{config.mma.n}, each as the lanes load it{columns}"
     return (Preparation("b", what, lambda b: preshuffled(config, b)),)
 
 
 def preshuffled(config: Config, b: NDArray[Any]) -> NDArray[Any]:
-    """B (k × n) in the order of the kernel: an array of the same shape whose column-major memory is that order."""
+    """B (k × n) in the order of the kernel: an array of the same shape whose column-major memory has that order."""
     k, n = b.shape
     mma = config.mma
     columns = _dealt_out(config, b.T) if config.permute_n else b.T  # n × k

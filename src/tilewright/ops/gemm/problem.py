@@ -1,4 +1,4 @@
-"""A GEMM problem: the run-time facts of one product."""
+"""A GEMM problem: the run-time values of one product."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.ops.problem_values import check_count
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """C (m×n) = elementwise(A (m×k) · B (k×n), D…). `dtype` names all types at once: "fp16", "fp8*bf8".
+    """C (m×n) = elementwise(A (m×k) · B (k×n), D…). `dtype` sets all types at once: "fp16", "fp8*bf8".
 
     Strides are in elements, between neighbours of the non-contiguous dimension; 0 = packed.
     """
@@ -64,7 +64,7 @@ class Problem:
 
     @property
     def bytes_moved(self) -> int:
-        """Least traffic: every operand read once, C written once."""
+        """The minimum of memory traffic: every operand is read once, C is written once."""
         a = self.m * self.k * dtype_named(self.dtype_a).bits
         b = self.k * self.n * dtype_named(self.dtype_b).bits
         c = self.m * self.n * dtype_named(self.dtype_c).bits * (1 + self.num_d)

@@ -1,6 +1,6 @@
-"""What a GEMM's outputs should be, and inputs to try it with.
+"""Reference outputs of a GEMM, and random inputs.
 
-Imports NumPy: import this module only where arrays are at hand.
+Imports NumPy: import this module only where arrays are used.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from tilewright.ops.gemm.tensors import tensors
 def inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
     """Inputs by name, as NumPy arrays in the GPU's encoding; the same for the same seed.
 
-    Seed 0 gives whole numbers: their sums are exact, so that a kernel's result is either right or wrong. Other seeds
-    give normally distributed numbers (integers: uniformly). No sum comes near the largest value of C.
+    Seed 0 gives integers: their sums are exact, so that a kernel's result is either right or wrong. Other seeds give
+    normally distributed numbers (integer types: uniformly distributed). All sums are far below the largest value of C.
     """
     generator = np.random.default_rng([seed, problem.m, problem.n, problem.k])
     small = small_numbers((problem.dtype_a, problem.dtype_b, problem.dtype_c), problem.k, arch, problem.k_batch)
@@ -51,10 +51,10 @@ def inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
 def _put_wide_numbers(
     generator: np.random.Generator, problem: Problem, a: NDArray[Any], b: NDArray[Any], arch: Arch
 ) -> None:
-    """Give one term of the sums wide numbers of A, and another one wide numbers of B.
+    """Put wide numbers of A into one term of the sums, and wide numbers of B into another.
 
-    Each is seen in columns of its own, or in rows of its own if there is only one column. Sums that C does not hold are
-    in a third kind of columns.
+    Each affects separate columns, or separate rows if there is only one column. Sums that C cannot represent are in a
+    third group of columns.
     """
     of_a, of_b = generator.choice(problem.k, 2, replace=False)
     by_column = problem.n > 1
@@ -64,7 +64,7 @@ def _put_wide_numbers(
         a[..., :, term] = signs(generator, (problem.m,)) * rows
         b[..., term, :] = signs(generator, (problem.n,)) * columns
     far = far_factor(problem.dtype_a, problem.dtype_c, problem.n)
-    if far and not problem.num_d:  # D tensors might make them larger than C's largest value
+    if far and not problem.num_d:  # D tensors might make them exceed C's largest value
         b[..., of_a, 2::APART] = far
     a[..., :, of_a] *= np.abs(wide_numbers(generator, a.shape[:-1], problem.dtype_a, arch)).astype(a.dtype)
     b[..., of_b, :] *= np.abs(wide_numbers(generator, (*b.shape[:-2], problem.n), problem.dtype_b, arch)).astype(
@@ -73,10 +73,10 @@ def _put_wide_numbers(
 
 
 def reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
-    """The outputs by name: float64, or int64 where integers are summed and stored as they are.
+    """The outputs by name: float64, or int64 if integers are summed and stored without an element-wise operation.
 
-    `given` holds logical arrays (m × k, k × n, m × n), whatever their memory looks like. Nothing is rounded to C's
-    type: how far a kernel may be off is the matter of `tolerance`.
+    `given` has logical arrays (m × k, k × n, m × n), with any strides. Nothing is rounded to C's type:
+    `compute_tolerance` defines the allowed errors.
     """
     a, b = given["a"], given["b"]
     if is_integer(problem.dtype_a) and problem.elementwise == "PassThrough":

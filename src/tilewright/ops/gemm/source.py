@@ -1,4 +1,4 @@
-"""From a GEMM kernel to its template's variables: CK Tile's names for our words."""
+"""The template variables of a GEMM kernel, with CK Tile's names for field values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.ops.c_interface import cpp_bool
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.kernel import Kernel
 
-# Our own files that a rendered source includes, by the name it includes them under.
+# Tilewright's files that a rendered source includes, by the name in its include directives.
 SUPPORT = {
     **ck_shortcuts.SUPPORT,
     **c_interface.SUPPORT,

@@ -14,7 +14,7 @@ from tilewright.ops.gemm.problem import Problem
 def tensors(problem: Problem) -> tuple[Tensor, ...]:
     """All tensors in the order of the C struct's pointers: inputs first, then c.
 
-    Every D lies like a packed row-major C, whatever the stride of C is.
+    Every D has the layout of a packed row-major C, independently of the stride of C.
     """
     m, n, k = problem.m, problem.n, problem.k
     layouts = dict(zip("abc", problem.layout, strict=True))
@@ -35,13 +35,13 @@ def _strides(letter: str, stride: int) -> tuple[int, int]:
 
 
 def _batched(tensor: Tensor, problem: Problem) -> Tensor:
-    # Matrices of a batch follow each other without a gap; D tensors have no batch in the C interface.
+    # Matrices of a batch are contiguous. D tensors have no batch in the C interface.
     step = batch_strides(problem).get(tensor.name, problem.m * problem.n)
     return dataclasses.replace(tensor, shape=(problem.batch, *tensor.shape), strides=(step, *tensor.strides))
 
 
 def batch_strides(problem: Problem) -> dict[str, int]:
-    """Elements from one matrix of a batch to the next: as many lines as the matrix has, of its stride each."""
+    """Elements from one matrix of a batch to the next: its number of lines times its stride."""
     rows = [letter == "r" for letter in problem.layout]
     return {
         "a": problem.stride_a * (problem.m if rows[0] else problem.k),
@@ -51,10 +51,10 @@ def batch_strides(problem: Problem) -> dict[str, int]:
 
 
 def with_strides(problem: Problem, strides: Mapping[str, tuple[int, ...]]) -> Problem:
-    """The problem with the strides (in elements) that its tensors really have, by name.
+    """The problem with the actual strides (in elements) of its tensors, by name.
 
-    An error where the layout cannot have them: it says what they are and what would do. The stride of a dimension
-    of extent 1 is never used, so any will do.
+    Raises an error if the layout does not allow them. The stride of a dimension of extent 1 is never used and may be
+    anything.
     """
     known = {tensor.name: tensor for tensor in tensors(problem)}
     changes: dict[str, Any] = {}
@@ -72,7 +72,7 @@ def with_strides(problem: Problem, strides: Mapping[str, tuple[int, ...]]) -> Pr
 
 
 def _line_stride(problem: Problem, tensor: Tensor, given: tuple[int, ...]) -> int:
-    """What lies between neighbouring lines of a matrix: the stride of its dimension that is not contiguous."""
+    """The distance of neighbouring lines of a matrix: the stride of its non-contiguous dimension."""
     row_major = dict(zip("abc", problem.layout, strict=True))[tensor.name] == "r"
     line, along = (-2, -1) if row_major else (-1, -2)
     if tensor.shape[line] == 1 and problem.batch == 1:
@@ -92,6 +92,6 @@ def _compare(tensor: Tensor, given: tuple[int, ...]) -> None:
 
 def _unusable(tensor: Tensor, given: tuple[int, ...]) -> str:
     return (
-        f"{tensor.name} of shape {tensor.shape} has strides {given}, the problem's layout wants {tensor.strides}: "
-        "copy it, or state a problem with its layout"
+        f"{tensor.name} of shape {tensor.shape} has strides {given}, the problem's layout requires {tensor.strides}: "
+        "copy it, or use a problem with its layout"
     )

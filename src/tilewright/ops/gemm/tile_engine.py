@@ -1,8 +1,7 @@
-"""The configuration JSON of CK's tile_engine, read and written.
+"""Read and write the configuration JSON of CK's tile_engine.
 
-That JSON speaks of tile_m (block), warp_m (waves) and warp_tile_m (mma), each dimension for itself,
-and of traits. Data types, layout and element-wise operation are arguments of CK's builder scripts,
-so they are arguments here.
+That JSON has tile_m (block), warp_m (waves) and warp_tile_m (mma), separately for each dimension, and traits. Data
+types, layout and element-wise operation are arguments of CK's builder scripts, so they are arguments here.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ SECTIONS = ("tile_config", "trait_config")
 TILES = {"block": "tile", "waves": "warp", "mma": "warp_tile"}
 TILE_KEYS = tuple(f"{prefix}_{x}" for prefix in TILES.values() for x in "mnk")
 TRAIT_KEYS = ("pipeline", "scheduler", "epilogue", "pad_m", "pad_n", "pad_k", "persistent")
-# tile_engine has builders for these variants; its multi_d takes two D tensors.
+# tile_engine has builders for these variants. Its multi_d has two D tensors.
 VARIANTS = ("standard", "preshuffle", "multi_d")
-# The JSON has no word for these: each must have one value, which the caller names when reading.
+# The JSON does not contain these: each must have one value, which the caller gives when reading.
 ARGUMENTS = ("variant", "layout", "elementwise", "num_d", "split_k")
 RANGE_KEYS = ("min", "max", "step")
 
@@ -42,16 +41,16 @@ def read_tile_engine(
     num_d: int = 0,
     split_k: bool = False,
 ) -> Space:
-    """The space that a tile_engine configuration describes; `source` is a file or its parsed JSON.
+    """The space that a tile_engine configuration describes. `source` is a file or its parsed JSON.
 
-    Raises `FileFormatError` with every problem in it. tile_engine's own kernels can also split K;
-    say `split_k` to have that.
+    Raises `FileFormatError`, which lists all problems of the file. tile_engine's own kernels can also split K: set
+    `split_k` for that.
     """
     dtype_fields(dtype)
     choose("variant that tile_engine builds", variant, VARIANTS)
     if variant == "multi_d" and num_d == 0:
         raise InvalidValueError(
-            "multi_d needs elementwise and num_d, which the JSON does not hold; tile_engine's builder has 2 D tensors"
+            "multi_d needs elementwise and num_d, which the JSON does not have; tile_engine's builder has 2 D tensors"
         )
     where, data = ("tile_engine configuration", source) if isinstance(source, Mapping) else (source, read_json(source))
     reader = _Reader()
@@ -70,7 +69,7 @@ def read_tile_engine(
 
 
 def write_tile_engine(space: Space) -> dict[str, Any]:
-    """The space as tile_engine's JSON; `InvalidValueError` names all that it cannot express."""
+    """The space as tile_engine's JSON. `InvalidValueError` lists everything that the JSON cannot express."""
     declared = space.declared
     faults = _not_expressible(declared)
     grids = {name: grid_columns(declared[name]) for name in TILES if _is_listed(declared, name)}
@@ -105,7 +104,7 @@ def _op() -> Op:
 
 
 def _values(declared: Mapping[str, Any], name: str) -> Sequence[Any]:
-    """The values of a field, with the default where the declaration leaves it out."""
+    """The declared values of a field, or its default."""
     values: Sequence[Any] = declared.get(name, (fields_of(Config)[name].default,))
     return values
 
@@ -115,10 +114,10 @@ def _is_listed(declared: Mapping[str, Any], name: str) -> bool:
 
 
 def _not_expressible(declared: Mapping[str, Any]) -> list[str]:
-    """What stands against writing a space, but for the shape of its tiles."""
+    """The reasons why a space cannot be written, except for its tiles."""
     fields = fields_of(Config)
     faults = [
-        f'{name}: "*" means other values on each GPU, the JSON lists them'
+        f'{name}: "*" has different values on each GPU, but the JSON must list the values'
         for name, values in declared.items()
         if values == STAR
     ]
@@ -128,19 +127,19 @@ def _not_expressible(declared: Mapping[str, Any]) -> list[str]:
     faults += [f"{name}: has no value" for name in needed if name not in declared]
     for name in (*ARGUMENTS, "blocks_per_cu", "permute_n"):
         if _is_listed(declared, name) and len(declared[name]) > 1:
-            faults.append(f"{name}: has {len(declared[name])} values, the JSON has room for 1")
+            faults.append(f"{name}: has {len(declared[name])} values, the JSON can have only 1")
     variant = declared.get("variant", STAR)
     if variant != STAR and variant[0] not in VARIANTS:
         faults.append(f"variant: tile_engine builds {', '.join(VARIANTS)}, not {variant[0]}")
     if "permute_n" in declared and variant != ("preshuffle",):
         faults.append("permute_n: only the JSON of preshuffle has it")
     wordless = [name for name in ("vector", "wave_groups") if name in declared]
-    faults += [f"{name}: the JSON has no word for it, leave it out" for name in wordless]
+    faults += [f"{name}: the JSON cannot express it, leave it out" for name in wordless]
     return faults
 
 
 class _Reader:
-    """Reads one configuration and gathers what is wrong in it."""
+    """Reads one configuration and collects its problems."""
 
     def __init__(self) -> None:
         self.faults = Faults()
@@ -164,7 +163,7 @@ class _Reader:
         return declared
 
     def _table(self, where: str, value: Any, known: Sequence[str], required: Sequence[str]) -> Mapping[str, Any]:
-        """The known keys of an object; what is unknown or missing in it is noted."""
+        """The known keys of an object. Unknown and missing keys are added to the problems."""
         if not isinstance(value, Mapping):
             self.faults.add(where, f"must be an object, got {shown(value)}")
             return {}
@@ -178,7 +177,7 @@ class _Reader:
         return {key: value[key] for key in known if key in value}
 
     def _value(self, where: str, field: str, value: Any) -> Any:
-        """One value of a field, checked by the field's kind; None when it is wrong."""
+        """One value of a field, checked by the field's type; None if it is invalid."""
         return self.faults.trying(where, fields_of(Config)[field].kind.read, field, value)
 
     def _values(self, where: str, field: str, value: Any) -> list[Any]:
@@ -206,11 +205,11 @@ class _Reader:
         return list(range(least, most + 1, step))
 
     def _is_extent(self, where: str, field: str, value: Any) -> bool:
-        """Whether a number can be an extent of the tile; noted when not."""
+        """Whether a number can be an extent of the tile. If not, it is added to the problems."""
         most = fields_of(Config)[field].kind.most  # type: ignore[attr-defined]
         if type(value) is int and 1 <= value <= most:
             return True
-        self.faults.add(where, f"must be a whole number, 1 to {most}, got {shown(value)}")
+        self.faults.add(where, f"must be an integer from 1 to {most}, got {shown(value)}")
         return False
 
     def _list(self, where: str, value: Any) -> list[Any]:

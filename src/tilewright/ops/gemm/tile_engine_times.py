@@ -1,14 +1,14 @@
-"""Benchmarks of CK's tile_engine as times of our kernels: GEMM, GEMM with preshuffled B, GEMM with D tensors.
+"""Import benchmarks of CK's tile_engine: GEMM, GEMM with preshuffled B, GEMM with D tensors.
 
-Four kinds of files are read: the JSON that a benchmark program prints (one kernel and problem), the JSON and the CSV
-that tile_engine's scripts export (many), and the CSV that benchmark programs append to. A folder stands for all JSON
-files in it.
+Reads four file formats: the JSON that a benchmark program prints (one kernel and problem), the JSON and the CSV that
+tile_engine's scripts export (many), and the CSV that benchmark programs append to. A folder stands for all JSON files
+in it.
 
-A kernel's name holds its types, layout, traits and tiles. What it does not hold must be said: the GPU (but for the
-last kind of file), `permute_n` of preshuffle kernels, `elementwise` of those with D tensors.
+A kernel's name contains its types, layout, traits and tiles. The rest must be given: the GPU (except for the last file
+format), `permute_n` of preshuffle kernels, `elementwise` of those with D tensors.
 
-tile_engine's JSON rounds milliseconds to two digits, which is 10 µs. Its rates are rounded to two digits as well, and
-mostly have more of them. So the time is taken from the figure that is rounded least.
+tile_engine's JSON rounds milliseconds to two decimals, which is 10 µs. It rounds rates to two decimals, too, but they
+mostly have more significant digits. So the time is computed from the figure that is rounded least.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from tilewright.ops.gemm import Problem
 from tilewright.ops.measured import Measured, Readings, need_columns, read_sheet
 
 FIGURES = LATENCY, TFLOPS, BANDWIDTH = "latency(ms)", "tflops(TFlops)", "bandwidth(GB/s)"
-# How its programs round a figure: to two digits in JSON, to four in CSV (gemm_benchmark.hpp, gemm_profiler.hpp).
+# Decimals of the figures of its programs: two in JSON, four in CSV (gemm_benchmark.hpp, gemm_profiler.hpp).
 JSON_DIGITS, CSV_DIGITS = 2, 4
 VARIANTS = {"gemm": "standard", "gemm_preshuffle": "preshuffle", "gemm_multi_d": "multi_d"}
 LAYOUTS = {"RowMajor": "r", "ColumnMajor": "c"}
-# Its builder makes kernels with this many D tensors.
+# Its builder generates kernels with this many D tensors.
 MULTI_D = 2
 _TILE = r"([0-9]{1,9}x[0-9]{1,9}x[0-9]{1,9})"
 _FLAG = r"(True|False)"
@@ -50,7 +50,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True)
 class _Row:
-    """One benchmark, whatever file it is from."""
+    """One benchmark of any file format."""
 
     name: str
     problem: Mapping[str, Any]
@@ -62,7 +62,7 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What the files do not hold."""
+    """Values that the files do not contain."""
 
     arch: str | None
     elementwise: str | None
@@ -72,7 +72,7 @@ class _Asked:
 def read(
     path: Path, *, arch: str | None = None, elementwise: str | None = None, permute_n: bool | None = None
 ) -> Readings:
-    """The times of a file, or of all JSON files of a folder. Rows that are no kernel of ours are refused by name."""
+    """The times of a file, or of all JSON files of a folder. Rows that cannot be imported are reported."""
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
         raise FileFormatError(path, [FileProblem("", "has no file *.json")])
@@ -83,14 +83,14 @@ def read(
 
 
 def _rows(file: Path) -> Iterator[tuple[str, Callable[[_Asked], Measured]]]:
-    """The place of each benchmark of a file, and how it is read."""
+    """The location of each benchmark of a file, and a function that reads it."""
     if file.suffix == ".csv":
         yield from _of_csv(file)
         return
     value = read_json(file)
     results = value.get("kernel_results", [value]) if isinstance(value, dict) else value
     if not isinstance(results, list) or not all(isinstance(each, dict) for each in results):
-        raise FileFormatError(file, [FileProblem("", "holds no benchmark, and no list kernel_results of them")])
+        raise FileFormatError(file, [FileProblem("", "contains no benchmark, and no list kernel_results of them")])
     for place, each in enumerate(results):
         yield f"result {place}", partial(_measured, partial(_nested, each))
 
@@ -105,7 +105,7 @@ def _of_csv(file: Path) -> Iterator[tuple[str, Callable[[_Asked], Measured]]]:
 
 
 def _nested_cells(sheet: Sheet, cells: Sequence[str]) -> _Row:
-    """A line of tile_engine's script, which writes Python's text of the nested values."""
+    """A line of tile_engine's script, which writes nested values as Python literals."""
     return _nested({key: _literal(cell) for key, cell in sheet.row(cells).items()})
 
 
@@ -124,7 +124,7 @@ def _nested(value: Mapping[str, Any]) -> _Row:
 
 
 def _literal(cell: str) -> Any:
-    """The value of a cell: a number, a flag or a flat table as Python writes them. All else stays a text."""
+    """The value of a cell: a number, a flag or a flat table in Python syntax. Other text is returned unchanged."""
     return ast.literal_eval(cell) if _LITERAL.fullmatch(cell) else cell
 
 
@@ -134,7 +134,7 @@ def _measured(read: Callable[[], _Row], asked: _Asked) -> Measured:
         raise InvalidValueError(f"was measured on {row.arch}, not on {asked.arch}")
     arch = row.arch or asked.arch
     if not arch:
-        raise InvalidValueError("does not say its GPU: name it (--arch)")
+        raise InvalidValueError("does not state its GPU: give it with --arch")
     fields = _config(row.name, asked)
     problem = _problem(row.problem, fields)
     fields["split_k"] = problem.k_batch > 1
@@ -147,7 +147,7 @@ def _config(name: str, asked: _Asked) -> dict[str, Any]:
     """The fields of a kernel from its name."""
     found = _NAME.fullmatch(name)
     if found is None:
-        raise InvalidValueError(f"{name!r} is no name of a kernel of tile_engine's {', '.join(VARIANTS)}")
+        raise InvalidValueError(f"{name!r} is not a name of a tile_engine kernel of {', '.join(VARIANTS)}")
     family, types, layout, pipeline, epilogue, scheduler, *flags = found.groups()[:10]
     fields: dict[str, Any] = {
         "variant": VARIANTS[family],
@@ -161,11 +161,11 @@ def _config(name: str, asked: _Asked) -> dict[str, Any]:
     }
     if fields["variant"] == "multi_d":
         if asked.elementwise is None:
-            raise InvalidValueError("does not say what is done with the D tensors: name it (--elementwise)")
+            raise InvalidValueError("does not state the operation on the D tensors: give it with --elementwise")
         fields |= {"elementwise": asked.elementwise, "num_d": MULTI_D}
     if fields["variant"] == "preshuffle":
         if asked.permute_n is None:
-            raise InvalidValueError("does not say whether N is permuted: say it (--permute-n or --no-permute-n)")
+            raise InvalidValueError("does not state whether N is permuted: give --permute-n or --no-permute-n")
         fields["permute_n"] = asked.permute_n
     return fields
 
@@ -177,9 +177,9 @@ def _tile(text: str) -> tuple[int, ...]:
 def _problem(given: Mapping[str, Any], fields: Mapping[str, Any]) -> Problem:
     layout = "".join(LAYOUTS[choose(f"layout_{x}", given[f"layout_{x}"], LAYOUTS)] for x in "abc")
     if layout != fields["layout"]:
-        raise InvalidValueError(f"its problem has layout {layout}, its name {fields['layout']}")
+        raise InvalidValueError(f"its problem has layout {layout}, but its name has {fields['layout']}")
     if given.get("structured_sparsity") in (True, 1):
-        raise InvalidValueError("was measured with structured sparsity, which Tilewright does not have")
+        raise InvalidValueError("was measured with structured sparsity, which Tilewright does not support")
     values: dict[str, Any] = {
         **{key: expect_integer(key, given[key]) for key in ("m", "n", "k")},
         **{key: expect_text(key, given[key]) for key in ("dtype_a", "dtype_b", "dtype_c")},
@@ -190,27 +190,27 @@ def _problem(given: Mapping[str, Any], fields: Mapping[str, Any]) -> Problem:
 
 
 def _microseconds(row: _Row, problem: Problem) -> float:
-    """The time, from the largest of the figures: all are rounded to the same digits. The others must agree."""
+    """The time, from the largest of the figures: all are rounded to the same decimals. The others must agree."""
     figures = row.figures
     if LATENCY not in figures:
         raise InvalidValueError(f"has no {LATENCY}")
     if min(figures.values()) < 0 or max(figures.values()) == 0:
-        raise InvalidValueError(f"{LATENCY} is {figures[LATENCY]:g}, must be above zero: the benchmark failed")
+        raise InvalidValueError(f"{LATENCY} is {figures[LATENCY]:g}, it must be positive: the benchmark failed")
     best = max(figures, key=lambda key: figures[key])
     work = _work(row.problem, problem)
     us = figures[best] * 1e3 if best == LATENCY else work[best] / figures[best]
     for key, figure in figures.items():
         wanted = us * 1e-3 if key == LATENCY else work[key] / us
-        # Half of the last digit of both, and what single precision loses.
+        # Half of the last digit of both, and the error of single precision.
         allowed = 0.5 * 10**-row.digits * (1 + wanted / figures[best]) + 1e-5 * wanted
         if not (math.isfinite(allowed) and abs(figure - wanted) <= allowed):
-            told = f"{key} is {figure:g}, but {best} = {figures[best]:g} makes it {wanted:.6g}"
-            raise InvalidValueError(f"{told}: they are not of one run")
+            figures_differ = f"{key} is {figure:g}, but {best} = {figures[best]:g} implies {wanted:.6g}"
+            raise InvalidValueError(f"{figures_differ}: they are not from one run")
     return us
 
 
 def _work(given: Mapping[str, Any], problem: Problem) -> dict[str, float]:
-    """What tile_engine divides by the microseconds. It counts each byte of D as an operation, too."""
+    """The numerators of tile_engine's rates. It also counts each byte of D as an operation."""
     extra = sum(
         problem.m * problem.n * dtype(given.get(f"dtype_d{i}", problem.dtype_c)).bits // 8 for i in range(problem.num_d)
     )

@@ -1,15 +1,15 @@
-"""How far a GEMM's output may be from the exact result: a bound for each element, derived from how it is computed.
+"""The allowed error of a GEMM's output: a bound for each element, derived from the steps of its computation.
 
-Imports NumPy: import this module only where arrays are at hand.
+Imports NumPy: import this module only where arrays are used.
 
-Summing, storing and adding parts are the matter of `block_gemm.rounding`. What GEMM makes of them:
+`block_gemm.rounding` covers summing, storing and adding parts. GEMM combines them as follows:
 
 **Split-K.** Each part is rounded to C's type and added to C atomically in that type, in any order: a rounding of each
 part, and k_batch - 1 roundings of sums of parts, which are at most Σ|part|.
 
-**D tensors.** The element-wise operation is computed in fp32 (`elementwise.error`). With the cshuffle epilogue the
-product was rounded to C's type before, with the default epilogue it was not. The result is rounded to C's type; a C
-of integers is cut off: less than 1.
+**D tensors.** The element-wise operation is computed in fp32 (`elementwise.compute_error`). With the cshuffle epilogue
+the product is rounded to C's type before, with the default epilogue it is not. The result is rounded to C's type; for
+an integer C it is truncated: less than 1.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def tolerance(
     reference: Mapping[str, NDArray[Any]],
     arch: Arch,
 ) -> dict[str, Tolerance]:
-    """How far each element of c may be off."""
+    """The allowed error of each element of c."""
     exact = wide(reference["c"])
     if is_integer(config.dtype_acc) and problem.elementwise == "PassThrough":
         return {"c": exactly(exact)}
@@ -57,7 +57,7 @@ def tolerance(
 
 
 def tolerance_basis(config: Config, problem: Problem) -> Hashable:
-    """What of a config counts above: its types, where D tensors come in the epilogue, and where K is split the step."""
+    """The part of a config that the tolerance depends on: types, epilogue with D tensors, step if K is split."""
     epilogue = "" if problem.elementwise == "PassThrough" else config.epilogue
     step = config.mma.k if problem.k_batch > 1 else 0
     return config.dtype_a, config.dtype_b, config.dtype_c, config.dtype_acc, epilogue, step

@@ -1,4 +1,4 @@
-"""Problems that try the edges of a kernel, small enough for an emulated device."""
+"""Problems that test the edge cases of a kernel, small enough for an emulated device."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.padding import computes
 from tilewright.ops.gemm.problem import Problem
 
-PRIMES = (13, 17, 19)  # no multiple of any tile or vector
-PARTS = (2, 3, 5)  # of a split K
+PRIMES = (13, 17, 19)  # not a multiple of any tile or vector
+PARTS = (2, 3, 5)  # values of k_batch
 LARGE_GAP = 101  # vectors between lines: leading dimensions far beyond the matrix
-# A persistent kernel's work-groups take several tiles only where there are more than fit the GPU at once. Larger
-# results than this take the host too long.
+# A persistent kernel's work-groups process several tiles only if there are more than fit on the GPU at once. Larger
+# results than this take too long on the host.
 MOST_PERSISTENT = 1 << 24
 
 _Values: TypeAlias = dict[str, Any]
 
 
 def trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
-    """The problems that the kernel computes, most telling first: many tiles in every form of the loop, then edges."""
+    """Trials that the kernel supports, the most sensitive first: many tiles in every form of the loop, then edges."""
     base = Problem(
         m=config.block.m,
         n=config.block.n,
@@ -42,7 +42,7 @@ def trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
     )
     found: dict[Problem, None] = {}
     for alternatives in _sizes(config, arch):
-        # A vector may be as long as the block, so that nothing is left when it is taken off.
+        # A vector may be as long as the block, so that a size is 0 after subtracting it.
         whole = (sizes for sizes in alternatives if min(sizes.values(), default=1) > 0)
         made = (_resized(base, **sizes) for sizes in whole)
         first = next((problem for problem in made if computes(config, problem, arch)), None)
@@ -57,7 +57,7 @@ def _resized(base: Problem, **sizes: Any) -> Problem:
 
 
 def _sizes(config: Config, arch: Arch) -> Iterator[list[_Values]]:
-    """Lists of alternatives: of each the first that the kernel computes is a trial."""
+    """Lists of alternatives: the first of each that the kernel supports is a trial."""
     yield from _forms(config, arch)
     yield from _edges(config, arch)
     yield [{}]  # whole tiles
@@ -69,9 +69,9 @@ def _sizes(config: Config, arch: Arch) -> Iterator[list[_Values]]:
 
 
 def _forms(config: Config, arch: Arch) -> Iterator[list[_Values]]:
-    """Every form of the loop with many tiles, with a row and with a column of tiles; whole ones and edges.
+    """Every form of the loop with many tiles, with a row and with a column of tiles, complete and partial.
 
-    Each form is compiled to code of its own, also that which finds a work-group's tile. Many tiles have few steps, and
+    Each form is compiled separately, including the code that finds a work-group's tile. Many tiles have few steps, and
     few tiles many, so that no trial takes long.
     """
     several = {"batch": 2} if config.variant == "batched" else {}
@@ -87,12 +87,15 @@ def _forms(config: Config, arch: Arch) -> Iterator[list[_Values]]:
 
 
 def _tiled(config: Config, arch: Arch, tiles: tuple[int, int], steps: int, k_batch: int, gap: int) -> Iterator[_Values]:
-    """So many tiles and steps, as many of them with an edge within as the kernel takes. Lines have gaps between."""
+    """Sizes with this many tiles and steps: the last one partial in as many dimensions as possible, then complete ones.
+
+    Lines have gaps between them.
+    """
     block = config.block
     units = (_unit_m(config, arch), _unit_n(config, arch), _unit_k(config, arch))
     counts = (tiles[0], tiles[1], steps * k_batch)
     extents = zip(counts, block, units, strict=True)
-    # Three quarters of the last tile and more, so that its parts differ.
+    # At least three quarters of the last tile, so that its parts differ.
     sizes = [((count - 1) * tile + _part(tile, unit), count * tile) for count, tile, unit in extents]
     for m, n, k in itertools.product(*sizes):
         problem = {"m": m, "n": n, "k": k}
@@ -100,16 +103,16 @@ def _tiled(config: Config, arch: Arch, tiles: tuple[int, int], steps: int, k_bat
 
 
 def _part(tile: int, unit: int) -> int:
-    """An odd number of vectors that is less than a tile, if there is one."""
+    """An odd number of vectors that is less than a tile, if possible."""
     return max(tile * 7 // 8 // unit - 1, 0) // 2 * 2 * unit + unit
 
 
 def _strides(config: Config, problem: _Values, gap: int) -> _Values:
-    """Lines with gaps of about so many vectors of 16 bytes, other ones for each matrix. Vectors stay aligned."""
+    """Strides with gaps of about `gap` vectors of 16 bytes, different for each matrix. Vectors stay aligned."""
     a, b, c = (16 // dtype(name).storage_bytes for name in (config.dtype_a, config.dtype_b, config.dtype_c))
     line_a = problem["k"] if config.layout[0] == "r" else problem["m"]
     line_b = problem["n"] if config.layout[1] == "r" else problem["k"]
-    # A reordered B has no lines, so there can be no gaps.
+    # A reordered B has no lines, so it cannot have gaps.
     gap_b = 0 if config.variant == "preshuffle" else (gap + 2) * b
     return {
         "stride_a": _up(line_a, a) + gap * a,
@@ -132,9 +135,9 @@ def _beyond_the_gpu(config: Config, arch: Arch) -> _Values:
 
 
 def _edges(config: Config, arch: Arch) -> Iterator[list[_Values]]:
-    """Sizes off the tile by one element, and by the smallest step that vectors allow, and far below it.
+    """Sizes that differ from the tile by one element, by the smallest step that vectors allow, or by much.
 
-    All dimensions at once, or as many as the kernel takes: where it pads, one work-group sees all edges.
+    In all dimensions at once, or in as many as the kernel supports: if it pads, one work-group has all edges.
     """
     block = config.block
     m, n, k = _unit_m(config, arch), _unit_n(config, arch), _unit_k(config, arch)
@@ -157,12 +160,12 @@ def _edges(config: Config, arch: Arch) -> Iterator[list[_Values]]:
 
 
 def _prime_multiple(unit: int, most: int) -> int:
-    """A multiple of a vector's length by a prime, within the size that a trial may have."""
+    """A prime multiple of a vector's length within the maximum size of a trial."""
     return next((prime * unit for prime in (19, 17, 13, 7, 5, 3) if prime * unit <= most), unit)
 
 
 def _splits(config: Config) -> Iterator[list[_Values]]:
-    """Parts of which the last is shorter than the others."""
+    """Splits whose last part is shorter than the others."""
     if not config.split_k:
         return
     block = config.block

@@ -65,7 +65,7 @@ def _strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
 
 OP = Op(
     name="grouped_conv",
-    doc="grouped convolution, its gradient by the input and its gradient by the weights",
+    doc="grouped convolution, its gradient with respect to the input and its gradient with respect to the weights",
     config_type=Config,
     problem_type=Problem,
     example={
@@ -137,7 +137,7 @@ OP = Op(
 def space(**declared: Unpack[SpaceKeywords]) -> Space:
     """A lazy set of convolution kernels: each field a value, a list of values or "*".
 
-    Required fields that are not named take every value; optional ones keep their defaults.
+    Required fields that are not given take every value. Optional fields keep their defaults.
     `dtype="fp16"` stands for the four type fields.
     """
     return Space(OP, declared)

@@ -1,4 +1,4 @@
-"""The numbers of a convolution for C programs."""
+"""The model inputs of a convolution for C programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.ops.machine.c_numbers import CNumbers
 
 
 def kind(config: Config) -> Mapping[str, float]:
-    """Direction and types: the arguments of a call do not tell them."""
+    """Direction and types, which the arguments of a call do not contain."""
     flags = {name: float(config.direction == name) for name in (BACKWARD_DATA, BACKWARD_WEIGHT)}
     return {**flags, **{f"bits_{name}": float(dtype(getattr(config, f"dtype_{name}")).bits) for name in "abc"}}
 

@@ -1,4 +1,4 @@
-"""The config of a grouped convolution kernel: every field that changes the kernel, and none that does not."""
+"""The config of a grouped convolution kernel: exactly the fields that change the kernel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.ops.fields import Choice, ConfigBase, Count, Flag, Tile, config_
 FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT = "forward", "backward_data", "backward_weight"
 DIRECTIONS = (FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT)
 NDIMS = (1, 2, 3)
-# The layouts of CK Tile's convolutions by the number of spatial dimensions: channels last, those of a group together.
+# The layouts of CK Tile's convolutions by the number of spatial dimensions: channels last, grouped by group.
 LAYOUTS = {1: "nwgc", 2: "nhwgc", 3: "ndhwgc"}
 PIPELINES = ("mem", "compv3", "compv4", "compv5", "compv6", "comp_async")
 SCHEDULERS = ("intrawave", "interwave")
@@ -24,7 +24,7 @@ SUMS = ("fp32", "int32")
 
 @dataclass(frozen=True, kw_only=True)
 class Config(ConfigBase):
-    """Compile-time facts of one kernel: a convolution, or its gradient by the input or by the weights."""
+    """Compile-time values of one kernel: a convolution, or its gradient with respect to the input or the weights."""
 
     direction: str = config_field(
         Choice(DIRECTIONS),
@@ -44,13 +44,13 @@ class Config(ConfigBase):
     epilogue: str = config_fields.epilogue()
     vector: Shape = config_field(
         Tile(labels=("a", "b", "c"), most=32),
-        "elements per global access of A, B and the result: they must divide the channels that are contiguous there",
+        "elements per global access of A, B and the result: they must divide the contiguous channels",
         tag="v",
     )
     specialization: str = config_field(
         Choice(SPECIALIZATIONS),
-        "what the kernel may take for granted: a 1x1 filter without padding, also with stride 1, or a 3x3 filter on"
-        " groups of one channel",
+        "assumptions of the kernel about its problems: a 1x1 filter without padding, also with stride 1, or a 3x3"
+        " filter on groups of one channel",
         tag="for_",
         default="default",
     )
@@ -72,7 +72,7 @@ class Config(ConfigBase):
     )
     explicit_gemm: bool = config_field(
         Flag(),
-        "1x1 filters with stride 1 and no padding as a plain batched GEMM, without the arithmetic of a convolution",
+        "1x1 filters with stride 1 and no padding as a plain batched GEMM, without a convolution's address arithmetic",
         tag="gemm",
         default=False,
     )

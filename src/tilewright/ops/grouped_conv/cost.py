@@ -1,4 +1,4 @@
-"""How convolution kernels are ranked before any is measured."""
+"""The cost model of convolution kernels."""
 
 from __future__ import annotations
 

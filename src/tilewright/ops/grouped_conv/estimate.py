@@ -1,4 +1,4 @@
-"""How long a convolution kernel takes: as the GEMM inside it, with the arithmetic of its addresses."""
+"""Estimated time of a convolution kernel: that of the GEMM inside it, with additional address arithmetic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from tilewright.ops.machine.cost import Estimate, Facts, Use
 
 # Coordinates, bounds and address of every load are computed in every step. Counted in disassembled loops (clang 22,
 # 16-bit types): ten forward kernels for gfx950 have 51 + 17.3 for each load, and 126 outside of the loop; the gradients
-# are 18 and 33 kernels of all CDNA GPUs. Two buffers cover nothing: measured compv4 kernels are no faster than compv3.
+# are 18 and 33 kernels of all CDNA GPUs. Two buffers overlap nothing: measured compv4 kernels are not faster than
+# compv3.
 CODE = {
     FORWARD: Code(step=50, load=17, transposed=0, block=125, address_registers=6, base_registers=24, covers=False),
     BACKWARD_DATA: Code(step=0, load=25, transposed=6, block=600, address_registers=6, base_registers=24, covers=False),
@@ -30,7 +31,7 @@ CODE = {
 
 
 def problem_numbers(problem: Problem) -> Mapping[str, float]:
-    """Sizes of the GEMM of one group, and the bytes that no kernel can avoid."""
+    """Sizes of the GEMM of one group, and the minimum of bytes that every kernel must move."""
     sizes, parts = _products(problem)
     counts = problem.elements(problem.n)
     types = (problem.dtype_a, problem.dtype_b, problem.dtype_c)
@@ -52,8 +53,8 @@ def problem_numbers(problem: Problem) -> Mapping[str, float]:
 
 
 def _products(problem: Problem) -> tuple[GemmSizes, int]:
-    """Sizes of a group's products and how many there are: the gradient of the input is one for each remainder of the
-    position by the stride that the filter has taps for, each with its share of positions and taps."""
+    """Sizes and number of a group's products: the gradient of the input has one for each remainder of the position by
+    the stride that the filter has taps for, each with its share of positions and taps."""
     sizes = gemm_sizes(problem)
     if problem.direction != BACKWARD_DATA:
         return sizes, 1
@@ -65,7 +66,7 @@ def _products(problem: Problem) -> tuple[GemmSizes, int]:
 
 
 def kernel_numbers(config: Config, arch: Arch, use: Use | None) -> Mapping[str, float]:
-    """What a block costs, and fields that a learned model may look at."""
+    """The cost of a work-group, and fields for learned models."""
     view = ImplicitGemm(config)
     vectors = resources.fixed_vector(view, arch, 0), resources.fixed_vector(view, arch, 1)
     code = PLAIN_CODE if config.explicit_gemm else CODE[config.direction]
@@ -83,10 +84,10 @@ def kernel_numbers(config: Config, arch: Arch, use: Use | None) -> Mapping[str, 
 
 
 def estimate(p: Facts, k: Facts, arch: Arch) -> Estimate:
-    """The time of a problem with a kernel.
+    """The time of a kernel for a problem.
 
-    Merged groups are computed as one product of which only the diagonal is wanted. In two stages fp32 sums are written
-    and added, then read and written once more by another kernel. The pieces of a split image are two launches.
+    Merged groups are computed as one product of which only the diagonal is used. With two stages, fp32 sums are written
+    and added, then read and written again by another kernel. The pieces of a split image are two launches.
     """
     sizes = tiled.Sizes(
         m=p.m * k.merge_groups,

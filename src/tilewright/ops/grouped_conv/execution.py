@@ -1,4 +1,4 @@
-"""How convolution kernels are called and checked: the parts joined. NumPy is imported when a function needs it."""
+"""How convolution kernels are called and checked. NumPy is imported when a function needs it."""
 
 from __future__ import annotations
 

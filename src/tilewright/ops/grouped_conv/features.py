@@ -1,4 +1,4 @@
-"""What a learned model of convolution kernels sees. A change of names or meaning needs a new FEATURES_VERSION."""
+"""Features of a learned model of convolution kernels. A change of names or meaning needs a new FEATURES_VERSION."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FLAGS = (
 
 
 def features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:
-    """Sizes of the convolution and of the GEMM inside it, the block, the GPU, and the estimate with its parts."""
+    """Sizes of the convolution and of the GEMM inside it, the C tile, the GPU, and the estimate with its breakdown."""
     return {
         **size_features(p),
         "log_channels": log2(p.channels),

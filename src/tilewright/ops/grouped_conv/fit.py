@@ -1,6 +1,6 @@
-"""Which problems a convolution kernel can compute: the same tests as the built kernel's `supports`.
+"""The problems that a convolution kernel supports: the same checks as the built kernel's `supports`.
 
-Mirrors IsSupportedArgument of CK Tile's kernels and the checks of our own launcher. Codes S5xx.
+Mirrors IsSupportedArgument of CK Tile's kernels and the checks of Tilewright's launcher. Codes S5xx.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.vectors import VECTOR_CHANNELS
 from tilewright.ops.rule import Fault, Rule, rule, rules_in
 
-# CK Tile keeps an access out of a tensor by 2³¹ bytes added to its offset (amd_buffer_store in
-# core/arch/amd_buffer_addressing_builtins.hpp), so that no tensor may reach beyond those.
+# CK Tile suppresses an access outside of a tensor by adding 2³¹ bytes to its offset (amd_buffer_store in
+# core/arch/amd_buffer_addressing_builtins.hpp), so that no tensor may be larger than that.
 MAX_BYTES = 2**31
-# GEMMs that one launch of a gradient of the input can hold (MaxGroupedGemmGroupsNum in
+# The maximum of GEMMs in one launch of an input gradient (MaxGroupedGemmGroupsNum in
 # grouped_convolution/kernel/grouped_convolution_backward_data_kernel.hpp).
 MAX_GEMMS = 128
 _SPLIT = {"direction": BACKWARD_WEIGHT, "vector": (8, 8, 8), "split_k": True}
@@ -44,9 +44,9 @@ _POINT = {"direction": BACKWARD_WEIGHT, "filter_size": 1, "left_pad": 0, "right_
 def other_problem(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """Direction, number of dimensions and types of problem and kernel must be the same.
 
-    Why: they are compiled in.
+    Why: they are compile-time values of the kernel.
 
-    Fix: choose a kernel of the problem's direction, dimensions and types.
+    Fix: choose a kernel with the problem's direction, dimensions and types.
     """
     for name in ("direction", "ndim", "dtype_a", "dtype_b", "dtype_c"):
         mine, wanted = getattr(config, name), getattr(problem, name)
@@ -64,15 +64,15 @@ def other_problem(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     bad={"problem": {"k": 68}},
 )
 def not_aligned(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """The channels of a group must be multiples of the vectors that run along them.
+    """The channels of a group must be multiples of the vectors along them.
 
-    Why: a lane loads or stores whole vectors, and only a vector's first element is held against the channels. The end
-    of a pixel's last vector belongs to the next pixel: 20 output channels stored in vectors of 8 put zeros over the
-    first 4 channels of the next pixel, and vectors of the input mix two pixels. K need not be a multiple of 16: the
-    outputs that public measurements of such problems lack are those of weights that were padded along the filter
-    instead of along K (docs/findings.md).
+    Why: a lane loads or stores complete vectors, and only a vector's first element is compared with the channels. The
+    end of a pixel's last vector belongs to the next pixel: 20 output channels stored in vectors of 8 overwrite the
+    first 4 channels of the next pixel with zeros, and vectors of the input mix two pixels. K need not be a multiple of
+    16: the outputs that are missing in public measurements of such problems are due to weights that were padded along
+    the filter instead of along K (docs/findings.md).
 
-    Fix: a kernel with narrower vectors, or a plan that pads the channels of every group with zeros.
+    Fix: use a kernel with narrower vectors, or a plan that pads the channels of every group with zeros.
     """
     c, k = problem.group_channels
     channels = {"c": ("input", c), "k": ("output", k)}
@@ -94,12 +94,12 @@ def not_aligned(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     bad={"problem": {"k_batch": 2}},
 )
 def split_k_not_built(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """k_batch above 1 needs a kernel with split-K; one that is a plain GEMM needs parts that make the same loops.
+    """k_batch above 1 needs a kernel with split-K; a plain GEMM also needs parts that use the same loop.
 
-    Why: the parts are added atomically by instances that only a split-K kernel contains, and all parts of a plain
-    GEMM run one compiled loop body, chosen by the first.
+    Why: only a split-K kernel contains the instances that add the parts atomically, and all parts of a plain GEMM run
+    one compiled loop, which is chosen for the first part.
 
-    Fix: a kernel with split_k, or a k_batch that divides the sum into equal parts of whole steps.
+    Fix: use a kernel with split_k, or a k_batch that divides the sum into equal parts of complete steps.
     """
     if problem.k_batch == 1:
         return None
@@ -124,8 +124,8 @@ def split_k_not_built(config: Any, problem: Problem, arch: Arch) -> Fault | None
 def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """No image and no weights may have more than 2³¹ bytes; for a weight gradient or a plain GEMM no tensor.
 
-    Why: CK Tile computes with 32-bit offsets, and keeps an access out of a tensor by 2³¹ bytes added to its offset.
-    Where the images are too many for that, it shares them out to parts of the grid, but not in a sum over all of them.
+    Why: CK Tile computes with 32-bit offsets, and suppresses an access outside of a tensor by adding 2³¹ bytes to its
+    offset. If there are too many images, it distributes them to parts of the grid, but not in a sum over all images.
 
     Fix: split the problem along n.
     """
@@ -151,15 +151,15 @@ def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 def too_few_steps(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """compv6 needs at least two steps along K in every part of a split sum.
 
-    Why: with a single one its tail sums blocks that lie beyond the end. Beyond the end of a sum a convolution reads
-    zeros, but beyond that of a part it reads the next part. Plain GEMMs read zeros there, too.
+    Why: with a single step its tail also sums blocks beyond the end. Beyond the end of a sum a convolution reads
+    zeros, but beyond the end of a part it reads the next part. Plain GEMMs read zeros there, too.
 
-    Fix: a smaller k_batch, a kernel with a smaller block k, or another pipeline.
+    Fix: use a smaller k_batch, a kernel with a smaller block k, or another pipeline.
     """
     needed = resources.least_steps(config)
     if config.explicit_gemm or problem.k_batch == 1:
         return None
-    # Every part has as many steps, some of them beyond the end.
+    # All parts have the same number of steps, some of them beyond the end.
     step = problem.k_batch * config.block.k
     steps = -(-problem.n * math.prod(problem.output_size) // step)
     if steps >= needed:
@@ -179,9 +179,9 @@ def unbounded_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """A split sum with a bf16 result needs output channels that are a multiple of the block, in an explicit GEMM.
 
     Why: CK Tile adds bf16 by a compare-and-swap loop that does not stop at the last row of a matrix, and so adds to
-    what lies behind a group's weights. The rows of a convolution are padded, which the loop does see.
+    memory after a group's weights. The rows of a convolution are padded, which the loop takes into account.
 
-    Fix: k_batch 1, two stages, or padded channels.
+    Fix: use k_batch 1, two stages, or padded channels.
     """
     if problem.k_batch == 1 or not config.explicit_gemm or not resources.unbounded_add(ImplicitGemm(config)):
         return None
@@ -200,13 +200,13 @@ def unbounded_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     bad={"specialization": "filter1x1_pad0"},
 )
 def not_specialized_for(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """A specialized kernel computes only what it takes for granted.
+    """A specialized kernel supports only problems that match its assumptions.
 
-    Why: filter1x1 kernels leave out the arithmetic of filter and padding, and with stride1 that of the stride; the
-    filter3x3 kernel has the filter's nine taps and one channel per group compiled in. On another problem they would
-    read other elements than they should.
+    Why: filter1x1 kernels omit the arithmetic of filter and padding, and with stride1 that of the stride. The filter3x3
+    kernel is compiled for the filter's nine taps and one channel per group. With another problem they would read wrong
+    elements.
 
-    Fix: a kernel with specialization default.
+    Fix: use a kernel with specialization default.
     """
     kind = config.specialization
     if kind.startswith("filter1x1"):
@@ -241,11 +241,11 @@ def _filter_text(problem: Problem) -> str:
     bad={"direction": "backward_weight", "merge_groups": 2, "problem": {"direction": "backward_weight", "g": 1}},
 )
 def groups_not_merged(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """A kernel that merges groups needs a multiple of as many.
+    """The number of groups must be a multiple of the kernel's merge_groups.
 
-    Why: every work-group computes that many groups; there is no form for fewer.
+    Why: every work-group computes that many groups, and never fewer.
 
-    Fix: a kernel that merges fewer groups.
+    Fix: use a kernel that merges fewer groups.
     """
     if problem.g % config.merge_groups == 0:
         return None
@@ -261,12 +261,12 @@ def groups_not_merged(config: Any, problem: Problem, arch: Arch) -> Fault | None
     bad={"split_image": True, "problem": {"n": 2, "input_size": "15x15"}},
 )
 def pieces_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
-    """With split_image, several images need pieces of whole blocks.
+    """With split_image and several images, pieces must consist of complete blocks.
 
-    Why: the last tile of a piece continues into the next piece of its image, while CK Tile counts on it to begin
-    with the next image's: those outputs would stay unwritten.
+    Why: the last tile of a piece continues into the next piece of its image, but CK Tile assumes that it continues
+    with the next image: those outputs would not be written.
 
-    Fix: n = 1, a smaller block m, or a kernel without split_image.
+    Fix: use n = 1, a smaller block m, or a kernel without split_image.
     """
     if not config.split_image or problem.n == 1:
         return None
@@ -299,21 +299,21 @@ def pieces_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 def too_many_gemms(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """The gradient of the input has at most 128 GEMMs in one launch.
 
-    Why: positions with different remainders by the stride are different GEMMs, and the kernel's arguments have room
-    for 128 of them.
+    Why: positions with different remainders by the stride are different GEMMs, and the kernel's arguments can hold 128
+    of them.
 
-    Fix: there is no kernel for larger strides; compute the gradient in parts.
+    Fix: compute the gradient in parts; there is no kernel for larger strides.
     """
     if config.direction != BACKWARD_DATA or config.explicit_gemm:
         return None
     count = math.prod(len(taps) for taps in sub_filters(problem))
     if count <= MAX_GEMMS:
         return None
-    return Fault(f"the strides make {count} GEMMs, one launch holds {MAX_GEMMS}", "stride")
+    return Fault(f"the strides lead to {count} GEMMs, one launch can have {MAX_GEMMS}", "stride")
 
 
 def sub_filters(problem: Problem) -> list[list[int]]:
-    """For each dimension: how many taps of the filter each remainder of a position by the stride meets, if any."""
+    """For each dimension: the number of filter taps for each remainder of a position by the stride, if any."""
     found = []
     for size, stride, dilation in zip(problem.filter_size, problem.stride, problem.dilation, strict=True):
         remainders = stride // math.gcd(stride, dilation)

@@ -1,4 +1,4 @@
-"""M, N and K of the GEMM inside a problem, for one group."""
+"""M, N and K of the GEMM inside a convolution, for one group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.ops.grouped_conv.problem import Problem
 
 
 class GemmSizes(NamedTuple):
-    """Sizes of an implicit GEMM; `k` is how many products each element of the result is the sum of."""
+    """Sizes of an implicit GEMM. `k` is the number of products that are summed for each element of the result."""
 
     m: int
     n: int
@@ -18,10 +18,10 @@ class GemmSizes(NamedTuple):
 
 
 def gemm_sizes(problem: Problem) -> GemmSizes:
-    """The GEMM of one group, as the table in `implicit_gemm` has it.
+    """The GEMM of one group, as in the table in `implicit_gemm`.
 
-    The gradient of the input is computed in several GEMMs where the stride is above 1. These are the sizes of all
-    of them together: no element is a sum of more products than `k`.
+    The gradient of the input is computed in several GEMMs if the stride is above 1. These are the sizes of all of them
+    together: every element is a sum of at most `k` products.
     """
     c, k = problem.group_channels
     taps = math.prod(problem.filter_size)

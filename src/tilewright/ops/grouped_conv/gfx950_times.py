@@ -1,13 +1,13 @@
-"""The public sweep of CK Tile's forward convolutions on gfx950, 231 problems × 30 labels, as times of our kernels.
+"""Import the public sweep of CK Tile's forward convolutions on gfx950, 231 problems × 30 labels.
 
-The 30 labels are 13 kernels, as their times show and as our rules say.
+The 30 labels are 13 kernels, according to their times and to Tilewright's rules.
 
-- compv5 of a tile takes as long as compv3 of it (0.4 % median difference above 30 µs). CK Tile's compv5 needs two wave
-  groups (rules P305, T204), which none of these tiles has: what ran is the compv3 kernel, measured a second time.
+- compv5 with a tile takes as long as compv3 with it (0.4 % median difference above 30 µs). CK Tile's compv5 needs two
+  wave groups (rules P305, T204), which none of these tiles has: the compv3 kernel was measured a second time.
 - The ten compv4 labels have three distinct times, by the rows of the tile: 16, 32, and 64 or more. AMD's rules list
-  compv4 for 16x16 instructions only and double its block k: what ran is 16x64x128, 32x64x128 or 64x64x128.
+  compv4 for 16x16 instructions only and double its block k: the kernels are 16x64x128, 32x64x128 or 64x64x128.
 
-Waves, instructions and vectors are not in the file; they are those of AMD's rules for these tiles. The runner pads
+Waves, instructions and vectors are not in the file; they are taken from AMD's rules for these tiles. The runner pads
 input and output channels to multiples of 16, so the problems here have padded channels, too.
 """
 
@@ -26,11 +26,11 @@ from tilewright.ops.kernel import Kernel
 from tilewright.ops.measured import Measured, Readings, need_columns, read_sheet
 
 ARCH = "gfx950"
-# The commit of ROCm/rocm-libraries that the file is from.
+# The commit of ROCm/rocm-libraries that contains the file.
 VERSIONS = "rocm-libraries dd65539"
 # AMD's runner pads channels to multiples of this.
 PADDED_TO = 16
-# Share of the outputs that were not zero, above which a problem counts as computed: see the data's README.
+# The share of non-zero outputs above which a problem counts as computed: see the data's README.
 PLAUSIBLE = 0.9
 SIZES = ("N", "C", "K", "G", "Hi", "Wi", "Y", "X", "stride_h", "stride_w", "pad_h", "pad_w")
 TILE = ("tile_m", "tile_n", "tile_k")
@@ -98,7 +98,7 @@ def problem_of_row(row: Mapping[str, str]) -> Problem:
 
 
 def read(path: Path) -> Readings:
-    """The times of the file: all labels that stand for one kernel are repeats."""
+    """The times of the file. Labels of the same kernel are repeats."""
     sheet = read_sheet(path)
     need_columns(path, sheet, COLUMNS)
     problems: dict[str, Problem] = {}
@@ -125,6 +125,6 @@ def _notes(doubtful: int, problems: int) -> tuple[str, ...]:
     if not doubtful:
         return ()
     return (
-        f"for {doubtful:,} of {problems:,} problems at most {PLAUSIBLE:.0%} of the outputs were not zero: AMD's "
+        f"for {doubtful:,} of {problems:,} problems at most {PLAUSIBLE:.0%} of the outputs are not zero: AMD's "
         "kernels may not have computed all of them. Their times are kept",
     )

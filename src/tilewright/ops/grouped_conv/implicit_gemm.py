@@ -1,4 +1,4 @@
-"""The GEMM inside a convolution: what M, N and K stand for in each direction, and how its matrices lie.
+"""The GEMM inside a convolution: the meaning of M, N and K in each direction, and the layouts of its matrices.
 
 | direction       | A (M × K)          | B (K × N)   | C (M × N)             | M          | N          | K            |
 |-----------------|--------------------|-------------|-----------------------|------------|------------|--------------|
@@ -15,12 +15,12 @@ from typing import Any
 
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD
 
-# AsLayoutFwd and its siblings in GroupedConvTraits (grouped_convolution/utils/grouped_convolution_utils.hpp).
+# AsLayoutFwd etc. in GroupedConvTraits (grouped_convolution/utils/grouped_convolution_utils.hpp).
 LAYOUTS = {FORWARD: "rcr", BACKWARD_DATA: "rrr", BACKWARD_WEIGHT: "crr"}
 
 
 class ImplicitGemm:
-    """A convolution's config, whole or partly bound, seen as the config of the GEMM inside it."""
+    """A view of a convolution's config, complete or partly bound, as the config of the GEMM inside it."""
 
     __slots__ = ("_config",)
 
@@ -36,5 +36,5 @@ class ImplicitGemm:
 
     @property
     def dtype_c(self) -> str:
-        """What the GEMM stores: sums of two stages are converted by another kernel."""
+        """The type that the GEMM stores. With two stages, another kernel converts the sums."""
         return "fp32" if self._config.two_stage else str(self._config.dtype_c)

@@ -1,11 +1,10 @@
-"""Command lines of MIOpenDriver, the test program of AMD's MIOpen, as problems.
+"""Import problems from command lines of MIOpenDriver, the test program of AMD's MIOpen.
 
-A line is what one would type, or what MIOpen logs: `./bin/MIOpenDriver convfp16 -n 128 -c 256 …`. All before the word
-MIOpenDriver is left out; a line may also begin with the layer, as in `convfp16 -n 128`.
+A line is a command as typed or as logged by MIOpen: `./bin/MIOpenDriver convfp16 -n 128 -c 256 …`. Everything before
+the word MIOpenDriver is ignored; a line may also start with the layer, as in `convfp16 -n 128`.
 
-What is imported are types and sizes. Layouts are read and left out: MIOpen takes NCHW where a line says nothing, and
-Tilewright's convolutions are channels-last, whatever the line says. Results of 8-bit floats are fp16 and
-of 8-bit integers int32, as `dtype` has it.
+Types and sizes are imported. Layouts are ignored: MIOpen's default is NCHW, and Tilewright's convolutions are always
+channels-last. Results of 8-bit floats are fp16 and of 8-bit integers int32, the defaults of `dtype`.
 
 Options, meanings and defaults are those of ConvDriver::AddCmdLineArgs in MIOpen's driver/conv_driver.hpp.
 """
@@ -35,7 +34,7 @@ LAYERS = {
     "convint8": "int8",
 }
 
-# Whole numbers: long name → short name and default.
+# Integers: long name → short name and default.
 NUMBERS = {
     "spatial_dim": ("_", 2),
     "forw": ("F", 0),
@@ -62,7 +61,7 @@ NUMBERS = {
 # Words that change the problem: long name → short name and default.
 WORDS = {"mode": ("m", "conv"), "pad_mode": ("z", "default")}
 PAD_MODES = ("default", "same", "valid")
-# Options with a single value that Tilewright's problems have: long name → short name and that value.
+# Options with a single value that Tilewright supports: long name → short name and that value.
 FIXED = {
     "pad_val": ("r", "0"),
     "tensor_vect": ("Z", "0"),
@@ -71,12 +70,12 @@ FIXED = {
     "out_cast_type": ("T", "-1"),
     "wei_cast_type": ("R", "-1"),
 }
-# Options that say how the driver works, how tensors lie or what runs besides: long name → short name.
+# Options about the driver itself, tensor layouts or additional work: long name → short name.
 IGNORED = {
     "in_layout": "I",
     "out_layout": "O",
     "fil_layout": "f",
-    "trans_output_pad_d": "%",  # of transposed convolutions, which are refused
+    "trans_output_pad_d": "%",  # of transposed convolutions, which are rejected
     "trans_output_pad_h": "Y",
     "trans_output_pad_w": "X",
     "iter": "i",
@@ -89,7 +88,7 @@ IGNORED = {
     "dump_output": "o",
     "in_data": "d",
     "weights": "e",
-    "bias": "b",  # a kernel of its own
+    "bias": "b",  # a separate kernel
     "in_bias": "a",
     "dout_data": "D",
     "solution": "S",
@@ -109,7 +108,7 @@ _AXES = {2: "hw", 3: "dhw"}
 
 
 def read_miopen_driver(path: Path | str) -> list[Problem]:
-    """The problems of a file with one command on each line; blank lines and lines that begin with # are left out."""
+    """The problems of a file with one command per line. Blank lines and lines that start with # are ignored."""
     path = Path(path)
     lines = enumerate(read_text(path).splitlines(), 1)
     commands = ((f"line {n}", line) for n, line in lines if line.strip() and not line.lstrip().startswith("#"))
@@ -125,7 +124,7 @@ def parse_command(line: str) -> list[Problem]:
     after = [i + 1 for i, word in enumerate(words) if PurePath(word).name == PROGRAM]
     words = words[after[0] :] if after else words
     if not words:
-        raise InvalidValueError(f"names no layer. Known: {', '.join(LAYERS)}.")
+        raise InvalidValueError(f"has no layer. Known: {', '.join(LAYERS)}.")
     layer, *rest = words
     choose(f"layer of {PROGRAM}", layer, LAYERS)
     given = _options(rest)
@@ -136,7 +135,7 @@ def parse_command(line: str) -> list[Problem]:
 
 
 def _options(words: Sequence[str]) -> dict[str, str]:
-    """Long name → value. The driver takes the last of repeated options; here they must agree."""
+    """Long name → value. The driver uses the last of repeated options; here they must be equal."""
     given: dict[str, str] = {}
     for name, value in _pairs(words):
         if given.setdefault(name, value) != value:
@@ -147,7 +146,7 @@ def _options(words: Sequence[str]) -> dict[str, str]:
 def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     for i in range(0, len(words), 2):
         if not words[i].startswith("-"):
-            raise InvalidValueError(f"{words[i]!r} stands where an option should be")
+            raise InvalidValueError(f"{words[i]!r} is not an option, where one is expected")
         name = _long_name(words[i])
         if i + 1 == len(words):
             raise InvalidValueError(f"{_shown(name)} has no value")
@@ -169,12 +168,12 @@ def _check_words(given: Mapping[str, str]) -> None:
     if (mode := given.get("mode", "conv")) != "conv":
         raise InvalidValueError(
             f"{_shown('mode')} is {mode}, must be conv: a transposed convolution is the backward_data of a plain "
-            "one with both numbers of channels swapped"
+            "one with input and output channels swapped"
         )
     choose(_shown("pad_mode"), given.get("pad_mode", "default"), PAD_MODES)
     for name, (_, only) in FIXED.items():
         if given.get(name, only) != only:
-            raise InvalidValueError(f"{_shown(name)} is {given[name]}: nothing but its default {only} is supported")
+            raise InvalidValueError(f"{_shown(name)} is {given[name]}: only its default {only} is supported")
 
 
 def _number(given: Mapping[str, str], name: str) -> int:
@@ -189,7 +188,7 @@ def _directions(forw: int) -> list[str]:
 
 
 def _sizes(given: Mapping[str, str], numbers: Mapping[str, int]) -> dict[str, Any]:
-    """The sizes of a problem by its own names."""
+    """The sizes of a problem by the names of its fields."""
     ndim = numbers["spatial_dim"]
     if ndim not in _AXES:
         raise InvalidValueError(f"{_shown('spatial_dim')} is {ndim}, must be 2 or 3")
@@ -215,7 +214,7 @@ def _sizes(given: Mapping[str, str], numbers: Mapping[str, int]) -> dict[str, An
 
 
 def _pads(mode: str, sizes: Mapping[str, Any]) -> Extents:
-    """The pads that a pad mode stands for. The driver heeds it only where no dilation spreads the filter."""
+    """The pads of a pad mode. The driver uses it only for filters without dilation."""
     pads: Extents = sizes["pad"]
     filters: Extents = sizes["filter_size"]
     if mode == "default" or not (set(sizes["dilation"]) == {1} or set(filters) == {1}):
@@ -224,7 +223,7 @@ def _pads(mode: str, sizes: Mapping[str, Any]) -> Extents:
         return (0,) * len(pads)
     steps = sizes["stride"]
     if 0 in steps:
-        return pads  # the problem says what is wrong with such a stride
+        return pads  # the problem rejects such a stride
     axes = zip(sizes["input_size"], filters, steps, strict=True)
-    # `same` shares what the last output lacks between both ends; an odd element is dropped.
+    # `same` divides the elements that the last output needs between both ends; an odd element is dropped.
     return tuple(max(size - (extent % step or step), 0) // 2 for extent, size, step in axes)

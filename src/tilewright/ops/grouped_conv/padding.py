@@ -1,4 +1,4 @@
-"""The nearest larger problem that a kernel computes: more channels in every group."""
+"""The nearest larger problem that a kernel supports: more channels in every group."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tilewright.ops.rule import violations
 
 
 def padded(config: Config, problem: Problem, arch: Arch) -> Problem | None:
-    """The problem itself if the kernel computes it, else the one with the fewest channels more that it computes.
+    """The problem itself if the kernel supports it, else the supported problem with the fewest additional channels.
 
-    Channels of zeros change nothing in the part of the result that is wanted. They follow the channels of each group,
-    so that groups stay together. Sizes, images and groups are never changed: None where that would be needed, or where
-    the kernel has other types or another direction.
+    Additional channels of zeros do not change the original part of the result. They follow the channels of each group,
+    so that groups stay contiguous. Sizes, images and groups are never changed: None if that would be needed, or if the
+    kernel has other types or another direction.
     """
     if computes(config, problem, arch):
         return problem
@@ -33,7 +33,7 @@ def padded(config: Config, problem: Problem, arch: Arch) -> Problem | None:
 
 
 def computes(config: Config, problem: Problem, arch: Arch) -> bool:
-    """Whether no fit rule refuses the problem."""
+    """Whether no fit rule rejects the problem."""
     return not violations(FIT_RULES, config, problem, arch)
 
 

@@ -1,4 +1,4 @@
-"""A grouped convolution problem: the run-time facts of one convolution or of one of its gradients."""
+"""A grouped convolution problem: the run-time values of one convolution or of one of its gradients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilewright.ops.problem_values import Extents, check_count, read_extents
 class Problem:
     """Input (n, …, c), weights (k, …, c/g) and output (n, …, k); c and k are the channels of all g groups.
 
-    `direction` says which of the three is computed: the types of A, B and C are those of its implicit GEMM.
+    `direction` selects which of the three is computed; the types of A, B and C are those of its implicit GEMM.
     Extents have one number for each spatial dimension, outermost first: (28, 28), or "28x28". A single number stands
     for all dimensions of the input. `pad` is both pads at once, `dtype` all types at once.
     """
@@ -52,14 +52,14 @@ class Problem:
         for name in ("c", "k"):
             if getattr(self, name) % self.g:
                 raise InvalidValueError(
-                    f"{name} = {getattr(self, name)} channels cannot be shared by g = {self.g} groups: it must be a "
-                    "multiple"
+                    f"{name} = {getattr(self, name)} channels cannot be divided among g = {self.g} groups: it must be "
+                    "a multiple"
                 )
 
     def _read_extents(self, pad: Any) -> None:
         if pad is not None:
             if self.left_pad != (0,) or self.right_pad != (0,):
-                raise InvalidValueError("pad stands for left_pad and right_pad: give it, or those")
+                raise InvalidValueError("pad stands for left_pad and right_pad: give either pad or both of those")
             object.__setattr__(self, "left_pad", pad)
             object.__setattr__(self, "right_pad", pad)
         ndim = None
@@ -85,7 +85,7 @@ class Problem:
 
     @property
     def layout(self) -> str:
-        """How input and output lie: channels last."""
+        """The layout of input and output: channels last."""
         return LAYOUTS[self.ndim]
 
     @cached_property
@@ -95,7 +95,7 @@ class Problem:
 
     @cached_property
     def padded_size(self) -> Extents:
-        """The input with its pads."""
+        """The size of the input with its pads."""
         return tuple(sum(parts) for parts in zip(self.input_size, self.left_pad, self.right_pad, strict=True))
 
     @cached_property
@@ -111,12 +111,12 @@ class Problem:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions, those with padding included: the same for all directions."""
+        """Multiplications and additions, including those with padding: the same for all directions."""
         outputs = self.n * self.k * math.prod(self.output_size)
         return 2 * outputs * (self.c // self.g) * math.prod(self.filter_size)
 
     def elements(self, images: int) -> tuple[int, int, int]:
-        """How many elements A, B and C have with so many images."""
+        """The number of elements of A, B and C with this many images."""
         image = images * self.c * math.prod(self.input_size)
         weights = self.k * self.c // self.g * math.prod(self.filter_size)
         output = images * self.k * math.prod(self.output_size)
@@ -128,12 +128,12 @@ class Problem:
 
     @property
     def bytes_moved(self) -> int:
-        """Least traffic: both operands read once, the result written once."""
+        """The minimum of memory traffic: both operands are read once, the result is written once."""
         sizes = zip(self.elements(self.n), (self.dtype_a, self.dtype_b, self.dtype_c), strict=True)
         return sum(count * dtype_named(name).bits for count, name in sizes) // 8
 
 
-# Extents in the order they are read, with the least value: the first says how many dimensions there are.
+# Extents in reading order, with their minimum. The first determines the number of dimensions.
 _EXTENTS = (
     ("input_size", 1),
     ("filter_size", 1),

@@ -1,11 +1,11 @@
-"""What a convolution's result should be, and inputs to try it with.
+"""Reference results of convolutions, and random inputs.
 
-Imports NumPy: import this module only where arrays are at hand.
+Imports NumPy: import this module only where arrays are used.
 
-An output at position p is the sum over filter taps t of input[p · stride + t · dilation] · weight[t], in the input with
-its pads. So a convolution is a matrix product of what all taps read with their weights, for each group. The gradients
-are its transposes: by the input, each tap adds what it read back where it read it; by the weights, what the taps read
-is multiplied with the gradient of the output.
+An output at position p is the sum over filter taps t of input[p · stride + t · dilation] · weight[t], in the padded
+input. So a convolution is a matrix product of the elements that all taps read with their weights, for each group. The
+gradients are its transposes: for the input gradient, each tap adds its products to the elements that it read; for the
+weight gradient, the elements that the taps read are multiplied by the gradient of the output.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.tensors import tensors
 from tilewright.ops.grouped_conv.wide_inputs import put_wide_numbers
 
-# Elements of the windows that are copied at once: 32 MB in float64. Taps of larger problems are taken one by one.
+# Elements of the windows that are copied at once: 32 MB in float64. Taps of larger problems are processed one by one.
 AT_ONCE = 1 << 22
-# Multiplications that OpenBLAS does by one thread (SMP_THRESHOLD_MIN · GEMM_MULTITHREAD_THRESHOLD), those of products
-# that are small enough for it, and how deep parts of them are.
+# The number of multiplications up to which OpenBLAS uses one thread (SMP_THRESHOLD_MIN · GEMM_MULTITHREAD_THRESHOLD),
+# the number up to which products are divided into such parts, and the depth of the parts.
 ONE_THREAD, OF_TRIALS, DEPTH = 1 << 18, 1 << 26, 256
 
 
 def inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
     """Inputs by name, as NumPy arrays in the GPU's encoding; the same for the same seed.
 
-    Seed 0 gives whole numbers: their sums are exact, so that a kernel's result is either right or wrong. Other seeds
-    give normally distributed numbers.
+    Seed 0 gives integers: their sums are exact, so that a kernel's result is either right or wrong. Other seeds give
+    normally distributed numbers.
     """
     sizes = gemm_sizes(problem)
     generator = np.random.default_rng([seed, problem.g, *sizes])
@@ -60,7 +60,7 @@ def reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -
 
 
 def convolved(problem: Problem, a: NDArray[Any], b: NDArray[Any]) -> Floats:
-    """The result of a problem from its A and B, in the order of `tensors`, multiplied in their type."""
+    """The result of a problem from its A and B, in the order of `list_tensors`, computed in their type."""
     return _DIRECTIONS[problem.direction](problem, a, b)
 
 
@@ -104,9 +104,9 @@ _DIRECTIONS: Mapping[str, Callable[[Problem, Floats, Floats], Floats]] = {
 
 
 def multiplied(a: Floats, b: Floats) -> Floats:
-    """a @ b of stacks of matrices; those of trials in parts that BLAS computes by one thread.
+    """a @ b of stacks of matrices; in trials in parts that BLAS computes with one thread.
 
-    With several it waits actively for the last of them: where other processes run, a product of 1 ms takes 90 ms.
+    With several threads BLAS busy-waits for the last one: if other processes run, a product of 1 ms takes 90 ms.
     """
     g, m, k = a.shape
     n = b.shape[2]
@@ -115,7 +115,7 @@ def multiplied(a: Floats, b: Floats) -> Floats:
         return plain
     depth = min(DEPTH, k)
     parts = -(-m // max(ONE_THREAD // (depth * n), 2))
-    rows, longer = divmod(m, parts)  # a single row left over would be a product of another kind, which has threads
+    rows, longer = divmod(m, parts)  # a remainder of one row would be another BLAS function, which uses threads
     cut = longer * (rows + 1)
     product = np.zeros((g, m, n), a.dtype)
     for first in range(0, k, depth):
@@ -127,9 +127,10 @@ def multiplied(a: Floats, b: Floats) -> Floats:
 
 
 def windows(problem: Problem, image: Floats) -> Iterator[tuple[slice, Floats]]:
-    """What filter taps read for every output, all at once or one by one: (groups, positions, taps and channels).
+    """The elements that filter taps read for every output, all at once or one by one: (groups, positions, taps and
+    channels).
 
-    Positions and taps are in their order. The slice tells which taps these are.
+    Positions and taps are in their order. The slice selects the taps.
     """
     c = problem.group_channels[0]
     padded = np.zeros((problem.g, problem.n, *problem.padded_size, c), image.dtype)
@@ -146,14 +147,14 @@ def windows(problem: Problem, image: Floats) -> Iterator[tuple[slice, Floats]]:
 
 
 def _at_once(problem: Problem, channels: int) -> Iterator[slice]:
-    """Filter taps that are computed at once: all where they are small, because few matrix products are quick."""
+    """Filter taps that are computed at once: all if they are small, because few matrix products are fast."""
     taps = math.prod(problem.filter_size)
     step = taps if taps * problem.g * _positions(problem) * channels <= AT_ONCE else 1
     return (slice(first, first + step) for first in range(0, taps, step))
 
 
 def _places(problem: Problem) -> list[tuple[slice, ...]]:
-    """For every filter tap the part of the padded input that it reads, behind the dimensions of groups and images."""
+    """For every filter tap the part of the padded input that it reads, after the dimensions of groups and images."""
     by_dimension = [
         [slice(i * apart, i * apart + (size - 1) * step + 1, step) for i in range(taps)]
         for taps, apart, size, step in zip(
@@ -164,7 +165,7 @@ def _places(problem: Problem) -> list[tuple[slice, ...]]:
 
 
 def _unpadded(problem: Problem) -> tuple[slice, ...]:
-    """The input itself in the padded one, behind the dimensions of groups and images."""
+    """The position of the input in the padded input, after the dimensions of groups and images."""
     within = [slice(left, left + size) for left, size in zip(problem.left_pad, problem.input_size, strict=True)]
     return (slice(None), slice(None), *within)
 
@@ -176,7 +177,7 @@ def by_group(values: Floats) -> Floats:
 
 
 def _by_position(values: Floats, shape: tuple[int, ...]) -> Floats:
-    """The inverse of `by_group`."""
+    """The inverse of `group_positions`."""
     g, _, channels = values.shape
     return np.ascontiguousarray(values.swapaxes(0, 1)).reshape(*shape, g, channels)
 

@@ -1,4 +1,4 @@
-"""What a convolution config costs before it is compiled: that of the GEMM inside it, with what it really stores."""
+"""Resources of a convolution kernel before it is compiled: those of the GEMM inside it, with its stored type."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from tilewright.ops.block_gemm import resources
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
 
-# Pipelines with a form that finds out about its loop on the device (operator() with has_hot_loop and tail_number).
+# Pipelines with an implementation that chooses its loop on the device (operator() with has_hot_loop and tail_number).
 RUN_TIME_LOOPS = ("mem", "compv3")
 
 
 def chooses_loop_at_run_time(config: Any) -> bool:
-    """Whether the kernel finds out about its loop over K on the device. The gradient of the input is several GEMMs of
-    different K in one launch (one for each remainder of the position by the stride), so that no form fits all."""
+    """Whether the kernel chooses its loop over K on the device. The gradient of the input is several GEMMs with
+    different K in one launch (one for each remainder of the position by the stride), so that no loop fits all."""
     return config.direction == BACKWARD_DATA and not config.explicit_gemm and config.pipeline in RUN_TIME_LOOPS
 
 
 def ck_ndim(config: Any) -> int:
-    """Spatial dimensions that CK Tile computes a kernel in.
+    """The number of spatial dimensions of the CK Tile kernel.
 
-    Its 1-D gradient of the weights reads the gradient of the output as if it were transposed
-    (grouped_convolution/utils/transform_conv_bwd_weight_to_gemm.hpp), so we have it computed as images of one line.
+    CK Tile's 1-D weight gradient reads the gradient of the output as if it were transposed
+    (grouped_convolution/utils/transform_conv_bwd_weight_to_gemm.hpp), so it is computed as images of one line.
     """
     return 2 if config.direction == BACKWARD_WEIGHT and config.ndim == 1 else int(config.ndim)
 
 
 def lds_bytes(config: Any, arch: Arch) -> int:
-    """LDS of one work-group."""
+    """Bytes of LDS of one work-group."""
     return resources.lds_bytes(ImplicitGemm(config), arch)
 
 
 def matrix_instructions(config: Any, arch: Arch) -> tuple[str, ...]:
-    """The matrix instruction of the kernel's one GEMM; empty text when the GPU has none for it."""
+    """The matrix instruction of the kernel's one GEMM; an empty string if the GPU has none for it."""
     return resources.matrix_instructions(ImplicitGemm(config), arch)

@@ -1,4 +1,4 @@
-"""From a convolution kernel to its template's variables: CK Tile's names for our words."""
+"""The template variables of a convolution kernel, with CK Tile's names for field values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilewright.ops.grouped_conv.resources import chooses_loop_at_run_time, ck_n
 from tilewright.ops.kernel import Kernel
 
 _HERE = Path(__file__).parent
-# Our own files that a rendered source includes, by the name it includes them under.
+# Tilewright's files that a rendered source includes, by the name in its include directives.
 SUPPORT = {
     **ck_shortcuts.SUPPORT,
     **c_interface.SUPPORT,
@@ -82,7 +82,7 @@ def context(kernel: Kernel) -> dict[str, Any]:
         "scheduler": SCHEDULER_NAMES[config.scheduler],
         "pipeline": PIPELINE_TYPES[config.pipeline],
         "pipeline_adapter": _pipeline_adapter(config),
-        # Of the two waves of compv5 the first has the result.
+        # The first of compv5's two waves has the result.
         "first_wave": config.pipeline == "compv5",
         "epilogue": config.epilogue,
         "specialization": SPECIALIZATION_NAMES[config.specialization],
@@ -101,10 +101,10 @@ def context(kernel: Kernel) -> dict[str, Any]:
 
 
 def _pipeline_adapter(config: Config) -> str:
-    """What the pipeline must be dressed up as for CK Tile's convolution kernels (implicit_gemm.hpp)."""
+    """The adapter of the pipeline that CK Tile's convolution kernels need (implicit_gemm.hpp)."""
     if chooses_loop_at_run_time(config):
         return "AnyLoop"
-    # They have no form for operands that are not in tuples; batched GEMMs have them in tuples.
+    # They only support operands in tuples, as batched GEMMs pass them.
     return "OfTuples" if config.pipeline in ("compv6", "comp_async") and not config.explicit_gemm else ""
 
 

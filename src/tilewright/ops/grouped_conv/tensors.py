@@ -6,8 +6,8 @@
 | weight | g, k/g, *filter, c/g    | GKYXC               |
 | output | n, *output_size, g, k/g | NHWGK               |
 
-Groups have a dimension of their own, also a single one. An array (n, *input_size, c) has the same memory: reshaping it
-costs nothing. The gradient of a tensor has its shape.
+Groups always have a separate dimension, even a single group. An array (n, *input_size, c) has the same memory layout:
+reshaping it costs nothing. The gradient of a tensor has the shape of the tensor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, F
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.strides import check_strides, packed_strides
 
-# A, B and C of each direction, and which of the three tensors they are like.
+# A, B and C of each direction, and the tensor that has their shape.
 NAMES = {
     FORWARD: {"input": "input", "weight": "weight", "output": "output"},
     BACKWARD_DATA: {"grad_output": "output", "weight": "weight", "grad_input": "input"},
@@ -48,10 +48,10 @@ def _shapes(problem: Problem) -> dict[str, tuple[int, ...]]:
 
 
 def with_strides(problem: Problem, strides: Mapping[str, tuple[int, ...]]) -> Problem:
-    """The problem itself, if its tensors may have these strides (in elements), by name; else an error.
+    """The problem itself if its tensors may have these strides (in elements), by name; else an error.
 
-    Kernels take packed tensors only.
+    Kernels support packed tensors only.
     """
-    advice = "channels last and no gaps. Copy it into that order"
+    advice = "channels last and without gaps. Copy it into that order"
     check_strides(tensors(problem), strides, "a convolution", advice)
     return problem

@@ -1,21 +1,21 @@
-"""How far a convolution's result may be from the exact one: a bound for each element.
+"""The allowed error of a convolution's result: a bound for each element.
 
-Imports NumPy: import this module only where arrays are at hand.
+Imports NumPy: import this module only where arrays are used.
 
-Each element is a sum of products, summed and stored as `block_gemm.rounding` says; the sum of absolute products is the
-same convolution of absolute values. Positions in the padding add zeros, which cost nothing.
+Each element is a sum of products, summed and stored as described in `block_gemm.rounding`; the sum of absolute products
+is the same convolution of absolute values. Positions in the padding add zeros, which are exact.
 
-**Split-K.** Parts of a gradient by the weights are added atomically: in C's type, or in fp32 when a second kernel
-converts them (`two_stage`), which then rounds once more. Which positions a part sums is the kernel's matter; but it is
-a run of whole mma steps in the order of positions, and the runs do not overlap. With S the sums of the first 0, 1, 2 …
-steps, each part is a difference of two of them, so that
+**Split-K.** Parts of a weight gradient are added atomically: in C's type, or in fp32 if a second kernel converts them
+(`two_stage`), which then rounds again. The kernel chooses the positions of a part, but a part is a sequence of complete
+mma steps in the order of positions, and parts do not overlap. With S the sums of the first 0, 1, 2 … steps, each part
+is a difference of two of them, so that
 
-- |part| is at most R = max S - min S, and storing k_batch parts costs at most k_batch roundings of R,
+- |part| is at most R = max S - min S, and storing k_batch parts has at most k_batch roundings of R,
 - Σ|part| is at most k_batch · R, and at most the sum of |steps|: the smaller one bounds all sums of parts,
-- the errors of the parts' own sums together are at most that of the whole sum: their magnitudes add up to its.
+- the errors of the parts' own sums together are at most that of the complete sum: their magnitudes add up to its.
 
-Adding may itself push a sum over a power of two, where an ulp is twice as large: the bound for the sums includes the
-errors of adding.
+Adding may itself increase a sum beyond a power of two, where an ulp is twice as large: the bound for the sums includes
+the errors of adding.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def tolerance(
     reference: Mapping[str, NDArray[Any]],
     arch: Arch,
 ) -> dict[str, Tolerance]:
-    """How far each element of the result may be off."""
+    """The allowed error of each element of the result."""
     first, second, output = tensors(problem)
     exact = wide(reference[output.name])
     if is_integer(config.dtype_acc):
@@ -67,13 +67,13 @@ def tolerance(
     a, b = wide(inputs[first.name]), wide(inputs[second.name])
     off, computed = _summation(config, problem, a, b, arch), config.dtype_acc
     if problem.k_batch > 1:
-        computed = ImplicitGemm(config).dtype_c  # as the parts are stored
+        computed = ImplicitGemm(config).dtype_c  # the type of stored parts
         off = off + _parts(config, problem, (a, b), off.limit, computed, arch)
     return {output.name: off + stored(exact, off, config.dtype_c, computed, arch)}
 
 
 def tolerance_basis(config: Config, problem: Problem) -> Hashable:
-    """What of a config counts above: its types, and where sums are split how parts are stored and their step."""
+    """The part of a config that the tolerance depends on: types, and for split sums the stored type and the step."""
     split = (ImplicitGemm(config).dtype_c, config.mma.k) if problem.k_batch > 1 else ()
     return config.dtype_a, config.dtype_b, config.dtype_c, config.dtype_acc, split
 
@@ -88,7 +88,7 @@ def _summation(config: Config, problem: Problem, a: Floats, b: Floats, arch: Arc
 def _parts(
     config: Config, problem: Problem, operands: tuple[Floats, Floats], off: Floats, name: str, arch: Arch
 ) -> Tolerance:
-    """The error of storing and adding the parts of a split sum in a type, when all are off by up to `off`."""
+    """The error of storing and adding the parts of a split sum in a type, if their own errors are up to `off`."""
     if problem.direction != BACKWARD_WEIGHT:
         raise InvalidValueError(
             f"k_batch is {problem.k_batch}, but only sums of {BACKWARD_WEIGHT} are split, not those of "
@@ -104,7 +104,7 @@ def _parts(
 
 
 def _reach(problem: Problem, grad: Floats, image: Floats, step: int) -> tuple[Floats, Floats]:
-    """R and the bound for Σ|part| of each weight, see above. Parts consist of steps of so many positions."""
+    """R and the bound for Σ|part| of each weight, see above. Parts consist of steps of `step` positions."""
     rows = _steps(by_group(grad), step).swapaxes(-1, -2)
     c, k = problem.group_channels
     largest = np.zeros((problem.g, k, math.prod(problem.filter_size), c))
@@ -120,6 +120,6 @@ def _reach(problem: Problem, grad: Floats, image: Floats, step: int) -> tuple[Fl
 
 
 def _steps(values: Floats, step: int) -> Floats:
-    """(g, positions, channels) as (g · steps, positions of a step, channels), the last step filled with zeros."""
+    """(g, positions, channels) as (g · steps, positions of a step, channels), the last step padded with zeros."""
     filled = np.pad(values, [(0, 0), (0, -values.shape[1] % step), (0, 0)])
     return filled.reshape(-1, step, values.shape[2])

@@ -1,4 +1,4 @@
-"""Filters that convolutions are tried with: taps, strides, dilations and pads of each dimension."""
+"""Filters of convolution trials: taps, strides, dilations and pads of each dimension."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.ops.grouped_conv.vectors import channel_units
 class Form:
     """Filter, stride, dilation and pads of one dimension.
 
-    `rest` are input elements at the far edge that no filter reaches, because the stride steps over them.
+    `rest` are input elements at the far edge that no filter reaches, because the stride skips them.
     """
 
     filter: int
@@ -25,7 +25,7 @@ class Form:
     rest: int = 0
 
     def input_size(self, outputs: int) -> int:
-        """The input that gives so many outputs."""
+        """The size of the input that gives this many outputs."""
         reach = (self.filter - 1) * self.dilation + 1
         return (outputs - 1) * self.stride + reach - self.left - self.right + self.rest
 
@@ -36,11 +36,11 @@ class Form:
 
     @property
     def least_outputs(self) -> int:
-        """What an input of one element gives: pads alone may give several."""
+        """The number of outputs of an input of one element: pads alone may give several."""
         return next(outputs for outputs in itertools.count(1) if self.input_size(outputs) >= 1)
 
 
-# Forms of three dimensions, outermost first; problems of fewer have the last of them.
+# Shapes of three dimensions, outermost first. Problems with fewer dimensions use the last ones.
 Forms: TypeAlias = tuple[Form, Form, Form]
 
 
@@ -57,7 +57,7 @@ DILATED = _everywhere(Form(3, dilation=2, left=2, right=2))
 ONE_SIDED = _everywhere(Form(3, right=2))
 # Seven taps in two dimensions at most: 343 would make the GEMM far larger than a block.
 WIDE = (Form(1, stride=2), Form(7, stride=2, left=3, right=2), Form(7, stride=2, left=3, right=2))
-# Different in every dimension, so that none can pass for another.
+# Different in every dimension, so that mixed-up dimensions show.
 MIXED = (
     Form(2, stride=3, dilation=2, right=1),
     Form(3, stride=2, left=1, rest=1),
@@ -72,9 +72,9 @@ ODD_ONES = (
     _everywhere(Form(1, left=1, right=1)),
     _everywhere(Form(3, left=3, right=3)),
 )
-# Strides and dilations without a common divisor, and pads, all together. Filters of many taps and of few, so that some
-# number of channels gives every number of steps along K. Pads on the right are wider than the rest: only then does the
-# last filter reach into them.
+# Strides and dilations without a common divisor, and pads, all together. Filters with many and with few taps, so that
+# every number of steps along K is possible with some number of channels. Pads on the right are wider than the rest:
+# only then does the last filter reach into them.
 TANGLED = (
     (
         Form(2, stride=2, dilation=3, left=1, right=2),
@@ -91,7 +91,7 @@ TANGLED = (
 
 
 def _far(depth: int, rows: int, columns: int) -> Forms:
-    """A filter like the first above. Its first outputs lie in the padding alone: all but 0 shows there."""
+    """A filter like the first above. Its first outputs are entirely in the padding: any value except 0 is an error."""
     deep, along, across = TANGLED[0]
     return (
         replace(deep, filter=depth),
@@ -100,14 +100,14 @@ def _far(depth: int, rows: int, columns: int) -> Forms:
     )
 
 
-# For many steps, the most telling first. Three rows and more: an error in going on to the next but one shows.
+# For many steps, the most sensitive first. Three or more rows show an error in advancing to the row after the next.
 FAR = tuple(
     _far(depth, rows, columns)
     for depth in (2, 1)
     for rows, columns in ((3, 3), (4, 3), (3, 4), (5, 3), (3, 5), (2, 3), (2, 2), (1, 2))
 )
-# The gradient of the input has a GEMM for each remainder by the stride, each with steps of its own. Without a stride
-# there is one, whose steps are known.
+# The gradient of the input has a GEMM for each remainder by the stride, each with its own number of steps. Without a
+# stride there is one, with a known number of steps.
 UNSTRIDED = (
     (
         Form(2, dilation=2, left=1, right=1),
@@ -117,27 +117,27 @@ UNSTRIDED = (
     (Form(1), Form(2, left=1), Form(2, dilation=3, left=1, right=2)),
     (Form(1), Form(1), Form(2, dilation=2, right=2)),
 )
-# Strides and dilations without a common divisor, and no pad on the left: inputs there meet no tap.
+# Strides and dilations without a common divisor, and no pad on the left: no tap reads some inputs there.
 COPRIME = (
     (Form(2, stride=3, dilation=4), Form(3, stride=2, dilation=3), Form(3, stride=3, dilation=2, right=1)),
     (Form(3, stride=3, dilation=2), Form(3, stride=3, dilation=4, right=2), Form(4, stride=2, dilation=3, rest=1)),
 )
-# A stride in one dimension alone, wider than the filter: one GEMM for each remainder, some without a tap, and each
-# walks through all rows or columns of the other dimension.
+# A stride in one dimension only, wider than the filter: one GEMM for each remainder, some without a tap, and each
+# processes all rows or columns of the other dimension.
 ONE_STRIDE = (
     (Form(1), Form(3, right=4), Form(3, stride=4, left=1, right=1)),
     (Form(1), Form(3), Form(3, stride=4, dilation=2)),
     (Form(1), Form(3, stride=4, left=1, right=1, rest=1), Form(3, dilation=2, left=1, right=2)),
 )
-# Columns of a tall filter. A step is a power of two taps: each begins in another column than those before it.
+# Columns of a tall filter. The number of taps per step is a power of two: each step starts in a different column.
 WIDTH = 5
 
 
 def tall(config: Config, steps: int) -> Forms:
-    """A filter of so many taps that one vector of channels makes so many steps.
+    """A filter with enough taps that one vector of channels gives this many steps.
 
-    Each step then goes on to other columns and rows of the filter. With more channels only few steps do, and each of
-    those that are prefetched has code of its own for that.
+    Each step then advances to other columns and rows of the filter. With more channels only few steps do, and each
+    prefetched step has separate code for that.
     """
     gradient = config.direction == BACKWARD_DATA
     unit = channel_units(config)[1 if gradient else 0]
@@ -145,7 +145,7 @@ def tall(config: Config, steps: int) -> Forms:
     if config.ndim == 1:
         return _everywhere(_tall_form(taps, gradient))
     width = min(WIDTH, max(taps // 2, 1))
-    across = Form(width, stride=3, dilation=2, left=2 * width - 1, right=3, rest=2)  # in the padding alone at first
+    across = Form(width, stride=3, dilation=2, left=2 * width - 1, right=3, rest=2)  # first entirely in the padding
     if gradient:
         across = Form(width, dilation=2, left=width // 2, right=2 * (width - 1) - width // 2)
     return (Form(1), _tall_form(max(taps // width, 1), gradient), across)
@@ -155,5 +155,5 @@ def _tall_form(taps: int, gradient: bool) -> Form:
     above = taps // 2
     if gradient:
         return Form(taps, left=above, right=taps - 1 - above)
-    # Small pads: with pads as wide as the filter, most taps of a low image lie in the padding.
+    # Small pads: with pads as wide as the filter, most taps of an image with few rows are in the padding.
     return Form(taps, stride=2, left=min(above, 2), right=1)

@@ -1,4 +1,4 @@
-"""Problems that try the edges of a kernel, small enough for an emulated device."""
+"""Problems that test the edge cases of a kernel, small enough for an emulated device."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from tilewright.ops.grouped_conv.trial_filters import (
 from tilewright.ops.grouped_conv.vectors import channel_units
 from tilewright.ops.problem_values import Extents
 
-STEPS = 2  # steps along K of a trial that is about something else
+STEPS = 2  # steps along K of a trial that does not test steps
 SMALL = (FEW_TILES, (1, 3), (3, 1))
 ONE_LINE = (ROW, COLUMN)
-MANY_FORMS = 6  # of the loop
-EDGES = len(FORMS) + len(ODD_ONES)  # trials of them: every filter once
-MANY_TAPS = 9  # with more, a few vectors of channels are several blocks
+MANY_FORMS = 6  # loop forms
+EDGES = len(FORMS) + len(ODD_ONES)  # the number of edge trials: every filter once
+MANY_TAPS = 9  # with more taps, a few vectors of channels are several blocks
 
 
 def trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
-    """The problems that the kernel computes, most telling first: many tiles in every form of the loop, then edges."""
+    """Trials that the kernel supports, the most sensitive first: many tiles in every form of the loop, then edges."""
     found: dict[Problem, None] = {}
     for values in _tried(config, arch):
         problem = Problem(
@@ -65,14 +65,14 @@ def _tried(config: Config, arch: Arch) -> Iterator[dict[str, Any]]:
     yield from _loops(config, arch, kinds)
     yield from _edges(config, arch, kinds)
     yield from _splits(config, kinds[0])
-    if config.split_image:  # it computes two pieces of an image
+    if config.split_image:  # an image has two pieces
         yield _Trial(config, kinds[0], n=2, positions=2 * _whole(config), lines=2).fields()
 
 
 def _loops(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> Iterator[dict[str, Any]]:
     """Every form of the loop with many tiles and few steps, and with few tiles and many steps.
 
-    Filter, stride, dilation and pads together, and another filter for the few tiles where there is one.
+    Filter, stride, dilation and pads together, and another filter for the few tiles if there is one.
     """
     long: Sequence[Forms] = (*kinds[1:2], *kinds[:1], *kinds[2:])
     walked = kinds is FORMS and config.direction != BACKWARD_WEIGHT  # its steps are along the outputs
@@ -84,7 +84,7 @@ def _loops(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> Iterator[dic
         for number, steps in enumerate(all_steps):
             made: list[_Trial] = []
             fewest = sorted(steps)
-            # Parts of a split sum are added atomically, by kernels of their own.
+            # Parts of a split sum are added atomically, by separate kernels.
             if number == 0 or _is_compiled_by_form(config):
                 first = (tall(config, fewest[0]),) if walked else ()
                 made += _looped(config, (*first, *kinds), fewest, MANY_TILES, k_batch)
@@ -92,27 +92,27 @@ def _loops(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> Iterator[dic
                 for tiles in _small_tiles(config, number, k_batch * len(all_steps)):
                     made += _looped(config, long, fewest[::-1], tiles, k_batch, groups=2)
             if walked and len(steps) > 1:
-                # Every step of several passes goes on to other rows. Those of the filters above mostly do not.
+                # Every step of several passes advances to other rows. With the filters above, most steps do not.
                 middle = fewest[len(fewest) // 2]
                 made += _looped(config, (tall(config, middle),), (middle,), ONE_LINE[(number + 1) % 2], groups=2)
             yield from (trial.fields() | {"k_batch": k_batch} for trial in made)
     if config.direction == BACKWARD_DATA and kinds[0] is UNSTRIDED[0]:
-        # GEMMs of one launch with different numbers of steps, beyond what a pipeline prefetches.
+        # GEMMs of one launch with different numbers of steps, more than a pipeline prefetches.
         longest = config.block.k * max(all_steps[0])
         unit_c, unit_k = channel_units(config)
         for forms in (*COPRIME, *TANGLED[:2]):
             trial = _Trial(config, forms)
             yield replace(trial, k=max(longest // (trial.taps * unit_k), 1)).fields()
         for forms in ONE_STRIDE:
-            # Steps that begin within a tap.
+            # Steps that start within a tap.
             columns, odd = max(_columns(config, 2) // unit_c, 1), max(config.block.k // (2 * unit_k), 1) + 1
             yield _Trial(config, forms, n=3, c=columns, k=odd, positions=config.block.m // 2).fields()
 
 
 def _is_compiled_by_form(config: Config) -> bool:
-    """Whether each form of the loop is a kernel of its own, with its own code for tiles, taps and positions.
+    """Whether each form of the loop is a separate kernel, with its own code for tiles, taps and positions.
 
-    The work-groups of a gradient by the input find out about their loop on the device (AnyLoop in implicit_gemm.hpp).
+    The work-groups of an input gradient choose their loop on the device (AnyLoop in implicit_gemm.hpp).
     """
     return config.direction != BACKWARD_DATA
 
@@ -120,14 +120,14 @@ def _is_compiled_by_form(config: Config) -> bool:
 def _edges_do(config: Config, steps: Sequence[int], forms: int) -> bool:
     """Whether the edge trials cover a form, so that it needs no trial with few tiles and many steps.
 
-    They do for forms without a loop where there are many forms, except for a single step: many filters with one vector
-    of channels are longer than that.
+    They do for forms without a loop if there are many forms, except for a single step: many filters with one vector of
+    channels have more steps.
     """
     return config.direction == FORWARD and forms >= MANY_FORMS and len(steps) == 1 and steps[0] > 1
 
 
 def _small_tiles(config: Config, number: int, forms: int) -> tuple[tuple[int, int], ...]:
-    """Tiles along M and N of the trials with many steps: one kind of them for each of many forms."""
+    """Tiles along M and N of the trials with many steps: one shape for each form if there are many forms."""
     shared = forms >= MANY_FORMS or not _is_compiled_by_form(config)
     return (ONE_LINE[number % len(ONE_LINE)],) if shared else SMALL
 
@@ -140,10 +140,10 @@ def _looped(
     k_batch: int = 1,
     groups: int = 1,
 ) -> Iterator[_Trial]:
-    """A trial with one of these numbers of steps and so many tiles; none where no number of channels gives it."""
+    """A trial with one of these numbers of steps and this many tiles; none if no number of channels gives it."""
     unit_c, unit_k = channel_units(config)
     rows = tiles[0] * config.block.m - config.block.m // 4
-    # Rather channels that no step divides: a step then begins within a tap and ends in another.
+    # Prefer channels that are not a multiple of a step: a step then starts within a tap and ends in another.
     for crossing, count, forms in itertools.product((True, False), steps, kinds):
         trial = _Trial(config, forms, groups=groups)
         length = config.block.k * count
@@ -167,12 +167,12 @@ def _looped(
 
 
 def _columns(config: Config, tiles: int) -> int:
-    """Columns of the GEMM of one group that are so many tiles, the last not whole."""
+    """Columns of one group's GEMM that fill this many tiles, the last one partially."""
     return (tiles * config.block.n - config.block.n // 4) // config.merge_groups
 
 
 def _kinds(config: Config) -> tuple[Forms, ...]:
-    """The forms that a kernel is there for, the commonest first."""
+    """The filters that a kernel is intended for, the most common first."""
     if config.explicit_gemm or config.specialization == "filter1x1_stride1_pad0":
         return (POINT,)
     if config.specialization == "filter1x1_pad0":
@@ -183,9 +183,9 @@ def _kinds(config: Config) -> tuple[Forms, ...]:
 
 
 def _edges(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> Iterator[dict[str, Any]]:
-    """Every filter, and edges of images, channels and groups, each time others of them together.
+    """Every filter, and edges of images, channels and groups, in varying combinations.
 
-    Numbers of steps are those that need no loop: all of them in turn.
+    Numbers of steps are those that need no loop, all of them in turn.
     """
     filters = (*kinds, *ODD_ONES) if kinds is FORMS else kinds
     whole = _whole(config)
@@ -207,7 +207,7 @@ def _edges(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> Iterator[dic
 
 
 def _whole(config: Config) -> int:
-    """Positions of the outputs that are whole blocks."""
+    """A number of output positions that is a multiple of the block."""
     return config.block.k * STEPS if config.direction == BACKWARD_WEIGHT else config.block.m
 
 
@@ -217,7 +217,7 @@ def _odd_vectors(trial: _Trial) -> tuple[tuple[int, int], ...]:
 
 
 def _channels(config: Config, trial: _Trial, number: int, steps: int) -> tuple[int | None, int | None]:
-    """Channels in vectors: around a block where they are columns or rows, else so many that they make these steps."""
+    """Channels in vectors: around a block if they are columns or rows, else the number that gives these steps."""
     unit_c, unit_k = channel_units(config)
     c, k = (count // unit for count, unit in zip(trial.channels, (unit_c, unit_k), strict=True))
     if config.direction == BACKWARD_WEIGHT:
@@ -233,7 +233,7 @@ def _channels(config: Config, trial: _Trial, number: int, steps: int) -> tuple[i
 
 
 def _splits(config: Config, forms: Forms) -> Iterator[dict[str, Any]]:
-    """Parts of equal length, and a last one that is shorter."""
+    """Splits into parts of equal length, and with a shorter last part."""
     if not config.split_k:
         return
     for k_batch in (2, 3):
@@ -245,20 +245,20 @@ def _splits(config: Config, forms: Forms) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """One trial of a kernel. Channels are given in vectors; without them they fill a block, or STEPS of them."""
+    """One trial of a kernel. Channels are given in vectors; by default they fill a block, or STEPS of them."""
 
     config: Config
     forms: Forms
     n: int | None = None
-    groups: int = 1  # as often as many as one work-group computes
+    groups: int = 1  # in multiples of the groups that one work-group computes
     c: int | None = None
     k: int | None = None
     positions: int | None = None  # outputs of one image
-    lines: int | None = None  # exactly so many positions, in so many lines; else about so many
+    lines: int | None = None  # exactly `positions` in this many lines; by default about as many
 
     @property
     def images(self) -> int:
-        # Pieces of several images must be whole blocks, which few sizes are.
+        # With several images, pieces must be complete blocks, and few sizes are.
         return self.n or (1 if self.config.split_image else 2)
 
     @property
@@ -280,7 +280,7 @@ class _Trial:
         else:
             c, k = block.n // (self.taps * merged), block.m // merged
         if self.config.specialization == "filter3x3":
-            c = 1  # it is for groups of one input channel
+            c = 1  # this specialization is for groups of one input channel
         unit_c, unit_k = channel_units(self.config)
         c = max(c // unit_c, 1) if self.c is None else self.c
         k = max(k // unit_k, 1) if self.k is None else self.k
@@ -305,7 +305,7 @@ class _Trial:
         }
 
     def _outputs(self) -> Extents:
-        """Output sizes: different ones, so that no dimension can pass for another."""
+        """Output sizes, different in every dimension, so that mixed-up dimensions show."""
         ndim = self.config.ndim
         wanted = self.positions or self._usual_positions()
         if ndim == 1:
@@ -318,11 +318,11 @@ class _Trial:
         return tuple(max(size, form.least_outputs) for size, form in zip(sizes, self.by_dimension, strict=True))
 
     def _usual_positions(self) -> int:
-        """A block and a bit in all images together, so that edges of images and of blocks differ."""
+        """A little more than a block in all images together, so that edges of images and of blocks differ."""
         if self.config.direction == BACKWARD_WEIGHT:
             return self.config.block.k * STEPS * 5 // (4 * self.images)
         total = self.config.block.m * 5 // 4
         if self.config.direction == BACKWARD_DATA:
-            # The input has so many times as many, in a GEMM of its own for each remainder.
+            # The input has that many times more positions, in a separate GEMM for each remainder.
             total //= max(form.stride for form in self.by_dimension)
         return max(total // self.images, 1)

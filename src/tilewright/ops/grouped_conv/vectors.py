@@ -1,4 +1,4 @@
-"""Which channels the vectors of a kernel run along."""
+"""The channels along the vectors of a kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VECTOR_CHANNELS = {
 
 
 def channel_units(config: Any) -> tuple[int, int]:
-    """What input and output channels of one group must be multiples of: the vectors that run along them."""
+    """The numbers that must divide the input and output channels of one group: the vectors along them."""
     along = list(zip(VECTOR_CHANNELS[config.direction], config.vector, strict=True))
     c, k = (math.lcm(*(vector for letter, vector in along if letter == wanted)) for wanted in ("c", "k"))
     return c, k

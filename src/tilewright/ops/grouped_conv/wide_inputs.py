@@ -1,15 +1,15 @@
-"""Wide numbers among the whole ones that convolutions are tried with, so that a lost bit of an operand shows.
+"""Wide numbers among the integer inputs of convolutions, so that a lost bit of an operand shows.
 
-Imports NumPy: import this module only where arrays are at hand. What wide numbers are for is in `block_gemm.draw`.
+Imports NumPy: import this module only where arrays are used. `block_gemm.random_values` explains wide numbers.
 
-Sums of an output, or of a gradient by the input, go over taps and channels. One channel of A has wide numbers, and of
-the weights that meet them one tap of some columns is 1 or -1, all others are 0; another channel has the wide numbers in
-the weights.
+Sums of an output, or of an input gradient, run over taps and channels. One channel of A has wide numbers; of the
+weights that they are multiplied by, one tap of some columns is 1 or -1, all others are 0. Another channel has the wide
+numbers in the weights.
 
-Sums of a gradient by the weights go over positions. One channel of a gradient is 0 but for a wide number at one
-position, where all of the image is 1, -1 or 0. One channel of the image is 1 or -1 everywhere: the weights of this pair
-of channels get the wide number for certain. Another pair has the wide number in the image, where it belongs to another
-image of the batch: wide numbers never meet.
+Sums of a weight gradient run over positions. One channel of a gradient is 0 except for a wide number at one position,
+where all of the image is 1, -1 or 0. One channel of the image is 1 or -1 everywhere: the weights of this pair of
+channels always contain the wide number. Another pair has the wide number in the image, in another image of the batch:
+wide numbers are never multiplied by each other.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tilewright.ops.grouped_conv.problem import Problem
 def put_wide_numbers(
     generator: np.random.Generator, problem: Problem, a: NDArray[Any], b: NDArray[Any], arch: Arch
 ) -> None:
-    """Put wide numbers into A and B. Nothing where sums or channels are too few to give some away."""
+    """Put wide numbers into A and B. Does nothing if there are too few terms or channels."""
     if problem.direction == BACKWARD_WEIGHT:
         if gemm_sizes(problem).k >= LEAST_TERMS and min(problem.group_channels) > 2:
             _in_positions(generator, problem, a, b, arch)
         return
-    # By channel that is summed: (channel, n, *size, g) and (channel, g, column, *filter).
+    # By summed channel: (channel, n, *size, g) and (channel, g, column, *filter).
     weight = np.moveaxis(b, 1, 0) if problem.direction == BACKWARD_DATA else np.moveaxis(b, (-1, 0, 1), (0, 1, 2))
     if problem.direction == BACKWARD_DATA:  # (k, g, *filter, c)
         weight = np.moveaxis(weight, -1, 2)
@@ -68,6 +68,6 @@ def _in_positions(
         met[number] = np.sign(met[number].astype(np.float64))
         met[..., channel] = signs(generator, met.shape[:-1])
         wide[..., channel] = 0
-        # In the middle, where taps meet no padding.
+        # In the middle, where taps do not read padding.
         at = (number, *(size // 2 for size in wide.shape[1:-2]))
         wide[(*at, slice(None), channel)] = wide_numbers(generator, wide.shape[-2:-1], dtype, arch)

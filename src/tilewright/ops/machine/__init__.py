@@ -1,1 +1,1 @@
-"""What kernels cost on a machine: arithmetic that holds for one kernel, for a column of them, and in C."""
+"""The cost model: formulas for kernel times that work for one kernel, for a column of many kernels, and in C."""

@@ -1,4 +1,4 @@
-"""The tile of CK Tile's block GEMM, which GEMMs and convolutions are built around, for the machine model."""
+"""The cost-model tile of CK Tile's block GEMM, the core of GEMMs and convolutions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.ops.machine.cost import Use
 from tilewright.ops.machine.tiled import Tile, matrix_rate, pace, pace_numbers
 
 ACCESS_BITS = 8 * resources.MAX_ACCESS_BYTES
-# Vector instructions for each element of 8 bits, which the compiler takes out of its word and puts back: the loops of
+# Vector instructions for each 8-bit element, which the compiler extracts from its word and inserts again: the loops of
 # 32 compiled GEMMs of 8-bit types have 26 for a load of 16 elements, those of 16-bit types 7.
 NARROW = 1.2
 PIPELINE_FLAGS = ("mem", "compv3", "compv4", "compv5", "compv6", "comp_async")
@@ -21,7 +21,7 @@ PIPELINE_FLAGS = ("mem", "compv3", "compv4", "compv5", "compv6", "comp_async")
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What the compiler makes of a kernel's addresses: vector instructions of one wave, and registers of a lane."""
+    """The cost of a kernel's address computations: vector instructions of one wave, and registers of a lane."""
 
     step: float  # instructions in every step
     load: float  # instructions for each load in a step
@@ -29,11 +29,11 @@ class Code:
     block: float  # instructions before and after all steps
     address_registers: float  # for each load
     base_registers: float
-    covers: bool  # whether loads ahead of their step hide latency: in a second buffer, or several steps of them
+    covers: bool  # whether loads ahead of their step hide latency: in a second buffer, or several steps ahead
 
 
 def block_numbers(config: Any, arch: Arch, use: Use | None, code: Code, vectors: tuple[int, int]) -> dict[str, float]:
-    """The numbers of a kernel: the pace of its block, and fields that a learned model may look at."""
+    """The model inputs of a kernel: the loop cost of its work-group, and fields for learned models."""
     tile = block_tile(config, arch, use, code, vectors)
     numbers = pace_numbers(pace(tile, arch))
     if use is not None:
@@ -55,18 +55,18 @@ def block_numbers(config: Any, arch: Arch, use: Use | None, code: Code, vectors:
 
 
 def _resident(config: Any, arch: Arch, use: Use) -> float:
-    """Blocks of a compiled kernel that a unit holds. One runs in any case: its LDS may grow at launch only."""
+    """Work-groups of a compiled kernel that are resident on a unit. At least one: its LDS may grow at launch only."""
     counts = {"vgprs": use.vgprs, "agprs": use.agprs, "sgprs": use.sgprs, "lds_bytes": use.lds_bytes}
     found = occupancy(arch, **counts, block_threads=resources.block_threads(config, arch))
     return float(max(1, found.blocks_per_unit))
 
 
 def block_tile(config: Any, arch: Arch, use: Use | None, code: Code, vectors: tuple[int, int]) -> Tile:
-    """The tile of a config with the fields of a block GEMM. `vectors` are the elements of a load of A and of B."""
+    """The tile of a config with the fields of a block GEMM. `vectors` are the elements per load of A and of B."""
     block, waves, mma = config.block, config.waves, config.mma
     bits_a, bits_b = float(dtype(config.dtype_a).bits), float(dtype(config.dtype_b).bits)
     double = config.pipeline in resources.DOUBLE_LDS
-    direct = config.pipeline == "preshufflev2"  # B comes in the order of the lanes, and goes to registers
+    direct = config.pipeline == "preshufflev2"  # B is in the order of the lanes, and is loaded to registers
     instruction = resources.matrix_instructions(config, arch)[0]
     return Tile(
         block_m=float(block.m),
@@ -100,9 +100,9 @@ def block_tile(config: Any, arch: Arch, use: Use | None, code: Code, vectors: tu
 
 
 def _rearranging(config: Any, arch: Arch, code: Code) -> float:
-    """Vector instructions of a wave that put a step's elements in order before they are written to LDS."""
+    """Vector instructions of a wave that reorder a step's elements before they are written to LDS."""
     if config.pipeline == "comp_async":
-        return 0.0  # from memory to LDS, past the registers
+        return 0.0  # from memory to LDS, without registers
     block, lanes = config.block, resources.block_threads(config, arch)
     share_a, share_b = block.m * block.k / lanes, block.n * block.k / lanes
     transposed = share_a * (config.layout[0] == "c") + share_b * (config.layout[1] == "r")
@@ -116,19 +116,19 @@ def _read(elements: int, bits: float, arch: Arch) -> float:
 
 
 def registers_in_use(use: Use, arch: Arch) -> float:
-    """Registers of a lane that keep other waves out: both kinds where they share one file, else the more numerous."""
+    """Registers of a lane that limit occupancy: both kinds if they share one file, else the larger number."""
     if arch.registers.agprs == "unified":
         return float(use.vgprs + use.agprs)
     return float(max(use.vgprs, use.agprs))
 
 
 def _registers(config: Any, arch: Arch, code: Code, vectors: tuple[int, int]) -> float:
-    """Registers of a lane before a kernel is compiled: sums, steps' loads on their way, what the matrix instructions
-    read (twice with two buffers), and addresses. For half of 427 compiled kernels it is 0.8 to 1.06 times theirs."""
+    """Estimated registers of a lane before compilation: sums, loads in flight, operands of matrix instructions (twice
+    with two buffers), and addresses. For half of 427 compiled kernels it is 0.8 to 1.06 times their number."""
     block, waves = config.block, config.waves
     lanes = float(resources.block_threads(config, arch))
     bits_a, bits_b = dtype(config.dtype_a).bits, dtype(config.dtype_b).bits
-    direct = config.pipeline == "preshufflev2"  # B's loads are what the instructions read
+    direct = config.pipeline == "preshufflev2"  # B's loads are the operands of the instructions
     sums = block.m * block.n / lanes * waves.k * dtype(config.dtype_acc).bits / 32
     on_the_way = (block.m * bits_a + block.n * bits_b * (not direct)) * block.k / lanes / 32
     fragments = (block.m / waves.m * bits_a + block.n / waves.n * bits_b) * block.k / waves.k / arch.wave_size / 32
@@ -136,14 +136,14 @@ def _registers(config: Any, arch: Arch, code: Code, vectors: tuple[int, int]) ->
     buffers = 2 if config.pipeline in resources.DOUBLE_LDS and not direct else 1
     values = on_the_way * _steps_ahead(config, arch) + fragments * buffers
     values += code.base_registers + code.address_registers * loads
-    # With two files of their own, the sums take no room from the rest.
+    # With separate register files, the sums do not compete with the rest.
     most = max(values, sums) if arch.registers.agprs == "separate" else values + sums
     return float(min(most, arch.registers.max_vgprs * (2 if arch.registers.agprs == "unified" else 1)))
 
 
 def _steps_ahead(config: Any, arch: Arch) -> int:
-    """Steps whose loads are on their way in registers. mem has as many as it takes to keep 32 KiB in flight on a unit,
-    from 2 to 8 (PrefetchStages in gemm/pipeline/gemm_pipeline_ag_bg_cr_mem.hpp)."""
+    """Steps whose loads to registers are in flight. mem has enough to keep 32 KiB in flight on a unit, from 2 to 8
+    (PrefetchStages in gemm/pipeline/gemm_pipeline_ag_bg_cr_mem.hpp)."""
     if config.pipeline in ("compv5", "compv6"):
         return 2
     if config.pipeline != "mem":

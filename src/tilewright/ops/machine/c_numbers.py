@@ -1,4 +1,4 @@
-"""How a C program gets the numbers of a problem: what an op gives so that packs rank kernels without Python."""
+"""The model inputs of a problem for C programs, so that packs rank kernels without Python."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 class CNumbers:
     """An op's `problem_numbers` in C.
 
-    A C program has an op's struct of arguments and kernels to choose from. The struct tells sizes; types, and what else
-    a kernel was compiled for, only the kernels know. `kind` gives these facts of a config by name. `header` is plain C
-    for an op xyz with
+    A C program has an op's struct of arguments and kernels to choose from. The struct contains sizes; types and other
+    compile-time values are known to the kernels only. `kind` returns these values of a config by name. `header` is
+    plain C for an op xyz with
 
-        typedef struct tw_xyz_kind { double … } tw_xyz_kind;        the facts that `kind` gives
-        typedef struct tw_xyz_numbers { double … } tw_xyz_numbers;  the numbers that `problem_numbers` gives
+        typedef struct tw_xyz_kind { double … } tw_xyz_kind;        the values that `kind` returns
+        typedef struct tw_xyz_numbers { double … } tw_xyz_numbers;  the model inputs that `problem_numbers` returns
         static tw_xyz_numbers tw_xyz_numbers_of(const tw_xyz_args*, const tw_xyz_kind*);
 
-    The members of both structs come in the order of their names in Python. `members` tells which whole numbers of a
-    problem the arguments have: field of the problem → member of tw_xyz_args. Where that is an array, `length` is the
-    member that says how many of its elements count.
+    The members of both structs are in the order of their names in Python. `members` lists the integers of a problem
+    that the arguments contain: field of the problem → member of tw_xyz_args. If that is an array, `length` is the
+    member with the number of its used elements.
     """
 
     header: Path
@@ -31,7 +31,7 @@ class CNumbers:
     length: str = ""
 
     def condition(self, field: str, value: Any) -> str | None:
-        """C that is true where a field of the problem has a value; None where the arguments cannot tell."""
+        """A C condition that is true if a field of the problem has a value; None if the arguments do not contain it."""
         member = self.members.get(field)
         if member is None:
             return None

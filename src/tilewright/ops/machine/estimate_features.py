@@ -1,4 +1,4 @@
-"""What a learned model sees of sizes, of a block, of the GPU and of an estimate. All numbers are finite."""
+"""Features of a learned model from sizes, C tiles, the GPU and an estimate. All features are finite."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.machine.cost import Estimate, Facts
 from tilewright.ops.machine.numbers import Number, log2, maximum
 
-# What tells the loops of CK Tile's block GEMM apart: see `block_gemm.block_numbers`.
+# Model inputs that distinguish the loops of CK Tile's block GEMM: see `block_gemm.compute_block_inputs`.
 LOOP_FLAGS = ("buffers", "interwave", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async")
-# Shares of the time below this one are all alike.
+# Smaller shares of the time are not distinguished.
 LEAST_SHARE = 1e-6
 
 
 def size_features(p: Facts) -> dict[str, Number]:
-    """Logarithms of a product's sizes."""
+    """Logarithms of the sizes of a matrix product."""
     return {f"log_{name}": log2(getattr(p, name)) for name in ("m", "n", "k", "batch", "split")}
 
 
 def block_features(k: Facts, flags: tuple[str, ...]) -> dict[str, Number]:
-    """The fields of a block, and flags of the kernel by name."""
+    """The model inputs of a kernel's C tile, and flags of the kernel by name."""
     return {
         "log_block_m": log2(k.block_m),
         "log_block_n": log2(k.block_n),
@@ -37,7 +37,7 @@ def block_features(k: Facts, flags: tuple[str, ...]) -> dict[str, Number]:
 
 
 def hardware_features(arch: Arch) -> dict[str, Number]:
-    """The GPU, for models that are trained on several."""
+    """The GPU, for models that are trained on several GPUs."""
     return {
         "log_units": log2(float(arch.compute.units)),
         "log_clock": log2(float(arch.compute.clock_mhz)),
@@ -47,7 +47,7 @@ def hardware_features(arch: Arch) -> dict[str, Number]:
 
 
 def estimate_features(estimate: Estimate) -> dict[str, Number]:
-    """The estimate, the share of each term in it, and how the work lies on the machine."""
+    """The estimate, the share of each of its terms, and the distribution of the work on the GPU."""
     shape = estimate.shape
     shares = {
         f"share_{name}": log2(maximum(LEAST_SHARE, us / estimate.us))

@@ -1,4 +1,4 @@
-"""Numbers that remember how they were computed, so that a formula can be written out as C."""
+"""Numbers that record how they were computed, so that a formula can be translated to C."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from tilewright.base.errors import choose
 from tilewright.ops.machine.cost import Facts
 
-# How each operation is written; the order of operands and the ties are those of `numbers`. Every operand comes in
-# parentheses where it needs them. Numbers are doubles, so a comparison is 0 or 1 when it is computed with.
+# The C code of each operation, with the operand order and the ties of `arithmetic`. Operands have parentheses if they
+# need them. Numbers are doubles, so a comparison used as a number is 0 or 1.
 _C: Mapping[str, Callable[..., str]] = {
     "+": lambda a, b: f"{a} + {b}",
     "-": lambda a, b: f"{a} - {b}",
@@ -31,11 +31,11 @@ _C: Mapping[str, Callable[..., str]] = {
     "where": lambda condition, yes, no: f"{condition} ? {yes} : {no}",
     "log2": lambda a: f"log2({_bare(a)})",
 }
-# Functions of C stand alone; everything else needs parentheses inside of something larger.
+# C function calls need no parentheses; everything else does as part of a larger expression.
 _CALLS = ("//", "**", "log2")
-# These name an operand twice: it must not be computed twice.
+# These use an operand twice: it must not be computed twice.
 _TWICE = ("maximum", "minimum")
-# A longer formula gets a name of its own.
+# A longer formula gets its own variable.
 _LINE = 88
 
 
@@ -43,24 +43,24 @@ _LINE = 88
 class _Node:
     """One operation on earlier nodes, a variable or a constant."""
 
-    operation: str  # of `_C`; "text" for what is C already
+    operation: str  # of `_C`; "text" for C code
     operands: tuple[int, ...] = ()
     text: str = ""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """All that was computed from some variables. What is computed twice is one node."""
+    """All computations from some variables. Repeated computations share a node."""
 
     nodes: list[_Node] = field(default_factory=list)
     known: dict[_Node, int] = field(default_factory=dict)
 
     def variable(self, text: str) -> Expression:
-        """A number that the C program has under this name."""
+        """A number that has this name in the C program."""
         return Expression(self, self.number_of(_Node("text", text=text)))
 
     def variables(self, struct: str, names: Iterable[str]) -> Facts:
-        """Numbers that are the members of a struct of C, which a pointer of this name leads to."""
+        """Numbers that are members of a C struct, accessed through a pointer with this name."""
         return Facts(**{name: self.variable(f"{struct}->{name}") for name in names})
 
     def number_of(self, node: _Node) -> int:
@@ -73,13 +73,13 @@ class Trace:
         """The node of an expression or of a constant."""
         if isinstance(value, Expression):
             if value.trace is not self:
-                raise TypeError("expressions of two traces cannot be computed together")
+                raise TypeError("expressions of two traces cannot be combined")
             return value.number
         return self.number_of(_Node("text", text=constant(value)))
 
 
 class Expression:
-    """A number of a trace. It has no value, so it cannot decide anything: use `where` of `numbers`."""
+    """A number of a trace. It has no value, so it cannot be a condition: use `arithmetic.where`."""
 
     __slots__ = ("number", "trace")
 
@@ -88,13 +88,13 @@ class Expression:
         self.number = number
 
     def traced(self, name: str, arguments: Sequence[Any]) -> Expression:
-        """The result of a function of `numbers`, or of an operator."""
+        """The result of a function of `arithmetic` or of an operator."""
         choose("operation of expressions", name, _C)
         operands = tuple(self.trace.operand(argument) for argument in arguments)
         return Expression(self.trace, self.trace.number_of(_Node(name, operands)))
 
     def __add__(self, other: Any) -> Expression:
-        # `sum` begins with 0, and adding that changes nothing.
+        # `sum` starts with 0, and adding that changes nothing.
         return self if _is(other, 0) else self.traced("+", (self, other))
 
     def __radd__(self, other: Any) -> Expression:
@@ -125,7 +125,7 @@ class Expression:
         return self.traced("//", (other, self))
 
     def __pow__(self, other: Any) -> Expression:
-        # As NumPy does it; other powers are those of the C library on both sides.
+        # As NumPy does. For other powers, both use the C library.
         return self.traced("*", (self, self)) if _is(other, 2) else self.traced("**", (self, other))
 
     def __rpow__(self, other: Any) -> Expression:
@@ -165,15 +165,15 @@ class Expression:
 
 
 def constant(value: Any) -> str:
-    """A number as C writes a double, with all of its digits."""
+    """A number as a C double literal, with all digits."""
     number = float(value)
     if not math.isfinite(number):
-        raise ValueError(f"{number} cannot be a constant of a formula: it must be finite")
+        raise ValueError(f"{number} cannot be a constant in a formula: it must be finite")
     return f"({number!r})" if number < 0 else repr(number)
 
 
 def c_lines(results: Mapping[str, Any]) -> list[str]:
-    """C statements that compute results: name of what is assigned to (`*us`, `features[3]`) → expression or number."""
+    """C statements that compute results: assignment target (`*us`, `features[3]`) → expression or number."""
     traces = {id(value.trace): value.trace for value in results.values() if isinstance(value, Expression)}
     if len(traces) > 1:
         raise TypeError("results of two traces cannot be written together")
@@ -184,7 +184,7 @@ def c_lines(results: Mapping[str, Any]) -> list[str]:
 
 
 def read_variables(values: Iterable[Any]) -> set[str]:
-    """The variables that expressions depend on, as C names them."""
+    """The variables that expressions depend on, by their names in C."""
     given = [value for value in values if isinstance(value, Expression)]
     found: set[str] = set()
     for trace in {id(value.trace): value.trace for value in given}.values():
@@ -195,11 +195,11 @@ def read_variables(values: Iterable[Any]) -> set[str]:
 
 
 def _reached(trace: Trace, wanted: Iterable[int]) -> dict[int, int]:
-    """The nodes that results depend on, in the order of their making, and how often each is named."""
+    """The nodes that results depend on, in the order of their creation, and how often each is used."""
     uses: dict[int, int] = {}
     for number in wanted:
         uses[number] = uses.get(number, 0) + 1
-    for number in range(len(trace.nodes) - 1, -1, -1):  # operands come before what is made of them
+    for number in range(len(trace.nodes) - 1, -1, -1):  # operands come before the nodes that use them
         if number in uses:
             node = trace.nodes[number]
             for operand in node.operands:
@@ -208,7 +208,7 @@ def _reached(trace: Trace, wanted: Iterable[int]) -> dict[int, int]:
 
 
 def _written(trace: Trace, wanted: Iterable[int]) -> tuple[dict[int, str], list[str]]:
-    """How each node is named in C, and the lines that give names to what is used twice or is long."""
+    """The C code of each node, and the definitions of variables for nodes that are long or used twice."""
     texts: dict[int, str] = {}
     lines: list[str] = []
     for number, count in _reached(trace, wanted).items():
@@ -227,7 +227,7 @@ def _written(trace: Trace, wanted: Iterable[int]) -> tuple[dict[int, str], list[
 
 
 def _bare(text: str) -> str:
-    """Without parentheses around the whole."""
+    """The text without its outer parentheses."""
     if not (text.startswith("(") and text.endswith(")")):
         return text
     depth = 0

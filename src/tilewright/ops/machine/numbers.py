@@ -1,8 +1,8 @@
-"""The arithmetic that estimates are written in.
+"""The arithmetic of estimates.
 
 An estimate is one formula with three uses: for one kernel with Python's numbers, for many with NumPy arrays, and
-written out as C for programs without Python. So it may use the operators + - * / // ** and comparisons, and these
-functions, and nothing that asks for a truth value.
+translated to C for programs without Python. So it may use only the operators + - * / // ** and comparisons, and these
+functions, and nothing that needs a truth value.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# A float, a NumPy array of floats, or an expression that is written out as C.
+# A float, a NumPy array of floats, or an expression that is translated to C.
 Number = Any
 
 
@@ -35,12 +35,12 @@ def where(condition: Number, yes: Number, no: Number) -> Number:
 
 
 def ceil_div(value: Number, divisor: Number) -> Number:
-    """How many parts of that size it takes."""
+    """The quotient, rounded up."""
     return -(-value // divisor)
 
 
 def log2(value: Number) -> Number:
-    """The logarithm of base 2 of what is above zero."""
+    """The logarithm of base 2 of a positive number."""
     return _apply("log2", value)
 
 
@@ -53,15 +53,15 @@ _PLAIN: Mapping[str, Callable[..., Number]] = {
 
 
 def _apply(name: str, *arguments: Number) -> Number:
-    """A function of the kind that its arguments call for: an expression before an array before a float."""
+    """Apply the implementation for the arguments' types: for expressions, else for arrays, else for floats."""
     others = [each for each in arguments if not isinstance(each, (int, float))]
     if not others:
         return _PLAIN[name](*arguments)
     for each in others:
-        # What is neither a number nor an array makes the call itself: see `Expression`.
+        # An object that is neither a number nor an array implements the function itself: see `Expression`.
         traced = getattr(each, "traced", None)
         if traced is not None:
             return traced(name, arguments)
-    import numpy  # noqa: PLC0415  (only where there are arrays)
+    import numpy  # noqa: PLC0415  (only if there are arrays)
 
     return getattr(numpy, name)(*arguments)

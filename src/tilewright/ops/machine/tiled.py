@@ -1,12 +1,12 @@
-"""How long a tiled matrix kernel takes: one model for all of them, on any GPU that has a file.
+"""The cost model of tiled matrix kernels: one model for all of them, on any GPU that has a file.
 
-A kernel computes its result in tiles: one work-group, here a block, computes one tile in steps along k. `pace` tells
-what a step costs each pipe of a unit, from the kernel alone; `estimate` lays the blocks of a problem on the units.
-A kernel that is not ours is described by a `Tile` like any other.
+A kernel computes its result in tiles: one work-group computes one tile in steps along k. `compute_loop_cost`
+computes the cost of a step for each pipe of a unit, from the kernel alone; `estimate_problem` distributes the
+work-groups of a problem to the units. Kernels of other libraries are described by a `KernelTile`, too.
 
-Two ideas carry it. Blocks that are resident on a unit together share its pipes: each adds only what it takes of the
-busiest pipe. And what no other block covers, the way of one block through all pipes one after the other and the
-latency of its loads, is paid once in every round of resident blocks.
+The model has two main assumptions. Work-groups that are resident on a unit together share its pipes: each adds only
+its use of the bottleneck pipe. Time that no other work-group overlaps, that is the way of one work-group through all
+pipes one after the other and the latency of its loads, is added once in every round of resident work-groups.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tilewright.ops.machine.numbers import Number, ceil_div, maximum, minimum, w
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tile:
-    """One block of a kernel. Sizes are elements; flags are 0 or 1; each may be a column of many kernels."""
+    """One work-group of a kernel. Sizes are elements; flags are 0 or 1; each value may be a column of many kernels."""
 
     block_m: Number
     block_n: Number
@@ -39,46 +39,46 @@ class Tile:
     vector_b: Number
     read_a: Number
     read_b: Number
-    # Elements of an operand's tile that lie in memory one after the other: a row or a column of it, or all.
+    # Elements of an operand's tile that are contiguous in memory: a row or a column of it, or all.
     inner_a: Number
     inner_b: Number
-    # Whether B goes through LDS, or from memory to registers.
+    # Whether B is loaded through LDS, or from memory to registers.
     b_in_lds: Number = 1.0
-    # Whether a step's loads arrive while the same block computes another: it has two buffers, and is scheduled so.
+    # Whether a step's loads overlap with another step of the same work-group: it has two buffers and such a schedule.
     covered: Number = 0.0
-    # Steps whose loads are on their way at once: a step waits for its share of the latency.
+    # Steps whose loads are in flight at once: a step waits for its share of the latency.
     steps_ahead: Number = 1.0
     lds_bytes: Number
-    # Vector registers of a lane, with its accumulators: of the compiled kernel, or an estimate.
+    # Vector registers of a lane, including its accumulators: of the compiled kernel, or an estimate.
     registers: Number
-    # Bytes of a lane that did not fit into registers: each is stored and loaded in every step.
+    # Spilled bytes of a lane: each is stored and loaded in every step.
     scratch_bytes: Number = 0.0
     # Vector instructions of one wave: in a step, for each load in a step, before and after the steps.
     step_instructions: Number
     load_instructions: Number
     block_instructions: Number
-    # Whether C goes through LDS before it is stored.
+    # Whether C is stored through LDS.
     shuffled: Number = 1.0
-    # Steps that are loaded ahead in vain, beyond those that k has.
+    # Steps that are prefetched beyond the end of k, and not used.
     extra_steps: Number = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pace:
-    """What a block of a kernel costs a unit: clocks, but for what is named otherwise."""
+    """The cost of a work-group on a unit, in clocks unless noted otherwise."""
 
     block_m: Number
     block_n: Number
     block_k: Number
-    resident: Number  # blocks on a unit at once
-    matrix: Number  # of the matrix pipes, for a step
+    resident: Number  # work-groups on a unit at once
+    matrix: Number  # of the matrix pipes, per step
     vector: Number  # of the vector pipes
     lds: Number
     fetch: Number  # of the path from L2
     busiest: Number  # the largest of the four
-    alone: Number  # a step of a block that nothing covers
-    lines_bytes: Number  # that a step asks of L2, in whole lines
-    setup: Number  # before and after all steps, with nothing covered
+    alone: Number  # a step of a work-group without overlap
+    lines_bytes: Number  # read from L2 per step, in complete lines
+    setup: Number  # before and after all steps, without overlap
     setup_busiest: Number
     extra_steps: Number
     store_bytes: Number  # of one element of C
@@ -86,21 +86,21 @@ class Pace:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sizes:
-    """A problem as products of one size: `batch` of them, each a sum of `split` parts of k."""
+    """A problem as matrix products of one size: `batch` of them, each a sum of `split` parts of k."""
 
     m: Number
     n: Number
     k: Number
     batch: Number = 1.0
     split: Number = 1.0
-    # Bytes that must come from memory and go there, each once; without partial sums.
+    # Bytes that must be read from memory and written to it, each once; without partial sums.
     read_bytes: Number
     written_bytes: Number
     launches: Number = 1.0
 
 
 def matrix_rate(arch: Arch, dtype: str, instruction: str = "") -> float:
-    """Operations per clock of one SIMD with a matrix instruction of this type; without one, of the fastest."""
+    """Operations per clock of one SIMD with a matrix instruction of this type; by default the fastest."""
     compute = arch.compute
     peak = arch.peak_tflops[choose(f"type with a matrix rate on {arch.name}", dtype, arch.peak_tflops)]
     whole = peak * 1e6 / (compute.units * compute.simds_per_unit * compute.clock_mhz)
@@ -108,18 +108,18 @@ def matrix_rate(arch: Arch, dtype: str, instruction: str = "") -> float:
 
 
 def pace(tile: Tile, arch: Arch) -> Pace:
-    """What a step of a block costs, and how many blocks a unit holds."""
+    """The cost of a step of a work-group, and the number of work-groups that are resident on a unit."""
     simds, wave = float(arch.compute.simds_per_unit), float(arch.wave_size)
     issue = wave / arch.compute.lanes_per_simd
     waves = tile.waves_m * tile.waves_n * tile.waves_k
-    rows = maximum(1.0, waves / simds)  # waves of a block that share a SIMD
+    rows = maximum(1.0, waves / simds)  # waves of a work-group that share a SIMD
     bytes_a = tile.block_m * tile.block_k * tile.bits_a / 8
     bytes_b = tile.block_n * tile.block_k * tile.bits_b / 8
     # Instructions of all waves: each wave reads the rows and columns of its part of the tile.
     loads = (tile.block_m / tile.vector_a + tile.block_n / tile.vector_b) * tile.block_k / wave
     reads_a = tile.waves_n * tile.block_m * tile.block_k / (tile.read_a * wave)
     reads_b = tile.waves_m * tile.block_n * tile.block_k / (tile.read_b * wave) * tile.b_in_lds
-    # A lane takes a bank of LDS, 32 bits, however little it reads.
+    # A lane uses at least one LDS bank, 32 bits.
     lane_clocks = wave / arch.lds.bytes_per_clock / 8
     lds = (
         reads_a * maximum(32.0, tile.read_a * tile.bits_a) * lane_clocks
@@ -134,7 +134,7 @@ def pace(tile: Tile, arch: Arch) -> Pace:
     spilled = 2 * tile.scratch_bytes * waves * wave
     fetch = (lines_bytes + spilled) / arch.memory.l1_bytes_per_clock
     busiest = maximum(vector, matrix, lds, fetch)
-    # A SIMD's waves take turns: while one is in a pipe, the next follows behind it. Few waves leave SIMDs idle.
+    # A SIMD's waves are pipelined: while one is in a pipe, the next follows. Few waves leave SIMDs idle.
     idle = maximum(1.0, simds / waves)
     computing = ((vector + matrix) * idle + lds) / rows
     loading = fetch / rows + arch.memory.latency_clocks / tile.steps_ahead
@@ -162,13 +162,13 @@ def pace(tile: Tile, arch: Arch) -> Pace:
 
 
 def _lines(whole: Number, inner: Number, arch: Arch) -> Number:
-    """Bytes of the lines that a tile lies in, of which `inner` bytes follow each other: half a line costs a line."""
+    """Bytes of the cache lines of a tile with `inner` contiguous bytes: a part of a line costs a full line."""
     line = float(arch.memory.line_bytes)
     return whole / inner * ceil_div(inner, line) * line
 
 
 def _resident(tile: Tile, waves: Number, arch: Arch) -> Number:
-    """Blocks that fit into a unit together, by registers, LDS and waves. One always runs: it may be an estimate."""
+    """Work-groups that fit on a unit together, by registers, LDS and waves. At least one: these may be estimates."""
     compute, registers = arch.compute, arch.registers
     granule = float(registers.vgpr_granule)
     per_simd = minimum(
@@ -184,25 +184,25 @@ def _resident(tile: Tile, waves: Number, arch: Arch) -> Number:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """A problem cut into tiles, one for each block."""
+    """A problem divided into tiles, one for each work-group."""
 
     tiles: Number
     steps: Number  # of a tile, on average
-    extra_steps: Number = 0.0  # that are run in vain
-    longest: Number = None  # steps of the longest tile, where tiles differ
-    stored: Number  # bytes that a tile stores, each counted as often as it costs
-    memory_bytes: Number  # that must come from memory and go there
+    extra_steps: Number = 0.0  # run but not used
+    longest: Number = None  # steps of the longest tile, if tiles differ
+    stored: Number  # bytes that a tile stores, weighted by their cost
+    memory_bytes: Number  # that must be read from memory and written to it
     launches: Number = 1.0
-    use_m: Number  # the share of all tiles that the problem fills, in each direction
+    use_m: Number  # the share of all tiles that the problem fills, along each dimension
     use_n: Number
     use_k: Number
 
 
 def estimate(sizes: Sizes, pace: Pace | Facts, arch: Arch) -> Estimate:
-    """The time of a problem with a kernel. The numbers of a kernel serve as a pace: they have its names."""
+    """The time of a kernel for a problem. `pace` may also be a kernel's model inputs, which have the same names."""
     tiles_m, tiles_n = ceil_div(sizes.m, pace.block_m), ceil_div(sizes.n, pace.block_n)
     steps = ceil_div(ceil_div(sizes.k, sizes.split), pace.block_k)
-    # Each part of a split sum is added to C in memory, which reads and writes it; C is cleared before.
+    # Each part of a split sum is added to C in memory, which reads and writes C. C is cleared before.
     is_split = where(sizes.split > 1, 1.0, 0.0)
     work = Work(
         tiles=tiles_m * tiles_n * sizes.batch * sizes.split,
@@ -223,18 +223,18 @@ def laid_out(work: Work, pace: Pace | Facts, arch: Arch) -> Estimate:
     units, clock, memory = float(arch.compute.units), float(arch.compute.clock_mhz), arch.memory
     tiles, steps = work.tiles, work.steps
     bandwidth = memory.bandwidth_gbs * 1e3 / clock  # bytes per clock of all units
-    share = minimum(bandwidth / minimum(units, tiles), float(memory.l1_bytes_per_clock))  # of one unit that stores
+    share = minimum(bandwidth / minimum(units, tiles), float(memory.l1_bytes_per_clock))  # of one storing unit
     store = work.stored / share
     in_steps = (steps + work.extra_steps) * pace.busiest
     further = in_steps + maximum(pace.setup_busiest, store)
     first = (steps + work.extra_steps) * pace.alone + pace.setup + store
-    # The unit with most blocks: whole blocks, and whole rounds of those that are resident together.
+    # The unit with most work-groups: complete ones, in complete rounds of those that are resident together.
     blocks = ceil_div(tiles, units)
     rounds = ceil_div(blocks, pace.resident)
     in_units = rounds * (first - further) + blocks * further
     longest = {}
     if work.longest is not None:
-        # However many units there are, the longest tile keeps the others waiting.
+        # The time is at least that of the longest tile, however many units there are.
         in_longest = work.longest * pace.alone + pace.setup + store
         in_units = maximum(in_units, in_longest)
         longest["longest"] = in_longest / clock
@@ -273,10 +273,10 @@ def laid_out(work: Work, pace: Pace | Facts, arch: Arch) -> Estimate:
 
 
 def together(*parts: Number) -> Number:
-    """What works side by side, but not perfectly: the root of the sum of cubes, between the longest and the sum."""
+    """The time of imperfectly overlapped parts: the cube root of the sum of cubes, between the longest and the sum."""
     return sum(part * part * part for part in parts) ** (1 / 3)
 
 
 def pace_numbers(pace: Pace) -> dict[str, Number]:
-    """A pace by name, for the numbers of a kernel."""
+    """A loop cost as model inputs of a kernel, by name."""
     return {name: getattr(pace, name) for name in Pace.__slots__}

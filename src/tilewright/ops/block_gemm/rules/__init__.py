@@ -1,7 +1,8 @@
 """Rules about the GEMM of one work-group.
 
-They read a config as `tilewright.ops.block_gemm` says, and nothing that only one op has. Their examples are those of
-GEMM's example config; `lift.lifted` gives them another op's. File names in rules are below ck_tile/ops/.
+They read only the config attributes that `tilewright.ops.block_gemm` lists, and no field of a single op. Their examples
+are changes to GEMM's example config; `rule_reuse.rule_through_view` replaces them for another op. File names in rules
+are relative to ck_tile/ops/.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names that several rules share: groups of fields that they read, and pieces of their examples."""
+"""Constants that several rules share: groups of fields that they read, and parts of their examples."""
 
 from __future__ import annotations
 

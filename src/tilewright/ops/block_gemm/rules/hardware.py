@@ -1,4 +1,4 @@
-"""What the GPU has: A1xx."""
+"""Rules about the GPU's features: A1xx."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tilewright.ops.rule import Fault, rule
 def no_matrix_instruction(config: Any, arch: Arch) -> Fault | None:
     """The GPU must have the matrix tile for these types.
 
-    Why: CK Tile selects a wave-level matrix operation by types and tile; where it has none for the GPU the
-    source does not compile, or compiles to another instruction than the one named.
+    Why: CK Tile selects a wave-level matrix operation by types and tile. If it has none for the GPU, the source does
+    not compile, or compiles to another instruction than the one named.
 
-    Fix: take one of the tiles that `tilewright arch show` lists for these types.
+    Fix: use one of the tiles that `tilewright arch show` lists for these types.
     """
     shapes = arch.mma_shapes(config.dtype_a, config.dtype_b, config.dtype_acc)
     types = f"{config.dtype_a}×{config.dtype_b}→{config.dtype_acc}"
     if not shapes:
         known = ", ".join(str(t) for t in arch.mma)
-        return Fault(f"{arch.name} multiplies no {types}; it has {known}", "dtype_a")
+        return Fault(f"{arch.name} cannot multiply {types}; it has {known}", "dtype_a")
     if config.mma in shapes:
         return None
     nearest = min(shapes, key=lambda s: sum(abs(x - y) for x, y in zip(s, config.mma, strict=True)))
@@ -50,7 +50,7 @@ def no_matrix_instruction(config: Any, arch: Arch) -> Fault | None:
 def block_too_large(config: Any, arch: Arch) -> Fault | None:
     """A work-group has at most as many threads as the GPU allows.
 
-    Why: the hardware cannot start a larger one. The compiler does not mind.
+    Why: the hardware cannot start a larger one. The compiler does not check this.
 
     Fix: use fewer waves.
     """
@@ -71,13 +71,13 @@ def block_too_large(config: Any, arch: Arch) -> Fault | None:
     arch="gfx950",
 )
 def transposed_read(config: Any, arch: Arch) -> Fault | None:
-    """With a column-major A or a row-major B, a GPU that transposes on LDS reads needs a fitting mma.
+    """With a column-major A or a row-major B, a GPU with transposing LDS reads needs an mma that matches them.
 
-    Why: CK Tile uses those reads wherever the GPU has them. One read gives a lane 8 bytes, and the mma must take
-    one, two or four of them per lane in the form that CK Tile has for these types: one for any type, two for
-    16-bit types, four for 8-bit floats.
+    Why: CK Tile uses these reads on every GPU that has them. One read gives a lane 8 bytes, and the mma must take
+    one, two or four reads per lane, as implemented in CK Tile for these types: one for any type, two for 16-bit
+    types, four for 8-bit floats.
 
-    Fix: take another mma, or layout rcr.
+    Fix: use another mma, or layout rcr.
     """
     read = arch.lds.transpose_read_bytes
     if not read or config.layout == "rcr":

@@ -1,4 +1,4 @@
-"""What pipelines go together with: P301, P305, P306, P314 to P316, P318."""
+"""Rules about the features of pipelines: P301, P305, P306, P314 to P316, P318."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tilewright.ops.rule import Fault, rule
     bad={"scheduler": "interwave"},
 )
 def scheduler_not_offered(config: Any, arch: Arch) -> Fault | None:
-    """The pipeline must have been written for the scheduler.
+    """The pipeline must implement the scheduler.
 
-    Why: mem has an intrawave and an interwave body, all others are intrawave only; CK Tile has no code for the
-    rest.
+    Why: mem has an intrawave and an interwave implementation, all others are intrawave only. CK Tile has no code for
+    other combinations.
 
-    Fix: take a scheduler that the pipeline has.
+    Fix: use a scheduler that the pipeline has.
     """
     return scheduler_fault(config, SCHEDULERS_OF.get(config.pipeline, ("intrawave",)))
 
@@ -35,7 +35,7 @@ SCHEDULERS_OF = {"mem": ("intrawave", "interwave")}
 
 
 def scheduler_fault(config: Any, offered: Sequence[str]) -> Fault | None:
-    """Why the pipeline cannot have the scheduler, where it offers these."""
+    """Reject a scheduler that is not among those that the pipeline offers."""
     if config.scheduler in offered:
         return None
     listing = " or ".join(offered)
@@ -53,9 +53,9 @@ def scheduler_fault(config: Any, offered: Sequence[str]) -> Fault | None:
 def wave_groups(config: Any, arch: Arch) -> Fault | None:
     """compv5 runs two wave groups with the default epilogue, every other pipeline one.
 
-    Why: compv5 is built of a group that loads and a group that computes, and only the first stores C; the
-    cshuffle epilogue spreads C over waves along m and n and does not cover a second group. The others have
-    no notion of groups.
+    Why: compv5 consists of a group that loads and a group that computes, and only the first stores C. The cshuffle
+    epilogue distributes C over waves along m and n and does not cover a second group. The other pipelines have no
+    groups.
 
     Fix: set wave_groups to 2 and the default epilogue for compv5, wave_groups to 1 otherwise.
     """
@@ -82,8 +82,8 @@ def wave_groups(config: Any, arch: Arch) -> Fault | None:
 def async_copy(config: Any, arch: Arch) -> Fault | None:
     """comp_async needs a GPU that copies 16 bytes per lane from memory to LDS.
 
-    Why: CK Tile issues the copy in one instruction per vector; gfx950 is the first to have the 12- and 16-byte
-    forms, others copy 4 bytes.
+    Why: CK Tile issues one copy instruction per vector. gfx950 is the first GPU with 12- and 16-byte copies, others
+    copy 4 bytes.
 
     Fix: use compv4, which loads through registers.
     """
@@ -106,10 +106,10 @@ def async_copy(config: Any, arch: Arch) -> Fault | None:
     bad={"dtype_a": "fp8", "dtype_b": "bf8", "mma": (32, 32, 16), "block": (128, 128, 64)},
 )
 def mixed_types(config: Any, arch: Arch) -> Fault | None:
-    """Different types of A and B need a pipeline that keeps them apart.
+    """Different types of A and B need a pipeline with a type for each.
 
-    Why: mem and compv3 take one compute type for both operands: they compile, but read the bits of B as if it
-    had A's type (an fp8×bf8 kernel contains …_fp8_fp8 instructions) and every result is wrong.
+    Why: mem and compv3 have one compute type for both operands. They compile, but read the bits of B as if it had
+    A's type (an fp8×bf8 kernel contains …_fp8_fp8 instructions), and every result is wrong.
 
     Fix: use compv4, compv6 or comp_async.
     """
@@ -127,16 +127,16 @@ def mixed_types(config: Any, arch: Arch) -> Fault | None:
     bad={**COMPV5, "layout": "rrr"},
 )
 def compv5_layout(config: Any, arch: Arch) -> Fault | None:
-    """compv5 takes layout rcr.
+    """compv5 requires layout rcr.
 
-    Why: for a column-major A or a row-major B it would transpose in registers, and CK Tile's transposition does
-    not know the distribution over wave groups.
+    Why: for a column-major A or a row-major B it would transpose in registers, and CK Tile's transposition does not
+    support the distribution over wave groups.
 
     Fix: use rcr, or another pipeline.
     """
     if config.pipeline != "compv5" or config.layout == "rcr":
         return None
-    return Fault(f"compv5 takes rcr, not {config.layout}", "layout", "rcr")
+    return Fault(f"compv5 requires layout rcr, not {config.layout}", "layout", "rcr")
 
 
 @rule(
@@ -152,7 +152,7 @@ def async_vector(config: Any, arch: Arch) -> Fault | None:
     """comp_async needs tiles of A and B that a lane copies in vectors of 16 or 4 bytes.
 
     Why: the copies from memory to LDS exist for 4, 12 and 16 bytes. A vector is never wider than a thread's share of
-    the tile; where none is fixed, CK Tile takes the widest of 16 or 8 bytes that divides it.
+    the tile. If no vector is fixed, CK Tile uses the widest of 16 or 8 bytes that divides the share.
 
     Fix: use a larger block or fewer waves, so that a thread's share is a multiple of 16 bytes; or fix other vectors.
     """
@@ -184,8 +184,8 @@ ASYNC_VECTOR_BYTES = (4, 16)
 def async_shuffle(config: Any, arch: Arch) -> Fault | None:
     """comp_async stores with the default epilogue.
 
-    Why: after its last barrier it leaves copies from memory to LDS under way, and cshuffle stages C in the same LDS.
-    A wave waits for its own copies, not for those of the others: they can overwrite the part of C that it staged.
+    Why: after its last barrier, copies from memory to LDS are still in flight, and cshuffle stages C in the same LDS.
+    A wave waits for its own copies, not for those of other waves, which can overwrite the part of C that it staged.
 
     Fix: use the default epilogue, or compv4.
     """

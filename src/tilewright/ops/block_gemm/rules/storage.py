@@ -1,4 +1,4 @@
-"""How C is stored, and the LDS that tiles take: P310, P311, P313, P317, P321, R401."""
+"""Rules about storing C and about LDS size: P310, P311, P313, P317, P321, R401."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tilewright.ops.rule import Fault, rule
     bad={"dtype_c": "int8"},
 )
 def output_type(config: Any, arch: Arch) -> Fault | None:
-    """C has the type of A, or that of the accumulator, or the usual output of the inputs.
+    """C has the type of A, the type of the accumulator, or the usual output type of the inputs.
 
-    Why: these conversions are the ones CK Tile's epilogues are used with; others round or overflow in ways that
+    Why: these are the conversions that CK Tile's epilogues are used with. Others round or overflow in ways that
     nothing checks.
 
-    Fix: take one of the listed types.
+    Fix: use one of the listed types.
     """
     known = ACCUMULATORS.get((config.dtype_a, config.dtype_b))
     if known is None or config.dtype_acc != known:
@@ -55,7 +55,7 @@ def vector_width(config: Any, arch: Arch) -> Fault | None:
     """Fixed vector widths are powers of two of at most 16 bytes.
 
     Why: a lane's load or store moves 1 to 16 bytes in powers of two. A wider vector is several accesses, and CK Tile
-    compiles it for some tiles and types only; one that is no power of two is refused by the compiler.
+    compiles it for some tiles and types only. The compiler rejects one that is not a power of two.
 
     Fix: use powers of two, or leave the widths native.
     """
@@ -81,10 +81,10 @@ def vector_width(config: Any, arch: Arch) -> Fault | None:
     bad={"block": (192, 128, 32), "waves": (4, 1, 1), "mma": (16, 16, 32)},
 )
 def shuffle_not_whole(config: Any, arch: Arch) -> Fault | None:
-    """The cshuffle epilogue must stage a whole number of times.
+    """A wave's mma tiles along m must be a multiple of those that the cshuffle epilogue stages at a time.
 
-    Why: it packs several small mma tiles into one wide store. When the tiles of a wave along m are not a
-    multiple of that number, CK Tile sizes its LDS tile for one but still writes several: about half of C is wrong.
+    Why: it packs several small mma tiles into one wide store. If the tiles of a wave along m are not a multiple of
+    that number, CK Tile sizes its LDS tile for one but still writes several: about half of C is wrong.
 
     Fix: make block m / (waves m × mma m) even, use a 32-wide mma, or the default epilogue.
     """
@@ -108,7 +108,7 @@ def shuffle_not_whole(config: Any, arch: Arch) -> Fault | None:
 def shuffle_not_spread(config: Any, arch: Arch) -> Fault | None:
     """The threads of a work-group must share the staged tile of C evenly.
 
-    Why: as for the tiles of A and B, each wave stores whole lines of it with one vector per lane.
+    Why: as for the tiles of A and B, each wave stores complete lines of it with one vector per lane.
 
     Fix: use waves and mma whose product along n is a power of two, or the default epilogue.
     """
@@ -138,8 +138,8 @@ def shuffle_not_spread(config: Any, arch: Arch) -> Fault | None:
 def no_bf16_add(config: Any, arch: Arch) -> Fault | None:
     """Split-K with a bf16 C needs a GPU for which CK Tile's atomic add of bf16 compiles.
 
-    Why: where CK Tile uses the buffer instruction, it hands integer vectors to it, and the compiler has no
-    instruction for those.
+    Why: if CK Tile uses the buffer instruction, it passes integer vectors to it, and the compiler has no instruction
+    for those.
 
     Fix: use an fp32 C, or no split-K.
     """
@@ -157,11 +157,11 @@ def no_bf16_add(config: Any, arch: Arch) -> Fault | None:
     bad={"block": (64, 64, 512)},
 )
 def lds_overflow(config: Any, arch: Arch) -> Fault | None:
-    """The tiles of A and B, or the staged tile of C, must fit the LDS.
+    """The tiles of A and B, or the staged tile of C, must fit into LDS.
 
-    Why: a work-group cannot have more LDS than the GPU has. Pipelines with two buffers need twice the room.
+    Why: a work-group cannot have more LDS than the GPU has. Pipelines with two buffers need twice as much.
 
-    Fix: make block k smaller first, then m and n; or take a pipeline with one buffer.
+    Fix: reduce block k first, then m and n; or use a pipeline with one buffer.
     """
     needed = resources.lds_bytes(config, arch)
     if needed <= arch.lds.bytes:

@@ -1,4 +1,4 @@
-"""Tile arithmetic: T2xx."""
+"""Rules about tile sizes: T2xx."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tilewright.ops.rule import Fault, rule
     bad={"block": (96, 128, 32)},
 )
 def block_not_covered(config: Any, arch: Arch) -> Fault | None:
-    """The block must be a whole number of waves × mma in m, n and k.
+    """The block must be a multiple of waves × mma in m, n and k.
 
-    Why: every wave computes the same number of matrix tiles; what is left over would not be computed.
+    Why: every wave computes the same number of matrix tiles. A remainder would not be computed.
 
     Fix: make the block a multiple of waves × mma, or choose waves and mma that divide it.
     """
@@ -51,7 +51,7 @@ def block_not_covered(config: Any, arch: Arch) -> Fault | None:
 def a_tile_not_spread(config: Any, arch: Arch) -> Fault | None:
     """The threads of a work-group must share the A tile evenly.
 
-    Why: each wave loads whole lines of the tile with one vector per lane; CK Tile asserts that lanes and waves
+    Why: each wave loads complete lines of the tile with one vector per lane. CK Tile asserts that lanes and waves
     cover the tile exactly.
 
     Fix: use a power of two for the contiguous extent, or a larger block, or fewer waves.
@@ -73,7 +73,7 @@ def a_tile_not_spread(config: Any, arch: Arch) -> Fault | None:
 def b_tile_not_spread(config: Any, arch: Arch) -> Fault | None:
     """The threads of a work-group must share the B tile evenly.
 
-    Why: as for A, each wave loads whole lines of it with one vector per lane.
+    Why: as for A, each wave loads complete lines of it with one vector per lane.
 
     Fix: use a power of two for the contiguous extent, or a larger block, or fewer waves.
     """
@@ -104,21 +104,21 @@ def _spread_fault(name: str, config: Any, arch: Arch, y: int, x: int, vector: in
     bad={"waves": (1, 2, 2), "block": (128, 128, 64)},
 )
 def waves_along_k(config: Any, arch: Arch) -> Fault | None:
-    """Only compv5 spreads waves along k, and it takes exactly two.
+    """Only compv5 has waves along k, and exactly two.
 
-    Why: the other pipelines number their waves along m and n only, so that further waves compute and store in
-    places that are not theirs. compv5 pairs one wave that loads with one that computes.
+    Why: the other pipelines number their waves along m and n only, so that further waves compute and store tiles of
+    other waves. compv5 pairs one wave that loads with one that computes.
 
     Fix: use 1 wave along k, or compv5 with waves 1x1x2.
     """
     if config.pipeline == "compv5":
         if config.waves == COMPV5_WAVES:
             return None
-        return Fault(f"compv5 works with waves {COMPV5_WAVES}, not {config.waves}", "waves", COMPV5_WAVES)
+        return Fault(f"compv5 requires waves {COMPV5_WAVES}, not {config.waves}", "waves", COMPV5_WAVES)
     if config.waves.k == 1:
         return None
     nearest = config.waves._replace(k=1)
-    return Fault(f"{config.pipeline} takes 1 wave along k, not {config.waves.k}", "waves", nearest)
+    return Fault(f"{config.pipeline} requires 1 wave along k, not {config.waves.k}", "waves", nearest)
 
 
 @rule(
@@ -130,13 +130,13 @@ def waves_along_k(config: Any, arch: Arch) -> Fault | None:
     bad={"layout": "rrr", "vector": (4, 4, 8)},
 )
 def transposed_vector(config: Any, arch: Arch) -> Fault | None:
-    """A column-major A or a row-major B is loaded in the vectors that its tile allows.
+    """A column-major A or a row-major B is loaded in the widest vectors that its tile allows.
 
-    Why: such a tile is transposed in registers on its way to LDS. CK Tile lays out the transposed tile for the widest
-    vector that divides a thread's share, whatever vector was fixed for the load, and the two must agree. GPUs that
-    transpose when they read LDS do not need it.
+    Why: such a tile is transposed in registers before it is written to LDS. CK Tile arranges the transposed tile for
+    the widest vector that divides a thread's share, and the fixed vector of the load must match it. GPUs with
+    transposing LDS reads do not need this.
 
-    Fix: take that vector for the operand, or a block that makes it narrower.
+    Fix: use that vector for the operand, or a block that makes it narrower.
     """
     if config.vector is None or arch.lds.transpose_read_bytes:
         return None

@@ -1,7 +1,7 @@
 """The rules of GEMM configs: those of the block GEMM, and GEMM's own.
 
-Codes: A1xx what the GPU has, T2xx tile arithmetic, P3xx pipeline and epilogue, R4xx resources. File names in
-rules are below ck_tile/ops/. Each rule says who enforces it; `make truth` compares them with the compiler.
+Codes: A1xx GPU features, T2xx tile sizes, P3xx pipeline and epilogue, R4xx resources. File names in rules are relative
+to ck_tile/ops/. Each rule declares what enforces it; `make truth` compares the rules with the compiler.
 """
 
 from __future__ import annotations

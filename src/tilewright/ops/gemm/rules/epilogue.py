@@ -1,4 +1,4 @@
-"""What can be stored and how: P307, P308, P310, P312, P313, P317, P320."""
+"""Rules about storing C: P307, P308, P310, P312, P313, P317, P320."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ from tilewright.ops.rule import Fault, rule
     bad={"elementwise": "Relu"},
 )
 def elementwise_without_d(config: Any, arch: Arch) -> Fault | None:
-    """multi_d has at least one D tensor; the other variants have none and no element-wise operation.
+    """multi_d has at least one D tensor. The other variants have no D tensors and no element-wise operation.
 
-    Why: CK Tile's multi-D kernel refuses an empty list of D tensors, and the other kernels have no argument to
-    pass them in.
+    Why: CK Tile's multi-D kernel rejects an empty list of D tensors, and the other kernels have no argument for them.
 
     Fix: use multi_d with num_d of 1 or more, or PassThrough without D tensors.
     """
     if config.variant == "multi_d":
-        return None if config.num_d else Fault("multi_d with num_d = 0, needs at least 1", "num_d", 1)
+        return None if config.num_d else Fault("multi_d needs at least 1 D tensor, num_d is 0", "num_d", 1)
     if config.num_d:
-        return Fault(f"{config.variant} takes no D tensors, num_d is {config.num_d}", "num_d", 0)
+        return Fault(f"{config.variant} does not support D tensors, num_d is {config.num_d}", "num_d", 0)
     if config.elementwise != "PassThrough":
         return Fault(f"{config.variant} cannot apply {config.elementwise}", "elementwise", "PassThrough")
     return None
@@ -46,11 +45,11 @@ def elementwise_without_d(config: Any, arch: Arch) -> Fault | None:
     bad={"split_k": True, "epilogue": "default"},
 )
 def split_k_not_possible(config: Any, arch: Arch) -> Fault | None:
-    """Split-K needs an atomic store of C that CK Tile has.
+    """Split-K needs an atomic add to C that CK Tile implements.
 
     Why: 16-bit values are added in pairs, but the default epilogue, and a fixed vector width of 1 for C, store single
-    elements: CK Tile then compiles an empty kernel and refuses every k_batch above 1. Its multi-D kernel refuses
-    split-K always, since the element-wise operation would be applied to each part.
+    elements: CK Tile then compiles an empty kernel and rejects every k_batch above 1. Its multi-D kernel always rejects
+    split-K, since the element-wise operation would be applied to each part.
 
     Fix: use the cshuffle epilogue with wider vectors, a 32-bit C, or no split-K.
     """
@@ -76,15 +75,15 @@ def split_k_not_possible(config: Any, arch: Arch) -> Fault | None:
 def vector_unused(config: Any, arch: Arch) -> Fault | None:
     """A fixed vector width must have an effect.
 
-    Why: the default epilogue stores single elements whatever C's width is, and preshufflev2 has its own way of
-    loading; a width there would make two names for one kernel.
+    Why: the default epilogue stores single elements, and preshufflev2 ignores the widths. Other values would only give
+    one kernel two names.
 
-    Fix: give C the width 1 with the default epilogue; leave the widths native with preshufflev2.
+    Fix: set C's width to 1 with the default epilogue; leave the widths native with preshufflev2.
     """
     if config.vector is None:
         return None
     if config.pipeline == "preshufflev2":
-        return Fault("preshufflev2 takes no fixed vector widths", "vector")
+        return Fault("preshufflev2 does not support fixed vector widths", "vector")
     if config.epilogue == "default" and config.vector[2] != 1:
         return Fault(f"the default epilogue stores 1 element, vector c is {config.vector[2]}", "vector")
     return None
@@ -99,20 +98,20 @@ def vector_unused(config: Any, arch: Arch) -> Fault | None:
     bad={"permute_n": True},
 )
 def permute_n(config: Any, arch: Arch) -> Fault | None:
-    """permute_n belongs to preshuffle with cshuffle and an even number of mma tiles per wave along n.
+    """permute_n requires preshuffle with cshuffle and an even number of mma tiles per wave along n.
 
-    Why: it changes the order in which B must be reordered and how C is stored from registers; the other variants
-    do not know it, and the order is defined for pairs of tiles.
+    Why: it changes the order of the reordered B and how C is stored from registers. The other variants do not
+    implement it, and the order is defined for pairs of tiles.
 
     Fix: turn it off, or use preshuffle with an even block n / (waves n × mma n).
     """
     if not config.permute_n:
         return None
     if config.variant != "preshuffle" or config.epilogue != "cshuffle":
-        return Fault(f"permute_n with {config.variant} and the {config.epilogue} epilogue", "permute_n", False)
+        return Fault(f"{config.variant} with the {config.epilogue} epilogue has no permute_n", "permute_n", False)
     repeat = config.block.n // (config.waves.n * config.mma.n)
     if repeat % 2:
-        return Fault(f"permute_n with {repeat} mma tiles per wave along n, needs an even number", "permute_n", False)
+        return Fault(f"permute_n needs an even number of mma tiles per wave along n, not {repeat}", "permute_n", False)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Pieces of examples that several rules share."""
+"""Parts of examples that several rules share."""
 
 from __future__ import annotations
 

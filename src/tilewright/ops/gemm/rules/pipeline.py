@@ -1,4 +1,4 @@
-"""What variants and persistent kernels go together with: P305, P309, P322, P323."""
+"""Rules about variants and persistent kernels: P305, P309, P322, P323."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ wave_groups = dataclasses.replace(
     bad={"persistent": True, "variant": "batched"},
 )
 def persistent_not_offered(config: Any, arch: Arch) -> Fault | None:
-    """Persistent kernels exist for standard, preshuffle and multi_d, in the pipelines that carry the flag.
+    """Persistent kernels exist for standard, preshuffle and multi_d, in the pipelines that have the flag.
 
-    Why: CK Tile's batched kernel has no loop over tiles; compv5, compv6 and comp_async do not tell the kernel that
-    they are persistent, so it would compute one tile per work-group and leave the others.
+    Why: CK Tile's batched kernel has no loop over tiles. compv5, compv6 and comp_async do not pass the flag to the
+    kernel, so that it would compute one tile per work-group and skip the others.
 
     Fix: turn persistent off, or use mem, compv3, compv4 or preshufflev2.
     """
@@ -80,8 +80,9 @@ def persistent_not_offered(config: Any, arch: Arch) -> Fault | None:
 def compv5_batched(config: Any, arch: Arch) -> Fault | None:
     """compv5 has no batched form.
 
-    Why: of its two waves only the first may store C. CK Tile's batched kernel starts the product without telling it
-    so (batched_gemm_kernel.hpp calls RunGemm with its default), both waves store, and the second one's zeros win.
+    Why: only the first of its two waves may store C. CK Tile's batched kernel does not pass this to the product
+    (batched_gemm_kernel.hpp calls RunGemm with its default), so both waves store, and the second overwrites C with
+    zeros.
 
     Fix: use another pipeline, or the standard variant for each product.
     """

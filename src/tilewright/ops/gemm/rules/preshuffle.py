@@ -1,4 +1,4 @@
-"""What preshuffle and its pipeline go together with: P302 to P304, P319, and its part in rules of the block GEMM."""
+"""Rules about preshuffle and its pipeline: P302 to P304, P319, and changed rules of the block GEMM."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from tilewright.ops.rule import Fault, rule
     bad={**PRESHUFFLE, "variant": "standard"},
 )
 def preshuffle_pipeline(config: Any, arch: Arch) -> Fault | None:
-    """preshuffle and preshufflev2 go together.
+    """The variant preshuffle requires the pipeline preshufflev2, and the reverse.
 
-    Why: preshufflev2 reads B in the reordered form that only the preshuffle variant hands it; the other pipelines
-    know nothing of that order, and CK Tile does not compile them with it.
+    Why: preshufflev2 reads B in the order that only the preshuffle variant passes. The other pipelines do not support
+    that order, and CK Tile does not compile them with it.
 
     Fix: use preshufflev2 with preshuffle, any other pipeline otherwise.
     """
     if (config.pipeline == "preshufflev2") == (config.variant == "preshuffle"):
         return None
     nearest = "preshufflev2" if config.variant == "preshuffle" else "compv3"
-    return Fault(f"variant {config.variant} does not go with {config.pipeline}", "pipeline", nearest)
+    return Fault(f"variant {config.variant} does not work with {config.pipeline}", "pipeline", nearest)
 
 
 @rule(
@@ -47,7 +47,7 @@ def preshuffle_pipeline(config: Any, arch: Arch) -> Fault | None:
     bad={"variant": "preshuffle", "pipeline": "preshufflev2", "scheduler": "default", "layout": "rrr"},
 )
 def preshuffle_layout(config: Any, arch: Arch) -> Fault | None:
-    """A preshuffled GEMM has layout rcr.
+    """preshuffle requires layout rcr.
 
     Why: the reordering of B is defined for a column-major B, and its kernel loads A row by row.
 
@@ -55,7 +55,7 @@ def preshuffle_layout(config: Any, arch: Arch) -> Fault | None:
     """
     if config.variant != "preshuffle" or config.layout == "rcr":
         return None
-    return Fault(f"preshuffle takes rcr, not {config.layout}", "layout", "rcr")
+    return Fault(f"preshuffle requires layout rcr, not {config.layout}", "layout", "rcr")
 
 
 @rule(
@@ -74,12 +74,12 @@ def preshuffle_layout(config: Any, arch: Arch) -> Fault | None:
     },
 )
 def preshuffle_tile(config: Any, arch: Arch) -> Fault | None:
-    """A preshuffled GEMM needs an mma that its pipeline has, and LDS reads of A in whole 16-byte vectors.
+    """preshuffle needs an mma that its pipeline has, and LDS reads of A in complete 16-byte vectors.
 
-    Why: the flat load of B is written for mma tiles of 16 and 32 columns, and the kernel asserts that a wave's
+    Why: the flat load of B is implemented for mma tiles of 16 and 32 columns, and the kernel asserts that a wave's
     share of A per step of k is a multiple of 16 bytes per lane.
 
-    Fix: take an mma that the GPU's file lists for preshuffle, and more rows per wave.
+    Fix: use an mma that the GPU's file lists for preshuffle, and more rows per wave.
     """
     if config.variant != "preshuffle":
         return None
@@ -110,7 +110,7 @@ def preshuffle_tile(config: Any, arch: Arch) -> Fault | None:
 def split_k_preshuffled(config: Any, arch: Arch) -> Fault | None:
     """preshuffle cannot split K.
 
-    Why: CK Tile finds the parts of A, but looks for those of the reordered B in the wrong place: every k_batch above
+    Why: CK Tile computes the offsets of A's parts correctly, but those of the reordered B wrongly: every k_batch above
     1 gives wrong results.
 
     Fix: turn split_k off, or use another variant.
@@ -134,7 +134,7 @@ def _a_tile_fault(config: Any, arch: Arch) -> Fault | None:
 
 
 def _preshuffle_a_fault(config: Any, arch: Arch) -> Fault | None:
-    """A row-major A of the preshuffle pipeline (MakeADramTileDistribution in
+    """The distribution of a row-major A in the preshuffle pipeline (MakeADramTileDistribution in
     gemm/pipeline/wp_pipeline_agmem_bgmem_creg_base_policy.hpp)."""
     vector = resources.MAX_ACCESS_BYTES // dtype(config.dtype_a).storage_bytes
     lanes_k = config.block.k // vector
@@ -161,7 +161,7 @@ b_tile_not_spread = dataclasses.replace(
         _is_preshuffled,
         reads=("dtype_b", "layout", "pipeline", "block", "waves", "vector", "wave_groups"),
     ),
-    why="as for A. A preshuffled B is loaded by each wave for itself and is exempt.",
+    why="as for A. A preshuffled B is loaded by each wave separately and is exempt.",
 )
 
 
@@ -174,7 +174,7 @@ def _scheduler_fault(config: Any, arch: Arch) -> Fault | None:
 scheduler_not_offered = dataclasses.replace(
     pipeline.scheduler_not_offered,
     check=_scheduler_fault,
-    why="mem has an intrawave and an interwave body, preshufflev2 has one of its own (default), all others are "
-    "intrawave only; CK Tile has no code for the rest.",
+    why="mem has an intrawave and an interwave implementation, preshufflev2 has its own (default), all others are "
+    "intrawave only. CK Tile has no code for other combinations.",
 )
 mixed_types = dataclasses.replace(pipeline.mixed_types, fix="use compv4, compv6, comp_async or preshufflev2.")

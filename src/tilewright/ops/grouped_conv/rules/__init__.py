@@ -1,8 +1,8 @@
 """The rules of convolution configs.
 
-Codes: A1xx what the GPU has, T2xx tile arithmetic, P3xx pipeline, epilogue and form, R4xx resources: those of a GEMM
-where they mean the same. File names in rules are below ck_tile/ops/. Each rule says who enforces it; `make truth`
-compares them with the compiler.
+Codes: A1xx GPU features, T2xx tile sizes, P3xx pipeline, epilogue and convolution features, R4xx resources. They equal
+those of GEMM's rules with the same meaning. File names in rules are relative to ck_tile/ops/. Each rule declares what
+enforces it; `make truth` compares the rules with the compiler.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which forms of a kernel there are in which direction: P33x and P34x."""
+"""Rules about the features of a kernel in each direction: P33x and P34x."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _GEMM = {"specialization": "filter1x1_stride1_pad0", "explicit_gemm": True, "vec
     bad={**_DATA, "pipeline": "compv4"},
 )
 def backward_data_buffers(config: Any, arch: Arch) -> Fault | None:
-    """The gradient of the input takes a pipeline with one LDS buffer.
+    """The gradient of the input needs a pipeline with one LDS buffer.
 
-    Why: CK Tile's kernel asks a window for its length where it has two buffers, which windows do not tell.
+    Why: with two buffers, CK Tile's kernel reads the length of a tile window, which windows do not provide.
 
     Fix: use mem or compv3.
     """
@@ -47,9 +47,9 @@ def backward_data_buffers(config: Any, arch: Arch) -> Fault | None:
     bad={**_DATA, "pipeline": "compv6"},
 )
 def backward_data_loop(config: Any, arch: Arch) -> Fault | None:
-    """The gradient of the input takes a pipeline that finds out about its loop on the device.
+    """The gradient of the input needs a pipeline that chooses its loop on the device.
 
-    Why: positions with different remainders by the stride meet different taps of the filter, so that the work-groups
+    Why: positions with different remainders by the stride use different taps of the filter, so that the work-groups
     of one launch have sums of different lengths. mem and compv3 choose the form of their loop at run time; the others
     are compiled for one form.
 
@@ -71,13 +71,13 @@ def backward_data_loop(config: Any, arch: Arch) -> Fault | None:
     bad={"merge_groups": 2},
 )
 def merged_groups(config: Any, arch: Arch) -> Fault | None:
-    """Groups are merged, by a power of two, for the gradient of the weights only.
+    """Groups can be merged for the gradient of the weights only, and by a power of two.
 
-    Why: CK Tile's forward kernel counts work-groups and finds tensors as if no group were merged, and reads beyond
-    the weights; its kernel for the gradient of the input knows nothing of merging. The order of merged groups is
-    found by exclusive or, which is right for powers of two.
+    Why: CK Tile's forward kernel computes the grid and tensor offsets as if no groups were merged, and reads beyond
+    the weights. Its kernel for the gradient of the input does not support merging. The order of merged groups is
+    computed by exclusive or, which is correct for powers of two.
 
-    Fix: merge_groups 1, or a power of two for backward_weight.
+    Fix: use merge_groups 1, or a power of two for backward_weight.
     """
     count = config.merge_groups
     if count == 1:
@@ -85,7 +85,7 @@ def merged_groups(config: Any, arch: Arch) -> Fault | None:
     if config.direction != BACKWARD_WEIGHT:
         return Fault(f"{config.direction} cannot merge {count} groups", "merge_groups", 1)
     if count & (count - 1):
-        return Fault(f"{count} groups cannot be merged, it must be a power of two", "merge_groups", 2)
+        return Fault(f"{count} groups cannot be merged, the number must be a power of two", "merge_groups", 2)
     return None
 
 
@@ -98,10 +98,10 @@ def merged_groups(config: Any, arch: Arch) -> Fault | None:
     bad={"split_k": True},
 )
 def split_k_direction(config: Any, arch: Arch) -> Fault | None:
-    """The sum is split for the gradient of the weights only.
+    """The sum can be split for the gradient of the weights only.
 
-    Why: CK Tile's kernels of the other directions refuse every k_batch above 1. Theirs are short sums over a
-    filter, while those of a weight gradient run over all pixels.
+    Why: CK Tile's kernels of the other directions reject every k_batch above 1. They have short sums over a filter,
+    while a weight gradient sums over all pixels.
 
     Fix: turn split_k off.
     """
@@ -121,8 +121,8 @@ def split_k_direction(config: Any, arch: Arch) -> Fault | None:
 def two_stages(config: Any, arch: Arch) -> Fault | None:
     """Two stages are for gradients of the weights that are not stored in the type of the sum.
 
-    Why: the workspace has the size of the weights, and a second kernel converts it. Where the result has the type of
-    the sum there is nothing to convert.
+    Why: the workspace has the size of the weights, and a second kernel converts it. If the result has the type of the
+    sum, there is nothing to convert.
 
     Fix: turn two_stage off, or use a 16-bit result with backward_weight.
     """
@@ -144,7 +144,7 @@ def two_stages(config: Any, arch: Arch) -> Fault | None:
     bad={**_DATA, "split_image": True},
 )
 def split_image_direction(config: Any, arch: Arch) -> Fault | None:
-    """The image is split in forward kernels only.
+    """The image can be split in forward kernels only.
 
     Why: CK Tile's other kernels ignore it, and a plain GEMM has no image.
 
@@ -167,10 +167,10 @@ def split_image_direction(config: Any, arch: Arch) -> Fault | None:
     bad={"explicit_gemm": True},
 )
 def explicit_gemm_form(config: Any, arch: Arch) -> Fault | None:
-    """An explicit GEMM is a kernel for 1x1 filters with stride 1 and no padding, and merges no groups.
+    """An explicit GEMM is for 1x1 filters with stride 1 and no padding, and merges no groups.
 
-    Why: only then is the convolution a plain product of two tensors as they lie in memory. Any other value would
-    make two names for one kernel.
+    Why: only then is the convolution a plain product of two tensors with their memory layout. Other values would give
+    one kernel two names.
 
     Fix: set specialization to filter1x1_stride1_pad0 and merge_groups to 1.
     """
@@ -178,9 +178,9 @@ def explicit_gemm_form(config: Any, arch: Arch) -> Fault | None:
         return None
     needed = "filter1x1_stride1_pad0"
     if config.specialization != needed:
-        return Fault(f"explicit_gemm with specialization {config.specialization}", "specialization", needed)
+        return Fault(f"explicit_gemm does not support specialization {config.specialization}", "specialization", needed)
     if config.merge_groups != 1:
-        return Fault(f"explicit_gemm with {config.merge_groups} merged groups", "merge_groups", 1)
+        return Fault(f"explicit_gemm does not support {config.merge_groups} merged groups", "merge_groups", 1)
     return None
 
 
@@ -213,13 +213,13 @@ def explicit_gemm_buffers(config: Any, arch: Arch) -> Fault | None:
     bad={**_GEMM, "vector": (4, 4, 8)},
 )
 def explicit_gemm_vectors(config: Any, arch: Arch) -> Fault | None:
-    """The vectors of an explicit GEMM ask for no fewer channels than its tiles do.
+    """The vectors of an explicit GEMM are at least as wide as its tiles require.
 
-    Why: CK Tile's batched kernel refuses channels that are no multiple of the widest vector that divides a thread's
-    share of the tile, whatever vector was fixed for the loads. Narrower ones would promise channels that the kernel
-    does not take.
+    Why: CK Tile's batched kernel rejects channels that are not a multiple of the widest vector that divides a thread's
+    share of the tile, independently of the fixed vector. With narrower vectors, Tilewright would accept channels that
+    the kernel does not support.
 
-    Fix: take that vector, or a smaller block.
+    Fix: use that vector, or a smaller block.
     """
     if not config.explicit_gemm:
         return None
@@ -229,7 +229,7 @@ def explicit_gemm_vectors(config: Any, arch: Arch) -> Fault | None:
     for name, letter, widest in zip("ab", VECTOR_CHANNELS[config.direction], native, strict=False):
         if promised[letter] % widest:
             return Fault(
-                f"channels {letter} in multiples of {promised[letter]}, but the kernel asks for multiples of {widest} "
+                f"channels {letter} in multiples of {promised[letter]}, but the kernel requires multiples of {widest} "
                 f"because of {name}",
                 "vector",
                 Shape(*native, config.vector[2]),
@@ -248,10 +248,10 @@ def explicit_gemm_vectors(config: Any, arch: Arch) -> Fault | None:
 def odd_vector_add(config: Any, arch: Arch) -> Fault | None:
     """Parts of a 16-bit result are added in vectors of two or more.
 
-    Why: the GPU adds 16-bit values in pairs. With a vector of one, CK Tile compiles an empty kernel and refuses every
+    Why: the GPU adds 16-bit values in pairs. With a vector of one, CK Tile compiles an empty kernel and rejects every
     k_batch above 1.
 
-    Fix: a vector c of at least 2, an fp32 result, or two stages.
+    Fix: use a vector c of at least 2, an fp32 result, or two stages.
     """
     stored = ImplicitGemm(config).dtype_c
     if not config.split_k or dtype(stored).bits != 16 or config.vector[2] % 2 == 0:
@@ -268,12 +268,12 @@ def odd_vector_add(config: Any, arch: Arch) -> Fault | None:
     bad={**_DATA, "specialization": "filter1x1_pad0"},
 )
 def specialization_direction(config: Any, arch: Arch) -> Fault | None:
-    """Only forward kernels are specialized.
+    """Only forward kernels can be specialized.
 
-    Why: CK Tile's other kernels compute the same with every specialization, they only refuse problems that do not
-    match it: two names for one kernel.
+    Why: CK Tile's other kernels compute the same with every specialization and only reject problems that do not match
+    it: one kernel would have two names.
 
-    Fix: specialization default, or explicit_gemm for 1x1 filters.
+    Fix: use specialization default, or explicit_gemm for 1x1 filters.
     """
     if config.direction == FORWARD or config.specialization == "default" or config.explicit_gemm:
         return None
@@ -291,15 +291,15 @@ def specialization_direction(config: Any, arch: Arch) -> Fault | None:
 def filter3x3_vectors(config: Any, arch: Arch) -> Fault | None:
     """A filter3x3 kernel loads single elements.
 
-    Why: it computes groups of one input channel, and a vector runs along the channels of a group: a wider one fits
-    no problem at all.
+    Why: it computes groups of one input channel, and a vector contains channels of one group: with a wider vector it
+    would support no problem.
 
-    Fix: vector a = b = 1.
+    Fix: use vectors a = b = 1.
     """
     a, b, c = config.vector
     if config.specialization != "filter3x3" or (a, b) == (1, 1):
         return None
-    return Fault(f"vectors {a} and {b} along a single channel", "vector", Shape(1, 1, c))
+    return Fault(f"vectors of {a} and {b} elements do not fit a single channel", "vector", Shape(1, 1, c))
 
 
 @rule(
@@ -311,17 +311,18 @@ def filter3x3_vectors(config: Any, arch: Arch) -> Fault | None:
     bad={**_DATA, "dtype_c": "fp32", "vector": (8, 8, 4)},
 )
 def backward_data_type(config: Any, arch: Arch) -> Fault | None:
-    """The three tensors of a gradient of the input have one type.
+    """The three tensors of an input gradient have the same type.
 
-    Why: CK Tile's kernel takes the gradient of the output for one of the result's type, which its pipeline refuses.
+    Why: CK Tile's kernel assumes that the gradient of the output has the result's type, and its pipeline rejects other
+    types.
 
-    Fix: the same type for all three; 8-bit types, whose sums do not fit them, have no such kernel.
+    Fix: use the same type for all three; 8-bit types, which cannot represent their sums, have no such kernel.
     """
     if config.direction != BACKWARD_DATA or config.explicit_gemm:
         return None
     if config.dtype_a == config.dtype_b == config.dtype_c:
         return None
-    return Fault(f"{config.dtype_a} and {config.dtype_b} to {config.dtype_c}", "dtype_c", config.dtype_a)
+    return Fault(f"{config.dtype_a}, {config.dtype_b} and {config.dtype_c} are not one type", "dtype_c", config.dtype_a)
 
 
 @rule(
@@ -335,10 +336,10 @@ def backward_data_type(config: Any, arch: Arch) -> Fault | None:
 def vector_unused(config: Any, arch: Arch) -> Fault | None:
     """The default epilogue has a vector c of 1.
 
-    Why: it stores single elements whatever the width is; another width would make two names for one kernel, and
-    refuse channels that the kernel can store.
+    Why: it always stores single elements. Another width would give one kernel two names, and reject channels that the
+    kernel can store.
 
-    Fix: vector c = 1, or the cshuffle epilogue.
+    Fix: use vector c = 1, or the cshuffle epilogue.
     """
     if config.epilogue != "default" or config.vector[2] == 1:
         return None

@@ -1,6 +1,6 @@
-"""The rules about the GEMM inside a convolution: those of ops/block_gemm, seen through the implicit GEMM.
+"""The rules about the GEMM inside a convolution: those of ops/block_gemm, applied to the implicit GEMM.
 
-A vector is always fixed, the layout follows from the direction, and what is stored from the type and the stages.
+Vectors are always fixed, the layout follows from the direction, and the stored type from the type and the stages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _READS = {"layout": ("direction",), "dtype_c": ("dtype_c", "two_stage")}
 _ASYNC = {"pipeline": "comp_async", "epilogue": "default", "block": (128, 128, 64), "vector": (8, 8, 1)}
 _SPLIT = {"direction": BACKWARD_WEIGHT, "vector": (8, 8, 8), "split_k": True}
 _BF16 = {"dtype_a": "bf16", "dtype_b": "bf16", "dtype_c": "bf16"}
-# Examples where those of the shared rule have fields that a convolution has not, or need other vectors.
+# Examples for rules whose own examples have fields that convolutions do not have, or need other vectors.
 EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "A103": {
         "good": {"direction": BACKWARD_DATA, "mma": (32, 32, 16)},
@@ -43,7 +43,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "P321": {"good": _SPLIT, "bad": {**_SPLIT, **_BF16}},
 }
 FIXES = {
-    "A103": "take another mma, or another direction.",
+    "A103": "use another mma, or another direction.",
     "P311": "use powers of two.",
     "P315": "use another pipeline for gradients.",
 }
