@@ -155,7 +155,7 @@ def test_only_an_error_of_the_device_leaves_an_actor(monkeypatch) -> None:
 
 def test_a_gpu_that_is_not_there_is_an_error_of_the_device() -> None:
     with pytest.raises(DeviceError):
-        DeviceActor(GPU, Crew(settings={}), 3, {}).hello()
+        DeviceActor(GPU, Crew(settings={}), 3, {}).describe_device()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nowhere"])

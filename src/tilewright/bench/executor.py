@@ -82,7 +82,7 @@ class Crew:
 
     `replay` is the file behind replayed devices. `runner` is what measures, as `module:function` of work and crew. Its
     module may have two more functions: `prepare` is called with the device and the crew before the first task,
-    `work_out` with work and crew before each. What they take is not counted as the kernel's.
+    `compute_reference` with work and crew before each. What they take is not counted as the kernel's.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)

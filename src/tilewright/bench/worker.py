@@ -57,7 +57,7 @@ def run_work(work: Work, crew: Crew) -> Record:
     return measure(task, device, _kernel(task.kernel), artifact, problem, settings, _remembered())
 
 
-def work_out(work: Work, crew: Crew) -> None:
+def compute_reference(work: Work, crew: Crew) -> None:
     """What the problem's outputs should be, which is the host's work: a kernel is not killed for it."""
     from tilewright.bench.measure import Settings  # noqa: PLC0415  (see above)
     from tilewright.dispatch import verify  # noqa: PLC0415  (loads NumPy)
@@ -166,18 +166,18 @@ class _Steps(NamedTuple):
 
     run: Runner
     prepare: Callable[[str, Crew], None] | None
-    work_out: Callable[[Work, Crew], None] | None
+    compute_reference: Callable[[Work, Crew], None] | None
 
 
 def _found(name: str) -> _Steps:
     module_name, _, function = name.partition(":")
     if module_name == "tilewright.bench.worker":  # this module runs as __main__
-        return _Steps(run_work, prepare, work_out)
+        return _Steps(run_work, prepare, compute_reference)
     module = importlib.import_module(module_name)
     runner = getattr(module, function, None)
     if runner is None:
         raise InvalidValueError(f"{module_name} has no function {function!r} to measure with")
-    return _Steps(runner, getattr(module, "prepare", None), getattr(module, "work_out", None))
+    return _Steps(runner, getattr(module, "prepare", None), getattr(module, "compute_reference", None))
 
 
 def _attempt(run: Runner, work: Work, crew: Crew) -> tuple[Record, bool]:
@@ -245,8 +245,8 @@ def main(device: str, descriptor: int) -> int:
     line.send(ready=os.getpid())
 
     def run(work: Work, crew: Crew) -> Record:
-        if steps.work_out is not None:
-            steps.work_out(work, crew)
+        if steps.compute_reference is not None:
+            steps.compute_reference(work, crew)
         line.send(begun=work.task.key)
         return steps.run(work, crew)
 

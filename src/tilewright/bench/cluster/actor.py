@@ -76,7 +76,7 @@ class DeviceActor:
         self._quarantine = Quarantine(quarantine)
         self._workers: dict[str, DeviceWorker] = {}
 
-    def hello(self) -> Hello:
+    def describe_device(self) -> Hello:
         """Which lane it serves. Raises `DeviceError` when its GPU cannot be used."""
         from tilewright import __version__  # noqa: PLC0415  (the package imports its parts, not the other way round)
 

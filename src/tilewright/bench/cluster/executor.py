@@ -50,7 +50,7 @@ class _Device:
 
     seat: Seat
     actor: Any
-    hello: Hello | None = None
+    info: Hello | None = None
     sent: dict[Any, _Sent] = field(default_factory=dict)  # by Ray's reference to the answer
     busy_since: float = 0.0  # when the first of them began
 
@@ -63,7 +63,7 @@ class _State:
     builds: Builds
     ledger: Ledger
     devices: dict[Seat, _Device] = field(default_factory=dict)
-    owners: dict[Any, _Device] = field(default_factory=dict)  # of references to hellos and answers
+    owners: dict[Any, _Device] = field(default_factory=dict)  # of references to device infos and answers
     building: dict[Any, tuple[str, ...]] = field(default_factory=dict)
     more: bool = True  # whether `work` may have more
     records: deque[Record] = field(default_factory=deque)
@@ -181,7 +181,7 @@ class ClusterExecutor:
             scheduling_strategy=NodeAffinitySchedulingStrategy(seat.node, soft=False),
         ).remote(seat.kind, self._crew, self._quarantine.limit, dict(self._environment))
         device = state.devices[seat] = _Device(seat, actor)
-        state.owners[actor.hello.remote()] = device
+        state.owners[actor.describe_device.remote()] = device
 
     def _lose(self, state: _State, device: _Device, why: str, *, blamed: bool = True) -> None:
         """A device is gone: what it had goes out again. Only what it was at work on can be to blame."""
@@ -244,22 +244,22 @@ class ClusterExecutor:
         """Fill devices up, those with the least to do first."""
         if self._stopping:
             return
-        lanes = Counter(device.hello.lane for device in state.devices.values() if device.hello)
+        lanes = Counter(device.info.lane for device in state.devices.values() if device.info)
         for full in range(1, self._sizes.ahead + 1):
             for device in list(state.devices.values()):
-                if device.hello is not None and len(device.sent) < full:
-                    chunk = state.ledger.take(device.hello.lane, lanes[device.hello.lane], device.seat)
+                if device.info is not None and len(device.sent) < full:
+                    chunk = state.ledger.take(device.info.lane, lanes[device.info.lane], device.seat)
                     if chunk is not None:
                         self._send(state, device, chunk)
 
     def _send(self, state: _State, device: _Device, chunk: Chunk) -> None:
-        assert device.hello is not None
+        assert device.info is not None
         state.moved = time.monotonic()
-        differs = unlike(chunk.work[0].task.versions, device.hello.versions)
+        differs = unlike(chunk.work[0].task.versions, device.info.versions)
         if differs:
             state.ledger.lose(chunk, differs, blamed=False)
             self._useless.add(device.seat)
-            self._lose(state, device, f"{device.hello.host} has {differs}")
+            self._lose(state, device, f"{device.info.host} has {differs}")
             return
         judged = [(work, self._quarantine.refused(work.task)) for work in chunk.work]
         refused = tuple(record for _, record in judged if record is not None)
@@ -305,7 +305,7 @@ class ClusterExecutor:
             self._lose(state, device, _cause(error))
             return
         if isinstance(answer, Hello):
-            device.hello = answer
+            device.info = answer
         else:
             self._settle(state, device, reference, answer)
 
@@ -325,8 +325,8 @@ class ClusterExecutor:
         kept, unanswered = state.ledger.settle(sent.chunk, (*answer.records, *sent.refused), answer.seconds)
         state.records += kept
         if unanswered:
-            assert device.hello is not None
-            for ready in state.builds.gone(unanswered, f"{device.hello.host} does not find it in its stores"):
+            assert device.info is not None
+            for ready in state.builds.gone(unanswered, f"{device.info.host} does not find it in its stores"):
                 self._place(state, ready)
 
     def _take_build(self, state: _State, reference: Any) -> None:
@@ -359,7 +359,7 @@ class ClusterExecutor:
         hopeless = bool(seats) and all(map(self._is_left_alone, seats))
         if state.ledger.out or state.building or (idle <= self._patience_s and not hopeless):
             return
-        there = Counter(device.hello.lane if device.hello else "not ready" for device in state.devices.values())
+        there = Counter(device.info.lane if device.info else "not ready" for device in state.devices.values())
         told = ", ".join(f"{count} × {lane}" for lane, count in sorted(there.items())) or "none"
         waiting = ", ".join(f"{count} for {lane}" for lane, count in sorted(state.ledger.waiting().items()))
         raise ClusterError(

@@ -29,7 +29,7 @@ def gpu_of_cluster(address: str) -> Hello:
             .remote(GPU, Crew(), 0, {})
         )
         try:
-            told: Hello = ray.get(actor.hello.remote())
+            told: Hello = ray.get(actor.describe_device.remote())
         except ray.exceptions.RayTaskError as error:
             raise ClusterError(f"{seats[0]} is of no use: {error.cause}") from error
         finally:
