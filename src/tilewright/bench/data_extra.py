@@ -15,4 +15,4 @@ def need_data(what: str) -> None:
     """Raise if packages that `what` needs are missing."""
     missing = [name for name in EXTRAS if importlib.util.find_spec(name) is None]
     if missing:
-        raise MissingExtraError(f"{what} needs {', '.join(missing)}. Install with: {INSTALL}")
+        raise MissingExtraError(f"{what} needs {', '.join(missing)}. Get it with: {INSTALL}")

@@ -55,7 +55,7 @@ class Settings:
         for name in ("least_ms", "least_warmup_ms", "max_warmup_ms"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
-                raise InvalidValueError(f"{name} is {value}, must be at least 0 milliseconds")
+                raise InvalidValueError(f"{name} is {value}, must be finite and at least 0 milliseconds")
         if self.least_warmup_ms > self.max_warmup_ms:
             raise InvalidValueError(
                 f"least_warmup_ms ({self.least_warmup_ms}) must be at most max_warmup_ms ({self.max_warmup_ms})"
@@ -168,7 +168,7 @@ def summarise(
         raise InvalidValueError("there are no samples to summarise")
     for value in samples:
         if not (math.isfinite(value) and value > 0):
-            raise InvalidValueError(f"a sample took {value} µs, must be above 0")
+            raise InvalidValueError(f"a sample took {value} µs, must be finite and above 0")
     ordered = sorted(samples)
     return Times(
         us=quantile(ordered, 0.5),

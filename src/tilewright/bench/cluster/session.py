@@ -23,7 +23,7 @@ def ray_module() -> Any:
     try:
         import ray  # noqa: PLC0415  (an extra, and half a second)
     except ImportError as error:
-        raise MissingExtraError("a cluster needs ray. Install it with: pip install 'tilewright[cluster]'") from error
+        raise MissingExtraError("a cluster needs ray. Get it with: pip install 'tilewright[cluster]'") from error
     return ray
 
 
