@@ -10,7 +10,7 @@ from tilewright.base.errors import InvalidValueError, choose
 from tilewright.bench.record import Record, Task
 
 MODEL = "gpu"  # among the versions of a task
-UNTOLD = "unknown model"
+UNKNOWN_MODEL = "unknown model"
 
 
 def gpu_of(versions: str) -> str | None:
@@ -52,10 +52,10 @@ def of_model(records: Iterable[Record], text: str) -> Iterator[Record]:
     seen: dict[str, None] = {}
     found = False
     for record in records:
-        model = gpu_of(record.task.versions) or UNTOLD
+        model = gpu_of(record.task.versions) or UNKNOWN_MODEL
         seen[model] = None
         if text.casefold() in model.casefold():
             found = True
             yield record
     if not found:
-        choose("GPU model", text, sorted(seen) or [UNTOLD])
+        choose("GPU model", text, sorted(seen) or [UNKNOWN_MODEL])

@@ -24,7 +24,7 @@ from tilewright.bench.sweep_file import check_folder, claim_folder
 from tilewright.bench.sweep_lock import alone
 
 TASK = "sweep"
-# The rate is that of the last seconds, this many, as kernels differ.
+# The rate is measured over this many seconds, as kernels differ, and so do the remaining tasks.
 RATE_WINDOW_S = 60.0
 # Seconds between two progress reports: more frequent ones would cost more than measuring small kernels.
 TELL_S = 0.2
