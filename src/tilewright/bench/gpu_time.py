@@ -105,8 +105,10 @@ def sets_wanted(size: int, arch: Arch) -> int:
 
 
 def _sweeping(sweep: Buffer, stream: Any, turn: Turn) -> Callable[[], None]:
-    """The step before each sample if the sets do not fill the caches: flush them with another buffer, and restart the
-    rotation, so that no sample uses a set twice."""
+    """The step before each sample if the sets do not fill the caches.
+
+    It flushes them with another buffer and restarts the rotation, so that no sample uses a set twice.
+    """
 
     def before() -> None:
         sweep.fill(0, stream, wait=False)

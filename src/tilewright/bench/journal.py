@@ -157,8 +157,7 @@ class Journal:
         self._torn = False
 
     def _cut_back(self, written: int) -> str:
-        """Remove the beginning of a record that could not be written completely. Returns a description of the file's
-        state."""
+        """Remove an incompletely written record. Returns a description of the file's state."""
         if not written:
             return "The file is unchanged."
         try:

@@ -127,8 +127,7 @@ def _errors(check: Check) -> dict[str, Any]:
 
 
 def counts(counters: Counters | None) -> dict[str, int]:
-    """Counters as one flat table, sorted by name. The engine's own step count is not a property of the kernel and is
-    left out."""
+    """Counters as one flat table, sorted by name, without the engine's own step count."""
     if counters is None:
         raise InvalidValueError("the emulated device counted nothing: the kernel launched nothing")
     found: dict[str, int] = {}

@@ -70,8 +70,11 @@ ALL = Shard()
 
 @dataclass(frozen=True)
 class Block:
-    """Kernels of one kind on all problems of that kind, on one kind of device: all kernels on the first problem, then
-    all on the next. The reference of a problem is computed once for them, and each kernel is loaded once."""
+    """Kernels of one kind on all problems of that kind, on one kind of device.
+
+    All kernels on the first problem, then all on the next. The reference of a problem is computed once for them, and
+    each kernel is loaded once.
+    """
 
     kernels: tuple[Kernel, ...]
     device: str

@@ -28,8 +28,7 @@ def _nothing_refused(_: Task) -> Record | None:
 
 
 class LocalPool:
-    """Takes work and returns a record for each piece. A device that is named twice has two processes, unless it is a
-    GPU.
+    """Takes work and returns a record for each piece. A CPU device that is named twice has two processes.
 
     `refuse` is called just before a task would run: if it returns a record, the task does not run and gets that record.
     One thread submits, one reads results; `stop` and `close` may be called from any.

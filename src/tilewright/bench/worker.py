@@ -47,7 +47,7 @@ Runner = Callable[[Work, Crew], Record]
 
 def run_work(work: Work, crew: Crew) -> Record:
     """Measure a task. The kernel's library is loaded from the store, once in this process."""
-    from tilewright.bench.measure import Settings, measure  # noqa: PLC0415  (a crew may have another runner)
+    from tilewright.bench.measure import Settings, measure  # noqa: PLC0415  (a config may have another runner)
 
     task, settings = work.task, Settings(**crew.settings)
     device = _device(task.device, crew.replay)

@@ -167,10 +167,9 @@ class WorkerProcess:
     def _answer(
         self, wanted: tuple[type[Message], ...], limit_s: float, silence_s: float, what: str = ""
     ) -> Message | Ended:
-        """Read until a message other than a heartbeat arrives, the process ends, or the time is up. `what` describes
-        the wait.
+        """Read until a message other than a heartbeat arrives, the process ends, or the time is up.
 
-        A message that is not one of those wanted kills the process.
+        A message that is not one of those wanted kills the process. `what` describes the wait in error messages.
         """
         begun = self._heard = time.monotonic()
         open_pipes = {self._results: self._keep_results, self._stderr: self._keep_tail}

@@ -59,8 +59,11 @@ def write_bundle(folder: Path | str, model: Model, data: Dataset, about: About) 
 
 
 def seen_values(data: Dataset) -> dict[str, list[Any]]:
-    """The problems that a model of this data supports: the values seen in all fields that kernels are compiled for, and
-    in fields with one value only, as nothing was learned about others."""
+    """The problems that a model of this data supports.
+
+    These are the values seen in all fields that kernels are compiled for, and in fields with one value only, as nothing
+    was learned about others.
+    """
     problems = [data.problems[i] for i in np.unique(data.problem)]
     compiled = [name for name in data.op.field_names if hasattr(problems[0], name)]
     found = {name: sorted({getattr(each, name) for each in problems}) for name in compiled}
@@ -72,8 +75,10 @@ def seen_values(data: Dataset) -> dict[str, list[Any]]:
 
 
 def seen_kernels(data: Dataset) -> dict[str, list[Any]]:
-    """The kernels that a model of this data knows: the values seen in text and flag fields. Sizes are not restricted,
-    as they are numeric features."""
+    """The kernels that a model of this data knows: the values seen in text and flag fields.
+
+    Sizes are not restricted, as they are numeric features.
+    """
     configs = [data.kernels[i].config for i in np.unique(data.kernel)]
     fields = fields_of(data.op.config_type)
     kinds = [name for name, field in fields.items() if isinstance(field.kind, Choice | Flag)]

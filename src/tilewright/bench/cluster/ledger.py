@@ -201,8 +201,11 @@ class Ledger:
         return given_up
 
     def refuse(self, chunk: Chunk, why: str) -> list[Record]:
-        """Take back a chunk that its device could not process while staying alive. A piece that was alone gets a record
-        with the reason. In a chunk of several the cause is unknown: each is sent again, alone."""
+        """Take back a chunk that its living device could not process.
+
+        A piece that was alone gets a record with the reason. In a chunk of several the cause is unknown: each is sent
+        again, alone.
+        """
         if self._out.pop(chunk.number, None) is None:
             return []
         if len(chunk.work) == 1:
