@@ -28,7 +28,7 @@ def prepare(device: str, crew: Crew) -> None:
         raise DeviceError(f"{device} is broken")
 
 
-def work_out(work: Work, crew: Crew) -> None:
+def compute_reference(work: Work, crew: Crew) -> None:
     time.sleep(crew.settings.get("reference_s", 0))
     if crew.settings.get("no_reference"):
         raise MemoryError("no room for the reference")

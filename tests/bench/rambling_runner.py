@@ -22,7 +22,7 @@ RAMBLES = 120
 _LATE: list[bytes] = []
 
 
-def work_out(work: Work, crew: Crew) -> None:
+def compute_reference(work: Work, crew: Crew) -> None:
     while _LATE:  # before the next task begins
         os.write(int(sys.argv[2]), _LATE.pop())
 

@@ -166,7 +166,7 @@ def test_one_bad_task_costs_one_record_and_no_device(cluster, monkeypatch) -> No
     )
     assert "the worker sent" in failed['{"m":30}'].message
     assert "3 devices of the cluster were lost while they measured it" in failed['{"m":40}'].message
-    assert "no device of the cluster could take it" in failed['{"m":50}'].message
+    assert "no device of the cluster could process it" in failed['{"m":50}'].message
     assert not any(map(engine._is_left_alone, engine._failures))
 
 

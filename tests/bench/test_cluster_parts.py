@@ -46,9 +46,9 @@ def test_emulated_devices_leave_a_processor_for_builds_where_there_are_several()
 def test_a_cluster_on_which_nothing_could_be_measured_is_refused() -> None:
     with pytest.raises(ClusterError, match="no living node"):
         check_nodes([], {CPU}, builds=False, shared=True)
-    with pytest.raises(ClusterError, match=r"2 machines and no store.*TILEWRIGHT_REMOTE"):
+    with pytest.raises(ClusterError, match=r"2 machines and no shared store.*TILEWRIGHT_REMOTE"):
         check_nodes([LARGE, SMALL], {GPU}, builds=True, shared=False)
-    with pytest.raises(ClusterError, match=r"all 1 processors of 1 nodes.*none is left for builds"):
+    with pytest.raises(ClusterError, match=r"all 1 CPUs of 1 nodes.*none is left for builds"):
         check_nodes([SMALL], {CPU}, builds=True, shared=True)
     check_nodes([SMALL], {CPU}, builds=False, shared=False)
     check_nodes([LARGE, SMALL], {GPU, CPU}, builds=True, shared=True)
@@ -155,7 +155,7 @@ def test_only_an_error_of_the_device_leaves_an_actor(monkeypatch) -> None:
 
 def test_a_gpu_that_is_not_there_is_an_error_of_the_device() -> None:
     with pytest.raises(DeviceError):
-        DeviceActor(GPU, Crew(settings={}), 3, {}).hello()
+        DeviceActor(GPU, Crew(settings={}), 3, {}).describe_device()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nowhere"])

@@ -53,7 +53,7 @@ def test_two_models_are_refused() -> None:
     "read", [to_measurements, times_of, lambda found: replayed("mi", found)], ids=["learn", "tune", "replay"]
 )
 def test_what_compares_times_refuses_them(read) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(InvalidValueError, match="two models"):
+    with pytest.raises(InvalidValueError, match="two GPU models"):
         read(records())
 
 

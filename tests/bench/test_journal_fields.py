@@ -122,7 +122,7 @@ def test_deep_and_endless_json_with_a_right_checksum(tmp_path: Path) -> None:
     [
         ({"us": float("inf"), "us_max": float("inf")}, "us is inf, must be a finite number"),
         ({"us_p10": float("nan")}, "us_p10 is nan"),
-        ({"runs": 1.0}, "runs is 1.0, must be a whole number"),
+        ({"runs": 1.0}, "runs is 1.0, must be an integer"),
         ({"clock_mhz": 10**400}, "clock_mhz is 1000"),
         ({"us": "10"}, "us is '10'"),
     ],

@@ -65,7 +65,7 @@ def test_a_journal_is_never_overwritten(tmp_path: Path) -> None:
     write_records([timed(1)], file)
     with pytest.raises(JournalError, match="not overwritten"):
         write_records([timed(2)], file)
-    with pytest.raises(JournalError, match=r"\*\.jsonl"):
+    with pytest.raises(JournalError, match=r"must end in \.jsonl"):
         write_records([timed(2)], tmp_path / "merged.json")
     assert read_journal(tmp_path).records == [timed(1)] and [p.name for p in tmp_path.iterdir()] == ["merged.jsonl"]
 

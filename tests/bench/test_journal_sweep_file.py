@@ -39,13 +39,13 @@ def test_of_many_that_begin_at_once_one_begins(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("{", "does not tell"),
-        ("[]", "does not tell"),
+        ("{", "is not the request of a sweep"),
+        ("[]", "is not the request of a sweep"),
         ('{"schema": 2, "digest": "", "asked": {}}', "this version reads 1"),
         ('{"schema": 1, "digest": "", "asked": {}}', "was changed"),
-        ('{"schema": 1, "digest": "", "asked": {"seed": NaN}}', "NaN is no number of JSON"),
+        ('{"schema": 1, "digest": "", "asked": {"seed": NaN}}', "NaN is not a JSON number"),
         ('{"schema": 1, "digest": "", "asked": {"seed": 1e999}}', "was changed"),
-        ("[" * 100_000, "does not tell"),
+        ("[" * 100_000, "is not the request of a sweep"),
     ],
 )
 def test_a_file_that_cannot_be(tmp_path: Path, text: str, what: str) -> None:
@@ -55,7 +55,7 @@ def test_a_file_that_cannot_be(tmp_path: Path, text: str, what: str) -> None:
 
 
 def test_a_folder_without_one(tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match="not that of a sweep"):
+    with pytest.raises(JournalError, match="does not belong to a sweep"):
         read_asked(tmp_path)
     claim_folder(tmp_path, ASKED)
     assert json.loads((tmp_path / FILE).read_text())["asked"] == ASKED

@@ -101,7 +101,7 @@ def test_a_sweep_on_gpus_that_differ_is_refused(tmp_path: Path) -> None:
     assert result.exit_code == 2, result.output
     said = " ".join(result.stderr.split())
     assert "gpu:0 is AMD Instinct MI300X, 304 units; gpu:1 is AMD Instinct MI300A, 228 units" in said
-    assert "Make a sweep for each model" in said
+    assert "Run one sweep for each model" in said
     assert not (tmp_path / "out").exists()
 
 

@@ -110,7 +110,7 @@ def test_an_op_that_does_not_tell_its_traffic_moves_each_tensor_once() -> None:
 
 
 def test_counters_must_be_announced(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValueError, match="'waves' is not one of those announced: valu"):
+    with pytest.raises(InvalidValueError, match="'waves' is not in `counters`: valu"):
         export(iter([counted(waves=1)]), tmp_path / "t.parquet", counters=["valu"])
     assert list(tmp_path.iterdir()) == []
     assert export(iter([]), tmp_path / "t.parquet", counters=[]) == 0 and list(read_table(tmp_path / "t.parquet")) == []
@@ -160,7 +160,7 @@ def test_a_row_with_counters_and_a_time_is_refused(tmp_path: Path) -> None:
     export([counted(1)], path)
     place = list(COLUMNS).index("us")
     _changed(path, lambda t: t.set_column(place, pa.field("us", "double", True), pa.array([1.0])))
-    with pytest.raises(FileFormatError, match="row 0: is no record"):
+    with pytest.raises(FileFormatError, match="row 0: is not a record"):
         list(read_table(path))
 
 
@@ -168,7 +168,7 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="does not exist"):
         list(read_table(tmp_path / "t.parquet"))
     (tmp_path / "t.parquet").write_text("nothing")
-    with pytest.raises(FileFormatError, match="no Parquet file"):
+    with pytest.raises(FileFormatError, match="is not a Parquet file"):
         list(read_table(tmp_path / "t.parquet"))
 
 

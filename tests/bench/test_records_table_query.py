@@ -40,7 +40,7 @@ def test_fields_of_problems(tmp_path: Path) -> None:
 
 def test_errors_of_the_query_are_told(tmp_path: Path) -> None:
     export(RECORDS, tmp_path / "t.parquet")
-    with pytest.raises(InvalidValueError, match=r"DuckDB refuses the query.*speed"):
+    with pytest.raises(InvalidValueError, match=r"DuckDB rejected the query.*speed"):
         query("SELECT speed FROM records", tmp_path / "t.parquet")
 
 

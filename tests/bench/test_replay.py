@@ -66,7 +66,7 @@ def test_of_several_a_measured_one_counts_then_the_latest() -> None:
 
 def test_counters_are_no_times() -> None:
     counters = Record(task=TASK, status="ok", kind="counters", counters={"waves": 2})
-    with pytest.raises(InvalidValueError, match="answers with times"):
+    with pytest.raises(InvalidValueError, match="a replayed device returns times"):
         replayed("mi300x", [recorded(), counters])
 
 

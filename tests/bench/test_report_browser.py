@@ -158,7 +158,8 @@ def test_a_picture_says_what_lies_under_the_pointer(page: Path, tmp_path: Path) 
     assert found is not None
     said = {title: {*texts} for title, texts in json.loads(unescape(found[1])).items()}
     assert set(said) == {
-        *("Asked of memory", "Least traffic by region: tile", "Roofline", "Best tile by region", "Kernels × problems"),
+        *("Requested from memory", "Least traffic by region: tile"),
+        *("Roofline", "Best tile by region", "Kernels × problems"),
         *("Kernels × problems: work and bytes", "Kernels × problems: lines and conflicts"),
     }
     kernel, problem, *_ = next(iter(said["Kernels × problems"])).split("\n")
@@ -170,4 +171,4 @@ def test_a_picture_says_what_lies_under_the_pointer(page: Path, tmp_path: Path) 
     counted = said["Kernels × problems: lines and conflicts"]
     assert any(re.search(r"\ncache lines, × fewest: 1\nconflict cycles per KiB of LDS: [0-9.]+$", t) for t in counted)
     assert any(text.endswith("\nunsupported") for text in counted)
-    assert not any("µs" in text or "TFLOPS" in text for text in counted | said["Asked of memory"])
+    assert not any("µs" in text or "TFLOPS" in text for text in counted | said["Requested from memory"])

@@ -90,10 +90,10 @@ def test_records_that_cannot_be_compared_are_refused() -> None:
     with pytest.raises(InvalidValueError, match=r"1 more records than results.*data merge"):
         gather([*RECORDS, RECORDS[0]])
     timed = replace(RECORDS[0], task=replace(RECORDS[0].task, device="emulated:gfx942"))
-    with pytest.raises(InvalidValueError, match="holds time, but such a device gives counters"):
+    with pytest.raises(InvalidValueError, match="holds time, but such a device measures counters"):
         gather([timed])
     counted = replace(reported.gemm_counters()[0], task=RECORDS[0].task)
-    with pytest.raises(InvalidValueError, match="holds counters, but such a device gives time"):
+    with pytest.raises(InvalidValueError, match="holds counters, but such a device measures time"):
         gather([counted])
 
 
@@ -189,11 +189,11 @@ def test_a_table_of_too_many_results_has_the_best_and_the_first_failures() -> No
     failed = {(int(group.kernel[i]), int(group.status[i])) for i in np.flatnonzero(rows & ~group.ok)}
     assert failed == set(zip(group.kernel[~group.ok].tolist(), group.status[~group.ok].tolist(), strict=True))
     place = ranks(group, group.us)
-    assert picked.text.startswith("of each problem the 3 best kernels, and of each kernel the first failure")
+    assert picked.text.startswith("the 3 best kernels of each problem, and the first failure of each kernel")
     assert sorted(place[rows & group.ok].tolist()) == sorted([0, 1, 2] * 300)
     few = pick([group], [group.us], 100)
     assert 90 <= few.count <= 100
-    assert few.text.startswith("of 98 of 300 problems, evenly spread, the best kernel")
+    assert few.text.startswith("the best kernel of 98 of 300 problems, evenly spaced")
 
 
 def test_numbers_are_short_and_whole_ones_exact() -> None:
@@ -226,9 +226,9 @@ def test_findings_of_times(group: Group) -> None:
     times = np.array([[10, 20, 40], [20, 10, np.nan], [np.nan, 40, 10]])  # problems × kernels, as RECORDS has them
     said = {each.about: each for each in time_findings(group, facts, arch, found, choose(times, 3))}
     assert said["computed"].figure == "3 of 3"
-    assert (said["best alone"].figure, said["best alone"].kernel) == ("62.5 %", KERNELS[2])
-    assert said["wins most"].figure == "1 of 3"
-    assert (said["how few do"].figure, said["how few do"].text.partition(" of")[0]) == (
+    assert (said["best single kernel"].figure, said["best single kernel"].kernel) == ("62.5 %", KERNELS[2])
+    assert said["most wins"].figure == "1 of 3"
+    assert (said["small set"].figure, said["small set"].text.partition(" of")[0]) == (
         *("3 kernels", "reach 95 %, 3 reach 99 %"),
     )
     # 2 × 4096 × 64 × 64 operations in 10 µs.
@@ -267,11 +267,12 @@ def test_coverage_counts_problems_of_a_kernels_kind() -> None:
     assert facts_of(group).pairs == 10  # 3 × 3, and the other kernel with its problem
     assert coverage_words(group, facts_of(group))[1] == (
         "90 %: 9 of 10 pairs of a kernel and a problem of its kind have a result. 6 more of 4 × 4 do not count: "
-        "kernel and problem are of different kinds"
+        "kernel and problem have different kinds"
     )
     old = replace(RECORDS[0], task=replace(RECORDS[0].task, kernel=f"{KERNELS[0][:-12]}{'0' * 12}"))
     (group,) = gather([*RECORDS, old])
-    assert coverage_words(group, facts_of(group))[1].startswith("10 of 4 × 3 pairs have a result; some kernels")
+    said = coverage_words(group, facts_of(group))[1]
+    assert said.startswith("10 of 4 × 3 pairs have a result; the kind of some kernels")
 
 
 def test_places_of_a_picture_are_where_it_has_them(group: Group) -> None:

@@ -74,7 +74,7 @@ def test_two_at_once_on_the_same_work_are_refused(tmp_path: Path) -> None:
     first = threading.Thread(target=swept, args=(plan, tmp_path))
     first.start()
     eventually(lambda: list(tmp_path.glob("*.jsonl")))
-    with pytest.raises(JournalError, match="another process sweeps shard 1/1"):
+    with pytest.raises(JournalError, match="another process is sweeping shard 1/1"):
         swept(plan, tmp_path)
     first.join()
     assert journalled(tmp_path) == keys(plan)

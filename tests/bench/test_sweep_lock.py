@@ -14,7 +14,7 @@ from tilewright.bench.sweep_lock import COUNT, alone
 
 
 def test_shards_of_one_count_are_swept_at_once(tmp_path: Path) -> None:
-    refused = pytest.raises(JournalError, match="another process sweeps shard 2/2")
+    refused = pytest.raises(JournalError, match="another process is sweeping shard 2/2")
     with alone(tmp_path, Shard(1, 2)), alone(tmp_path, Shard(2, 2)), refused, alone(tmp_path, Shard(2, 2)):
         pass
 
@@ -24,7 +24,7 @@ def test_another_count_is_refused_while_one_is_swept(
     tmp_path: Path, now: tuple[int, int], then: tuple[int, int]
 ) -> None:
     with alone(tmp_path, Shard(*now)):
-        said = rf"sweeps shards I/{now[1]} into .* which have tasks in common with shard {then[0]}/{then[1]}"
+        said = rf"is sweeping shards I/{now[1]} into .* which have tasks in common with shard {then[0]}/{then[1]}"
         with pytest.raises(JournalError, match=said), alone(tmp_path, Shard(*then)):
             pass
         other = Shard(1 + now[0] % now[1], now[1])

@@ -63,10 +63,10 @@ def test_one_process_measures_many_tasks(worker: DeviceWorker) -> None:
     ("fault", "status", "words"),
     [
         (faulty.KILLED, "crashed", "signal 9 (SIGKILL)"),
-        (faulty.HANGS, "timeout", "4 s are allowed"),
-        (faulty.ENDLESS, "timeout", "4 s are allowed"),
+        (faulty.HANGS, "timeout", "the limit is 4 s"),
+        (faulty.ENDLESS, "timeout", "the limit is 4 s"),
         (faulty.WRONG, "wrong", "should be 2"),
-        (faulty.NO_MEMORY, "out_of_memory", "no more memory"),
+        (faulty.NO_MEMORY, "out_of_memory", "ran out of memory"),
         (faulty.FAULT, "fault", "0x1234"),
         (faulty.RAISES, "crashed", "TypeError: a mistake in a runner (faulty_runner.py, line"),
         (faulty.ABORTS, "out_of_memory", "SIGABRT"),
@@ -85,7 +85,7 @@ def test_a_fault_costs_one_record(worker: DeviceWorker, fault: int, status: str,
 def test_a_process_that_gives_no_sign_of_life_is_killed_before_its_time(plugin: Path) -> None:
     worker = DeviceWorker(NO_BUILD, Crew(limits=Limits(seconds=600, silence_s=2), runner="faulty_runner:run"))
     try:
-        assert "without a sign of life" in worker.measure(works(0, faulty.SILENT)[0]).message
+        assert "without a heartbeat" in worker.measure(works(0, faulty.SILENT)[0]).message
     finally:
         worker.close()
 
@@ -152,7 +152,7 @@ def test_a_device_on_which_nothing_starts_is_an_error(plugin: Path, monkeypatch:
 
 
 def test_limits_that_allow_nothing_are_refused() -> None:
-    with pytest.raises(InvalidValueError, match="a limit of 0 for seconds"):
+    with pytest.raises(InvalidValueError, match="seconds is 0, must be above 0"):
         Limits(seconds=0)
     with pytest.raises(InvalidValueError, match="memory_bytes is 1,000"):
         Limits(memory_bytes=1000)
@@ -202,7 +202,7 @@ def test_a_kernel_is_not_killed_for_a_reference_that_takes_long() -> None:
 def test_a_reference_that_takes_too_long_is_told_as_such() -> None:
     found = with_reference(Limits(reference_s=0.5), reference_s=60.0)
     assert found.status == "timeout"
-    assert "0.5 s are allowed for its problem's reference" in found.message
+    assert "the limit is 0.5 s for its problem's reference" in found.message
 
 
 def test_a_reference_that_cannot_be_made_is_a_status() -> None:

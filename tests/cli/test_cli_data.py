@@ -85,7 +85,7 @@ def test_values_of_every_kind_are_json(run_json: Callable[..., Any], sweep: Path
 
 def test_queries_that_cannot_be(run: Callable[..., Result], sweep: Path) -> None:
     for arguments, what in (
-        (("SELECT speed FROM records",), "DuckDB refuses the query"),
+        (("SELECT speed FROM records",), "DuckDB rejected the query"),
         (("SELECT 1", "--csv", "--json"), "choose one"),
         (("SELECT 'inf'::DOUBLE AS x FROM records", "--json"), "which JSON cannot"),
     ):
@@ -128,7 +128,7 @@ def test_what_the_commands_refuse(run: Callable[..., Result], sweep: Path, tmp_p
         (("export", str(sweep), "--out", "table.csv"), "table.csv ends in '.csv'. Can be written: .parquet."),
         (("export", str(sweep), "--out", "t.parquet", "--as", "rows"), "Known: records, measurements"),
         (("export", str(sweep), "--out", "t.parquet", "--cold"), "are for --as measurements"),
-        (("import", "miopen", str(file), "--out", "j"), "solvers of MIOpen"),
+        (("import", "miopen", str(file), "--out", "j"), "MIOpen solvers"),
         (("import", "conv_gfx950", str(file), "--out", "j", "--arch", "gfx942"), "option of the format"),
         (("export", str(tmp_path / "nowhere"), "--out", "t.parquet"), "does not exist"),
     ):

@@ -105,7 +105,7 @@ def test_reports_of_a_user(run: Callable[..., Result], tmp_path: Path) -> None:
     """The journal is empty: that would be told if it were read before the output is looked at."""
     for out, said in (("/nonexist/p.html", "/nonexist/p.html cannot be written"), ("x.pdf", "Can be written: .html")):
         done = run("report", str(tmp_path), "--out", out)
-        assert done.exit_code == 2 and said in done.stderr and "no result" not in done.stderr
+        assert done.exit_code == 2 and said in done.stderr and "no results" not in done.stderr
     done = run("sweep", "nothing", "--problem", "m=1", "--device", "nowhere", "--out", "/proc/x1")
     assert done.exit_code == 2 and "/proc/x1 cannot be written: No such file" in done.stderr
     assert "Free disk space" not in done.stderr and ".sweep.json" not in done.stderr

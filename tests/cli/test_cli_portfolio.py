@@ -187,7 +187,7 @@ def test_a_table_of_other_kernels_is_refused(run: Callable[..., Result], tmp_pat
     result = run("portfolio", "gemm", "--arch", "gfx950", "--measured", file)
 
     assert result.exit_code == 2
-    assert "no row is of gemm on gfx950; the table has gemm on gfx942" in result.stderr
+    assert "the table has no row of gemm on gfx950; it has gemm on gfx942" in result.stderr
 
 
 @pytest.mark.parametrize(

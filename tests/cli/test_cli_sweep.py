@@ -154,7 +154,7 @@ def test_a_sweep_on_a_cluster_is_interrupted_and_tune_goes_on(many: str, tmp_pat
     assert (first.returncode, noticed.splitlines()) == (
         130,
         [
-            "note: SIGINT: what runs is finished and kept, then the sweep ends. Once more ends it at once.",
+            "note: SIGINT: running tasks are finished and kept, then the sweep ends. Repeat to end it at once.",
             "",
             "The same command goes on from here.",
         ],

@@ -103,7 +103,7 @@ def test_counters_have_no_winner(run: Run, tmp_path: Path) -> None:
     journal = write(tmp_path / "journal", record(KERNELS[0], 64, None, device="emulated:gfx942"))
     done = run("tune", str(journal), "--out", str(tmp_path / "winners.json"))
     assert done.exit_code == 2
-    assert "no record holds a time, so nothing won. There are: 1 counters." in done.stderr
+    assert "no record holds a time, so there is no winner. There are: 1 counters." in done.stderr
     assert not (tmp_path / "winners.json").exists()
 
 
@@ -111,7 +111,7 @@ def test_cold_or_warm(run: Run, run_json: Callable[..., Any], tmp_path: Path, re
     cold = record(KERNELS[0], 64, 3.0, cold=True)
     journal, out = str(write(tmp_path / "journal", *records, cold)), str(tmp_path / "winners.json")
     done = run("tune", journal, "--out", out)
-    assert (done.exit_code, "which do not compare" in done.stderr) == (2, True)
+    assert (done.exit_code, "which are not comparable" in done.stderr) == (2, True)
     assert run_json("tune", journal, "--out", out, "--cold")["problems"] == 1
     assert run_json("tune", journal, "--out", out, "--warm")["problems"] == 2
 

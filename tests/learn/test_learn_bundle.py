@@ -87,7 +87,7 @@ def test_a_bundle_is_replaced_as_a_whole_and_nothing_else_is(data: Dataset, tmp_
     assert [path.name for path in tmp_path.iterdir()] == ["b"]
     (tmp_path / "papers").mkdir()
     (tmp_path / "papers" / "thesis.txt").write_text("three years")
-    with pytest.raises(BundleError, match="exists and is no model bundle"):
+    with pytest.raises(BundleError, match="exists and is not a model bundle"):
         write_bundle(tmp_path / "papers", training.train(data, QUICK), data, _about(data))
     assert (tmp_path / "papers" / "thesis.txt").read_text() == "three years"
 

@@ -67,7 +67,7 @@ def test_damaged_lines_are_told(tmp_path: Path) -> None:
     told: list[Event] = []
     with listening(told.append):
         assert len(read_times(folder)) == 8
-    assert [event.message.split(":")[0] for event in told if isinstance(event, Noticed)] == ["not read"]
+    assert [event.message.split(":")[0] for event in told if isinstance(event, Noticed)] == ["skipped"]
 
 
 def test_counters_teach_nothing_about_time(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ coordinates = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_si
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=200), st.integers(2, 5), st.integers(0, 99))
 def test_no_group_is_divided_and_no_fold_is_empty(groups: list[int], number: int, seed: int) -> None:
     if number > len(set(groups)):
-        with pytest.raises(InvalidValueError, match=f"{number} folds of {len(set(groups))} groups"):
+        with pytest.raises(InvalidValueError, match=f"{number} folds, must be from 2 to {len(set(groups))}"):
             folds_by(groups, number, seed)
         return
     fold = folds_by(groups, number, seed)
@@ -61,7 +61,7 @@ def test_ward_finds_the_bundles() -> None:
     assert _partition(ward_clusters(points, 3)) == {(0, 1, 2), (3, 4), (5,)}
     assert len(set(ward_clusters(points, 5).tolist())) == 5
     assert _partition(ward_clusters(np.ones((3, 2)), 1)) == {(0, 1, 2)}
-    with pytest.raises(InvalidValueError, match="7 clusters of 6 distinct points"):
+    with pytest.raises(InvalidValueError, match="7 clusters are impossible: there are 6 distinct points"):
         ward_clusters(points, 7)
 
 

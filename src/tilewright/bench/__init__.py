@@ -1,1 +1,1 @@
-"""Measuring kernels: one problem, or sweeps of many on many devices, that lose nothing."""
+"""Measure kernels: one problem, or sweeps over many problems and devices that keep every result."""

@@ -1,4 +1,4 @@
-"""Kernels built while others run: a thread that is as far ahead of the devices as the compilers allow."""
+"""Build kernels while others are measured: a thread that stays as far ahead of the devices as the compilers allow."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tilewright.building.store.tiers import Tiers
 from tilewright.ops import parse_kernel
 from tilewright.ops.kernel import Kernel
 
-# Kernels of one call of the builder, per compiler: the last of a call leaves compilers idle, so not too few; the
-# devices get the first kernels when the call has ended, so not too many, and of the first call only one.
+# Kernels per builder call and compiler job. Compilers idle at the end of a call, so the number must not be too small;
+# devices receive the kernels only when the call ends, so it must not be too large. The first call takes one per job.
 PER_JOB = 4
 
 
 class _StoppedError(Exception):
-    """The build was given up, because nobody waits for it."""
+    """The build was stopped because its result is no longer needed."""
 
 
 class BuildAhead:
-    """Builds kernels in the order in which they will be needed, and first of all one that is waited for."""
+    """Builds kernels in the order in which they will be needed; a kernel that a caller waits for goes first."""
 
     def __init__(self, kernels: Iterable[str], *, jobs: int | None = None, tiers: Tiers | None = None) -> None:
         self._coming = iter(kernels)
@@ -38,7 +38,7 @@ class BuildAhead:
         self._wanted: str | None = None
         self._stopped = False
         self._error: BaseException | None = None
-        # Listeners belong to a context: those of whoever asks hear the builds.
+        # Listeners belong to a context: the build thread uses the caller's.
         context = contextvars.copy_context()
         self._thread = threading.Thread(
             target=context.run, args=(self._build_all,), name="tilewright builds", daemon=True
@@ -46,7 +46,7 @@ class BuildAhead:
         self._thread.start()
 
     def wait(self, kernel: str) -> Place | Failure | None:
-        """What a build gave, when it is there. None after `stop`. Raises what makes building impossible."""
+        """Wait for a build and return its result; None after `stop`. Raises the error that stopped all builds."""
         with self._changed:
             self._wanted = kernel
             self._changed.notify_all()
@@ -59,13 +59,13 @@ class BuildAhead:
             return None
 
     def stop(self) -> None:
-        """Build nothing more. Compilers that run are ended at their next sign of life."""
+        """Start no more builds. Running compilers are killed at their next event."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     def join(self, timeout_s: float | None = None) -> None:
-        """Wait until the thread has ended; call `stop` before."""
+        """Wait until the thread has ended; call `stop` first."""
         self._thread.join(timeout_s)
 
     def _build_all(self) -> None:
@@ -75,7 +75,7 @@ class BuildAhead:
                     self._build(chunk)
         except _StoppedError:
             return
-        except BaseException as error:  # told to whoever waits
+        except BaseException as error:  # raised again in `wait`
             with self._changed:
                 self._error = error
                 self._changed.notify_all()
@@ -85,7 +85,7 @@ class BuildAhead:
             raise _StoppedError
 
     def _chunks(self) -> Iterator[list[Kernel]]:
-        """Kernels for one call of the builder each: what is waited for, and what comes next."""
+        """The kernels of each builder call: the one a caller waits for, then the next in order."""
         most = self._jobs
         coming: str | None = ""
         while not self._stopped:
@@ -115,9 +115,10 @@ class BuildAhead:
 
 
 def built(kernels: Sequence[Kernel], *, jobs: int, tiers: Tiers | None = None) -> dict[Kernel, Artifact | Failure]:
-    """What the builder makes of kernels. One whose compiler was killed is tried once more.
+    """Build kernels. A kernel whose compiler was killed is tried once more.
 
-    A compiler that was killed, by a signal for the whole terminal or for want of memory, says nothing about a kernel.
+    A compiler that was killed, by a signal to the whole terminal or for lack of memory, proves nothing about the
+    kernel.
     """
     results = dict(build_kernels(kernels, jobs=jobs, tiers=tiers).results)
     killed = [k for k, entry in results.items() if isinstance(entry, Failure) and not entry.facts.get("lasting", True)]
@@ -127,11 +128,11 @@ def built(kernels: Sequence[Kernel], *, jobs: int, tiers: Tiers | None = None) -
 
 
 def why_not_built(failure: Failure) -> str:
-    """The compiler's first error, as a record tells it."""
+    """The compiler's first error, as a record's message."""
     errors = failure.facts.get("errors") or [line for line in failure.log.splitlines() if line.strip()][:1]
-    return message_of(errors[0] if errors else "the compiler failed and said nothing")
+    return message_of(errors[0] if errors else "the compiler failed without a message")
 
 
 def place_of_artifact(artifact: Artifact) -> Place:
-    """Where an artifact is, for a process that shares the disk."""
+    """Refer to an artifact, for a process that shares the disk."""
     return Place(str(layout_of_entry(artifact.folder).root), artifact.key)

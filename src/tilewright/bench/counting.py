@@ -1,4 +1,4 @@
-"""Telling how far a pass over many records is."""
+"""Report the progress of a pass over many records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tilewright.base import events
 
-# An event for each of a million records would cost more than the records.
+# One event per record would cost more than the record itself.
 STEP = 1000
 
 T = TypeVar("T")
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @contextmanager
 def counted(name: str, total: int | None = None) -> Iterator[Callable[[Iterable[T]], Iterator[T]]]:
-    """Tell how far a pass over many records is: what it goes through is handed on and counted."""
+    """Report the progress of a pass over many records: yields a function that passes items on and counts them."""
 
     def count(items: Iterable[T]) -> Iterator[T]:
         for number, item in enumerate(items, 1):

@@ -1,4 +1,4 @@
-"""The packages that tables and queries need and that are installed on request only."""
+"""The optional packages that tables and queries need."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import importlib.util
 
 from tilewright.base.errors import MissingExtraError
 
-# Modules are named as their packages.
+# Each module has the name of its package.
 EXTRAS = ("pyarrow", "duckdb")
 INSTALL = "pip install 'tilewright[data]'"
 
 
 def need_data(what: str) -> None:
-    """Raise when packages are missing that `what` needs."""
+    """Raise if packages that `what` needs are missing."""
     missing = [name for name in EXTRAS if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingExtraError(f"{what} needs {', '.join(missing)}. Get it with: {INSTALL}")

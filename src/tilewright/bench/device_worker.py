@@ -1,4 +1,4 @@
-"""A worker process seen from the coordinator: work in, a record out, whatever becomes of the process."""
+"""The coordinator's client of a worker process: takes work and returns a record, whatever happens to the process."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tilewright.bench.executor import Crew, Work
 from tilewright.bench.record import Record, message_of
 from tilewright.bench.worker_process import WorkerProcess
 
-# A device may need a moment after a fault: so often, and so far apart, is a worker started before it is given up.
+# A device may need a moment after a fault: attempts to start a worker, and the pause between them.
 STARTS, PAUSE_S = 3, 2.0
 
 
 @cache
 def _starter(owner: int) -> ThreadPoolExecutor:  # noqa: ARG001  (a forked process has no threads, and gets its own)
-    """The thread that starts all workers. Linux ends a worker with the thread that started it: this one never ends."""
+    """The thread that starts all workers. It never ends: Linux kills a worker with the thread that started it."""
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="tilewright-start")
 
 
 class DeviceWorker:
-    """A device with a process that measures on it. The process is started when it is needed, and again when it died.
+    """A device and the process that measures on it. The process is started when needed, and again after it has died.
 
-    One thread at a time measures. `kill` may be called from any other.
+    Only one thread may measure at a time. Any other thread may call `kill`.
     """
 
     def __init__(self, device: str, crew: Crew) -> None:
@@ -38,24 +38,24 @@ class DeviceWorker:
         self._kernels: set[str] = set()
         self._process: WorkerProcess | None = None
         self._closed = False
-        self._lost = ""  # why there can be no process any more
+        self._lost = ""  # why no process can be started any more
         self._notices: list[str] = []
         self._guard = threading.Lock()
 
     def measure(self, work: Work) -> Record:
-        """What came of a task. What the kernel does to the process is a status of the record, never an exception.
+        """Measure a task. Whatever the kernel does to the process is a status of the record, never an exception.
 
-        Raises `DeviceError` when no process can be started on the device, or this worker was closed: nothing was then
-        measured.
+        Raises `DeviceError` if no process can be started on the device, or if this client was closed: nothing was
+        measured then.
         """
-        # GPUs that are alike share work: it is measured on this one.
+        # Identical GPUs share work: this one measures it.
         if work.task.device != self.device:
             work = replace(work, task=replace(work.task, device=self.device))
         started, begun = time.time(), time.monotonic()
         process = self._ready(work.task.kernel)
         found = process.ask(work)
         if not isinstance(found, Record) and not found.blames_task and not self._closed:
-            # The task can have no part in it.
+            # The task cannot be the cause.
             self._notices.append(f"{self.device}: {found.message}. A new process measures {work.task.kernel}")
             self._drop(process)
             process = self._ready(work.task.kernel)
@@ -74,12 +74,12 @@ class DeviceWorker:
         return Record(task=work.task, status=found.status, message=message, worker=name, started=started, took_s=took)
 
     def take_notices(self) -> list[str]:
-        """Reasons why processes were replaced that no record tells, since this was last asked."""
+        """The reasons for replaced processes that are in no record, since the last call."""
         taken, self._notices = self._notices, []
         return taken
 
     def close(self) -> None:
-        """End the process in order. Whoever measures at this moment gets a `DeviceError`."""
+        """Shut the process down. A thread that is measuring gets a `DeviceError`."""
         self._closed = True
         with self._guard:
             process, self._process = self._process, None
@@ -87,25 +87,26 @@ class DeviceWorker:
             process.end()
 
     def kill(self) -> None:
-        """End the process at once, from any thread; the thread that measures notices, and cleans up."""
+        """Kill the process at once, from any thread; the measuring thread notices and cleans up."""
         self._closed = True
         with self._guard:
             if self._process is not None:
                 self._process.kill_group()
 
     def _ready(self, kernel: str) -> WorkerProcess:
-        """A living process with room for a kernel."""
+        """A living process with room for another kernel."""
         process = self._process
         if process is not None and kernel not in self._kernels and len(self._kernels) >= self.crew.limits.kernels:
             self._drop(process, in_order=True)
             process = None
-        if process is not None and not process.alive():  # it died while nobody asked: nothing was lost
+        if process is not None and not process.alive():  # it died while idle: nothing was lost
             self._drop(process)
             process = None
         if process is not None and (unasked := process.unasked()):
-            # A record was taken from it, and which one of its answers is right nobody knows: it is not asked again.
+            # A record has been taken from it already, and it is unknown which of its answers is right: do not use it
+            # again.
             after = f" after it had measured {self.kernel}" if self.kernel else ""
-            self._notices.append(f"{self.device}: the worker sent {unasked}{after}, when it was asked nothing")
+            self._notices.append(f"{self.device}: the worker sent {unasked}{after}, without a request")
             self._drop(process)
             process = None
         if process is None:
@@ -124,7 +125,7 @@ class DeviceWorker:
                 raise DeviceError(f"{self.device}: no worker process can be started: {error}") from error
             with self._guard:
                 self._process = process
-                if self._closed:  # meanwhile, and there was nothing to kill
+                if self._closed:  # closed meanwhile, when there was nothing to kill
                     process.kill_group()
             self.starts += 1
             failed = process.wait_ready()
@@ -134,7 +135,7 @@ class DeviceWorker:
             self._drop(process)
             if left and not self._closed:
                 time.sleep(PAUSE_S)
-        raise DeviceError(f"{self.device}: no worker could be started, {STARTS} times. The last one: {last}")
+        raise DeviceError(f"{self.device}: no worker could be started in {STARTS} attempts. The last error: {last}")
 
     def _drop(self, process: WorkerProcess, *, in_order: bool = False) -> None:
         with self._guard:
@@ -142,5 +143,5 @@ class DeviceWorker:
         self._kernels.clear()
         try:
             process.end() if in_order else process.kill()
-        except DeviceError as error:  # what was measured counts; the next task is told
+        except DeviceError as error:  # the measured record counts; the next task reports the error
             self._lost = str(error)

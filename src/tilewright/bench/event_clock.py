@@ -1,4 +1,4 @@
-"""Time on a GPU: events in the stream, around as many launches as make a sample."""
+"""Time on a GPU: events in the stream, around the launches of one sample."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class _Pair(NamedTuple):
-    """The events of a sample, and what puts them into the stream."""
+    """The events of a sample, and the functions that record them in the stream."""
 
     start: Event
     stop: Event
@@ -22,12 +22,12 @@ class _Pair(NamedTuple):
 
 
 class EventClock:
-    """A `Clock` of a device. All samples that are asked for at once are put into the stream before any is waited for.
+    """A `Clock` of a device. All samples of a request are put into the stream before any is waited for.
 
-    A GPU must have work in front of a sample: else it waits for the host within it, and that time would count. So
-    each row of samples begins with launches that are not timed, as many as one sample has. Where there is a `before`,
-    that is the work: it is called before each sample, outside of its time. `busy` is called once when samples wait in
-    the stream: what it reads of the GPU is read at work.
+    A GPU must have work queued before a sample: otherwise it waits for the host during the sample, and that time would
+    count. So each series of samples begins with untimed launches, as many as one sample has. With `before`, that
+    function provides the work: it is called before each sample, outside its time. `busy` is called once while samples
+    wait in the stream, so that it reads the GPU under load.
     """
 
     def __init__(

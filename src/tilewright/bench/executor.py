@@ -1,4 +1,4 @@
-"""What carries out a sweep: work in, a record for each piece of it out. A pool of processes, or a cluster."""
+"""The interface of executors, which turn work into records: a local process pool, or a cluster."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ LEAST_SILENCE_S = 2.0
 
 @dataclass(frozen=True)
 class Place:
-    """Where a built kernel is: the folder of a store, and the key there. What an executor hands to a worker."""
+    """Refers to a built kernel: the folder of a store, and the key there. Executors pass it to workers."""
 
     store: str
     key: str
 
     def artifact(self) -> Artifact:
-        """The artifact; an error when the store does not have it any more."""
+        """Load the artifact. Raises an error if it is no longer in the store."""
         found = Store(Path(self.store)).get(self.key)
         if not isinstance(found, Artifact):
             raise CorruptError(f"the store {self.store} has no artifact {self.key}: it was removed. Build it again.")
@@ -35,14 +35,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Work:
-    """A task, and where its kernel was built. A sweep gives work without a place; the executor has the kernel built."""
+    """A task and its built kernel. A sweep yields work without an artifact; the executor builds the kernel."""
 
     task: Task
     place: Place | None = None
 
     @property
     def needs_build(self) -> bool:
-        """Whether its kernel has to be built before a worker can take it."""
+        """Whether its kernel must be built before a worker can measure it."""
         return self.place is None and self.task.device.partition(":")[0] != REPLAY
 
     def built(self, place: Place) -> Work:
@@ -52,14 +52,14 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a task may take. A process that takes more is killed with everything it started.
+    """The limits of a task. A process that exceeds one is killed with all its children.
 
-    A process also starts anew after `kernels` kernels: libraries stay loaded, and their memory would add up.
+    A process is also replaced after `kernels` kernels: libraries stay loaded, and their memory would add up.
     """
 
     seconds: float = 120.0
-    reference_s: float = 3600.0  # before: for the host, until it is known what the problem's outputs should be
-    memory_bytes: int | None = None  # of address space, RLIMIT_AS; None: as much as there is
+    reference_s: float = 3600.0  # for the host to compute the problem's reference outputs, before that
+    memory_bytes: int | None = None  # of address space, RLIMIT_AS; None: no limit
     silence_s: float = 60.0  # without a heartbeat
     start_s: float = 120.0  # until a new process is ready
     kernels: int = 200
@@ -67,22 +67,23 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("seconds", "reference_s", "silence_s", "start_s", "kernels"):
             if getattr(self, name) <= 0:
-                raise InvalidValueError(f"a limit of {getattr(self, name)} for {name} allows nothing: give more than 0")
+                raise InvalidValueError(f"{name} is {getattr(self, name)}, must be above 0")
         if self.silence_s < LEAST_SILENCE_S:
-            raise InvalidValueError(f"silence_s is {self.silence_s:g}: a worker gives a sign of life once a second")
+            raise InvalidValueError(f"silence_s is {self.silence_s:g}, but workers send a heartbeat once a second")
         if self.memory_bytes is not None and self.memory_bytes < 2**28:
             raise InvalidValueError(
-                f"memory_bytes is {self.memory_bytes:,}: Python and its libraries alone take some 256 MiB of addresses"
+                f"memory_bytes is {self.memory_bytes:,}: Python and its libraries need about 256 MiB of address space"
             )
 
 
 @dataclass(frozen=True)
 class Crew:
-    """How workers work: with which settings of `measure`, as plain values, within which limits.
+    """The settings of workers: those of `measure`, as plain values, and the limits.
 
-    `replay` is the file behind replayed devices. `runner` is what measures, as `module:function` of work and crew. Its
-    module may have two more functions: `prepare` is called with the device and the crew before the first task,
-    `work_out` with work and crew before each. What they take is not counted as the kernel's.
+    `replay` is the file behind replayed devices. `runner` names the function that measures, as `module:function`; it
+    takes the work and this config. Its module may have two more functions: `prepare` is called with the device and the
+    config before the first task, `compute_reference` with the work and the config before each task. Their time does not
+    count against the kernel.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -92,20 +93,21 @@ class Crew:
 
 
 class Executor(Protocol):
-    """Carries out work. Each piece gives exactly one record, whatever happens to the process that measures it."""
+    """Runs work. Each piece gives exactly one record, whatever happens to the process that measures it."""
 
     def run(self, work: Iterable[Work], kernels: Iterable[str] = ()) -> Iterator[Record]:
-        """The records, in any order, as they come. Work is taken as there is room for it, so it may be endless.
+        """The records, in any order, as they arrive. Work is taken as there is room for it, so it may be endless.
 
-        `kernels` are the names of those that the work will need, in this order, so that they can be built ahead. It
-        may be asked from another thread than the work. Kernels that are not among them are built when their work comes.
+        `kernels` are the names of the kernels that the work will need, in this order, so that they can be built ahead.
+        It may be read from another thread than the work. Kernels that are not among them are built when their work
+        comes.
         """
         ...
 
     def stop(self) -> None:
-        """Begin no more work: `run` gives the records of what is under way, and ends. Any thread may call it."""
+        """Start no more work: `run` yields the records of running work, and ends. Any thread may call it."""
         ...
 
     def close(self) -> None:
-        """End all processes at once. Their work has no records."""
+        """Kill all processes at once. Their work gets no records."""
         ...

@@ -1,7 +1,7 @@
-"""What the fields of records may hold: types, finite numbers, text that any file can keep. The one place that checks.
+"""The valid field values of records: types, finite numbers, text that every file can hold. All checks are here.
 
-Records come from worker processes, journals, tables and other tools. A value that no column can hold is refused where
-it is met, and not when millions of records are exported.
+Records come from worker processes, journals, tables and other tools. A value that no column can hold is rejected when
+it is read, not when millions of records are exported.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 from tilewright.base.errors import InvalidValueError
 
-# Columns of tables are 64-bit floats, and 32-bit or 64-bit whole numbers.
+# Table columns are 64-bit floats, and 32-bit or 64-bit integers.
 LARGEST = sys.float_info.max
-EXACT = 1 << 53  # up to here floats hold every whole number
+EXACT = 1 << 53  # floats hold every integer up to here
 INT32, INT64 = (1 << 31) - 1, (1 << 63) - 1
-# Names of counters are columns of tables, and are found in lines of journals without parsing these.
+# Counter names are table columns, and are found in journal lines without parsing them.
 COUNTER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
-# How much of a wrong value a message quotes.
+# Longest quotation of a wrong value in a message.
 QUOTED = 60
 
 
@@ -39,13 +39,13 @@ def _is_text(value: object) -> bool:
 def _is_encodable(value: str) -> bool:
     try:
         value.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 does not have
+    except UnicodeEncodeError:  # an unpaired surrogate, which UTF-8 cannot encode
         return False
     return True
 
 
 def _is_number(value: object) -> bool:
-    """A finite float, or a whole number that a float holds exactly. Comparing is false for NaN."""
+    """A finite float, or an integer that a float holds exactly. Comparisons with NaN are false."""
     if isinstance(value, float):
         return -LARGEST <= value <= LARGEST
     return isinstance(value, int) and not isinstance(value, bool) and -EXACT <= value <= EXACT
@@ -66,17 +66,17 @@ def _are_counters(value: object) -> bool:
     )
 
 
-TEXT = FieldKind(_is_text, "a text that UTF-8 can hold")
+TEXT = FieldKind(_is_text, "text that UTF-8 can encode")
 FLAG = FieldKind(lambda value: isinstance(value, bool), "true or false")
 NUMBER = FieldKind(_is_number, "a finite number")
 OPTIONAL_NUMBER = FieldKind(lambda value: value is None or _is_number(value), "a finite number or nothing")
 UNBOUNDED = FieldKind(_is_unbounded, "a number or nothing")
-COUNT = FieldKind(lambda value: _is_count(value, INT32), f"a whole number from 0 to {INT32:,}")
-COUNTERS = FieldKind(_are_counters, f"names (letters, digits, _ and .) with whole numbers from 0 to {INT64:,}")
+COUNT = FieldKind(lambda value: _is_count(value, INT32), f"an integer from 0 to {INT32:,}")
+COUNTERS = FieldKind(_are_counters, f"names (letters, digits, _ and .) with integers from 0 to {INT64:,}")
 
 
 def check_fields(what: str, value: object, kinds: Mapping[str, FieldKind]) -> None:
-    """Raise `InvalidValueError` for the first field that is not of its kind."""
+    """Raise `InvalidValueError` for the first invalid field."""
     own = vars(value)
     for name, kind in kinds.items():
         if not kind.holds(own[name]):
@@ -84,7 +84,7 @@ def check_fields(what: str, value: object, kinds: Mapping[str, FieldKind]) -> No
 
 
 def checked_object(what: str, value: object, names: Collection[str]) -> dict[str, Any]:
-    """`value` if it is a JSON object with these fields and no others, else `InvalidValueError`."""
+    """Return `value` if it is a JSON object with exactly these fields, else raise `InvalidValueError`."""
     if not isinstance(value, dict):
         raise InvalidValueError(f"{what} is {quoted(value)}, must be an object with fields")
     if value.keys() != set(names):
@@ -96,9 +96,9 @@ def checked_object(what: str, value: object, names: Collection[str]) -> dict[str
 
 
 def quoted(value: object) -> str:
-    """The beginning of a value as ASCII, whatever it is."""
+    """The beginning of any value, as ASCII."""
     try:
         text = ascii(value)
-    except (ValueError, RecursionError):  # more digits than Python prints, or too deep
+    except (ValueError, RecursionError):  # more digits than Python prints, or nested too deeply
         return f"a value of type {type(value).__name__} that cannot be shown"
     return text if len(text) <= QUOTED else f"{text[: QUOTED - 1]}…"

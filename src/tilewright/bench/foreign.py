@@ -1,4 +1,4 @@
-"""Measurements of other tools as records of our kernels and problems, in the formats that ops read."""
+"""Import measurements of other tools as records of our kernels and problems, in the formats that ops can read."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from tilewright.ops import all_ops
 from tilewright.ops.measured import Measured, MeasurementReader
 from tilewright.ops.problem_values import problem_json
 
-# Of fewer figures there are no deciles: the extremes stand for them.
+# With fewer values there are no deciles: minimum and maximum are used instead.
 DECILES_FROM = 10
-# Public sets that are measured, but not on kernels of ours, by their folder in ../shared/data.
+# Public measurements of other kernels than ours, by their folder in ../shared/data.
 NOT_OURS: Mapping[str, str] = {
-    "hipblaslt_mi250x_fp16_sweep": "GEMMs of Tensile: its kernels are assembly with other parameters",
-    "aiter_fmoe_profile": "fused mixture of experts, which is no op of Tilewright",
-    "aiter_tuned_gemm_winners": "winners only, of classic CK, assembly or Triton, without the fields of a config",
-    "aiter_configs_2026-08": "winners of aiter's tuner by the name of a compiled kernel, without fields of a config",
-    "aiter_attention_backends": "backends by name, without the tile or any other field of a kernel",
-    "miopen": "solvers of MIOpen, without the fields of a kernel; its perf-db has no times",
+    "hipblaslt_mi250x_fp16_sweep": "it holds Tensile GEMMs, whose kernels are assembly with other parameters",
+    "aiter_fmoe_profile": "it holds fused mixture of experts, which is not an op of Tilewright",
+    "aiter_tuned_gemm_winners": "it holds only winners of classic CK, assembly or Triton, without config fields",
+    "aiter_configs_2026-08": "it holds winners of aiter's tuner by compiled kernel name, without config fields",
+    "aiter_attention_backends": "it holds backends by name, without the tile or any other kernel field",
+    "miopen": "it holds MIOpen solvers, without kernel fields; its perf-db has no times",
 }
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What a file gave: records, the rows that are none of ours and why, and what else a user should know."""
+    """The content of a file: records, the rejected rows with the reasons, and notes for the user."""
 
     records: Sequence[Record]
     refused: Sequence[FileProblem] = ()
@@ -37,12 +37,12 @@ class Imported:
 
 
 def formats() -> dict[str, MeasurementReader]:
-    """The formats that ops read, by name and in its order."""
+    """The formats that ops can read, sorted by name."""
     return dict(sorted(each for op in all_ops() for each in op.measurement_readers.items()))
 
 
 def read_foreign(name: str, path: Path | str, **options: Any) -> Imported:
-    """The records of a file in the format `name`. Options that the format does not have are errors."""
+    """The records of a file in the format `name`. Raises an error for options that the format does not have."""
     known = formats()
     if name in NOT_OURS:
         raise InvalidValueError(f"{name} cannot be imported: {NOT_OURS[name]}. Formats: {', '.join(known)}.")
@@ -55,7 +55,7 @@ def read_foreign(name: str, path: Path | str, **options: Any) -> Imported:
 
 
 def _records(rows: Iterable[Measured], source: str, worker: str) -> list[Record]:
-    """One record for each task, with the median of its times in microseconds and their spread."""
+    """One record per task, with the median and spread of its times in microseconds."""
     repeats: dict[Task, list[float]] = {}
     for row in rows:
         repeats.setdefault(_task(row, source), []).append(row.us)

@@ -1,4 +1,4 @@
-"""Times of one model of GPU at a time: MI300X and MI300A are both gfx942, and a time of one is none of the other."""
+"""Keep GPU models apart: MI300X and MI300A are both gfx942, and their times must not be mixed."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tilewright.base.errors import InvalidValueError, choose
 from tilewright.bench.record import Record, Task
 
 MODEL = "gpu"  # among the versions of a task
-UNTOLD = "not told"
+UNKNOWN_MODEL = "unknown model"
 
 
 def gpu_of(versions: str) -> str | None:
-    """The model of the GPU in the versions of a task; None where they do not tell, as those of emulated devices."""
+    """The GPU model in a task's versions; None if there is none, as for emulated devices."""
     return parsed(versions).get(MODEL)
 
 
 @lru_cache(maxsize=64)
 def parsed(versions: str) -> Mapping[str, str]:
-    """The versions of a task by name. A text that is not of `versions_text` tells nothing: it has no names."""
+    """A task's versions by name. Empty for text that `format_versions` did not write."""
     try:
         found = json.loads(versions)
     except (ValueError, RecursionError):
@@ -29,33 +29,33 @@ def parsed(versions: str) -> Mapping[str, str]:
 
 
 class OneModel:
-    """Sees that the times of an architecture that it is shown are all of one model. Records that tell none pass."""
+    """Checks that all times of an architecture come from one GPU model. Records without a model pass."""
 
     def __init__(self) -> None:
         self._models: dict[str, str] = {}
 
     def check(self, task: Task) -> None:
-        """An error if the task was measured on another model than those before."""
+        """Raise an error if the task was measured on another model than the earlier ones."""
         model = gpu_of(task.versions)
         if model is None:
             return
         known = self._models.setdefault(task.arch, model)
         if known != model:
             raise InvalidValueError(
-                f"times of {task.arch} are of two models, {known} and {model}, which do not compare. Take those of "
-                f"one: tilewright data export … --gpu '{known}' --out FILE.parquet"
+                f"the times of {task.arch} come from two GPU models, {known} and {model}, and are not "
+                f"comparable. Keep those of one model: tilewright data export … --gpu '{known}' --out FILE.parquet"
             )
 
 
 def of_model(records: Iterable[Record], text: str) -> Iterator[Record]:
-    """The records of GPUs with this text in the name of their model, such as MI300X. An error if there are none."""
+    """The records whose GPU model contains this text, such as MI300X. Raises an error if there are none."""
     seen: dict[str, None] = {}
     found = False
     for record in records:
-        model = gpu_of(record.task.versions) or UNTOLD
+        model = gpu_of(record.task.versions) or UNKNOWN_MODEL
         seen[model] = None
         if text.casefold() in model.casefold():
             found = True
             yield record
     if not found:
-        choose("model of GPU", text, sorted(seen) or [UNTOLD])
+        choose("GPU model", text, sorted(seen) or [UNKNOWN_MODEL])

@@ -1,4 +1,4 @@
-"""The time of a right kernel on a GPU: its tensors in memory, hot or cold, and events around its launches.
+"""Measure the time of a verified kernel on a GPU: tensors in memory, hot or cold, and events around its launches.
 
 Imports NumPy: import this module only where kernels are timed.
 """
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from tilewright.runtime.buffers import Buffer
     from tilewright.runtime.device import Device
 
-# Tensors of one set begin at multiples of this: what hipMalloc gives, and a page, so that sets share no cache line.
+# Alignment of the tensors of a set: that of hipMalloc, and one page, so that sets share no cache line.
 ALIGNMENT = 4096
-# Enough launches for the shortest samples; more sets would only take memory and time to fill.
+# Enough launches for the shortest samples; more sets would only cost memory and time to fill.
 MAX_SETS = MAX_BATCH
 
 
 def timed(
     device: Device, kernel: Kernel, artifact: Artifact, problem: Any, settings: Settings, remembered: Remembered
 ) -> tuple[Times, str]:
-    """Times of a kernel on a problem, and what a reader of them should know. Nobody asks here whether it is right.
+    """The kernel's times on a problem, and a note for readers of the times. Correctness is not checked here.
 
-    `remembered` has the inputs that the kernel was verified with.
+    `remembered` holds the inputs that the kernel was verified with.
     """
     execution = execution_of(kernel.op)
     call = Call(device, kernel, functions_of(device, artifact.checked(LIBRARY), kernel), execution, problem)
@@ -54,7 +54,7 @@ def timed(
         turn = Turn(launches)
         before = None
         if settings.cold and size * (count - 1) < cache_bytes(device.arch):
-            sweep = freed.enter_context(device.allocate(cache_bytes(device.arch), "what sweeps the caches"))
+            sweep = freed.enter_context(device.allocate(cache_bytes(device.arch), "the buffer that flushes the caches"))
             before = _sweeping(sweep, stream, turn)
         readings: list[smi.Reading] = []
         read = smi.watch(device)
@@ -73,7 +73,7 @@ def timed(
 
 
 class Turn:
-    """Launches in turn: each call makes the next one, and the first again after the last."""
+    """Launches in rotation: each call makes the next one, and the first again after the last."""
 
     __slots__ = ("_launches", "_next")
 
@@ -87,26 +87,28 @@ class Turn:
         self._launches[number]()
 
     def restart(self) -> None:
-        """The next call is the first launch."""
+        """Make the next call the first launch."""
         self._next = 0
 
 
 def cache_bytes(arch: Arch) -> int:
-    """What the caches of a GPU hold that all its units reach: L2 of all dies, and the last level (MALL)."""
+    """The size of the GPU's shared caches: L2 of all dies, and the last level (MALL)."""
     return arch.memory.l2_bytes * arch.compute.dies + arch.memory.mall_bytes
 
 
 def sets_wanted(size: int, arch: Arch) -> int:
-    """How many sets of tensors, of `size` bytes each, a cold measurement takes turns with.
+    """The number of tensor sets, of `size` bytes each, that a cold measurement rotates through.
 
-    As many as make the others fill the caches before a set is used again; at most MAX_SETS, and at least two.
+    Enough that the other sets fill the caches before a set is used again; at most MAX_SETS, and at least two.
     """
     return max(2, min(-(-cache_bytes(arch) // size) + 1, MAX_SETS))
 
 
 def _sweeping(sweep: Buffer, stream: Any, turn: Turn) -> Callable[[], None]:
-    """What is done before each sample when the sets do not fill the caches: something else does, and no set is twice
-    in one sample."""
+    """The step before each sample if the sets do not fill the caches.
+
+    It flushes them with another buffer and restarts the rotation, so that no sample uses a set twice.
+    """
 
     def before() -> None:
         sweep.fill(0, stream, wait=False)
@@ -116,7 +118,7 @@ def _sweeping(sweep: Buffer, stream: Any, turn: Turn) -> Callable[[], None]:
 
 
 def _contents(kernel: Kernel, problem: Any, expected: Expected, arch: Arch) -> list[Guarded]:
-    """The tensors' memory as it was verified with: random inputs, poisoned outputs and gaps."""
+    """The tensors' memory as in verification: random inputs, poisoned outputs and gaps."""
     execution = execution_of(kernel.op)
     inputs = dict(expected.inputs)
     for preparation in execution.preparations(kernel.config, problem):
@@ -125,7 +127,7 @@ def _contents(kernel: Kernel, problem: Any, expected: Expected, arch: Arch) -> l
 
 
 def _placed(memory: Buffer, tensors: Sequence[Guarded], start: int) -> list[int]:
-    """Copy the tensors one behind another into memory, and give their addresses."""
+    """Copy the tensors into memory one after another, and return their addresses."""
     addresses = []
     for each in tensors:
         memory.copy_from(each.memory, at=start)

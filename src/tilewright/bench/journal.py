@@ -1,8 +1,8 @@
-"""The journal of a sweep: records in files that are only appended to, one file for each worker.
+"""The journal of a sweep: append-only files of records, one file per worker.
 
-Whatever happens to a worker or its machine, what was appended before stays readable. A line that was torn or damaged
-is told and skipped, and only its own record is lost. Journals are joined by putting their files together: the same
-result twice is one result.
+Whatever happens to a worker or its machine, everything appended before stays readable. A torn or damaged line is
+reported and skipped, and only its own record is lost. Journals are merged by putting their files into one folder:
+duplicate results count once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tilewright.bench.journal_lines import (
 from tilewright.bench.record import Record
 
 SUFFIX = ".jsonl"
-# When an append is on the disk. record: before it returns. batch: after some records or a moment, and at the end.
+# When an append reaches the disk. record: before it returns. batch: after some records or a moment, and at the end.
 # never: when the system does it; a crash of the machine, not of the process, loses the last seconds.
 FSYNC = ("record", "batch", "never")
 BATCH_RECORDS = 64
@@ -46,7 +46,7 @@ WORKER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+-]*")
 
 @dataclass(frozen=True)
 class JournalContents:
-    """What is in a journal: all intact records in order, equal keys included, and the lines that are damaged."""
+    """A journal's content: all intact records in order, duplicate keys included, and the damaged lines."""
 
     records: list[Record]
     damaged: list[Damage]
@@ -58,11 +58,11 @@ class Journal:
     def __init__(self, folder: Path | str, worker: str, *, fsync: str = "record") -> None:
         self.fsync = choose("fsync policy", fsync, FSYNC)
         if not WORKER.fullmatch(worker):
-            raise JournalError(f"{worker!r} cannot name a journal's file: use letters, digits and _ . : @ + -")
+            raise JournalError(f"{worker!r} cannot name a journal file: use letters, digits and _ . : @ + -")
         self.file = Path(folder) / f"{worker}{SUFFIX}"
         self._guard = threading.Lock()
         self._unsynced: list[bytes] = []  # lines that a failed fsync may lose; none are kept without fsync
-        self._failed = ""  # why the last fsync failed: nothing that was written to the file before can be relied on
+        self._failed = ""  # why the last fsync failed: nothing written to the file before can be relied on
         self._synced_at = time.monotonic()
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ class Journal:
         try:
             _lock(file, descriptor)
             size = os.fstat(descriptor).st_size
-            # A line that was torn when a writer died must not take the next one with it.
+            # A line that was torn when a writer died must not damage the next one.
             torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
             if self.fsync != "never":
                 _sync_folder(file.parent)
@@ -90,18 +90,19 @@ class Journal:
         self.file, self._descriptor, self._size, self._torn = file, descriptor, size, torn
 
     def append(self, record: Record) -> None:
-        """Add a record; what its `fsync` policy promises holds when this returns.
+        """Append a record; the guarantee of the `fsync` policy holds when this returns.
 
-        Raises `JournalError` when the disk is full or fails. The record is then not kept, all before it are, and the
-        journal stays open: when there is room again, append the record again.
+        Raises `JournalError` if the disk is full or fails. The record is not kept then, but all earlier ones are, and
+        the journal stays open: when there is room again, append the record again.
 
-        After a failed fsync the system may have dropped what it could not write, and the next fsync says nothing of
-        it. So the lines that are not on the disk are written again, to a new file, which is the journal's from then on.
+        After a failed fsync the system may have dropped data that it could not write, and the next fsync does not
+        report it. So the lines that are not on the disk are written again, to a new file, which replaces the journal's
+        file.
         """
         line = line_of(record)
         if len(line) > LONGEST:
             raise InvalidValueError(
-                f"a record has {len(line):,} bytes, at most {LONGEST:,} are kept: shorten its message"
+                f"a record has {len(line):,} bytes, the limit is {LONGEST:,}: shorten its message"
             )
         with self._guard:
             if self._descriptor < 0:
@@ -116,11 +117,11 @@ class Journal:
                 try:
                     self._sync()
                 except JournalError:
-                    self._unsynced.pop()  # whoever appends is told, and appends it again
+                    self._unsynced.pop()  # the caller gets the error, and appends it again
                     raise
 
     def close(self) -> None:
-        """Sync, unless the policy is never, and close. A second time does nothing."""
+        """Sync, unless the policy is never, and close. A second call does nothing."""
         with self._guard:
             if self._descriptor < 0:
                 return
@@ -149,21 +150,21 @@ class Journal:
         except OSError as error:
             rest = self._cut_back(written)
             raise JournalError(
-                f"{self.file}: {written:,} of {len(data):,} bytes could be appended at byte {self._size:,}: "
-                f"{error.strerror}. {rest} {advice_for(error)}, then go on: all records before are kept"
+                f"{self.file}: only {written:,} of {len(data):,} bytes could be appended at byte {self._size:,}: "
+                f"{error.strerror}. {rest} {advice_for(error)}, then resume: all earlier records are kept"
             ) from error
         self._size += len(data)
         self._torn = False
 
     def _cut_back(self, written: int) -> str:
-        """Take the begin of a record away that could not be written whole. Says what the file is like now."""
+        """Remove an incompletely written record. Returns a description of the file's state."""
         if not written:
-            return "The file is as before."
+            return "The file is unchanged."
         try:
             os.ftruncate(self._descriptor, self._size)
         except OSError as error:
             self._torn, self._size = True, self._size + written
-            return f"They could not be taken away ({error.strerror}): readers will tell a damaged line."
+            return f"They could not be removed ({error.strerror}): readers will report a damaged line."
         return "The file was cut back to that byte."
 
     def _due(self) -> bool:
@@ -182,7 +183,7 @@ class Journal:
             self._synced_at = time.monotonic()
 
     def _write_again(self) -> None:
-        """Go on in a new file, which begins with the lines that may not be on the disk."""
+        """Continue in a new file that begins with the lines that may not be on the disk."""
         failed, before = self._failed, (self._descriptor, self.file, self._size, self._torn)
         again = len(self._unsynced)
         try:
@@ -199,7 +200,7 @@ class Journal:
         except (OSError, JournalError) as error:
             raise JournalError(
                 f"{failed}. The last {_plural(again)} may not be on the disk, and could not be written again: {error}. "
-                "Look at the disk, then resume: what is missing is measured again"
+                "Check the disk, then resume: missing results are measured again"
             ) from error
         os.close(before[0])
         self._failed = ""
@@ -213,7 +214,7 @@ def _plural(records: int) -> str:
 
 
 def _next_file(file: Path) -> Path:
-    """A file of the same worker that is not there yet."""
+    """A new file name for the same worker."""
     stem = file.stem.partition("+")[0]
     return next(each for n in itertools.count(2) if not (each := file.with_name(f"{stem}+{n}{SUFFIX}")).exists())
 
@@ -222,13 +223,13 @@ def _lock(file: Path, descriptor: int) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise JournalError(f"{file} is being written by another process: give each worker a name of its own") from error
+        raise JournalError(f"{file} is being written by another process: give each worker its own name") from error
     except OSError as error:
-        raise JournalError(f"{file} cannot be locked: {error.strerror}. Use a disk that has locks") from error
+        raise JournalError(f"{file} cannot be locked: {error.strerror}. Use a disk that supports locks") from error
 
 
 def journal_files(journal: Path | str) -> list[Path]:
-    """The files of a journal, sorted: those of a folder, or one file. Raises when there is no such path."""
+    """The files of a journal, sorted: those of a folder, or one file. Raises an error if the path does not exist."""
     path = Path(journal)
     if path.is_dir():
         return sorted(path.glob(f"*{SUFFIX}"))
@@ -238,20 +239,20 @@ def journal_files(journal: Path | str) -> list[Path]:
 
 
 def scan(*journals: Path | str) -> Iterator[Intact | Damage]:
-    """Every intact line and every damaged one, file by file: memory does not grow with their number."""
+    """Every intact and every damaged line, file by file: memory does not grow with their number."""
     for journal in journals:
         for file in journal_files(journal):
             yield from intact_lines(file)
 
 
 def journal_records(*journals: Path | str) -> Iterator[Record | Damage]:
-    """Every record and every damaged line of journals, one after another. Equal keys may come again: see `merged`."""
+    """Every record and every damaged line of journals. Keys may repeat: see `merge_records`."""
     for line in scan(*journals):
         yield line if isinstance(line, Damage) else record_of(line)
 
 
 def read_journal(folder: Path | str) -> JournalContents:
-    """Everything in a journal at once. Damaged lines are told, never raised."""
+    """Everything in a journal at once. Damaged lines are returned, never raised."""
     contents = JournalContents([], [])
     for each in journal_records(folder):
         if isinstance(each, Damage):
@@ -262,7 +263,7 @@ def read_journal(folder: Path | str) -> JournalContents:
 
 
 def merged(records: Iterable[Record]) -> dict[str, Record]:
-    """One record for each key: a good one rather than a failure, else the latest. Their order does not matter."""
+    """One record per key: a good one rather than a failure, else the latest. The order of the input does not matter."""
     best: dict[str, Record] = {}
     for record in records:
         known = best.get(record.key)
@@ -272,7 +273,7 @@ def merged(records: Iterable[Record]) -> dict[str, Record]:
 
 
 def known_keys(folder: Path | str, *, retry_failed: bool = False) -> set[str]:
-    """Keys of what a resumed sweep need not do again: all that is journalled, or only what is good."""
+    """The keys that a resumed sweep need not measure again: all in the journal, or only the good ones."""
     summaries = (summary_of(line) for line in scan(folder) if isinstance(line, Intact))
     return {each.key for each in summaries if isinstance(each, Summary) and (each.ok or not retry_failed)}
 
@@ -280,12 +281,12 @@ def known_keys(folder: Path | str, *, retry_failed: bool = False) -> set[str]:
 def _beats(new: Record, old: Record) -> bool:
     if (new.ok, new.started) != (old.ok, old.started):
         return (new.ok, new.started) > (old.ok, old.started)
-    # Two records of one moment: their checksums decide, so that the order of files does not.
+    # Equal timestamps: the checksums decide, so that the order of files does not.
     return line_of(new)[-TAIL:] > line_of(old)[-TAIL:]
 
 
 def _sync_folder(folder: Path) -> None:
-    """A new file survives a crash of the machine only when its folder is on the disk, too."""
+    """A new file survives a crash of the machine only if its folder has been synced, too."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

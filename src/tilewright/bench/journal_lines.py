@@ -1,8 +1,8 @@
-"""Lines of a journal: written with a checksum, and found again in files that were torn, damaged or joined.
+"""The lines of a journal: written with a checksum, and found again in files that were torn, damaged or concatenated.
 
-A line is the JSON of a record, and its last field `check` is the digest of all bytes before that field. So a line that
-was cut short or changed is told from an intact one. An intact one is also found inside a line that is not: where the
-end of a torn line was lost, the next record stands in the same line.
+A line is the JSON of a record; its last field, `check`, is the digest of all bytes before that field. This
+distinguishes an intact line from one that was cut short or changed. An intact record is also found inside a damaged
+line: when the end of a torn line is lost, the next record is in the same line.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ CHECK = b',"check":"'
 DIGEST_BYTES = 16
 TAIL = len(CHECK) + 2 * DIGEST_BYTES + len(b'"}')
 # The first field of every line, as keys are sorted. Inside a text its quotes would be escaped, and counters hold
-# numbers only, so an intact record has it at its begin and nowhere else. The same goes for the end.
+# numbers only, so an intact record has it at its beginning and nowhere else. The same holds for the end.
 START = b'{"counters":{'
 END = re.compile(re.escape(CHECK) + b"[0-9a-f]{%d}" % (2 * DIGEST_BYTES) + b'"}')
-# A record has some thousand bytes. This bounds the memory of a reader that meets a file without line ends.
+# A record has about a thousand bytes. This bounds the memory of a reader of a file without line ends.
 LONGEST = 1 << 24
 
 
 @dataclass(frozen=True)
 class Damage:
-    """A line of a journal that is not one intact record."""
+    """A journal line that is not one intact record."""
 
     file: Path
     line: int  # from 1
@@ -43,7 +43,7 @@ class Damage:
 
 
 class Intact(NamedTuple):
-    """Bytes of a record whose checksum is right, and where they are. A tuple: millions are made in a merge."""
+    """The bytes of a record whose checksum is right, and their location. A tuple, as a merge makes millions."""
 
     file: Path
     line: int
@@ -57,7 +57,7 @@ class Intact(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What decides which of two records with one key is kept."""
+    """The fields that decide which of two records with one key is kept."""
 
     key: str
     ok: bool
@@ -65,17 +65,17 @@ class Summary(NamedTuple):
 
 
 def line_of(record: Record) -> bytes:
-    """A record as one line, with its checksum and the end of the line."""
+    """A record as one line, with its checksum and line end."""
     return with_check(canonical_json(record.to_json())[:-1].encode())
 
 
 def with_check(body: bytes) -> bytes:
-    """A line of the JSON of a record without its last brace."""
+    """A complete line from a record's JSON without its last brace."""
     return body + CHECK + _digest(body) + b'"}\n'
 
 
 def intact_lines(file: Path, *, longest: int = LONGEST) -> Iterator[Intact | Damage]:
-    """All intact records of a file, in order, and every line that is damaged. Never raises for what is in the file."""
+    """All intact records of a file, in order, and every damaged line. Never raises because of the file's content."""
     number, offset = 0, 0
     with file.open("rb") as stream:
         while line := stream.readline(longest):
@@ -92,18 +92,18 @@ def intact_lines(file: Path, *, longest: int = LONGEST) -> Iterator[Intact | Dam
 
 
 def record_of(line: Intact) -> Record | Damage:
-    """The record of a line. One of another schema, or with a field that no record has, is told like damage."""
+    """The record of a line. A record of another schema, or with an unknown field, is returned as damaged."""
     try:
         value = json.loads(line.text)
         if isinstance(value, dict):
             value.pop("check", None)
         return Record.of_json(value)
     except (ValueError, RecursionError) as error:  # InvalidValueError is a ValueError
-        return Damage(line.file, line.line, f"has a right checksum, but is no record of this version: {error}")
+        return Damage(line.file, line.line, f"has a valid checksum, but is not a record of this version: {error}")
 
 
 def summary_of(line: Intact) -> Summary | Damage:
-    """What a merge must know of a line, several times as fast as its record. Damage where the record is damage."""
+    """The fields that a merge needs, several times faster than the whole record. Damaged where the record is."""
     found = is_surely_record(line.text)
     if found is not None:
         return Summary(found["key"].decode(), found["status"] == b"ok", float(found["started"]))
@@ -114,8 +114,8 @@ def summary_of(line: Intact) -> Summary | Damage:
 def _endless(
     file: Path, stream: IO[bytes], number: int, offset: int, held: bytes, longest: int
 ) -> Generator[Intact | Damage, None, int]:
-    """A line longer than any record, piece by piece. The result is where the next line begins."""
-    yield Damage(file, number, f"is longer than {longest:,} bytes, which no record is")
+    """Read a line that is longer than any record, piece by piece. Returns the offset of the next line."""
+    yield Damage(file, number, f"is longer than {longest:,} bytes, the limit of a record")
     while True:
         after = 0
         for start, end in _intact_inside(held):
@@ -124,7 +124,7 @@ def _endless(
         more = b"" if held.endswith(b"\n") else stream.readline(longest)
         if not more:
             return offset + len(held)
-        # A record that begins in this piece and ends in the next is no longer than `longest`.
+        # A record that begins in this piece and ends in the next has at most `longest` bytes.
         cut = max(after, len(held) - longest)
         offset, held = offset + cut, held[cut:] + more
 
@@ -138,7 +138,7 @@ def _damaged(file: Path, number: int, offset: int, text: bytes) -> Iterator[Inta
 
 
 def _intact_inside(text: bytes) -> Iterator[tuple[int, int]]:
-    """Begin and end of every intact record in a damaged line."""
+    """The start and end of every intact record in a damaged line."""
     after = 0
     for end in END.finditer(text):
         start = text.rfind(START, after, end.start())
@@ -149,14 +149,14 @@ def _intact_inside(text: bytes) -> Iterator[tuple[int, int]]:
 
 def _why(text: bytes) -> str:
     if not text.startswith(START):
-        return f"does not begin as records do, with {START.decode()}: its begin is lost or changed"
+        return f"does not begin with {START.decode()}, as records do: its beginning is lost or changed"
     if END.search(text) is None:
         return f"ends after {len(text):,} bytes, before its checksum: it was cut short"
-    return "its checksum is not that of its bytes: it was changed"
+    return "has a checksum that does not match its bytes: it was changed"
 
 
 def _checked(text: bytes) -> bool:
-    """Whether a text ends with the digest of what is before it."""
+    """Whether a text ends with the digest of the bytes before it."""
     return text[-TAIL:] == CHECK + _digest(text[:-TAIL]) + b'"}'
 
 

@@ -1,6 +1,6 @@
-"""One record for each key out of journals of any size: which lines to keep is decided before any record is made.
+"""Merge journals of any size to one record per key: the lines to keep are chosen before any record is parsed.
 
-Memory holds a key and a number for each distinct key, some 200 bytes, and no record.
+Memory holds each distinct key and one integer for it, about 200 bytes, and no record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tilewright.bench.journal import SUFFIX, journal_files
 from tilewright.bench.journal_lines import START, Damage, Intact, intact_lines, line_of, record_of, summary_of
 from tilewright.bench.record import Record
 
-# A place is a number: file, offset and size of a line, each in so many bits. A line has at most 2²⁴ bytes (LONGEST).
+# A location is one integer: the file, offset and size of a line, in this many bits. A line has at most 2²⁴ bytes
+# (LONGEST).
 FILE_BITS, OFFSET_BITS, SIZE_BITS = 16, 40, 24
 PLACE_BITS = FILE_BITS + OFFSET_BITS + SIZE_BITS
 PLACE = (1 << PLACE_BITS) - 1
@@ -29,18 +30,18 @@ _COUNTER = re.compile(rb'"([^"]+)":')
 
 @dataclass(frozen=True)
 class Selected:
-    """The lines of journals that are kept, one for each key, in the order of the files."""
+    """The journal lines to keep, one per key, in the order of the files."""
 
     files: tuple[Path, ...]
     places: Sequence[int] = field(repr=False)
-    seen: int  # intact records, equal keys included
+    seen: int  # intact records, duplicate keys included
     damaged: Sequence[Damage]
 
     def __len__(self) -> int:
         return len(self.places)
 
     def lines(self) -> Iterator[Intact]:
-        """The lines that are kept. Files must not have been cut since they were read; growing is no harm."""
+        """The lines to keep. The files must not have been cut since they were read; they may have grown."""
         for number, places in itertools.groupby(self.places, key=lambda place: place >> (OFFSET_BITS + SIZE_BITS)):
             file = self.files[number]
             with file.open("rb") as stream:
@@ -50,12 +51,12 @@ class Selected:
                     yield Intact(file, 0, offset, stream.read(size))
 
     def records(self) -> Iterator[Record]:
-        """The records that are kept, one after another."""
+        """The records to keep."""
         for line in self.lines():
             record = record_of(line)
             if isinstance(record, Damage):
                 raise JournalError(
-                    f"{line.file}, byte {line.offset:,}: {record.why}. It was changed since it was read: read it again"
+                    f"{line.file}, byte {line.offset:,}: {record.why}. It has changed since it was read: read it again"
                 )
             yield record
 
@@ -68,11 +69,11 @@ class Selected:
 
 
 def select_best(*journals: Path | str) -> Selected:
-    """Which lines to keep of journals: for each key a good record rather than a failure, else the latest."""
+    """Choose the journal lines to keep: for each key a good record rather than a failure, else the latest."""
     files = tuple(dict.fromkeys(file for journal in journals for file in journal_files(journal)))
     if len(files) >= 1 << FILE_BITS:
         raise InvalidValueError(
-            f"{len(files):,} files are too many at once, at most {(1 << FILE_BITS) - 1:,}: merge parts of them first"
+            f"{len(files):,} files are too many, the limit is {(1 << FILE_BITS) - 1:,}: merge parts of them first"
         )
     best: dict[bytes, int] = {}
     damaged: list[Damage] = []
@@ -97,19 +98,19 @@ def select_best(*journals: Path | str) -> Selected:
 
 
 def write_merged(selected: Selected, file: Path) -> None:
-    """Write the lines that are kept into one new file of a journal; it is there whole, or not at all."""
+    """Write the lines to keep into one new journal file, atomically."""
     write_whole(file, (line.text + b"\n" for line in selected.lines()), total=len(selected))
 
 
 def write_records(records: Iterable[Record], file: Path) -> None:
-    """Write records into one new file of a journal; it is there whole, or not at all."""
+    """Write records into one new journal file, atomically."""
     write_whole(file, (line_of(record) for record in records))
 
 
 def write_whole(file: Path, lines: Iterable[bytes], total: int | None = None) -> None:
-    """Write a new file beside its place and move it there when it is on the disk. An old one is never replaced."""
+    """Write a new file next to its final path, and rename it when it is on the disk. Never replaces a file."""
     if file.suffix != SUFFIX:
-        raise JournalError(f"{file}: a journal's file is named *{SUFFIX}")
+        raise JournalError(f"{file}: the name of a journal file must end in {SUFFIX}")
     beside = hidden_beside(file)
     written = 0
     try:
@@ -121,7 +122,7 @@ def write_whole(file: Path, lines: Iterable[bytes], total: int | None = None) ->
             os.fsync(stream.fileno())
         os.link(beside, file)
     except FileExistsError as error:
-        raise JournalError(f"{file} is there already: journals are not overwritten. Take another name") from error
+        raise JournalError(f"{file} exists already, and journals are not overwritten. Use another name") from error
     except OSError as error:
         raise JournalError(cannot_write(file, error, f"after {written:,} bytes")) from error
     finally:
@@ -135,11 +136,11 @@ def _place(number: int, line: Intact) -> int:
 
 
 def _rank(ok: bool, started: float, check: bytes) -> int:
-    """A number that is larger for the record to keep. Equal moments are told apart by checksums, as in `merged`."""
+    """An integer that is larger for the record to keep. Checksums decide between equal times, as in `merge_records`."""
     return (ok << 64 | _ordered(started)) << 64 | int(check[:16], 16)
 
 
 def _ordered(moment: float) -> int:
-    """64 bits that are ordered as floats are: those of IEEE 754, with negative ones turned around."""
+    """64 bits in the order of floats: those of IEEE 754, with the order of negative ones reversed."""
     bits: int = struct.unpack(">Q", struct.pack(">d", moment))[0]
     return bits ^ ((1 << 64) - 1 if bits >> 63 else 1 << 63)

@@ -1,7 +1,7 @@
-"""The lines that journals have almost always, as one pattern: much quicker than making a record to see that it is one.
+"""One pattern for almost all journal lines: matching it is much faster than parsing the record.
 
 The pattern and the comparisons after it only accept. A line that they do not accept may still be a record, such as one
-with a very large number or an emoji: whoever asks then makes the record, which decides.
+with a very large number or an emoji: the caller then parses the record, which decides.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import re
 
 from tilewright.bench.record import SCHEMA, STATUSES
 
-# Without halves of surrogate pairs, which stand for characters or are wrong: the record tells. Possessive (`*+`), as
-# no text can end anywhere else.
+# Without surrogates, which may be valid pairs or errors: parsing the record decides. Possessive (`*+`), as a text
+# cannot end anywhere else.
 _TEXT = rb'"[ !#-\[\]-~]*+(?:\\(?:["\\/bfnrt]|u(?:[0-9a-ce-f][0-9a-f]|d[0-7])[0-9a-f]{2})[ !#-\[\]-~]*+)*+"'
-# At most two digits of exponent, 18 of a counter and 9 of a count: surely finite, and surely in their columns.
+# At most two digits of exponent, 18 of a counter and 9 of a count: certainly finite, and in range of their columns.
 _NUMBER = rb"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,20})?(?:e[-+]?[0-9]{1,2})?"
 _COUNT = rb"(?:0|[1-9][0-9]{0,8})"
 _UNBOUNDED = rb'(?:null|"inf"|"-inf"|"nan"|' + _NUMBER + rb")"
@@ -59,7 +59,7 @@ LINE = re.compile(_BODY.removesuffix(rb"\}") + rb',"check":"[0-9a-f]{32}"\}')
 
 
 def is_surely_record(line: bytes) -> re.Match[bytes] | None:
-    """The parts of a line by their names if `Record` takes it, for sure; None where only the record can tell."""
+    """The parts of a line by name if it is certainly a valid record; None if only parsing it can decide."""
     found = LINE.fullmatch(line)
     if found is None or found["key"] != _key(found):
         return None

@@ -1,4 +1,4 @@
-"""A sweep on this machine: kernels are built by a thread, and measured by a process for each device."""
+"""Run a sweep on this machine: a thread builds kernels, and a process per device measures them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tilewright.bench.pool import IN_FLIGHT, LocalPool
 from tilewright.bench.record import Record, Task
 from tilewright.building.store.tiers import Tiers
 
-# How long a stop waits for compilers to be ended. They end with this process in any case.
+# How long a stop waits until compilers have ended. They end with this process in any case.
 PATIENCE_S = 5.0
 
 
 class LocalExecutor:
-    """An `Executor` on the devices of this machine, given with their GPUs. One `run` only."""
+    """An `Executor` on the devices of this machine, which are given with their GPUs. It runs once."""
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class LocalExecutor:
 
     @property
     def starts(self) -> int:
-        """How many processes were started."""
+        """The number of processes that were started."""
         return sum(worker.starts for worker in self._pool.workers)
 
     def run(self, work: Iterable[Work], kernels: Iterable[str] = ()) -> Iterator[Record]:
         """See `Executor.run`."""
         if self._feeder is not None:
-            raise InvalidValueError("an executor runs once: make another one")
+            raise InvalidValueError("an executor runs only once: create another one")
         context = contextvars.copy_context()
         self._feeder = threading.Thread(
             target=context.run, args=(self._feed, work, kernels), name="tilewright feeds", daemon=True
@@ -95,7 +95,7 @@ class LocalExecutor:
         return self._pool.give(Record(task=work.task, status="build_failed", message=why_not_built(entry)))
 
     def _builder(self, kernels: Iterable[str]) -> BuildAhead | None:
-        """What builds; None after a stop."""
+        """The builder; None after a stop."""
         with self._guard:
             if self._ahead is None and not self._stopped:
                 self._ahead = BuildAhead(kernels, jobs=self._jobs, tiers=self._tiers)

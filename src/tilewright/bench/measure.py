@@ -1,6 +1,6 @@
-"""One kernel on one problem on one device: first whether it is right, only then how fast. The unit of every sweep.
+"""Measure one kernel on one problem on one device: first verify it, then time it. The unit of every sweep.
 
-docs/measuring.md is the contract that this keeps.
+docs/measuring.md is the contract of this module.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def measure(
     settings: Settings,
     remembered: Remembered | None = None,
 ) -> Record:
-    """What comes of a task, as a record: what can go wrong with a kernel is a status of it, never an exception.
+    """Measure a task and return its record. Whatever goes wrong with the kernel is a status, never an exception.
 
-    The kernel is run on poisoned outputs and every element held against the reference. Only one that is right is
-    measured: on a GPU its time, on an emulated device its exact counters. A replayed device answers with what was
-    recorded; it needs no kernel, artifact or problem. Whoever measures several kernels on one problem after another
-    gives them the same `remembered`: what the problem's outputs should be is then worked out once.
+    The kernel runs on poisoned outputs, and every element is compared with the reference. Only a correct kernel is
+    measured: its time on a GPU, its exact counters on an emulated device. A replayed device returns recorded results;
+    it needs no kernel, artifact or problem. To measure several kernels on one problem after another, pass the same
+    `remembered` each time: the problem's reference is then computed once.
     """
     _check_asked(task, device, settings)
     started, clock = time.time(), time.perf_counter()
@@ -55,14 +55,14 @@ def measure(
         if kernel is None or artifact is None:
             raise InvalidValueError(f"{device.name} runs kernels: it needs {task.kernel} built, not only its name")
         if kernel.slug != task.kernel:
-            raise InvalidValueError(f"the task is about {task.kernel}, the kernel is {kernel.slug}")
+            raise InvalidValueError(f"the task is for kernel {task.kernel}, but the kernel is {kernel.slug}")
         found = _outcome(partial(_measured, device, kernel, artifact, problem, settings, remembered))
     found["message"] = message_of(found.get("message", ""))
     return Record(task=task, worker=worker_name(), started=started, took_s=time.perf_counter() - clock, **found)
 
 
 def worker_name() -> str:
-    """Host and process, as a record names them."""
+    """Host and process, as records name them."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
@@ -74,23 +74,23 @@ def _check_asked(task: Task, device: Device | ReplayDevice, settings: Settings) 
             f"the task has cold={task.cold}, the settings have cold={settings.cold}: they must agree"
         )
     if device.kind == "emulated" and settings.cold:
-        raise InvalidValueError(f"cold is about times, and {device.name} has none: it counts")
+        raise InvalidValueError(f"cold applies to times only, and {device.name} measures counters")
     if device.kind != "emulated" and settings.mode is not None:
-        raise InvalidValueError(f"mode={settings.mode} is for emulated devices, not for {device.name}")
+        raise InvalidValueError(f"mode={settings.mode} applies to emulated devices only, not to {device.name}")
 
 
 def _outcome(measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The fields of a record that say what came out. What the device or the host refuses is a status."""
+    """The result fields of a record. Errors of the device or the host become a status."""
     try:
         return measured()
     except MemoryError as error:
-        return {"status": OUT_OF_MEMORY, "message": f"the host has too little memory: {error}"}
+        return {"status": OUT_OF_MEMORY, "message": f"the host has not enough memory: {error}"}
     except DeviceMemoryError as error:
         return {"status": OUT_OF_MEMORY, "message": str(error)}
     except UnsupportedError as error:
         return {"status": "unsupported", "message": str(error)}
     except DeviceError as error:
-        return {"status": "fault", "message": f"verified, then it failed while it was timed: {error}"}
+        return {"status": "fault", "message": f"verified, but failed while it was timed: {error}"}
 
 
 def _measured(
@@ -120,14 +120,14 @@ def _measured(
 
 
 def _errors(check: Check) -> dict[str, Any]:
-    """How near to the tolerance it was; nothing where nothing was compared."""
+    """How much of the tolerance was used; empty if nothing was compared."""
     if check.verdict not in (OK, "wrong"):
         return {}
     return {"share": check.share, "error_ulps": check.error_ulps}
 
 
 def counts(counters: Counters | None) -> dict[str, int]:
-    """Counters as one flat table, sorted by name. The engine's own steps are no fact of the kernel and stay out."""
+    """Counters as one flat table, sorted by name, without the engine's own step count."""
     if counters is None:
         raise InvalidValueError("the emulated device counted nothing: the kernel launched nothing")
     found: dict[str, int] = {}

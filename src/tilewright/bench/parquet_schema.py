@@ -1,4 +1,4 @@
-"""Whether a Parquet file is of the kind and the version that is wanted, and has the columns of it."""
+"""Check that a Parquet file has the expected kind, version and columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.base.errors import FileFormatError, FileProblem
 
 
 def check_version(path: Path | str, found: Any, key: str, wanted: str, what: str) -> None:
-    """An error unless the metadata of a schema has the version under a key. With another one, columns say nothing."""
+    """Raise an error unless the schema's metadata has this version under the key. Other versions have other columns."""
     version = (found.metadata or {}).get(key.encode())
     if version is None:
         raise FileFormatError(path, [FileProblem("", f"has no key {key!r} in its metadata: it is not {what}")])
@@ -20,7 +20,7 @@ def check_version(path: Path | str, found: Any, key: str, wanted: str, what: str
 
 
 def check_columns(path: Path | str, found: Any, wanted: Any, known: Iterable[str]) -> None:
-    """An error that names all columns that a schema lacks, has too many, or has with another type than wanted."""
+    """Raise an error that names all columns that are missing, unknown, or of another type than wanted."""
     types = {field.name: field.type for field in wanted}
     own = {field.name: field.type for field in found}
     names = ", ".join(known)

@@ -1,4 +1,4 @@
-"""What a sweep is to measure: problems, kernels and devices, and the tasks that follow from them."""
+"""The content of a sweep: problems, kernels and devices, and the tasks that follow from them."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ from tilewright.ops.kernel import Kernel
 from tilewright.ops.problem_text import fixed_names
 from tilewright.ops.problem_values import problem_from_json, problem_json
 
-# Kernels that measure a problem after each other. What working out its outputs costs is shared by so many; more would
-# gain little, as each result has to be compared with them. Their libraries stay loaded: fewer than `Limits.kernels`.
+# Kernels that measure one problem after each other and share the cost of its reference. More would gain little, as
+# each result has to be compared with it. Their libraries stay loaded: fewer than `Limits.kernels`.
 TEAM = 64
 _SHARD = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})")
 
 
 def problem_of(op: str, text: str) -> Any:
-    """The problem that canonical JSON describes: the inverse of `problem_json`. `InvalidValueError` for all else."""
+    """The problem of canonical JSON: the inverse of `problem_json`. Raises `InvalidValueError` for other text."""
     problem_type = op_named(op).problem_type
     try:
         return problem_from_json(problem_type, json.loads(text))
     except TilewrightError:
         raise
-    except Exception as error:  # of JSON, or of a field whose type the problem did not expect
-        raise InvalidValueError(f"{quoted(text)} is no problem of {op}: {type(error).__name__}: {error}") from error
+    except Exception as error:  # from JSON, or from a field of an unexpected type
+        raise InvalidValueError(f"{quoted(text)} is not a problem of {op}: {type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One of several parts of a sweep, `number` from 1. Parts are equal, and a task is in one of them."""
+    """One of several equal parts of a sweep, `number` from 1. Each task is in exactly one of them."""
 
     number: int = 1
     count: int = 1
 
     def __post_init__(self) -> None:
         if not 1 <= self.number <= self.count:
-            raise InvalidValueError(f"shard {self.number}/{self.count}: the first number is from 1 to the second")
+            raise InvalidValueError(f"shard {self.number}/{self.count}: the first number must be from 1 to the second")
 
     @classmethod
     def of_text(cls, text: str) -> Shard:
-        """From `2/8`."""
+        """Parse text such as `2/8`."""
         found = _SHARD.fullmatch(text)
         if found is None:
-            raise InvalidValueError(f"{text!r} is no shard: write 2/8 for the second of eight")
+            raise InvalidValueError(f"{text!r} is not a shard: write 2/8 for the second of eight")
         return cls(int(found[1]), int(found[2]))
 
     def of(self, count: int) -> range:
-        """Which of so many things in a row are its own."""
+        """The index range of this shard in a sequence of `count` items."""
         return range(count * (self.number - 1) // self.count, count * self.number // self.count)
 
     def __str__(self) -> str:
@@ -70,8 +70,11 @@ ALL = Shard()
 
 @dataclass(frozen=True)
 class Block:
-    """Kernels of one kind on all problems of that kind, on one kind of device: all kernels on the first problem, then
-    all on the next. What a problem's outputs should be is worked out once for them, and each is loaded once."""
+    """Kernels of one kind on all problems of that kind, on one kind of device.
+
+    All kernels on the first problem, then all on the next. The reference of a problem is computed once for them, and
+    each kernel is loaded once.
+    """
 
     kernels: tuple[Kernel, ...]
     device: str
@@ -83,7 +86,7 @@ class Block:
         return len(self.kernels) * len(self.problems)
 
     def tasks(self, which: range | None = None) -> Iterator[Task]:
-        """Its tasks, or some of them by their numbers."""
+        """All tasks, or those with the given indices."""
         for number in range(len(self)) if which is None else which:
             problem, kernel = divmod(number, len(self.kernels))
             yield self.task(self.kernels[kernel], self.problems[problem])
@@ -102,14 +105,14 @@ class Block:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a sweep is to measure: each kernel on each problem of its kind, on each kind of device of its GPU.
+    """All tasks of a sweep: each kernel on each problem of its kind, on each kind of device with its GPU.
 
-    `devices` are names with their GPUs: {"gpu:0": "gfx942"}. Alike ones share the work. `settings` are those of
+    `devices` maps names to their GPUs: {"gpu:0": "gfx942"}. Identical devices share the work. `settings` are those of
     `measure`, as plain values; `versions` those of the software.
 
-    Its tasks have an order that depends on what is asked alone, not on the order in which it is said: equal plans have
-    equal shards. Problems come as their digests are ordered: large ones and small ones mixed, so that the time that is
-    left can be told from the time that has passed, and shards take equally long.
+    The order of the tasks depends only on the content of the plan, not on the order of its arguments: equal plans have
+    equal shards. Problems are ordered by their digests, which mixes large and small ones, so that the remaining time
+    can be estimated from the elapsed time, and shards take equally long.
     """
 
     problems: Sequence[Any]
@@ -121,11 +124,11 @@ class Plan:
     def __post_init__(self) -> None:
         for what, given in (("problem", self.problems), ("kernel", self.kernels), ("device", self.devices)):
             if not given:
-                raise InvalidValueError(f"a sweep without a {what} measures nothing: give at least one")
+                raise InvalidValueError(f"a sweep without a {what} measures nothing: pass at least one")
 
     @cached_property
     def places(self) -> tuple[tuple[str, str], ...]:
-        """A device and its GPU for each kind of device: the first of those that are alike."""
+        """One device and its GPU for each kind of device: the first of identical ones."""
         first: dict[tuple[str, str], str] = {}
         for device, arch in self.devices.items():
             first.setdefault((place_of(device), arch), device)
@@ -133,7 +136,7 @@ class Plan:
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """All that is to be measured, in order. On devices of several kinds by turns."""
+        """All task grids, in order. Devices of several kinds take turns."""
         cold = bool(self.settings.get("cold", False))
         made = [
             [
@@ -146,7 +149,7 @@ class Plan:
         return tuple(block for turn in turns for block in turn if block is not None)
 
     def parts(self, shard: Shard = ALL) -> Iterator[tuple[Block, range]]:
-        """Blocks, and which of their tasks are those of a shard: it has few kernels to build, and few references."""
+        """Task grids and the indices of a shard's tasks in them: a shard has few kernels and few references."""
         own = shard.of(self.count)
         start = 0
         for block in self.blocks:
@@ -156,29 +159,29 @@ class Plan:
             start += len(block)
 
     def tasks(self, shard: Shard = ALL) -> Iterator[Task]:
-        """Every task, or those of a shard."""
+        """All tasks, or those of a shard."""
         for block, which in self.parts(shard):
             yield from block.tasks(which)
 
     @cached_property
     def count(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks."""
         return sum(map(len, self.blocks))
 
     @cached_property
     def idle(self) -> tuple[Kernel, ...]:
-        """Kernels that have nothing to do: no problem is of their kind, or no device is of their GPU."""
+        """Kernels without tasks: no problem has their kind, or no device has their GPU."""
         archs = set(self.devices.values())
         return tuple(k for k in self._kernels if k.arch not in archs or not self._problems_of(k))
 
     @cached_property
     def untried(self) -> int:
-        """How many problems have no kernel of their kind."""
+        """The number of problems without a kernel of their kind."""
         tried = {problem for kernel in self._kernels for problem in self._problems_of(kernel)}
         return len(set(self._texts) - tried)
 
     def asked(self) -> dict[str, Any]:
-        """What `sweep.json` keeps: two plans that ask the same have the same."""
+        """The content of `sweep.json`: equal for plans with the same content."""
         problems = sorted(set(self._texts))
         return {
             "kernels": len(self._kernels),
@@ -192,7 +195,7 @@ class Plan:
 
     @cached_property
     def _texts(self) -> tuple[str, ...]:
-        """The problems as tasks have them, in their order."""
+        """The problems as in tasks, in the plan's order."""
         return tuple(map(problem_json, self.problems))
 
     @cached_property
@@ -200,10 +203,10 @@ class Plan:
         return tuple(sorted(set(self.kernels), key=lambda kernel: kernel.slug))
 
     def _teams(self, arch: str) -> Iterator[tuple[Kernel, ...]]:
-        """The kernels of a GPU in teams that measure the same problems.
+        """The kernels of a GPU in batches that measure the same problems.
 
-        The first team is one kernel, and each has twice as many as the last: the devices begin as soon as one kernel is
-        built, and while a team is measured the next is built.
+        The first batch is one kernel, and each next one is twice as large: devices start as soon as one kernel is
+        built, and the next batch is built while one is measured.
         """
         kinds: dict[int, list[Kernel]] = defaultdict(list)
         for kernel in self._kernels:
@@ -219,7 +222,7 @@ class Plan:
 
     @cached_property
     def _kinds(self) -> dict[tuple[str, tuple[str, ...]], dict[tuple[Any, ...], list[str]]]:
-        """Problems as JSON by op and fields that kernels fix, then by the values of these. Filled as it is asked."""
+        """Problems as JSON by op and the fields that kernels fix, then by their values. Filled on demand."""
         return {}
 
     def _problems_of(self, kernel: Kernel) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Workers of this machine: one process for each device, fed from one queue, none of which outlives its coordinator."""
+"""The workers of this machine: one process per device, fed from one queue. None outlives its coordinator."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tilewright.bench.device_worker import DeviceWorker
 from tilewright.bench.executor import Crew, Work
 from tilewright.bench.record import Record, Task, place_of
 
-# Work that waits for a device or to be taken as a record, per device: enough that no device waits for the coordinator,
-# and few enough that a stop, or a kernel that is kept away, is felt at once.
+# Work that waits for a device, or for its record to be read, per device: enough that no device waits for the
+# coordinator, and few enough that a stop or a quarantine takes effect at once.
 IN_FLIGHT = 64
 
-Kind = tuple[str, str]  # what devices are alike, and their GPU
+Kind = tuple[str, str]  # the group of identical devices, and their GPU
 
 
 def _kind(task: Task) -> Kind:
@@ -28,10 +28,10 @@ def _nothing_refused(_: Task) -> Record | None:
 
 
 class LocalPool:
-    """Takes work, gives a record for each. A device that is named twice has two processes, if it is no GPU.
+    """Takes work and returns a record for each piece. A CPU device that is named twice has two processes.
 
-    `refuse` is asked just before a task would run: the record it gives is the task's, which does not run then. Threads:
-    one submits, one takes results; `stop` and `close` are for any.
+    `refuse` is called just before a task would run: if it returns a record, the task does not run and gets that record.
+    One thread submits, one reads results; `stop` and `close` may be called from any.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class LocalPool:
         self._changed = threading.Condition()
         self._waiting: dict[Kind, deque[Work]] = {kind: deque() for kind in self._kinds}
         self._running = 0
-        self._problems: dict[DeviceWorker, str] = {}  # what each is at, or was last
+        self._problems: dict[DeviceWorker, str] = {}  # the current or last problem of each
         self._results: deque[Record] = deque()
         self._notices: deque[str] = deque()
         self._ended = self._stopped = self._closed = False
@@ -65,31 +65,31 @@ class LocalPool:
             thread.start()
 
     def submit(self, work: Work) -> bool:
-        """Queue work, and wait while too much of it is under way. False when the pool takes no more."""
+        """Queue work, and wait while too much of it is pending. False if the pool takes no more."""
         kind = _kind(work.task)
         if kind not in self._waiting:
             there = ", ".join(f"{place} ({arch})" for place, arch in self._waiting)
-            raise InvalidValueError(f"no device of this pool is a {kind[0]} ({kind[1]}): there are {there}")
+            raise InvalidValueError(f"no device of this pool is a {kind[0]} ({kind[1]}): it has {there}")
         return self._put(lambda: self._waiting[kind].append(work))
 
     def give(self, record: Record) -> bool:
-        """A record of work that needs no worker, among the results. False when the pool takes no more."""
+        """Add a record of work that needs no worker to the results. False if the pool takes no more."""
         return self._put(lambda: self._results.append(record))
 
     def end(self) -> None:
-        """Nothing more will be submitted: `results` ends when all is done."""
+        """End the input: `iterate_results` ends when all work is done."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
-        """Nothing more can be submitted, because of an error: `results` raises it, after what is under way."""
+        """End the input because of an error: `iterate_results` raises it, after the records of running work."""
         with self._changed:
             self._failure = self._failure or error
             self._drop_waiting()
 
     def results(self) -> Iterator[Record]:
-        """The records as they come. Raises what makes it impossible to go on, after the records that there are."""
+        """The records as they arrive. Raises the error that stopped the pool, after all records."""
         while True:
             with self._changed:
                 self._changed.wait_for(self._news)
@@ -106,13 +106,13 @@ class LocalPool:
             raise self._failure
 
     def stop(self) -> None:
-        """Begin nothing more; what runs is finished."""
+        """Start no more work; running work is finished."""
         with self._changed:
             self._stopped = True
             self._drop_waiting()
 
     def close(self) -> None:
-        """End all processes now, and wait until they are gone."""
+        """Kill all processes now, and wait until they are gone."""
         with self._changed:
             self._closed = True
             self._drop_waiting()
@@ -145,7 +145,7 @@ class LocalPool:
     def _news(self) -> bool:
         return bool(self._results) or bool(self._notices) or self._done()
 
-    # Of the threads, one for each worker.
+    # The methods below run in the threads, one for each worker.
 
     def _work(self, worker: DeviceWorker, kind: Kind) -> None:
         try:
@@ -155,13 +155,13 @@ class LocalPool:
                 except DeviceError as error:
                     self._give_up(worker, kind, work, error)
                     break
-        except BaseException as error:  # a mistake of this program: whoever takes results is told
+        except BaseException as error:  # a bug in this program: raised where results are read
             self._broken(error)
         finally:
             worker.close()
 
     def _take(self, worker: DeviceWorker, kind: Kind) -> Work | None:
-        """The next work for a worker: of the problem it is at, else of one that no other is at, else the first."""
+        """The next work for a worker: of its current problem, else of one that no other worker has, else the first."""
         waiting = self._waiting[kind]
         with self._changed:
             self._changed.wait_for(lambda: bool(waiting) or self._over(kind))
@@ -175,7 +175,7 @@ class LocalPool:
             return work
 
     def _best(self, worker: DeviceWorker, waiting: Sequence[Work]) -> int:
-        """A worker that stays with a problem has its reference at hand; two at one problem work it out twice."""
+        """A worker that stays with a problem has its reference cached; two workers on one problem compute it twice."""
         own = self._problems.get(worker)
         others = {problem for each, problem in self._problems.items() if each is not worker}
         fresh = None
@@ -188,7 +188,7 @@ class LocalPool:
         return fresh or 0
 
     def _over(self, kind: Kind) -> bool:
-        """Whether nothing more can come: what runs elsewhere may still come back from a device that is lost."""
+        """Whether no more work can come: running work may come back from a lost device."""
         return self._stopped or self._closed or (self._ended and self._running == 0 and not self._waiting[kind])
 
     def _finish(self, record: Record, notices: Sequence[str]) -> None:
@@ -199,14 +199,14 @@ class LocalPool:
             self._changed.notify_all()
 
     def _give_up(self, worker: DeviceWorker, kind: Kind, work: Work, error: DeviceError) -> None:
-        """A device is gone. Its work, which was not measured, goes back to those that are left."""
+        """Handle a lost device. Its work, which was not measured, goes back to the remaining ones."""
         with self._changed:
             self._running -= 1
             self._alive[kind] -= 1
             if not self._closed:
                 self._lost.append(worker.device)
                 if self._alive[kind]:
-                    self._notices.append(f"{error} Other devices go on.")
+                    self._notices.append(f"{error} Other devices continue.")
                     if not self._stopped:
                         self._waiting[kind].appendleft(work)
                 else:

@@ -1,4 +1,4 @@
-"""Kernels that failed too often to be tried again: each try may cost a time limit, or a GPU that has to recover."""
+"""Kernels that failed too often to be tried again: each attempt may cost a time limit, or a GPU recovery."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Iterable
 from tilewright.base.errors import InvalidValueError
 from tilewright.bench.record import Record, Task, place_of
 
-# Failures that speak against the kernel. The others are of a problem that it does not compute, or is too large for the
-# device, or of the compiler.
+# Failures that count against the kernel. Other failures are due to a problem that it does not support or that is too
+# large for the device, or to the compiler.
 COUNTED = ("wrong", "fault", "timeout", "crashed")
 FAILURES = 3
 
 
 class Quarantine:
-    """Counts the failures of each kernel on each kind of device; after `limit` of them it is not tried any more.
+    """Counts the failures of each kernel on each kind of device; after `limit` failures it is not tried any more.
 
-    A limit of 0 keeps no kernel away.
+    A limit of 0 disables the quarantine.
     """
 
     def __init__(self, limit: int = FAILURES) -> None:
         if limit < 0:
-            raise InvalidValueError(f"a kernel cannot be kept away after {limit} failures: give 0 for never, or more")
+            raise InvalidValueError(f"the failure limit is {limit}: give 0 for no quarantine, or more")
         self.limit = limit
         self._failures: Counter[tuple[str, str]] = Counter()
         self._last: dict[tuple[str, str], str] = {}
 
     def note(self, record: Record) -> None:
-        """Count a record, if it is a failure that speaks against its kernel."""
+        """Count a record, if it is a failure that counts against its kernel."""
         if record.status in COUNTED:
             subject = _subject(record.task)
             self._failures[subject] += 1
@@ -39,23 +39,23 @@ class Quarantine:
             self.note(record)
 
     def why(self, task: Task) -> str | None:
-        """Why a task is not tried, or None when it is."""
+        """Why a task is not tried, or None if it is."""
         subject = _subject(task)
         failures = self._failures.get(subject, 0)
         if not self.limit or failures < self.limit:
             return None
         return (
-            f"the kernel failed {failures} times on {subject[1]} ({self._last[subject]} last); {self.limit} are allowed"
+            f"the kernel failed {failures} times on {subject[1]} (last: {self._last[subject]}), limit {self.limit}"
         )
 
     def refused(self, task: Task) -> Record | None:
-        """The record of a task that is not tried; None when it may be."""
+        """The record of a task that is not tried; None if it may be tried."""
         why = self.why(task)
         return None if why is None else Record(task=task, status="quarantined", message=why)
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The kernels that are kept away, by name."""
+        """The quarantined kernels, by name."""
         return tuple(sorted({kernel for (kernel, _), n in self._failures.items() if self.limit and n >= self.limit}))
 
 

@@ -1,4 +1,4 @@
-"""SQL over records: DuckDB, with all of them as the view `records`."""
+"""SQL queries over records: DuckDB, with all records as the view `records`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VIEW = "records"
 
 @dataclass(frozen=True)
 class Answer:
-    """The columns and rows of an answer, and the lines of journals that could not be asked."""
+    """The columns and rows of a result, and the damaged journal lines that were skipped."""
 
     columns: Sequence[str]
     rows: Sequence[tuple[Any, ...]]
@@ -27,14 +27,14 @@ class Answer:
 
 
 def query(sql: str, *sources: Path | str) -> Answer:
-    """What DuckDB answers to a statement about the records of journals and tables.
+    """Run a DuckDB statement on the records of journals and tables.
 
-    One table is asked as it is. All else is merged into a temporary one first, which takes its time for each query.
+    A single table is queried directly. Anything else is merged into a temporary table first, for each query again.
     """
     need_data("a query")
     paths = [Path(source) for source in sources]
     if len(paths) == 1 and paths[0].suffix == TABLE_SUFFIX:
-        # The schema is looked at first: a table of something else would only seem to lack columns.
+        # The schema is checked first: otherwise another kind of table would only seem to lack columns.
         check_table(paths[0])
         return _asked(sql, paths[0], ())
     opened = open_sources(*paths)
@@ -54,4 +54,4 @@ def _asked(sql: str, table: Path, damaged: Sequence[Damage]) -> Answer:
             answer = connection.execute(sql)
             return Answer([column[0] for column in answer.description or ()], answer.fetchall(), damaged)
         except duckdb.Error as error:
-            raise InvalidValueError(f"DuckDB refuses the query: {error}") from error
+            raise InvalidValueError(f"DuckDB rejected the query: {error}") from error

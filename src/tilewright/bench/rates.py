@@ -1,4 +1,4 @@
-"""How much a problem computes and moves, and the rates that follow from a time. Derived here, once for all ops."""
+"""The operations and bytes of a problem, and the rates that follow from a time. Derived here, once for all ops."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tilewright.ops import op_named
 
 @dataclass(frozen=True)
 class Effort:
-    """Operations and bytes of a problem, whatever kernel computes it.
+    """Operations and bytes of a problem, independent of the kernel.
 
-    None where its op does not tell, or is not installed here, or cannot read the problem.
+    None if its op does not define them, is not installed here, or cannot read the problem.
     """
 
     flops: int | None
@@ -26,22 +26,22 @@ class Effort:
 
 @dataclass(frozen=True)
 class Rates:
-    """10¹² operations a second, and 10⁹ bytes a second of the least traffic."""
+    """10¹² operations per second, and 10⁹ bytes per second of the least traffic."""
 
     tflops: float | None
     gbs: float | None
 
 
-# Sweeps have each problem once for every kernel.
+# In a sweep each problem occurs once for every kernel.
 @functools.lru_cache(maxsize=1 << 16)
 def effort(op: str, problem: str) -> Effort:
-    """The operations of a problem, and its least traffic: as the problem says, else each tensor once.
+    """The operations of a problem, and its least traffic: as the problem defines it, else each tensor once.
 
-    A tensor that is changed in place counts twice. Of paged memory the whole pool counts, used or not.
+    A tensor that is changed in place counts twice. For paged memory the whole pool counts, used or not.
     """
     try:
         value = problem_of(op, problem)
-    except InvalidValueError:  # a record may be of another installation; it is a record all the same
+    except InvalidValueError:  # a record of another installation is a valid record, too
         return Effort(None, None)
     flops: int | None = getattr(value, "flops", None)
     moved: int | None = getattr(value, "bytes_moved", None)
@@ -56,7 +56,7 @@ def effort(op: str, problem: str) -> Effort:
 
 
 def rates(task: Task, us: float) -> Rates:
-    """What a time of a task means: operations and bytes by microseconds."""
+    """The rates of a task's time: operations and bytes per microsecond, scaled."""
     own = effort(task.op, task.problem)
     return Rates(
         None if own.flops is None else own.flops / us * 1e-6,

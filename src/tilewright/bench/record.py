@@ -1,4 +1,4 @@
-"""What came of one kernel on one problem: a time, counters, or why there is neither. One line of a journal."""
+"""The result of one kernel on one problem: a time, counters, or the reason for neither. One line of a journal."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tilewright.bench.field_checks import (
 )
 
 SCHEMA = 1
-# A message longer than this helps nobody, and every line of a journal is read again on each resume.
+# Longer messages help nobody, and every journal line is read again on each resume.
 LONGEST_MESSAGE = 2000
 
 OK = "ok"
-# Why there is no measurement. wrong: verified, and not right. fault: the device stopped the kernel. unsupported: the
-# kernel does not compute such a problem. build_failed: it does not compile. timeout: it took longer than allowed.
-# crashed: its process died. out_of_memory: of the device or of the process. quarantined: it was not tried, because it
-# had failed too often before. not_recorded: a replayed device has no such measurement.
+# Why there is no measurement. wrong: verification failed. fault: the device stopped the kernel. unsupported: the
+# kernel does not support the problem. build_failed: it does not compile. timeout: it took longer than allowed.
+# crashed: its process died. out_of_memory: on the device or in the process. quarantined: it was not tried, because it
+# had failed too often. not_recorded: a replayed device has no such measurement.
 STATUSES = (
     OK,
     "wrong",
@@ -47,31 +47,31 @@ STATUSES = (
     "quarantined",
     "not_recorded",
 )
-# What a record holds. time: microseconds of a GPU, or recorded ones of a replayed device. counters: exact counts of
+# The content of a record. time: microseconds on a GPU, or recorded ones of a replayed device. counters: exact counts of
 # an emulated device, which has no time. none: a failure.
 KINDS = ("time", "counters", "none")
 
 
 def message_of(reason: object) -> str:
-    """A reason as records keep it: cut to `LONGEST_MESSAGE`, and with characters that UTF-8 does not have escaped.
+    """A reason as records store it: cut to `LONGEST_MESSAGE`, with characters that UTF-8 cannot encode escaped.
 
-    Names of files that are no UTF-8 come into messages of errors as halves of surrogate pairs.
+    File names that are not UTF-8 appear in error messages as unpaired surrogates.
     """
     return str(reason)[:LONGEST_MESSAGE].encode(errors="backslashreplace").decode()
 
 
 def place_of(device: str) -> str:
-    """What devices are alike: the GPUs of a sweep, which are of one model, or one device by its name."""
+    """The group of identical devices: the GPUs of a sweep, which are of one model, or one device by its name."""
     kind = device.partition(":")[0]
     return kind if kind == "gpu" else device
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What is to be measured: a kernel by its name, a problem as canonical JSON, and on which device.
+    """A measurement to make: a kernel by name, a problem as canonical JSON, and a device.
 
-    `cold` asks for times with cold caches. `versions` are those of all software that the result depends on, and the
-    model of the GPU (`versions_text`): results of others are other results.
+    `cold` requests times with cold caches. `versions` are those of all software that the result depends on, and the GPU
+    model (`format_versions`): results with other versions are different results.
     """
 
     op: str
@@ -87,7 +87,7 @@ class Task:
 
     @classmethod
     def shared(cls, fields: Mapping[str, Any]) -> Task:
-        """A task whose texts are in memory once, however many tasks have them: a sweep has each text many times."""
+        """A task whose texts are in memory only once, however many tasks share them, as in a sweep."""
         own = dict(fields)
         for name, value in fields.items():
             if isinstance(value, str):
@@ -96,9 +96,9 @@ class Task:
 
     @cached_property
     def key(self) -> str:
-        """The identity of the result: equal for what need not be measured twice.
+        """The identity of the result: equal for tasks that need not be measured twice.
 
-        The number of a GPU is no part of it: GPUs of one model are alike, and the model is in `versions`.
+        The index of a GPU is not part of it: GPUs of one model are identical, and the model is in `versions`.
         """
         where = place_of(self.device)
         return digest_value([self.op, self.arch, self.kernel, self.problem, where, self.cold, self.versions])
@@ -106,7 +106,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """Microseconds of the repeats that count: of steady state, after verification."""
+    """Statistics of the measured repeats in microseconds: in steady state, after verification."""
 
     us: float  # median
     us_min: float
@@ -115,18 +115,18 @@ class Times:
     us_p90: float
     runs: int
     warmups: int
-    clock_mhz: float | None = None  # of the engine while it was timed, where amdsmi tells
+    clock_mhz: float | None = None  # engine clock during timing, if amdsmi reports it
     power_w: float | None = None
 
     def __post_init__(self) -> None:
         check_fields("times", self, _TIMES_KINDS)
         if not 0 < self.us_min <= self.us <= self.us_max:
-            raise InvalidValueError(f"times {self.us_min}, {self.us}, {self.us_max} µs are no minimum, median, maximum")
+            raise InvalidValueError(f"{self.us_min}, {self.us}, {self.us_max} µs must be the minimum, median, maximum")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One result. `message` says why it failed; `share` is how much of the tolerance was used, 1 is all of it."""
+    """One result. `message` is the reason of a failure; `share` is the used share of the tolerance, 1 is all of it."""
 
     task: Task
     status: str
@@ -151,7 +151,7 @@ class Record:
             raise InvalidValueError(f"a record of kind {self.kind} holds {wanted}")
         if (self.status == OK) != (self.kind != "none"):
             raise InvalidValueError(
-                f"status {self.status} does not go with {self.kind}: only what is right is measured"
+                f"status {self.status} does not match {self.kind}: only correct kernels are measured"
             )
 
     @property
@@ -163,7 +163,7 @@ class Record:
         return self.status == OK
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values: what a line of a journal holds."""
+        """Plain values, as in a journal line."""
         return {
             "schema": SCHEMA,
             "key": self.key,
@@ -176,7 +176,7 @@ class Record:
 
     @classmethod
     def of_json(cls, value: object) -> Record:
-        """Back from plain values, whatever they are: `InvalidValueError` for all that `to_json` did not make."""
+        """The inverse of `to_json`: raises `InvalidValueError` for anything else."""
         if isinstance(value, dict) and value.get("schema") != SCHEMA:
             raise InvalidValueError(f"the record has schema {quoted(value.get('schema'))}, this version reads {SCHEMA}")
         fields = dict(checked_object("record", value, _JSON))
@@ -188,14 +188,14 @@ class Record:
         fields["task"] = Task.shared(checked_object("task", fields["task"], _TASK))
         record = cls(times=None if times is None else Times(**checked_object("times", times, _TIMES)), **fields)
         if key != record.key:
-            raise InvalidValueError(f"the record's key is {quoted(key)}, but its task makes {record.key}")
+            raise InvalidValueError(f"the record's key is {quoted(key)}, but its task has {record.key}")
         return record
 
 
 # `dataclasses.asdict` would copy every value, which takes ten times as long.
 _TASK, _TIMES, _OWN = (tuple(field.name for field in dataclasses.fields(kind)) for kind in (Task, Times, Record))
 _JSON = ("schema", "key", *_OWN)
-# An output that was never written has no finite error. JSON has no number for that: a line holds the text "inf".
+# An output that was never written has no finite error. JSON has no number for it: the line holds the text "inf".
 _UNBOUNDED = ("share", "error_ulps")
 _NOT_FINITE = ("inf", "-inf", "nan")
 

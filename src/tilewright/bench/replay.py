@@ -1,4 +1,4 @@
-"""A device that answers from what was measured before: the whole path from sweep to selection without a GPU."""
+"""A device that returns earlier measurements: the whole path from sweep to selection without a GPU."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 PREFIX = "replay:"
 NOT_RECORDED = "not_recorded"
 
-# What decides which record answers: not the device and not the versions, which are those of the recording.
+# The fields that decide which record is returned: not the device and the versions, which are the recording's.
 _Wanted = tuple[str, str, str, str, bool]
 
 
 @dataclass(frozen=True, eq=False)
 class ReplayDevice:
-    """Times that were recorded, under a device's name. Failures that were recorded are answers, too."""
+    """Recorded times under a device name. Recorded failures are returned, too."""
 
     name: str
     records: dict[_Wanted, Record] = field(repr=False)
@@ -33,7 +33,7 @@ class ReplayDevice:
 
     def __post_init__(self) -> None:
         if not self.name.startswith(PREFIX) or self.name == PREFIX:
-            raise InvalidValueError(f"{self.name!r} is no name of a replayed device: it is {PREFIX}NAME")
+            raise InvalidValueError(f"{self.name!r} is not a replayed device: its name must be {PREFIX}NAME")
 
     @property
     def kind(self) -> str:
@@ -41,7 +41,7 @@ class ReplayDevice:
 
     @cached_property
     def digest(self) -> str:
-        """Of all that it can answer: another recording gives other results."""
+        """The digest of all records: another recording gives other results."""
         answers = (
             [*wanted, record.status, record.message, None if record.times is None else record.times.us]
             for wanted, record in self.records.items()
@@ -50,12 +50,12 @@ class ReplayDevice:
 
     @cached_property
     def models(self) -> tuple[str, ...]:
-        """The models of GPUs that were recorded, where records tell them."""
+        """The recorded GPU models, if the records have them."""
         told = {gpu_of(record.task.versions) for record in self.records.values() if record.ok}
         return tuple(sorted(model for model in told if model is not None))
 
     def answer(self, task: Task) -> dict[str, Any]:
-        """The fields of a record that say what came out."""
+        """The result fields of a task's record."""
         found = self.records.get(_wanted(task))
         if found is None:
             return {"status": NOT_RECORDED, "message": f"{self.source or self.name} has no such measurement"}
@@ -64,17 +64,17 @@ class ReplayDevice:
 
 
 def replayed(name: str, records: Iterable[Record], source: str = "") -> ReplayDevice:
-    """A device from records. Of several of one task a measured one beats a failure, else the later one counts.
+    """A device from records. For one task a measurement wins over a failure, else the later record counts.
 
-    Counters are refused: they are no times, and nothing may take them for some. So are times of two models of one
-    architecture: they do not compare.
+    Counters are rejected, as they must not be taken for times. So are times of two GPU models of one architecture,
+    which are not comparable.
     """
     kept: dict[_Wanted, Record] = {}
     models = OneModel()
     for record in records:
         if record.kind == "counters":
             raise InvalidValueError(
-                f"{source or name} has counters of {record.task.device}, and a replayed device answers with times: "
+                f"{source or name} has counters of {record.task.device}, but a replayed device returns times: "
                 "leave them out (tilewright data query … WHERE kind = 'time')"
             )
         if record.ok:
@@ -89,15 +89,15 @@ def replayed(name: str, records: Iterable[Record], source: str = "") -> ReplayDe
 
 
 def read_replay(name: str, path: Path) -> ReplayDevice:
-    """A device from a Parquet file of records, or from a journal: its folder, or one file of it."""
+    """A device from a Parquet file of records, or from a journal: its folder, or one of its files."""
     return replayed(name, _records_of(path), str(path))
 
 
 def device_named(name: str, replay: Path | None = None) -> Device | ReplayDevice:
-    """The device of a name; `replay` is the file behind a replayed one."""
+    """Open a device by name; `replay` is the file behind a replayed one."""
     if name.startswith(PREFIX):
         if replay is None:
-            raise InvalidValueError(f"{name} is a replayed device: say from which file (--replay FILE)")
+            raise InvalidValueError(f"{name} is a replayed device: pass its file (--replay FILE)")
         return read_replay(name, replay)
     from tilewright.runtime.device import Device  # noqa: PLC0415  (a replayed device needs none)
 

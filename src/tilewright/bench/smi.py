@@ -1,4 +1,4 @@
-"""Clock and power of a GPU while it works, where AMD's `amdsmi` is installed. Without it there are none."""
+"""Clock and power of a GPU under load, if AMD's `amdsmi` is installed."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ MODULE = "amdsmi"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a GPU said of itself; None where it does not say."""
+    """A GPU's readings; None if it does not report one."""
 
     clock_mhz: float | None = None
     power_w: float | None = None
 
 
 def watch(device: Device) -> Callable[[], Reading] | None:
-    """A function that reads clock and power of a GPU now; None without `amdsmi`.
+    """A function that reads a GPU's clock and power now; None without `amdsmi`.
 
-    The GPU is found by its address on the PCI bus: HIP and amdsmi number GPUs each in their own way.
+    The GPU is found by its PCI bus address, as HIP and amdsmi number GPUs differently.
     """
     if importlib.util.find_spec(MODULE) is None:
         return None
@@ -36,14 +36,14 @@ def watch(device: Device) -> Callable[[], Reading] | None:
     try:
         handle = _handle(device.bus_address())
     except smi.AmdSmiException as error:
-        emit(Noticed(f"no clock and no power of {device.name} will be recorded: amdsmi says {error}"))
+        emit(Noticed(f"clock and power of {device.name} will not be recorded: amdsmi reports {error}"))
         return None
 
     def read() -> Reading:
         try:
             return Reading(_clock(smi, handle), _power(smi, handle))
         except smi.AmdSmiException as error:
-            emit(Noticed(f"clock and power of {device.name} cannot be read: amdsmi says {error}"))
+            emit(Noticed(f"clock and power of {device.name} cannot be read: amdsmi reports {error}"))
             return Reading()
 
     return read
@@ -51,20 +51,20 @@ def watch(device: Device) -> Callable[[], Reading] | None:
 
 @cache
 def _handle(address: str) -> Any:
-    """amdsmi's handle of the GPU at an address. The library is opened once and stays open with the process."""
+    """amdsmi's handle of the GPU at an address. The library is opened once and stays open in this process."""
     smi = importlib.import_module(MODULE)
     smi.amdsmi_init()
     return smi.amdsmi_get_processor_handle_from_bdf(address)
 
 
 def _clock(smi: Any, handle: Any) -> float | None:
-    """The engine's clock in MHz. It was called cur_clk before ROCm 6.2."""
+    """The engine clock in MHz. It was called cur_clk before ROCm 6.2."""
     info = smi.amdsmi_get_clock_info(handle, smi.AmdSmiClkType.GFX)
     return _number(info, "clk", "cur_clk")
 
 
 def _power(smi: Any, handle: Any) -> float | None:
-    """The socket's power in watts. GPUs have one of the two, and say N/A for the other."""
+    """The socket power in watts. GPUs report one of the two values, and N/A for the other."""
     return _number(smi.amdsmi_get_power_info(handle), "current_socket_power", "average_socket_power")
 
 

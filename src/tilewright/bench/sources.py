@@ -1,4 +1,4 @@
-"""Journals and tables of records as one set: each key once, whatever file it is in."""
+"""Read journals and tables of records as one set: each key once, whichever file it is in."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE_SUFFIX = ".parquet"
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """The records of some sources. What had to be written to merge them is taken away with this value."""
+    """The records of some sources. The temporary files of the merge are removed with this value."""
 
     selected: Selected
 
@@ -29,16 +29,16 @@ class Opened:
 
     @property
     def seen(self) -> int:
-        """How many intact records there are, equal keys included."""
+        """The number of intact records, duplicate keys included."""
         return self.selected.seen
 
     @property
     def damaged(self) -> Sequence[Damage]:
-        """The lines of journals that are damaged."""
+        """The damaged lines of journals."""
         return self.selected.damaged
 
     def records(self) -> Iterator[Record]:
-        """The records, one for each key, one after another: memory does not grow with their number."""
+        """The records, one per key: memory does not grow with their number."""
         yield from self.selected.records()
 
     def counters(self) -> tuple[str, ...]:
@@ -47,12 +47,12 @@ class Opened:
 
 
 def open_sources(*sources: Path | str) -> Opened:
-    """The records of journals (folders or files) and tables (.parquet), merged: see `journal.merged`.
+    """The records of journals (folders or files) and tables (.parquet), merged: see `journal.merge_records`.
 
-    Tables are written as journals first, into a temporary folder: so they are merged in little memory, too.
+    Tables are first written as journals into a temporary folder, so that they are merged in little memory, too.
     """
     if not sources:
-        raise InvalidValueError("no journal and no table is named: give at least one")
+        raise InvalidValueError("no journal or table is given: pass at least one")
     paths = [Path(source) for source in sources]
     if all(path.suffix != TABLE_SUFFIX for path in paths):
         return Opened(select_best(*paths))

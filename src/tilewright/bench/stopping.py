@@ -1,4 +1,4 @@
-"""Ctrl-C and a batch scheduler's SIGTERM: finish what runs, keep it, and end."""
+"""Handle Ctrl-C and a batch scheduler's SIGTERM: finish and keep running work, then end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def stopped_by_signals(executor: Executor) -> Iterator[threading.Event]:
     """Inside the `with` block the first signal stops the executor; a second one interrupts at once.
 
-    The event is set by the first. For the main thread of a program only: Python hands signals to no other.
+    The first signal sets the event. Only for the main thread of a program, as Python delivers signals to no other.
     """
     stopping = threading.Event()
 
@@ -27,8 +27,8 @@ def stopped_by_signals(executor: Executor) -> Iterator[threading.Event]:
         if stopping.is_set():
             raise KeyboardInterrupt
         stopping.set()
-        # In a thread: the code that was interrupted may hold a lock that stopping needs, or be writing to the stream
-        # that the notice goes to. Listeners belong to a context, and it takes that along.
+        # In a thread: the interrupted code may hold a lock that stopping needs, or be writing to the stream that the
+        # notice goes to. Listeners belong to a context, which the thread copies.
         context = contextvars.copy_context()
         threading.Thread(
             target=context.run, args=(_stop, executor, number), name="tilewright stops", daemon=True
@@ -45,6 +45,6 @@ def stopped_by_signals(executor: Executor) -> Iterator[threading.Event]:
 def _stop(executor: Executor, number: int) -> None:
     name = signal.Signals(number).name
     try:
-        emit(Noticed(f"{name}: what runs is finished and kept, then the sweep ends. Once more ends it at once."))
+        emit(Noticed(f"{name}: running tasks are finished and kept, then the sweep ends. Repeat to end it at once."))
     finally:
         executor.stop()

@@ -1,4 +1,4 @@
-"""A sweep: all tasks of a plan that have no result yet are measured, and every result is journalled at once."""
+"""A sweep: measure all tasks of a plan that have no result yet, and journal every result at once."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from tilewright.bench.sweep_file import check_folder, claim_folder
 from tilewright.bench.sweep_lock import alone
 
 TASK = "sweep"
-# The rate is that of the last so many seconds: kernels differ, and so does what is left.
+# The rate is measured over this many seconds, as kernels differ, and so do the remaining tasks.
 RATE_WINDOW_S = 60.0
-# Between two tellings of how far it is: more often than the eye sees costs more than measuring small kernels.
+# Seconds between two progress reports: more frequent ones would cost more than measuring small kernels.
 TELL_S = 0.2
-# How long a full disk is waited for, and how often it is tried again.
+# How long to wait for room on a full disk, and how often to try again.
 DISK_PATIENCE_S, DISK_PAUSE_S = 3600.0, 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class How:
-    """How a sweep goes about it: none of it changes what is measured."""
+    """Options of a sweep that do not change what is measured."""
 
     shard: Shard = Shard()
-    retry_failed: bool = False  # measure again what failed before
-    quarantine: int = FAILURES  # after so many failures a kernel is not tried any more; 0: it always is
+    retry_failed: bool = False  # measure failed tasks again
+    quarantine: int = FAILURES  # failures after which a kernel is quarantined; 0: never
     fsync: str = "record"
     disk_patience_s: float = DISK_PATIENCE_S
 
@@ -48,7 +48,7 @@ USUAL = How()
 
 @dataclass(frozen=True)
 class Summary:
-    """What came of a sweep: how many results of each status, how many were there before, how many are left."""
+    """The result of a sweep: the numbers of results by status, of earlier results, and of remaining tasks."""
 
     statuses: Counter[str]
     known: int
@@ -69,7 +69,7 @@ class Summary:
 
 @dataclass
 class _State:
-    """A sweep under way."""
+    """The state of a running sweep."""
 
     plan: Plan
     how: How
@@ -77,7 +77,7 @@ class _State:
     damaged: int
     quarantine: Quarantine
     statuses: Counter[str] = field(default_factory=Counter)
-    # Tasks whose results are awaited. A cluster may send one twice, of which one counts.
+    # Tasks whose results are expected. A cluster may send a result twice; only one counts.
     awaited: set[str] = field(default_factory=set)
     refused: deque[Record] = field(default_factory=deque)
     skipped: int = 0
@@ -85,7 +85,7 @@ class _State:
 
     @property
     def total(self) -> int:
-        """Tasks of this sweep, or of its shard, those with results included."""
+        """The tasks of this sweep, or of its shard, including those with results."""
         return len(self.how.shard.of(self.plan.count))
 
     @property
@@ -95,7 +95,7 @@ class _State:
         return max(self.total - self.skipped - sum(self.statuses.values()), len(self.awaited), 1)
 
     def work(self) -> Iterator[Work]:
-        """The tasks that are to be measured. The executor asks for them, from a thread of its own perhaps."""
+        """The tasks to measure. The executor may iterate over them in its own thread."""
         for task in self.plan.tasks(self.how.shard):
             if task.key in self.known:
                 self.skipped += 1
@@ -109,7 +109,7 @@ class _State:
         self.asked_all = True
 
     def kernels(self) -> Iterator[str]:
-        """The names of kernels that have tasks left, in the order of the work."""
+        """The names of the kernels with remaining tasks, in the order of the work."""
         for block, which in self.plan.parts(self.how.shard):
             names: dict[str, None] = {}
             for task in block.tasks(which):
@@ -129,12 +129,12 @@ def sweep(
     quarantine: Quarantine | None = None,
     stopping: threading.Event | None = None,
 ) -> Summary:
-    """Measure what a plan asks and the folder's journal does not have yet. Ends by itself, whatever kernels do.
+    """Measure all tasks of a plan that the folder's journal does not have yet. Always ends, whatever kernels do.
 
-    A folder that was begun with the same plan is resumed; that of another is refused. Give the `quarantine` that the
-    executor asks before it runs a task, if it does. `stopping` is set by whoever stops the executor. Raises
-    `JournalError` when results cannot be kept, and what makes the executor unable to go on; nothing that was journalled
-    is lost by that, and the same call goes on from there. The executor is closed at the end in any case.
+    A folder of the same plan is resumed; a folder of another plan is rejected. Pass the `quarantine` that the executor
+    checks before it runs a task, if it does. `stopping` is set by the code that stops the executor. Raises
+    `JournalError` if results cannot be kept, and errors that stop the executor; all journalled results are kept, and
+    the same call resumes the sweep. The executor is closed at the end in any case.
     """
     folder = Path(folder)
     began = time.monotonic()
@@ -157,7 +157,7 @@ def sweep(
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a sweep would do: how many tasks it has, how many have results, how many kernels the others need."""
+    """A sweep's remaining work: the numbers of tasks, of existing results, and of kernels still needed."""
 
     tasks: int
     known: int
@@ -169,7 +169,7 @@ class Outlook:
 
 
 def outlook(plan: Plan, folder: Path | str, how: How = USUAL) -> Outlook:
-    """What `sweep` would do with the same arguments. Nothing is measured and nothing is written."""
+    """The work that `sweep` would do with the same arguments. Nothing is measured or written."""
     known: set[str] = set()
     if check_folder(folder, plan.asked()):
         known = _resumed(plan, Path(folder), how, Quarantine(how.quarantine)).known
@@ -186,13 +186,13 @@ def outlook(plan: Plan, folder: Path | str, how: How = USUAL) -> Outlook:
 
 
 def _resumed(plan: Plan, folder: Path, how: How, quarantine: Quarantine) -> _State:
-    """The state after all that the journal has: which tasks are done, and which kernels failed too often."""
+    """The state from the journal: which tasks are done, and which kernels failed too often."""
     good: set[str] = set()
     failed: dict[str, Record] = {}
     damages: list[Damage] = []
     for line in scan(folder):
         summary = line if isinstance(line, Damage) else summary_of(line)
-        # Only failures are read whole, for the quarantine: of millions of results few should be some.
+        # Only failures are parsed completely, for the quarantine: they should be few among millions of results.
         found = line if isinstance(line, Damage) or isinstance(summary, Damage) or summary.ok else record_of(line)
         if isinstance(summary, Damage):
             damages.append(summary)
@@ -210,7 +210,7 @@ def _resumed(plan: Plan, folder: Path, how: How, quarantine: Quarantine) -> _Sta
         events.emit(
             events.Noticed(
                 f"{len(damages)} damaged lines in {folder} (the first: {first.file}, line {first.line}: {first.why}). "
-                "What they held is measured again."
+                "Their results are measured again."
             )
         )
     return _State(plan, how, known, len(damages), quarantine)
@@ -222,7 +222,7 @@ def _carry_out(state: _State, executor: Executor, append: Callable[[Record], Non
 
         def keep(record: Record) -> None:
             if record.key not in state.awaited:
-                events.emit(events.Noticed(f"a second result of {record.task.kernel} came, and was left out"))
+                events.emit(events.Noticed(f"a duplicate result of {record.task.kernel} was ignored"))
                 return
             append(record)
             state.awaited.discard(record.key)
@@ -240,7 +240,7 @@ def _carry_out(state: _State, executor: Executor, append: Callable[[Record], Non
 
 
 def _append(journal: Journal, record: Record, how: How, stopping: threading.Event | None) -> None:
-    """Append, and wait for room on a full disk: devices wait meanwhile, as results are not taken from them."""
+    """Append, and wait for room on a full disk: devices wait meanwhile, as their results are not taken."""
     deadline = time.monotonic() + how.disk_patience_s
     told = False
     while True:
@@ -252,14 +252,14 @@ def _append(journal: Journal, record: Record, how: How, stopping: threading.Even
             if stopped or time.monotonic() >= deadline:
                 raise
             if not told:
-                waits = f"Waiting up to {how.disk_patience_s:g} s for room; nothing that was measured is lost."
+                waits = f"Waiting up to {how.disk_patience_s:g} s for room; all results so far are kept."
                 events.emit(events.Noticed(f"{error}. {waits}"))
                 told = True
         time.sleep(DISK_PAUSE_S)
 
 
 class _Pace:
-    """How fast it goes, and how long it will still take."""
+    """The rate of a sweep, and its remaining time."""
 
     def __init__(self, state: _State) -> None:
         self._state = state
@@ -286,6 +286,6 @@ class _Pace:
 
 
 def _writer(shard: Shard) -> str:
-    """The name of this process's file in the journal."""
+    """The name of this process's journal file."""
     host = re.sub(r"[^A-Za-z0-9_.-]", "_", os.uname().nodename)
     return f"w-{host}-{shard.number}-of-{shard.count}-{os.getpid()}"

@@ -1,4 +1,4 @@
-"""What a sweep was asked, in `sweep.json` beside its journal: a journal takes the results of one sweep only."""
+"""The request of a sweep, in `sweep.json` next to its journal: a journal holds the results of one sweep only."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SCHEMA = 1
 
 
 def claim_folder(folder: Path | str, asked: Mapping[str, Any]) -> bool:
-    """Make a folder that of the sweep that was asked, or see that it is. True if it is being resumed.
+    """Assign a folder to the requested sweep, or check that it belongs to it. True if the sweep is resumed.
 
-    Raises `JournalError` when it belongs to another sweep, with the fields that differ. Of several processes that
-    begin at once, one writes and all others compare.
+    Raises `JournalError` with the differing fields if it belongs to another sweep. If several processes start at once,
+    one writes and all others compare.
     """
     folder = Path(folder)
     wanted = json.loads(canonical_json(dict(asked)))
@@ -47,7 +47,7 @@ def claim_folder(folder: Path | str, asked: Mapping[str, Any]) -> bool:
 
 
 def check_folder(folder: Path | str, asked: Mapping[str, Any]) -> bool:
-    """Whether a folder is that of the sweep that was asked, without making it so. Raises as `claim_folder` does."""
+    """Whether a folder belongs to the requested sweep, without claiming it. Raises as `claim_folder` does."""
     if not (Path(folder) / FILE).exists():
         return False
     _compare(Path(folder), read_asked(folder), json.loads(canonical_json(dict(asked))))
@@ -55,32 +55,32 @@ def check_folder(folder: Path | str, asked: Mapping[str, Any]) -> bool:
 
 
 def read_asked(folder: Path | str) -> dict[str, Any]:
-    """What the sweep of a folder was asked. Raises `FileFormatError` for a file that is none."""
+    """The request of a folder's sweep. Raises `FileFormatError` for an invalid file."""
     path = Path(folder) / FILE
     try:
         value = json.loads(path.read_text("utf-8"), parse_constant=_refuse_constant)
         schema, digest, asked = value["schema"], value["digest"], value["asked"]
     except FileNotFoundError as error:
-        raise JournalError(f"{path} does not exist: the folder is not that of a sweep") from error
+        raise JournalError(f"{path} does not exist: the folder does not belong to a sweep") from error
     except OSError as error:
         raise JournalError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise FileFormatError(path, [FileProblem("", f"does not tell what a sweep was asked: {error}")]) from error
+        raise FileFormatError(path, [FileProblem("", f"is not the request of a sweep: {error}")]) from error
     if schema != SCHEMA:
         raise FileFormatError(path, [FileProblem("schema", f"is {quoted(schema)}, this version reads {SCHEMA}")])
     if not isinstance(asked, dict) or not _is_digest_of(digest, asked):
-        raise FileFormatError(path, [FileProblem("asked", "was changed: the digest beside it is of something else")])
+        raise FileFormatError(path, [FileProblem("asked", "was changed: its digest does not match")])
     return asked
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _is_digest_of(digest: object, asked: dict[str, Any]) -> bool:
     try:
         return bool(digest == digest_value(asked))
-    except (ValueError, RecursionError):  # a number such as 1e999 is an infinite one, which nobody asked
+    except (ValueError, RecursionError):  # a number such as 1e999 is infinite, which no request has
         return False
 
 
@@ -89,7 +89,7 @@ def _compare(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) 
     if names:
         told = "; ".join(f"{name}: {_short(found, name)} there, {_short(wanted, name)} now" for name in names)
         raise JournalError(
-            f"{folder} holds another sweep ({told}). Ask the same again to resume it, or take a new folder"
+            f"{folder} holds another sweep ({told}). Repeat the same request to resume it, or use a new folder"
         )
 
 

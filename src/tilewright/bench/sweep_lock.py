@@ -1,7 +1,7 @@
-"""Locks of a sweep's folder: of each task one process is at work, however a sweep is divided into shards.
+"""Locks of a sweep's folder: only one process works on a task, however the sweep is divided into shards.
 
-A shard has a lock of its own. Shards of one count have no task in common; shards of two counts do, so all that are at
-work in a folder at once must be of one count. The locks go with the process.
+Each shard has its own lock. Shards of one count have no tasks in common; shards of different counts do, so all that
+run in a folder at the same time must have the same count. The locks end with the process.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from tilewright.base.errors import JournalError
 from tilewright.base.whole_file import cannot_write
 from tilewright.bench.plan import Shard
 
-# Holds the count of shards. Each process that sweeps has a shared lock of it; only one that is alone may change it.
+# Holds the shard count. Each sweeping process holds a shared lock on it; only a process that is alone may change it.
 COUNT = "shards.lock"
 
 
 @contextmanager
 def alone(folder: Path, shard: Shard) -> Iterator[None]:
-    """Nobody else measures tasks of this shard inside of the `with` block. `JournalError` if somebody does now."""
+    """Ensure that no other process measures this shard inside the `with` block. Raises `JournalError` if one does."""
     with _locked(folder / COUNT) as count, _locked(folder / f"shard-{shard.number}-of-{shard.count}.lock") as own:
         _agree(folder, count, shard)
         if not _lock(own, folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
             raise JournalError(
-                f"another process sweeps shard {shard} into {folder} now: wait for it, or take another shard"
+                f"another process is sweeping shard {shard} into {folder}: wait for it, or use another shard"
             )
         yield
 
 
 def _agree(folder: Path, descriptor: int, shard: Shard) -> None:
-    """See that all others have as many shards, and keep it so."""
+    """Check that all other processes have the same shard count, and keep it so."""
     if _lock(descriptor, folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{shard.count}\n".encode(), 0)
-    # Others hold the exclusive lock for a moment only. It is given up before the shared one is there: meanwhile
-    # another process may have written its own count, so what counts is what is there now.
+    # Others hold the exclusive lock only for a moment. It is released before the shared one is taken: in between,
+    # another process may have written its own count, so the current content decides.
     _lock(descriptor, folder, fcntl.LOCK_SH)
     found = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
     if found != str(shard.count):
         raise JournalError(
-            f"another process sweeps shards I/{found} into {folder} now, which have tasks in common with "
-            f"shard {shard}. Both would measure these: take a shard I/{found}, or wait for it"
+            f"another process is sweeping shards I/{found} into {folder}, which have tasks in common with "
+            f"shard {shard}. Both would measure these: use a shard I/{found}, or wait for it"
         )
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int]:
-    """A file to lock, open. Closing it gives the lock up."""
+    """An open file to lock. Closing it releases the lock."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
@@ -62,11 +62,11 @@ def _locked(path: Path) -> Iterator[int]:
 
 
 def _lock(descriptor: int, folder: Path, how: int) -> bool:
-    """Whether the lock was free; an error where the disk has no locks."""
+    """Whether the lock was free. Raises an error if the disk does not support locks."""
     try:
         fcntl.flock(descriptor, how)
     except BlockingIOError:
         return False
     except OSError as error:
-        raise JournalError(f"{folder} cannot be locked: {error.strerror}. Use a disk that has locks") from error
+        raise JournalError(f"{folder} cannot be locked: {error.strerror}. Use a disk that supports locks") from error
     return True

@@ -1,7 +1,7 @@
-"""Records as a Parquet table: flat columns, one row for each record, failures and counters included.
+"""Records as a Parquet table: flat columns, one row per record, failures and counters included.
 
-The key-value metadata of the file say which schema it has, and the reader takes no other. Rates and the model of the
-GPU are derived when the table is written; they are not read back.
+The file's key-value metadata names its schema, and the reader accepts no other. Rates and the GPU model are derived
+when the table is written; they are not read back.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tilewright.bench.record import Record, Task, Times
 SCHEMA = "1"
 SCHEMA_KEY = "tilewright.records"
 COUNTER = "counter_"
-# Records that are in memory at once, and rows in one group of the file: DuckDB and others read a group at a time.
+# Records in memory at once, and rows per row group: DuckDB and others read one row group at a time.
 RECORDS = 5_000
 ROWS = 50_000
 
@@ -70,9 +70,9 @@ NULLABLE = frozenset((*TIMES, *DERIVED, "gpu", "share", "error_ulps"))
 
 
 def export(records: Iterable[Record], path: Path | str, *, counters: Sequence[str] | None = None) -> int:
-    """Write records as a table; the number of its rows. The file is there whole, or not at all.
+    """Write records as a table, atomically, and return the number of rows.
 
-    `counters` are the names of all counters that occur. Without them all records are held in memory, to see.
+    `counters` are the names of all counters that occur. Without them, all records are held in memory to find the names.
     """
     need_data("writing tables")
     import pyarrow as pa  # noqa: PLC0415
@@ -103,7 +103,7 @@ def export(records: Iterable[Record], path: Path | str, *, counters: Sequence[st
 
 
 def read_table(path: Path | str) -> Iterator[Record]:
-    """The records of a table, some rows at a time. Raises `FileFormatError` with what is wrong in the file."""
+    """The records of a table, some rows at a time. Raises `FileFormatError` with the errors in the file."""
     row = 0
     with _opened(path) as (file, counters):
         for batch in file.iter_batches(RECORDS):
@@ -112,14 +112,14 @@ def read_table(path: Path | str) -> Iterator[Record]:
 
 
 def check_table(path: Path | str) -> None:
-    """Raise `FileFormatError` unless the file is a table of records. Looks at its schema, not at its rows."""
+    """Raise `FileFormatError` unless the file is a table of records. Only the schema is checked, not the rows."""
     with _opened(path):
         pass
 
 
 @contextmanager
 def _opened(path: Path | str) -> Iterator[tuple[Any, Sequence[str]]]:
-    """A table of records and the names of its counters. What Arrow refuses meanwhile is a `FileFormatError`."""
+    """A table of records and the names of its counters. Arrow's errors become a `FileFormatError`."""
     need_data("reading tables")
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
@@ -130,7 +130,7 @@ def _opened(path: Path | str) -> Iterator[tuple[Any, Sequence[str]]]:
     except FileNotFoundError as error:
         raise FileFormatError(path, [FileProblem("", "does not exist")]) from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise FileFormatError(path, [FileProblem("", f"is no Parquet file, or a damaged one: {error}")]) from error
+        raise FileFormatError(path, [FileProblem("", f"is not a Parquet file, or is damaged: {error}")]) from error
 
 
 def _schema(counters: Sequence[str]) -> Any:
@@ -156,13 +156,13 @@ def _batch(records: Sequence[Record], schema: Any, counters: Sequence[str]) -> A
     known = frozenset(counters)
     for record in records:
         if more := record.counters.keys() - known:
-            raise InvalidValueError(f"the counter {min(more)!r} is not one of those announced: {', '.join(counters)}")
+            raise InvalidValueError(f"the counter {min(more)!r} is not in `counters`: {', '.join(counters)}")
     columns |= {f"{COUNTER}{name}": [record.counters.get(name) for record in records] for name in counters}
     return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
 
 
 def _derived(record: Record) -> tuple[float | None, ...]:
-    """Flops and bytes of the problem, and the rates. Counters are no time: they have none."""
+    """Flops and bytes of the problem, and the rates. Records with counters have no rates."""
     own = effort(record.task.op, record.task.problem)
     made = Rates(None, None) if record.times is None else rates(record.task, record.times.us)
     return own.flops, own.bytes_moved, made.tflops, made.gbs
@@ -182,7 +182,7 @@ _READERS: Mapping[str, Callable[[Record], Any]] = {
 
 
 def _check_schema(path: Path | str, found: Any) -> tuple[str, ...]:
-    """The names of the counters; an error if it is not the schema of a table of records."""
+    """The names of the counters. Raises an error if the schema is not that of a table of records."""
     check_version(path, found, SCHEMA_KEY, SCHEMA, "a table of records")
     counters = tuple(name.removeprefix(COUNTER) for name in found.names if name.startswith(COUNTER))
     check_columns(path, found, _schema(counters), (*COLUMNS, f"{COUNTER}*"))
@@ -203,7 +203,7 @@ def _records(path: Path | str, batch: Any, counters: Sequence[str], first: int) 
                 **{name: columns[name][i] for name in OWN},
             )
             if record.key != columns["key"][i]:
-                raise InvalidValueError(f"its key is {columns['key'][i]}, but its task makes {record.key}")
+                raise InvalidValueError(f"its key is {columns['key'][i]}, but its task has {record.key}")
         except InvalidValueError as error:
-            raise FileFormatError(path, [FileProblem(f"row {first + i:,}", f"is no record: {error}")]) from error
+            raise FileFormatError(path, [FileProblem(f"row {first + i:,}", f"is not a record: {error}")]) from error
         yield record

@@ -1,6 +1,6 @@
-"""From times of single samples to the figure that is recorded: warm-up, how many samples, median and spread.
+"""From single samples to the recorded time: warm-up, number of samples, median and spread.
 
-Pure: where the samples come from is a `Clock`'s business. docs/measuring.md tells the rules for people.
+Pure code: the samples come from a `Clock`. docs/measuring.md explains the rules.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from tilewright.bench.record import Times
 
 MODES = ("fast", "strict")
 
-# Warm-up goes in rounds of so many samples. The median of five is not moved by two that something disturbed.
+# Samples per round of warm-up. The median of five tolerates two disturbed samples.
 ROUND = 5
-# The clock is steady when the medians of so many rounds in a row lie within STEADY_SHARE of the least of them. The
-# share is about what a GPU's time changes by from run to run when nothing changes; three rounds show a slope.
+# Times are steady if the medians of this many consecutive rounds lie within STEADY_SHARE of the least of them. The
+# share is about a GPU's variation from run to run; three rounds show a slope.
 STEADY_ROUNDS = 3
 STEADY_SHARE = 0.02
-# One sample is as many launches as take this long, so that what an event costs (about 1 µs) stays below a fiftieth.
+# One sample has as many launches as take this long, so that the cost of an event (about 1 µs) stays below 2 %.
 SAMPLE_US = 50.0
-# More launches at once would fill the queue of a stream, and the host would wait in the middle of a sample.
+# More launches at once would fill the stream's queue, and the host would wait in the middle of a sample.
 MAX_BATCH = 256
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How to measure. Not part of a result's identity, but for `cold`, which a task says, too.
+    """How to measure. Not part of a result's identity, except for `cold`, which a task has, too.
 
-    `seed` is of the inputs. `mode` is how an emulated device runs (None: as it is set). The rest is for GPUs: with
-    `cold` no launch finds its tensors in a cache; at least `least_runs` samples and `least_ms` of them are taken, and
-    never more than `max_runs`; warm-up takes at least `least_warmup_ms`, in which a GPU raises its clock, and ends
-    after `max_warmup_ms` even when times are not steady, which is told.
+    `seed` is the seed of the inputs. `mode` is the mode of an emulated device (None: its current mode). The rest is for
+    GPUs: with `cold` no launch finds its tensors in a cache; at least `least_runs` samples and `least_ms` of them are
+    taken, and never more than `max_runs`; warm-up takes at least `least_warmup_ms`, in which a GPU raises its clock,
+    and ends after `max_warmup_ms` even if times are not steady, which is reported.
     """
 
     seed: int = 1
@@ -49,16 +49,16 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.seed < 0:
-            raise InvalidValueError(f"seed: {self.seed} is below 0")
+            raise InvalidValueError(f"seed is {self.seed}, must be at least 0")
         if not 1 <= self.least_runs <= self.max_runs:
-            raise InvalidValueError(f"at least {self.least_runs} and at most {self.max_runs} runs cannot be had")
+            raise InvalidValueError(f"least_runs ({self.least_runs}) must be from 1 to max_runs ({self.max_runs})")
         for name in ("least_ms", "least_warmup_ms", "max_warmup_ms"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
-                raise InvalidValueError(f"{name}: {value} is no time; it must be 0 or more milliseconds")
+                raise InvalidValueError(f"{name} is {value}, must be finite and at least 0 milliseconds")
         if self.least_warmup_ms > self.max_warmup_ms:
             raise InvalidValueError(
-                f"a warm-up of at least {self.least_warmup_ms} and at most {self.max_warmup_ms} ms cannot be had"
+                f"least_warmup_ms ({self.least_warmup_ms}) must be at most max_warmup_ms ({self.max_warmup_ms})"
             )
         if self.mode is not None:
             choose("mode", self.mode, MODES)
@@ -69,7 +69,7 @@ class Settings:
 
     @classmethod
     def of_json(cls, value: Mapping[str, Any]) -> Settings:
-        """Back from plain values; an unknown name is an error."""
+        """The inverse of `to_json`; an unknown name is an error."""
         known = [field.name for field in dataclasses.fields(cls)]
         for name in value:
             choose("setting", name, known)
@@ -77,28 +77,28 @@ class Settings:
 
 
 class Clock(Protocol):
-    """Takes samples: `count` of them, each of `batch` calls in a row; gives the microseconds of one call for each."""
+    """Takes `count` samples, each of `batch` consecutive calls; returns the microseconds per call of each sample."""
 
     def samples(self, call: Callable[[], None], count: int, batch: int) -> list[float]: ...
 
     @property
     def max_batch(self) -> int:
-        """The most calls that one sample may have."""
+        """The most calls in one sample."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The samples that count, and what was done before them."""
+    """The measured samples, and how they were taken."""
 
-    samples: tuple[float, ...]  # microseconds of one call
-    batch: int  # calls in each sample
+    samples: tuple[float, ...]  # microseconds per call
+    batch: int  # calls per sample
     warmups: int  # samples that do not count
     steady: bool
 
     @property
     def note(self) -> str:
-        """What a reader of the times should know; empty when all is well."""
+        """A note for readers of the times; empty if all is well."""
         if self.steady:
             return ""
         return (
@@ -108,7 +108,7 @@ class Timing:
 
 
 def steady(samples: Sequence[float]) -> bool:
-    """Whether the last rounds of warm-up samples have medians that lie close together."""
+    """Whether the medians of the last warm-up rounds lie close together."""
     whole = len(samples) // ROUND
     if whole < STEADY_ROUNDS:
         return False
@@ -118,7 +118,7 @@ def steady(samples: Sequence[float]) -> bool:
 
 
 def time_calls(clock: Clock, call: Callable[[], None], settings: Settings) -> Timing:
-    """Warm up until times are steady, then take as many samples as the settings want."""
+    """Warm up until times are steady, then take as many samples as the settings require."""
     single = clock.samples(call, ROUND, 1)
     batch = batch_of(quantile(sorted(single), 0.5), clock.max_batch)
     warm: list[float] = []
@@ -139,14 +139,14 @@ def warmed(samples: Sequence[float], batch: int, settings: Settings) -> bool:
 
 
 def batch_of(us: float, limit: int) -> int:
-    """How many calls make one sample, from the time of one. The first ones are slow, so it is rather too few."""
+    """The number of calls per sample, from the time of one call. As first calls are slow, it is rather too small."""
     if not us > 0:
-        raise InvalidValueError(f"a call took {us} µs: the events of the device are no clock")
+        raise InvalidValueError(f"a call took {us} µs: the device's events do not measure time")
     return max(1, min(math.ceil(SAMPLE_US / us), limit))
 
 
 def wanted(taken: Sequence[float], batch: int, settings: Settings) -> int:
-    """How many samples are still to be taken, judged by those that there are; 0 when they are enough."""
+    """The number of samples still to take, given those taken; 0 if they are enough."""
     if len(taken) < settings.least_runs:
         return settings.least_runs - len(taken)
     missing_us = settings.least_ms * 1000 - sum(taken) * batch
@@ -168,7 +168,7 @@ def summarise(
         raise InvalidValueError("there are no samples to summarise")
     for value in samples:
         if not (math.isfinite(value) and value > 0):
-            raise InvalidValueError(f"a sample of {value} µs is no time")
+            raise InvalidValueError(f"a sample took {value} µs, must be finite and above 0")
     ordered = sorted(samples)
     return Times(
         us=quantile(ordered, 0.5),
@@ -184,7 +184,7 @@ def summarise(
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The value below which a share of sorted values lies, on the straight line between the two nearest."""
+    """The quantile of sorted values at `share`, interpolated linearly."""
     place = share * (len(ordered) - 1)
     low = math.floor(place)
     high = min(low + 1, len(ordered) - 1)

@@ -1,4 +1,4 @@
-"""From measured times to the fastest kernel of each problem."""
+"""Find the fastest kernel of each problem from measured times."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tilewright.select.tuned import Tuned, TunedTable
 
 @dataclass(frozen=True)
 class Timed:
-    """A problem on a GPU, and what every kernel took for it that has a time, in the order of their names.
+    """A problem on a GPU, and the times of all measured kernels, ordered by name.
 
-    A kernel that was measured several times, on several machines or with several versions of the software, has the
-    median: the quickest of many timings is the luckiest one.
+    A kernel that was measured several times, on several machines or with several software versions, has the median: the
+    quickest of many timings is the luckiest one.
     """
 
     arch: str
@@ -36,14 +36,14 @@ class Timed:
 
     @property
     def winner(self) -> Tuned:
-        """The kernel with the least time; of equal ones the first by name."""
+        """The kernel with the least time; on a tie the first by name."""
         best = min(self.us, key=lambda kernel: (self.us[kernel], kernel.slug))
         return Tuned(best, self.problem, self.us[best])
 
 
 @dataclass(frozen=True)
 class Gain:
-    """What measuring was worth for a problem: the winner beside the kernel that the estimate takes unmeasured."""
+    """The gain from measuring a problem: the winner compared with the kernel that the estimate selects."""
 
     winner: Tuned
     chosen: Kernel
@@ -56,33 +56,33 @@ class Gain:
 
 @dataclass(frozen=True)
 class Gains:
-    """Gains over many problems. `uncompared` problems have no estimate of a kernel that was measured."""
+    """Gains over many problems. `uncompared` problems have no estimate of a measured kernel."""
 
     gains: tuple[Gain, ...]
     uncompared: int
 
     @property
     def agreed(self) -> int:
-        """For how many problems the estimate takes a kernel that is as fast as the winner."""
+        """The number of problems for which the estimate selects a kernel as fast as the winner."""
         return sum(gain.chosen_us == gain.winner.us for gain in self.gains)
 
     @property
     def times_faster(self) -> float | None:
-        """The geometric mean over problems; of no problems there is none."""
+        """The geometric mean over problems; None without problems."""
         if not self.gains:
             return None
         return math.exp(statistics.fmean(math.log(gain.times_faster) for gain in self.gains))
 
     @property
     def largest(self) -> Gain | None:
-        """The problem where measuring was worth most."""
+        """The problem with the largest gain."""
         return max(self.gains, key=lambda gain: gain.times_faster, default=None)
 
 
 def tuned_of(records: Iterable[Record], source: str = "", *, cold: bool | None = None) -> TunedTable:
-    """The fastest kernel of each problem and GPU, of records that hold times. Counters and failures are passed over.
+    """The fastest kernel of each problem and GPU, from records with times. Counters and failures are skipped.
 
-    Raises as `timed` does.
+    Raises as `group_times` does.
     """
     return TunedTable((each.winner for each in timed(records, cold=cold)), source)
 
@@ -90,9 +90,9 @@ def tuned_of(records: Iterable[Record], source: str = "", *, cold: bool | None =
 def timed(records: Iterable[Record], *, cold: bool | None = None) -> list[Timed]:
     """The measured times by GPU and problem, in the order of first appearance.
 
-    `cold` takes times with cold caches only, or with warm ones only. Raises `InvalidValueError` where no record holds
-    a time, where cold and warm times are mixed and it is not said which count, for times of two models of one
-    architecture, and for a record that cannot be read.
+    `cold` selects times with cold caches, or with warm ones. Raises `InvalidValueError` if no record holds a time, if
+    cold and warm times are mixed without a choice, for times of two GPU models of one architecture, and for a record
+    that cannot be parsed.
     """
     read = _Reading()
     passed: Counter[str] = Counter()
@@ -111,7 +111,7 @@ def timed(records: Iterable[Record], *, cold: bool | None = None) -> list[Timed]
 
 
 def gains(problems: Sequence[Timed]) -> Gains:
-    """The winners beside what the estimate takes of the kernels that were measured for the same problem."""
+    """The winners compared with the kernel that the estimate selects among those measured for the same problem."""
     kernels: dict[str, dict[Kernel, None]] = defaultdict(dict)
     for each in problems:
         kernels[each.arch].update(dict.fromkeys(each.us))
@@ -130,7 +130,7 @@ def gains(problems: Sequence[Timed]) -> Gains:
 
 
 def _estimated(part: Part, problem: Timed) -> Kernel | None:
-    """The measured kernel with the least estimate. Those that a rule keeps from this problem would not be taken."""
+    """The measured kernel with the least estimate. Kernels that a rule rejects for this problem are not considered."""
     places = [place for place in part.places(problem.problem) if part.kernels[place] in problem.us]
     if not places:
         return None
@@ -139,13 +139,13 @@ def _estimated(part: Part, problem: Timed) -> Kernel | None:
 
 
 class _Reading:
-    """Times by problem and kernel. The same texts come again and again: each is read once, and has a number then."""
+    """Times by problem and kernel. Texts repeat often: each is parsed once, and then has a number."""
 
     def __init__(self) -> None:
         self._kernels: dict[tuple[str, str, str], Kernel] = {}
-        self._numbers: dict[tuple[str, str, str], int] = {}  # by op, GPU and text of the problem
-        self._problems: dict[tuple[str, Any], int] = {}  # by GPU and problem: several texts may say the same
-        self._times: list[dict[str, list[float]]] = []  # by the problem's number, then by the kernel's name
+        self._numbers: dict[tuple[str, str, str], int] = {}  # by op, GPU and problem text
+        self._problems: dict[tuple[str, Any], int] = {}  # by GPU and problem: several texts may be equal problems
+        self._times: list[dict[str, list[float]]] = []  # by problem number, then by kernel name
 
     def add(self, record: Record, us: float) -> None:
         asked = record.task
@@ -172,7 +172,7 @@ def _kernel_of(record: Record) -> Kernel:
     kernel = parse_kernel(asked.kernel)
     if (kernel.op, kernel.arch) != (asked.op, asked.arch):
         raise InvalidValueError(
-            f"record {record.key} says {asked.op} on {asked.arch}, but its kernel is one of {kernel.op} on "
+            f"record {record.key} is for {asked.op} on {asked.arch}, but its kernel is for {kernel.op} on "
             f"{kernel.arch}: {asked.kernel}"
         )
     return kernel
@@ -182,19 +182,19 @@ def _problem_of(record: Record) -> Any:
     try:
         return problem_of(record.task.op, record.task.problem)
     except TilewrightError as error:
-        raise InvalidValueError(f"record {record.key} has a problem that cannot be read: {error}") from error
+        raise InvalidValueError(f"record {record.key} has an invalid problem: {error}") from error
 
 
 def _check(passed: Mapping[str, int], caches: Mapping[bool, int], cold: bool | None) -> None:
     warm_times, cold_times = caches.get(False, 0), caches.get(True, 0)
     if not (warm_times or cold_times):
-        held = ", ".join(f"{count:,} {name}" for name, count in sorted(passed.items())) or "nothing at all"
-        advice = " An emulated device counts and has no time: measure on a GPU." if "counters" in passed else ""
-        raise InvalidValueError(f"no record holds a time, so nothing won. There are: {held}.{advice}")
+        held = ", ".join(f"{count:,} {name}" for name, count in sorted(passed.items())) or "no records"
+        advice = " An emulated device has counters and no times: measure on a GPU." if "counters" in passed else ""
+        raise InvalidValueError(f"no record holds a time, so there is no winner. There are: {held}.{advice}")
     if cold is None and warm_times and cold_times:
         raise InvalidValueError(
-            f"{cold_times:,} times are with cold caches and {warm_times:,} with warm ones, which do not compare. "
-            "Say which count."
+            f"{cold_times:,} times are with cold caches and {warm_times:,} with warm ones, which are not comparable. "
+            "Choose one of them."
         )
     if cold is not None and not caches.get(cold, 0):
         wanted, other, count = ("cold", "warm", warm_times) if cold else ("warm", "cold", cold_times)

@@ -1,6 +1,6 @@
-"""What a result depends on beside kernel and problem, as one text: the software, and on a GPU its model.
+"""Everything that a result depends on except kernel and problem, as one text: the software, and on a GPU its model.
 
-Results under another text are other results.
+Results with different texts are different results.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ HIP = "hip"
 def versions_text(device: str | ReplayDevice = "emulated") -> str:
     """Versions as canonical JSON, for `Task.versions`. `device` is its name, or a replayed device itself.
 
-    Compiler and CK headers decide the code of kernels. On a GPU the HIP runtime runs them, and times are those of its
+    Compiler and CK headers determine the code of kernels. On a GPU the HIP runtime runs them, and times depend on its
     model: MI300X, MI300A and MI325X are one architecture. An emulated device is part of Tilewright. A replayed device
-    answers from its file, whatever is installed here; the model is that of the recording, if it tells one.
+    returns the content of its file, whatever is installed here; the model is that of the recording, if it has one.
     """
     if isinstance(device, ReplayDevice):
         model = {MODEL: device.models[0]} if len(device.models) == 1 else {}
@@ -38,21 +38,21 @@ def versions_text(device: str | ReplayDevice = "emulated") -> str:
 
 
 def common_versions(devices: Sequence[str]) -> str:
-    """The versions of devices that share the tasks of one sweep. Raises `InvalidValueError` for GPUs that differ."""
+    """The versions of devices that share the tasks of one sweep. Raises `InvalidValueError` if their GPUs differ."""
     texts = {name: versions_text(name) for name in devices}
     if len(set(texts.values())) > 1:
         models = "; ".join(f"{name} is {gpu_of(text)}" for name, text in texts.items())
-        raise InvalidValueError(f"the GPUs differ, and so would their times: {models}. Make a sweep for each model")
+        raise InvalidValueError(f"the GPUs differ, and so would their times: {models}. Run one sweep for each model")
     return next(iter(texts.values()))
 
 
 def versions_with(told: Mapping[str, str]) -> str:
-    """The versions of results on a GPU of another machine, which told its own: see `gpu_versions`."""
+    """The versions of results on a GPU of another machine, which reported its own: see `read_gpu_versions`."""
     return canonical_json({**_software(), **{name: told[name] for name in (HIP, MODEL)}})
 
 
 def gpu_versions(device: Device) -> dict[str, str]:
-    """What is asked of a GPU itself: the version of the HIP runtime, such as 60342134, and the model. Loads HIP."""
+    """The HIP runtime's version, such as 60342134, and the GPU model, as the GPU reports them. Loads HIP."""
     return {HIP: str(device.hip().runtime_version()), MODEL: device.model}
 
 

@@ -1,8 +1,9 @@
 """The process that measures on one device: `python -m tilewright.bench.worker DEVICE DESCRIPTOR`.
 
-Work comes on stdin, a line of JSON each; the first line says how to work. What comes of it goes to the descriptor, a
-line each: `ready`, `begun`, `alive` once a second while it works, `done` with a record. Kernels may print: their stdout
-becomes stderr. When stdin ends, the coordinator is gone or wants no more, and the process ends with all it started.
+Work arrives on stdin, one line of JSON each; the first line holds the worker config. Messages go to the descriptor,
+one per line: `ready`, `begun`, `alive` once a second while it works, `done` with a record. Kernels may print: their
+stdout becomes stderr. When stdin ends, the coordinator is gone or needs no more, and the process ends with all its
+children.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ HEARTBEAT_S = 1.0
 HIP_OUT_OF_MEMORY = 2
 # From linux/prctl.h.
 PR_SET_PDEATHSIG = 1
-# Exit code of a process that asks for a new one in its place.
+# Exit code of a process that must be replaced.
 SPENT = 75
 
 Runner = Callable[[Work, Crew], Record]
 
 
 def run_work(work: Work, crew: Crew) -> Record:
-    """Measure: the kernel's library is taken from the store, and loaded once in this process."""
-    from tilewright.bench.measure import Settings, measure  # noqa: PLC0415  (a crew may have another runner)
+    """Measure a task. The kernel's library is loaded from the store, once in this process."""
+    from tilewright.bench.measure import Settings, measure  # noqa: PLC0415  (a config may have another runner)
 
     task, settings = work.task, Settings(**crew.settings)
     device = _device(task.device, crew.replay)
@@ -57,8 +58,8 @@ def run_work(work: Work, crew: Crew) -> Record:
     return measure(task, device, _kernel(task.kernel), artifact, problem, settings, _remembered())
 
 
-def work_out(work: Work, crew: Crew) -> None:
-    """What the problem's outputs should be, which is the host's work: a kernel is not killed for it."""
+def compute_reference(work: Work, crew: Crew) -> None:
+    """Compute the problem's reference outputs on the host, outside the kernel's time limit."""
     from tilewright.bench.measure import Settings  # noqa: PLC0415  (see above)
     from tilewright.dispatch import verify  # noqa: PLC0415  (loads NumPy)
 
@@ -70,7 +71,7 @@ def work_out(work: Work, crew: Crew) -> None:
 
 
 def prepare(device: str, crew: Crew) -> None:
-    """What takes a while before the first measurement: it does not count against a kernel's time limit."""
+    """Do the slow steps before the first measurement, outside a kernel's time limit."""
     from tilewright.bench.measure import Settings  # noqa: PLC0415  (see above)
 
     Settings(**crew.settings)
@@ -90,7 +91,7 @@ def _device(name: str, replay: str | None) -> Any:
 
 @cache
 def _remembered() -> Remembered:
-    """Kernels follow each other on one problem: what its outputs should be is worked out once."""
+    """Shared by consecutive kernels on one problem, whose reference is computed once."""
     from tilewright.dispatch.remembered import Remembered  # noqa: PLC0415  (loads NumPy)
 
     return Remembered()
@@ -116,7 +117,7 @@ def _problem(op: str, text: str) -> Any:
 
 
 class _Line:
-    """The way back to the coordinator. Threads share it; when it is broken, the process and its children end."""
+    """The pipe to the coordinator, shared by threads. If it breaks, the process and its children end."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -133,14 +134,14 @@ class _Line:
 
 
 def _end_group() -> None:
-    """End this process and all that it started. It leads a group of its own."""
+    """Kill this process and all its children. It leads its own process group."""
     os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
 def _watch_stdin(busy: threading.Event) -> None:
-    """Wait for the end of stdin, which ends a busy process at once. An idle one reads the end itself."""
+    """Wait for the end of stdin, which kills a busy process at once. An idle process reads the end itself."""
     poll = select.poll()
-    poll.register(sys.stdin.fileno(), 0)  # nothing but the end, which is always told
+    poll.register(sys.stdin.fileno(), 0)  # only the hang-up, which poll always reports
     poll.poll()
     if busy.is_set():
         _end_group()
@@ -155,39 +156,39 @@ def _beat(line: _Line, busy: threading.Event) -> None:
 
 
 def _die_with_parent() -> None:
-    """The kernel kills this process when its parent dies, even while it hangs in a kernel that never returns."""
+    """Let the kernel of the system kill this process when its parent dies, even while a GPU kernel hangs."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise DeviceError(f"prctl(PR_SET_PDEATHSIG) failed: {os.strerror(ctypes.get_errno())}")
 
 
 class _Steps(NamedTuple):
-    """What a runner's module has."""
+    """The functions of a runner's module."""
 
     run: Runner
     prepare: Callable[[str, Crew], None] | None
-    work_out: Callable[[Work, Crew], None] | None
+    compute_reference: Callable[[Work, Crew], None] | None
 
 
 def _found(name: str) -> _Steps:
     module_name, _, function = name.partition(":")
     if module_name == "tilewright.bench.worker":  # this module runs as __main__
-        return _Steps(run_work, prepare, work_out)
+        return _Steps(run_work, prepare, compute_reference)
     module = importlib.import_module(module_name)
     runner = getattr(module, function, None)
     if runner is None:
         raise InvalidValueError(f"{module_name} has no function {function!r} to measure with")
-    return _Steps(runner, getattr(module, "prepare", None), getattr(module, "work_out", None))
+    return _Steps(runner, getattr(module, "prepare", None), getattr(module, "compute_reference", None))
 
 
 def _attempt(run: Runner, work: Work, crew: Crew) -> tuple[Record, bool]:
-    """What came of a task, and whether this process can be trusted afterwards."""
+    """The record of a task, and whether this process can still be trusted."""
     task = work.task
     try:
         record = run(work, crew)
         return record, record.status not in ("fault", "out_of_memory")
     except MemoryError as error:
-        return _failed(task, "out_of_memory", str(error) or "the process has no more memory to give"), False
+        return _failed(task, "out_of_memory", str(error) or "the process ran out of memory"), False
     except UnsupportedError as error:
         return _failed(task, "unsupported", str(error)), True
     except CorruptError as error:
@@ -195,7 +196,7 @@ def _attempt(run: Runner, work: Work, crew: Crew) -> tuple[Record, bool]:
     except DeviceError as error:
         short = getattr(error, "status", None) == HIP_OUT_OF_MEMORY
         return _failed(task, "out_of_memory" if short else "fault", str(error)), False
-    except Exception as error:  # whatever it is, it costs this one task, and is told
+    except Exception as error:  # any other error fails this task only, and is recorded
         place = traceback.extract_tb(error.__traceback__)[-1]
         told = f"{type(error).__name__}: {error} ({Path(place.filename).name}, line {place.lineno})"
         return _failed(task, "crashed", told), False
@@ -206,7 +207,7 @@ def _failed(task: Task, status: str, message: str) -> Record:
 
 
 def _signed(record: Record, started: float, took_s: float) -> Record:
-    """A record says who made it and when, unless it does already: a replayed one keeps the time of its measurement."""
+    """Add worker and time to a record, unless it has them: a replayed record keeps the time of its measurement."""
     return replace(
         record,
         worker=record.worker or f"{socket.gethostname()}:{os.getpid()}",
@@ -222,7 +223,7 @@ def work_of(values: Mapping[str, Any]) -> Work:
 
 
 def crew_of(values: Mapping[str, Any]) -> Crew:
-    """A crew from plain values: the inverse of `dataclasses.asdict`."""
+    """A worker config from plain values: the inverse of `dataclasses.asdict`."""
     return Crew(**{**values, "limits": Limits(**values["limits"])})
 
 
@@ -245,8 +246,8 @@ def main(device: str, descriptor: int) -> int:
     line.send(ready=os.getpid())
 
     def run(work: Work, crew: Crew) -> Record:
-        if steps.work_out is not None:
-            steps.work_out(work, crew)
+        if steps.compute_reference is not None:
+            steps.compute_reference(work, crew)
         line.send(begun=work.task.key)
         return steps.run(work, crew)
 
@@ -266,9 +267,9 @@ def main(device: str, descriptor: int) -> int:
 if __name__ == "__main__":
     try:
         code = main(sys.argv[1], int(sys.argv[2]))
-    except TilewrightError as error:  # it cannot work here; the coordinator quotes what is printed
+    except TilewrightError as error:  # it cannot work here; the coordinator quotes the output
         sys.stderr.write(f"{error}\n")
         code = 1
     sys.stderr.flush()
-    # Threads that a kernel left hanging must not keep the process.
+    # Threads that hang in a kernel must not keep the process alive.
     os._exit(code)

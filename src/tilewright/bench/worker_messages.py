@@ -1,6 +1,6 @@
-"""Lines of a worker process as messages. A kernel's code shares the process, so a line may hold anything at all.
+"""Parse lines of a worker process as messages. Kernel code shares the process, so a line may hold anything.
 
-The reader is total: every line is a message, if only `Garbage` with a reason.
+The parser never fails: every line is a message, possibly an `InvalidLine` with a reason.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.bench.field_checks import FLAG, NUMBER, TEXT, checked_object, quoted
 from tilewright.bench.record import Record
 
-# A record has some thousand bytes, its message and all counters included. This bounds what is read of one line.
+# A record has about a thousand bytes, including its message and all counters. This bounds the length of one line.
 LONGEST_LINE = 1 << 20
 
 
@@ -23,14 +23,14 @@ class Ready:
 
 @dataclass(frozen=True)
 class Begun:
-    """The reference is there; from now on the time is the kernel's."""
+    """The reference is computed; the kernel's time limit starts now."""
 
     key: str
 
 
 @dataclass(frozen=True)
 class Alive:
-    """A sign of life."""
+    """A heartbeat."""
 
 
 @dataclass(frozen=True)
@@ -52,24 +52,24 @@ Message = Ready | Begun | Alive | Done | Garbage
 
 
 def read_message(line: bytes) -> Message:
-    """The message of a line without its end. Never raises, whatever the line holds."""
+    """The message of a line without its line end. Never raises, whatever the line holds."""
     if len(line) > LONGEST_LINE:
         return too_long(len(line))
     try:
         value = json.loads(line.decode())
     except RecursionError:
         return Garbage(f"JSON that is nested too deeply: {quoted(line)}")
-    except ValueError as error:  # no UTF-8, no JSON, or a number of more digits than Python reads
-        return Garbage(f"what is no JSON ({error}): {quoted(line)}")
+    except ValueError as error:  # not UTF-8, not JSON, or a number with more digits than Python reads
+        return Garbage(f"invalid JSON ({error}): {quoted(line)}")
     try:
         return _message_of(value)
     except InvalidValueError as error:
-        return Garbage(f"what is no message: {error}")
+        return Garbage(f"an invalid message: {error}")
 
 
 def too_long(size: int) -> Garbage:
     """A line, or the beginning of one, that is longer than any message."""
-    return Garbage(f"a line of {size:,} bytes; {LONGEST_LINE:,} are allowed")
+    return Garbage(f"a line of {size:,} bytes; the limit is {LONGEST_LINE:,}")
 
 
 def _message_of(value: object) -> Message:

@@ -1,4 +1,4 @@
-"""One worker process and the pipes to it: started, asked, and ended with all that it started."""
+"""One worker process and the pipes to it: start it, send it work, and end it with all its children."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ from tilewright.bench.worker_messages import (
     too_long,
 )
 
-# How much of what a worker printed is kept to tell why it died.
+# How much of a worker's output is kept to explain its death.
 TAIL_BYTES = 4096
-# How much is read from a pipe at once: as much as Linux keeps in one.
+# How much is read from a pipe at once: the capacity of a pipe in Linux.
 PIECE_BYTES = 1 << 16
-# A process that was told to end, or killed, is gone within this time. One that hangs in a driver may never be.
+# Time in which a process that is ending or killed is gone. One that hangs in a driver may never be.
 END_S, KILL_S = 5.0, 30.0
 _TASK_FIELDS = tuple(field.name for field in fields(Task))
-# What libraries print when there is no memory: C++, Python, the C library.
+# Messages of libraries without memory: C++, Python, the C library.
 _NO_MEMORY = ("std::bad_alloc", "MemoryError", "Cannot allocate memory", "out of memory")
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended while something was expected from it."""
+    """How a process ended while an answer was expected."""
 
     status: str
     message: str
-    blames_task: bool = True  # False where the task had not begun, or the reason is an earlier one
+    blames_task: bool = True  # False if the task had not begun, or the cause is an earlier one
 
 
 def _plain(work: Work) -> dict[str, Any]:
-    """As `asdict` has it, which takes as long as all else that is done for a task."""
+    """As `asdict`, which would take as long as everything else that is done for a task."""
     task = {name: getattr(work.task, name) for name in _TASK_FIELDS}
     return {"task": task, "place": None if work.place is None else asdict(work.place)}
 
@@ -67,7 +67,7 @@ def _readable(descriptors: Sequence[int], seconds: float) -> set[int]:
 
 
 def _told(message: Message) -> str:
-    """What a worker sent, in a sentence after "sent"."""
+    """A worker's message, in words after "sent"."""
     if isinstance(message, Garbage):
         return message.why
     if isinstance(message, Done):
@@ -88,7 +88,7 @@ class WorkerProcess:
     def __init__(self, device: str, crew: Crew) -> None:
         self.limits = crew.limits
         self.sound = True
-        self._guard = threading.Lock()  # of its number, which is another process's once it was waited for
+        self._guard = threading.Lock()  # of its pid, which may be reused after it was waited for
         results, theirs = os.pipe()
         command = [sys.executable, "-m", "tilewright.bench.worker", device, str(theirs)]
         try:
@@ -123,12 +123,12 @@ class WorkerProcess:
         return not _readable([self._gone], 0)
 
     def wait_ready(self) -> Ended | None:
-        """Wait until it can work. How it ended if it cannot."""
+        """Wait until it can work. Returns how it ended if it cannot."""
         found = self._answer((Ready,), self.limits.start_s, self.limits.start_s)
         return found if isinstance(found, Ended) else None
 
     def unasked(self) -> str:
-        """What it sent since its last answer, when it was asked nothing; empty if that is nothing but signs of life."""
+        """The unexpected output since its last answer, in words; empty if there were only heartbeats."""
         for _ in range(LONGEST_LINE // PIECE_BYTES):
             more = bool(_readable([self._results], 0)) and self._keep_results()
             message = self._next_message()
@@ -136,10 +136,10 @@ class WorkerProcess:
                 return _told(message)
             if not more:
                 return f"{len(self._begun):,} bytes without the end of a line" if self._begun else ""
-        return f"more than {LONGEST_LINE:,} bytes of signs of life"
+        return f"more than {LONGEST_LINE:,} bytes of heartbeats"
 
     def ask(self, work: Work) -> Record | Ended:
-        """The record of a task, or how the process ended over it."""
+        """The record of a task, or how the process ended while measuring it."""
         before, self._key = self._key, work.task.key
         self._tail, self._has_begun = b"", False
         self._send(_plain(work))
@@ -154,26 +154,26 @@ class WorkerProcess:
         if isinstance(found, Done) and found.record.task == work.task:
             self.sound = found.sound
             return found.record
-        # A second answer to the task before says nothing about this one.
+        # A second answer to the previous task is not about this one.
         again = isinstance(found, Done) and found.record.key == before
         return Ended("crashed", f"the worker sent {_told(found)}", self._has_begun and not again)
 
     def _send(self, values: dict[str, Any]) -> None:
         assert self._popen.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died: reading from it tells how
+        with contextlib.suppress(BrokenPipeError):  # it died: the pipe's end shows how
             self._popen.stdin.write((json.dumps(values, separators=(",", ":")) + "\n").encode())
             self._popen.stdin.flush()
 
     def _answer(
         self, wanted: tuple[type[Message], ...], limit_s: float, silence_s: float, what: str = ""
     ) -> Message | Ended:
-        """Read until there is a message that is no sign of life, the process is gone, or time is up. It is `what` for.
+        """Read until a message other than a heartbeat arrives, the process ends, or the time is up.
 
-        A message that is not one of those wanted ends the process.
+        A message that is not one of those wanted kills the process. `what` describes the wait in error messages.
         """
         begun = self._heard = time.monotonic()
         open_pipes = {self._results: self._keep_results, self._stderr: self._keep_tail}
-        found = self._next_message()  # it may have been read with the line before
+        found = self._next_message()  # it may have arrived with the line before
         while found is None:
             left = min(begun + limit_s, self._heard + silence_s) - time.monotonic()
             ready = _readable([*open_pipes, self._gone], max(left, 0))
@@ -183,16 +183,16 @@ class WorkerProcess:
             found = self._next_message()
             if found is not None:
                 break
-            if self._gone in ready and not ready & open_pipes.keys():  # all that it left in the pipes was read
+            if self._gone in ready and not ready & open_pipes.keys():  # everything left in the pipes was read
                 return self._how_it_ended()
-            if left <= 0:  # also of one that prints without end
+            if left <= 0:  # also for a worker that prints without end
                 return self._too_long(begun, limit_s, silence_s, what)
         if not isinstance(found, wanted):
             return Ended("crashed", f"the worker sent {_told(found)}", self._has_begun)
         return found
 
     def _next_message(self) -> Message | None:
-        """The next message that is no sign of life. Half a line is none, unless it is longer than any message."""
+        """The next message except heartbeats. An incomplete line counts only if it is longer than any message."""
         while b"\n" in self._begun:
             line, _, self._begun = self._begun.partition(b"\n")
             message = read_message(line)
@@ -201,14 +201,14 @@ class WorkerProcess:
         return too_long(len(self._begun)) if len(self._begun) > LONGEST_LINE else None
 
     def _keep_results(self) -> bool:
-        """Read what it sent. False at the end of the pipe."""
+        """Read its messages. False at the end of the pipe."""
         data = os.read(self._results, PIECE_BYTES)
         self._heard = time.monotonic()
         self._begun += data
         return bool(data)
 
     def _keep_tail(self) -> bool:
-        """Keep the end of what it printed. False at the end of the pipe."""
+        """Keep the end of its output. False at the end of the pipe."""
         data = os.read(self._stderr, PIECE_BYTES)
         self._tail = (self._tail + data)[-TAIL_BYTES:]
         return bool(data)
@@ -217,12 +217,12 @@ class WorkerProcess:
         self.kill_group()
         took = time.monotonic() - begun
         if took >= limit_s:
-            return Ended("timeout", f"killed after {took:.1f} s; {limit_s:g} s are allowed{what}")
+            return Ended("timeout", f"killed after {took:.1f} s; the limit is {limit_s:g} s{what}")
         quiet = time.monotonic() - self._heard
-        return Ended("timeout", f"killed after {quiet:.1f} s without a sign of life; {silence_s:g} s are allowed")
+        return Ended("timeout", f"killed after {quiet:.1f} s without a heartbeat; the limit is {silence_s:g} s")
 
     def _how_it_ended(self) -> Ended:
-        self.kill_group()  # before it is waited for: until then its number is not given to another process
+        self.kill_group()  # before waiting for it: until then its pid is not reused
         code = self._waited_for()
         said = self._tail.decode(errors="replace").strip()
         if code < 0:
@@ -235,14 +235,14 @@ class WorkerProcess:
         return Ended(status, f"{how}: {said}" if said else how, self._has_begun)
 
     def kill_group(self) -> None:
-        """Kill it and everything it started. Any thread may call it."""
+        """Kill it and all its children. Any thread may call it."""
         with self._guard:
             if self._popen.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.pid, signal.SIGKILL)
 
     def _waited_for(self) -> int:
-        """The exit code of a process that is gone."""
+        """The exit code of a process that has ended."""
         with self._guard:
             return self._popen.wait()
 
@@ -251,7 +251,7 @@ class WorkerProcess:
         assert self._popen.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._popen.stdin.close()
-        # It is not waited for before its group is killed: its number must stay its own until then.
+        # Wait for it only after its group was killed: its pid must not be reused before.
         _readable([self._gone], END_S)
         self.kill()
 
@@ -264,8 +264,8 @@ class WorkerProcess:
         try:
             if not _readable([self._gone], KILL_S):
                 raise DeviceError(
-                    f"the process {self.pid} cannot be killed, {KILL_S:g} s after the signal: it hangs in the driver "
-                    "of its device. The device is given up; look at the system's log"
+                    f"the process {self.pid} is still alive {KILL_S:g} s after it was killed: it hangs in the device's "
+                    "driver. The device is not used any more; see the system's log"
                 )
             self._waited_for()
         finally:

@@ -1,1 +1,1 @@
-"""Measurements, models trained on them, and how good their choices are."""
+"""Measurements, models trained on them, and evaluation of their choices."""

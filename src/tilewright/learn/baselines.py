@@ -1,7 +1,7 @@
-"""What needs no model: choices that a trained one has to beat.
+"""Baselines without a model, which a trained model has to beat.
 
-Each gives a score per row, lower is better, made of rows of the other folds only. Problems and kernels are numbered
-from 0; `fold` is the fold of each row. Times may be nan: such a row is scored, but nothing is learned from it.
+Each gives a score per row, lower is better, computed from rows of the other folds only. Problems and kernels are
+numbered from 0; `fold` is the fold of each row. Times may be nan: such a row is scored, but not learned from.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from tilewright.base.errors import LeakageError
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# A kernel seen in few problems is taken to be about as good as all: as if it had been seen twice more, with the mean.
+# Shrinks the mean of a kernel with few problems towards the overall mean, as if it had two more problems with it.
 PRIOR = 2
 
 
 def random_choice(rows: int, seed: int) -> Floats:
-    """Any order is as good as another. Its average over all draws is `efficiency.judge_random`."""
+    """Random scores. The average over all draws is `efficiency.evaluate_random`."""
     return np.random.default_rng(seed).random(rows)
 
 
 def one_best_kernel(problem: ArrayLike, kernel: ArrayLike, us: ArrayLike, fold: ArrayLike) -> Floats:
-    """One order of kernels for all problems: by the mean slowdown that their efficiency elsewhere stands for."""
+    """One order of kernels for all problems: by the mean slowdown that their efficiency in other folds implies."""
     return 1 / _mean_efficiency(_table(problem, kernel, us, fold))
 
 
@@ -39,10 +39,10 @@ def nearest_neighbour(
     *,
     only_fastest: bool = False,
 ) -> Floats:
-    """The order that kernels have in the nearest problem of the other folds; `points` has a row for each problem.
+    """The order of kernels in the nearest problem of the other folds; `points` has a row for each problem.
 
-    A kernel that was not measured there is scored by its mean elsewhere. If a problem lists its fastest kernels only,
-    not being listed means slower than those that are.
+    A kernel that was not measured there is scored by its mean in other folds. If a problem lists its fastest kernels
+    only, kernels that are not listed count as slower.
     """
     table = _table(problem, kernel, us, fold)
     near = _nearest_elsewhere(np.asarray(points, float), table)
@@ -64,7 +64,7 @@ class _Table:
     problem: Integers
     kernel: Integers
     fold: Integers  # of each row
-    share: Floats  # efficiency of each row's kernel; nan where it was not measured
+    share: Floats  # efficiency of each row's kernel; nan if it was not measured
     kernels: int
     problem_fold: Integers  # of each problem
 
@@ -80,13 +80,13 @@ def _table(problem: ArrayLike, kernel: ArrayLike, us: ArrayLike, fold: ArrayLike
     if split.any():
         raise LeakageError(
             f"{len(np.unique(problems[split]))} problems have rows in several folds, for example problem "
-            f"{problems[split][0]}. Give all rows of a problem one fold."
+            f"{problems[split][0]}. Put all rows of a problem into one fold."
         )
     return _Table(problems, kernels, folds, best[problems] / times, int(kernels.max()) + 1, problem_fold)
 
 
 def _mean_efficiency(table: _Table) -> Floats:
-    """Of each row: the mean efficiency of its kernel over the other folds."""
+    """For each row, the mean efficiency of its kernel over the other folds."""
     names, fold = np.unique(table.fold, return_inverse=True)
     measured = ~np.isnan(table.share)
     cell = (fold * table.kernels + table.kernel)[measured]
@@ -101,7 +101,7 @@ def _mean_efficiency(table: _Table) -> Floats:
 
 
 def _nearest_elsewhere(points: Floats, table: _Table) -> Integers:
-    """Of each problem: the nearest of the problems of other folds."""
+    """For each problem, the nearest problem of the other folds."""
     from scipy.spatial import cKDTree  # noqa: PLC0415
 
     near = np.zeros(len(table.problem_fold), np.int64)

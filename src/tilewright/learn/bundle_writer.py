@@ -1,4 +1,4 @@
-"""Writing a model bundle: the folder that `tilewright.select.bundle` reads."""
+"""Write a model bundle: the folder that `tilewright.select.bundle` reads."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from tilewright.select.bundle import LOG_RATIO, MANIFEST, RELEVANCE, SCHEMA, TRA
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What a manifest says beside the model: a name for the data, which problems it is for, and its figures.
+    """The manifest's fields about the model: a name for the data, the supported problems, and its figures.
 
-    `where` are fields of the problem with the values that they must have. `held_out` are figures on problems that
-    were not trained on (`held_out_facts`).
+    `where` maps problem fields to the values that they must have. `held_out` are figures on problems outside the
+    training data (`format_held_out`).
     """
 
     data: str
@@ -39,13 +39,13 @@ class About:
 
 
 def write_bundle(folder: Path | str, model: Model, data: Dataset, about: About) -> None:
-    """Write a bundle, or replace the one that is there. Equal models and facts give equal bytes.
+    """Write a bundle, or replace an existing one atomically. Equal models and fields give equal bytes.
 
-    A folder that holds something else is an error. The new bundle takes the place of the old one as a whole.
+    A folder that holds something else is an error.
     """
     folder = Path(folder)
     if folder.exists() and not (folder / MANIFEST).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise BundleError(f"{folder} exists and is no model bundle: it has no {MANIFEST}. Name another folder.")
+        raise BundleError(f"{folder} exists and is not a model bundle: it has no {MANIFEST}. Name another folder.")
     folder.parent.mkdir(parents=True, exist_ok=True)
     texts = {f"model-{i}.txt": text for i, text in enumerate(model.texts)}
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
@@ -59,8 +59,11 @@ def write_bundle(folder: Path | str, model: Model, data: Dataset, about: About) 
 
 
 def seen_values(data: Dataset) -> dict[str, list[Any]]:
-    """Which problems a model of this data is for: the values that were seen of all that kernels are compiled for, and
-    of fields that had one value only, since nothing was learned of others."""
+    """The problems that a model of this data supports.
+
+    These are the values seen in all fields that kernels are compiled for, and in fields with one value only, as nothing
+    was learned about others.
+    """
     problems = [data.problems[i] for i in np.unique(data.problem)]
     compiled = [name for name in data.op.field_names if hasattr(problems[0], name)]
     found = {name: sorted({getattr(each, name) for each in problems}) for name in compiled}
@@ -72,8 +75,10 @@ def seen_values(data: Dataset) -> dict[str, list[Any]]:
 
 
 def seen_kernels(data: Dataset) -> dict[str, list[Any]]:
-    """Which kernels a model of this data knows: the values that were seen of fields that are words or flags. Sizes are
-    no bounds, they are numbers to a model."""
+    """The kernels that a model of this data knows: the values seen in text and flag fields.
+
+    Sizes are not restricted, as they are numeric features.
+    """
     configs = [data.kernels[i].config for i in np.unique(data.kernel)]
     fields = fields_of(data.op.config_type)
     kinds = [name for name, field in fields.items() if isinstance(field.kind, Choice | Flag)]
@@ -82,7 +87,7 @@ def seen_kernels(data: Dataset) -> dict[str, list[Any]]:
 
 
 def held_out_facts(found: Evaluation) -> dict[str, Any]:
-    """The figures of an evaluation as a manifest has them: the model's by split, and the baselines' beside them."""
+    """The figures of an evaluation as in a manifest: the model's by split, and the baselines'."""
     own = {
         judged.split.name: {"split": judged.split.doc, **judged.figures[LEARNED].to_json()} for judged in found.judged
     }
@@ -94,7 +99,7 @@ def held_out_facts(found: Evaluation) -> dict[str, Any]:
 
 
 def manifest_text(model: Model, data: Dataset, about: About) -> str:
-    """The manifest of a bundle, as JSON for people."""
+    """The manifest of a bundle, as readable JSON."""
     kind = RELEVANCE if model.recipe.kind == RANKER else LOG_RATIO
     facts = {
         "schema": SCHEMA,
@@ -124,7 +129,7 @@ def manifest_text(model: Model, data: Dataset, about: About) -> str:
 
 
 def _rounded(value: Any) -> Any:
-    """Figures to a hundredth of a per cent: what follows is noise."""
+    """Figures rounded to a hundredth of a percent: further digits are noise."""
     if isinstance(value, Mapping):
         return {name: _rounded(each) for name, each in value.items()}
     if isinstance(value, float):

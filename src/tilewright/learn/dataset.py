@@ -1,4 +1,4 @@
-"""A table of measurements as what a model is trained on: one op, one GPU, numbers only."""
+"""The training data of a model, from a table of measurements: one op, one GPU, numbers only."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Parsed = TypeVar("Parsed")
 
-# Rows that are computed at once: their arrays stay in the cache, and a million rows need no gigabytes.
+# Rows per chunk: its arrays stay in the cache, and a million rows need no gigabytes.
 CHUNK = 1 << 16
-# By these numbers of a problem problems are near or far, where an op has them all: the sizes of its GEMM. Two
+# The distance between problems is measured in these model inputs, if an op has them all: the sizes of its GEMM. Two
 # convolutions with the same GEMM count as the same, whatever their filters.
 SIZES = ("m", "n", "k")
 
@@ -44,31 +44,31 @@ class Dataset:
     problem: Integers  # of each row
     kernel: Integers
     us: Floats
-    row: Integers  # of each row: where it was in the table, or the first of its repeats
+    row: Integers  # of each row: its index in the table, or that of the first of its repeats
     estimate: Floats  # µs, analytical
     names: tuple[str, ...]  # of the features
     features: Floats  # rows × names
     axes: tuple[str, ...]  # of the points
-    points: Floats  # problems × axes: where a problem lies, as logarithms of base 2
-    digest: str  # of the rows it was made of
+    points: Floats  # problems × axes: the coordinates of a problem, as logarithms of base 2
+    digest: str  # of the source rows
 
     def __len__(self) -> int:
         return len(self.us)
 
     @property
     def best(self) -> Floats:
-        """Of each row: the best time of its problem."""
+        """The best time of each row's problem."""
         best = np.full(len(self.problems), np.inf)
         np.minimum.at(best, self.problem, self.us)
         return best[self.problem]
 
     def rows(self, wanted: NDArray[np.bool_]) -> Dataset:
-        """Some rows. Numbers of problems and kernels stay."""
+        """Some rows. The numbers of problems and kernels do not change."""
         columns = ("problem", "kernel", "us", "row", "estimate", "features")
         return replace(self, **{name: getattr(self, name)[wanted] for name in columns})
 
     def kept(self, problems: NDArray[Any]) -> Dataset:
-        """The rows of some problems, given by number or by truth."""
+        """The rows of some problems, given by number or as a mask."""
         wanted = np.zeros(len(self.problems), bool)
         wanted[problems] = True
         return self.rows(wanted[self.problem])
@@ -84,8 +84,8 @@ def dataset(
 ) -> Dataset:
     """The rows of one op and one GPU that have a time, with estimates and features.
 
-    Several rows of one kernel and problem become their median, or stay with `repeats="keep"`. `uses` are what code
-    objects say, by the kernel's name; without one the kernel is estimated from its config.
+    Several rows of one kernel and problem become their median, or stay with `repeats="keep"`. `uses` are the resources
+    that code objects report, by kernel name; without one the kernel is estimated from its config.
     """
     op = op_named(op) if isinstance(op, str) else op
     arch = load_arch(arch) if isinstance(arch, str) else arch
@@ -114,9 +114,9 @@ def dataset(
 
 
 def cost_of(op: Op) -> CostModel:
-    """How an op's kernels are estimated; an error if they cannot be."""
+    """The cost model of an op; an error if it has none."""
     if op.cost is None:
-        raise InvalidValueError(f"{op.name} has no estimate of its kernels (Op.cost), so nothing can be learned for it")
+        raise InvalidValueError(f"{op.name} has no cost model for its kernels (Op.cost): nothing can be learned for it")
     return op.cost
 
 
@@ -136,14 +136,14 @@ def _pairs(table: Measurements) -> list[tuple[int, int]]:
 
 
 def _distinct(column: Words, what: str, read: Callable[[str], Parsed]) -> tuple[tuple[Parsed, ...], Integers]:
-    """What a column's texts stand for, each once, and of each row its place. Texts of equal meaning are one."""
+    """The parsed values of a column, each once, and the index of each row's value. Equal values are merged."""
     number: dict[Any, int] = {}
     place = np.empty(len(column.values), np.int64)
     for i, text in enumerate(column.values):
         try:
             place[i] = number.setdefault(read(text), len(number))
         except CONTENT_ERRORS as error:
-            raise InvalidValueError(f"{what} {text!r} cannot be read: {reason(error)}") from error
+            raise InvalidValueError(f"{what} {text!r} cannot be parsed: {reason(error)}") from error
     return tuple(number), place[column.codes]
 
 
@@ -155,7 +155,7 @@ def _kernel(op: Op, arch: Arch, slug: str) -> Kernel:
     kernel = parse_kernel(slug)
     if (kernel.op, kernel.arch) != (op.name, arch.name):
         raise InvalidValueError(
-            f"it is a kernel of {kernel.op} on {kernel.arch}, its row says {op.name} on {arch.name}"
+            f"it is a kernel of {kernel.op} on {kernel.arch}, but its row is for {op.name} on {arch.name}"
         )
     return kernel
 
@@ -171,7 +171,7 @@ def _computed(
     traits: Mapping[str, Floats],
     of: tuple[Integers, Integers],
 ) -> tuple[Floats, tuple[str, ...], Floats]:
-    """Estimate and features of every row: all rows of a chunk at once."""
+    """Estimate and features of every row, one chunk at a time."""
     rows = len(of[0])
     estimate, features = np.empty(rows), np.empty((rows, 0))
     names: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
-"""How good choices are: the best measured time of a problem over the measured time of the chosen kernel.
+"""The efficiency of choices: the best measured time of a problem divided by the chosen kernel's time.
 
-Rows are pairs of a problem and a kernel with their time. All numbers are shares of one, not per cent.
+Rows are pairs of a problem and a kernel with their time. All numbers are fractions of one, not percentages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """Efficiency over problems. `top1` and `top5`: how often a best kernel was ranked first, or among five."""
+    """Efficiency over problems. `top1` and `top5`: how often a best kernel was ranked first or in the top five."""
 
     mean: float
     median: float
@@ -34,11 +34,10 @@ class Efficiency:
 
 
 def judge(problem: ArrayLike, us: ArrayLike, score: ArrayLike, kernel: ArrayLike | None = None) -> Efficiency:
-    """What choosing the row with the lowest score of each problem would reach.
+    """The efficiency of choosing the row with the lowest score of each problem.
 
-    Of equal scores the earlier row counts as lower. A row whose time is nan was not measured: it is not a row, for
-    best and for choice. With `kernel` a kernel that stands twice in a problem is refused: two timings of one kernel
-    would make the best one a matter of luck.
+    On a tie the earlier row wins. A row whose time is nan was not measured, and is ignored. With `kernel`, a kernel
+    that occurs twice in a problem is rejected: with two timings of one kernel the best time would be a matter of luck.
     """
     ranked = _rank(problem, us, score, kernel)
     chosen = ranked.best / ranked.us[ranked.start]
@@ -47,19 +46,19 @@ def judge(problem: ArrayLike, us: ArrayLike, score: ArrayLike, kernel: ArrayLike
 
 
 def efficiencies(problem: ArrayLike, us: ArrayLike, score: ArrayLike) -> Floats:
-    """The efficiency of each problem's choice, problems in the order of their numbers."""
+    """The efficiency of each problem's choice, in the order of problem numbers."""
     ranked = _rank(problem, us, score, None)
     return ranked.best / ranked.us[ranked.start]
 
 
 def judge_random(problem: ArrayLike, us: ArrayLike) -> Efficiency:
-    """What choosing blindly reaches on average: a problem's efficiency is the mean over its rows."""
+    """The average efficiency of a random choice: a problem's efficiency is the mean over its rows."""
     ranked = _rank(problem, us, np.zeros(len(np.asarray(us))), None)
     rows = np.bincount(ranked.number)
     share = np.bincount(ranked.number, ranked.best[ranked.number] / ranked.us) / rows
     best = np.bincount(ranked.number, ranked.us == ranked.best[ranked.number])
     missed = np.ones(len(rows))
-    for drawn in range(5):  # the chance that five drawn one after the other are all not the best
+    for drawn in range(5):  # the probability that none of five random rows is the best
         missed *= np.clip(rows - best - drawn, 0, None) / np.maximum(rows - drawn, 1)
     return _summary(share, float((best / rows).mean()), float((1 - missed).mean()))
 
@@ -70,8 +69,8 @@ class _Ranked:
 
     number: Integers
     us: Floats
-    start: Integers  # of each problem: its first row
-    best: Floats  # of each problem: its best time
+    start: Integers  # the first row of each problem
+    best: Floats  # the best time of each problem
 
 
 def _rank(problem: ArrayLike, us: ArrayLike, score: ArrayLike, kernel: ArrayLike | None) -> _Ranked:
@@ -91,16 +90,16 @@ def _rank(problem: ArrayLike, us: ArrayLike, score: ArrayLike, kernel: ArrayLike
 
 def _check(times: Floats, scores: Floats) -> None:
     if not len(times):
-        raise InvalidValueError("there is no measured row to judge. Give at least one time that is not nan.")
+        raise InvalidValueError("there is no measured row to evaluate. Give at least one time that is not nan.")
     wrong = ~(np.isfinite(times) & (times > 0))
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise InvalidValueError(
             f"{int(wrong.sum())} times are not above zero and finite, the first is {times[row]} (measured row {row}). "
-            "Write nan for a run that failed."
+            "Use nan for a failed run."
         )
     if np.isnan(scores).any():
-        raise InvalidValueError(f"{int(np.isnan(scores).sum())} scores are nan: no rank follows from them.")
+        raise InvalidValueError(f"{int(np.isnan(scores).sum())} scores are nan, so their rows cannot be ranked.")
 
 
 def _check_once(problems: NDArray[Any], kernels: NDArray[Any]) -> None:
@@ -111,12 +110,12 @@ def _check_once(problems: NDArray[Any], kernels: NDArray[Any]) -> None:
         place = int(np.flatnonzero(twice)[0])
         raise InvalidValueError(
             f"{int(twice.sum())} rows repeat a kernel of their problem, the first is kernel {kernels[place]} "
-            f"of problem {problems[place]}. Join repeats, by their median for example."
+            f"of problem {problems[place]}. Merge repeats, for example by their median."
         )
 
 
 def _hit(ranked: _Ranked, top: int) -> NDArray[np.bool_]:
-    """Of each problem: whether a row with its best time is among the first `top`."""
+    """For each problem, whether a row with its best time is among the first `top`."""
     place = np.arange(len(ranked.us)) - ranked.start[ranked.number]
     best = (ranked.us == ranked.best[ranked.number]) & (place < top)
     return np.bincount(ranked.number, best) > 0

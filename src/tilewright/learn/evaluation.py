@@ -1,4 +1,4 @@
-"""How good a recipe or a bundle chooses, on problems that it has not seen, beside what needs no model."""
+"""Evaluate how well a training config or a bundle chooses on unseen problems, compared with baselines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Integers = NDArray[np.int64]
 
 LEARNED, ANALYTICAL = "learned", "analytical"
 RANDOM, ONE_BEST, NEIGHBOUR = "random", "one best kernel", "nearest neighbour"
-# Each baseline needs nothing but times; the analytical model needs none.
+# The baselines need only times; the analytical model needs none.
 METHODS = (LEARNED, ANALYTICAL, NEIGHBOUR, ONE_BEST, RANDOM)
 UNSEEN = "Learned choices are made by models that have not seen the problem, nor one of nearly the same sizes."
 FOLDS = 10
@@ -35,7 +35,7 @@ SEED = 1
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Which problems are judged together, by a model that has seen none of them: the fold of each problem."""
+    """The fold of each problem: a fold is evaluated by a model that was trained without it."""
 
     name: str
     doc: str
@@ -47,11 +47,11 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """One split's figures by method, and the scores that they come from."""
+    """One split's figures by method, and the scores behind them."""
 
     split: Split
     figures: Mapping[str, Efficiency]
-    scores: Mapping[str, Floats]  # of each row, lower is preferred
+    scores: Mapping[str, Floats]  # of each row, lower is better
 
     def to_json(self) -> dict[str, Any]:
         figures = {name: found.to_json() for name, found in self.figures.items()}
@@ -60,13 +60,13 @@ class Judged:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """How good the choices of a model are: for each split its own figures and those of the baselines."""
+    """The figures of a model's choices for each split, and those of the baselines."""
 
     data: Dataset
-    subject: str  # what was judged
-    seen: str  # what its models know of the problems that they are judged on
+    subject: str  # the evaluated model
+    seen: str  # what its models know about the problems that they are evaluated on
     judged: tuple[Judged, ...]
-    gain: Mapping[str, float]  # share of each feature in what the trees gained; empty where it is not known
+    gain: Mapping[str, float]  # each feature's share of the trees' total gain; empty if unknown
 
     def by_name(self, split: str) -> Judged:
         return next(each for each in self.judged if each.split.name == split)
@@ -76,7 +76,7 @@ class Evaluation:
 
 
 def by_problem(data: Dataset, folds: int = FOLDS, seed: int = SEED) -> Split:
-    """Folds of problems; near duplicates go together."""
+    """Folds of problems; near duplicates stay together."""
     groups = near_groups(data)
     number = min(folds, len(np.unique(groups)))
     fold = folds_by(groups, number, seed)
@@ -100,7 +100,7 @@ def by_cluster(data: Dataset, clusters: int = CLUSTERS, folds: int = FOLDS, seed
 
 
 def _centres(points: Floats, groups: Integers) -> Floats:
-    """Of each problem the centre of its group: near duplicates lie in one place, and so in one cluster."""
+    """The centre of each problem's group: near duplicates share one point, and so one cluster."""
     count = np.bincount(groups)
     return np.stack([np.bincount(groups, axis) / count for axis in points.T], 1)[groups]
 
@@ -113,7 +113,7 @@ def default_splits(data: Dataset) -> tuple[Split, ...]:
 def evaluate_recipe(
     data: Dataset, recipe: Recipe, splits: Sequence[Split] | None = None, *, tries: int = 1, few: bool = False
 ) -> Evaluation:
-    """What models trained by a recipe reach on each split; with `tries` every fold tunes its own."""
+    """The figures of models trained with a config on each split; with `tries` every fold tunes its own."""
     training.check_problems(data, few=few)
     judged = []
     gains = []
@@ -141,7 +141,7 @@ def held_out(data: Dataset, recipe: Recipe, split: Split, *, tries: int = 1) -> 
 
 
 def evaluate_bundle(data: Dataset, bundle: Bundle) -> Evaluation:
-    """What a bundle reaches on a table. It says so if that is the table that the bundle was trained on."""
+    """The figures of a bundle on a table, with a warning if the bundle was trained on that table."""
     if (bundle.op, data.arch.name in bundle.archs) != (data.op.name, True):
         raise InvalidValueError(
             f"the bundle {bundle.name} is for {bundle.op} on {', '.join(bundle.archs)}, the rows are of "
@@ -153,9 +153,9 @@ def evaluate_bundle(data: Dataset, bundle: Bundle) -> Evaluation:
     if not applies.all():
         emit(Noticed(f"the bundle applies to {applies.sum():,} of {len(applies):,} problems; the others are left out."))
         data = data.kept(applies)
-    seen = "Whether the bundle was trained on some of these problems is not known."
+    seen = "It is unknown whether the bundle was trained on some of these problems."
     if bundle.training.get("data_digest") == data.digest:
-        seen = "The bundle was trained on these very rows: its own figures here are flattering."
+        seen = "The bundle was trained on these very rows, so its own figures here are too good."
         emit(Noticed(seen))
     prediction = np.mean([forest.predict(data.features) for forest in bundle.forests], axis=0)
     scores = -prediction if bundle.transform == RELEVANCE else np.log(data.estimate) + prediction
@@ -181,7 +181,7 @@ def _judged(data: Dataset, split: Split, learned: Floats) -> Judged:
 
 @dataclass(frozen=True)
 class Point:
-    """A place on a learning curve: mean efficiency with models of so many problems, and without any model."""
+    """A point of a learning curve: mean efficiency with models of this many problems, and without a model."""
 
     problems: int
     learned: float
@@ -191,7 +191,7 @@ class Point:
 def learning_curve(
     data: Dataset, recipe: Recipe, sizes: Sequence[int], *, repeats: int = 4, share: int = 5
 ) -> tuple[Point, ...]:
-    """Means over `repeats` draws: a `share`-th of the problems is judged, models see so many of the others."""
+    """Means over `repeats` draws: models are trained on this many problems and evaluated on a `share`-th of all."""
     groups = near_groups(data)
     points = []
     with task("learning curve", len(sizes) * repeats) as advance:

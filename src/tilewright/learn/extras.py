@@ -1,4 +1,4 @@
-"""The packages that learning needs and that are installed on request only."""
+"""The optional packages that learning needs."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from tilewright.base.extras import need_packages
 
 
 def need_extras(what: str) -> None:
-    """Raise when packages are missing that `what` needs."""
+    """Raise if packages that `what` needs are missing."""
     need_packages(what, ("numpy", "scipy", "pyarrow", "lightgbm", "matplotlib"), "learn")

@@ -1,4 +1,4 @@
-"""Records of sweeps as a table of measurements: times, and the kernels that were tried and have none."""
+"""Convert records of sweeps to a table of measurements: times, and kernels that failed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilewright.bench.gpu_model import OneModel
 from tilewright.bench.record import OK, Record
 from tilewright.learn.measurements import Measurement, Measurements, table_of
 
-# What a failure is to learning. What was not tried, or is not known, says nothing about a kernel and has no row.
+# The status of a failure in measurements. Records of untried or unknown tasks prove nothing and get no row.
 STATUSES: Mapping[str, str | None] = {
     OK: OK,
     "wrong": "wrong",
@@ -26,10 +26,10 @@ EMULATED = "emulated:"
 
 
 def to_measurements(records: Iterable[Record], *, cold: bool | None = None) -> Measurements:
-    """A table of the times of records, and of failures. With `cold`, of those with cold caches, or with warm ones.
+    """A table of the times and failures of records. `cold` selects those with cold caches, or with warm ones.
 
-    Raises `InvalidValueError` for records of an emulated device, which has no time, for cold and warm times in one
-    table, which could not be told apart there, and for times of two models of one architecture.
+    Raises `InvalidValueError` for records of an emulated device, which have no time, for cold and warm times in one
+    table, which does not distinguish them, and for times of two GPU models of one architecture.
     """
     rows: list[Measurement] = []
     kinds: set[bool] = set()
@@ -37,8 +37,8 @@ def to_measurements(records: Iterable[Record], *, cold: bool | None = None) -> M
     for record in records:
         if record.kind == "counters" or record.task.device.startswith(EMULATED):
             raise InvalidValueError(
-                f"the record of {record.task.kernel} on {record.task.device} has counters and no time: "
-                "nothing about time can be learned from it"
+                f"the record of {record.task.kernel} on {record.task.device} has counters and no time, so "
+                "a model cannot learn from it"
             )
         status = STATUSES[record.status]
         if status is None or cold not in (None, record.task.cold):

@@ -17,16 +17,16 @@ class MeasuredTimes:
     """Microseconds, problems × kernels; nan where a kernel has no time for a problem."""
 
     kernels: tuple[str, ...]  # names
-    problems: tuple[str, ...]  # as the table has them: canonical JSON
+    problems: tuple[str, ...]  # canonical JSON, as in the table
     us: NDArray[np.float64]
 
 
 def measured_times(table: Measurements, op: str, arch: str) -> MeasuredTimes:
-    """The times of an op's kernels on a GPU; where a pair was measured several times, their median."""
+    """The times of an op's kernels on a GPU; the median if a pair was measured several times."""
     mine = _is(table.op.values, op)[table.op.codes] & _is(table.arch.values, arch)[table.arch.codes]
     if not mine.any():
         held = sorted({f"{o} on {a}" for o, a in zip(table.op.texts(), table.arch.texts(), strict=True)})
-        raise InvalidValueError(f"no row is of {op} on {arch}; the table has {', '.join(held) or 'no rows'}")
+        raise InvalidValueError(f"the table has no row of {op} on {arch}; it has {', '.join(held) or 'no rows'}")
     rows = table.kept(mine)
     kernels, problems = rows.kernel.values, rows.problem.values
     us = np.full((len(problems), len(kernels)), np.nan)

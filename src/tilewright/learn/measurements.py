@@ -1,8 +1,8 @@
-"""Measurements in a file: one row for each timed kernel and problem, also for those that failed.
+"""Measurements in a file: one row per timed kernel and problem, including failures.
 
-The file is Parquet. Its key-value metadata say which schema it has, and the reader takes no other: a file of another
-schema, a column that is missing, unknown or of another type, and a value that cannot be are errors that name the file,
-the column and what was found.
+The file is Parquet. Its key-value metadata names its schema, and the reader accepts no other. Another schema, a column
+that is missing, unknown or of another type, and an invalid value are errors that name the file, the column and the
+value.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ SCHEMA = "1"
 SCHEMA_KEY = "tilewright.measurements"
 
 OK = "ok"
-# Ways in which a run has no time: it crashed or was refused by the device, took too long, computed something else, or
-# the built kernel said that it cannot compute the problem.
+# Why a run has no time: it crashed or was rejected by the device, took too long, computed a wrong result, or the built
+# kernel reported that it does not support the problem.
 STATUSES = (OK, "failed", "timeout", "wrong", "unsupported")
 
 WORDS = ("op", "arch", "kernel", "problem", "status", "source")
@@ -40,10 +40,10 @@ Codes = NDArray[np.int32]
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """One row: a kernel's time for a problem, in microseconds, or that it has none and why.
+    """One row: a kernel's time for a problem, in microseconds, or the reason why it has none.
 
-    `problem` is the canonical JSON of the problem's fields (`problem_json`), `source` tells where the row is from.
-    `us` is the median of `runs` repeats, `us_min` and `us_max` their extremes where they are known.
+    `problem` is the canonical JSON of the problem's fields (`problem_json`), `source` is the origin of the row. `us` is
+    the median of `runs` repeats, `us_min` and `us_max` their extremes if known.
     """
 
     op: str
@@ -60,7 +60,7 @@ class Measurement:
 
 @dataclass(frozen=True, eq=False)
 class Words:
-    """A column of texts: the distinct ones, sorted, and of each row the place of its own."""
+    """A text column: the distinct texts, sorted, and the index of each row's text."""
 
     values: tuple[str, ...]
     codes: Codes
@@ -75,14 +75,14 @@ class Words:
         return [self.values[code] for code in self.codes]
 
     def kept(self, rows: NDArray[Any]) -> Words:
-        """The column of some rows only, without texts that none of them has."""
+        """The column of some rows, without unused texts."""
         used, codes = np.unique(self.codes[rows], return_inverse=True)
         return Words(tuple(self.values[i] for i in used), codes.astype(np.int32))
 
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """A table of measurements by columns. A time that is not there is nan."""
+    """A table of measurements by columns. A missing time is nan."""
 
     op: Words
     arch: Words
@@ -99,7 +99,7 @@ class Measurements:
         return len(self.us)
 
     def kept(self, rows: NDArray[Any]) -> Measurements:
-        """Some rows, by number or by truth."""
+        """Some rows, by number or as a mask."""
         columns: dict[str, Any] = {}
         for name in COLUMNS:
             column = getattr(self, name)
@@ -108,7 +108,7 @@ class Measurements:
 
     @cached_property
     def digest(self) -> str:
-        """128 bits over every row in order, whatever wrote the file."""
+        """128 bits over every row in order, independent of the writer of the file."""
         hasher = hashlib.blake2b(digest_size=16)
         for name in COLUMNS:
             column = getattr(self, name)
@@ -120,7 +120,7 @@ class Measurements:
 
 
 def table_of(rows: Iterable[Measurement]) -> Measurements:
-    """Rows as a table. Raises `InvalidValueError` for a row that cannot be."""
+    """Rows as a table. Raises `InvalidValueError` for an invalid row."""
     listed = list(rows)
     columns: dict[str, Any] = {name: Words.of([getattr(row, name) for row in listed]) for name in WORDS}
     for name in TIMES:
@@ -129,7 +129,7 @@ def table_of(rows: Iterable[Measurement]) -> Measurements:
     columns["runs"] = np.array([row.runs for row in listed], np.int32)
     table = Measurements(**columns)
     if problems := _problems(table):
-        raise InvalidValueError("these measurements cannot be:\n" + "\n".join(f"  {p}" for p in problems))
+        raise InvalidValueError("these measurements are invalid:\n" + "\n".join(f"  {p}" for p in problems))
     return table
 
 
@@ -153,7 +153,7 @@ def write_measurements(path: Path | str, table: Measurements) -> None:
 
 
 def read_measurements(path: Path | str) -> Measurements:
-    """The table in a file. Raises `FileFormatError` with everything that is wrong in it."""
+    """The table in a file. Raises `FileFormatError` with all errors in it."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -209,7 +209,7 @@ def _words(column: Any) -> Words:
 
 
 def _problems(table: Measurements) -> list[FileProblem]:
-    """What is wrong with a table's values."""
+    """The errors in a table's values."""
     found = []
     for status in table.status.values:
         try:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 class Medians(NamedTuple):
-    """The groups in the order of their numbers: number, first row, median; and of each row the place of its group."""
+    """The groups in the order of their numbers: number, first row, median; and the index of each row's group."""
 
     group: NDArray[np.int64]
     first: NDArray[np.int64]

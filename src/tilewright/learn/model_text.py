@@ -1,8 +1,8 @@
-"""LightGBM's text of a model without what neither prediction nor LightGBM's own reader needs."""
+"""Reduce LightGBM's model text to the parts that prediction and LightGBM's own reader need."""
 
 from __future__ import annotations
 
-# Lines of a tree that prediction reads. The others are statistics of training (gains, weights, counts).
+# Lines of a tree that prediction reads. The others are training statistics (gains, weights, counts).
 _TREE = (
     "num_leaves",
     "num_cat",
@@ -15,7 +15,7 @@ _TREE = (
     "is_linear",
     "shrinkage",
 )
-# Sizes in bytes of the trees' texts: wrong as soon as one is shortened, and not needed to read them one by one.
+# Sizes in bytes of the trees' texts: wrong after shortening, and not needed to read them one by one.
 _HEAD_LESS = ("tree_sizes",)
 _END = "end of trees"
 
@@ -23,7 +23,7 @@ _END = "end of trees"
 def plain_text(text: str) -> str:
     """The same model in about half the bytes: it still loads in LightGBM and predicts the same bits.
 
-    Parameters of training are left out, too: a bundle has them in its manifest, without those that tell the machine.
+    Training parameters are left out, too: a bundle has them in its manifest, without those that depend on the machine.
     """
     body, _, _ = text.partition(f"\n{_END}")
     head, *trees = body.split("\nTree=")

@@ -13,18 +13,18 @@ from tilewright.bench.report.style import BLUE, DPI, GREEN, ORANGE, PINK, SKY, S
 if TYPE_CHECKING:
     from tilewright.select.portfolio import Portfolio
 
-# In an order in which neighbours differ most.
+# Ordered so that neighbours differ most.
 COLOURS = (BLUE, VERMILION, GREEN, PINK, ORANGE, SKY, "#666666")
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def need_matplotlib(what: str) -> None:
-    """Raise when there is nothing to draw with."""
+    """Raise if Matplotlib is missing."""
     need_packages(what, ("matplotlib",), "plots")
 
 
 def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[Any, Any]:
-    """A figure and its axes, drawn without a screen, in sizes that can be read on a page."""
+    """A figure and its axes, drawn without a screen, in sizes that are readable on a page."""
     need_matplotlib("a picture")
     from matplotlib import rc_context  # noqa: PLC0415  (an extra)
 
@@ -33,7 +33,7 @@ def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> 
     return figure, panels if len(panels) > 1 else panels[0]
 
 
-# What files of a format would otherwise say about the day on which they were drawn.
+# Metadata that would otherwise hold the date of the drawing, by format.
 _UNDATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
@@ -41,13 +41,13 @@ def save(figure: Any, path: Path) -> None:
     """Write a figure in the format of its suffix. The same figure gives the same bytes."""
     from matplotlib import rc_context  # noqa: PLC0415  (an extra)
 
-    choose("format of a picture", path.suffix.lower(), SUFFIXES)
+    choose("picture format", path.suffix.lower(), SUFFIXES)
     with rc_context({"svg.hashsalt": "tilewright"}):
         figure.savefig(path, dpi=DPI, metadata=_UNDATED.get(path.suffix.lower()))
 
 
 def coverage_plot(portfolio: Portfolio, path: Path, title: str) -> None:
-    """Draw what the first one, two, … kernels achieve: mean, P10, and how many problems they compute."""
+    """Draw the efficiency of the first one, two, … kernels: mean, P10, and the share of problems they compute."""
     figure, axes = new_figure(7.0, 4.2)
     from tilewright.bench.report.plots import draw_coverage  # noqa: PLC0415  (needs NumPy)
 

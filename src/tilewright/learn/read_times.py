@@ -1,4 +1,4 @@
-"""Times to learn from, whatever holds them: a table of measurements, or records of sweeps."""
+"""Read times to learn from: a table of measurements, or records of sweeps."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tilewright.learn.measurements import Measurements, read_measurements
 
 
 def read_times(path: Path) -> Measurements:
-    """The table of a file of measurements, or what is made of a journal (a folder) or of a table of records."""
+    """The table of a measurements file, or one converted from a journal (a folder) or a table of records."""
     if not path.is_dir() and not _holds_records(path):
         return read_measurements(path)
     found = open_sources(path)
     for damage in found.damaged:
-        emit(Noticed(f"not read: {damage}"))
+        emit(Noticed(f"skipped: {damage}"))
     return _ordered(to_measurements(found.records()))
 
 
 def _ordered(table: Measurements) -> Measurements:
-    """Rows by what they are about: in which order workers wrote them is chance, and models should not depend on it."""
+    """Rows in a fixed order: the order in which workers wrote them is random, and models should not depend on it."""
     columns = (table.us, table.source.codes, table.kernel.codes, table.problem.codes, table.arch.codes, table.op.codes)
     return table.kept(np.lexsort(columns))
 
@@ -37,5 +37,5 @@ def _holds_records(path: Path) -> bool:
     try:
         metadata = pq.read_schema(path).metadata or {}
     except (pa.ArrowException, OSError, *CONTENT_ERRORS):
-        return False  # the reader of measurements says what is wrong with it
+        return False  # the reader of measurements reports what is wrong with it
     return SCHEMA_KEY.encode() in metadata

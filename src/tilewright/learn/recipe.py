@@ -1,4 +1,4 @@
-"""How a model is trained: every number that the result depends on, but for the data."""
+"""The training config of a model: every parameter that the result depends on, except for the data."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ KINDS = (REGRESSOR, RANKER)
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Hyper-parameters of a LightGBM ensemble. The same data and recipe give the same bytes.
+    """Hyper-parameters of a LightGBM ensemble. The same data and config give the same bytes.
 
-    A regressor learns log(time / estimate), centred per problem; a ranker (lambdarank) learns the order alone.
-    `rounds` is the most trees of a seed: rounds are counted by cross-validation inside the training data, which stops
-    `patience` rounds after the best; with patience 0 all of them are grown. The prediction is the mean over `seeds`.
+    A regressor learns log(time / estimate), centred per problem; a ranker (lambdarank) learns only the order. `rounds`
+    is the maximum number of trees per seed: the number is chosen by cross-validation inside the training data, which
+    stops `patience` rounds after the best; with patience 0 all of them are trained. The prediction is the mean over
+    `seeds`.
     """
 
     kind: str = REGRESSOR
@@ -33,7 +34,7 @@ class Recipe:
     feature_share: float = 0.6  # of the features, drawn for each tree
     row_share: float = 0.7  # of the rows, drawn for each tree
     l2: float = 1.0
-    # A row weighs (best / time) to this power: a model need not know how slow the slow kernels are.
+    # A row's weight is (best / time) to this power: a model need not know how slow the slow kernels are.
     weight_power: float = 6.0
     folds: int = 5  # of the cross-validation inside the training data
     seeds: tuple[int, ...] = (0, 1)
@@ -55,13 +56,13 @@ class Recipe:
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> Recipe:
-        """The recipe of a manifest; an unknown key is an error."""
+        """The training config in a manifest; an unknown key is an error."""
         for name in values:
             choose("field of a recipe", name, (f.name for f in fields(Recipe)))
         return Recipe(**{**values, "seeds": tuple(values["seeds"])})
 
 
-# What tuning tries: around the defaults, which are good on the public convolution data.
+# The values that tuning tries: around the defaults, which are good on the public convolution data.
 GRID: Mapping[str, tuple[Any, ...]] = {
     "learning_rate": (0.05, 0.1, 0.15),
     "leaves": (7, 15, 31),
@@ -74,7 +75,7 @@ GRID: Mapping[str, tuple[Any, ...]] = {
 
 
 def variants(recipe: Recipe, number: int, seed: int = 0) -> tuple[Recipe, ...]:
-    """The recipe itself and others drawn from the grid, `number` in all; the same ones for the same seed."""
+    """The config itself and others drawn from the grid, `number` in all; deterministic for a seed."""
     every = list(itertools.product(*GRID.values()))
     drawn = np.random.default_rng(seed).permutation(len(every))
     made = [recipe, *(replace(recipe, **dict(zip(GRID, every[i], strict=True))) for i in drawn)]

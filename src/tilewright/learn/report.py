@@ -1,4 +1,4 @@
-"""A report of an evaluation: one page with its plots, and the plots beside it as PNG files."""
+"""The report of an evaluation: one page with its plots, and the plots next to it as PNG files."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tilewright.learn.evaluation import ANALYTICAL, LEARNED, METHODS, Evaluation
 from tilewright.learn.wording import kernel_words, problem_words
 
 PAGE = "report.html"
-# How many of the worst problems are shown: those that a person can look into.
+# The number of worst problems to show: as many as a person can look into.
 WORST = 12
 COLUMNS = ("mean", "median", "P10", "minimum", "top 1", "top 5")
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot of the page: the name of its file, a heading, and what it shows."""
+    """A plot of the page: its file name, a heading, and a description."""
 
     name: str
     title: str
@@ -33,7 +33,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class Worst:
-    """A problem whose choice was bad: what was chosen, and what would have been best."""
+    """A problem with a bad choice: the chosen kernel, and the best one."""
 
     problem: str
     efficiency: float
@@ -50,7 +50,7 @@ class Worst:
 def write_report(
     folder: Path | str, found: Evaluation, *, curve: Sequence[Point] = (), ranker: bool = False
 ) -> tuple[Path, ...]:
-    """Write the page and its plots into a folder; gives the files, the page first."""
+    """Write the page and its plots into a folder; returns the files, the page first."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     plots = _plots(found, curve, ranker)
@@ -62,7 +62,7 @@ def write_report(
 
 
 def worst_choices(found: Evaluation, most: int = WORST) -> tuple[Worst, ...]:
-    """The problems of the first split whose choice was worst, worst first."""
+    """The problems of the first split with the worst choices, worst first."""
     data, judged = found.data, found.judged[0]
     problems = np.unique(data.problem)
     learned = efficiencies(data.problem, data.us, judged.scores[LEARNED])
@@ -99,14 +99,14 @@ def _plots(found: Evaluation, curve: Sequence[Point], ranker: bool) -> list[Plot
         Plot(
             "predicted",
             "Predicted against measured",
-            "Left: times as estimated without any measurement. Right: how much slower than the best of its problem "
-            "each kernel is, as the model says; only this decides a choice.",
+            "Left: times as estimated without any measurement. Right: how much slower than its problem's best each "
+            "kernel is, as predicted; only this order determines a choice.",
             report_plots.predicted_against_measured(found, ranker),
         ),
         Plot(
             "worst",
             "Worst problems",
-            f"The {len(worst)} problems where the learned choice was furthest from the best "
+            f"The {len(worst)} problems whose learned choice was furthest from the best "
             f"({found.judged[0].split.name}).",
             report_plots.worst_problems(
                 [each.problem for each in worst],
@@ -116,10 +116,10 @@ def _plots(found: Evaluation, curve: Sequence[Point], ranker: bool) -> list[Plot
         ),
     ]
     if any(found.gain.values()):
-        text = "What the trees decide by. A feature that says the same as another shares its gain with it."
+        text = "The features that the trees split by. A feature that is redundant with another shares its gain with it."
         plots.append(Plot("features", "Feature importance", text, report_plots.feature_importance(found.gain)))
     if curve:
-        text = "How many problems must be measured before a model is worth it. Means over several draws."
+        text = "How many problems must be measured before a model pays off. Means over several draws."
         plots.append(Plot("curve", "Learning curve", text, report_plots.learning_curve_plot(curve)))
     return plots
 
@@ -157,7 +157,7 @@ def _page(found: Evaluation, plots: Sequence[Plot]) -> str:
 
 
 def figures_text(found: Efficiency) -> tuple[str, ...]:
-    """Figures in per cent, in the order of `COLUMNS`."""
+    """Figures in percent, in the order of `COLUMNS`."""
     values = (found.mean, found.median, found.p10, found.minimum, found.top1, found.top5)
     return tuple(f"{100 * value:.2f}" if i < 3 else f"{100 * value:.1f}" for i, value in enumerate(values))
 

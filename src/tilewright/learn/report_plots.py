@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-# One colour for a method in all plots; they differ in lightness, too, for those who see no hues.
+# One colour for each method in all plots; they also differ in lightness, for colour-blind readers.
 COLOURS = {
     LEARNED: BEST,
     ANALYTICAL: SECOND,
@@ -26,13 +26,13 @@ COLOURS = {
     ONE_BEST: QUIET,
     RANDOM: "#c4c4c4",
 }
-# Points of a scatter plot: more would be a blot.
+# The most points of a scatter plot: more would hide each other.
 MOST_POINTS = 6000
 
 
 @picture
 def efficiency_cdf(found: Evaluation) -> Figure:
-    """For each split: which share of the problems reaches at most an efficiency."""
+    """For each split: the share of problems with at most a given efficiency."""
     figure, panels = new_figure(5.2 * len(found.judged), 4.5, columns=len(found.judged))
     for axes, judged in zip(panels, found.judged, strict=True):
         least = 1.0
@@ -62,7 +62,7 @@ def efficiency_cdf(found: Evaluation) -> Figure:
 
 @picture
 def predicted_against_measured(found: Evaluation, ranker: bool) -> Figure:
-    """Estimates against times; and how much slower than the best kernels are, as learned and as measured."""
+    """Estimates over times, and each kernel's slowdown compared with the best, predicted and measured."""
     data, judged = found.data, found.judged[0]
     drawn = np.random.default_rng(0).permutation(len(data))[:MOST_POINTS]
     figure, (left, right) = new_figure(10.4, 4.6, columns=2)
@@ -77,13 +77,13 @@ def predicted_against_measured(found: Evaluation, ranker: bool) -> Figure:
         learned = _slowdown(data.problem, _ranks(data.problem, judged.scores[LEARNED]))
     _scatter(right, learned[drawn], measured[drawn], COLOURS[LEARNED])
     right.set_title(f"learned, {judged.split.name}")
-    right.set_xlabel("place in the learned order" if ranker else "predicted time / predicted best")
+    right.set_xlabel("rank in the learned order" if ranker else "predicted time / predicted best")
     right.set_ylabel("measured time / measured best")
     return figure
 
 
 def _ranks(problem: NDArray[np.int64], scores: Floats) -> Floats:
-    """Of each row the logarithm of its place among those of its problem."""
+    """The logarithm of each row's rank in its problem."""
     order = np.lexsort((scores, problem))
     start = np.flatnonzero(np.diff(problem[order], prepend=-1))
     place = np.arange(len(order)) - np.repeat(start, np.diff(start, append=len(order)))
@@ -112,7 +112,7 @@ def _scatter(axes: Axes, x: Floats, y: Floats, colour: str) -> None:
 
 @picture
 def worst_problems(labels: Sequence[str], learned: Sequence[float], analytical: Sequence[float]) -> Figure:
-    """The problems whose choice was worst, worst on top, with what the analytical order would have reached."""
+    """The problems with the worst choices, worst on top, with the efficiency of the analytical order."""
     figure, (axes,) = new_figure(8.6, 0.34 * len(labels) + 1.1)
     place = np.arange(len(labels))
     axes.barh(place, [100 * e for e in learned], height=0.62, color=COLOURS[LEARNED], label=LEARNED)
@@ -131,7 +131,7 @@ def worst_problems(labels: Sequence[str], learned: Sequence[float], analytical: 
 
 @picture
 def feature_importance(gain: Mapping[str, float], most: int = 20) -> Figure:
-    """The features that the trees gained most by."""
+    """The features with the highest gain."""
     first = sorted(gain.items(), key=lambda pair: -pair[1])[:most]
     figure, (axes,) = new_figure(6.4, 0.25 * len(first) + 0.9)
     place = np.arange(len(first))
@@ -140,13 +140,13 @@ def feature_importance(gain: Mapping[str, float], most: int = 20) -> Figure:
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("share of what all splits gained, %")
+    axes.set_xlabel("share of the total gain of all splits, %")
     return figure
 
 
 @picture
 def learning_curve_plot(curve: Sequence[Point]) -> Figure:
-    """Mean efficiency against the number of problems that were measured."""
+    """Mean efficiency over the number of measured problems."""
     figure, (axes,) = new_figure(6.4, 3.4)
     problems = [point.problems for point in curve]
     axes.plot(problems, [100 * p.learned for p in curve], "o-", color=COLOURS[LEARNED], label=LEARNED)
@@ -154,7 +154,7 @@ def learning_curve_plot(curve: Sequence[Point]) -> Figure:
     axes.set_xscale("log")
     axes.set_xticks(problems, [str(n) for n in problems])
     axes.minorticks_off()
-    axes.set_xlabel("problems that were trained on")
+    axes.set_xlabel("training problems")
     axes.set_ylabel("mean efficiency, %")
     axes.legend(loc="center right")
     return figure

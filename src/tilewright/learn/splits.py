@@ -1,8 +1,8 @@
-"""Problems for training and problems for judging, kept apart.
+"""Keep the problems for training and for evaluation apart.
 
-A model that has seen a problem, or one that is nearly the same, repeats what it was told there. So whole groups go to
-one side, and `check_apart` proves it. Near is measured by the caller's points: a row of coordinates for each problem,
-sizes as logarithms, and a step larger than the distance between kinds that are never near.
+A model that has seen a problem, or a nearly identical one, repeats what it has learned there. So whole groups go to
+one side, and `check_apart` proves it. Distances are measured between the caller's points: a row of coordinates for each
+problem, sizes as logarithms, with a step larger than the distance between kinds that are never near.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Integers = NDArray[np.int64]
 
 
 def folds_by(groups: ArrayLike, number: int, seed: int) -> Integers:
-    """Of each row its fold, from 0 to `number` - 1. A group is never divided.
+    """The fold of each row, from 0 to `number` - 1. A group is never divided.
 
-    Groups are dealt out largest first, each to the fold with the fewest rows; which of equally large groups comes
-    first is drawn with the seed. As many folds as groups: leave one group out.
+    Groups are assigned largest first, each to the fold with the fewest rows; the order of equally large groups is drawn
+    with the seed. With as many folds as groups, each fold leaves one group out.
     """
     names, group, rows = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
     if not 2 <= number <= len(names):
-        raise InvalidValueError(f"{number} folds of {len(names)} groups: from 2 to the number of groups is possible.")
+        raise InvalidValueError(f"there are {number} folds, must be from 2 to {len(names)}, the number of groups.")
     shuffled = np.random.default_rng(seed).permutation(len(names))
     order = shuffled[np.argsort(-rows[shuffled], kind="stable")]
     fold_of = np.empty(len(names), np.int64)
@@ -38,7 +38,7 @@ def folds_by(groups: ArrayLike, number: int, seed: int) -> Integers:
 
 
 def merge_near(points: ArrayLike, distance: float) -> Integers:
-    """Of each problem its group: those within `distance` in every coordinate share one, and so do chains of such."""
+    """The group of each problem: those within `distance` in every coordinate share one, and so do chains of these."""
     from scipy.sparse import coo_matrix  # noqa: PLC0415
     from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
 
@@ -51,25 +51,25 @@ def merge_near(points: ArrayLike, distance: float) -> Integers:
 
 
 def ward_clusters(points: ArrayLike, number: int) -> Integers:
-    """Of each problem its cluster, of exactly `number`, by Ward's linkage: least variance within clusters.
+    """The cluster of each problem, exactly `number` in all, by Ward's linkage: least variance within clusters.
 
-    It holds all distances at once: for some thousands of problems, not for hundreds of thousands.
+    It holds all distances in memory: for some thousands of problems, not for hundreds of thousands.
     """
     from scipy.cluster.hierarchy import cut_tree, linkage  # noqa: PLC0415
 
     distinct, place = _distinct(points)
     if not 1 <= number <= len(distinct):
-        raise InvalidValueError(f"{number} clusters of {len(distinct)} distinct points: from 1 to that is possible.")
+        raise InvalidValueError(f"{number} clusters are impossible: there are {len(distinct)} distinct points.")
     if len(distinct) == 1:
         return np.zeros(len(place), np.int64)
     return np.asarray(cut_tree(linkage(distinct, "ward"), number)[:, 0], np.int64)[place]
 
 
 def check_apart(points: ArrayLike, fold: ArrayLike, distance: float) -> None:
-    """`LeakageError` where problems within `distance` of each other, or the same, lie in different folds."""
+    """Raise `LeakageError` if equal problems, or problems within `distance` of each other, lie in different folds."""
     array, folds = np.asarray(points, float), np.asarray(fold)
     if len(array) != len(folds):
-        raise InvalidValueError(f"{len(array)} points but {len(folds)} folds: give one fold for each problem.")
+        raise InvalidValueError(f"got {len(array)} points but {len(folds)} folds: give one fold for each problem.")
     distinct, place = _distinct(array)
     low, high = np.full(len(distinct), folds.max()), np.full(len(distinct), folds.min())
     np.minimum.at(low, place, folds)
@@ -83,15 +83,15 @@ def check_apart(points: ArrayLike, fold: ArrayLike, distance: float) -> None:
     raise LeakageError(
         f"{len(same)} problems and {len(near)} pairs of near ones (within {distance}) lie in several folds, "
         f"for example {_row(distinct[one])} and {_row(distinct[other])}. "
-        "Merge near problems first (merge_near) and split by group (folds_by)."
+        "Merge near problems first (merge_near) and split by group (make_folds)."
     )
 
 
 def _distinct(points: ArrayLike) -> tuple[NDArray[np.float64], Integers]:
-    """The distinct points, and of each problem the place of its own."""
+    """The distinct points, and the index of each problem's point."""
     array = np.asarray(points, float)
     if array.ndim != 2 or not np.isfinite(array).all():
-        raise InvalidValueError(f"points are a finite table of problems × coordinates, not one of shape {array.shape}.")
+        raise InvalidValueError(f"points must be a finite table of problems × coordinates, got shape {array.shape}.")
     distinct, place = np.unique(array, axis=0, return_inverse=True)
     return distinct, place.ravel()
 

@@ -1,4 +1,4 @@
-"""Training: from a data set and a recipe to trees, without a look at what they are judged on."""
+"""Train trees from a data set and a training config, without access to the evaluation data."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from tilewright.learn.splits import folds_by, merge_near
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Below so many problems there is little to gain. On the public convolutions (13 kernels on gfx950) models of 5 problems
-# choose at 98.1 % of the best, of 40 at 98.7 %, of 184 at 99.3 %, and the estimate alone at 98.0 %; with single timings
-# instead of medians it takes 20 to 40 problems to be as good as the estimate.
+# Below this many problems there is little to gain. On the public convolutions (13 kernels on gfx950) models of 5
+# problems choose at 98.1 % of the best, of 40 at 98.7 %, of 184 at 99.3 %, and the estimate alone at 98.0 %; with
+# single timings instead of medians it takes 20 to 40 problems to be as good as the estimate.
 LEAST_PROBLEMS = 40
 # Problems whose sizes differ by less than 3.5 % (2 to this power) are one problem to a model.
 NEAR = 0.05
-# Relevance of a ranker's rows: from 0 to this, LightGBM's largest with its own table of gains.
+# Relevance of a ranker's rows: from 0 to this, the largest that LightGBM's own table of gains allows.
 MOST_RELEVANT = 31
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A trained ensemble: one LightGBM text for each seed, and what it was trained with."""
+    """A trained ensemble: one LightGBM text per seed, and its training parameters."""
 
     recipe: Recipe
     rounds: int  # trees of each seed
     features: tuple[str, ...]
     features_version: int
     texts: tuple[str, ...]
-    gain: Floats  # of each feature: its share of what all splits gained
+    gain: Floats  # each feature's share of the gain of all splits
 
     @property
     def trees(self) -> int:
@@ -47,15 +47,15 @@ class Model:
 
 
 def near_groups(data: Dataset) -> Integers:
-    """Of each problem of a data set the group that it shares with near duplicates."""
+    """For each problem of a data set, the group that it shares with near duplicates."""
     return merge_near(data.points, NEAR)
 
 
 def train(data: Dataset, recipe: Recipe, *, tries: int = 1, few: bool = False) -> Model:
     """A model of all rows of a data set.
 
-    With `tries` above 1 as many recipes are compared by cross-validation inside the data, and the best one is used.
-    Too few problems are an error, or with `few` a notice.
+    With `tries` above 1, as many configs are compared by cross-validation inside the data, and the best one is used.
+    Too few problems are an error, or a notice with `few`.
     """
     check_problems(data, few=few)
     return fitted(data, recipe, tries=tries)
@@ -79,7 +79,7 @@ def fitted(data: Dataset, recipe: Recipe, *, tries: int = 1) -> Model:
 
 
 def check_problems(data: Dataset, *, few: bool) -> None:
-    """Refuse to learn from too few problems, or say that it is not worth much."""
+    """Reject too few problems, or warn that a model is not worth much."""
     problems = len(np.unique(data.problem))
     if problems >= LEAST_PROBLEMS:
         return
@@ -88,12 +88,12 @@ def check_problems(data: Dataset, *, few: bool) -> None:
         "gains little over the estimate, and may choose worse"
     )
     if not few:
-        raise InvalidValueError(f"{fact}. Measure more problems, or insist (few=True, --few).")
+        raise InvalidValueError(f"{fact}. Measure more problems, or train anyway (few=True, --few).")
     emit(Noticed(f"{fact}."))
 
 
 def tuned(data: Dataset, recipe: Recipe, tries: int) -> Recipe:
-    """The recipe of `tries` ones whose choices are best in cross-validation inside the data."""
+    """The config, out of `tries`, with the best choices in cross-validation inside the data."""
     found: list[tuple[float, Recipe]] = []
     listed = variants(recipe, tries)
     with task("tuning", len(listed)) as advance:
@@ -101,11 +101,11 @@ def tuned(data: Dataset, recipe: Recipe, tries: int) -> Recipe:
             _, scores = _cross_validated(data, each)
             found.append((judge(data.problem, data.us, scores).mean, each))
             advance(f"{100 * found[-1][0]:.2f} %")
-    return max(found, key=lambda pair: pair[0])[1]  # of equal ones the first
+    return max(found, key=lambda pair: pair[0])[1]  # the first on a tie
 
 
 def stopped_rounds(data: Dataset, recipe: Recipe) -> int:
-    """How many rounds to grow: where the loss on grouped folds inside the data was least."""
+    """The number of rounds to train: where the loss on grouped folds inside the data is least."""
     return recipe.rounds if recipe.patience == 0 else _cross_validated(data, recipe)[0]
 
 
@@ -119,17 +119,17 @@ def predict(model: Model, data: Dataset) -> Floats:
 
 
 def scores(model: Model, data: Dataset) -> Floats:
-    """The score of each row, lower is better: what the selector computes from a bundle of this model."""
+    """The score of each row, lower is better: the same as the selector computes from a bundle of this model."""
     return to_scores(model.recipe, predict(model, data), data.estimate)
 
 
 def to_scores(recipe: Recipe, predictions: Floats, estimate: Floats) -> Floats:
-    """Predictions as scores: log µs for a regressor, and turned round for a ranker, whose best is the largest."""
+    """Predictions as scores: log µs for a regressor, and negated for a ranker, whose best is the largest."""
     return -predictions if recipe.kind == RANKER else np.log(estimate) + predictions
 
 
 def target(data: Dataset) -> Floats:
-    """log(time / estimate), less its median over the rows of the problem: only what changes the order is learned."""
+    """log(time / estimate), less its median over the problem's rows: only the order is learned."""
     ratio = np.log(data.us / data.estimate)
     found = medians(data.problem, ratio)
     return np.asarray(ratio - found.median[found.place], np.float64)
@@ -148,21 +148,21 @@ def _parameters(recipe: Recipe, seed: int) -> dict[str, Any]:
         "lambda_l2": recipe.l2,
         "seed": seed,
         "num_threads": recipe.threads,
-        # Sums in one order, whatever the number of threads.
+        # Sums in one order, independent of the number of threads.
         "deterministic": True,
         "force_row_wise": True,
-        # Features have no missing values, and the readers of our bundles know none.
+        # Features have no missing values, and the readers of our bundles do not support them.
         "use_missing": False,
         "verbose": -1,
     }
     if recipe.kind == RANKER:
-        gains = list(range(MOST_RELEVANT + 1))  # linear: the relevance has its power already
+        gains = list(range(MOST_RELEVANT + 1))  # linear: the relevance includes the power already
         own |= {"objective": "lambdarank", "metric": "ndcg", "eval_at": [1], "label_gain": gains}
     return own
 
 
 def _lightgbm_data(data: Dataset, recipe: Recipe) -> Any:
-    """Rows as LightGBM takes them. Those of a problem lie together, as a ranker's queries must."""
+    """Rows in LightGBM's format. The rows of a problem are consecutive, as a ranker's queries must be."""
     import lightgbm  # noqa: PLC0415
 
     order = np.argsort(data.problem, kind="stable")
@@ -190,7 +190,7 @@ def _grown(data: Dataset, recipe: Recipe, rounds: int, seed: int) -> Any:
 
 
 def _cross_validated(data: Dataset, recipe: Recipe) -> tuple[int, Floats]:
-    """The best number of rounds over grouped folds, and what each row scores where its fold was left out."""
+    """The best number of rounds over grouped folds, and each row's score by the model without its fold."""
     import lightgbm  # noqa: PLC0415
 
     order = np.argsort(data.problem, kind="stable")

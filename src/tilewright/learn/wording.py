@@ -1,4 +1,4 @@
-"""Problems and kernels of a data set in few words: only what tells them apart."""
+"""Short labels for the problems and kernels of a data set: only their differences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.ops.problem_values import value_text
 
 
 def problem_words(data: Dataset) -> tuple[str, ...]:
-    """Each problem by the fields that are not the same in all of them: `n=2 c=64 k=256`."""
+    """Each problem by the fields that differ: `n=2 c=64 k=256`."""
     fields = [problem_fields(problem, data.kernels[0].config) for problem in data.problems]
     shared = _shared(fields)
     return tuple(
@@ -22,7 +22,7 @@ def problem_words(data: Dataset) -> tuple[str, ...]:
 
 
 def kernel_words(data: Dataset) -> tuple[str, ...]:
-    """Each kernel by the parts of its name that not all of them have: `b128x128x64 w4x4x1 compv3`."""
+    """Each kernel by the parts of its name that differ: `b128x128x64 w4x4x1 compv3`."""
     tokens = [tokens_of(kernel.config) for kernel in data.kernels]
     everywhere = set(tokens[0]).intersection(*tokens) if len(tokens) > 1 else set()
     return tuple(" ".join(token for token in own if token not in everywhere) for own in tokens)

@@ -1,4 +1,4 @@
-"""What runs on the nodes of a cluster: a device with its worker process, and builds."""
+"""The code that runs on cluster nodes: a device with its worker process, and builds."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from tilewright.building.store.artifact import Artifact
 if TYPE_CHECKING:
     from tilewright.building.store.tiers import Tiers
 
-# Ray shows each actor the GPUs that it was given and no others, so its GPU is the first.
+# Ray shows each actor only the GPUs that it was given, so its GPU is the first.
 OWN_GPU = "gpu:0"
-# Until HIP has been loaded and has told which GPU there is. The first time takes seconds on a busy node.
+# Time limit for loading HIP and identifying the GPU. The first time takes seconds on a busy node.
 _ASK_GPU_S = 120.0
-# As long as the store itself waits for a remote, and some more: nodes that build are busy.
+# The store's own timeout for a remote plus some margin, as nodes that build are busy.
 _ASK_REMOTE_S = 10.0
 
 
 @dataclass(frozen=True)
 class Hello:
-    """What a device says when it is ready: what it can measure, and with which software."""
+    """The handshake of a device that is ready: what it can measure, and its software versions."""
 
     lane: str
     host: str
@@ -40,16 +40,16 @@ class Hello:
 
     @property
     def arch(self) -> str:
-        """Of a GPU."""
+        """The GPU's architecture."""
         return self.lane.partition(" ")[2]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a chunk. Work without a record is not measured: this node's stores do not have its kernel.
+    """The records of a chunk. Work without a record was not measured: this node's stores do not have its kernel.
 
-    `seconds` is None when a worker process was started meanwhile: that says nothing about the next chunk. `notices`
-    tell what no record does.
+    `seconds` is None if a worker process was started meanwhile, as the time then does not predict the next chunk.
+    `notices` are messages that belong to no record.
     """
 
     records: tuple[Record, ...]
@@ -59,7 +59,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class BuildAnswer:
-    """A kernel by name, and its key in the store, or why it did not compile."""
+    """A kernel by name with its key in the store, or the reason why it did not compile."""
 
     kernel: str
     key: str
@@ -67,17 +67,17 @@ class BuildAnswer:
 
 
 class DeviceActor:
-    """One device of a node. It measures what it is sent, with a process that may die; this one should not."""
+    """One device of a node. It measures in a child process, which may die; the actor itself should not."""
 
     def __init__(self, kind: str, crew: Crew, quarantine: int, environment: Mapping[str, str]) -> None:
-        knobs.hand_down(environment)  # the worker process and the stores of this node read it
+        knobs.hand_down(environment)  # the worker process and this node's stores read it
         self._kind = kind
         self._crew = crew
         self._quarantine = Quarantine(quarantine)
         self._workers: dict[str, DeviceWorker] = {}
 
-    def hello(self) -> Hello:
-        """Which lane it serves. Raises `DeviceError` when its GPU cannot be used."""
+    def describe_device(self) -> Hello:
+        """The queue that it serves, and its software. Raises `DeviceError` if its GPU cannot be used."""
         from tilewright import __version__  # noqa: PLC0415  (the package imports its parts, not the other way round)
 
         versions = {"tilewright": __version__}
@@ -89,9 +89,9 @@ class DeviceActor:
         return Hello(lane, os.uname().nodename, os.getpid(), versions)
 
     def run(self, works: Sequence[Work]) -> Answer:
-        """Measure a chunk. Each task that is tried has a record, whatever happens.
+        """Measure a chunk. Every task that is tried gets a record, whatever happens.
 
-        `DeviceError` is the only exception, and means that the device or its node is of no use.
+        The only exception is `DeviceError`: the device or its node cannot be used.
         """
         begun, starts = time.monotonic(), self._starts()
         records = []
@@ -108,21 +108,21 @@ class DeviceActor:
         return Answer(tuple(records), seconds if self._starts() == starts else None, tuple(notices))
 
     def _measured(self, work: Work) -> Record | None:
-        """What came of a task; None when no store here has its kernel."""
+        """Measure one task; None if no store of this node has its kernel."""
         try:
             here = _with_place_here(work)
             return None if here is None else self._worker(work.task.device).measure(here)
         except DeviceError:
             raise
-        except (OSError, StoreError) as error:  # of this node's disk or store: the next task would meet it, too
+        except (OSError, StoreError) as error:  # this node's disk or store failed: the next task would fail, too
             raise DeviceError(f"{os.uname().nodename} cannot measure: {type(error).__name__}: {error}") from error
-        except Exception as error:  # whatever it is, it costs this one task, and is told
+        except Exception as error:  # any other error fails this task only, and is recorded
             message = message_of(f"{type(error).__name__}: {error}")
             worker = f"{os.uname().nodename}:{os.getpid()}"
             return Record(task=work.task, status="crashed", message=message, worker=worker, started=time.time())
 
     def close(self) -> None:
-        """End the worker processes in order."""
+        """Shut down the worker processes."""
         for worker in self._workers.values():
             worker.close()
 
@@ -137,7 +137,7 @@ class DeviceActor:
 
 
 def build_on_node(kernels: Sequence[str], environment: Mapping[str, str]) -> tuple[BuildAnswer, ...]:
-    """Build kernels with one compiler at a time, and give them to the shared store."""
+    """Build kernels, one compiler at a time, and upload them to the shared store."""
     from tilewright.bench.build_ahead import built, why_not_built  # noqa: PLC0415  (only nodes that build need it)
     from tilewright.ops import parse_kernel  # noqa: PLC0415  (see above)
 
@@ -152,7 +152,7 @@ def build_on_node(kernels: Sequence[str], environment: Mapping[str, str]) -> tup
 
 
 def _share(artifact: Artifact) -> None:
-    """See that the shared store has it, also when this node had it before. Raises `RemoteError` when it cannot be."""
+    """Ensure that the shared store has it, even if this node built it earlier. Raises `RemoteError` on failure."""
     from tilewright.building.store.tiers import tiers_of_knobs  # noqa: PLC0415  (see above)
 
     tiers = tiers_of_knobs()
@@ -166,18 +166,18 @@ def _share(artifact: Artifact) -> None:
             return
         if publish:
             tiers.publish(artifact)
-    raise RemoteError(f"{remote.describe()} does not take {artifact.key}: other nodes could not measure it")
+    raise RemoteError(f"{remote.describe()} did not accept {artifact.key}, so other nodes could not measure it")
 
 
 def _wait_until_open(tiers: Tiers) -> None:
-    """After a failure a process leaves a remote alone for a while. Here nothing can be done without it."""
+    """Wait out the remote's circuit breaker: without the remote, nothing can be done here."""
     deadline = time.monotonic() + tiers.link.pause_s + _ASK_REMOTE_S
     while not tiers.link.open and time.monotonic() < deadline:
         time.sleep(1.0)
 
 
 def _with_place_here(work: Work) -> Work | None:
-    """The work with its kernel in a store of this machine; None when no store has it."""
+    """The work with its kernel in a store of this machine; None if no store has it."""
     if work.place is None or work.place.store:
         return work
     store = _store_with(work.place.key)
@@ -192,7 +192,7 @@ def _found_store(key: str) -> str:
     if tiers.local.get(key) is None:
         _wait_until_open(tiers)
     if not isinstance(tiers.lookup([key]).get(key), Artifact):
-        raise LookupError(key)  # so that it is not remembered
+        raise LookupError(key)  # an exception is not cached
     return str(tiers.local.root)
 
 
@@ -204,7 +204,7 @@ def _store_with(key: str) -> str | None:
 
 
 def _asked_gpu() -> tuple[str, dict[str, str]] | str:
-    """The architecture of the GPU, its model and the HIP runtime's version; or why that cannot be told."""
+    """The GPU's architecture, model and HIP runtime version; or the reason why they cannot be read."""
     from tilewright.bench.versions import gpu_versions  # noqa: PLC0415  (GPUs only)
     from tilewright.runtime.device import Device  # noqa: PLC0415  (see above)
 
@@ -216,14 +216,14 @@ def _asked_gpu() -> tuple[str, dict[str, str]] | str:
 
 
 def _gpu_facts() -> tuple[str, dict[str, str]]:
-    """Asked in a process of its own: HIP takes memory of the GPU, and a GPU that hangs must not take this process."""
+    """Runs in its own process: HIP allocates GPU memory, and a hanging GPU must not block this process."""
     import multiprocessing  # noqa: PLC0415  (GPUs only)
 
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         try:
             found = pool.apply_async(_asked_gpu).get(_ASK_GPU_S)
         except multiprocessing.TimeoutError as error:
-            raise DeviceError(f"{OWN_GPU} did not say what it is within {_ASK_GPU_S:g} s: it hangs") from error
+            raise DeviceError(f"{OWN_GPU} did not answer within {_ASK_GPU_S:g} s: it hangs") from error
     if isinstance(found, str):
         raise DeviceError(found)
     return found

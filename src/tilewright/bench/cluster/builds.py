@@ -1,4 +1,4 @@
-"""Kernels that nodes of a cluster build while others measure; work waits here until its kernel is there."""
+"""The kernels that cluster nodes build while others measure, and the work that waits for them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tilewright.bench.cluster.actor import BuildAnswer
 from tilewright.bench.executor import Place, Work
 from tilewright.bench.record import Record, message_of
 
-# Builds that may fail for the node's sake (it died, it has no compiler) before the kernel counts as not built.
+# Attempts that may fail because of the node (it died, it has no compiler) before the kernel counts as not built.
 TRIES = 3
 
 
 @dataclass
 class Builds:
-    """Which kernels are built, are being built, and are wanted; and the work that waits for them. Knows nothing of Ray.
+    """Tracks which kernels are built, being built and needed, and the work that waits for them. Independent of Ray.
 
-    `ahead` are kernels that work will need. They are built in this order, after those that work waits for, and from
-    the first work on that needs a build at all.
+    `ahead` are the kernels that future work needs. They are built in this order, after those that work already waits
+    for, and only once some work needs a build.
     """
 
     ahead: Iterator[str]
@@ -33,11 +33,11 @@ class Builds:
 
     @property
     def held(self) -> int:
-        """How many tasks wait for a build."""
+        """The number of tasks that wait for a build."""
         return sum(len(works) for works in self._waiting.values())
 
     def ready(self, work: Work) -> Work | Record | None:
-        """The work with its kernel built, the record of a build that failed, or None when it waits here from now on."""
+        """The work with its kernel built, or the record of a failed build; None if the work now waits here."""
         if not work.needs_build:
             return work
         self._needed = True
@@ -67,7 +67,7 @@ class Builds:
         return None
 
     def settle(self, answers: Iterable[BuildAnswer]) -> list[Work | Record]:
-        """What does not wait any longer."""
+        """Record build results, and return the work that no longer waits."""
         freed: list[Work | Record] = []
         for answer in answers:
             if answer.failure is None:
@@ -78,12 +78,12 @@ class Builds:
         return freed
 
     def lose(self, kernels: Sequence[str], why: str) -> list[Work | Record]:
-        """Builds that came to nothing for the node's sake: they are tried again, but not for ever."""
+        """Retry builds that failed because of their node, at most `TRIES` times."""
         freed: list[Work | Record] = []
         for kernel in kernels:
             self._tries[kernel] += 1
             if self._tries[kernel] >= TRIES:
-                self._failures[kernel] = f"{TRIES} builds of it came to nothing; the last: {why}"
+                self._failures[kernel] = f"{TRIES} attempts to build it failed; the last: {why}"
                 freed += self._freed(kernel)
             else:
                 self._begun.discard(kernel)
@@ -91,7 +91,7 @@ class Builds:
         return freed
 
     def gone(self, works: Iterable[Work], why: str) -> list[Work | Record]:
-        """Built, but a node does not find it in its stores: build it again, and let the work wait."""
+        """Build kernels again that a node does not find in its stores, and let their work wait."""
         unbuilt = [Work(work.task) for work in works]
         freed: list[Work | Record] = []
         for kernel in dict.fromkeys(work.task.kernel for work in unbuilt):

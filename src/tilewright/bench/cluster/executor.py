@@ -1,7 +1,7 @@
-"""A sweep on many machines: an executor on Ray. Each device is an actor with the same worker process as on one machine.
+"""Run a sweep on many machines with Ray. Each device is an actor with the same worker process as on one machine.
 
-Work is asked for as there is room for it, and goes out in chunks. What a lost device or node had goes out again, nodes
-that join are used, and each piece of work gives exactly one record.
+Work is requested as there is room for it, and sent in chunks. The work of a lost device or node is sent again, new
+nodes are used, and each piece of work gives exactly one record.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from tilewright.bench.executor import REPLAY, Crew, Work
 from tilewright.bench.quarantine import FAILURES, Quarantine
 from tilewright.bench.record import Record
 
-# Between two looks at which nodes there are: one short question to the cluster's head.
+# Interval between two queries for the cluster's nodes. A query is one short message to the head node.
 LOOK_S = 2.0
-# How long to wait for an answer before looking at nodes, builds and stop again.
+# Time to wait for an answer before nodes, builds and the stop flag are checked again.
 _PAUSE_S = 0.1
-# Failures in a row (its process died, its GPU is of no use) after which a seat is left alone.
+# Consecutive failures (its process died, its GPU cannot be used) after which a slot is not used any more.
 SEAT_FAILURES = 3
-# So long may work wait while no device can take it: nodes of a cloud take minutes to come.
+# Time that work may wait while no device can take it: cloud nodes take minutes to start.
 PATIENCE_S = 300.0
 
 
 @dataclass
 class _Sent:
-    """A chunk at a device, and the records of those of its tasks that were not sent: their kernel is quarantined."""
+    """A chunk at a device, and the records of its tasks that were not sent because their kernel is quarantined."""
 
     chunk: Chunk
     refused: tuple[Record, ...]
@@ -46,37 +46,37 @@ class _Sent:
 
 @dataclass
 class _Device:
-    """An actor as the coordinator sees it. It works off its chunks in order."""
+    """An actor as the coordinator sees it. It processes its chunks in order."""
 
     seat: Seat
     actor: Any
-    hello: Hello | None = None
+    info: Hello | None = None
     sent: dict[Any, _Sent] = field(default_factory=dict)  # by Ray's reference to the answer
     busy_since: float = 0.0  # when the first of them began
 
 
 @dataclass
 class _State:
-    """One run while it is under way."""
+    """The state of one run."""
 
     work: Iterator[Work]
     builds: Builds
     ledger: Ledger
     devices: dict[Seat, _Device] = field(default_factory=dict)
-    owners: dict[Any, _Device] = field(default_factory=dict)  # of references to hellos and answers
+    owners: dict[Any, _Device] = field(default_factory=dict)  # of references to device infos and answers
     building: dict[Any, tuple[str, ...]] = field(default_factory=dict)
-    more: bool = True  # whether `work` may have more
+    more: bool = True  # whether `work` may yield more
     records: deque[Record] = field(default_factory=deque)
     moved: float = field(default_factory=time.monotonic)  # when something was last sent or answered
     looked: float = float("-inf")
 
 
 class ClusterExecutor:
-    """Carries out work on a Ray cluster. `devices` are names with their GPUs, as a plan has them.
+    """Runs work on a Ray cluster. `devices` maps names to their GPUs, as in a plan.
 
-    An emulated or replayed device takes a processor, a GPU a GPU; which GPUs a node has, it says itself. Kernels are
-    built on processors that are left, and travel through the shared store (`TILEWRIGHT_REMOTE`). The `quarantine` is
-    asked before a task goes out; whoever takes the records notes failures in it.
+    An emulated or replayed device takes a CPU, a GPU device takes a GPU; each node reports which GPUs it has. Kernels
+    are built on the remaining CPUs, and shared through the remote store (`TILEWRIGHT_REMOTE`). The `quarantine` is
+    checked before a task is sent; the consumer of the records adds failures to it.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class ClusterExecutor:
         self._kinds = frozenset(GPU if name.startswith("gpu:") else CPU for name in devices)
         self._builds = any(name.partition(":")[0] != REPLAY for name in devices)
         self._environment = shared_environment()
-        # What each seat failed over in a row. A task that takes its device down counts once, however often it does.
+        # The causes of each slot's consecutive failures. A task that kills its device repeatedly counts once.
         self._failures: defaultdict[Seat, set[str]] = defaultdict(set)
-        self._useless: set[Seat] = set()  # other software: no second try changes that
+        self._useless: set[Seat] = set()  # other software: a retry cannot help
         self._last_failure = ""
         self._stopping = False
         self._state: _State | None = None
@@ -115,11 +115,11 @@ class ClusterExecutor:
 
     @property
     def devices(self) -> int:
-        """How many devices the cluster has now for this sweep."""
+        """The number of devices that the cluster now has for this sweep."""
         return len(seats_of(self._nodes.values(), self._kinds, builds=self._builds))
 
     def run(self, work: Iterable[Work], kernels: Iterable[str] = ()) -> Iterator[Record]:
-        """The records, in any order, as they come. See `Executor.run`."""
+        """The records, in any order, as they arrive. See `Executor.run`."""
         state = self._state = _State(iter(work), Builds(iter(kernels)), Ledger(self._sizes))
         try:
             while True:
@@ -137,11 +137,11 @@ class ClusterExecutor:
             self._end(state)
 
     def stop(self) -> None:
-        """Begin no more work: `run` gives the records of what is at devices, and ends. Any thread may call it."""
+        """Start no more work: `run` yields the records of work at devices, and ends. Any thread may call it."""
         self._stopping = True
 
     def close(self) -> None:
-        """End all devices at once, and leave the cluster."""
+        """Stop all devices at once, and leave the cluster."""
         if self._state is not None:
             self._end(self._state)
         self._session.close()
@@ -154,7 +154,7 @@ class ClusterExecutor:
     # Nodes and devices
 
     def _look(self, state: _State) -> None:
-        """See which nodes there are. Devices of dead ones are lost, and new seats get a device."""
+        """Query the nodes. Devices of dead nodes are lost, and new slots get a device."""
         now = time.monotonic()
         if now - state.looked < LOOK_S:
             return
@@ -177,23 +177,23 @@ class ClusterExecutor:
         actor = self._actor_class.options(
             num_gpus=1 if seat.kind == GPU else 0,
             num_cpus=1 if seat.kind == CPU else 0,
-            max_restarts=0,  # a lost device is replaced here, where it is known what it had
+            max_restarts=0,  # a lost device is replaced here, as its chunks are known here
             scheduling_strategy=NodeAffinitySchedulingStrategy(seat.node, soft=False),
         ).remote(seat.kind, self._crew, self._quarantine.limit, dict(self._environment))
         device = state.devices[seat] = _Device(seat, actor)
-        state.owners[actor.hello.remote()] = device
+        state.owners[actor.describe_device.remote()] = device
 
     def _lose(self, state: _State, device: _Device, why: str, *, blamed: bool = True) -> None:
-        """A device is gone: what it had goes out again. Only what it was at work on can be to blame."""
+        """Handle a lost device: its work is sent again. Only the chunk that it was running can be the cause."""
         state.devices.pop(device.seat, None)
         for reference in [each for each, owner in state.owners.items() if owner is device]:
             del state.owners[reference]
-        self._ray.kill(device.actor)  # it may live, and nobody would listen to it
+        self._ray.kill(device.actor)  # it may be alive, but its answers are not read any more
         if device.seat.node in self._nodes:
             self._failures[device.seat].add(_subject_of(device, blamed))
-            then = "it is left alone from now on" if self._is_left_alone(device.seat) else "it is started again"
+            then = "and not used any more" if self._is_left_alone(device.seat) else "and started again"
             self._last_failure = f"{device.seat}: {why}"
-            emit(Noticed(f"{device.seat} is lost, {then}: {why}"))
+            emit(Noticed(f"{device.seat} is lost {then}: {why}"))
         for index, sent in enumerate(device.sent.values()):
             state.records += state.ledger.lose(sent.chunk, f"{device.seat}: {why}", blamed=blamed and index == 0)
         device.sent.clear()
@@ -203,7 +203,7 @@ class ClusterExecutor:
         return seat in self._useless or len(self._failures[seat]) >= SEAT_FAILURES
 
     def _longest(self, device: _Device) -> float:
-        """How long the chunk that a device is at may take: twice what it takes if every task is killed at its limit."""
+        """The time limit for a device's current chunk: twice the time it takes if every task is killed at its limit."""
         limits = self._crew.limits
         first = next(iter(device.sent.values()))
         each = limits.seconds + limits.start_s
@@ -212,7 +212,7 @@ class ClusterExecutor:
     # Work
 
     def _fill(self, state: _State) -> None:
-        """Ask for work while there is room."""
+        """Request work while there is room."""
         most = self._sizes.held(len(state.devices))
         room = most - state.ledger.held - state.builds.held
         if not state.more or self._stopping or room <= most // 2:
@@ -230,7 +230,7 @@ class ClusterExecutor:
             state.records.append(ready)
 
     def _start_builds(self, state: _State) -> None:
-        # Two for each processor: the next one waits at Ray, so that none is idle between two builds.
+        # Two for each CPU: the second is queued at Ray, so that no CPU is idle between two builds.
         most = 2 * builders_of(self._nodes.values(), self._kinds)
         while not self._stopping and len(state.building) < most:
             kernel = state.builds.next()
@@ -241,25 +241,25 @@ class ClusterExecutor:
             state.moved = time.monotonic()
 
     def _hand_out(self, state: _State) -> None:
-        """Fill devices up, those with the least to do first."""
+        """Send chunks to devices, the least busy first."""
         if self._stopping:
             return
-        lanes = Counter(device.hello.lane for device in state.devices.values() if device.hello)
+        lanes = Counter(device.info.lane for device in state.devices.values() if device.info)
         for full in range(1, self._sizes.ahead + 1):
             for device in list(state.devices.values()):
-                if device.hello is not None and len(device.sent) < full:
-                    chunk = state.ledger.take(device.hello.lane, lanes[device.hello.lane], device.seat)
+                if device.info is not None and len(device.sent) < full:
+                    chunk = state.ledger.take(device.info.lane, lanes[device.info.lane], device.seat)
                     if chunk is not None:
                         self._send(state, device, chunk)
 
     def _send(self, state: _State, device: _Device, chunk: Chunk) -> None:
-        assert device.hello is not None
+        assert device.info is not None
         state.moved = time.monotonic()
-        differs = unlike(chunk.work[0].task.versions, device.hello.versions)
+        differs = unlike(chunk.work[0].task.versions, device.info.versions)
         if differs:
             state.ledger.lose(chunk, differs, blamed=False)
             self._useless.add(device.seat)
-            self._lose(state, device, f"{device.hello.host} has {differs}")
+            self._lose(state, device, f"{device.info.host} has {differs}")
             return
         judged = [(work, self._quarantine.refused(work.task)) for work in chunk.work]
         refused = tuple(record for _, record in judged if record is not None)
@@ -276,7 +276,7 @@ class ClusterExecutor:
     # Answers
 
     def _collect(self, state: _State) -> None:
-        """Wait for an answer, then take all that are there."""
+        """Wait for an answer, then handle all that have arrived."""
         waited = [*state.owners, *state.building]
         if not waited:
             time.sleep(_PAUSE_S)
@@ -287,7 +287,7 @@ class ClusterExecutor:
         for reference in ready:
             if reference in state.building:
                 self._take_build(state, reference)
-            elif reference in state.owners:  # else its device was lost a moment ago
+            elif reference in state.owners:  # else its device has just been lost
                 self._take_answer(state, reference)
 
     def _take_answer(self, state: _State, reference: Any) -> None:
@@ -298,22 +298,22 @@ class ClusterExecutor:
             if reference in device.sent and not isinstance(getattr(error, "cause", None), DeviceError):
                 self._refuse(state, device, reference, _cause(error))
             else:
-                # The actor lives and says that its device is of no use: no task is to blame.
+                # The actor is alive and reports that its device cannot be used: no task is to blame.
                 self._lose(state, device, _cause(error), blamed=False)
             return
         except self._ray.exceptions.RayError as error:
             self._lose(state, device, _cause(error))
             return
         if isinstance(answer, Hello):
-            device.hello = answer
+            device.info = answer
         else:
             self._settle(state, device, reference, answer)
 
     def _refuse(self, state: _State, device: _Device, reference: Any, why: str) -> None:
-        """The actor lives, and could not even say what is wrong: it is the chunk's doing, and the device goes on."""
+        """Handle a failure of a living actor: the chunk is the cause, and the device stays in use."""
         sent = device.sent.pop(reference)
         state.moved = device.busy_since = time.monotonic()
-        emit(Noticed(f"{device.seat} could not take {len(sent.chunk.work)} tasks: {why}"))
+        emit(Noticed(f"{device.seat} could not process {len(sent.chunk.work)} tasks: {why}"))
         state.records += state.ledger.refuse(sent.chunk, f"{device.seat}: {why}")
 
     def _settle(self, state: _State, device: _Device, reference: Any, answer: Answer) -> None:
@@ -325,8 +325,8 @@ class ClusterExecutor:
         kept, unanswered = state.ledger.settle(sent.chunk, (*answer.records, *sent.refused), answer.seconds)
         state.records += kept
         if unanswered:
-            assert device.hello is not None
-            for ready in state.builds.gone(unanswered, f"{device.hello.host} does not find it in its stores"):
+            assert device.info is not None
+            for ready in state.builds.gone(unanswered, f"{device.info.host} does not find it in its stores"):
                 self._place(state, ready)
 
     def _take_build(self, state: _State, reference: Any) -> None:
@@ -335,15 +335,15 @@ class ClusterExecutor:
         try:
             freed = state.builds.settle(self._ray.get(reference))
         except self._ray.exceptions.RayError as error:
-            emit(Noticed(f"a build came to nothing: {_cause(error)}"))
+            emit(Noticed(f"a build failed: {_cause(error)}"))
             freed = state.builds.lose(kernels, _cause(error))
         for ready in freed:
             self._place(state, ready)
 
-    # Ends
+    # Shutdown
 
     def _end(self, state: _State) -> None:
-        """Give everything back to the cluster."""
+        """Release all resources of the cluster."""
         for reference in state.building:
             self._ray.cancel(reference, force=True)
         for device in state.devices.values():
@@ -359,19 +359,19 @@ class ClusterExecutor:
         hopeless = bool(seats) and all(map(self._is_left_alone, seats))
         if state.ledger.out or state.building or (idle <= self._patience_s and not hopeless):
             return
-        there = Counter(device.hello.lane if device.hello else "not ready" for device in state.devices.values())
+        there = Counter(device.info.lane if device.info else "not ready" for device in state.devices.values())
         told = ", ".join(f"{count} × {lane}" for lane, count in sorted(there.items())) or "none"
         waiting = ", ".join(f"{count} for {lane}" for lane, count in sorted(state.ledger.waiting().items()))
         raise ClusterError(
-            f"for {idle:.0f} s no device of the cluster could take the tasks that wait ({waiting or 'for builds'}); "
-            f"{self._patience_s:.0f} s are allowed. Devices: {told}; nodes: {len(self._nodes)}. "
+            f"no device of the cluster could take the waiting tasks ({waiting or 'for builds'}) for {idle:.0f} s; "
+            f"the limit is {self._patience_s:.0f} s. Devices: {told}; nodes: {len(self._nodes)}. "
             f"Last failure: {self._last_failure or 'none'}. Add nodes that have what is missing, or end other jobs, "
-            "and ask again: what was measured is kept"
+            "and run the command again: all results so far are kept"
         )
 
 
 def _subject_of(device: _Device, blamed: bool) -> str:
-    """What a loss is about: the task that was alone at the device, or this loss."""
+    """The cause that a loss is counted under: the task that was alone at the device, or this loss."""
     first = next(iter(device.sent.values()), None)
     if blamed and first is not None and len(first.chunk.work) == 1:
         return first.chunk.work[0].task.key
@@ -381,14 +381,14 @@ def _subject_of(device: _Device, blamed: bool) -> str:
 def _tell_changes(before: Mapping[str, Node], now: Mapping[str, Node]) -> None:
     for name, node in before.items():
         if name not in now:
-            emit(Noticed(f"node {name[:8]} ({node.host}) is gone, {len(now)} are left: its tasks go to others"))
+            emit(Noticed(f"node {name[:8]} ({node.host}) is gone, {len(now)} remain: its tasks go to others"))
     for name, node in now.items():
         if name not in before:
             emit(Noticed(f"node {name[:8]} ({node.host}) joined with {node.cpus} CPUs and {node.gpus} GPUs"))
 
 
 def _cause(error: BaseException) -> str:
-    """What Ray says, in one line: of an error on a node the error itself, without the traceback that Ray adds."""
+    """Ray's error in one line; for an error on a node, the error itself without Ray's traceback."""
     cause = getattr(error, "cause", None)
     said = cause if isinstance(cause, BaseException) else error
     return f"{type(said).__name__}: {' '.join(str(said).split())}"[:500]

@@ -1,4 +1,4 @@
-"""Which GPU a cluster has, asked of one of its nodes: the machine that plans a sweep need not have one."""
+"""Ask a node which GPU a cluster has: the machine that plans a sweep need not have one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.bench.executor import Crew
 
 
 def gpu_of_cluster(address: str) -> Hello:
-    """What the first GPU of a cluster says of itself. Whether the others are like it is seen when they are used."""
+    """The description of the cluster's first GPU. The others are compared with it when they are used."""
     ray = ray_module()
     session = Session(address)
     try:
@@ -29,9 +29,9 @@ def gpu_of_cluster(address: str) -> Hello:
             .remote(GPU, Crew(), 0, {})
         )
         try:
-            told: Hello = ray.get(actor.hello.remote())
+            told: Hello = ray.get(actor.describe_device.remote())
         except ray.exceptions.RayTaskError as error:
-            raise ClusterError(f"{seats[0]} is of no use: {error.cause}") from error
+            raise ClusterError(f"{seats[0]} cannot be used: {error.cause}") from error
         finally:
             ray.kill(actor)
         return told

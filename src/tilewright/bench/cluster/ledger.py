@@ -1,4 +1,4 @@
-"""What a cluster has been given and has not answered: pure book-keeping, so that no task is lost or counted twice."""
+"""Track the work that a cluster has not finished: pure book-keeping, so that no task is lost or counted twice."""
 
 from __future__ import annotations
 
@@ -14,59 +14,59 @@ from tilewright.bench.executor import Work
 from tilewright.bench.plan import TEAM
 from tilewright.bench.record import Record, message_of
 
-# How much of a new measurement goes into the mean: some ten chunks, so that one slow kernel does not decide.
+# Weight of a new measurement in the running mean: about ten chunks count, so that one slow kernel does not dominate.
 _SHARE_OF_NEW = 0.2
 
 
 def lane_of(work: Work) -> str:
-    """What a task needs: a GPU of its architecture, or any processor. Lanes do not wait for each other."""
+    """The queue of a task: the GPUs of its architecture, or any CPU. Queues do not wait for each other."""
     return f"gpu {work.task.arch}" if work.task.device.startswith("gpu:") else CPU
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much goes out at once. A chunk is what one message to a device holds.
+    """How much is sent at once. A chunk is the content of one message to a device.
 
-    Chunks are made to take `chunk_s`: long enough that messages cost little, short enough that a lost node costs
-    little and that results are journalled soon.
+    Chunks are sized to take `chunk_s`: long enough to make messages cheap, short enough that a lost node costs little
+    and that results are journalled soon.
     """
 
     chunk_s: float = 0.5
     chunk_most: int = 256
-    # Tasks that wait here for a device or for their kernel's build; more is not asked for. So many in all, or for each
-    # device, whichever is more: each should find a problem that no other is at, with a whole team of kernels.
+    # The most tasks that may wait for a device or for a kernel build: a total, or a number per device, whichever is
+    # larger. Each device should find a problem that no other device works on, with a full batch of kernels.
     held_most: int = 8192
     held_each: int = 2 * TEAM
-    ahead: int = 2  # chunks at one device: one is measured while the next travels
-    losses_most: int = 3  # devices that a task may take down before it is recorded as crashed
+    ahead: int = 2  # chunks at one device: one is measured while the next is sent
+    losses_most: int = 3  # devices that a task may crash before it is recorded as crashed
 
     def __post_init__(self) -> None:
         for each in fields(self):
             if getattr(self, each.name) <= 0:
-                raise InvalidValueError(f"{each.name} is {getattr(self, each.name)}: give more than 0")
+                raise InvalidValueError(f"{each.name} is {getattr(self, each.name)}, must be above 0")
 
     def held(self, devices: int) -> int:
-        """How many tasks may wait when there are so many devices."""
+        """The most tasks that may wait when there are this many devices."""
         return max(self.held_most, self.held_each * devices)
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Work that went out together, all for one device."""
+    """Work that is sent together to one device."""
 
     number: int
     lane: str
     work: tuple[Work, ...]
 
 
-# What work is about: a problem on a kind of device. A chunk is for one device; its worker has one reference at hand.
+# A problem and a device name. A chunk goes to one device, whose worker caches one reference.
 Subject = tuple[str, str]
 
 
 @dataclass
 class _Lane:
     fresh: dict[Subject, deque[Work]] = field(default_factory=dict)
-    again: deque[Work] = field(default_factory=deque)  # went out and did not come back: they go alone
+    again: deque[Work] = field(default_factory=deque)  # lost before: each is sent alone
     count: int = 0  # of fresh
     mean_s: float | None = None  # of one task
 
@@ -82,7 +82,7 @@ class _Lane:
         self.count += 1
 
     def take(self, subject: Subject, most: int) -> list[Work]:
-        """The first of what waits for a subject."""
+        """Take up to `most` tasks of a subject, first in first out."""
         queue = self.fresh[subject]
         taken = [queue.popleft() for _ in range(min(most, len(queue)))]
         if not queue:
@@ -93,7 +93,7 @@ class _Lane:
 
 @dataclass
 class Ledger:
-    """Work that waits, by lane, and chunks that are out. Every piece of work leaves as exactly one record."""
+    """Waiting work, by queue, and the chunks at devices. Every piece of work gives exactly one record."""
 
     sizes: Sizes = Sizes()
     _lanes: dict[str, _Lane] = field(default_factory=dict)
@@ -104,27 +104,27 @@ class Ledger:
 
     @property
     def held(self) -> int:
-        """How many tasks wait for a device."""
+        """The number of tasks that wait for a device."""
         return sum(len(lane) for lane in self._lanes.values())
 
     @property
     def out(self) -> int:
-        """How many tasks are at devices."""
+        """The number of tasks at devices."""
         return sum(len(chunk.work) for chunk in self._out.values())
 
     def waiting(self) -> dict[str, int]:
-        """How many tasks wait, by lane; lanes where none waits are left out."""
+        """The number of waiting tasks by queue, without empty queues."""
         return {name: len(lane) for name, lane in self._lanes.items() if lane}
 
     def add(self, work: Work) -> None:
-        """One more to be measured."""
+        """Add work to its queue."""
         self._lane(lane_of(work)).add(work)
 
     def take(self, lane: str, devices: int = 1, taker: Hashable = None) -> Chunk | None:
-        """The next chunk of a lane that `devices` share; None if nothing waits. What was lost before goes first.
+        """The next chunk of a queue that `devices` share; None if it is empty. Work that was lost before goes first.
 
-        A device, the `taker`, stays with its problem while there is work about it, and then gets one that no other
-        device is at, if there is such a one.
+        A device, the `taker`, stays with its problem while there is work for it, and then gets a problem that no other
+        device works on, if there is one.
         """
         queues = self._lanes.get(lane)
         if not queues:
@@ -135,7 +135,7 @@ class Ledger:
         return chunk
 
     def forget(self, taker: Hashable) -> None:
-        """A device is gone: its problem is nobody's."""
+        """Release the problem of a device that is gone."""
         self._at.pop(taker, None)
 
     def _taken(self, queues: _Lane, most: int, taker: Hashable) -> list[Work]:
@@ -154,9 +154,9 @@ class Ledger:
         return taken
 
     def settle(self, chunk: Chunk, records: Iterable[Record], seconds: float | None) -> tuple[list[Record], list[Work]]:
-        """The records of a chunk that count, one for each piece of its work; and the work that has none.
+        """The valid records of a chunk, one for each piece of its work; and the work that has none.
 
-        `seconds` is what it took, None if that says nothing about the next one.
+        `seconds` is the time it took; None if that does not predict the next chunk.
         """
         if self._out.pop(chunk.number, None) is None:
             return [], []
@@ -179,9 +179,9 @@ class Ledger:
         return kept, unanswered
 
     def lose(self, chunk: Chunk, why: str, *, blamed: bool) -> list[Record]:
-        """Take back a chunk whose device is gone. `blamed`: it was at work on it, which may be why.
+        """Take back a chunk whose device is gone. `blamed`: the device was running it, so it may be the cause.
 
-        Each piece goes out again, alone. One that was blamed `losses_most` times alone is given up: its record says so.
+        Each piece is sent again, alone. A piece that was blamed `losses_most` times alone gets a record that says so.
         """
         if self._out.pop(chunk.number, None) is None:
             return []
@@ -189,7 +189,7 @@ class Ledger:
         given_up = []
         for work in chunk.work:
             key = work.task.key
-            # Of several nobody knows which one it was: only one that was alone is to blame.
+            # In a chunk of several tasks the cause is unknown: only a task that was alone is blamed.
             if blamed and len(chunk.work) == 1:
                 self._losses[key] += 1
             if self._losses[key] >= self.sizes.losses_most:
@@ -201,13 +201,16 @@ class Ledger:
         return given_up
 
     def refuse(self, chunk: Chunk, why: str) -> list[Record]:
-        """Take back a chunk that its device could not take, and lives. A piece that was alone is given up: its record
-        says why. Of several nobody knows which one it was: each goes out again, alone."""
+        """Take back a chunk that its living device could not process.
+
+        A piece that was alone gets a record with the reason. In a chunk of several the cause is unknown: each is sent
+        again, alone.
+        """
         if self._out.pop(chunk.number, None) is None:
             return []
         if len(chunk.work) == 1:
             self._losses.pop(chunk.work[0].task.key, None)
-            return [_given_up(chunk.work[0], f"no device of the cluster could take it: {why}")]
+            return [_given_up(chunk.work[0], f"no device of the cluster could process it: {why}")]
         self._lane(chunk.lane).again.extend(chunk.work)
         return []
 
@@ -218,7 +221,7 @@ class Ledger:
         return found
 
     def _size(self, lane: _Lane, devices: int) -> int:
-        """As many as take `chunk_s`, but near the end so few that all devices have something to do."""
+        """As many tasks as take `chunk_s`; near the end fewer, so that all devices have work."""
         if lane.mean_s is None:
             return 1
         by_time = int(self.sizes.chunk_s / max(lane.mean_s, 1e-6))

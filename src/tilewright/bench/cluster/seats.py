@@ -1,4 +1,4 @@
-"""Where devices of a cluster are: a seat for each GPU of each node, and for processors where no GPU is asked for."""
+"""The device slots of a cluster: one per GPU of each node, or per CPU if no GPU is needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GPU, CPU = "gpu", "cpu"
 
 @dataclass(frozen=True)
 class Node:
-    """A living node of the cluster and what Ray may give away there."""
+    """A living node of the cluster, and the resources that Ray may allocate there."""
 
     id: str
     host: str
@@ -23,7 +23,7 @@ class Node:
 
 @dataclass(frozen=True, order=True)
 class Seat:
-    """A place for one device: of which node, of which kind, and the how-manieth there."""
+    """One device slot: node, kind, and index on that node."""
 
     node: str
     kind: str
@@ -34,7 +34,7 @@ class Seat:
 
 
 def nodes_of(listed: Iterable[Mapping[str, Any]]) -> dict[str, Node]:
-    """The living nodes of `ray.nodes()`, by their names."""
+    """The living nodes of `ray.nodes()`, by name."""
     found = {}
     for node in listed:
         if node["Alive"]:
@@ -49,7 +49,7 @@ def nodes_of(listed: Iterable[Mapping[str, Any]]) -> dict[str, Node]:
 
 
 def seats_of(nodes: Iterable[Node], kinds: Iterable[str], *, builds: bool) -> set[Seat]:
-    """All seats of the kinds asked for. With `builds`, one processor of each node that has several is left for them."""
+    """All slots of these kinds. With `builds`, one CPU of each node that has several is reserved for builds."""
     wanted = set(kinds)
     seats: set[Seat] = set()
     for node in nodes:
@@ -62,24 +62,24 @@ def seats_of(nodes: Iterable[Node], kinds: Iterable[str], *, builds: bool) -> se
 
 
 def builders_of(nodes: Iterable[Node], kinds: Iterable[str]) -> int:
-    """How many processors are left for builds beside the seats of these kinds."""
+    """The number of CPUs that are left for builds when all slots of these kinds are in use."""
     taken = CPU in set(kinds)
     return sum((1 if node.cpus > 1 else 0) if taken else node.cpus for node in nodes)
 
 
 def check_nodes(nodes: Collection[Node], kinds: Iterable[str], *, builds: bool, shared: bool) -> None:
-    """Refuse a cluster on which nothing could be measured. `shared`: its machines have a store that they share."""
+    """Reject a cluster that cannot measure anything. `shared`: its machines share a store."""
     if not nodes:
-        raise ClusterError("the cluster has no living node: start some with `ray start --address HOST:6379`")
+        raise ClusterError("the cluster has no living node: start nodes with `ray start --address HOST:6379`")
     hosts = {node.host for node in nodes}
     if builds and len(hosts) > 1 and not shared:
         raise ClusterError(
-            f"the cluster has {len(hosts)} machines and no store that they share: a kernel built on one could not be "
+            f"the cluster has {len(hosts)} machines and no shared store: a kernel built on one machine could not be "
             "measured on another. Set TILEWRIGHT_REMOTE (docs/store.md)"
         )
     if builds and not builders_of(nodes, kinds):
         cpus = sum(node.cpus for node in nodes)
         raise ClusterError(
-            f"all {cpus} processors of {len(nodes)} nodes are taken by devices, and none is left for builds. Give a "
+            f"devices use all {cpus} CPUs of {len(nodes)} nodes, and none is left for builds. Give a "
             "node at least 2 (ray start --num-cpus 2)"
         )

@@ -1,4 +1,4 @@
-"""Whether a node has the software and the GPU that a task names: a result under others would be another result."""
+"""Check that a node has a task's software and GPU: results from different software versions are not comparable."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from tilewright.bench.gpu_model import parsed
 
 
 def unlike(versions: str, node: Mapping[str, str]) -> str:
-    """What differs, in words; empty when nothing does. `versions` are those of a task, of `versions_text`.
+    """A description of the differences; empty if there are none. `versions` are a task's, from `format_versions`.
 
-    Compared is what both tell: the compiler is that of the node that builds, and part of the key in the store.
+    Only names that both sides have are compared: the compiler is that of the building node, and part of the store key.
     """
     wanted = parsed(versions)
     return ", ".join(

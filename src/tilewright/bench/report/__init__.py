@@ -1,1 +1,1 @@
-"""The page of a sweep: columns, figures, pictures and tables from records."""
+"""The report of a sweep: columns, figures, pictures and tables from records."""

@@ -1,4 +1,4 @@
-"""Results by columns: what a report is made of. A million records take a few dozen bytes each, not a kilobyte."""
+"""Results by columns, the input of a report: a few dozen bytes per record instead of a kilobyte."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Flags = NDArray[np.bool_]
 
 TIME, COUNTERS = "time", "counters"
 GPU = "gpu"
-# A device whose name begins so executes kernels on the CPU: it counts, and has no time.
+# A device with this prefix runs kernels on the CPU: it has counters and no times.
 EMULATED = "emulated"
 
 
 @dataclass(frozen=True, order=True)
 class Where:
-    """What results must have in common to be compared: op, GPU, kind of device, state of caches, software."""
+    """The properties that comparable results share: op, GPU, device, state of caches, software."""
 
     op: str
     arch: str
@@ -40,18 +40,18 @@ class Where:
 
     @property
     def recorded(self) -> bool:
-        """Whether results are from elsewhere, replayed or imported: nothing was run or verified for them here."""
+        """Whether results were replayed or imported: nothing was run or verified for them here."""
         return self.device.partition(":")[0] not in (GPU, EMULATED)
 
     @property
     def kind(self) -> str:
-        """What such a device gives: times, or counters."""
+        """The measurement of such a device: times or counters."""
         return COUNTERS if self.device.partition(":")[0] == EMULATED else TIME
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """The results of one `Where`, sorted by problem and kernel. What a result has not is nan."""
+    """The results of one `ResultContext`, sorted by problem and kernel. Missing values are nan."""
 
     where: Where
     kernels: tuple[str, ...]
@@ -59,7 +59,7 @@ class Group:
     messages: tuple[str, ...]
     kernel: Codes
     problem: Codes
-    status: Codes  # place in STATUSES
+    status: Codes  # index in STATUSES
     message: Codes
     us: Floats
     us_p10: Floats
@@ -75,12 +75,12 @@ class Group:
         return np.asarray(self.status == STATUSES.index(OK))
 
     def count(self, *statuses: str) -> int:
-        """How many results have one of these statuses."""
+        """The number of results that have one of these statuses."""
         return int(np.isin(self.status, [STATUSES.index(each) for each in statuses]).sum())
 
 
 def gather(records: Iterable[Record]) -> tuple[Group, ...]:
-    """Records by groups, in the order of their names. Two records of one key are an error: merge them first."""
+    """Records by group, in the order of their names. Two records with one key are an error: merge them first."""
     found: dict[Where, _Columns] = {}
     places: dict[tuple[str, str, str, bool, str], _Columns] = {}
     for record in records:
@@ -95,7 +95,7 @@ def gather(records: Iterable[Record]) -> tuple[Group, ...]:
 
 
 class _Texts:
-    """Texts by number, in the order in which they came."""
+    """Texts by number, in the order of their arrival."""
 
     def __init__(self) -> None:
         self.number: dict[str, int] = {}
@@ -104,7 +104,7 @@ class _Texts:
         return self.number.setdefault(text, len(self.number))
 
     def sorted(self) -> tuple[tuple[str, ...], Codes]:
-        """The texts in order, and where each number went."""
+        """The sorted texts, and the new index of each number."""
         order = sorted(self.number)
         place = np.empty(len(order), np.int32)
         place[[self.number[text] for text in order]] = np.arange(len(order), dtype=np.int32)
@@ -112,7 +112,7 @@ class _Texts:
 
 
 _NUMBERS = ("us", "us_p10", "us_p90", "share")
-_NONE = -1  # of a counter: it is not there
+_NONE = -1  # a missing counter
 
 
 class _Columns:
@@ -127,7 +127,7 @@ class _Columns:
         if record.kind not in (self.where.kind, "none"):
             raise InvalidValueError(
                 f"a result of {record.task.kernel} on {record.task.device} holds {record.kind}, but such a device "
-                f"gives {self.where.kind}. Counters are no time: correct the device or the kind of the record."
+                f"measures {self.where.kind}. Counters are not times: correct the device or the kind of the record."
             )
         task, times = record.task, record.times
         self.codes["kernel"].append(self.texts["kernel"].code(task.kernel))
@@ -173,6 +173,6 @@ class _Columns:
         if len(twice):
             which = f"{texts['kernel'][kernel[twice[0]]]} for {texts['problem'][problem[twice[0]]]}"
             raise InvalidValueError(
-                f"there are {len(twice):,} more records than results, the first of {which}: "
-                f"merge them first (`tilewright data merge`, or tilewright.bench.journal.merged)"
+                f"there are {len(twice):,} more records than results, the first for {which}: "
+                f"merge them first (`tilewright data merge`, or tilewright.bench.journal.merge_records)"
             )

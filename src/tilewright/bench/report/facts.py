@@ -1,4 +1,4 @@
-"""Problems and kernels of a group of results: their work, and few words that tell them apart."""
+"""The problems and kernels of a group of results: their work, and short distinct labels."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from tilewright.ops.op import Op
 from tilewright.ops.problem_text import problem_fields
 from tilewright.ops.problem_values import value_text
 
-# The field of a config that names the tile of a work-group, in the words of all ops.
+# The config field that names the tile of a work-group, in all ops.
 TILE = "block"
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What is known of the problems and kernels of a group, in their order. Work that an op cannot tell is nan."""
+    """Data about the problems and kernels of a group, in their order. Work that an op does not define is nan."""
 
     problem_words: tuple[str, ...]
-    problem_shared: str  # what all problems have in common
+    problem_shared: str  # the common fields of all problems
     kernel_words: tuple[str, ...]
     kernel_shared: str
     tiles: tuple[str, ...]  # of each kernel
     has_tiles: bool
     flops: Floats
     bytes: Floats  # least traffic
-    dtypes: tuple[str, ...]  # of the first operand of each problem; empty where the op does not tell
-    fields: tuple[dict[str, Any], ...]  # of each problem, what makes it
-    pairs: int | None  # of a kernel and a problem of its kind; None where a kernel cannot be read
+    dtypes: tuple[str, ...]  # of the first operand of each problem; empty if the op does not define it
+    fields: tuple[dict[str, Any], ...]  # the fields of each problem
+    pairs: int | None  # of a kernel and a problem of its kind; None if a kernel name cannot be parsed
 
     @cached_property
     def intensity(self) -> Floats:
-        """Operations for each byte that must be moved."""
+        """Operations per byte that must be moved."""
         return self.flops / self.bytes
 
     @cached_property
     def sizes(self) -> dict[str, Floats]:
-        """The whole-number fields that all problems have, extents as the number of their points."""
+        """The integer fields that all problems have, extents as their number of points."""
         first, *others = self.fields
         found = {}
         for name in first:
@@ -58,12 +58,12 @@ class Facts:
         return found
 
     def size_words(self, name: str) -> str:
-        """What a size counts, for an axis."""
+        """The label of a size, for an axis."""
         return f"{name}, points" if isinstance(self.fields[0][name], tuple) else name
 
 
 def facts_of(group: Group) -> Facts:
-    """Reads every problem once. Raises where the op is not known, or a problem is none of it."""
+    """Reads every problem once. Raises an error if the op is unknown or a problem does not belong to it."""
     op = op_named(group.where.op)
     reader = _Reader(op)
     read = [reader.read(text) for text in group.problems]
@@ -92,7 +92,7 @@ def facts_of(group: Group) -> Facts:
 
 
 def _pairs(group: Group, problems: Sequence[Any]) -> int | None:
-    """How many tasks a sweep of these kernels and problems has. Old names are reported, but tell no kind."""
+    """The number of tasks in a sweep of these kernels and problems; None for old names, which have no known kind."""
     try:
         kernels = [parse_kernel(slug) for slug in group.kernels]
     except TilewrightError:
@@ -101,10 +101,10 @@ def _pairs(group: Group, problems: Sequence[Any]) -> int | None:
 
 
 class _Reader:
-    """Problems from their JSON, with the fields that make them.
+    """Parses problems from JSON, with the fields that determine them.
 
-    To find these costs a construction for each field; problems of one list mostly have the same, so sets of fields
-    that were found before are tried first.
+    Finding these costs a construction per field; problems of one list mostly have the same, so field sets that were
+    found before are tried first.
     """
 
     def __init__(self, op: Op) -> None:
@@ -133,7 +133,7 @@ def _dtype(op: Op, problem: Any) -> str:
 
 
 def _tile(op: Op, tokens: Sequence[str]) -> str:
-    """The tile in the parts of a kernel's name. Read from the name alone: old names are reported, too."""
+    """The tile in a kernel name. Only the name is parsed, as old names are reported, too."""
     fields = fields_of(op.config_type)
     if TILE not in fields:
         return ""
@@ -143,7 +143,7 @@ def _tile(op: Op, tokens: Sequence[str]) -> str:
 
 
 def _told_apart(words: Sequence[str], slugs: Sequence[str]) -> tuple[str, ...]:
-    """Words of kernels; those that differ in their digest only (of fields that came or went) with some of it."""
+    """Distinct labels of kernels: a part of the digest is added if only that differs (fields were added or removed)."""
     count = Counter(words)
     digests = [slug.rpartition("-")[2][:6] for slug in slugs]
     marked = [word if count[word] == 1 else f"{word} {digest}" for word, digest in zip(words, digests, strict=True)]

@@ -1,4 +1,4 @@
-"""The numbers behind the pictures of a report: who is best, by how much, where, and what failed."""
+"""The numbers behind the pictures of a report: the best kernels, their lead, their regions, and failures."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from tilewright.bench.record import OK, STATUSES
 from tilewright.bench.report.columns import Codes, Flags, Floats, Group
 from tilewright.bench.report.facts import Facts
 
-# What kernels did wrong. The other statuses are no fault of a run: not tried, not meant for it, not recorded.
+# Failures of a kernel. The other statuses are not: not tried, not supported, not recorded.
 FAILURES = ("wrong", "fault", "build_failed", "timeout", "crashed", "out_of_memory")
 QUARANTINED = "quarantined"
 APART = ("unsupported", "not_recorded")
 
-# Rows and columns of a heat map that can be told apart on a page of 1100 pixels.
+# The most rows and columns of a heat map that are distinguishable on a page of 1100 pixels.
 HEAT_KERNELS = 48
 HEAT_PROBLEMS = 120
-# Cells of a map of regions along each axis, at most.
+# The most cells of a region map along each axis.
 REGION_BINS = 12
 
 Integers = NDArray[np.int64]
 
 
 def least(group: Group, values: Floats) -> Floats:
-    """Of each problem the least value of a kernel that is right; inf where none is."""
+    """The least value of a correct kernel for each problem; inf if there is none."""
     found = np.full(len(group.problems), np.inf)
     use = group.ok & ~np.isnan(values)
     np.minimum.at(found, group.problem[use], values[use])
@@ -37,15 +37,15 @@ def least(group: Group, values: Floats) -> Floats:
 
 
 def efficiency(group: Group, values: Floats) -> Floats:
-    """Of each result the least value of its problem over its own: 1 is best. nan where there is none."""
+    """For each result, the least value of its problem divided by its own: 1 is best. nan without a value."""
     best = least(group, values)[group.problem]
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(values == best, 1.0, best / values)  # 0 against 0 is best, too
+        share = np.where(values == best, 1.0, best / values)  # 0 compared with 0 is best, too
     return np.where(group.ok & ~np.isnan(values), share, np.nan)
 
 
 def ranks(group: Group, values: Floats) -> Integers:
-    """Of each result its place among those of its problem: 0 is best. Results without a value come last."""
+    """The rank of each result in its problem: 0 is best. Results without a value come last."""
     filled = np.where(group.ok & ~np.isnan(values), values, np.inf)
     order = np.lexsort((group.kernel, filled, group.problem))
     starts = np.searchsorted(group.problem, np.arange(len(group.problems)))
@@ -56,9 +56,9 @@ def ranks(group: Group, values: Floats) -> Integers:
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """Of each kernel: how many results are right, how many failed, and how it stands to the best.
+    """For each kernel: the numbers of correct and failed results, and its efficiency.
 
-    `mean` counts a problem that the kernel was tried on and did not compute as 0.
+    In `mean`, a problem that the kernel was tried on and did not compute counts as 0.
     """
 
     tried: Integers
@@ -69,12 +69,12 @@ class Standing:
 
     @property
     def order(self) -> Integers:
-        """Kernels, the best first: by the mean, then by how often they are best."""
+        """Kernels, the best first: by mean, then by number of wins."""
         return np.lexsort((np.arange(len(self.mean)), -self.wins, -self.mean))
 
 
 def standing(group: Group, shares: Floats) -> Standing:
-    """What the shares of the best say about each kernel."""
+    """The standing of each kernel, from its efficiencies."""
     kernels = len(group.kernels)
     failed = np.isin(group.status, [STATUSES.index(each) for each in (*FAILURES, QUARANTINED)])
     apart = np.isin(group.status, [STATUSES.index(each) for each in APART])
@@ -91,18 +91,18 @@ def standing(group: Group, shares: Floats) -> Standing:
 
 @dataclass(frozen=True, eq=False)
 class Heat:
-    """A map of kernels × problems. A column may be several problems of like work; `members` says how many.
+    """A map of kernels × problems. A column may hold several problems of similar work; `members` has their number.
 
-    `mean` is over the right results of a cell, nan without any. `failed` is the share of its results that failed,
-    `apart` that of those that are no failure but have no value, nan in cells without results. `status` is that of a
-    result without a value, of a failure rather than another; its place in STATUSES, -1 where all have values.
+    `mean` is over the correct results of a cell, nan without any. `failed` is the share of its results that failed,
+    `apart` the share without a value that did not fail, nan in cells without results. `status` is the status of a
+    result without a value, preferably of a failure: its index in STATUSES, -1 if all have values.
     """
 
-    kernels: Integers  # which, best first
+    kernels: Integers  # indices, best first
     kernels_left: int
     columns: Codes  # of each problem
     members: Integers
-    work: Floats  # of each column the operations of its least problem; nan where they are not known
+    work: Floats  # operations of the smallest problem of each column; nan if unknown
     mean: Floats
     failed: Floats
     apart: Floats
@@ -110,7 +110,7 @@ class Heat:
 
 
 def heat(group: Group, facts: Facts, values: Floats, order: Integers) -> Heat:
-    """Values by kernel and problem, problems in the order of their work."""
+    """Values by kernel and problem, problems ordered by their work."""
     shown = order[:HEAT_KERNELS]
     row_of = np.full(len(group.kernels), -1)
     row_of[shown] = np.arange(len(shown))
@@ -132,7 +132,7 @@ def heat(group: Group, facts: Facts, values: Floats, order: Integers) -> Heat:
     valued = group.ok & ~np.isnan(values)
     failed = np.isin(group.status, [STATUSES.index(each) for each in (*FAILURES, QUARANTINED)])
     status = np.full(size, -1, np.int32)
-    for which in (~group.ok & ~failed, failed):  # the later ones win
+    for which in (~group.ok & ~failed, failed):  # later ones win
         status[cell[here & which]] = group.status[here & which]
     with np.errstate(invalid="ignore", divide="ignore"):
         every = summed(np.ones(len(group), bool))
@@ -151,7 +151,7 @@ def heat(group: Group, facts: Facts, values: Floats, order: Integers) -> Heat:
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """A size of problems cut into bins that are even on a logarithmic scale: their edges, and each problem's bin."""
+    """A problem size in bins that are even on a logarithmic scale: their edges, and each problem's bin."""
 
     name: str
     edges: Floats
@@ -160,23 +160,23 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """The best tile of each region of the problem space: its place in `tiles`, -1 where no problem is.
+    """The best tile of each region of the problem space: its index in `tiles`, -1 in regions without problems.
 
-    `mean` is its share of the best of each problem, on average; `next_best` names the tile after it, with its own.
+    `mean` is its average efficiency in the region; `next_best` is the second-best tile with its own efficiency.
     """
 
     across: Axis
     up: Axis
     tiles: tuple[str, ...]  # those that are best somewhere, most regions first
-    # All up × across:
+    # All of shape up × across:
     best: Codes
-    problems: Integers  # with a right result
+    problems: Integers  # with a correct result
     mean: Floats
-    next_best: tuple[tuple[tuple[str, float] | None, ...], ...]  # None where there is no other tile
+    next_best: tuple[tuple[tuple[str, float] | None, ...], ...]  # None if there is no other tile
 
 
 def regions(group: Group, facts: Facts, values: Floats, across: Axis, up: Axis) -> Regions:
-    """Of each region the tile that comes nearest to the best of each problem, on average; ties by name."""
+    """For each region, the tile with the highest average efficiency; ties are decided by name."""
     shares = np.nan_to_num(efficiency(group, values))
     names = tuple(sorted(set(facts.tiles)))
     number = {name: i for i, name in enumerate(names)}
@@ -215,7 +215,7 @@ def _next_best(names: Sequence[str], mean: Floats) -> tuple[str, float] | None:
 
 
 def axis(name: str, values: Floats) -> Axis | None:
-    """Bins of a factor of two, or of more if they were too many. None where there is nothing to cut."""
+    """Bins of a factor of two, or of more if there were too many. None if a value is unknown, or one bin holds all."""
     if np.isnan(values).any() or values.min() <= 0:
         return None
     low, high = float(np.floor(np.log2(values.min()))), float(np.floor(np.log2(values.max()))) + 1
@@ -229,7 +229,7 @@ def axis(name: str, values: Floats) -> Axis | None:
 
 
 def widest(facts: Facts) -> list[Axis]:
-    """The sizes of the problems that differ most, most first."""
+    """The problem sizes with the widest range, widest first."""
     spread = {name: float(np.std(np.log2(values))) for name, values in facts.sizes.items()}
     names = sorted((name for name in spread if spread[name] > 0), key=lambda name: (-spread[name], name))
     found = (axis(facts.size_words(name), facts.sizes[name]) for name in names)
@@ -238,7 +238,7 @@ def widest(facts: Facts) -> list[Axis]:
 
 @dataclass(frozen=True)
 class Reason:
-    """Failures that say the same but for numbers: how many, of how many kernels, and one of the messages."""
+    """Failures with the same message except for numbers: their count, the number of kernels, and one message."""
 
     status: str
     count: int
@@ -250,7 +250,7 @@ _NUMBERS = re.compile(r"0x[0-9a-f]+|[0-9a-f]{12,}|[0-9]+(\.[0-9]+)?", re.IGNOREC
 
 
 def reasons(groups: Sequence[Group]) -> list[Reason]:
-    """Why results are missing, most frequent first. Messages that differ in numbers only are one reason."""
+    """The reasons for missing results, most frequent first. Messages that differ only in numbers are one reason."""
     counts: Counter[tuple[str, str]] = Counter()
     kernels: dict[tuple[str, str], set[str]] = {}
     examples: dict[tuple[str, str], str] = {}

@@ -1,6 +1,6 @@
-"""What a reader wants to know first: which kernels win, by how much, how few do, and how near the best come to the GPU.
+"""The highlights of a report: which kernels win, by how much, how few kernels suffice, and the best rates.
 
-Of counters, which kernels ask least of memory; that is no order by speed, and is said so.
+For counters: which kernels cause the least memory traffic. That is not an order by speed, and the text says so.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tilewright.bench.report.plots import slope
 from tilewright.bench.report.rows import counters_of
 from tilewright.select.portfolio import Portfolio
 
-# Shares of the best for which a reader is told how many kernels reach them.
+# Efficiencies for which the highlights list how many kernels reach them.
 ENOUGH = (0.95, 0.99)
-# Kernels that are named for how often they win.
+# Kernels that are listed by number of wins.
 MOST_WINNERS = 3
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A line: what it is about, a figure, what it means, and the whole name of the kernel if it is about one."""
+    """A line: a topic, a figure, an explanation, and the full kernel name if it is about one."""
 
     about: str
     figure: str
@@ -35,13 +35,13 @@ class Finding:
 
 
 def roof_of(facts: Facts, arch: Arch) -> Floats:
-    """TFLOPS that matrix rate and bandwidth of the GPU's file allow each problem; nan where a rate is not known."""
+    """The TFLOPS that the GPU's matrix rate and bandwidth allow for each problem; nan if a rate is unknown."""
     peaks = np.array([arch.peak_tflops.get(name, np.nan) for name in facts.dtypes], np.float64)
     return np.minimum(peaks, slope(arch) * facts.intensity)
 
 
 def time_findings(group: Group, facts: Facts, arch: Arch, found: Standing, few: Portfolio | None) -> Iterator[Finding]:
-    """Of a group with times."""
+    """The highlights of a group with times."""
     yield _computed(group)
     if group.ok.any():
         yield from _winners(group, facts, found)
@@ -52,7 +52,7 @@ def time_findings(group: Group, facts: Facts, arch: Arch, found: Standing, few: 
 
 
 def counter_findings(group: Group, facts: Facts, found: Standing) -> Iterator[Finding]:
-    """Of a group with counters: never in words of speed."""
+    """The highlights of a group with counters, which never mention speed."""
     yield _computed(group)
     if group.ok.any():
         yield from _least_asked(group, facts, found)
@@ -65,13 +65,13 @@ def _winners(group: Group, facts: Facts, found: Standing) -> Iterator[Finding]:
     often, *others = np.argsort(-found.wins, kind="stable")[:MOST_WINNERS].tolist()
     then = [f"{found.wins[i]:,}: {facts.kernel_words[i]}" for i in others if found.wins[i]]
     yield Finding(
-        "best alone",
+        "best single kernel",
         f"{100 * found.mean[alone]:.3g} %",
         f"of the best time on average: {facts.kernel_words[alone]}",
         group.kernels[alone],
     )
     yield Finding(
-        "wins most",
+        "most wins",
         f"{found.wins[often]:,} of {problems:,}",
         f"problems: {facts.kernel_words[often]}" + (f"; then {', '.join(then)}" if then else ""),
         group.kernels[often],
@@ -86,7 +86,7 @@ def _least_asked(group: Group, facts: Facts, found: Standing) -> Iterator[Findin
         yield Finding(
             "fewest lines",
             f"{found.wins[often]:,} of {problems:,}",
-            f"problems: {facts.kernel_words[often]}" + (f", and {others:,} more as often" if others else ""),
+            f"problems: {facts.kernel_words[often]}" + (f", and {others:,} more equally often" if others else ""),
             group.kernels[often],
         )
     work = (counted["matrix_flops"] / facts.flops[group.problem])[group.ok]
@@ -94,21 +94,21 @@ def _least_asked(group: Group, facts: Facts, found: Standing) -> Iterator[Findin
         yield Finding(
             "matrix work",
             f"× {np.nanmedian(work):.3g}",
-            f"of what the problem needs in the median, at most × {np.nanmax(work):.3g}: tiles that stick out",
+            f"the problem's operations in the median, at most × {np.nanmax(work):.3g}: tiles exceed the problem",
         )
 
 
-_COMPUTED = "problems have a kernel that computes them right"
+_COMPUTED = "problems have a kernel that computes them correctly"
 
 
 def _computed(group: Group) -> Finding:
     right, total = len(np.unique(group.problem[group.ok])), len(group.problems)
-    text = "problems have a time, as it was recorded" if group.where.recorded else _COMPUTED
+    text = "problems have a recorded time" if group.where.recorded else _COMPUTED
     return Finding("computed", f"{right:,} of {total:,}", text)
 
 
 def _few(found: Portfolio) -> Iterator[Finding]:
-    """With as many digits as the plot has, so that both say the same."""
+    """Rounded as in the plot, so that both show the same number."""
     shares = np.round(found.coverage, 3)
     counts = {enough: int(np.argmax(shares >= enough)) + 1 for enough in ENOUGH if (shares >= enough).any()}
     if counts:
@@ -116,7 +116,7 @@ def _few(found: Portfolio) -> Iterator[Finding]:
         least_count, *more = counts.values()
         then = "".join(f", {count:,} {words}" for count, words in zip(more, others, strict=True))
         figure = f"{least_count:,} kernel{'s' if least_count > 1 else ''}"
-        yield Finding("how few do", figure, f"{first}{then} of the best on average, each problem with its best of them")
+        yield Finding("small set", figure, f"{first}{then} of the best on average, choosing the best for each problem")
 
 
 def _rates(group: Group, facts: Facts, arch: Arch) -> Iterator[Finding]:
@@ -128,7 +128,7 @@ def _rates(group: Group, facts: Facts, arch: Arch) -> Iterator[Finding]:
     share = rate / roof_of(facts, arch)
     text = f"at most, for {facts.problem_words[top]}"
     if np.isfinite(share).any():
-        text += f"; the best kernels reach {100 * np.nanmedian(share):.3g} % of the GPU's roof in the median"
+        text += f"; the best kernels reach {100 * np.nanmedian(share):.3g} % of the GPU's roofline in the median"
     yield Finding("rate", f"{rate[top]:,.4g} TFLOPS", text)
 
 
@@ -141,13 +141,13 @@ def _failed(group: Group) -> Iterator[Finding]:
 
 
 def coverage_words(group: Group, facts: Facts) -> tuple[str, str]:
-    """How much of what could be measured was: pairs of a kernel and a problem of its kind."""
+    """The share of pairs that were measured, out of all pairs of a kernel and a problem of its kind."""
     asked = f"{len(group.kernels):,} × {len(group.problems):,}"
     if facts.pairs is None:
-        text = f"{len(group):,} of {asked} pairs have a result; some kernels have names that do not tell their kind"
+        text = f"{len(group):,} of {asked} pairs have a result; the kind of some kernels is unknown from their names"
         return "coverage", text
     share = f"{100 * len(group) / facts.pairs:.4g} %" if facts.pairs else "none"
     text = f"{share}: {len(group):,} of {facts.pairs:,} pairs of a kernel and a problem of its kind have a result"
     if others := len(group.kernels) * len(group.problems) - facts.pairs:
-        return "coverage", f"{text}. {others:,} more of {asked} do not count: kernel and problem are of different kinds"
+        return "coverage", f"{text}. {others:,} more of {asked} do not count: kernel and problem have different kinds"
     return "coverage", f"{text} ({asked})"

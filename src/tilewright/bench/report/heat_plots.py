@@ -1,4 +1,4 @@
-"""Kernels × problems as maps of colours."""
+"""Heat maps of kernels × problems."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Columns of a figure of heat maps that can have words of their own.
+# The most columns of a figure that can have their own labels.
 WORDED = 40
-# Share of the results of a cell that failed, from which on it is marked.
+# The share of failed results from which a cell is marked.
 MANY_FAILED = 0.25
-# Columns of a figure that say how much work they are.
+# The columns of a figure that are labelled with their work.
 TICKS = 8
-# Inches of a row of a heat map, and of the scale above it.
+# Inches per row of a heat map, and of the colour bar above it.
 ROW, SCALE = 0.19, 0.16
 
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """A heat map of a figure: what its values are, those at the ends of its colours, and what is said beside these."""
+    """A heat map of a figure: its label, the limits of its colours, and the texts at these."""
 
     heat: Heat
     label: str
@@ -41,7 +41,7 @@ class Panel:
 
 @picture
 def heat_maps(panels: Sequence[Panel], kernels: Sequence[str], problems: Sequence[str]) -> tuple[Figure, Places]:
-    """Kernels × problems, panels with the same kernels side by side. Cells without a right result say why."""
+    """Kernels × problems, panels with the same kernels side by side. Cells without a correct result show why."""
     first = panels[0].heat
     rows, columns = first.mean.shape
     worded = columns <= WORDED // len(panels) and bool((first.members == 1).all())
@@ -95,7 +95,7 @@ def _draw_heat(figure: Figure, axes: Axes, panel: Panel) -> None:
 
 
 def _without_white(name: str) -> Any:
-    """A scale of colours whose light end is not taken for an empty cell."""
+    """A colour map whose light end cannot be mistaken for an empty cell."""
     from matplotlib import colormaps  # noqa: PLC0415
     from matplotlib.colors import ListedColormap  # noqa: PLC0415
 
@@ -110,12 +110,12 @@ def _name_columns(axes: Axes, heat: Heat, problems: Sequence[str] | None, ticks:
         return
     _tick_work(axes, heat, ticks)
     few, most = int(heat.members.min()), int(heat.members.max())
-    many = "" if most == 1 else f", {most} in a column" if few == most else f", {few} or {most} in a column"
-    axes.set_xlabel(f"problems by their work{many}; below each mark, its operations")
+    many = "" if most == 1 else f", {most} per column" if few == most else f", {few} or {most} per column"
+    axes.set_xlabel(f"problems by work{many}; operations below the marks")
 
 
 def _tick_work(axes: Axes, heat: Heat, most: int) -> None:
-    """The operations of some columns, evenly spread."""
+    """Label some columns, evenly spaced, with their operations."""
     if np.isnan(heat.work).any():
         axes.set_xticks([])
         return
@@ -134,7 +134,7 @@ def operations(count: float) -> str:
 
 
 def _mark_failures(axes: Axes, found: Heat) -> None:
-    """A red cross where nothing but failures is, a dot where many failed; grey where there is nothing to fail."""
+    """A red cross if all results failed, a dot if many failed; grey if there are no results."""
     from matplotlib.patches import Rectangle  # noqa: PLC0415
 
     without = np.isnan(found.mean)

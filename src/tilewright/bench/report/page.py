@@ -1,4 +1,4 @@
-"""A report of a sweep: one page that holds its pictures, tables and script, and asks nothing of the network."""
+"""Write a sweep's report: one self-contained page with pictures, tables and script, without network access."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from tilewright.bench.report.sections import (
 )
 
 TEMPLATE, SCRIPTS = "sweep.html.j2", ("sortable.js", "hover.js")
-# Groups with pictures of their own: the largest. All are in the first table and in the table of results.
+# The largest groups get their own pictures. All are in the first table and in the table of results.
 MOST_SECTIONS = 8
-# Reasons of failures that a person reads; the others are counted.
+# The most failure reasons that are listed; the others are counted.
 MOST_REASONS = 20
-# Columns of the first table that are left out where all of them are 0.
+# Columns of the first table that are omitted if all of their values are 0.
 _RARE = ("quarantined", "unsupported", "not recorded")
 
 
 @dataclass(frozen=True)
 class Report:
-    """A page, and what it tells: how many results, how many have no value and why, and what is left out."""
+    """A page and its summary: the number of results, of missing values by status, and omissions."""
 
     html: str
     results: int
@@ -61,7 +61,7 @@ class Report:
 def write_report(
     path: Path | str, records: Iterable[Record], *, source: str = "", title: str = "", notes: Sequence[str] = ()
 ) -> Report:
-    """Write the page to a file, whole or not at all."""
+    """Write the page to a file, atomically."""
     path = Path(path)
     made = make_report(records, source=source, title=title, notes=notes)
     with written_whole(path) as draft:
@@ -70,14 +70,14 @@ def write_report(
 
 
 def make_report(records: Iterable[Record], *, source: str = "", title: str = "", notes: Sequence[str] = ()) -> Report:
-    """The page of a sweep's results, one record for each key (`tilewright.bench.journal.merged`).
+    """The page of a sweep's results, one record per key (`tilewright.bench.journal.merge_records`).
 
-    Records are read once and not kept. `source` says where they are from; `notes` are told at the top: lines of a
-    journal that were damaged, say. The same records give the same page, in whatever order they come.
+    Records are read once and not kept. `source` describes their origin; `notes` are shown at the top, such as damaged
+    journal lines. The same records give the same page, in any order.
     """
     groups = gather(records)
     if not groups:
-        raise InvalidValueError("there is no result to report: the journal or table is empty")
+        raise InvalidValueError("there are no results to report: the journal or table is empty")
     places = _places(groups)
     facts = [facts_of(group) for group in groups]
     shown = sorted(sorted(range(len(groups)), key=lambda i: -len(groups[i]))[:MOST_SECTIONS])
@@ -110,7 +110,7 @@ def make_report(records: Iterable[Record], *, source: str = "", title: str = "",
 
 
 def _places(groups: Sequence[Group]) -> list[str]:
-    """Names of groups, with a mark of their software where it alone tells them apart."""
+    """The names of groups, with a mark of their software if they differ only in that."""
     plain = [place_words(group.where) for group in groups]
     return [
         place_words(group.where, software=digest_value(group.where.versions)[:8]) if plain.count(name) > 1 else name
@@ -124,12 +124,12 @@ def _title(groups: Sequence[Group]) -> str:
 
 
 def _kinds(groups: Sequence[Group]) -> dict[str, int]:
-    """Results by what their devices give."""
+    """The number of results by measurement: times or counters."""
     return {kind: sum(len(g) for g in groups if g.where.kind == kind) for kind in (TIME, COUNTERS)}
 
 
 def _totals(groups: Sequence[Group], by_status: dict[str, int]) -> list[tuple[str, str, str]]:
-    """The figures at the top: name, number, and which colour they deserve."""
+    """The figures at the top: name, number, and colour."""
     failed = sum(by_status[status] for status in FAILURES)
     found = [
         ("results", sum(by_status.values()), ""),
@@ -145,7 +145,7 @@ def _totals(groups: Sequence[Group], by_status: dict[str, int]) -> list[tuple[st
 
 
 def _filled(rows: Sequence[dict[str, str]]) -> dict[str, Any]:
-    """The first table without columns in which nothing ever happened."""
+    """The first table without columns that are 0 everywhere."""
     names = [name for name in rows[0] if name not in _RARE or any(row[name] != "0" for row in rows)]
     return {"names": names, "rows": [[row[name] for name in names] for row in rows]}
 
@@ -184,7 +184,7 @@ def _left_out(
             yield f"The table of {table.name} has {table.rows:,} of {table.total:,} results: {table.note}."
     if len(shown) < len(groups):
         others = [places[i] for i in range(len(groups)) if i not in shown]
-        yield f"Pictures are of the {len(shown)} groups with most results; not of {'; '.join(others)}."
+        yield f"Pictures show the {len(shown)} groups with the most results; not {'; '.join(others)}."
     if len(found) > MOST_REASONS:
         rest = sum(reason.count for reason in found[MOST_REASONS:])
         yield f"{len(found) - MOST_REASONS:,} rarer reasons, of {rest:,} results, are not listed."
@@ -197,5 +197,5 @@ def _render(sections: Sequence[Section], **values: Any) -> str:
     folder = Path(__file__).with_name("templates")
     environment = Environment(loader=FileSystemLoader(folder), undefined=StrictUndefined, autoescape=True)
     environment.filters["spots"] = lambda picture: Markup(script_json(picture.spots))
-    scripts = [Markup((folder / name).read_text(encoding="utf-8")) for name in SCRIPTS]  # files of ours
+    scripts = [Markup((folder / name).read_text(encoding="utf-8")) for name in SCRIPTS]  # our own files
     return environment.get_template(TEMPLATE).render(sections=sections, scripts=scripts, **values)

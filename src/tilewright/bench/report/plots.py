@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Points of a scatter plot: of more, only how densely they lie can be seen.
+# The most points of a scatter plot; above that, only their density is visible.
 MOST_POINTS = 4000
 INK = "#333333"
 
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
-    """Results as points, each of a kernel and a problem; `best` ones are those of the best kernel of a problem."""
+    """Results as points, each of a kernel and a problem; `best` marks those of a problem's best kernel."""
 
     x: Floats
     y: Floats
@@ -48,7 +48,7 @@ class Scatter:
     named: Named
 
     def places(self, axes: Axes, label: str) -> Places:
-        """What is said of points: of all, or of the best if there are too many, or of none."""
+        """The tooltips: of all points, of the best if there are too many, or none."""
         usable = np.isfinite(self.x) & np.isfinite(self.y)
 
         def found() -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ class Scatter:
 
 @picture
 def roofline(scatter: Scatter, arch: Arch, dtypes: Sequence[str]) -> tuple[Figure, Places]:
-    """Rates of all results over operations for each byte, under what the GPU's file promises."""
+    """Rates of all results over operations per byte, below the roofline of the GPU's file."""
     figure, (axes,) = new_figure(7.4, 4.6)
     use = np.isfinite(scatter.x) & np.isfinite(scatter.y)
     x, y, best = scatter.x, scatter.y, scatter.best & use
@@ -87,18 +87,18 @@ def roofline(scatter: Scatter, arch: Arch, dtypes: Sequence[str]) -> tuple[Figur
     return figure, scatter.places(axes, "TFLOPS")
 
 
-# How points look: those of some problems, and of so many that they hide each other.
+# The style of points: for few problems, and for so many that they overlap.
 _SOME: dict[str, Any] = {"ms": 3.6, "color": BEST, "alpha": 0.85, "mew": 0}
 _MANY: dict[str, Any] = {"ms": 1.8, "color": BEST, "alpha": 0.4, "mew": 0}
 
 
 def slope(arch: Arch) -> float:
-    """TFLOPS that the memory allows at one operation per byte."""
+    """The TFLOPS that the memory bandwidth allows at one operation per byte."""
     return arch.memory.bandwidth_gbs / 1e3
 
 
 def _roofs(axes: Axes, arch: Arch, peaks: Mapping[str, float], low: float, high: float) -> None:
-    """The slope of the memory, the flat roof of each type, and the ridges where they meet."""
+    """The memory slope, the flat peak of each data type, and the ridges where they meet."""
     line: dict[str, Any] = {"color": INK, "linewidth": 1.2}
     words: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "color": INK}
     top = max(peaks.values(), default=slope(arch) * high)
@@ -122,7 +122,7 @@ def _roofs(axes: Axes, arch: Arch, peaks: Mapping[str, float], low: float, high:
 
 
 def _cloud(figure: Figure, axes: Axes, across: Floats, up: Floats, label: str, colour: str) -> None:
-    """Points, or where there are too many how many lie in each spot."""
+    """Points, or the number of points per spot if there are too many."""
     if len(across) <= MOST_POINTS:
         axes.plot(across, up, ".", ms=3, color=colour, alpha=0.6, label=label, zorder=1)
         return
@@ -134,7 +134,7 @@ def _cloud(figure: Figure, axes: Axes, across: Floats, up: Floats, label: str, c
 
 @picture
 def traffic(scatter: Scatter, ridge: float | None) -> tuple[Figure, Places]:
-    """Operations per byte that kernels asked of memory, over those that the problem allows."""
+    """Operations per byte that kernels requested from memory, over those that the problem allows."""
     figure, (axes,) = new_figure(7.4, 4.6)
     use = np.isfinite(scatter.x) & np.isfinite(scatter.y)
     x, y = scatter.x[use], scatter.y[use]
@@ -146,25 +146,25 @@ def traffic(scatter: Scatter, ridge: float | None) -> tuple[Figure, Places]:
     axes.set_ylim(low, high)
     axes.plot([low, high], [low, high], color=INK, linewidth=1.2)
     middle = np.sqrt(left * right)
-    axes.annotate("every byte once", (middle, middle), (-6, 4), textcoords="offset points", fontsize=8, ha="right")
+    axes.annotate("each byte once", (middle, middle), (-6, 4), textcoords="offset points", fontsize=8, ha="right")
     if ridge is not None and low < ridge < high:
         axes.axhline(ridge, color=QUIET, linewidth=1, linestyle="--")
-        text = f"ridge of the GPU's roof, {ridge:,.0f}"
+        text = f"ridge of the GPU's roofline, {ridge:,.0f}"
         axes.annotate(text, (left, ridge), (4, 3), textcoords="offset points", fontsize=8)
     best = scatter.best[use]
     _cloud(figure, axes, x[~best], y[~best], "other kernels", OTHER)
     axes.plot(x[best], y[best], "o", **_SOME, label="fewest lines of a problem")
     axes.set_xlabel("operations per byte that must be moved, FLOP/byte")
-    axes.set_ylabel("operations per byte that lanes asked for, FLOP/byte")
+    axes.set_ylabel("operations per byte that lanes requested, FLOP/byte")
     plain_numbers(axes.xaxis)
     plain_numbers(axes.yaxis)
     figure.legend(loc="outside upper right", ncols=2)
-    return figure, scatter.places(axes, "FLOP per byte asked for")
+    return figure, scatter.places(axes, "FLOP per requested byte")
 
 
 @picture
 def region_maps(maps: Sequence[Regions], what: str, share: str) -> tuple[Figure, Places]:
-    """Which tile is best where; the numbers are those of the problems in a region. `share` says what means are of."""
+    """The best tile of each region; the numbers count its problems. `share` names the reference of the mean."""
     from matplotlib.patches import Patch, Rectangle  # noqa: PLC0415
 
     figure, panels = new_figure(11.6, 4.3, columns=len(maps)) if len(maps) > 1 else new_figure(7.4, 4.3)
@@ -194,7 +194,7 @@ def region_maps(maps: Sequence[Regions], what: str, share: str) -> tuple[Figure,
 
 
 def _region_words(axes: Axes, found: Regions, share: str) -> Iterator[tuple[list[float], str]]:
-    """Every region, and what is said of it: its tile, how good it is, and which comes next."""
+    """Every region with its tooltip: its tile, the tile's efficiency, and the second-best tile."""
     for row, column in np.argwhere(found.best >= 0).tolist():
         across, up = found.across.edges[column : column + 2], found.up.edges[row : row + 2]
         many = int(found.problems[row, column])
@@ -206,7 +206,7 @@ def _region_words(axes: Axes, found: Regions, share: str) -> Iterator[tuple[list
 
 
 def _by_use(maps: Sequence[Regions]) -> list[str]:
-    """Tiles of all maps, those of most regions first."""
+    """The tiles of all maps, those of most regions first."""
     used: dict[str, int] = {}
     for each in maps:
         for place in each.best[each.best >= 0].tolist():
@@ -232,7 +232,7 @@ def _log_axes(axes: Axes, across: Axis, up: Axis) -> None:
 
 @picture
 def failures(counts: Mapping[str, Mapping[str, int]], bad: Sequence[str]) -> Figure:
-    """Results that are missing, by status, and within a status by where they were wanted; `bad` ones in red."""
+    """Missing results by status, and within a status by group; `bad` ones in red."""
     places = list(dict.fromkeys(place for by_place in counts.values() for place in by_place))
     figure, (axes,) = new_figure(7.4, 0.36 * len(counts) + 0.95)
     for row, (status, by_place) in enumerate(counts.items()):
@@ -260,18 +260,18 @@ def failures(counts: Mapping[str, Mapping[str, int]], bad: Sequence[str]) -> Fig
 
 @picture
 def coverage(found: Portfolio) -> Figure:
-    """What the first one, two, … kernels achieve."""
+    """The efficiency of the first one, two, … kernels."""
     figure, (axes,) = new_figure(7.4, 4.6)
     draw_coverage(axes, found)
     return figure
 
 
-# As many points can carry their numbers without touching.
+# The most points whose numbers fit without touching.
 LABELLED = 16
 
 
 def draw_coverage(axes: Axes, found: Portfolio) -> None:
-    """Mean and tenth percentile of what kernels reach, against their number, with numbers while they have room."""
+    """Mean and tenth percentile of the efficiency over the number of kernels, with numbers if they fit."""
     counts = range(1, len(found.order) + 1)
     for values, style, colour, label in (
         (found.supported, "--", QUIET, "problems computed"),

@@ -1,4 +1,4 @@
-"""The tables of a report that sort: which results they show, and their columns as the page's script reads them."""
+"""The sortable tables of a report: which results they show, and their columns as the page's script reads them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tilewright.bench.report.columns import COUNTERS, Flags, Floats, Group
 from tilewright.bench.report.facts import Facts
 from tilewright.bench.report.figures import Standing, efficiency, ranks
 
-# Rows of all tables of results together: some megabytes, sorted by a browser in a moment.
+# The most rows of all result tables together: some megabytes, which a browser sorts in a moment.
 MOST_ROWS = 10_000
-# Of a message in a table; the beginning says what happened.
+# Of a message in a table; its beginning is the most useful part.
 MESSAGE = 160
-_DIGITS = 4  # significant ones of numbers in a table
+_DIGITS = 4  # significant digits of numbers in a table
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column. Of texts, `texts` are the distinct ones and `values` their places; `titles` say more about each.
+    """A column. For text, `texts` are the distinct values and `values` their indices; `titles` are their tooltips.
 
-    A `choice` is a text that a reader picks from a list.
+    A `choice` is a text that the reader can select from a list.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table that sorts: its name in addresses, its columns, which of them it is sorted by first."""
+    """A sortable table: its name in addresses, its columns, and the initial sort column."""
 
     name: str
     columns: tuple[Column, ...]
@@ -56,7 +56,7 @@ class Grid:
 
     @property
     def json(self) -> str:
-        """What the page's script reads."""
+        """The JSON that the page's script reads."""
         value = {
             "rows": self.rows,
             "page": self.page,
@@ -68,13 +68,13 @@ class Grid:
 
 
 def script_json(value: Any) -> str:
-    """JSON for a script element: nothing in it can end the element."""
+    """JSON for a script element, without anything that could end the element."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")
 
 
 def texts(name: str, values: Iterable[str], *, choice: bool = False, about: str = "") -> Column:
-    """A column of texts."""
+    """A text column."""
     listed = list(values)
     distinct = sorted(set(listed))
     place = {text: i for i, text in enumerate(distinct)}
@@ -82,12 +82,12 @@ def texts(name: str, values: Iterable[str], *, choice: bool = False, about: str 
 
 
 def numbers(name: str, values: Iterable[float], about: str = "") -> Column:
-    """A column of numbers; empty where there is none."""
+    """A number column; empty where there is no number."""
     return Column(name, "number", [rounded(float(value)) for value in values], about=about)
 
 
 def rounded(value: float) -> float | int | None:
-    """A number with few digits, whole ones as they are; None for nan."""
+    """A number rounded to few digits, integers unchanged; None for nan."""
     if math.isnan(value):
         return None
     if value == round(value) and abs(value) < 2**53:
@@ -97,7 +97,7 @@ def rounded(value: float) -> float | int | None:
 
 @dataclass(frozen=True)
 class Picked:
-    """Rows of each group that a table shows, and in a sentence which they are."""
+    """The rows of each group that a table shows, and a description of the choice."""
 
     rows: tuple[Flags, ...]
     text: str
@@ -108,7 +108,7 @@ class Picked:
 
 
 def pick(groups: Sequence[Group], values: Sequence[Floats], most: int) -> Picked:
-    """All results, or of more than `most` the best of each problem and the first failure of each kernel and status."""
+    """All results, or for more than `most` the best of each problem and the first failure of each kernel and status."""
     total = sum(len(group) for group in groups)
     if total <= most:
         return Picked(tuple(np.ones(len(group), bool) for group in groups), "all results")
@@ -116,22 +116,22 @@ def pick(groups: Sequence[Group], values: Sequence[Floats], most: int) -> Picked
     place = [ranks(group, each) for group, each in zip(groups, values, strict=True)]
     room = most - sum(int(rows.sum()) for rows in failed)
     right = np.concatenate([rank[group.ok] for group, rank in zip(groups, place, strict=True)])
-    fits = np.cumsum(np.bincount(right)) <= room  # how many results have at most a rank
+    fits = np.cumsum(np.bincount(right)) <= room  # the number of results up to each rank
     keep = int(fits.sum())
     if keep:
         best = [group.ok & (rank < keep) for group, rank in zip(groups, place, strict=True)]
         which = "the best kernel" if keep == 1 else f"the {keep} best kernels"
-        text = f"of each problem {which}"
+        text = f"{which} of each problem"
     else:
         best = _evenly([group.ok & (rank == 0) for group, rank in zip(groups, place, strict=True)], room)
-        text = f"of {room:,} of {int((right == 0).sum()):,} problems, evenly spread, the best kernel"
+        text = f"the best kernel of {room:,} of {int((right == 0).sum()):,} problems, evenly spaced"
     bad = sum(int(rows.sum()) for rows in failed)
-    text += f", and of each kernel the first failure of each kind (at most {most // 4:,})" if bad else ""
+    text += f", and the first failure of each kernel and status (at most {most // 4:,})" if bad else ""
     return Picked(tuple(a | b for a, b in zip(best, failed, strict=True)), text)
 
 
 def _evenly(rows: Sequence[Flags], room: int) -> list[Flags]:
-    """So many of the rows of all groups, as evenly as can be."""
+    """A number of rows from all groups, as evenly spaced as possible."""
     together = np.concatenate(rows)
     numbers_of = np.cumsum(together)  # from 1
     total = max(1, int(numbers_of[-1]))
@@ -160,7 +160,7 @@ def results_grid(
     places: Sequence[str],
     most: int,
 ) -> Grid:
-    """The results of groups that hold the same: all times, or all counters."""
+    """The results of groups with the same measurement: all times, or all counters."""
     picked = pick(groups, values, most)
     chosen = [_best_first(*each) for each in zip(groups, values, picked.rows, strict=True)]
     columns = [*_names(groups, facts, chosen, places)]
@@ -172,7 +172,7 @@ def results_grid(
     ]
     share = np.concatenate([100 * group.share[rows] for group, rows in zip(groups, chosen, strict=True)])
     if not np.isnan(share).all():
-        columns.append(numbers("tolerance %", share, "how much of the allowed error was used"))
+        columns.append(numbers("tolerance %", share, "the used share of the allowed error"))
     said = [g.messages[code][:MESSAGE] for g, rows in zip(groups, chosen, strict=True) for code in g.message[rows]]
     if any(said):
         columns.append(texts("message", said))
@@ -181,7 +181,7 @@ def results_grid(
 
 
 def _best_first(group: Group, values: Floats, picked: Flags) -> Any:
-    """The rows that were picked, by problem, the best first: so they stay where a sort finds them alike."""
+    """The picked rows by problem, the best first: a stable sort keeps this order among equal values."""
     rows = np.flatnonzero(picked)
     return rows[np.lexsort((ranks(group, values)[rows], group.problem[rows]))]
 
@@ -189,7 +189,7 @@ def _best_first(group: Group, values: Floats, picked: Flags) -> Any:
 def _names(
     groups: Sequence[Group], facts: Sequence[Facts], chosen: Sequence[Any], places: Sequence[str]
 ) -> Iterable[Column]:
-    """Where, which problem, which kernel, and what came of it. Kernels have their whole names as titles."""
+    """Group, problem, kernel and status. The full kernel names are tooltips."""
     together = list(zip(groups, facts, chosen, places, strict=True))
     if len(groups) > 1:
         yield texts("where", [place for _, _, rows, place in together for _ in rows], choice=True)
@@ -242,7 +242,7 @@ COUNTED = (
 
 
 def counters_of(group: Group) -> Mapping[str, Floats]:
-    """The counters that are shown, nan where there are none, and all instructions together."""
+    """The counters to show, nan if missing, and all instructions together."""
     nothing = np.full(len(group), np.nan)
     kinds = [column for name, column in group.counters.items() if name.startswith("instructions")]
     together = np.where(group.ok, np.nansum(kinds, axis=0), np.nan) if kinds else nothing
@@ -251,13 +251,13 @@ def counters_of(group: Group) -> Mapping[str, Floats]:
 
 _ABOUT = {
     "µs": "median of the repeats",
-    "spread %": "from the tenth to the ninetieth percentile, in per cent of the median",
-    "of best %": "the best time of the problem over this one",
-    "TFLOPS": "operations of the problem over the time",
-    "GB/s": "bytes that must be moved at least, over the time",
-    "matrix MFLOP": "operations of matrix instructions that were executed",
-    "× needed": "these over the operations of the problem",
-    "read KiB": "that lanes asked of global memory",
+    "spread %": "from the tenth to the ninetieth percentile, in percent of the median",
+    "of best %": "the problem's best time divided by this time",
+    "TFLOPS": "the problem's operations divided by the time",
+    "GB/s": "the least bytes that must be moved, divided by the time",
+    "matrix MFLOP": "operations of the executed matrix instructions",
+    "× needed": "matrix operations divided by the problem's operations",
+    "read KiB": "that lanes requested from global memory",
     "written KiB": "to global memory",
     "cache lines": "distinct lines touched by each instruction of a wave, summed",
     "LDS KiB": "read from and written to LDS",
@@ -272,9 +272,9 @@ def _abouts(parts: Sequence[Mapping[str, Floats]]) -> list[tuple[str, str]]:
 
 
 def problems_grid(name: str, group: Group, facts: Facts, values: Floats, roof: Floats) -> Grid:
-    """Every problem of a group: its best kernel, how good that is, and how much the choice matters.
+    """Every problem of a group: its best kernel, that kernel's results, and how much the choice matters.
 
-    `roof` is the highest rate that the GPU's file allows each problem, in TFLOPS; nan where it is not known.
+    `roof` is the highest rate that the GPU's file allows for each problem, in TFLOPS; nan if unknown.
     """
     count, place = len(group.problems), ranks(group, values)
     best, runner_up = (_of_rank(group, values, place, rank) for rank in (0, 1))
@@ -283,13 +283,13 @@ def problems_grid(name: str, group: Group, facts: Facts, values: Floats, roof: F
         next_share = 100 * value / np.where(runner_up >= 0, values[runner_up], np.nan)
         rate = facts.flops / value / 1e6
     whole = [group.kernels[group.kernel[row]] if row >= 0 else "" for row in best]
-    words = [facts.kernel_words[group.kernel[row]] if row >= 0 else "none is right" for row in best]
+    words = [facts.kernel_words[group.kernel[row]] if row >= 0 else "none is correct" for row in best]
     distinct = sorted(set(zip(words, whole, strict=True)))
     code = {pair: i for i, pair in enumerate(distinct)}
     timed = group.where.kind != COUNTERS
     columns = [
         texts("problem", facts.problem_words),
-        numbers("FLOP/byte", facts.intensity, "operations of the problem over the bytes that must be moved"),
+        numbers("FLOP/byte", facts.intensity, "the problem's operations divided by the bytes that must be moved"),
         Column(
             "best kernel" if timed else "fewest lines",
             "text",
@@ -301,11 +301,11 @@ def problems_grid(name: str, group: Group, facts: Facts, values: Floats, roof: F
     ]
     if timed:
         columns += [
-            numbers("TFLOPS", rate, "operations of the problem over the time"),
-            numbers("of roof %", 100 * rate / roof, "of what matrix rate and bandwidth in the GPU's file allow"),
+            numbers("TFLOPS", rate, "the problem's operations divided by the time"),
+            numbers("of roof %", 100 * rate / roof, "of the roofline from the GPU file's rates and bandwidth"),
         ]
     columns += [
-        numbers("next %", next_share, "the best over the kernel after it: 100 where another one is as good"),
+        numbers("next %", next_share, "the best kernel compared with the second best: 100 if both are equally good"),
         numbers("right", np.bincount(group.problem[group.ok], minlength=count), "kernels that compute it"),
     ]
     kept = [column for column in columns if column.kind != "number" or any(v is not None for v in column.values)]
@@ -313,7 +313,7 @@ def problems_grid(name: str, group: Group, facts: Facts, values: Floats, roof: F
 
 
 def _of_rank(group: Group, values: Floats, place: Any, rank: int) -> Any:
-    """Of each problem the row of that rank among the right results; -1 where there is none."""
+    """For each problem, the row of that rank among the correct results; -1 if there is none."""
     found = np.full(len(group.problems), -1)
     rows = np.flatnonzero((place == rank) & group.ok & ~np.isnan(values))
     found[group.problem[rows]] = rows
@@ -321,22 +321,22 @@ def _of_rank(group: Group, values: Floats, place: Any, rank: int) -> Any:
 
 
 def kernels_grid(name: str, group: Group, facts: Facts, found: Standing) -> Grid:
-    """Every kernel of a group: what it was tried on, and how it stands."""
+    """Every kernel of a group: the problems that it was tried on, and its standing."""
     count = len(group.kernels)
     columns = [
         Column("kernel", "text", list(range(count)), list(facts.kernel_words), list(group.kernels)),
-        numbers("tried", found.tried, "problems; without those that it is not made for"),
+        numbers("tried", found.tried, "problems, without those that it does not support"),
         numbers("right", found.right),
-        numbers("failed", found.failed, "not right, not built, not ended, or not tried after such"),
+        numbers("failed", found.failed, "wrong, not built, not finished, or not tried after such failures"),
     ]
     if group.where.kind == COUNTERS:
-        wins, sort, about = "fewest lines for", "mean of fewest %", "the fewest cache lines of a problem over its own"
+        wins, sort, about = "fewest lines for", "mean of fewest %", "fewest cache lines of a problem divided by its own"
         about_wins = "problems for which no kernel touches fewer cache lines"
     else:
-        wins, sort, about = "best for", "mean of best %", "the best time of a problem over its own"
-        about_wins = "problems that it is the fastest for"
+        wins, sort, about = "best for", "mean of best %", "the best time of a problem divided by its own"
+        about_wins = "problems for which it is the fastest kernel"
     columns += [
         numbers(wins, found.wins, about_wins),
-        numbers(sort, 100 * found.mean, f"{about}; a problem that it failed for counts as 0"),
+        numbers(sort, 100 * found.mean, f"{about}; a failed problem counts as 0"),
     ]
     return Grid(name, tuple(columns), count, count, sort, down=True, page=15)

@@ -1,4 +1,4 @@
-"""The sections of a report: one for each group of results that can be compared, with its pictures."""
+"""The sections of a report: one for each group of comparable results, with its pictures."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from tilewright.bench.report.style import Picture
 from tilewright.select.portfolio import Portfolio
 from tilewright.select.portfolio import choose as choose_kernels
 
-# Kernels of the curve that says how few do.
+# The most kernels on the curve of kernel set sizes.
 KEPT = 24
-# From these it chooses: the best by their mean, and those that are best most often.
+# The candidates for it: the best by mean, and those with the most wins.
 KEPT_FROM = 96
 # Of tables in a section.
 EXAMPLES = 8
@@ -48,7 +48,7 @@ EXAMPLES = 8
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture with a heading and what it shows. A wide one takes a row of the page."""
+    """A picture with a heading and a description. A wide one takes a whole row of the page."""
 
     title: str
     text: str
@@ -58,7 +58,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class Section:
-    """What the page says of one group."""
+    """The part of the page about one group."""
 
     name: str
     title: str
@@ -71,7 +71,7 @@ class Section:
 
 
 def place_words(where: Where, *, software: str = "") -> str:
-    """Where results are from: `gemm on gfx942, AMD Instinct MI300X`, or `…, GPU` where the model is not known."""
+    """The origin of results: `gemm on gfx942, AMD Instinct MI300X`, or `…, GPU` if the model is unknown."""
     kind, _, name = where.device.partition(":")
     if kind == GPU:
         device = gpu_of(where.versions) or "GPU"
@@ -82,7 +82,7 @@ def place_words(where: Where, *, software: str = "") -> str:
 
 
 def decisive(group: Group) -> Floats:
-    """What kernels are ordered by: the time, or without one the lines of memory that were touched."""
+    """The values that kernels are ordered by: times, or else touched cache lines."""
     return group.us if group.where.kind != COUNTERS else counters_of(group)["cache_lines"]
 
 
@@ -116,14 +116,14 @@ def _section_facts(group: Group, facts: Facts, arch: Arch) -> Iterator[tuple[str
     yield "GPU", _gpu_words(group.where, arch)
     yield coverage_words(group, facts)
     if group.where.recorded:
-        yield "verified", "where it was recorded, or not at all: nothing was run for this page's results"
+        yield "verified", "where it was recorded, or not at all: nothing was run for the results of this page"
     said = "recorded" if group.where.recorded else "right"
     yield said, f"{int(group.ok.sum()):,} ({_percent(int(group.ok.sum()), len(group))} of the results)"
     lacking = np.flatnonzero(~np.isfinite(least(group, np.where(group.ok, 1.0, np.nan))))
     if len(lacking):
         words = "; ".join(facts.problem_words[i] for i in lacking[:EXAMPLES])
         more = f"; and {len(lacking) - EXAMPLES:,} more" if len(lacking) > EXAMPLES else ""
-        yield "problems without a right kernel", words + more
+        yield "problems without a correct kernel", words + more
     if facts.problem_shared:
         yield "all problems have", facts.problem_shared
     if facts.kernel_shared:
@@ -133,7 +133,7 @@ def _section_facts(group: Group, facts: Facts, arch: Arch) -> Iterator[tuple[str
 
 
 def _gpu_words(where: Where, arch: Arch) -> str:
-    """The model that was measured, where that is known, and whose rates the GPU's file has."""
+    """The measured model, if known, and the product whose rates the GPU's file has."""
     model = gpu_of(where.versions)
     if model is None or arch.product in model:
         return f"{arch.name}, {model or arch.product}"
@@ -141,7 +141,7 @@ def _gpu_words(where: Where, arch: Arch) -> str:
 
 
 def software_words(versions: str) -> str:
-    """What `versions_text` wrote, in words; any other text as it is."""
+    """The output of `format_versions` in words; any other text unchanged."""
     if not versions.startswith("{"):
         return versions
     return ", ".join(f"{name} {version}" for name, version in json.loads(versions).items())
@@ -162,11 +162,11 @@ def _time_plots(
     left = _left_out(heat_left(found))
     cells = heat(group, facts, 100 * shares, found.order)
     known = cells.mean[np.isfinite(cells.mean)]
-    low = min(90, 10 * int(np.percentile(known, 2) // 10))  # the light end: colours are for what there is
+    low = min(90, 10 * int(np.percentile(known, 2) // 10))  # the light end: colours cover the values that occur
     ends = f"; lightest: {low} and less" if low else ""
     yield Plot(
         "Kernels × problems",
-        f"The best time of a problem over that of each kernel, in per cent: dark is best. {_MARKS}{left}",
+        f"The best time of a problem divided by each kernel's time, in percent: dark is best. {_MARKS}{left}",
         heat_plots.heat_maps(
             [Panel(cells, "% of the best", low, 100, "YlGnBu", ends)], facts.kernel_words, facts.problem_words
         ),
@@ -176,24 +176,24 @@ def _time_plots(
 
 _MARKS = (
     "Kernels with the best mean are on top. A red cross: every result of the cell failed; a red dot: a quarter or more "
-    "did. Grey: not made for it, or not recorded. White: of another kind, or no result."
+    "failed. Grey: not supported, or not recorded. White: of another kind, or no result."
 )
 
 
 def heat_left(found: Standing) -> int:
-    """Kernels that a heat map has no room for."""
+    """The number of kernels that do not fit into a heat map."""
     return max(0, len(found.mean) - HEAT_KERNELS)
 
 
 def _left_out(kernels: int) -> str:
-    return f" {kernels:,} kernels with lower means are left out." if kernels else ""
+    return f" {kernels:,} kernels with lower means are not shown." if kernels else ""
 
 
 def _roofline(group: Group, facts: Facts, arch: Arch, shares: Floats) -> Plot:
     tflops = facts.flops[group.problem] / group.us / 1e6
     dtypes = sorted(set(facts.dtypes) - {""})
     unknown = [name for name in dtypes if name not in arch.peak_tflops]
-    told = f" The file has no matrix rate for {', '.join(unknown)}." if unknown else ""
+    told = f" The GPU's file has no matrix rate for {', '.join(unknown)}." if unknown else ""
     return Plot(
         "Roofline",
         f"Peaks are those of {arch.product} in the GPU's file. Bytes are the least that must be moved, so results "
@@ -203,13 +203,13 @@ def _roofline(group: Group, facts: Facts, arch: Arch, shares: Floats) -> Plot:
 
 
 def _scatter(group: Group, facts: Facts, up: Floats, shares: Floats) -> Scatter:
-    """Results over what their problems allow."""
+    """Results over the intensities of their problems."""
     named = Named(facts.kernel_words, facts.problem_words)
     return Scatter(facts.intensity[group.problem], up, shares == 1.0, group.kernel, group.problem, named)
 
 
 def _few_kernels(group: Group, found: Standing) -> Portfolio:
-    """Only kernels that can matter are looked at: a matrix of all would not fit memory in a large sweep."""
+    """Only the best kernels are considered: a matrix of all would not fit into memory in a large sweep."""
     chosen = _candidates(found)
     column = np.full(len(group.kernels), -1)
     column[chosen] = np.arange(len(chosen))
@@ -226,10 +226,10 @@ def _candidates(found: Standing) -> NDArray[np.int64]:
 
 def _few_plot(group: Group, few: Portfolio, looked_at: int) -> Plot:
     left = len(group.kernels) - looked_at
-    told = f" Chosen from the {looked_at} best; {left:,} others are left out." if left else ""
+    told = f" Chosen from the {looked_at} best; {left:,} others are not considered." if left else ""
     return Plot(
-        "How few kernels do",
-        "What is reached with the best one, two, … kernels for these problems, chosen one after another."
+        "How few kernels suffice",
+        "The efficiency of the best one, two, … kernels for these problems, chosen one after another."
         f"{told} The command tilewright portfolio writes such a set.",
         plots.coverage(few),
     )
@@ -242,10 +242,10 @@ def _region_plot(group: Group, facts: Facts) -> Iterator[Plot]:
     maps = [regions(group, facts, decisive(group), across, up) for across, up in pairs]
     what = "tile" if facts.has_tiles else "kernel"
     if group.where.kind == COUNTERS:
-        text = f"The {what} that touches fewest lines of global memory. This is no order by speed."
+        text = f"The {what} that touches the fewest lines of global memory. This is not an order by speed."
         share = "the fewest lines"
     else:
-        text = f"The {what} that comes nearest to the best of each problem of a region, on average."
+        text = f"The {what} that is closest to the best of each problem in a region, on average."
         share = "the best"
     yield Plot(
         f"Best {what} by region" if group.where.kind != COUNTERS else f"Least traffic by region: {what}",
@@ -256,7 +256,7 @@ def _region_plot(group: Group, facts: Facts) -> Iterator[Plot]:
 
 
 def _axes(facts: Facts) -> Iterator[tuple[Axis, Axis]]:
-    """Work over intensity, and the two sizes that differ most."""
+    """Work over intensity, and the two sizes with the widest range."""
     if not np.isnan(facts.intensity).any():
         across, up = axis("FLOP per byte", facts.intensity), axis("FLOP", facts.flops)
         if across is not None and up is not None:
@@ -271,10 +271,10 @@ def _counter_plots(group: Group, facts: Facts, arch: Arch, shares: Floats, found
     flops = facts.flops[group.problem]
     if np.isfinite((flops / moved)[group.ok]).any() and np.isfinite(facts.intensity).any():
         yield Plot(
-            "Asked of memory",
-            "Operations for each byte that lanes asked of global memory, over what the problem allows: the lower, the "
-            "more often bytes are asked for again. Caches answer some of it. The dashed line is where the GPU's matrix "
-            "rate and bandwidth meet. There is no time in this picture.",
+            "Requested from memory",
+            "Operations per byte that lanes requested from global memory, over those that the problem allows: the "
+            "lower, the more often the same bytes are requested. Caches serve some of these requests. The dashed line "
+            "is where the GPU's matrix rate and bandwidth meet. This picture shows no times.",
             plots.traffic(_scatter(group, facts, flops / moved, shares), _ridge(facts, arch)),
         )
     yield from _region_plot(group, facts)
@@ -287,7 +287,7 @@ def _ridge(facts: Facts, arch: Arch) -> float | None:
 
 
 def _counter_maps(group: Group, facts: Facts, found: Standing) -> Iterator[Plot]:
-    """Two figures of two maps each, kernels in the same order in all."""
+    """Two figures of two maps each, with the kernels in the same order in all."""
     counted = counters_of(group)
     moved = counted["global_read_bytes"] + counted["global_write_bytes"]
     lds = (counted["lds_read_bytes"] + counted["lds_write_bytes"]) / KIB
@@ -298,15 +298,15 @@ def _counter_maps(group: Group, facts: Facts, found: Standing) -> Iterator[Plot]
     figures = (
         (
             "Kernels × problems: work and bytes",
-            "Left: operations of matrix instructions over those of the problem; above 1, tiles stick out; below 1, "
-            "masked parts were left out. Right: bytes that lanes asked of global memory, over the fewest of any kernel "
-            "for the problem.",
+            "Left: matrix operations divided by the problem's operations; above 1, tiles exceed the problem; below 1, "
+            "masked parts were skipped. Right: bytes that lanes requested from global memory, divided by the fewest of "
+            "any kernel for the problem.",
             ((work, "matrix operations, × needed", 1.0), (over_least(group, moved), "global bytes, × fewest", 1.0)),
         ),
         (
             "Kernels × problems: lines and conflicts",
-            "Left: cache lines touched, over the fewest of any kernel for the problem. Right: cycles lost to LDS bank "
-            "conflicts for each KiB that goes through LDS.",
+            "Left: cache lines touched, divided by the fewest of any kernel for the problem. Right: cycles lost to LDS "
+            "bank conflicts per KiB of LDS traffic.",
             (
                 (over_least(group, counted["cache_lines"]), "cache lines, × fewest", 1.0),
                 (conflicts, "conflict cycles per KiB of LDS", 0.0),
@@ -321,13 +321,14 @@ def _counter_maps(group: Group, facts: Facts, found: Standing) -> Iterator[Plot]
 
 
 _COUNTER_MARKS = (
-    "Kernels that touch fewest lines are on top. A red cross: every result of the cell failed; a red dot: a quarter or "
-    "more did. Grey: not made for it. White: of another kind, or no result. Dark is the 98th percentile and all above."
+    "Kernels that touch the fewest lines are on top. A red cross: every result of the cell failed; a red dot: a "
+    "quarter or more failed. Grey: not supported. White: of another kind, or no result. "
+    "Dark is the 98th percentile and above."
 )
 
 
 def over_least(group: Group, values: Floats) -> Floats:
-    """Values over the least of their problem: 1 is best."""
+    """Values divided by the least of their problem: 1 is best."""
     with np.errstate(divide="ignore"):
         return 1 / efficiency(group, values)
 
@@ -340,14 +341,14 @@ def _panel(group: Group, facts: Facts, found: Standing, values: Floats, label: s
 
 
 def failure_counts(groups: list[tuple[str, Group]], statuses: tuple[str, ...]) -> dict[str, dict[str, int]]:
-    """Results by status and place, statuses with most first; only those that there are."""
+    """The number of results by status and group, most frequent statuses first; without zeros."""
     found = {status: {place: count for place, group in groups if (count := group.count(status))} for status in statuses}
     kept = {status: by_place for status, by_place in found.items() if by_place}
     return dict(sorted(kept.items(), key=lambda pair: -sum(pair[1].values())))
 
 
 def summary_row(place: str, group: Group) -> dict[str, str]:
-    """A line of the page's first table."""
+    """A row of the page's first table."""
     return {
         "place": place,
         "holds": "counters, no time" if group.where.kind == COUNTERS else "times",

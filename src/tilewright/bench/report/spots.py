@@ -1,4 +1,4 @@
-"""What a page says where the pointer rests on a picture: places in parts of its width and height, and words."""
+"""The tooltips of a picture: positions as fractions of its width and height, and texts."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tilewright.bench.report.columns import Floats
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Parts of a picture are given with so many digits: a tenth of a point of a picture 1,000 wide.
+# Digits of a fraction: a tenth of a pixel in a picture 1,000 wide.
 _DIGITS = 4
 
 
 @dataclass(frozen=True)
 class Named:
-    """Names of the kernels and problems of a group, and what their numbers count."""
+    """Names of the kernels and problems of a group, and labels of their values."""
 
     kernels: Sequence[str]
     problems: Sequence[str]
 
 
 def part(axes: Axes, x: Floats, y: Floats) -> Floats:
-    """Where points lie in the picture, from its upper left corner. Right only when the figure was drawn."""
+    """Positions of points in the picture, from its upper left corner. Valid only after the figure has been drawn."""
     pixels = axes.transData.transform(np.column_stack([x, y]))
     figure = axes.get_figure(root=True)
     assert figure is not None
@@ -35,7 +35,7 @@ def part(axes: Axes, x: Floats, y: Floats) -> Floats:
 
 
 def box(axes: Axes, left: float, right: float, top: float, bottom: float) -> list[float]:
-    """A rectangle of an axis, as left, top, right, bottom of the picture."""
+    """A rectangle of an axis, as left, top, right, bottom in the picture."""
     (x0, y0), (x1, y1) = part(axes, np.array([left, right]), np.array([top, bottom])).tolist()
     return [min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)]
 
@@ -43,7 +43,7 @@ def box(axes: Axes, left: float, right: float, top: float, bottom: float) -> lis
 def points(
     axes: Axes, x: Floats, y: Floats, kernel: Sequence[int], problem: Sequence[int], named: Named, label: str
 ) -> dict[str, Any]:
-    """Points, each of a kernel and a problem; the value that is told is `y`."""
+    """Points, each of a kernel and a problem; the value shown is `y`."""
     shown_kernels, kernels = _used(kernel, named.kernels)
     shown_problems, problems = _used(problem, named.problems)
     return {
@@ -59,14 +59,14 @@ def points(
 
 
 def _used(codes: Sequence[int], names: Sequence[str]) -> tuple[list[int], list[str]]:
-    """Codes and names without those that nobody has."""
+    """Codes and names, without unused names."""
     used = sorted(set(codes))
     place = {code: i for i, code in enumerate(used)}
     return [place[code] for code in codes], [names[code] for code in used]
 
 
 def areas(found: Iterable[tuple[list[float], str]]) -> dict[str, Any]:
-    """Rectangles with what is said of each."""
+    """Rectangles with a text for each."""
     listed = list(found)
     return {"kind": "areas", "boxes": [each for each, _ in listed], "texts": [text for _, text in listed]}
 
@@ -78,7 +78,7 @@ def cells(
     status: Sequence[int],
     statuses: Sequence[str],
 ) -> dict[str, Any]:
-    """Maps of the same rows and columns: their boxes, what they count, their values. `status` is -1 without any."""
+    """Maps of the same rows and columns: their boxes, labels and values. `status` is -1 if there is none."""
     return {
         "kind": "cells",
         "rows": list(rows),

@@ -1,4 +1,4 @@
-"""How all pictures look, those of sweeps and those of learning, and the bytes of a picture."""
+"""The style of all pictures, in reports of sweeps and of learning, and their encoding."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DPI = 130
-CSS_DPI = 96  # of a page: what an inch is to a browser
-# Of what is drawn once: the best, the second, the rest, what failed, what is beside the point.
+CSS_DPI = 96  # of a page: an inch in a browser
+# Colours for the best, the second, the rest, failures, and minor elements.
 BEST, SECOND, OTHER, BAD, QUIET = "#0b5fa5", "#d9822b", "#9fb6c9", "#b3261e", "#8a8a8a"
-# The palette of Okabe and Ito, which can be told apart without seeing all hues.
+# The palette of Okabe and Ito, which is safe for colour-blind readers.
 BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW = (
     *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"),
 )
-# Ten that differ in lightness as well as in hue.
+# Ten colours that differ in lightness as well as in hue.
 PALETTE = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW, "#7a5195", "#8c6d31", "#444444")
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -46,7 +46,7 @@ STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG, how wide a page shows it, and what the page says where the pointer rests on it."""
+    """A PNG, its width on a page, and its tooltips."""
 
     png: bytes
     width: int
@@ -54,7 +54,7 @@ class Picture:
 
     @property
     def most(self) -> int:
-        """How wide it can be shown before its points are seen."""
+        """The largest width before single pixels become visible."""
         return self.width * DPI // CSS_DPI
 
     @property
@@ -63,17 +63,17 @@ class Picture:
 
 
 def need_plots(what: str) -> None:
-    """Raise when there is nothing to draw with."""
+    """Raise if Matplotlib is missing."""
     need_packages(what, ("numpy", "matplotlib"), "plots")
 
 
 P = ParamSpec("P")
-# Places can be told only when a figure is drawn: before, nothing has its place.
+# Positions are known only after a figure has been drawn.
 Places = Callable[[], Sequence[dict[str, Any]]]
 
 
 def picture(draw: Callable[P, Figure | tuple[Figure, Places]]) -> Callable[P, Picture]:
-    """A function that draws a figure, as one that gives the picture of it, with our style while it draws."""
+    """Turn a function that draws a figure into one that returns its picture, drawn in our style."""
 
     @functools.wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Picture:
@@ -92,25 +92,25 @@ def picture(draw: Callable[P, Figure | tuple[Figure, Places]]) -> Callable[P, Pi
 
 
 def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure that no window knows of, with its panels row by row."""
+    """A figure without a window, with its panels row by row."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, [figure.add_subplot(rows, columns, i + 1) for i in range(rows * columns)]
 
 
-# Characters of a label: the tables of a page have whole names.
+# The most characters of a label: the tables of a page have full names.
 LABEL = 58
 
 
 def clipped(text: str, most: int = LABEL) -> str:
-    """A label that fits: its middle is left out for … where it is too long, as names differ at either end."""
+    """A label that fits: if it is too long, … replaces its middle, as names differ at their ends."""
     head = most // 2
     return text if len(text) <= most else f"{text[:head]}…{text[head + 1 - most :]}"
 
 
 def plain_numbers(axis: Any) -> None:
-    """0.1, 1, 10, 1,000 rather than powers of ten; the less an axis spans, the more numbers between them."""
+    """0.1, 1, 10, 1,000 instead of powers of ten; the shorter the range of an axis, the more numbers in between."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: PLC0415
 
     low, high = sorted(axis.get_view_interval())

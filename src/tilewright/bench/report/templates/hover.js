@@ -1,7 +1,7 @@
 "use strict";
-// What a picture says where the pointer rests: the cell of a map, the region, or the nearest point.
+// The tooltip of a picture at the pointer: for the cell of a map, the region, or the nearest point.
 
-const NEAR = 12; // pixels from a point at which it still is meant
+const NEAR = 12; // the largest distance to a point, in pixels
 const told = document.createElement("div");
 told.className = "tip";
 told.hidden = true;
@@ -13,7 +13,7 @@ function inside(box, x, y) {
   return x >= box[0] && x < box[2] && y >= box[1] && y < box[3];
 }
 
-// Each gives what is said and which part of the picture is meant, or null.
+// Each returns the text and its part of the picture, or null.
 const look = {
   areas(spot, x, y) {
     const found = spot.boxes.findIndex((box) => inside(box, x, y));

@@ -1,6 +1,6 @@
 "use strict";
-// Tables that sort, search and turn pages. A table's rows are columns of numbers, or of places in a list of texts.
-// The address after # holds what is shown (#counters&sort=problem&down&find=compv4), so that a view can be passed on.
+// Tables with sorting, search and pages. A table's data are columns of numbers, or of indices into a list of texts.
+// The address after # holds the current view (#counters&sort=problem&down&find=compv4), so that it can be shared.
 
 function sortable(host, data) {
   const name = host.id;
@@ -17,7 +17,7 @@ function sortable(host, data) {
     sorted.forEach((code, place) => { each.rank[code] = place; });
   }
 
-  // What a row is sorted by; null is always last.
+  // The sort key of a row; null is always last.
   const key = (each, row) => (each.kind === "number" ? each.values[row] : each.rank[each.values[row]]);
 
   function matching() {
@@ -62,7 +62,7 @@ function sortable(host, data) {
   bar.className = "bar";
   const find = make("input", undefined, bar);
   find.type = "search";
-  find.placeholder = "search: words that must all be there";
+  find.placeholder = "search: all words must match";
   find.setAttribute("aria-label", "search");
   find.addEventListener("input", () => { state.find = find.value; state.page = 0; show(true); });
   const choices = new Map();
@@ -76,7 +76,7 @@ function sortable(host, data) {
   }
   const told = make("span", undefined, bar);
   told.className = "told";
-  const back = make("button", "‹ back", bar), on = make("button", "on ›", bar);
+  const back = make("button", "‹ previous", bar), on = make("button", "next ›", bar);
   back.addEventListener("click", () => { state.page -= 1; show(true); });
   on.addEventListener("click", () => { state.page += 1; show(true); });
 
@@ -91,7 +91,7 @@ function sortable(host, data) {
     if (each.about) head.title = each.about;
     if (each.kind === "number") head.className = "number";
     button.addEventListener("click", () => {
-      // Numbers begin with the largest, texts with the first.
+      // Numbers start with the largest, texts with the first.
       state.down = state.sort === each.name ? !state.down : each.kind === "number";
       state.sort = each.name;
       state.page = 0;
