@@ -89,9 +89,9 @@ def test_show_of_what_is_not_there_or_not_clear(store: Store, run: Callable[...,
     assert "unknown key 'zz'" in run("cache", "show", "zz").stderr
     result = run("cache", "show", "")
     assert result.exit_code == 2
-    assert "begins 3 keys" in result.stderr
+    assert "3 keys begin with" in result.stderr
     assert KEYS[1] in result.stderr
-    with pytest.raises(InvalidValueError, match="begins 2 keys"):
+    with pytest.raises(InvalidValueError, match="2 keys begin with"):
         named_key("ab", ["abc", "abd", "b"])
 
 
@@ -136,12 +136,12 @@ def test_gc(store: Store, run: Callable[..., Result], run_json: Callable[..., An
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--max-size", "10X"), "'10X' is no size. Write a number with B, K, M, G or T (bytes, KiB, MiB, GiB, TiB)"),
-        (("--max-size", "10"), "'10' is no size. Write a number with B, K, M, G or T"),
-        (("--max-size", "-1"), "'-1' is no size."),
-        (("--max-size", f"{'9' * 400}T"), "is no size."),
-        (("--max-age", f"{'9' * 400}d"), "is no age."),
-        (("--max-age", "30"), "'30' is no age. Write a number with s, m, h, d or w: 30d."),
+        (("--max-size", "10X"), "'10X' is not a size. Write a number with B, K, M, G or T (bytes, KiB, MiB, GiB, TiB)"),
+        (("--max-size", "10"), "'10' is not a size. Write a number with B, K, M, G or T"),
+        (("--max-size", "-1"), "'-1' is not a size."),
+        (("--max-size", f"{'9' * 400}T"), "is not a size."),
+        (("--max-age", f"{'9' * 400}d"), "is not an age."),
+        (("--max-age", "30"), "'30' is not an age. Write a number with s, m, h, d or w: 30d."),
     ],
 )
 def test_limits_that_are_none(store: Store, run: Callable[..., Result], args: tuple[str, ...], message: str) -> None:

@@ -30,7 +30,7 @@ PROGRAM = [sys.executable, "-m", "tilewright"]
         (["rules", "--op", "gem"], "unknown op 'gem'. Did you mean 'gemm'?"),
         (["sets", "fp16_rcr_al"], "unknown preselected set 'fp16_rcr_al'. Did you mean 'fp16_rcr_all'?"),
         (["check", "gem", "--arch", "gfx942"], "unknown op 'gem'. Did you mean 'gemm'?"),
-        (["check", "gemm"], "say which GPU gemm is for: --arch GPU."),
+        (["check", "gemm"], "no GPU is given for gemm: use --arch GPU."),
         (["check", "gemm", "--arch", "gfx942", "-s", "blocks=1x1x1"], "Did you mean 'block'?"),
         (["check", "gemm", "--arch", "gfx942", "-s", "block"], "-s takes FIELD=VALUE, got 'block'"),
         (["arch", "check", "none.toml"], "File 'none.toml' does not exist."),
@@ -70,7 +70,7 @@ def test_missing_fields_are_all_listed_with_what_they_take(
         assert result.exit_code == 2
         assert "gemm needs 6 more fields" in result.stderr
         assert "  layout     rcr, rrr, crr, ccr\n" in result.stderr
-        assert "dtype=… gives all of dtype_a, dtype_b, dtype_acc, dtype_c at once." in result.stderr
+        assert "dtype=… sets dtype_a, dtype_b, dtype_acc, dtype_c together." in result.stderr
 
 
 def test_a_refused_source_shows_the_head_of_the_log(

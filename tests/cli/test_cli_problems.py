@@ -93,7 +93,7 @@ def test_a_problem_on_the_command_line_is_made_of_what_problems_are_made_of() ->
     for fixed in ("dtype", "dtype_a", "direction"):
         with pytest.raises(UnknownValueError, match=f"'{fixed}'.* Known: n, g, c, k, input_size"):
             read_problem(conv, config, f"{sizes},{fixed}=fp16")
-    with pytest.raises(InvalidValueError, match="does not say c, filter_size"):
+    with pytest.raises(InvalidValueError, match="does not give c, filter_size"):
         read_problem(conv, config, "n=2,k=16,input_size=8x8")
 
 
@@ -122,7 +122,7 @@ def test_verify_refuses_before_it_builds(run: Callable[..., Result], shapes: Pat
         both = run(*args, "--problems", str(shapes), *other)
         assert "--problem, --problems and --trials each say" in both.stderr
     alone = run(*args, "--format", "csv")
-    assert "--format is that of a file" in alone.stderr
+    assert "--format applies to files only" in alone.stderr
 
 
 def test_one_problem_is_written_out(run: Callable[..., Result], shapes: Path) -> None:

@@ -1,4 +1,4 @@
-"""The command `tilewright` itself: its sub-commands, and how every failure is shown."""
+"""The command `tilewright`: its sub-commands, and how failures are printed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAILED = 2
 INTERRUPTED = 130
 LOG_LINES = 20
 
-# Command → the module of this folder whose `command` it is, in the order of --help.
+# Command → the module of this package that defines it as `command`, in the order of --help.
 COMMANDS = {
     "doctor": "doctor",
     "arch": "arch",
@@ -47,7 +47,7 @@ COMMANDS = {
 
 
 class Root(Group):
-    """The outermost group: whatever goes wrong below it becomes one message and an exit code."""
+    """The outermost group. Turns every error of a command into one message and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -90,12 +90,12 @@ def _show(message: str, more: str = "") -> None:
 
 def _help_hint(error: click.ClickException) -> str:
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        return f"       {error.ctx.command_path} --help shows how it is used."
+        return f"       Run `{error.ctx.command_path} --help` for usage."
     return ""
 
 
 def _head(log: str) -> str:
-    """The beginning of a compiler's log: the first error is the one that matters."""
+    """The first lines of a compiler's log: the first error is the one that matters."""
     lines = log.rstrip().splitlines()
     left = len(lines) - LOG_LINES
     return "\n".join([*lines[:LOG_LINES], *([f"… and {left} more lines"] if left > 0 else [])])
@@ -116,6 +116,6 @@ def _head(log: str) -> str:
 def root() -> None:
     """Make, check, build and inspect GPU kernels on AMD's CK Tile templates, with or without a GPU.
 
-    Results go to stdout, progress and errors to stderr. Exit codes: 0 yes, 1 no (illegal config,
-    incomplete toolchain, bad file), 2 the command could not be carried out.
+    Results go to stdout, progress and errors to stderr. Exit codes: 0 for success, 1 for
+    a negative answer (illegal config, incomplete toolchain, bad file), 2 if the command failed.
     """

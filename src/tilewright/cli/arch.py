@@ -1,4 +1,4 @@
-"""`tilewright arch`: the GPUs that are known."""
+"""`tilewright arch`: list, show and check GPU files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def command() -> None:
 @command.command("list", cls=Command, examples=("tilewright arch list",))
 @json_option
 def list_archs(as_json: bool) -> None:
-    """List the known GPUs with what decides which kernels they can run."""
+    """List the known GPUs with the properties that decide which kernels they can run."""
     from tilewright import arch as gpus
 
     specs = [gpus.load(name) for name in gpus.arch_names()]
@@ -61,7 +61,7 @@ def list_archs(as_json: bool) -> None:
 @click.argument("name", metavar="GPU")
 @json_option
 def show_arch(name: str, as_json: bool) -> None:
-    """Show one GPU: hardware facts, wave arrangements and matrix tiles with their instructions."""
+    """Show the hardware facts, wave arrangements and matrix instructions of a GPU."""
     from tilewright import arch as gpus
 
     spec = gpus.load(name)
@@ -87,7 +87,10 @@ def show_arch(name: str, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def check_file(ctx: click.Context, file: Path, as_json: bool) -> None:
-    """Check a GPU file and name every problem in it. Exit code 1 when there are any."""
+    """Check a GPU file and list every error in it.
+
+    The exit code is 1 if there is an error.
+    """
     from tilewright import arch as gpus
     from tilewright.base.errors import FileFormatError
 
@@ -156,7 +159,7 @@ def _hardware(spec: Arch) -> list[tuple[str, str]]:
     compute, registers, lds, memory = spec.compute, spec.registers, spec.lds, spec.memory
     scalar = f"{registers.sgprs} shared" if registers.sgprs else "a fixed set per wave"
     peaks = ", ".join(f"{name} {rate:g}" for name, rate in spec.peak_tflops.items())
-    subnormal = "taken for zero" if spec.numbers.halves_flushed else "kept"
+    subnormal = "flushed to zero" if spec.numbers.halves_flushed else "kept"
     last_level = f", {_bytes(memory.mall_bytes)} last-level" if memory.mall_bytes else ""
     return [
         (

@@ -1,4 +1,4 @@
-"""`tilewright check`: is a config legal, and if not, why and what would be."""
+"""`tilewright check`: whether a config is legal, why not, and legal configs near it."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_context
 def command(ctx: click.Context, subject: str, arch: str | None, settings: tuple[str, ...], as_json: bool) -> None:
-    """Explain whether a config is legal, and what would be.
+    """Explain whether a config is legal, and suggest legal ones.
 
-    Every rule answers, and legal configs near an illegal one are proposed. Name an op with a GPU
-    and its fields, or a kernel (then -s changes single fields of it).
-    Exit code 1 when the config is illegal.
+    Shows the result of every rule. For an illegal config, suggests legal configs near it. Give an op
+    with a GPU and its fields, or a kernel name (then -s changes single fields of it).
+
+    The exit code is 1 if the config is illegal.
     """
     from tilewright import arch as gpus
     from tilewright.ops import op_named
@@ -149,5 +150,5 @@ def _print_suggestions(proposals: Sequence[Suggestion]) -> None:
 
 
 def _text(kind: Any, value: Any) -> str:
-    """A value as -s takes it."""
+    """The value in the form that -s accepts."""
     return str(value).lower() if isinstance(value, bool) else str(kind.token(value))

@@ -1,20 +1,33 @@
-"""Commands with examples in their help, groups that load a command when it is used, and options
-that take several values."""
+"""Commands with examples in their help, groups that import a command when it is used, and options
+with printed defaults and several values."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tilewright.base.errors import UnknownValueError
 
+if TYPE_CHECKING:
+    from click.types import OptionHelpExtra
 
-class Several(click.Option):
-    """An option that takes many values: `--x a,b` and `--x a --x b` are the same, and where it is
-    `spaced` so is `--x a b`."""
+
+class Option(click.Option):
+    """An option whose default may be set by the library: a text in `show_default` is printed as it is."""
+
+    def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
+        extra = super().get_help_extra(ctx)
+        if isinstance(self.show_default, str):
+            extra["default"] = self.show_default  # click would put it in brackets
+        return extra
+
+
+class Several(Option):
+    """An option that takes several values: `--x a,b` and `--x a --x b` are the same, and `--x a b`
+    too if it is `spaced`."""
 
     def __init__(self, *args: Any, spaced: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "multiple": True})
@@ -40,7 +53,7 @@ class Command(click.Command):
         except click.MissingParameter as error:
             if not names.intersection(args):
                 raise
-            # One of the values may have been meant as the argument.
+            # The argument may have been taken for one of the values.
             hint = f"It comes before {', '.join(sorted(p.opts[0] for p in spaced))}."
             raise click.MissingParameter(hint, error.ctx, error.param) from error
 
@@ -53,7 +66,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group of commands. `modules` names those that are imported only when they are used."""
+    """A group of commands. `modules` maps commands to modules that are imported when they are used."""
 
     command_class = Command
 
@@ -101,14 +114,14 @@ class Group(click.Group):
 
 
 def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
-    """The examples as they would be typed, never wrapped."""
+    """Write the examples as they would be typed, without wrapping."""
     with formatter.section("Examples"):
         for example in examples:
             formatter.write(" " * formatter.current_indent + example + "\n")
 
 
 def spread(args: Sequence[str], names: Collection[str]) -> list[str]:
-    """`--x a b` as `--x a --x b` for the options in `names`; everything else is left as it is."""
+    """Turn `--x a b` into `--x a --x b` for the options in `names`; all else is unchanged."""
     result: list[str] = []
     flag: str | None = None
     has_value = False

@@ -1,4 +1,4 @@
-"""`tilewright generate`: the sources of kernels, into a folder."""
+"""`tilewright generate`: write kernel sources into a folder."""
 
 from __future__ import annotations
 
@@ -37,15 +37,19 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     ),
 )
 @click.argument("op_name", metavar="OP")
-@click.option("--output-dir", type=OutputFolder(), required=True, metavar="DIR", help="Made if need be.")
+@click.option(
+    "--output-dir", type=OutputFolder(), required=True, metavar="DIR", help="The folder to write to. Created if needed."
+)
 @click.option("--gpu-target", required=True, metavar="GPU", help="See `tilewright arch list`.")
 @filter_options
-@click.option("--preselected", metavar="NAME", help="A preselected set: see `tilewright sets`.")
-@click.option("--kernel-set", type=FILE, metavar="FILE", help="A kernel-set file (.toml).")
-@click.option("--profile", metavar="NAME", help="Only what an integration needs: see `tilewright sets`.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N kernels.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Processes at once.")
-@click.option("--dry-run", is_flag=True, help="Name the kernels and write nothing.")
+@click.option("--preselected", metavar="NAME", help="Use a preselected set; `tilewright sets` lists them.")
+@click.option("--kernel-set", type=FILE, metavar="FILE", help="Use the kernels of a kernel-set file (.toml).")
+@click.option(
+    "--profile", metavar="NAME", help="Keep only the kernels that an integration needs; `tilewright sets` lists them."
+)
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Write at most N kernels.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Run N processes in parallel.")
+@click.option("--dry-run", is_flag=True, help="List the kernels and write nothing.")
 @json_option
 def command(
     *,
@@ -61,16 +65,16 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Write the sources of kernels into a folder.
+    """Write kernel sources into a folder.
 
-    Kernels come from --preselected or --kernel-set; with neither, from all preselected sets of the
-    op that are meant for the GPU, or with --profile from its space `default`. --datatype, --layout
-    and --variants each keep only the members that match, and so does every field of the op:
-    --pipeline compv3 mem, --wave-groups 2. Several values may follow one of these flags, so OP comes
-    before them.
+    Kernels come from --preselected or --kernel-set. Without these options they come from all
+    preselected sets of the op for the GPU, or with --profile from the op's space `default`.
+    --datatype, --layout and --variants each keep only matching kernels, and so does an option for
+    every field of the op, such as --pipeline compv3 mem or --wave-groups 2. These options take
+    several values, so OP comes before them.
 
-    Only files that change are written, and kernels of an earlier run that are no longer asked for
-    are removed. manifest.json lists what is there.
+    Only files that change are written. Kernels of an earlier run that are not part of this one are
+    removed. manifest.json lists the files.
     """
     from tilewright import arch as gpus
     from tilewright.base import knobs
