@@ -91,8 +91,9 @@ def recipe_of(*, kind: str | None, rounds: int | None, seeds: int | None, thread
     """The default training config with the values of the command line."""
     from tilewright.learn.recipe import Recipe
 
-    said = {"kind": kind, "rounds": rounds, "seeds": None if seeds is None else tuple(range(seeds)), "threads": threads}
-    return Recipe(**{name: value for name, value in said.items() if value is not None})  # type: ignore[arg-type]
+    numbers = None if seeds is None else tuple(range(seeds))
+    given = {"kind": kind, "rounds": rounds, "seeds": numbers, "threads": threads}
+    return Recipe(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
 
 
 def dataset_of(path: Path, op_name: str | None, arch: str | None) -> Dataset:

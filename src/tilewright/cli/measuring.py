@@ -266,8 +266,8 @@ def _devices(names: Sequence[str], cluster: str | None) -> tuple[dict[str, str],
     if cluster is not None and cluster != LOCAL and names[0].startswith("gpu:"):
         from tilewright.bench.cluster.gpus import gpu_of_cluster
 
-        told = gpu_of_cluster(cluster)
-        return {names[0]: told.arch}, versions_with(told.versions)
+        gpu = gpu_of_cluster(cluster)
+        return {names[0]: gpu.arch}, versions_with(gpu.versions)
     return {name: Device(name).arch.name for name in names}, common_versions(names)
 
 

@@ -272,7 +272,7 @@ def _print(op: Op, times: Times, portfolio: Portfolio, kept: Sequence[Kernel], k
         (str(i), f"{100 * r['mean']:.1f}", f"{100 * r['p10']:.1f}", f"{r['computed']:,}", kernel.digest, text)
         for i, (kernel, text, r) in enumerate(zip(kept, texts, document["portfolio"], strict=True), 1)
     ]
-    print_table((*NUMBERS, "added", "what it is"), rows, numbers=NUMBERS, whole=("added",), title=title)
+    print_table((*NUMBERS, "added", "fields"), rows, numbers=NUMBERS, whole=("added",), title=title)
     if common:
         click.echo(f"\nall of them: {common}")
     few = f"{plural(len(kept), 'kernel')} of {len(times.kernels):,}"

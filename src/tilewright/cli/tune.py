@@ -148,8 +148,8 @@ def _complete(ctx: click.Context, plan: Plan, sources: Sequence[Path], asked: Me
         raise InvalidValueError(f"a sweep has one journal, got {len(sources)}: give one folder")
     summary = swept(plan, sources[0], asked, how, how.part(plan))
     if summary.left:
-        told = f"{plural(summary.left, 'task')} left, and no table written. Run the same command to resume."
-        click.echo(told, err=True)
+        message = f"{plural(summary.left, 'task')} left, and no table written. Run the same command to resume."
+        click.echo(message, err=True)
         ctx.exit(INTERRUPTED if summary.stopped else 1)
 
 

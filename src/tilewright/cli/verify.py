@@ -245,7 +245,7 @@ def _whole_problems(kernels: Sequence[Kernel], asked: Asked) -> list[Any]:
 
     ops = sorted({kernel.op for kernel in kernels})
     if len(ops) > 1:
-        raise InvalidValueError(f"{' and '.join(ops)} kernels cannot compute a problem together: give kernels of one op")
+        raise InvalidValueError(f"{' and '.join(ops)} kernels cannot compute a problem together: give those of one op")
     if asked.trials or bool(asked.texts) == (asked.file is not None):
         raise InvalidValueError("--together needs problems: give either --problem or --problems")
     if asked.file is not None:
