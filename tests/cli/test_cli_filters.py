@@ -74,7 +74,7 @@ def test_the_op_after_a_field_is_explained(run: Callable[..., Result], tmp_path:
 def test_a_misspelt_option_that_is_needed_is_named(run: Callable[..., Result]) -> None:
     result = run("select", "gemm", "--gpu-targt", "gfx942", "--problem", "m=1")
     assert result.exit_code == 2
-    assert "Missing option '--gpu-target'. Did you mean it by --gpu-targt?" in result.stderr
+    assert "Missing option '--gpu'. Did you mean it by --gpu-targt?" in result.stderr
 
 
 def test_words_of_an_op() -> None:

@@ -79,9 +79,10 @@ def test_printed_defaults_are_those_of_the_library() -> None:
     }
     for name, values in expected.items():
         command = ALL[(name,)]
-        texts = {p.name: p.get_help_extra(click.Context(command)) for p in command.params if isinstance(p, click.Option)}
+        options = {p.name: p for p in command.params if isinstance(p, click.Option)}
         for option, value in values.items():
-            assert texts[option]["default"] == (value if isinstance(value, str) else f"{value:g}"), option
+            shown = options[option].get_help_extra(click.Context(command))["default"]
+            assert shown == (value if isinstance(value, str) else f"{value:g}"), option
 
 
 def test_help_prints_defaults(run: Callable[..., Result]) -> None:

@@ -108,8 +108,8 @@ def _head(log: str) -> str:
     examples=(
         "tilewright doctor",
         "tilewright arch show gfx942",
-        "tilewright space gemm --arch gfx942 --set fp16_rcr_essential",
-        "tilewright generate gemm --output-dir kernels --gpu-target gfx942 --datatype fp16",
+        "tilewright space gemm --gpu gfx942 --set fp16_rcr_essential",
+        "tilewright generate gemm --output-dir kernels --gpu gfx942 --datatype fp16",
     ),
 )
 @click.version_option(__version__, prog_name="tilewright")

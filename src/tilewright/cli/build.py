@@ -10,8 +10,8 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
-from tilewright.cli.command import Several
 from tilewright.cli.filters import FilterCommand, filter_options, named_filters
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import bad, json_option, plural, print_facts, print_json, print_table
 from tilewright.cli.outputs import OutputFile, OutputFolder
 from tilewright.cli.progress import progress
@@ -30,14 +30,14 @@ MOST_FAILURES = 20
 @click.command(
     cls=FilterCommand,
     examples=(
-        "tilewright build gemm --gpu-target gfx942 --preselected fp16_rcr_essential",
-        "tilewright build gemm --gpu-target gfx942 --kernel-set mine.toml --jobs 8 --trace build.json",
-        "tilewright build gemm --gpu-target gfx942,gfx950 --preselected fp16_rcr_essential \\",
+        "tilewright build gemm --gpu gfx942 --preselected fp16_rcr_essential",
+        "tilewright build gemm --gpu gfx942 --kernel-set mine.toml --jobs 8 --trace build.json",
+        "tilewright build gemm --gpu gfx942,gfx950 --preselected fp16_rcr_essential \\",
         "    --limit 4 --pack my_pack",
     ),
 )
 @click.argument("op_name", metavar="OP")
-@click.option("--gpu-target", cls=Several, required=True, metavar="GPU…", help="One GPU or several: gfx942,gfx950.")
+@make_gpu_option("gpu_target", "Build for these GPUs, such as gfx942,gfx950.", required=True, several=True)
 @filter_options
 @click.option("--preselected", metavar="NAME", help="Use a preselected set; `tilewright sets` lists them.")
 @click.option(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.command(
     cls=Command,
     examples=(
-        "tilewright check gemm --arch gfx942 -s variant=standard -s dtype=fp16 -s layout=rcr \\",
+        "tilewright check gemm --gpu gfx942 -s variant=standard -s dtype=fp16 -s layout=rcr \\",
         "    -s block=128x128x32 -s waves=2x2x1 -s mma=32x32x16 -s pipeline=compv3 \\",
         "    -s scheduler=intrawave -s epilogue=cshuffle",
         "tilewright check gemm-gfx942-standard-…-9a6900b412ca -s block=96x128x32",

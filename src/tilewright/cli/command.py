@@ -1,5 +1,5 @@
 """Commands with examples in their help, groups that import a command when it is used, and options
-with printed defaults and several values."""
+with aliases, printed defaults and several values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,24 @@ if TYPE_CHECKING:
 
 
 class Option(click.Option):
-    """An option whose default may be set by the library: a text in `show_default` is printed as it is."""
+    """An option with `aliases`: names that work like the others, but are not in the help.
+
+    The library may set the default: a text in `show_default` is printed as it is.
+    """
+
+    def __init__(self, param_decls: Sequence[str] | None = None, *, aliases: Sequence[str] = (), **attrs: Any) -> None:
+        super().__init__([*(param_decls or ()), *aliases], **attrs)
+        self.aliases = tuple(aliases)
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        names, self.opts = self.opts, list_main_names(self)
+        try:
+            return super().get_help_record(ctx)
+        finally:
+            self.opts = names
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:  # noqa: ARG002  (click's signature)
+        return " / ".join(f"'{name}'" for name in list_main_names(self))
 
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
         extra = super().get_help_extra(ctx)
@@ -111,6 +128,12 @@ class Group(click.Group):
         formatter: click.HelpFormatter,
     ) -> None:
         write_examples(formatter, self.examples)
+
+
+def list_main_names(param: click.Parameter) -> list[str]:
+    """The names of an option or argument without aliases."""
+    aliases = param.aliases if isinstance(param, Option) else ()
+    return [name for name in param.opts if name not in aliases]
 
 
 def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ import click
 
 from tilewright.base.errors import FileFormatError, InvalidValueError, choose
 from tilewright.cli.command import Group
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import json_option, plural, print_json, print_table
 from tilewright.cli.outputs import OutputFile, OutputFolder
 from tilewright.cli.progress import progress
@@ -36,7 +37,7 @@ SHOWN = 200
     examples=(
         "tilewright data export sweep --out records.parquet",
         'tilewright data query "SELECT status, count(*) FROM records GROUP BY status" sweep',
-        "tilewright data import tile_engine results.json --arch gfx942 --out imported",
+        "tilewright data import tile_engine results.json --gpu gfx942 --out imported",
         "tilewright data merge node1 node2 --out all",
     ),
 )
@@ -175,14 +176,14 @@ def merge_command(*, sources: tuple[Path, ...], out: Path, as_json: bool) -> Non
     "import",
     examples=(
         "tilewright data import conv_gfx950 conv_fwd_bf16_gfx950.csv --out conv",
-        "tilewright data import tile_engine build/results --arch gfx942 --out gemm",
-        "tilewright data import tile_engine preshuffle.json --arch gfx942 --permute-n --skip --out gemm",
+        "tilewright data import tile_engine build/results --gpu gfx942 --out gemm",
+        "tilewright data import tile_engine preshuffle.json --gpu gfx942 --permute-n --skip --out gemm",
     ),
 )
 @click.argument("name", metavar="FORMAT")
 @click.argument("file", type=PATH)
 @click.option("--out", type=OutputFolder(), required=True, help="The journal to write to (folder).")
-@click.option("--arch", metavar="GPU", help="The GPU, where the file does not say it.")
+@make_gpu_option("arch", "The GPU of the measurements, if the file does not contain it.")
 @click.option("--elementwise", metavar="NAME", help="The operation that kernels apply to their D tensors.")
 @click.option("--permute-n/--no-permute-n", default=None, help="Whether preshuffled kernels permute N.")
 @click.option("--skip", is_flag=True, help="Skip rows of unknown kernels instead of rejecting the file.")

@@ -22,7 +22,7 @@ CURVE = (5, 10, 20, 40, 80, 160, 320, 640)
     cls=Command,
     examples=(
         "tilewright evaluate times.parquet --bundle conv_gfx950",
-        "tilewright evaluate times.parquet --op grouped_conv --arch gfx950 --report report --curve",
+        "tilewright evaluate times.parquet --op grouped_conv --gpu gfx950 --report report --curve",
     ),
 )
 @table_options

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tilewright.base.errors import choose
-from tilewright.cli.command import Command, Several
+from tilewright.cli.command import Command, Several, list_main_names
 
 if TYPE_CHECKING:
     from tilewright.ops.op import Op
@@ -109,7 +109,8 @@ def _parts(text: str) -> tuple[str, ...]:
 def named_filters(op: Op, command: click.Command, filters: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Filters by the op's names for them. `UnknownValueError` lists all options of the op."""
     by_option = {f"--{name.replace('_', '-')}": name for name in (*op.filters, *op.shorthands, *op.field_names)}
-    known = [*(name for p in command.params for name in p.opts if name.startswith("--")), *by_option]
+    own = (name for p in command.params for name in list_main_names(p) if name.startswith("--"))
+    known = [*own, *by_option]
     named: dict[str, tuple[str, ...]] = {}
     for given, values in filters.items():
         name = given

@@ -11,6 +11,7 @@ import click
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
 from tilewright.cli.filters import FilterCommand, filter_options, named_filters
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import json_option, plural, print_facts, print_json
 from tilewright.cli.outputs import OutputFolder
 from tilewright.cli.progress import progress
@@ -26,13 +27,13 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command(
     cls=FilterCommand,
     examples=(
-        "tilewright generate gemm --output-dir kernels --gpu-target gfx942 \\",
+        "tilewright generate gemm --output-dir kernels --gpu gfx942 \\",
         "    --datatype fp16 --layout rcr --variants standard preshuffle multi_d",
-        "tilewright generate gemm --output-dir kernels --gpu-target gfx942 \\",
+        "tilewright generate gemm --output-dir kernels --gpu gfx942 \\",
         "    --preselected fp16_rcr_essential",
-        "tilewright generate gemm --output-dir kernels --gpu-target gfx950 \\",
+        "tilewright generate gemm --output-dir kernels --gpu gfx950 \\",
         "    --kernel-set mine.toml --dry-run",
-        "tilewright generate fmha --output-dir kernels --gpu-target gfx942 --profile flash \\",
+        "tilewright generate fmha --output-dir kernels --gpu gfx942 --profile flash \\",
         "    --datatype fp16",
     ),
 )
@@ -40,7 +41,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--output-dir", type=OutputFolder(), required=True, metavar="DIR", help="The folder to write to. Created if needed."
 )
-@click.option("--gpu-target", required=True, metavar="GPU", help="See `tilewright arch list`.")
+@make_gpu_option("gpu_target", "Generate for this GPU; `tilewright arch list` lists them.", required=True)
 @filter_options
 @click.option("--preselected", metavar="NAME", help="Use a preselected set; `tilewright sets` lists them.")
 @click.option("--kernel-set", type=FILE, metavar="FILE", help="Use the kernels of a kernel-set file (.toml).")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     cls=Command,
     examples=(
         "tilewright inspect gemm-gfx942-standard-…-9a6900b412ca",
-        "tilewright inspect gemm --arch gfx942 -s variant=standard -s dtype=fp16 -s layout=rcr \\",
+        "tilewright inspect gemm --gpu gfx942 -s variant=standard -s dtype=fp16 -s layout=rcr \\",
         "    -s block=128x128x32 -s waves=2x2x1 -s mma=32x32x16 -s pipeline=compv3 \\",
         "    -s scheduler=intrawave -s epilogue=cshuffle --disassembly kernel.s",
     ),

@@ -10,6 +10,7 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.cli.command import Option
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import heading_line, print_table
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def table_options(command: F) -> F:
             click.option(
                 "--op", "op_name", metavar="OP", help="Use rows of this op. Required if the table has several."
             ),
-            click.option("--arch", metavar="ARCH", help="Use rows of this GPU. Required if the table has several."),
+            make_gpu_option("arch", "Use rows of this GPU. Required if the table has several."),
         )
     ):
         command = decorate(command)
@@ -113,7 +114,8 @@ def _only(table: Measurements, column: str) -> str:
     if len(values) == 1:
         return values[0]
     found = ", ".join(values) or "none"
-    raise InvalidValueError(f"choose one with --{column}: the table has rows of {len(values)} ({found})")
+    option = {"op": "--op", "arch": "--gpu"}[column]
+    raise InvalidValueError(f"choose one with {option}: the table has rows of {len(values)} ({found})")
 
 
 def print_evaluation(found: Evaluation) -> None:

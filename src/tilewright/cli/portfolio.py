@@ -14,6 +14,7 @@ from tilewright.base.events import task
 from tilewright.base.extras import need_packages
 from tilewright.cli.command import Option
 from tilewright.cli.filters import FilterCommand, filter_options, named_filters
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import json_option, plural, print_facts, print_json, print_table
 from tilewright.cli.outputs import OutputFile
 from tilewright.cli.progress import progress
@@ -70,14 +71,14 @@ class Times:
 @click.command(
     cls=FilterCommand,
     examples=(
-        "tilewright portfolio gemm --arch gfx942 --problems shapes.csv --keep 8 --out shipped.toml",
-        "tilewright portfolio gemm --arch gfx942 --problems shapes.csv --keep 8 \\",
+        "tilewright portfolio gemm --gpu gfx942 --problems shapes.csv --keep 8 --out shipped.toml",
+        "tilewright portfolio gemm --gpu gfx942 --problems shapes.csv --keep 8 \\",
         "    --preselected tile_engine_default --datatype fp16 --layout rcr --plot coverage.png",
-        "tilewright portfolio grouped_conv --arch gfx950 --measured sweep.parquet --keep 6",
+        "tilewright portfolio grouped_conv --gpu gfx950 --measured sweep.parquet --keep 6",
     ),
 )
 @click.argument("op_name", metavar="OP")
-@click.option("--arch", "arch_name", required=True, metavar="GPU", help="The GPU.")
+@make_gpu_option("arch_name", "Choose kernels for this GPU.", required=True)
 @click.option(
     "--keep", type=click.IntRange(1), default=8, show_default=True, metavar="N", help="Keep at most N kernels."
 )

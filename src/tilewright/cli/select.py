@@ -11,6 +11,7 @@ import click
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
 from tilewright.cli.filters import FilterCommand, filter_options, named_filters
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import heading_line, json_option, plural, print_facts, print_json, print_table
 from tilewright.cli.problems import read_problem
 from tilewright.cli.progress import progress
@@ -29,14 +30,14 @@ NAMED = 3
 @click.command(
     cls=FilterCommand,
     examples=(
-        "tilewright select gemm --gpu-target gfx942 --preselected fp16_rcr_essential \\",
+        "tilewright select gemm --gpu gfx942 --preselected fp16_rcr_essential \\",
         "    --problem m=4096,n=4096,k=4096,dtype=fp16,layout=rcr --explain",
-        "tilewright select grouped_conv --gpu-target gfx950 --datatype bf16 --explain --top 5 \\",
+        "tilewright select grouped_conv --gpu gfx950 --datatype bf16 --explain --top 5 \\",
         "    --problem direction=forward,n=32,c=64,k=64,input_size=56x56,filter_size=3x3,pad=1,dtype=bf16",
     ),
 )
 @click.argument("op_name", metavar="OP")
-@click.option("--gpu-target", required=True, metavar="GPU", help="The GPU to choose for: gfx942.")
+@make_gpu_option("gpu_target", "Select for this GPU, such as gfx942.", required=True)
 @click.option("--problem", "text", required=True, metavar="FIELD=N,…", help="The problem with all its fields.")
 @filter_options
 @click.option("--preselected", metavar="NAME", help="Choose from a preselected set; `tilewright sets` lists them.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tilewright.base.errors import InvalidValueError, UnknownValueError, choose
+from tilewright.cli.gpu_option import make_gpu_option
 
 if TYPE_CHECKING:
     from tilewright.ops.kernel import Kernel
@@ -22,7 +23,7 @@ def subject_options(command: F) -> F:
     for decorate in reversed(
         (
             click.argument("subject", metavar="OP|KERNEL"),
-            click.option("--arch", metavar="GPU", help="The GPU; a kernel's name has its own."),
+            make_gpu_option("arch", "The GPU. It is required for an op; a kernel name contains it."),
             setting_option("VALUE", "Set a field of the config. May be repeated."),
         )
     ):
@@ -59,7 +60,7 @@ def named_kernel(subject: str, arch: str | None, texts: Iterable[str]) -> Kernel
         op = op_named(subject)
         if arch is None:
             known = ", ".join(gpus.arch_names())
-            raise InvalidValueError(f"no GPU is given for {subject}: use --arch GPU. Known: {known}.")
+            raise InvalidValueError(f"no GPU is given for {subject}: use --gpu GPU. Known: {known}.")
         values = _values(op, settings)
         _require_all(op, values)
     elif subject.partition("-")[0] in names:

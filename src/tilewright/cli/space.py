@@ -12,7 +12,8 @@ import click
 
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.base.events import task
-from tilewright.cli.command import Command, Option, Several
+from tilewright.cli.command import Command, Option
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import heading_line, json_option, plural, print_json, print_table
 from tilewright.cli.progress import PATIENCE_IN_LOGS_S, progress
 from tilewright.cli.selection import DEFAULT, changed_set, named_set, set_of_space, tile_engine_space
@@ -26,16 +27,16 @@ if TYPE_CHECKING:
 @click.command(
     cls=Command,
     examples=(
-        "tilewright space gemm --arch gfx942,gfx950 --set fp16_rcr_essential",
-        "tilewright space gemm --arch gfx942 -s variant=standard -s dtype=fp16,bf16 \\",
+        "tilewright space gemm --gpu gfx942,gfx950 --set fp16_rcr_essential",
+        "tilewright space gemm --gpu gfx942 -s variant=standard -s dtype=fp16,bf16 \\",
         "    -s layout=rcr -s 'block=*' -s waves=2x2x1,4x1x1 -s 'mma=*' -s 'pipeline=*' \\",
         "    -s 'scheduler=*' -s 'epilogue=*' --sample 5",
-        "tilewright space gemm --arch gfx942 --tile-engine config.json -s dtype=fp16 -s layout=rcr",
-        "tilewright space fmha --arch gfx942,gfx950 --by family",
+        "tilewright space gemm --gpu gfx942 --tile-engine config.json -s dtype=fp16 -s layout=rcr",
+        "tilewright space fmha --gpu gfx942,gfx950 --by family",
     ),
 )
 @click.argument("op_name", metavar="OP")
-@click.option("--arch", "archs", cls=Several, required=True, metavar="GPU,…", help="One or more GPUs.")
+@make_gpu_option("archs", "Count for these GPUs.", required=True, several=True)
 @setting_option(
     "VALUES", "Set the values of a field, separated by commas, or '*' for all worth trying. May be repeated."
 )

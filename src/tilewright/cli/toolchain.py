@@ -8,11 +8,12 @@ from typing import Any
 import click
 
 from tilewright.cli.command import Command, Group
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import heading_line, json_option, print_facts, print_json
 from tilewright.cli.progress import progress
 
 
-@click.group(cls=Group, examples=("tilewright toolchain fetch-ck", "tilewright toolchain show --arch gfx942"))
+@click.group(cls=Group, examples=("tilewright toolchain fetch-ck", "tilewright toolchain show --gpu gfx942"))
 def command() -> None:
     """Show the current compiler, or fetch CK Tile's headers."""
 
@@ -41,9 +42,9 @@ def fetch(tools: bool, as_json: bool) -> None:
 @command.command(
     "show",
     cls=Command,
-    examples=("tilewright toolchain show", "tilewright toolchain show --arch gfx942 --json"),
+    examples=("tilewright toolchain show", "tilewright toolchain show --gpu gfx942 --json"),
 )
-@click.option("--arch", metavar="GPU", help="Also show the compiler flags for this GPU.")
+@make_gpu_option("arch", "Also show the compiler flags for this GPU.")
 @json_option
 def show(arch: str | None, as_json: bool) -> None:
     """Show the current toolchain.

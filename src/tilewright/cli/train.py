@@ -17,7 +17,7 @@ from tilewright.cli.progress import progress
 @click.command(
     cls=Command,
     examples=(
-        "tilewright train times.parquet --op grouped_conv --arch gfx950 --out conv_gfx950",
+        "tilewright train times.parquet --op grouped_conv --gpu gfx950 --out conv_gfx950",
         "tilewright train times.parquet --out conv_gfx950 --tune 20 --report report",
     ),
 )

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.base.events import Advance, task
 from tilewright.cli.command import Command
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.measuring import Measuring, plan_of
 from tilewright.cli.output import heading_line, json_option, plural, print_facts, print_json
 from tilewright.cli.outputs import OutputFile
@@ -33,7 +34,7 @@ READING = ("sources", "out", "op_name", "arch", "cold", "warm", "as_json")
     cls=Command,
     examples=(
         "tilewright tune monday --out winners.json",
-        "tilewright tune monday tuesday.parquet --op gemm --arch gfx942 --out winners.json",
+        "tilewright tune monday tuesday.parquet --op gemm --gpu gfx942 --out winners.json",
         "tilewright tune monday --device gpu:0 --kernels fp16_rcr_essential --problems shapes.csv \\",
         "    --out winners.json",
         "tilewright tune monday --device gpu:0 --kernels fp16_rcr_essential --problems shapes.csv \\",
@@ -45,7 +46,7 @@ READING = ("sources", "out", "op_name", "arch", "cold", "warm", "as_json")
     "--out", type=OutputFile(".json"), required=True, metavar="FILE", help="The table of winners to write (.json)."
 )
 @click.option("--op", "op_name", metavar="OP", help="Use only records of this op.")
-@click.option("--arch", metavar="GPU", help="Use only records of this GPU.")
+@make_gpu_option("arch", "Use only records of this GPU.")
 @click.option("--warm", is_flag=True, help="Use only times with warm caches; the opposite of --cold.")
 @click.option(
     "--kernels",

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.cli.command import Command, Option, Several
+from tilewright.cli.command import Command, Option
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import json_option, plural, print_facts, print_json
 from tilewright.cli.outputs import OutputFolder
 from tilewright.cli.progress import progress
@@ -32,7 +33,7 @@ _LIBRARY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
         "tilewright wrap --kernel-dir kernels --output-dir wrappers \\",
         "    --generate-cmake --toolchain rocm --library my_kernels",
         "tilewright wrap --kernel-dir others --output-dir wrappers --pattern 'gemm_*.hpp' \\",
-        "    --arch gfx942 --arch gfx950 --generate-makefile",
+        "    --gpu gfx942 --gpu gfx950 --generate-makefile",
     ),
 )
 @click.option("--kernel-dir", type=FOLDER, required=True, metavar="DIR", help="The folder of the kernel headers.")
@@ -43,7 +44,7 @@ _LIBRARY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 @click.option("--generate-cmake", is_flag=True, help="Write CMakeLists.txt.")
 @click.option("--generate-ninja", is_flag=True, help="Write build.ninja.")
 @click.option("--generate-makefile", is_flag=True, help="Write a Makefile.")
-@click.option("--arch", cls=Several, metavar="GPU", help="Compile for this GPU. May be repeated.")
+@make_gpu_option("arch", "Compile for these GPUs. May be repeated.", several=True)
 @click.option(
     "--toolchain",
     cls=Option,
@@ -76,7 +77,7 @@ def command(
     Headers that manifest.json of the kernels lists as support are not kernels.
 
     The GPU is the one for which `tilewright generate` wrote the kernels. Without its manifest.json,
-    or with kernels for several GPUs, give --arch.
+    or with kernels for several GPUs, give --gpu.
 
     Only files that change are written. Files of an earlier run that this one does not need are
     removed; wrappers.json lists the files. Other files are not touched.
