@@ -80,6 +80,14 @@ def test_all_names_of_gpu_mean_the_same(
     assert kernels and all(kernel.startswith("gemm-gfx942-") for kernel in kernels)
 
 
+@pytest.mark.parametrize("name", ["", "arch", "cache", "data", "toolchain", *ALL])
+def test_h_is_help(name: str, run: Callable[..., Result]) -> None:
+    short, long = run(*name.split(), "-h"), run(*name.split(), "--help")
+    assert (short.exit_code, short.stderr) == (0, "")
+    assert short.stdout == long.stdout
+    assert "-h, --help" in short.stdout
+
+
 def test_an_error_names_an_option_by_its_main_name(run: Callable[..., Result]) -> None:
     result = run("select", "gemm", "--problem", "m=1")
     assert result.exit_code == 2

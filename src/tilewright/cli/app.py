@@ -104,7 +104,7 @@ def _head(log: str) -> str:
 @click.group(
     cls=Root,
     modules=COMMANDS,
-    context_settings={"max_content_width": COLUMNS},
+    context_settings={"max_content_width": COLUMNS, "help_option_names": ["-h", "--help"]},  # of all commands
     examples=(
         "tilewright doctor",
         "tilewright arch show gfx942",
