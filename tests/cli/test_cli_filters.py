@@ -45,7 +45,7 @@ def test_every_field_is_an_option(words: list[str], run_json: Callable[..., Any]
     ("more", "message"),
     [
         (["--ndim-spatial", "2"], "unknown option for gemm '--ndim-spatial'."),
-        (["--pipelin", "mem"], "Did you mean '--pipeline'? Known: --output-dir,"),
+        (["--pipelin", "mem"], "Did you mean '--pipeline'? Known: --out,"),
         (["--pipeline", "mems"], "unknown pipeline 'mems'. Did you mean 'mem'?"),
         (["--pipeline"], "Option '--pipeline' requires a value."),
         (["--pipeline", "--limit", "2"], "Option '--pipeline' requires a value."),

@@ -88,6 +88,45 @@ def test_h_is_help(name: str, run: Callable[..., Result]) -> None:
     assert "-h, --help" in short.stdout
 
 
+# Command → other names of --out.
+OUTPUTS = {
+    "generate": ["--output-dir"],
+    "build": ["--pack"],
+    "wrap": ["--output-dir"],
+    "portfolio": [],
+    "sweep": [],
+    "tune": [],
+    "train": [],
+    "evaluate": ["--report"],
+    "report": [],
+    "data export": [],
+    "data merge": [],
+    "data import": [],
+}
+
+
+def test_outputs_are_given_with_out() -> None:
+    found = {name: option.opts for name, command in ALL.items() for option in command.params if "--out" in option.opts}
+    assert found == {name: ["--out", *others] for name, others in OUTPUTS.items()}
+    every = {name for command in ALL.values() for option in command.params for name in option.opts}
+    assert not {name for name in every if name.startswith("--out") and name not in ("--out", "--output-dir")}
+
+
+@pytest.mark.parametrize("option", ["--out", "--output-dir"])
+def test_both_names_of_out_mean_the_same(option: str, run_json: Callable[..., Any], tmp_path: Path) -> None:
+    kernels, wrappers = tmp_path / "kernels", tmp_path / "wrappers"
+    words = ("--gpu", "gfx942", "--preselected", "fp16_rcr_essential", "--limit", "1")
+    assert run_json("generate", "gemm", option, str(kernels), *words)["folder"] == str(kernels)
+    found = run_json("wrap", "--kernel-dir", str(kernels), option, str(wrappers), "--toolchain", "rocm")
+    assert found["folder"] == str(wrappers) and any(wrappers.glob("*.cpp"))
+
+
+def test_the_older_name_of_out_is_not_in_the_help(run: Callable[..., Result]) -> None:
+    for name in ("generate", "wrap"):
+        shown = run(name, "--help").stdout
+        assert "\n  --out DIR" in shown and "--output-dir" not in shown
+
+
 def test_an_error_names_an_option_by_its_main_name(run: Callable[..., Result]) -> None:
     result = run("select", "gemm", "--problem", "m=1")
     assert result.exit_code == 2

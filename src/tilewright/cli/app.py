@@ -109,7 +109,7 @@ def _head(log: str) -> str:
         "tilewright doctor",
         "tilewright arch show gfx942",
         "tilewright space gemm --gpu gfx942 --set fp16_rcr_essential",
-        "tilewright generate gemm --output-dir kernels --gpu gfx942 --datatype fp16",
+        "tilewright generate gemm --out kernels --gpu gfx942 --datatype fp16",
     ),
 )
 @click.version_option(__version__, prog_name="tilewright")

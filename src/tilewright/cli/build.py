@@ -33,7 +33,7 @@ MOST_FAILURES = 20
         "tilewright build gemm --gpu gfx942 --preselected fp16_rcr_essential",
         "tilewright build gemm --gpu gfx942 --kernel-set mine.toml --jobs 8 --trace build.json",
         "tilewright build gemm --gpu gfx942,gfx950 --preselected fp16_rcr_essential \\",
-        "    --limit 4 --pack my_pack",
+        "    --limit 4 --out my_pack",
     ),
 )
 @click.argument("op_name", metavar="OP")
@@ -57,7 +57,14 @@ MOST_FAILURES = 20
 @click.option("--time-limit", type=click.FloatRange(1), metavar="S", help="Stop compiling a kernel after S seconds.")
 @click.option("--retry", is_flag=True, help="Compile kernels again whose earlier builds failed.")
 @click.option("--trace", type=OutputFile(), metavar="FILE", help="Write a build trace for ui.perfetto.dev.")
-@click.option("--pack", type=OutputFolder(), metavar="DIR", help="Also link all kernels into a pack for C and C++.")
+@click.option(
+    "--out",
+    "--pack",
+    "pack",
+    type=OutputFolder(),
+    metavar="DIR",
+    help="Also link all kernels into a pack for C and C++, in this folder.",
+)
 @click.option(
     "--pack-name", default="tilewright_pack", show_default=True, metavar="NAME", help="CMake name of the pack."
 )

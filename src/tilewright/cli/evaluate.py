@@ -22,7 +22,7 @@ CURVE = (5, 10, 20, 40, 80, 160, 320, 640)
     cls=Command,
     examples=(
         "tilewright evaluate times.parquet --bundle conv_gfx950",
-        "tilewright evaluate times.parquet --op grouped_conv --gpu gfx950 --report report --curve",
+        "tilewright evaluate times.parquet --op grouped_conv --gpu gfx950 --out report --curve",
     ),
 )
 @table_options
@@ -31,7 +31,9 @@ CURVE = (5, 10, 20, 40, 80, 160, 320, 640)
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Evaluate this bundle without training.",
 )
-@click.option("--report", type=OutputFolder(), metavar="DIR", help="Write a report page with plots into DIR.")
+@click.option(
+    "--out", "--report", "report", type=OutputFolder(), metavar="DIR", help="Write a report page with plots into DIR."
+)
 @click.option("--curve", is_flag=True, help="Also train with fewer problems, to show how many are needed.")
 @recipe_options
 @json_option

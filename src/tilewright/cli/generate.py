@@ -10,6 +10,7 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
+from tilewright.cli.command import Option
 from tilewright.cli.filters import FilterCommand, filter_options, named_filters
 from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import json_option, plural, print_facts, print_json
@@ -27,19 +28,26 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command(
     cls=FilterCommand,
     examples=(
-        "tilewright generate gemm --output-dir kernels --gpu gfx942 \\",
+        "tilewright generate gemm --out kernels --gpu gfx942 \\",
         "    --datatype fp16 --layout rcr --variants standard preshuffle multi_d",
-        "tilewright generate gemm --output-dir kernels --gpu gfx942 \\",
+        "tilewright generate gemm --out kernels --gpu gfx942 \\",
         "    --preselected fp16_rcr_essential",
-        "tilewright generate gemm --output-dir kernels --gpu gfx950 \\",
+        "tilewright generate gemm --out kernels --gpu gfx950 \\",
         "    --kernel-set mine.toml --dry-run",
-        "tilewright generate fmha --output-dir kernels --gpu gfx942 --profile flash \\",
+        "tilewright generate fmha --out kernels --gpu gfx942 --profile flash \\",
         "    --datatype fp16",
     ),
 )
 @click.argument("op_name", metavar="OP")
 @click.option(
-    "--output-dir", type=OutputFolder(), required=True, metavar="DIR", help="The folder to write to. Created if needed."
+    "--out",
+    "output_dir",
+    cls=Option,
+    aliases=("--output-dir",),
+    type=OutputFolder(),
+    required=True,
+    metavar="DIR",
+    help="The folder to write to. Created if needed.",
 )
 @make_gpu_option("gpu_target", "Generate for this GPU; `tilewright arch list` lists them.", required=True)
 @filter_options

@@ -29,16 +29,23 @@ _LIBRARY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 @click.command(
     cls=Command,
     examples=(
-        "tilewright wrap --kernel-dir kernels --output-dir wrappers --generate-ninja",
-        "tilewright wrap --kernel-dir kernels --output-dir wrappers \\",
+        "tilewright wrap --kernel-dir kernels --out wrappers --generate-ninja",
+        "tilewright wrap --kernel-dir kernels --out wrappers \\",
         "    --generate-cmake --toolchain rocm --library my_kernels",
-        "tilewright wrap --kernel-dir others --output-dir wrappers --pattern 'gemm_*.hpp' \\",
+        "tilewright wrap --kernel-dir others --out wrappers --pattern 'gemm_*.hpp' \\",
         "    --gpu gfx942 --gpu gfx950 --generate-makefile",
     ),
 )
 @click.option("--kernel-dir", type=FOLDER, required=True, metavar="DIR", help="The folder of the kernel headers.")
 @click.option(
-    "--output-dir", type=OutputFolder(), required=True, metavar="DIR", help="The folder to write to. Created if needed."
+    "--out",
+    "output_dir",
+    cls=Option,
+    aliases=("--output-dir",),
+    type=OutputFolder(),
+    required=True,
+    metavar="DIR",
+    help="The folder to write to. Created if needed.",
 )
 @click.option("--pattern", default="*.hpp", show_default=True, metavar="GLOB", help="File names of kernel headers.")
 @click.option("--generate-cmake", is_flag=True, help="Write CMakeLists.txt.")
