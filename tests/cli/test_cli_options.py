@@ -10,8 +10,12 @@ import click
 import pytest
 from click.testing import Result
 
+from tilewright import arch as gpus
+from tilewright.arch.load import DATA
+from tilewright.base.errors import InvalidValueError, UnknownValueError
 from tilewright.cli.app import root
 from tilewright.cli.command import Option, list_main_names
+from tilewright.cli.gpu_option import GpuOption, SeveralGpus, resolve_gpu
 
 GPU_NAMES = ("--gpu", "--arch", "--gpu-target")
 
@@ -125,6 +129,74 @@ def test_the_older_name_of_out_is_not_in_the_help(run: Callable[..., Result]) ->
     for name in ("generate", "wrap"):
         shown = run(name, "--help").stdout
         assert "\n  --out DIR" in shown and "--output-dir" not in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("gfx942", "gfx942"),
+        ("gfx000", "gfx000"),  # the commands check it
+        ("MI300X", "gfx942"),
+        ("mi300x", "gfx942"),
+        ("Instinct MI300X", "gfx942"),
+        ("AMD Instinct MI300X", "gfx942"),
+        ("MI250X", "gfx90a"),
+        ("MI250X (one GCD)", "gfx90a"),
+        ("RX 7900 XTX", "gfx1100"),
+        ("rx7900xtx", "gfx1100"),
+        ("rx-7900-xtx", "gfx1100"),
+        ("radeon_rx_7900_xtx", "gfx1100"),
+    ],
+)
+def test_products(text: str, name: str) -> None:
+    assert resolve_gpu(text) == name
+
+
+def test_every_product_resolves_to_its_gpu() -> None:
+    for name in gpus.arch_names():
+        assert resolve_gpu(gpus.load(name).product) == name
+
+
+@pytest.mark.parametrize(("text", "nearest"), [("MI300", "MI300X"), ("RX 7900", "RX 7900 XTX"), ("gf942", "gfx942")])
+def test_an_unknown_gpu_is_an_error_with_all_known_names(text: str, nearest: str, run: Callable[..., Result]) -> None:
+    result = run("space", "gemm", "--gpu", text)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"unknown GPU {text!r}. Did you mean '{nearest}'? Known: " in result.stderr
+    known = result.stderr.partition("Known: ")[2].rstrip(".\n").split(", ")
+    assert {*gpus.arch_names(), "MI100", "MI250X", "MI300X", "RX 7900 XTX"} <= set(known)
+
+
+@pytest.mark.parametrize("text", ["", "Instinct", "-"])
+def test_a_brand_alone_is_not_a_gpu(text: str) -> None:
+    with pytest.raises(UnknownValueError):
+        resolve_gpu(text)
+
+
+def test_commands_take_products(run_json: Callable[..., Any], settings: Callable[..., list[str]]) -> None:
+    assert run_json("arch", "show", "MI300X")["name"] == "gfx942"
+    assert run_json("check", "gemm", "--gpu", "MI300X", *settings())["arch"] == "gfx942"
+    counted = run_json("space", "gemm", "--gpu", "MI300X,gfx950", "--set", "fp16_rcr_essential")
+    assert [each["arch"] for each in counted["archs"]] == ["gfx942", "gfx950"]
+
+
+def test_records_are_not_selected_by_product() -> None:
+    """MI300A and MI300X are both gfx942, and records tell only that."""
+    takes = {
+        name: isinstance(option, GpuOption | SeveralGpus)
+        for name, command in ALL.items()
+        for option in command.params
+        if option.name == GPU_PARAMETERS.get(name)
+    }
+    assert {name for name, products in takes.items() if not products} == {"tune", "train", "evaluate"}
+    assert len(takes) == len(GPU_PARAMETERS)
+
+
+def test_a_product_of_two_gpus_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (DATA / "gfx942.toml").read_text(encoding="utf-8")
+    (tmp_path / "gfx999.toml").write_text(text.replace('name = "gfx942"', 'name = "gfx999"', 1), encoding="utf-8")
+    monkeypatch.setenv("TILEWRIGHT_ARCH_PATH", str(tmp_path))
+    with pytest.raises(InvalidValueError, match="MI300X is the product name of gfx942 and gfx999"):
+        resolve_gpu("MI300X")
 
 
 def test_an_error_names_an_option_by_its_main_name(run: Callable[..., Result]) -> None:

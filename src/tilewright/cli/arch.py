@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.cli.command import Command, Group
+from tilewright.cli.gpu_option import resolve_gpu
 from tilewright.cli.output import (
     bad,
     good,
@@ -57,14 +58,17 @@ def list_archs(as_json: bool) -> None:
     print_table(headings, rows, numbers=headings[4:], whole=("GPU",))
 
 
-@command.command("show", cls=Command, examples=("tilewright arch show gfx942",))
+@command.command("show", cls=Command, examples=("tilewright arch show gfx942", "tilewright arch show MI300X"))
 @click.argument("name", metavar="GPU")
 @json_option
 def show_arch(name: str, as_json: bool) -> None:
-    """Show the hardware facts, wave arrangements and matrix instructions of a GPU."""
+    """Show the hardware facts, wave arrangements and matrix instructions of a GPU.
+
+    GPU is a name (gfx942) or a product name (MI300X).
+    """
     from tilewright import arch as gpus
 
-    spec = gpus.load(name)
+    spec = gpus.load(resolve_gpu(name))
     if as_json:
         print_json(_document(spec))
         return

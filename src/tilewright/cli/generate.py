@@ -49,7 +49,9 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="DIR",
     help="The folder to write to. Created if needed.",
 )
-@make_gpu_option("gpu_target", "Generate for this GPU; `tilewright arch list` lists them.", required=True)
+@make_gpu_option(
+    "gpu_target", "Generate for this GPU (gfx942, MI300X); `tilewright arch list` lists them.", required=True
+)
 @filter_options
 @click.option("--preselected", metavar="NAME", help="Use a preselected set; `tilewright sets` lists them.")
 @click.option("--kernel-set", type=FILE, metavar="FILE", help="Use the kernels of a kernel-set file (.toml).")

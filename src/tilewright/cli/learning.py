@@ -30,7 +30,9 @@ def table_options(command: F) -> F:
             click.option(
                 "--op", "op_name", metavar="OP", help="Use rows of this op. Required if the table has several."
             ),
-            make_gpu_option("arch", "Use rows of this GPU. Required if the table has several."),
+            make_gpu_option(
+                "arch", "Use rows of this GPU, such as gfx942. Required if the table has several.", of_records=True
+            ),
         )
     ):
         command = decorate(command)

@@ -46,7 +46,7 @@ READING = ("sources", "out", "op_name", "arch", "cold", "warm", "as_json")
     "--out", type=OutputFile(".json"), required=True, metavar="FILE", help="The table of winners to write (.json)."
 )
 @click.option("--op", "op_name", metavar="OP", help="Use only records of this op.")
-@make_gpu_option("arch", "Use only records of this GPU.")
+@make_gpu_option("arch", "Use only records of this GPU, such as gfx942.", of_records=True)
 @click.option("--warm", is_flag=True, help="Use only times with warm caches; the opposite of --cold.")
 @click.option(
     "--kernels",
