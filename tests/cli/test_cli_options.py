@@ -180,7 +180,7 @@ def test_commands_take_products(run_json: Callable[..., Any], settings: Callable
 
 
 def test_records_are_not_selected_by_product() -> None:
-    """MI300A and MI300X are both gfx942, and records tell only that."""
+    """MI300A and MI300X are both gfx942, and records contain only that."""
     takes = {
         name: isinstance(option, GpuOption | SeveralGpus)
         for name, command in ALL.items()
