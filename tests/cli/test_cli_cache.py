@@ -158,7 +158,7 @@ def test_gc_asks_before_all_entries_go(
     result = run("cache", "gc", *limit)
     assert result.exit_code == 2
     assert f"all 3 entries of {store.root} (" in result.stderr
-    assert "Pass --yes if that is meant, or --dry-run to see them." in result.stderr
+    assert "Pass --yes to remove them, or --dry-run to list them." in result.stderr
     assert set(store.keys()) == set(KEYS)
     assert len(run_json("cache", "gc", *limit, "--dry-run")["removed"]) == 3
     assert len(run_json("cache", "gc", *limit, "--yes")["removed"]) == 3

@@ -120,7 +120,7 @@ def test_verify_refuses_before_it_builds(run: Callable[..., Result], shapes: Pat
     assert "layout crr" in result.stderr
     for other in (["--problem", "m=1,n=2,k=3"], ["--trials", "2"]):
         both = run(*args, "--problems", str(shapes), *other)
-        assert "--problem, --problems and --trials each say" in both.stderr
+        assert "--problem, --problems and --trials exclude each other" in both.stderr
     alone = run(*args, "--format", "csv")
     assert "--format applies to files only" in alone.stderr
 
