@@ -50,6 +50,15 @@ def test_ls_is_sorted_by_last_use(store: Store, run: Callable[..., Result], run_
     assert shown.splitlines()[-1].startswith("3 entries, ")
 
 
+def test_a_long_name_leaves_the_other_columns(store: Store, run: Callable[..., Result]) -> None:
+    """They were squeezed to nothing once, and `cache show` had no key to take."""
+    key = digest_text("long")
+    store.put_content(key, "artifact", {"kernel.so": b"x" * 5000}, {"slug": "gemm-gfx942-" + "x" * 150})
+    line = next(line for line in run("cache", "ls").stdout.splitlines() if "gemm-gfx942-" in line)
+    assert line.startswith(key[:12]) and "KiB" in line and " s " in line and "built" in line
+    assert len(line) <= 100 and line.endswith("…")
+
+
 @pytest.mark.parametrize(("order", "first"), [("size", 0), ("name", 1), ("age", 0), ("use", 2)])
 def test_ls_in_other_orders(store: Store, run_json: Callable[..., Any], order: str, first: int) -> None:
     assert run_json("cache", "ls", "--sort", order, "--limit", "1")[0]["key"] == KEYS[first]

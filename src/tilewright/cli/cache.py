@@ -103,7 +103,8 @@ def list_entries(order: str, limit: int | None, as_json: bool) -> None:
         for entry in shown
     ]
     if rows:
-        print_table(("key", "size", "used", "is", "kernel"), rows, numbers=("size", "used"), clipped=("kernel",))
+        headings = ("key", "size", "used", "is", "kernel")
+        print_table(headings, rows, numbers=("size", "used"), whole=("key", "is"), clipped=("kernel",))
         click.echo()
     left = len(every) - len(shown)
     rest = f", {left:,} of them not shown" if left else ""
@@ -222,7 +223,7 @@ def collect_garbage(max_size: int | None, max_age: float | None, dry_run: bool, 
     ]
     if rows:
         headings = ("key", "size", "used", "reason", "kernel")
-        print_table(headings, rows, numbers=("size", "used"), clipped=("kernel",))
+        print_table(headings, rows, numbers=("size", "used"), whole=("key", "reason"), clipped=("kernel",))
         click.echo()
     print_facts(
         [

@@ -65,6 +65,7 @@ def print_table(
         pad_edge=False,
         padding=(0, 1, 0, 0),
         header_style="bold",
+        expand=bool(clipped),  # so that clipped columns get the remaining width, and the others their own
     )
     for heading in headings:
         table.add_column(
@@ -72,6 +73,7 @@ def print_table(
             justify="right" if heading in numbers else "left",
             no_wrap=heading in whole or heading in numbers or heading in clipped,
             overflow="ellipsis" if heading in clipped else "fold",
+            ratio=1 if heading in clipped else None,
         )
     for row in rows:
         table.add_row(*row)
