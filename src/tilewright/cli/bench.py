@@ -68,7 +68,7 @@ def command(
     The exit code is 1 if no kernel could be measured.
     """
     asked = Measuring(**common)
-    with progress(as_json=as_json):
+    with progress(as_json=as_json, steps=True):
         with task("planning"):
             plan = plan_of(asked, subjects, (text,), None, None)
             _check_order(by, plan)

@@ -105,7 +105,7 @@ def command(
 
     op = op_named(op_name)
     wanted = named_filters(op, command, filters)
-    with progress(as_json=as_json):
+    with progress(as_json=as_json, steps=True):
         with task("choosing kernels"):
             kernels = _kernels(op, gpu_target, preselected, kernel_set, profile, slugs, wanted, limit)
         registry = Registry.of(kernels).build(jobs, limit_s=time_limit or LIMIT_S, retry=retry, trace=trace)

@@ -96,7 +96,7 @@ def command(
     gpus.load(gpu_target)
     wanted = named_filters(op, command, filters)
     needed = chosen_profile(op, profile)
-    with progress(as_json=as_json):
+    with progress(as_json=as_json, steps=True):
         sets = chosen_sets(op, gpu_target, preselected, kernel_set, needed)
         with task("choosing kernels"):
             chosen = chosen_kernels(op, gpu_target, sets, wanted, limit, needed)

@@ -64,7 +64,7 @@ def command(
     if source_only:
         _print_source(source, as_json)
         return
-    with progress(as_json=as_json):
+    with progress(as_json=as_json, steps=True):
         compiled = _compiled(source, wanted=disassembly is not None)
     findings = find_differences(source.kernel, compiled.inspection)
     printed = str(disassembly) == STDOUT

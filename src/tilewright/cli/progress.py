@@ -69,11 +69,16 @@ class ProgressDisplay:
 
 
 class ProgressLines:
-    """Prints the progress of tasks as a line now and then: for logs of work that takes days."""
+    """Prints the progress of tasks as a line now and then: for logs of long work.
 
-    def __init__(self, every_s: float = LINES_S) -> None:
+    With `steps` also for tasks that count finished steps and never report the remaining time.
+    """
+
+    def __init__(self, every_s: float = LINES_S, *, steps: bool = False) -> None:
         self._every_s = every_s
-        self._said = time.monotonic()
+        self._steps = steps
+        self._printed = time.monotonic()
+        self._working: set[str] = set()
         self._totals: dict[str, int | None] = {}
         self._done: Counter[str] = Counter()
 
@@ -83,9 +88,17 @@ class ProgressLines:
             self._totals[event.task], self._done[event.task] = event.total, 0
         elif isinstance(event, events.Advanced):
             self._done[event.task] += event.done
-        elif isinstance(event, events.Working) and time.monotonic() - self._said >= self._every_s:
-            self._said = time.monotonic()
-            click.echo(f"{event.task}: {self._count(event.task)} · {working_text(event)}", err=True)
+            if self._steps and event.task not in self._working:
+                self._print_line(event.task, event.detail)
+        elif isinstance(event, events.Working):
+            self._working.add(event.task)
+            self._print_line(event.task, working_text(event))
+
+    def _print_line(self, name: str, text: str) -> None:
+        now = time.monotonic()
+        if now - self._printed >= self._every_s:
+            self._printed = now
+            click.echo(f"{name}: {' · '.join(filter(None, (self._count(name), text)))}", err=True)
 
     def _count(self, name: str) -> str:
         total = self._totals.get(name)
@@ -128,15 +141,18 @@ def _progress() -> Progress:
     )
     from rich.table import Column
 
+    # The last column gets the remaining width: a kernel's name is cut, and the others stay.
+    rest = Column(no_wrap=True, overflow="ellipsis", ratio=1)
     return Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[now]}", markup=False, style="dim", table_column=Column(no_wrap=True)),
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TimeElapsedColumn(table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[now]}", markup=False, style="dim", table_column=rest),
         console=Console(file=sys.stderr),
         transient=True,
+        expand=True,
     )
 
 
@@ -157,18 +173,21 @@ def duration(seconds: float) -> str:
 
 
 @contextmanager
-def progress(*, as_json: bool = False, lines: bool = False, after_s: float | None = None) -> Iterator[None]:
+def progress(
+    *, as_json: bool = False, lines: bool = False, steps: bool = False, after_s: float | None = None
+) -> Iterator[None]:
     """Show the progress of the `with` block if stderr is a terminal; always print notices.
 
-    If stderr is not a terminal, `lines` prints the progress as a line now and then. `after_s` is for work that does not
-    report progress: it prints a line for each task that has run for that many seconds.
+    If stderr is not a terminal, `lines` prints the progress as a line now and then, and so does `steps`, also for tasks
+    that only count steps. `after_s` is for work that does not report progress: it prints a line for each task that has
+    run for that many seconds.
     """
     if after_s is not None and not as_json and not sys.stderr.isatty():
         with events.listening(LongTaskLines(after_s)):
             yield
         return
     if as_json or not sys.stderr.isatty():
-        with events.listening(ProgressLines() if lines and not as_json else show_notice):
+        with events.listening(ProgressLines(steps=steps) if (lines or steps) and not as_json else show_notice):
             yield
         return
     display = ProgressDisplay()

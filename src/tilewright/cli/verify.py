@@ -159,7 +159,7 @@ def _verify_each(kernels: Sequence[Kernel], asked: Asked, how: How) -> bool:
     """Verify each kernel by itself and print the results. Returns whether all are correct."""
     from tilewright.registry.registry import Registry
 
-    with progress(as_json=how.as_json):
+    with progress(as_json=how.as_json, steps=True):
         listed = _listed(kernels, asked)
         registry = Registry.of(list(kernels) if listed is None else list(listed.tried)).build(how.jobs)
         checks = _checks(registry, asked, listed, how)
@@ -177,7 +177,7 @@ def _verify_together(kernels: Sequence[Kernel], asked: Asked, how: How) -> bool:
     from tilewright.dispatch.verify import verify_plan
     from tilewright.registry.registry import Registry
 
-    with progress(as_json=how.as_json):
+    with progress(as_json=how.as_json, steps=True):
         problems = _whole_problems(kernels, asked)
         registry = Registry.of(list(kernels)).build(how.jobs)
         built = registry.artifacts
