@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def read_problem(op: Op, config: ConfigBase | None, text: str) -> Any:
     """The problem that a text describes. Fields that problem and config share come from the config.
 
-    Without a config the text gives all fields.
+    The text may repeat them with the same values. Without a config the text gives all fields.
     """
     from tilewright.ops.fields import fields_of
     from tilewright.ops.problem_list import missing_fields, parameters_of
@@ -26,21 +26,39 @@ def read_problem(op: Op, config: ConfigBase | None, text: str) -> Any:
     names = parameters_of(op)
     fixed = {} if config is None else fields_of(type(config))
     shared = {name: getattr(config, name) for name in names if name in fixed}
-    # Shorthands set fields of the config, which the text may not set.
+    # Shorthands set fields of the config, which the text may only repeat.
     own = [name for name in names if name not in shared and (config is None or name not in op.shorthands)]
     given: dict[str, Any] = {}
+    named: set[str] = set()
     for pair in filter(None, text.split(",")):
         name, equals, value = pair.partition("=")
         if not (name and equals and value):
             raise InvalidValueError(f"--problem takes FIELD=VALUE,…, got {pair!r} in {text!r}")
-        choose(f"field of a {op.name} problem{' that the kernel does not fix' if config else ''}", name, own)
-        if name in given:
+        if name in named:
             raise InvalidValueError(f"--problem {text} gives {name} twice")
+        named.add(name)
+        if name in names and name not in own:
+            _check_fixed(op, shared, name, value)
+            continue
+        choose(f"field of a {op.name} problem{' that the kernel does not fix' if config else ''}", name, own)
         given[name] = read_value(value)
     missing = missing_fields(op, {**shared, **given})
     if missing:
         raise InvalidValueError(f"--problem {text} does not give {', '.join(missing)}")
     return op.problem_type(**shared, **given)
+
+
+def _check_fixed(op: Op, shared: Mapping[str, Any], name: str, text: str) -> None:
+    """Raise an error if a field or shorthand differs from the kernel's value."""
+    from tilewright.ops.fields import fields_of
+
+    if name in op.shorthands:
+        values = op.shorthands[name].written_out(text)
+    else:
+        values = {name: fields_of(op.config_type)[name].kind.read(name, text)}
+    for field, value in values.items():
+        if field in shared and shared[field] != value:
+            raise InvalidValueError(f"--problem gives {name}={text}, but the kernel has {field}={shared[field]}")
 
 
 @dataclasses.dataclass(frozen=True)
