@@ -33,6 +33,8 @@ PROGRAM = [sys.executable, "-m", "tilewright"]
         (["check", "gemm"], "no GPU is given for gemm: use --gpu GPU."),
         (["check", "gemm", "--arch", "gfx942", "-s", "blocks=1x1x1"], "Did you mean 'block'?"),
         (["check", "gemm", "--arch", "gfx942", "-s", "block"], "-s takes FIELD=VALUE, got 'block'"),
+        (["check", "gemm", "--gpu", "gfx942", "-s", "block=128,128,32"], "block must look like 128x128x32, got "),
+        (["check", "gemm", "--gpu", "gfx942", "-s", "dtype=fp61"], "unknown dtype 'fp61'."),
         (["arch", "check", "none.toml"], "File 'none.toml' does not exist."),
     ],
 )

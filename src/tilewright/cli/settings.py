@@ -62,6 +62,7 @@ def named_kernel(subject: str, arch: str | None, texts: Iterable[str]) -> Kernel
             known = ", ".join(gpus.arch_names())
             raise InvalidValueError(f"no GPU is given for {subject}: use --gpu GPU. Known: {known}.")
         values = _values(op, settings)
+        _check_values(op, values)
         _require_all(op, values)
     elif subject.partition("-")[0] in names:
         named = parse_kernel(subject)
@@ -114,6 +115,15 @@ def _written_out(op: Op, name: str, text: str) -> dict[str, Any]:
 
 def _check_name(op: Op, name: str) -> None:
     choose(f"field of {op.name}", name, (*op.field_names, *op.shorthands))
+
+
+def _check_values(op: Op, values: Mapping[str, Any]) -> None:
+    """Raise an error for a value that its field cannot have, before one for missing fields."""
+    from tilewright.ops.fields import fields_of
+
+    fields = fields_of(op.config_type)
+    for name, value in values.items():
+        fields[name].kind.read(name, value)
 
 
 def _require_all(op: Op, given: Iterable[str]) -> None:
