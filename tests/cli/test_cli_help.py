@@ -92,7 +92,8 @@ def test_help_prints_defaults(run: Callable[..., Result]) -> None:
 
 
 def test_version(run: Callable[..., Result]) -> None:
-    assert run("--version").stdout == f"tilewright, version {__version__}\n"
+    for option in ("--version", "-V"):
+        assert run(option).stdout == f"tilewright, version {__version__}\n"
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -112,7 +112,7 @@ def _head(log: str) -> str:
         "tilewright generate gemm --out kernels --gpu gfx942 --datatype fp16",
     ),
 )
-@click.version_option(__version__, prog_name="tilewright")
+@click.version_option(__version__, "-V", "--version", prog_name="tilewright")
 def root() -> None:
     """Make, check, build and inspect GPU kernels on AMD's CK Tile templates, with or without a GPU.
 
