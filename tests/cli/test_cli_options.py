@@ -199,6 +199,23 @@ def test_a_product_of_two_gpus_is_an_error(tmp_path: Path, monkeypatch: pytest.M
         resolve_gpu("MI300X")
 
 
+def test_sets_are_given_with_either_name(run_json: Callable[..., Any], tmp_path: Path) -> None:
+    found = {
+        name: sorted(option.opts)
+        for name, command in ALL.items()
+        for option in command.params
+        if set(option.opts) & {"--set", "--preselected"}
+    }
+    assert found == dict.fromkeys(
+        ("space", "generate", "build", "select", "portfolio"), ["--preselected", "--set"]
+    )
+    folder, gpu, name = ("--out", str(tmp_path / "kernels")), ("--gpu", "gfx942"), "fp16_rcr_essential"
+    generated = [run_json("generate", "gemm", *folder, *gpu, o, name, "--dry-run") for o in ("--set", "--preselected")]
+    assert generated[0] == generated[1] and generated[0]["sets"] == [name]
+    counted = [run_json("space", "gemm", *gpu, o, name)["archs"] for o in ("--set", "--preselected")]
+    assert counted[0] == counted[1]
+
+
 def test_an_error_names_an_option_by_its_main_name(run: Callable[..., Result]) -> None:
     result = run("select", "gemm", "--problem", "m=1")
     assert result.exit_code == 2

@@ -10,6 +10,7 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
+from tilewright.cli.command import Option
 from tilewright.cli.filters import FilterCommand, filter_options, named_filters
 from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import bad, json_option, plural, print_facts, print_json, print_table
@@ -39,7 +40,9 @@ MOST_FAILURES = 20
 @click.argument("op_name", metavar="OP")
 @make_gpu_option("gpu_target", "Build for these GPUs, such as gfx942,gfx950.", required=True, several=True)
 @filter_options
-@click.option("--preselected", metavar="NAME", help="Use a preselected set; `tilewright sets` lists them.")
+@click.option(
+    "--preselected", cls=Option, aliases=("--set",), metavar="NAME", help="Use a preselected set; `tilewright sets` lists them."
+)
 @click.option(
     "--kernel-set",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

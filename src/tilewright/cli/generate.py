@@ -53,7 +53,9 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "gpu_target", "Generate for this GPU (gfx942, MI300X); `tilewright arch list` lists them.", required=True
 )
 @filter_options
-@click.option("--preselected", metavar="NAME", help="Use a preselected set; `tilewright sets` lists them.")
+@click.option(
+    "--preselected", cls=Option, aliases=("--set",), metavar="NAME", help="Use a preselected set; `tilewright sets` lists them."
+)
 @click.option("--kernel-set", type=FILE, metavar="FILE", help="Use the kernels of a kernel-set file (.toml).")
 @click.option(
     "--profile", metavar="NAME", help="Keep only the kernels that an integration needs; `tilewright sets` lists them."

@@ -102,7 +102,9 @@ class Times:
     "--measured", type=PATH, metavar="FILE", help="Use measured times (.parquet, or a journal), not predicted ones."
 )
 @filter_options
-@click.option("--preselected", metavar="NAME", help="Choose from a preselected set or a shipped space.")
+@click.option(
+    "--preselected", cls=Option, aliases=("--set",), metavar="NAME", help="Choose from a preselected set or a shipped space."
+)
 @click.option("--kernel-set", type=FILE, metavar="FILE", help="Choose from a kernel-set file (.toml).")
 @click.option("--profile", metavar="NAME", help="Choose from the kernels that an integration needs.")
 @setting_option("VALUES", "Choose from the space with these field values, or change fields of the set.")

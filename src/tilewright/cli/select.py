@@ -10,6 +10,7 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
+from tilewright.cli.command import Option
 from tilewright.cli.filters import FilterCommand, filter_options, named_filters
 from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import heading_line, json_option, plural, print_facts, print_json, print_table
@@ -40,7 +41,9 @@ NAMED = 3
 @make_gpu_option("gpu_target", "Select for this GPU, such as gfx942.", required=True)
 @click.option("--problem", "text", required=True, metavar="FIELD=N,…", help="The problem with all its fields.")
 @filter_options
-@click.option("--preselected", metavar="NAME", help="Choose from a preselected set; `tilewright sets` lists them.")
+@click.option(
+    "--preselected", cls=Option, aliases=("--set",), metavar="NAME", help="Choose from a preselected set; `tilewright sets` lists them."
+)
 @click.option("--kernel-set", type=FILE, metavar="FILE", help="Choose from a kernel-set file (.toml).")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Choose from the first N kernels.")
 @click.option("--build", is_flag=True, help="Build the kernels and use their actual registers and LDS.")

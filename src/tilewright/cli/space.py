@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 @click.option(
     "--set",
     "set_name",
+    cls=Option,
+    aliases=("--preselected",),
     metavar="NAME|FILE",
     help="Use a preselected set, a built-in space (tile_engine_default), or a kernel-set file (.toml).",
 )
