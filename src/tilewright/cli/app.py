@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tilewright import __version__
+from tilewright.base import knobs
 from tilewright.base.errors import CompileError, TilewrightError
 from tilewright.cli.command import Group
 from tilewright.cli.output import COLUMNS
@@ -57,6 +58,7 @@ class Root(Group):
 
     def main(self, *args: Any, **extra: Any) -> Any:
         extra["standalone_mode"] = False
+        extra.setdefault("color", _get_color())
         run = super().main
         sys.exit(_exit_code(lambda: run(*args, **extra)))
 
@@ -82,8 +84,13 @@ def _exit_code(run: Callable[[], Any]) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _get_color() -> bool | None:
+    """False if the user does not want colours (see no-color.org), else None: terminals have colours."""
+    return False if knobs.variables_of_others(("NO_COLOR",)) else None
+
+
 def _show(message: str, more: str = "") -> None:
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True)
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True, color=_get_color())
     if more:
         click.echo(more, err=True)
 

@@ -41,7 +41,11 @@ MOST_FAILURES = 20
 @make_gpu_option("gpu_target", "Build for these GPUs, such as gfx942,gfx950.", required=True, several=True)
 @filter_options
 @click.option(
-    "--preselected", cls=Option, aliases=("--set",), metavar="NAME", help="Use a preselected set; `tilewright sets` lists them."
+    "--preselected",
+    cls=Option,
+    aliases=("--set",),
+    metavar="NAME",
+    help="Use a preselected set; `tilewright sets` lists them.",
 )
 @click.option(
     "--kernel-set",

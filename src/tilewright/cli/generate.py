@@ -54,7 +54,11 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @filter_options
 @click.option(
-    "--preselected", cls=Option, aliases=("--set",), metavar="NAME", help="Use a preselected set; `tilewright sets` lists them."
+    "--preselected",
+    cls=Option,
+    aliases=("--set",),
+    metavar="NAME",
+    help="Use a preselected set; `tilewright sets` lists them.",
 )
 @click.option("--kernel-set", type=FILE, metavar="FILE", help="Use the kernels of a kernel-set file (.toml).")
 @click.option(

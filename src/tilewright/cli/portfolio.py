@@ -103,7 +103,11 @@ class Times:
 )
 @filter_options
 @click.option(
-    "--preselected", cls=Option, aliases=("--set",), metavar="NAME", help="Choose from a preselected set or a shipped space."
+    "--preselected",
+    cls=Option,
+    aliases=("--set",),
+    metavar="NAME",
+    help="Choose from a preselected set or a built-in space.",
 )
 @click.option("--kernel-set", type=FILE, metavar="FILE", help="Choose from a kernel-set file (.toml).")
 @click.option("--profile", metavar="NAME", help="Choose from the kernels that an integration needs.")

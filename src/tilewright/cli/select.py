@@ -42,7 +42,11 @@ NAMED = 3
 @click.option("--problem", "text", required=True, metavar="FIELD=N,…", help="The problem with all its fields.")
 @filter_options
 @click.option(
-    "--preselected", cls=Option, aliases=("--set",), metavar="NAME", help="Choose from a preselected set; `tilewright sets` lists them."
+    "--preselected",
+    cls=Option,
+    aliases=("--set",),
+    metavar="NAME",
+    help="Choose from a preselected set; `tilewright sets` lists them.",
 )
 @click.option("--kernel-set", type=FILE, metavar="FILE", help="Choose from a kernel-set file (.toml).")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Choose from the first N kernels.")
