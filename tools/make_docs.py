@@ -24,6 +24,7 @@ from tilewright.arch.dtypes import ACCUMULATORS
 from tilewright.arch.spec import Arch
 from tilewright.base.knobs import ARCH_PATH, KNOBS
 from tilewright.cli.app import root
+from tilewright.cli.command import Option, list_main_names
 from tilewright.ops import OPS
 from tilewright.ops.fields import ConfigBase, Field, fields_of, tokens_of
 from tilewright.ops.kernel import Kernel
@@ -209,16 +210,38 @@ def cli_page() -> str:
     for name, text in _helps(root, click.Context(root, info_name="tilewright", terminal_width=COLUMNS)):
         lines = "\n".join(line.rstrip() for line in text.splitlines())
         parts.append(f"## {name}\n\n```text\n{lines}\n```")
-    return page("Commands", "The output of `--help`, at 100 columns.", *parts)
+    note = "Some options have other names, which `--help` does not list:"
+    return page("Commands", "The output of `--help`, at 100 columns.", *parts, "## Other names", note, _aliases())
 
 
 def _helps(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
-    yield context.command_path, command.get_help(context)
+    for each in _contexts(command, context):
+        yield each.command_path, each.command.get_help(each)
+
+
+def _contexts(command: click.Command, context: click.Context) -> Iterator[click.Context]:
+    """A context for a command and each of its sub-commands."""
+    yield context
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             if inner is not None:
-                yield from _helps(inner, click.Context(inner, info_name=name, parent=context))
+                yield from _contexts(inner, click.Context(inner, info_name=name, parent=context))
+
+
+def _aliases() -> str:
+    """The names of options that the help texts leave out."""
+    commands: dict[tuple[str, Sequence[str]], list[str]] = {}
+    for context in _contexts(root, click.Context(root, info_name="tilewright")):
+        for option in context.command.params:
+            if isinstance(option, Option) and option.aliases:
+                command = context.command_path.removeprefix("tilewright ")
+                commands.setdefault((list_main_names(option)[0], option.aliases), []).append(command)
+    rows = [
+        (code(name), ", ".join(map(code, aliases)), ", ".join(map(code, where)))
+        for (name, aliases), where in commands.items()
+    ]
+    return table(("option", "other names", "commands"), rows)
 
 
 # GPUs

@@ -50,6 +50,15 @@ def test_ls_is_sorted_by_last_use(store: Store, run: Callable[..., Result], run_
     assert shown.splitlines()[-1].startswith("3 entries, ")
 
 
+def test_a_long_name_leaves_the_other_columns(store: Store, run: Callable[..., Result]) -> None:
+    """They were squeezed to nothing once, and `cache show` had no key to take."""
+    key = digest_text("long")
+    store.put_content(key, "artifact", {"kernel.so": b"x" * 5000}, {"slug": "gemm-gfx942-" + "x" * 150})
+    line = next(line for line in run("cache", "ls").stdout.splitlines() if "gemm-gfx942-" in line)
+    assert line.startswith(key[:12]) and "KiB" in line and " s " in line and "built" in line
+    assert len(line) <= 100 and line.endswith("…")
+
+
 @pytest.mark.parametrize(("order", "first"), [("size", 0), ("name", 1), ("age", 0), ("use", 2)])
 def test_ls_in_other_orders(store: Store, run_json: Callable[..., Any], order: str, first: int) -> None:
     assert run_json("cache", "ls", "--sort", order, "--limit", "1")[0]["key"] == KEYS[first]
@@ -89,9 +98,9 @@ def test_show_of_what_is_not_there_or_not_clear(store: Store, run: Callable[...,
     assert "unknown key 'zz'" in run("cache", "show", "zz").stderr
     result = run("cache", "show", "")
     assert result.exit_code == 2
-    assert "begins 3 keys" in result.stderr
+    assert "3 keys begin with" in result.stderr
     assert KEYS[1] in result.stderr
-    with pytest.raises(InvalidValueError, match="begins 2 keys"):
+    with pytest.raises(InvalidValueError, match="2 keys begin with"):
         named_key("ab", ["abc", "abd", "b"])
 
 
@@ -136,12 +145,12 @@ def test_gc(store: Store, run: Callable[..., Result], run_json: Callable[..., An
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--max-size", "10X"), "'10X' is no size. Write a number with B, K, M, G or T (bytes, KiB, MiB, GiB, TiB)"),
-        (("--max-size", "10"), "'10' is no size. Write a number with B, K, M, G or T"),
-        (("--max-size", "-1"), "'-1' is no size."),
-        (("--max-size", f"{'9' * 400}T"), "is no size."),
-        (("--max-age", f"{'9' * 400}d"), "is no age."),
-        (("--max-age", "30"), "'30' is no age. Write a number with s, m, h, d or w: 30d."),
+        (("--max-size", "10X"), "'10X' is not a size. Write a number with B, K, M, G or T (bytes, KiB, MiB, GiB, TiB)"),
+        (("--max-size", "10"), "'10' is not a size. Write a number with B, K, M, G or T"),
+        (("--max-size", "-1"), "'-1' is not a size."),
+        (("--max-size", f"{'9' * 400}T"), "is not a size."),
+        (("--max-age", f"{'9' * 400}d"), "is not an age."),
+        (("--max-age", "30"), "'30' is not an age. Write a number with s, m, h, d or w: 30d."),
     ],
 )
 def test_limits_that_are_none(store: Store, run: Callable[..., Result], args: tuple[str, ...], message: str) -> None:
@@ -158,7 +167,7 @@ def test_gc_asks_before_all_entries_go(
     result = run("cache", "gc", *limit)
     assert result.exit_code == 2
     assert f"all 3 entries of {store.root} (" in result.stderr
-    assert "Pass --yes if that is meant, or --dry-run to see them." in result.stderr
+    assert "Pass --yes to remove them, or --dry-run to list them." in result.stderr
     assert set(store.keys()) == set(KEYS)
     assert len(run_json("cache", "gc", *limit, "--dry-run")["removed"]) == 3
     assert len(run_json("cache", "gc", *limit, "--yes")["removed"]) == 3

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
 
 from tilewright.base.errors import CompileError
 from tilewright.cli import app
@@ -30,9 +30,10 @@ PROGRAM = [sys.executable, "-m", "tilewright"]
         (["rules", "--op", "gem"], "unknown op 'gem'. Did you mean 'gemm'?"),
         (["sets", "fp16_rcr_al"], "unknown preselected set 'fp16_rcr_al'. Did you mean 'fp16_rcr_all'?"),
         (["check", "gem", "--arch", "gfx942"], "unknown op 'gem'. Did you mean 'gemm'?"),
-        (["check", "gemm"], "say which GPU gemm is for: --arch GPU."),
+        (["check", "gemm"], "no GPU is given for gemm: use --gpu GPU."),
         (["check", "gemm", "--arch", "gfx942", "-s", "blocks=1x1x1"], "Did you mean 'block'?"),
         (["check", "gemm", "--arch", "gfx942", "-s", "block"], "-s takes FIELD=VALUE, got 'block'"),
+        (["check", "gemm", "--gpu", "gfx942", "-s", "block=128,128,32"], "block must look like 128x128x32, got "),
         (["arch", "check", "none.toml"], "File 'none.toml' does not exist."),
     ],
 )
@@ -70,7 +71,7 @@ def test_missing_fields_are_all_listed_with_what_they_take(
         assert result.exit_code == 2
         assert "gemm needs 6 more fields" in result.stderr
         assert "  layout     rcr, rrr, crr, ccr\n" in result.stderr
-        assert "dtype=… gives all of dtype_a, dtype_b, dtype_acc, dtype_c at once." in result.stderr
+        assert "dtype=… sets dtype_a, dtype_b, dtype_acc, dtype_c together." in result.stderr
 
 
 def test_a_refused_source_shows_the_head_of_the_log(
@@ -84,6 +85,16 @@ def test_a_refused_source_shows_the_head_of_the_log(
     assert result.exit_code == 2
     assert result.stderr.startswith("error: it does not compile\nline 0\n")
     assert result.stderr.endswith("line 19\n… and 80 more lines\n")
+
+
+def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of texts that click colours; rich looks at the variable itself."""
+    commands = (["arch", "show", "gfx942"], ["arch", "show", "gfx924"])
+    for command in commands:
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        assert "\x1b[" in CliRunner().invoke(app.root, command, color=True).output
+        monkeypatch.setenv("NO_COLOR", "1")
+        assert "\x1b[" not in CliRunner().invoke(app.root, command, color=True).output
 
 
 def test_a_folder_that_cannot_be_made(run: Callable[..., Result], tmp_path: Path) -> None:

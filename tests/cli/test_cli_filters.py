@@ -45,7 +45,7 @@ def test_every_field_is_an_option(words: list[str], run_json: Callable[..., Any]
     ("more", "message"),
     [
         (["--ndim-spatial", "2"], "unknown option for gemm '--ndim-spatial'."),
-        (["--pipelin", "mem"], "Did you mean '--pipeline'? Known: --output-dir,"),
+        (["--pipelin", "mem"], "Did you mean '--pipeline'? Known: --out,"),
         (["--pipeline", "mems"], "unknown pipeline 'mems'. Did you mean 'mem'?"),
         (["--pipeline"], "Option '--pipeline' requires a value."),
         (["--pipeline", "--limit", "2"], "Option '--pipeline' requires a value."),
@@ -74,7 +74,7 @@ def test_the_op_after_a_field_is_explained(run: Callable[..., Result], tmp_path:
 def test_a_misspelt_option_that_is_needed_is_named(run: Callable[..., Result]) -> None:
     result = run("select", "gemm", "--gpu-targt", "gfx942", "--problem", "m=1")
     assert result.exit_code == 2
-    assert "Missing option '--gpu-target'. Was it meant by --gpu-targt?" in result.stderr
+    assert "Missing option '--gpu'. Did you mean it by --gpu-targt?" in result.stderr
 
 
 def test_words_of_an_op() -> None:

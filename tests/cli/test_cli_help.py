@@ -12,8 +12,11 @@ import pytest
 from click.testing import Result
 
 from tilewright import __version__
+from tilewright.bench.executor import Limits
+from tilewright.bench.timing import Settings
 from tilewright.cli.app import root
 from tilewright.cli.command import Command, Group
+from tilewright.learn.recipe import Recipe
 
 
 def commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -59,8 +62,38 @@ def test_short_descriptions_are_not_cut(run: Callable[..., Result]) -> None:
     assert "..." not in run("--help").stdout.replace("[ARGS]...", "")
 
 
+def test_printed_defaults_are_those_of_the_library() -> None:
+    """These options have no default of their own, so that the library can tell whether they were given."""
+    settings, limits, recipe = Settings(), Limits(), Recipe()
+    expected = {
+        "sweep": {
+            "runs": settings.least_runs,
+            "max_runs": settings.max_runs,
+            "run_ms": settings.least_ms,
+            "warmup_ms": settings.least_warmup_ms,
+            "max_warmup_ms": settings.max_warmup_ms,
+            "time_limit": limits.seconds,
+            "reference_limit": limits.reference_s,
+        },
+        "train": {"rounds": recipe.rounds, "seeds": len(recipe.seeds), "threads": recipe.threads, "kind": recipe.kind},
+    }
+    for name, values in expected.items():
+        command = ALL[(name,)]
+        options = {p.name: p for p in command.params if isinstance(p, click.Option)}
+        for option, value in values.items():
+            shown = options[option].get_help_extra(click.Context(command))["default"]
+            assert shown == (value if isinstance(value, str) else f"{value:g}"), option
+
+
+def test_help_prints_defaults(run: Callable[..., Result]) -> None:
+    shown = " ".join(run("sweep", "--help").stdout.split())
+    assert "Minimum number of samples (GPUs only). [default: 20; x>=1]" in shown
+    assert "or 20." not in shown and "without it" not in shown
+
+
 def test_version(run: Callable[..., Result]) -> None:
-    assert run("--version").stdout == f"tilewright, version {__version__}\n"
+    for option in ("--version", "-V"):
+        assert run(option).stdout == f"tilewright, version {__version__}\n"
 
 
 def test_help_imports_nothing_heavy() -> None:

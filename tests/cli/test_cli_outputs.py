@@ -14,7 +14,7 @@ from tilewright.cli.app import root
 from tilewright.cli.outputs import OutputFile, OutputFolder
 from tilewright.learn.plots import SUFFIXES
 
-NAMES = ("--out", "--output-dir", "--report", "--plot", "--pack", "--trace", "--disassembly")
+NAMES = ("--out", "--report", "--plot", "--trace", "--disassembly")
 
 
 def commands(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:

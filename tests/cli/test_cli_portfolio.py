@@ -164,7 +164,7 @@ def test_a_picture_is_drawn(run: Callable[..., Result], tmp_path: Path, name: st
         ((), "give either --problems or --measured"),
         (("--problems", "{shapes}", "--measured", "{shapes}"), "give either --problems or --measured"),
         (("--measured", "{shapes}", *SET), "the kernels are those of --measured"),
-        (("--measured", "{shapes}", "--format", "csv"), "--format is that of --problems"),
+        (("--measured", "{shapes}", "--format", "csv"), "--format applies to --problems"),
         (("--problems", "{shapes}", "--out", "set.json"), "set.json ends in '.json'. Can be written: .toml."),
         (("--problems", "{shapes}", "--plot", "a.gif"), "a.gif ends in '.gif'. Can be written: .png, .svg, .pdf."),
         (("--problems", "{shapes}", *SET, "--keep", "5000"), "cannot keep 5,000 of 10 kernels"),

@@ -84,16 +84,26 @@ def test_bad_files_are_one_error(run: Callable[..., Result], tmp_path: Path) -> 
 
 
 def test_a_problem_on_the_command_line_is_made_of_what_problems_are_made_of() -> None:
-    """Words for several fields as well, but none that says what the kernel fixes."""
+    """Words for several fields as well. Fields that the kernel fixes may be repeated, but not changed."""
     conv = op_named("grouped_conv")
-    config, sizes = conv.example_config(), "n=2,c=16,k=16,input_size=8x8,filter_size=3"
+    config: Any = conv.example_config()
+    sizes = "n=2,c=16,k=16,input_size=8x8,filter_size=3"
     padded = read_problem(conv, config, f"{sizes},pad=1")
     assert (padded.left_pad, padded.right_pad, padded.dtype_a) == ((1, 1), (1, 1), "fp16")
     assert padded == read_problem(conv, config, f"{sizes},left_pad=1,right_pad=1")
-    for fixed in ("dtype", "dtype_a", "direction"):
-        with pytest.raises(UnknownValueError, match=f"'{fixed}'.* Known: n, g, c, k, input_size"):
-            read_problem(conv, config, f"{sizes},{fixed}=fp16")
-    with pytest.raises(InvalidValueError, match="does not say c, filter_size"):
+    for fixed in ("dtype=fp16", "dtype_a=fp16", f"direction={config.direction}"):
+        assert read_problem(conv, config, f"{sizes},{fixed}") == read_problem(conv, config, sizes)
+    for changed in ("dtype", "dtype_a"):
+        message = f"--problem gives {changed}=bf16, but the kernel has dtype_a=fp16"
+        with pytest.raises(InvalidValueError, match=message):
+            read_problem(conv, config, f"{sizes},{changed}=bf16")
+    with pytest.raises(UnknownValueError, match="unknown direction 'fp16'"):
+        read_problem(conv, config, f"{sizes},direction=fp16")
+    with pytest.raises(UnknownValueError, match=r"'dtyp'.* Known: n, g, c, k, input_size"):
+        read_problem(conv, config, f"{sizes},dtyp=fp16")
+    with pytest.raises(InvalidValueError, match="gives dtype twice"):
+        read_problem(conv, config, f"{sizes},dtype=fp16,dtype=fp16")
+    with pytest.raises(InvalidValueError, match="does not give c, filter_size"):
         read_problem(conv, config, "n=2,k=16,input_size=8x8")
 
 
@@ -120,9 +130,9 @@ def test_verify_refuses_before_it_builds(run: Callable[..., Result], shapes: Pat
     assert "layout crr" in result.stderr
     for other in (["--problem", "m=1,n=2,k=3"], ["--trials", "2"]):
         both = run(*args, "--problems", str(shapes), *other)
-        assert "--problem, --problems and --trials each say" in both.stderr
+        assert "--problem, --problems and --trials exclude each other" in both.stderr
     alone = run(*args, "--format", "csv")
-    assert "--format is that of a file" in alone.stderr
+    assert "--format applies to files only" in alone.stderr
 
 
 def test_one_problem_is_written_out(run: Callable[..., Result], shapes: Path) -> None:

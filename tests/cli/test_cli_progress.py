@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tilewright.base.events import task
+from tilewright.base.events import Working, emit, task
 from tilewright.cli import progress as module
 from tilewright.cli.progress import progress
 
@@ -40,6 +40,19 @@ def test_long_work_is_shown() -> None:
         _work(0.3)
     assert "weaving" in terminal.getvalue()
     assert "1/2" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_long_name_leaves_the_bar_and_the_count(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took the whole line once: the kernel's name is cut instead."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with watched(0.01) as terminal, progress(), task("build", 8) as advance:
+        advance("one")
+        emit(Working("build", ("gemm-gfx942-" + "x" * 150,), 6.0))
+        time.sleep(0.3)
+    shown = terminal.getvalue()
+    assert "build" in shown and "1/8" in shown and "about 6 s left" in shown
+    assert "━" in shown and "…" in shown
 
 
 def test_short_work_is_not() -> None:

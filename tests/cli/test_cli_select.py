@@ -36,7 +36,7 @@ def test_explain_shows_steps_terms_reasons_and_who_cannot(run: Callable[..., Res
     for part in ("tuned table  none given", "support ", "estimate ", "learned ", "matrix", "memory", "launch"):
         assert part in text
     assert text.count("\n  1. gemm-gfx942-") == 1 and "\n  2. gemm-" in text and "\n  3. " not in text
-    assert "cannot, the nearest first" in text and "more" in text
+    assert "rejected, the nearest first" in text and "more" in text
 
 
 def test_json_has_the_whole_list(run_json: Callable[..., Any]) -> None:
@@ -74,7 +74,7 @@ def test_a_winner_that_cannot_be_taken_is_told(run: Callable[..., Result], tmp_p
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--problem", "m=4096"), "does not say n, k, layout"),
+        (("--problem", "m=4096"), "does not give n, k, layout"),
         (("--problem", "m=4096,n=4096,k=4096,dtype=fp8,layout=rcr"), "none of 10 kernels for gfx942 supports"),
         ((*ASKED, "--no-bundles", "--bundle", "."), "give one of them"),
     ],

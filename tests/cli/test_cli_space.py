@@ -97,8 +97,8 @@ def test_a_tile_engine_file(run_json: Callable[..., Any], tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["-s", "dtype=fp16"], "does not say layout: add -s layout=…"),
-        (["-s", "dtyp=fp16"], "unknown setting beside --tile-engine 'dtyp'. Did you mean 'dtype'?"),
+        (["-s", "dtype=fp16"], "does not give layout: add -s layout=…"),
+        (["-s", "dtyp=fp16"], "unknown setting for --tile-engine 'dtyp'. Did you mean 'dtype'?"),
         (["--set", "fp16_rcr_all"], "give one of them"),
     ],
 )
@@ -114,7 +114,7 @@ def test_what_a_tile_engine_file_needs(
 def test_a_shorthand_cannot_be_a_star(run: Callable[..., Result], settings: Callable[..., list[str]]) -> None:
     result = run("space", "gemm", "--arch", "gfx942", *settings(dtype="*"))
     assert result.exit_code == 2
-    assert "dtype stands for several fields" in result.stderr
+    assert "dtype sets several fields" in result.stderr
 
 
 def test_a_value_without_a_legal_kernel_is_explained(

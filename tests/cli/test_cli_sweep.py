@@ -92,9 +92,9 @@ def test_another_sweep_is_refused(run: Callable[..., Result], recording: str, tm
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--device", "gpu:0", "--device", "emulated:gfx942"), "a sweep is on GPUs, on emulated devices or on one"),
-        (("--device", "replay:monday"), "say from which file (--replay FILE)"),
-        (("--device", "emulated:gfx942", "--cold", "--problem", "m=1,n=1,k=1"), "--cold is about times"),
+        (("--device", "gpu:0", "--device", "emulated:gfx942"), "use GPUs, emulated devices or one replayed device"),
+        (("--device", "replay:monday"), "needs records: use --replay FILE"),
+        (("--device", "emulated:gfx942", "--cold", "--problem", "m=1,n=1,k=1"), "--cold applies to times only"),
         (("--device", "emulated:gfx942", "--runs", "9", "--problem", "m=1,n=1,k=1"), "emulated:gfx942 is not timed"),
         (("--device", "emulated:gfx942"), "either --problem or --problems"),
         (("--device", "emulated:gfx942", "--problem", "m=1,n=1,k=1", "--shard", "3/2"), "shard 3/2"),
@@ -156,7 +156,7 @@ def test_a_sweep_on_a_cluster_is_interrupted_and_tune_goes_on(many: str, tmp_pat
         [
             "note: SIGINT: running tasks are finished and kept, then the sweep ends. Repeat to end it at once.",
             "",
-            "The same command goes on from here.",
+            "Run the same command to resume.",
         ],
     )
     kept = {record.key for record in read_journal(out).records}
@@ -177,7 +177,7 @@ def test_on_a_cluster_nodes_say_how_many_processes_there_are(
 ) -> None:
     for option in ("--workers", "--jobs"):
         done = run("sweep", *ON_REPLAY, recording, "--out", str(tmp_path / "o"), "--cluster", "local", option, "2")
-        assert (done.exit_code, f"{option} is for this machine alone" in done.stderr) == (2, True)
+        assert (done.exit_code, f"{option} is for this machine only" in done.stderr) == (2, True)
 
 
 def test_how_much_is_timed_can_be_said() -> None:

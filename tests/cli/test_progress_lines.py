@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import time
 
 import pytest
@@ -17,6 +19,24 @@ def test_a_line_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
             advance()
         events.emit(events.Working("sweep", ("3 failed · 40.0/s",), 22.0))
     assert capsys.readouterr().err == "sweep: 120 of 1,000 · about 22 s left · 3 failed · 40.0/s\n"
+
+
+def test_steps_are_counted_if_a_task_reports_no_remaining_time(capsys: pytest.CaptureFixture[str]) -> None:
+    with events.listening(ProgressLines(every_s=0, steps=True)), events.task("kernels", 2) as advance:
+        advance("gemm-1")
+        events.emit(events.Working("kernels", ("gemm-2",), 5.0))
+        advance("gemm-2")  # the task reports what it works on, so its steps are not printed
+    assert capsys.readouterr().err == "kernels: 1 of 2 · gemm-1\nkernels: 1 of 2 · about 5 s left · gemm-2\n"
+    with events.listening(ProgressLines(every_s=0)), events.task("kernels", 2) as advance:
+        advance("gemm-1")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["build", "generate", "inspect", "verify", "bench"])
+def test_commands_that_take_long_count_steps(name: str) -> None:
+    """In a log they would be silent until they end."""
+    module = importlib.import_module(f"tilewright.cli.{name}")
+    assert "steps=True" in inspect.getsource(module)
 
 
 def test_lines_are_rare_and_notices_are_not(capsys: pytest.CaptureFixture[str]) -> None:

@@ -150,11 +150,11 @@ def test_a_set_and_an_op_with_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        ((KERNEL.slug,), "say where to run"),
+        ((KERNEL.slug,), "no device is given"),
         ((KERNEL.slug, "--device", "emulated:gfx90a"), "is a kernel for gfx942"),
         ((KERNEL.slug, "--device", "emulated:gfx94"), "unknown device"),
         (("fp16_rcr_essentia", "--device", DEVICE), "Did you mean 'fp16_rcr_essential'"),
-        ((KERNEL.slug, "--device", DEVICE, "--problem", "m=3"), "does not say n, k"),
+        ((KERNEL.slug, "--device", DEVICE, "--problem", "m=3"), "does not give n, k"),
         ((KERNEL.slug, "--device", DEVICE, "--problem", "m=3,n=4,k=5,q=6"), "unknown field of a gemm problem"),
         ((KERNEL.slug, "--device", DEVICE, "--problem", "m=3,n"), "FIELD=VALUE"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def main() -> None:
-    """Run the command that the arguments of this process name, and exit."""
+    """Run the command that this process's arguments name, and exit."""
     from tilewright.cli.app import root
 
     root.main(prog_name="tilewright")

@@ -1,4 +1,4 @@
-"""The command `tilewright` itself: its sub-commands, and how every failure is shown."""
+"""The command `tilewright`: its sub-commands, and how failures are printed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tilewright import __version__
+from tilewright.base import knobs
 from tilewright.base.errors import CompileError, TilewrightError
 from tilewright.cli.command import Group
 from tilewright.cli.output import COLUMNS
@@ -17,7 +18,7 @@ FAILED = 2
 INTERRUPTED = 130
 LOG_LINES = 20
 
-# Command → the module of this folder whose `command` it is, in the order of --help.
+# Command → the module of this package that defines it as `command`, in the order of --help.
 COMMANDS = {
     "doctor": "doctor",
     "arch": "arch",
@@ -47,7 +48,7 @@ COMMANDS = {
 
 
 class Root(Group):
-    """The outermost group: whatever goes wrong below it becomes one message and an exit code."""
+    """The outermost group. Turns every error of a command into one message and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -57,6 +58,7 @@ class Root(Group):
 
     def main(self, *args: Any, **extra: Any) -> Any:
         extra["standalone_mode"] = False
+        extra.setdefault("color", _get_color())
         run = super().main
         sys.exit(_exit_code(lambda: run(*args, **extra)))
 
@@ -82,20 +84,25 @@ def _exit_code(run: Callable[[], Any]) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _get_color() -> bool | None:
+    """False if the user does not want colours (see no-color.org), else None: terminals have colours."""
+    return False if knobs.variables_of_others(("NO_COLOR",)) else None
+
+
 def _show(message: str, more: str = "") -> None:
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True)
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True, color=_get_color())
     if more:
         click.echo(more, err=True)
 
 
 def _help_hint(error: click.ClickException) -> str:
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        return f"       {error.ctx.command_path} --help shows how it is used."
+        return f"       Run `{error.ctx.command_path} --help` for usage."
     return ""
 
 
 def _head(log: str) -> str:
-    """The beginning of a compiler's log: the first error is the one that matters."""
+    """The first lines of a compiler's log: the first error is the one that matters."""
     lines = log.rstrip().splitlines()
     left = len(lines) - LOG_LINES
     return "\n".join([*lines[:LOG_LINES], *([f"… and {left} more lines"] if left > 0 else [])])
@@ -104,18 +111,18 @@ def _head(log: str) -> str:
 @click.group(
     cls=Root,
     modules=COMMANDS,
-    context_settings={"max_content_width": COLUMNS},
+    context_settings={"max_content_width": COLUMNS, "help_option_names": ["-h", "--help"]},  # of all commands
     examples=(
         "tilewright doctor",
         "tilewright arch show gfx942",
-        "tilewright space gemm --arch gfx942 --set fp16_rcr_essential",
-        "tilewright generate gemm --output-dir kernels --gpu-target gfx942 --datatype fp16",
+        "tilewright space gemm --gpu gfx942 --set fp16_rcr_essential",
+        "tilewright generate gemm --out kernels --gpu gfx942 --datatype fp16",
     ),
 )
-@click.version_option(__version__, prog_name="tilewright")
+@click.version_option(__version__, "-V", "--version", prog_name="tilewright")
 def root() -> None:
     """Make, check, build and inspect GPU kernels on AMD's CK Tile templates, with or without a GPU.
 
-    Results go to stdout, progress and errors to stderr. Exit codes: 0 yes, 1 no (illegal config,
-    incomplete toolchain, bad file), 2 the command could not be carried out.
+    Results go to stdout, progress and errors to stderr. Exit codes: 0 for success, 1 for
+    a negative answer (illegal config, incomplete toolchain, bad file), 2 if the command failed.
     """

@@ -1,4 +1,4 @@
-"""`tilewright arch`: the GPUs that are known."""
+"""`tilewright arch`: list, show and check GPU files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.cli.command import Command, Group
+from tilewright.cli.gpu_option import resolve_gpu
 from tilewright.cli.output import (
     bad,
     good,
@@ -32,7 +33,7 @@ def command() -> None:
 @command.command("list", cls=Command, examples=("tilewright arch list",))
 @json_option
 def list_archs(as_json: bool) -> None:
-    """List the known GPUs with what decides which kernels they can run."""
+    """List the known GPUs with the properties that decide which kernels they can run."""
     from tilewright import arch as gpus
 
     specs = [gpus.load(name) for name in gpus.arch_names()]
@@ -57,14 +58,17 @@ def list_archs(as_json: bool) -> None:
     print_table(headings, rows, numbers=headings[4:], whole=("GPU",))
 
 
-@command.command("show", cls=Command, examples=("tilewright arch show gfx942",))
+@command.command("show", cls=Command, examples=("tilewright arch show gfx942", "tilewright arch show MI300X"))
 @click.argument("name", metavar="GPU")
 @json_option
 def show_arch(name: str, as_json: bool) -> None:
-    """Show one GPU: hardware facts, wave arrangements and matrix tiles with their instructions."""
+    """Show the hardware facts, wave arrangements and matrix instructions of a GPU.
+
+    GPU is a name (gfx942) or a product name (MI300X).
+    """
     from tilewright import arch as gpus
 
-    spec = gpus.load(name)
+    spec = gpus.load(resolve_gpu(name))
     if as_json:
         print_json(_document(spec))
         return
@@ -87,7 +91,10 @@ def show_arch(name: str, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def check_file(ctx: click.Context, file: Path, as_json: bool) -> None:
-    """Check a GPU file and name every problem in it. Exit code 1 when there are any."""
+    """Check a GPU file and list every error in it.
+
+    The exit code is 1 if there is an error.
+    """
     from tilewright import arch as gpus
     from tilewright.base.errors import FileFormatError
 
@@ -156,7 +163,7 @@ def _hardware(spec: Arch) -> list[tuple[str, str]]:
     compute, registers, lds, memory = spec.compute, spec.registers, spec.lds, spec.memory
     scalar = f"{registers.sgprs} shared" if registers.sgprs else "a fixed set per wave"
     peaks = ", ".join(f"{name} {rate:g}" for name, rate in spec.peak_tflops.items())
-    subnormal = "taken for zero" if spec.numbers.halves_flushed else "kept"
+    subnormal = "flushed to zero" if spec.numbers.halves_flushed else "kept"
     last_level = f", {_bytes(memory.mall_bytes)} last-level" if memory.mall_bytes else ""
     return [
         (

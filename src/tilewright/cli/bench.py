@@ -1,4 +1,4 @@
-"""`tilewright bench`: some kernels on one problem, the best first."""
+"""`tilewright bench`: measure kernels on one problem and list the best first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.base.events import task
-from tilewright.cli.command import Command
+from tilewright.cli.command import Command, Option
 from tilewright.cli.measuring import Measuring, measuring_options, plan_of
 from tilewright.cli.output import bad, heading_line, json_option, plural, print_json, print_table
 from tilewright.cli.progress import progress
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tilewright.bench.plan import Plan
     from tilewright.bench.record import Record
 
-# Counters and what they are called in a narrow table.
+# Counters and their headings in a narrow table.
 COUNTERS = {
     "instructions_valu": "valu",
     "instructions_matrix": "matrix",
@@ -39,25 +39,37 @@ USUAL_COUNTER = "cache_lines"
     ),
 )
 @click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True)
-@click.option("--problem", "text", required=True, metavar="FIELD=N,…", help="What the kernels leave open.")
+@click.option(
+    "--problem",
+    "text",
+    required=True,
+    metavar="FIELD=N,…",
+    help="The problem fields that the kernels do not fix, such as sizes.",
+)
 @measuring_options
-@click.option("--by", metavar="COUNTER", help=f"Order of an emulated device's counts; {USUAL_COUNTER} without it.")
+@click.option(
+    "--by",
+    cls=Option,
+    metavar="COUNTER",
+    show_default=USUAL_COUNTER,
+    help="Counter that kernels are sorted by on an emulated device.",
+)
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context, /, *, subjects: tuple[str, ...], text: str, by: str | None, as_json: bool, **common: Any
 ) -> None:
-    """Measure kernels on one problem, and list them, the best first.
+    """Measure kernels on one problem and list the best first.
 
-    KERNELS are kernel names, preselected sets, kernel-set files (.toml), or an op with -s; those not
-    built are built first. Each result is verified before it counts. On a GPU kernels are ordered by
-    their median time; an emulated device has no times, and they are ordered by a counter.
+    KERNELS are kernel names, preselected sets, kernel-set files (.toml), or an op with -s. Kernels
+    that are not built are built first. Each result is verified before it counts. On a GPU, kernels
+    are sorted by median time. An emulated device has no times, so they are sorted by a counter.
 
-    Exit code 1 when no kernel could be measured.
+    The exit code is 1 if no kernel could be measured.
     """
     asked = Measuring(**common)
-    with progress(as_json=as_json):
-        with task("what to measure"):
+    with progress(as_json=as_json, steps=True):
+        with task("planning"):
             plan = plan_of(asked, subjects, (text,), None, None)
             _check_order(by, plan)
         records = _measured(plan, asked)
@@ -87,7 +99,7 @@ def _measured(plan: Plan, asked: Measuring) -> list[Record]:
 
 
 def _check_order(by: str | None, plan: Plan) -> None:
-    """Before anything is measured: an order that cannot be."""
+    """Raise an error if kernels cannot be sorted by this counter, before anything is measured."""
     from dataclasses import fields
 
     from tilewright.emulator.counters import Counters
@@ -95,14 +107,16 @@ def _check_order(by: str | None, plan: Plan) -> None:
     if by is None:
         return
     if not all(device.startswith("emulated:") for device in plan.devices):
-        raise InvalidValueError("--by is for the counters of emulated devices; times have an order of their own")
+        raise InvalidValueError(
+            "--by is for the counters of emulated devices; on other devices kernels are sorted by time"
+        )
     if not by.startswith("instructions_"):
         known = [f.name for f in fields(Counters) if f.name not in ("steps", "instructions")]
         choose("counter", by, [*known, "instructions_valu", "instructions_…"])
 
 
 def _ordered(records: Sequence[Record], by: str | None) -> list[Record]:
-    """What was measured, the best first, then what failed."""
+    """Successful records, the best first, then failed ones."""
     name = by or USUAL_COUNTER
 
     def place(record: Record) -> tuple[int, float, str]:
@@ -162,5 +176,5 @@ def _print_counters(records: Sequence[Record], by: str) -> None:
         )
         for record in records
     ]
-    click.echo(f"counts of an emulated device, which has no times; the least {by} first\n")
+    click.echo(f"An emulated device has counters instead of times. Sorted by {by}, the lowest first.\n")
     print_table((*headings, "kernel"), rows, numbers=headings)

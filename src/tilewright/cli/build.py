@@ -1,4 +1,4 @@
-"""`tilewright build`: kernels compiled into the store, and packs of them."""
+"""`tilewright build`: compile kernels into the store, and link them into packs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
-from tilewright.cli.command import Several
+from tilewright.cli.command import Option
 from tilewright.cli.filters import FilterCommand, filter_options, named_filters
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import bad, json_option, plural, print_facts, print_json, print_table
 from tilewright.cli.outputs import OutputFile, OutputFolder
 from tilewright.cli.progress import progress
@@ -30,31 +31,50 @@ MOST_FAILURES = 20
 @click.command(
     cls=FilterCommand,
     examples=(
-        "tilewright build gemm --gpu-target gfx942 --preselected fp16_rcr_essential",
-        "tilewright build gemm --gpu-target gfx942 --kernel-set mine.toml --jobs 8 --trace build.json",
-        "tilewright build gemm --gpu-target gfx942,gfx950 --preselected fp16_rcr_essential \\",
-        "    --limit 4 --pack my_pack",
+        "tilewright build gemm --gpu gfx942 --preselected fp16_rcr_essential",
+        "tilewright build gemm --gpu gfx942 --kernel-set mine.toml --jobs 8 --trace build.json",
+        "tilewright build gemm --gpu gfx942,gfx950 --preselected fp16_rcr_essential \\",
+        "    --limit 4 --out my_pack",
     ),
 )
 @click.argument("op_name", metavar="OP")
-@click.option("--gpu-target", cls=Several, required=True, metavar="GPU…", help="One GPU or several: gfx942,gfx950.")
+@make_gpu_option("gpu_target", "Build for these GPUs, such as gfx942,gfx950.", required=True, several=True)
 @filter_options
-@click.option("--preselected", metavar="NAME", help="A preselected set: see `tilewright sets`.")
+@click.option(
+    "--preselected",
+    cls=Option,
+    aliases=("--set",),
+    metavar="NAME",
+    help="Use a preselected set; `tilewright sets` lists them.",
+)
 @click.option(
     "--kernel-set",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="A kernel-set file (.toml).",
+    help="Use the kernels of a kernel-set file (.toml).",
 )
-@click.option("--profile", metavar="NAME", help="Only what an integration needs: see `tilewright sets`.")
-@click.option("--kernel", "slugs", multiple=True, metavar="NAME", help="One kernel by its name; may be repeated.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N kernels per GPU.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Compilers at once.")
-@click.option("--time-limit", type=click.FloatRange(1), metavar="S", help="Give a kernel up after S seconds.")
-@click.option("--retry", is_flag=True, help="Try kernels again that the store knows to fail.")
-@click.option("--trace", type=OutputFile(), metavar="FILE", help="Write a trace for ui.perfetto.dev.")
-@click.option("--pack", type=OutputFolder(), metavar="DIR", help="Also link all kernels into a pack for C and C++.")
-@click.option("--pack-name", default="tilewright_pack", show_default=True, metavar="NAME", help="Its CMake name.")
+@click.option(
+    "--profile", metavar="NAME", help="Keep only the kernels that an integration needs; `tilewright sets` lists them."
+)
+@click.option(
+    "--kernel", "slugs", multiple=True, metavar="NAME", help="Build the kernel of this name. May be repeated."
+)
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Build at most N kernels per GPU.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Run N compilers in parallel.")
+@click.option("--time-limit", type=click.FloatRange(1), metavar="S", help="Stop compiling a kernel after S seconds.")
+@click.option("--retry", is_flag=True, help="Compile kernels again whose earlier builds failed.")
+@click.option("--trace", type=OutputFile(), metavar="FILE", help="Write a build trace for ui.perfetto.dev.")
+@click.option(
+    "--out",
+    "--pack",
+    "pack",
+    type=OutputFolder(),
+    metavar="DIR",
+    help="Also link all kernels into a pack for C and C++, in this folder.",
+)
+@click.option(
+    "--pack-name", default="tilewright_pack", show_default=True, metavar="NAME", help="CMake name of the pack."
+)
 @json_option
 @click.pass_context
 def command(
@@ -76,15 +96,15 @@ def command(
     pack_name: str,
     as_json: bool,
 ) -> None:
-    """Compile kernels into the store, and link them into a pack.
+    """Compile kernels into the store and link them into a pack.
 
-    Kernels come from --preselected, --kernel-set or --kernel; with none of them, from all preselected
-    sets of the op that are meant for the GPU, or with --profile from its space `default`. --datatype,
-    --layout and --variants each keep only the members that match, and so does every field of the op:
-    --pipeline compv3 mem.
+    Kernels come from --preselected, --kernel-set or --kernel. Without these options they come from
+    all preselected sets of the op for the GPU, or with --profile from the op's space `default`.
+    --datatype, --layout and --variants each keep only matching kernels, and so does an option for
+    every field of the op, such as --pipeline compv3 mem.
 
-    What the store or its remote tier has is not compiled again. A kernel that fails fails alone; the
-    exit code is then 1, and no pack is written.
+    Kernels that are in the store or its remote tier are not compiled again. If a kernel fails, the
+    others are still built; the exit code is then 1, and no pack is written.
     """
     from tilewright.building.builder import LIMIT_S
     from tilewright.ops import op_named
@@ -92,7 +112,7 @@ def command(
 
     op = op_named(op_name)
     wanted = named_filters(op, command, filters)
-    with progress(as_json=as_json):
+    with progress(as_json=as_json, steps=True):
         with task("choosing kernels"):
             kernels = _kernels(op, gpu_target, preselected, kernel_set, profile, slugs, wanted, limit)
         registry = Registry.of(kernels).build(jobs, limit_s=time_limit or LIMIT_S, retry=retry, trace=trace)
@@ -121,7 +141,9 @@ def _kernels(
         archs.load(gpu)
     if slugs:
         if preselected or kernel_set or profile or any(wanted.values()):
-            raise InvalidValueError("--kernel names kernels one by one: give no sets, profiles and filters beside it")
+            raise InvalidValueError(
+                "--kernel names single kernels and cannot be combined with sets, profiles and filters"
+            )
         named = [parse_kernel(slug) for slug in slugs]
         others = [k.slug for k in named if k.op != op.name or k.arch not in gpus]
         if others:

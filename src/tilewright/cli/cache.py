@@ -1,4 +1,4 @@
-"""`tilewright cache`: the store of built artifacts."""
+"""`tilewright cache`: list, check and clean the artifact store."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _size(ctx: click.Context, param: click.Parameter, text: str | None) -> int |
     match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)([BKMGT])", text)
     if match is None:
         raise InvalidValueError(
-            f"{text!r} is no size. Write a number with B, K, M, G or T (bytes, KiB, MiB, GiB, TiB): 500M, 10G."
+            f"{text!r} is not a size. Write a number with B, K, M, G or T (bytes, KiB, MiB, GiB, TiB): 500M, 10G."
         )
     return int(float(match[1]) * _SIZES[match[2]])
 
@@ -57,7 +57,7 @@ def _age(ctx: click.Context, param: click.Parameter, text: str | None) -> float 
         return None
     match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)([wdhms])", text)
     if match is None:
-        raise InvalidValueError(f"{text!r} is no age. Write a number with s, m, h, d or w: 30d.")
+        raise InvalidValueError(f"{text!r} is not an age. Write a number with s, m, h, d or w: 30d.")
     return float(match[1]) * _AGES[match[2]]
 
 
@@ -74,12 +74,13 @@ def command() -> None:
     "order",
     metavar="ORDER",
     default="use",
-    help="use (last used first), age (oldest first), size (largest first) or name.",
+    show_default=True,
+    help="Sort by use (last used first), age (oldest first), size (largest first) or name.",
 )
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show only the first N.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show only the first N entries.")
 @json_option
 def list_entries(order: str, limit: int | None, as_json: bool) -> None:
-    """List what is in the store, last used first."""
+    """List the entries of the store, last used first."""
     from tilewright.base.errors import choose
     from tilewright.building.store.local import Store
 
@@ -102,7 +103,8 @@ def list_entries(order: str, limit: int | None, as_json: bool) -> None:
         for entry in shown
     ]
     if rows:
-        print_table(("key", "size", "used", "is", "kernel"), rows, numbers=("size", "used"), clipped=("kernel",))
+        headings = ("key", "size", "used", "is", "kernel")
+        print_table(headings, rows, numbers=("size", "used"), whole=("key", "is"), clipped=("kernel",))
         click.echo()
     left = len(every) - len(shown)
     rest = f", {left:,} of them not shown" if left else ""
@@ -113,7 +115,7 @@ def list_entries(order: str, limit: int | None, as_json: bool) -> None:
 @click.argument("key")
 @json_option
 def show_entry(key: str, as_json: bool) -> None:
-    """Show one entry: its files, its facts, and the log if its build failed. A key may be shortened."""
+    """Show the files and facts of an entry, and the log of a failed build. Keys may be shortened."""
     from tilewright.building.store.artifact import Artifact, Entry
     from tilewright.building.store.local import Store
 
@@ -121,8 +123,8 @@ def show_entry(key: str, as_json: bool) -> None:
     with progress(as_json=as_json):
         found = store.read(named_key(key, list(store.keys())))
     if not isinstance(found, Entry):
-        what = found.what if found is not None else "it was removed just now"
-        raise InvalidValueError(f"{key} cannot be shown: {what}. `tilewright cache verify` says more.")
+        what = found.what if found is not None else "it has just been removed"
+        raise InvalidValueError(f"{key} cannot be shown: {what}. Run `tilewright cache verify` for details.")
     content = found.content
     files = content.files if isinstance(content, Artifact) else {}
     log = "" if isinstance(content, Artifact) else content.log
@@ -150,11 +152,14 @@ def show_entry(key: str, as_json: bool) -> None:
 
 
 @command.command("verify", cls=Command, examples=("tilewright cache verify", "tilewright cache verify --remove"))
-@click.option("--remove", is_flag=True, help="Move what is wrong out of the store; it is built again when needed.")
+@click.option("--remove", is_flag=True, help="Move damaged entries out of the store. They are built again when needed.")
 @json_option
 @click.pass_context
 def verify_store(ctx: click.Context, remove: bool, as_json: bool) -> None:
-    """Hash every file in the store and name what is wrong. Exit code 1 when something is."""
+    """Hash every file in the store and list damaged entries.
+
+    The exit code is 1 if there are any.
+    """
     from tilewright.building.store.local import Store
     from tilewright.building.store.verify import move_aside, verify
 
@@ -173,7 +178,7 @@ def verify_store(ctx: click.Context, remove: bool, as_json: bool) -> None:
         for finding in findings:
             click.echo(str(finding))
         click.echo(f"\n{bad(plural(len(findings), 'finding'))} in {_entries(len(keys))} of {store.root}")
-        advice = "`tilewright cache verify --remove` moves them aside; they are built again when needed."
+        advice = "`tilewright cache verify --remove` moves them out; they are built again when needed."
         click.echo(f"moved {len(moved)} to {store.layout.corrupt}, until the next gc" if remove else advice)
     ctx.exit(1 if findings else 0)
 
@@ -186,15 +191,17 @@ def verify_store(ctx: click.Context, remove: bool, as_json: bool) -> None:
 @click.option(
     "--max-size", metavar="SIZE", callback=_size, help="Keep at most this much, the last used first: 500M, 10G."
 )
-@click.option("--max-age", metavar="AGE", callback=_age, help="Keep only what was used within this time: 12h, 30d, 2w.")
-@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask before all entries are removed.")
+@click.option(
+    "--max-age", metavar="AGE", callback=_age, help="Keep only entries used within this time, such as 12h or 30d."
+)
+@click.option("--dry-run", is_flag=True, help="List what would be removed, and remove nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask before removing all entries.")
 @json_option
 def collect_garbage(max_size: int | None, max_age: float | None, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Remove what was not used for long, and what dead processes and damage left behind.
+    """Remove old entries, and leftovers of killed processes and damaged entries.
 
-    Without a size and an age, only leftovers go. Last use is known to the hour. What is being built stays. If no entry
-    would be kept, you are asked first.
+    Without --max-size and --max-age, only leftovers are removed. The time of last use is known to the hour. Entries
+    that are being built stay. If no entry would be kept, the command asks first.
     """
     from tilewright.building.store.gc import collect
     from tilewright.building.store.local import Store
@@ -215,8 +222,8 @@ def collect_garbage(max_size: int | None, max_age: float | None, dry_run: bool, 
         for entry in done.removed
     ]
     if rows:
-        headings = ("key", "size", "used", "because of", "kernel")
-        print_table(headings, rows, numbers=("size", "used"), clipped=("kernel",))
+        headings = ("key", "size", "used", "reason", "kernel")
+        print_table(headings, rows, numbers=("size", "used"), whole=("key", "reason"), clipped=("kernel",))
         click.echo()
     print_facts(
         [
@@ -245,14 +252,14 @@ def show_path(as_json: bool) -> None:
 
 
 def named_key(text: str, keys: Sequence[str]) -> str:
-    """The one key that begins with `text`."""
+    """The only key that begins with `text`."""
     matching = [key for key in keys if key.startswith(text)]
     if len(matching) == 1:
         return matching[0]
     if not matching:
         raise UnknownValueError("key", text, keys if len(keys) <= 20 else ())
     listed = ", ".join(matching[:20]) + (" …" if len(matching) > 20 else "")
-    raise InvalidValueError(f"{text!r} begins {len(matching):,} keys. Write more of it: {listed}")
+    raise InvalidValueError(f"{len(matching):,} keys begin with {text!r}. Write more of the key: {listed}")
 
 
 def human_size(count: int) -> str:
@@ -264,7 +271,7 @@ def human_size(count: int) -> str:
 
 
 def human_age(seconds: float) -> str:
-    """`5 d`, `3 h`; a time in the future counts as now."""
+    """`5 d`, `3 h`; a time in the future is `0 s`."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
@@ -272,12 +279,12 @@ def human_age(seconds: float) -> str:
 
 
 def _confirm_all(planned: Collected, root: str, *, asks: bool) -> None:
-    """Go on only if something is kept, or the user wants everything to go."""
+    """Return if something is kept or the user agrees to remove everything; abort otherwise."""
     if planned.kept or not planned.removed:
         return
     what = f"all {len(planned.removed):,} entries of {root} ({human_size(planned.bytes)}) would be removed"
     if not asks:
-        raise InvalidValueError(f"{what}. Pass --yes if that is meant, or --dry-run to see them.")
+        raise InvalidValueError(f"{what}. Pass --yes to remove them, or --dry-run to list them.")
     click.confirm(f"{what[0].upper()}{what[1:]}. Remove them?", abort=True)
 
 
@@ -289,7 +296,7 @@ def _date(seconds: float) -> str:
     try:
         return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     except (OverflowError, ValueError, OSError):
-        return f"{seconds:g} s after 1970"  # the manifest's number is no date, and only shown
+        return f"{seconds:g} s after 1970"  # the manifest's number is not a date; it is only printed
 
 
 def _print_log(log: str) -> None:

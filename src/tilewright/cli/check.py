@@ -1,4 +1,4 @@
-"""`tilewright check`: is a config legal, and if not, why and what would be."""
+"""`tilewright check`: whether a config is legal, why not, and legal configs near it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.command(
     cls=Command,
     examples=(
-        "tilewright check gemm --arch gfx942 -s variant=standard -s dtype=fp16 -s layout=rcr \\",
+        "tilewright check gemm --gpu gfx942 -s variant=standard -s dtype=fp16 -s layout=rcr \\",
         "    -s block=128x128x32 -s waves=2x2x1 -s mma=32x32x16 -s pipeline=compv3 \\",
         "    -s scheduler=intrawave -s epilogue=cshuffle",
         "tilewright check gemm-gfx942-standard-…-9a6900b412ca -s block=96x128x32",
@@ -37,11 +37,12 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_context
 def command(ctx: click.Context, subject: str, arch: str | None, settings: tuple[str, ...], as_json: bool) -> None:
-    """Explain whether a config is legal, and what would be.
+    """Explain whether a config is legal, and suggest legal ones.
 
-    Every rule answers, and legal configs near an illegal one are proposed. Name an op with a GPU
-    and its fields, or a kernel (then -s changes single fields of it).
-    Exit code 1 when the config is illegal.
+    Shows the result of every rule. For an illegal config, suggests legal configs near it. Give an op
+    with a GPU and its fields, or a kernel name (then -s changes single fields of it).
+
+    The exit code is 1 if the config is illegal.
     """
     from tilewright import arch as gpus
     from tilewright.ops import op_named
@@ -149,5 +150,5 @@ def _print_suggestions(proposals: Sequence[Suggestion]) -> None:
 
 
 def _text(kind: Any, value: Any) -> str:
-    """A value as -s takes it."""
+    """The value in the form that -s accepts."""
     return str(value).lower() if isinstance(value, bool) else str(kind.token(value))

@@ -1,20 +1,50 @@
-"""Commands with examples in their help, groups that load a command when it is used, and options
-that take several values."""
+"""Commands with examples in their help, groups that import a command when it is used, and options
+with aliases, printed defaults and several values."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tilewright.base.errors import UnknownValueError
 
+if TYPE_CHECKING:
+    from click.types import OptionHelpExtra
 
-class Several(click.Option):
-    """An option that takes many values: `--x a,b` and `--x a --x b` are the same, and where it is
-    `spaced` so is `--x a b`."""
+
+class Option(click.Option):
+    """An option with `aliases`: names that work like the others, but are not in the help.
+
+    The library may set the default: a text in `show_default` is printed as it is.
+    """
+
+    def __init__(self, param_decls: Sequence[str] | None = None, *, aliases: Sequence[str] = (), **attrs: Any) -> None:
+        super().__init__([*(param_decls or ()), *aliases], **attrs)
+        self.aliases = tuple(aliases)
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        names, self.opts = self.opts, list_main_names(self)
+        try:
+            return super().get_help_record(ctx)
+        finally:
+            self.opts = names
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:  # noqa: ARG002  (click's signature)
+        return " / ".join(f"'{name}'" for name in list_main_names(self))
+
+    def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
+        extra = super().get_help_extra(ctx)
+        if isinstance(self.show_default, str):
+            extra["default"] = self.show_default  # click would put it in brackets
+        return extra
+
+
+class Several(Option):
+    """An option that takes several values: `--x a,b` and `--x a --x b` are the same, and `--x a b`
+    too if it is `spaced`."""
 
     def __init__(self, *args: Any, spaced: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "multiple": True})
@@ -40,7 +70,7 @@ class Command(click.Command):
         except click.MissingParameter as error:
             if not names.intersection(args):
                 raise
-            # One of the values may have been meant as the argument.
+            # The argument may have been taken for one of the values.
             hint = f"It comes before {', '.join(sorted(p.opts[0] for p in spaced))}."
             raise click.MissingParameter(hint, error.ctx, error.param) from error
 
@@ -53,7 +83,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group of commands. `modules` names those that are imported only when they are used."""
+    """A group of commands. `modules` maps commands to modules that are imported when they are used."""
 
     command_class = Command
 
@@ -100,15 +130,21 @@ class Group(click.Group):
         write_examples(formatter, self.examples)
 
 
+def list_main_names(param: click.Parameter) -> list[str]:
+    """The names of an option or argument without aliases."""
+    aliases = param.aliases if isinstance(param, Option) else ()
+    return [name for name in param.opts if name not in aliases]
+
+
 def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
-    """The examples as they would be typed, never wrapped."""
+    """Write the examples as they would be typed, without wrapping."""
     with formatter.section("Examples"):
         for example in examples:
             formatter.write(" " * formatter.current_indent + example + "\n")
 
 
 def spread(args: Sequence[str], names: Collection[str]) -> list[str]:
-    """`--x a b` as `--x a --x b` for the options in `names`; everything else is left as it is."""
+    """Turn `--x a b` into `--x a --x b` for the options in `names`; all else is unchanged."""
     result: list[str] = []
     flag: str | None = None
     has_value = False

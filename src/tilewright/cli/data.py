@@ -1,4 +1,4 @@
-"""`tilewright data`: records of sweeps as tables, asked with SQL, merged, and taken from other tools."""
+"""`tilewright data`: export, query, merge and import records of sweeps."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import click
 
 from tilewright.base.errors import FileFormatError, InvalidValueError, choose
 from tilewright.cli.command import Group
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import json_option, plural, print_json, print_table
 from tilewright.cli.outputs import OutputFile, OutputFolder
 from tilewright.cli.progress import progress
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 
 PATH = click.Path(exists=True, path_type=Path)
 SHAPES = ("records", "measurements")
-# Damaged lines that are told one by one; --json has all of them.
+# Damaged lines that are printed one by one; --json has all of them.
 TOLD = 10
-# Rows of an answer that a table for people shows.
+# Rows of a query result that are printed as a table.
 SHOWN = 200
 
 
@@ -36,16 +37,16 @@ SHOWN = 200
     examples=(
         "tilewright data export sweep --out records.parquet",
         'tilewright data query "SELECT status, count(*) FROM records GROUP BY status" sweep',
-        "tilewright data import tile_engine results.json --arch gfx942 --out imported",
+        "tilewright data import tile_engine results.json --gpu gfx942 --out imported",
         "tilewright data merge node1 node2 --out all",
     ),
 )
 def command() -> None:
-    """Records of sweeps: export, query, merge, import.
+    """Export, query, merge and import records of sweeps.
 
-    A source is a journal (a folder, or one file .jsonl) or a table of records (.parquet). Of records
-    with one key, a good one counts rather than a failure, else the latest. Damaged lines of a journal
-    are told and left out.
+    A source is a journal (a folder, or one .jsonl file) or a table of records (.parquet). Of several
+    records with the same key, a successful one counts rather than a failure, else the latest. Damaged
+    lines of a journal are reported and skipped.
     """
 
 
@@ -61,20 +62,28 @@ def _sources_argument(command: Any) -> Any:
     ),
 )
 @_sources_argument
-@click.option("--out", type=OutputFile(".parquet"), required=True, help="The table (.parquet).")
+@click.option("--out", type=OutputFile(".parquet"), required=True, help="The table to write (.parquet).")
 @click.option(
-    "--as", "shape", default=SHAPES[0], show_default=True, metavar="SHAPE", help="records, or measurements to train on."
+    "--as",
+    "shape",
+    default=SHAPES[0],
+    show_default=True,
+    metavar="SHAPE",
+    help="Write records, or measurements to train on.",
 )
-@click.option("--cold/--warm", "cold", default=None, help="Measurements with cold or warm caches, if there are both.")
-@click.option("--gpu", metavar="TEXT", help="Only of GPUs with this in the name of their model, such as MI300X.")
+@click.option("--cold/--warm", "cold", default=None, help="Export only measurements with cold or with warm caches.")
+@click.option(
+    "--gpu", metavar="TEXT", help="Export only records of GPUs whose model name contains TEXT, such as MI300X."
+)
 @json_option
 def export_command(
     *, sources: tuple[Path, ...], out: Path, shape: str, cold: bool | None, gpu: str | None, as_json: bool
 ) -> None:
     """Write records as one Parquet table.
 
-    The table of `records` holds everything: times, counters, failures and why. That of `measurements`
-    is what `tilewright train` and `evaluate` read: times only, and records with counters are refused.
+    A table of `records` holds everything: times, counters, failures and their reasons. A table of
+    `measurements` is the input of `tilewright train` and `evaluate`: it holds times only, and records
+    with counters are rejected.
     """
     from tilewright.bench.gpu_model import of_model
     from tilewright.bench.sources import open_sources
@@ -112,18 +121,19 @@ def export_command(
 )
 @click.argument("sql", metavar="SQL")
 @_sources_argument
-@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values instead.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values instead of a table.")
 @json_option
 def query_command(*, sql: str, sources: tuple[Path, ...], as_csv: bool, as_json: bool) -> None:
-    """Ask DuckDB about the records, which are the view `records`.
+    """Query records with SQL; they are the view `records`.
 
-    One table is asked as it is; journals are exported first, for each query again. docs/data.md lists
-    the columns. A problem is JSON: problem->>'m' is its field m.
+    The query runs in DuckDB. A table is queried as it is; journals are exported first, for each query
+    again. A problem is JSON: problem->>'m' is its field m. `SELECT * FROM records LIMIT 1` shows the
+    columns.
     """
     from tilewright.bench.query import query
 
     if as_csv and as_json:
-        raise InvalidValueError("--csv and --json are both given: choose one")
+        raise InvalidValueError("--csv and --json exclude each other: give one of them")
     with progress(as_json=as_json):
         answer = query(sql, *sources)
     if as_json:
@@ -142,10 +152,10 @@ def query_command(*, sql: str, sources: tuple[Path, ...], as_csv: bool, as_json:
     examples=("tilewright data merge node1 node2 --out all", "tilewright data merge sweep/ records.parquet --out all"),
 )
 @_sources_argument
-@click.option("--out", type=OutputFolder(), required=True, help="The new journal (folder).")
+@click.option("--out", type=OutputFolder(), required=True, help="The journal to write (folder).")
 @json_option
 def merge_command(*, sources: tuple[Path, ...], out: Path, as_json: bool) -> None:
-    """Write one journal with every key once, out of several journals and tables."""
+    """Merge journals and tables into one journal with every key once."""
     from tilewright.bench.journal_merge import write_merged
     from tilewright.bench.sources import open_sources
 
@@ -166,23 +176,23 @@ def merge_command(*, sources: tuple[Path, ...], out: Path, as_json: bool) -> Non
     "import",
     examples=(
         "tilewright data import conv_gfx950 conv_fwd_bf16_gfx950.csv --out conv",
-        "tilewright data import tile_engine build/results --arch gfx942 --out gemm",
-        "tilewright data import tile_engine preshuffle.json --arch gfx942 --permute-n --skip --out gemm",
+        "tilewright data import tile_engine build/results --gpu gfx942 --out gemm",
+        "tilewright data import tile_engine preshuffle.json --gpu gfx942 --permute-n --skip --out gemm",
     ),
 )
 @click.argument("name", metavar="FORMAT")
 @click.argument("file", type=PATH)
-@click.option("--out", type=OutputFolder(), required=True, help="The journal (folder).")
-@click.option("--arch", metavar="GPU", help="The GPU, where the file does not say it.")
-@click.option("--elementwise", metavar="NAME", help="What kernels with D tensors do with them.")
+@click.option("--out", type=OutputFolder(), required=True, help="The journal to write to (folder).")
+@make_gpu_option("arch", "The GPU of the measurements, if the file does not contain it.")
+@click.option("--elementwise", metavar="NAME", help="The operation that kernels apply to their D tensors.")
 @click.option("--permute-n/--no-permute-n", default=None, help="Whether preshuffled kernels permute N.")
-@click.option("--skip", is_flag=True, help="Leave out rows that are no kernel of ours, instead of refusing the file.")
+@click.option("--skip", is_flag=True, help="Skip rows of unknown kernels instead of rejecting the file.")
 @json_option
 def import_command(*, name: str, file: Path, out: Path, skip: bool, as_json: bool, **options: Any) -> None:
-    """Take measurements of other tools into a journal.
+    """Import measurements of other tools into a journal.
 
     FORMAT is conv_gfx950 (CK Tile's public convolution sweep) or tile_engine (benchmarks of CK's
-    tile_engine, JSON or CSV; a folder stands for all its JSON files).
+    tile_engine as JSON or CSV, or a folder of JSON files).
     """
     from tilewright.bench.foreign import read_foreign
     from tilewright.bench.journal import Journal
@@ -215,11 +225,13 @@ def _tell(damaged: Sequence[Damage]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A value of DuckDB as JSON can hold it. What JSON has no number for is an error, not a null."""
+    """A DuckDB value as a JSON value. NaN and infinities are an error, not a null."""
     if isinstance(value, decimal.Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidValueError(f"the answer holds {value}, which JSON cannot: filter it in the query, or use --csv")
+        raise InvalidValueError(
+            f"the result holds {value}, which is not a JSON number: filter it in the query, or use --csv"
+        )
     if isinstance(value, datetime.date | datetime.time | datetime.timedelta | uuid.UUID):
         return str(value)
     if isinstance(value, bytes | bytearray | memoryview):

@@ -1,4 +1,4 @@
-"""`tilewright doctor`: can kernels be compiled and run here, and what is missing."""
+"""`tilewright doctor`: whether kernels can be compiled and run here, and missing parts."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """Say what compiles and runs kernels, and what is missing.
+    """Check the toolchain and list devices and missing parts.
 
-    Which toolchain, and why; which devices; ops of other packages. Exit code 1 when kernels cannot be compiled.
+    Shows which toolchain is used and why, the devices, and the ops of other packages. The exit code is 1 if kernels
+    cannot be compiled.
     """
     from tilewright.building.toolchain import survey
 
@@ -47,7 +48,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
 
 def _listed(found: Survey) -> Iterator[tuple[str, Component]]:
-    """Every part with the toolchain it belongs to, the one in use first."""
+    """Every component with its toolchain, the one in use first."""
     from tilewright.building.toolchain import GPU_LESS, ROCM
 
     kinds = {ROCM: found.rocm, GPU_LESS: found.gpu_less}
@@ -76,7 +77,7 @@ def _document(found: Survey) -> dict[str, Any]:
 
 
 def _devices() -> dict[str, Any]:
-    """The devices that kernels run on, and what keeps the emulated ones from running."""
+    """The devices that kernels run on, and the packages that emulated devices lack."""
     from tilewright.runtime.device import GPU, devices
     from tilewright.runtime.loaded import missing_extras
 
@@ -101,7 +102,7 @@ def _print_devices() -> None:
 
 
 def _plugins() -> dict[str, Any]:
-    """The ops that other packages add, and the packages that should and cannot."""
+    """The ops that other packages add, and the packages that could not be loaded."""
     from dataclasses import asdict
 
     from tilewright.ops import OPS, all_ops, plugin_failures
@@ -117,7 +118,7 @@ def _print_plugins() -> None:
     if added:
         click.echo(f"  ops of other packages: {', '.join(added)}")
     for failure in plugin_failures():
-        click.echo(f"  {bad('not loaded')} {failure}. Repair that package or uninstall it.")
+        click.echo(f"  {bad('not loaded')} {failure}. Repair or uninstall that package.")
 
 
 def _print(found: Survey, complete: bool) -> None:
@@ -126,7 +127,7 @@ def _print(found: Survey, complete: bool) -> None:
     for kind, part in _listed(found):
         rows.append((kind if kind != kind_before else "", part.name, *_state(part)))
         kind_before = kind
-    headings = ("toolchain", "component", "state", "version", "path, or what is wrong")
+    headings = ("toolchain", "component", "state", "version", "path or problem")
     print_table(headings, rows, whole=headings[:3])
     _print_fixes(found)
     if complete:
@@ -146,7 +147,7 @@ def _state(part: Component) -> tuple[Any, str, str]:
 
 
 def _short_version(version: str) -> str:
-    """A version line without the packager's remarks in brackets."""
+    """A version line without the packager's remarks in parentheses."""
     return version.partition(" (")[0]
 
 
@@ -154,7 +155,7 @@ def _print_fixes(found: Survey) -> None:
     missing = [(kind, part) for kind, part in _listed(found) if not part.ok]
     if not missing:
         return
-    heading_line("Commands that install what is missing")
+    heading_line("Commands that install missing parts")
     width = max(len(part.fix) for _, part in missing)
     for kind, part in missing:
         click.echo(f"  {part.fix:<{width}}  # {part.name}{_remark(found, kind, part)}")

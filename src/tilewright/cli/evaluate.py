@@ -1,4 +1,4 @@
-"""`tilewright evaluate`: how good a bundle, or a way of training, chooses on measured problems."""
+"""`tilewright evaluate`: how well a bundle, or a training config, chooses on measured problems."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.cli.output import heading_line, json_option, print_json, print_t
 from tilewright.cli.outputs import OutputFolder
 from tilewright.cli.progress import progress
 
-# Problems that models of a learning curve see.
+# Numbers of training problems on a learning curve.
 CURVE = (5, 10, 20, 40, 80, 160, 320, 640)
 
 
@@ -22,15 +22,19 @@ CURVE = (5, 10, 20, 40, 80, 160, 320, 640)
     cls=Command,
     examples=(
         "tilewright evaluate times.parquet --bundle conv_gfx950",
-        "tilewright evaluate times.parquet --op grouped_conv --arch gfx950 --report report --curve",
+        "tilewright evaluate times.parquet --op grouped_conv --gpu gfx950 --out report --curve",
     ),
 )
 @table_options
 @click.option(
-    "--bundle", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Judge this bundle as it is."
+    "--bundle",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Evaluate this bundle without training.",
 )
-@click.option("--report", type=OutputFolder(), metavar="DIR", help="Write a page with plots into DIR.")
-@click.option("--curve", is_flag=True, help="Also train with few problems, to see how many are needed.")
+@click.option(
+    "--out", "--report", "report", type=OutputFolder(), metavar="DIR", help="Write a report page with plots into DIR."
+)
+@click.option("--curve", is_flag=True, help="Also train with fewer problems, to show how many are needed.")
 @recipe_options
 @json_option
 def command(
@@ -46,12 +50,12 @@ def command(
     as_json: bool,
     **recipe: Any,
 ) -> None:
-    """Judge choices of kernels against the best measured ones.
+    """Compare chosen kernels with the fastest measured ones.
 
     TABLE holds measurements or records (Parquet), or is the journal of a sweep. Without --bundle,
-    models are trained for each fold and judged on problems that they have not seen, first by problem,
-    then by clusters of similar problems. The analytical model and three baselines stand beside the
-    learned choice.
+    models are trained for each fold and evaluated on problems that they have not seen, split first by
+    problem, then by clusters of similar problems. The results of the analytical model and of three
+    baselines are shown next to those of the learned model.
     """
     from tilewright.learn.extras import need_extras
 
@@ -87,7 +91,7 @@ def command(
         return
     print_evaluation(found)
     if points:
-        heading_line("mean efficiency with models of so many problems, %")
+        heading_line("Mean efficiency by number of training problems, %")
         rows = [(str(p.problems), f"{100 * p.learned:.2f}", f"{100 * p.analytical:.2f}") for p in points]
         print_table(("problems", "learned", "analytical"), rows, numbers=("problems", "learned", "analytical"))
     if files:

@@ -1,4 +1,4 @@
-"""Filters: options that keep only some kernels of a set, also those that only the op of the command knows."""
+"""Filters: options that keep only some kernels of a set, including those that only the command's op defines."""
 
 from __future__ import annotations
 
@@ -8,23 +8,35 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tilewright.base.errors import choose
-from tilewright.cli.command import Command, Several
+from tilewright.cli.command import Command, Several, list_main_names
 
 if TYPE_CHECKING:
     from tilewright.ops.op import Op
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Options that every such command has → the field, shorthand or filter of an op that they stand for.
+# Options that every such command has → the field, shorthand or filter of an op that they set.
 NAMES = {"datatype": "dtype", "layout": "layout", "variants": "variant"}
 
 
 def filter_options(command: F) -> F:
-    """--datatype, --layout and --variants."""
+    """Add --datatype, --layout and --variants."""
     for decorate in reversed(
         (
-            click.option("--datatype", cls=Several, spaced=True, metavar="D…", help="Only these types: fp16 bf16 …"),
-            click.option("--layout", cls=Several, spaced=True, metavar="L…", help="Only these layouts: rcr rrr …"),
+            click.option(
+                "--datatype",
+                cls=Several,
+                spaced=True,
+                metavar="D…",
+                help="Keep only kernels of these data types, such as fp16 bf16.",
+            ),
+            click.option(
+                "--layout",
+                cls=Several,
+                spaced=True,
+                metavar="L…",
+                help="Keep only kernels of these layouts, such as rcr rrr.",
+            ),
             click.option(
                 "--variants",
                 "--variant",
@@ -32,7 +44,7 @@ def filter_options(command: F) -> F:
                 cls=Several,
                 spaced=True,
                 metavar="V…",
-                help="Only these variants.",
+                help="Keep only kernels of these variants, such as standard multi_d.",
             ),
         )
     ):
@@ -41,10 +53,10 @@ def filter_options(command: F) -> F:
 
 
 class FilterCommand(Command):
-    """A command with filters, which it gets as `filters`: name → values.
+    """A command with filters, which are passed to it as `filters`: name → values.
 
-    Options that the command does not have are filters too. Which names there are is up to the op, which is not known
-    while options are read: `named_filters` checks them.
+    Options that the command does not define are filters too. Their names depend on the op, which is not known while
+    options are parsed: `resolve_filters` checks them.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -59,9 +71,9 @@ class FilterCommand(Command):
             if not others or error.message:
                 raise
             if isinstance(error.param, click.Option):
-                hint = f"Was it meant by {', '.join(others)}?"
+                hint = f"Did you mean it by {', '.join(others)}?"
                 raise click.MissingParameter(hint, error.ctx, error.param) from error
-            # One of the values may have been meant as the argument.
+            # The argument may have been taken for one of the values.
             hint = f"It comes before {', '.join(others)}."
             raise click.MissingParameter(hint, error.ctx, error.param) from error
         filters = {name: ctx.params.pop(option) for option, name in NAMES.items()}
@@ -70,7 +82,7 @@ class FilterCommand(Command):
 
 
 def split_options(args: Sequence[str], known: Collection[str]) -> tuple[list[str], dict[str, tuple[str, ...]]]:
-    """The arguments without the long options that are not known, and these with their values: `--x a b`, `--x=a,b`."""
+    """The arguments without unknown long options, and the unknown options with their values: `--x a b`, `--x=a,b`."""
     own: list[str] = []
     others: dict[str, tuple[str, ...]] = {}
     flag: str | None = None
@@ -95,9 +107,10 @@ def _parts(text: str) -> tuple[str, ...]:
 
 
 def named_filters(op: Op, command: click.Command, filters: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Filters by the names that the op has for them; `UnknownValueError` lists all options there are for it."""
+    """Filters by the op's names for them. `UnknownValueError` lists all options of the op."""
     by_option = {f"--{name.replace('_', '-')}": name for name in (*op.filters, *op.shorthands, *op.field_names)}
-    known = [*(name for p in command.params for name in p.opts if name.startswith("--")), *by_option]
+    own = (name for p in command.params for name in list_main_names(p) if name.startswith("--"))
+    known = [*own, *by_option]
     named: dict[str, tuple[str, ...]] = {}
     for given, values in filters.items():
         name = given

@@ -1,4 +1,4 @@
-"""`tilewright generate`: the sources of kernels, into a folder."""
+"""`tilewright generate`: write kernel sources into a folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
+from tilewright.cli.command import Option
 from tilewright.cli.filters import FilterCommand, filter_options, named_filters
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import json_option, plural, print_facts, print_json
 from tilewright.cli.outputs import OutputFolder
 from tilewright.cli.progress import progress
@@ -26,26 +28,45 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command(
     cls=FilterCommand,
     examples=(
-        "tilewright generate gemm --output-dir kernels --gpu-target gfx942 \\",
+        "tilewright generate gemm --out kernels --gpu gfx942 \\",
         "    --datatype fp16 --layout rcr --variants standard preshuffle multi_d",
-        "tilewright generate gemm --output-dir kernels --gpu-target gfx942 \\",
+        "tilewright generate gemm --out kernels --gpu gfx942 \\",
         "    --preselected fp16_rcr_essential",
-        "tilewright generate gemm --output-dir kernels --gpu-target gfx950 \\",
+        "tilewright generate gemm --out kernels --gpu gfx950 \\",
         "    --kernel-set mine.toml --dry-run",
-        "tilewright generate fmha --output-dir kernels --gpu-target gfx942 --profile flash \\",
+        "tilewright generate fmha --out kernels --gpu gfx942 --profile flash \\",
         "    --datatype fp16",
     ),
 )
 @click.argument("op_name", metavar="OP")
-@click.option("--output-dir", type=OutputFolder(), required=True, metavar="DIR", help="Made if need be.")
-@click.option("--gpu-target", required=True, metavar="GPU", help="See `tilewright arch list`.")
+@click.option(
+    "--out",
+    "output_dir",
+    cls=Option,
+    aliases=("--output-dir",),
+    type=OutputFolder(),
+    required=True,
+    metavar="DIR",
+    help="The folder to write to. Created if needed.",
+)
+@make_gpu_option(
+    "gpu_target", "Generate for this GPU (gfx942, MI300X); `tilewright arch list` lists them.", required=True
+)
 @filter_options
-@click.option("--preselected", metavar="NAME", help="A preselected set: see `tilewright sets`.")
-@click.option("--kernel-set", type=FILE, metavar="FILE", help="A kernel-set file (.toml).")
-@click.option("--profile", metavar="NAME", help="Only what an integration needs: see `tilewright sets`.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N kernels.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Processes at once.")
-@click.option("--dry-run", is_flag=True, help="Name the kernels and write nothing.")
+@click.option(
+    "--preselected",
+    cls=Option,
+    aliases=("--set",),
+    metavar="NAME",
+    help="Use a preselected set; `tilewright sets` lists them.",
+)
+@click.option("--kernel-set", type=FILE, metavar="FILE", help="Use the kernels of a kernel-set file (.toml).")
+@click.option(
+    "--profile", metavar="NAME", help="Keep only the kernels that an integration needs; `tilewright sets` lists them."
+)
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Write at most N kernels.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Run N processes in parallel.")
+@click.option("--dry-run", is_flag=True, help="List the kernels and write nothing.")
 @json_option
 def command(
     *,
@@ -61,16 +82,16 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Write the sources of kernels into a folder.
+    """Write kernel sources into a folder.
 
-    Kernels come from --preselected or --kernel-set; with neither, from all preselected sets of the
-    op that are meant for the GPU, or with --profile from its space `default`. --datatype, --layout
-    and --variants each keep only the members that match, and so does every field of the op:
-    --pipeline compv3 mem, --wave-groups 2. Several values may follow one of these flags, so OP comes
-    before them.
+    Kernels come from --preselected or --kernel-set. Without these options they come from all
+    preselected sets of the op for the GPU, or with --profile from the op's space `default`.
+    --datatype, --layout and --variants each keep only matching kernels, and so does an option for
+    every field of the op, such as --pipeline compv3 mem or --wave-groups 2. These options take
+    several values, so OP comes before them.
 
-    Only files that change are written, and kernels of an earlier run that are no longer asked for
-    are removed. manifest.json lists what is there.
+    Only files that change are written. Kernels of an earlier run that are not part of this one are
+    removed. manifest.json lists the files.
     """
     from tilewright import arch as gpus
     from tilewright.base import knobs
@@ -81,7 +102,7 @@ def command(
     gpus.load(gpu_target)
     wanted = named_filters(op, command, filters)
     needed = chosen_profile(op, profile)
-    with progress(as_json=as_json):
+    with progress(as_json=as_json, steps=True):
         sets = chosen_sets(op, gpu_target, preselected, kernel_set, needed)
         with task("choosing kernels"):
             chosen = chosen_kernels(op, gpu_target, sets, wanted, limit, needed)

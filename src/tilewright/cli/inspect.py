@@ -1,4 +1,4 @@
-"""`tilewright inspect`: what the compiler made of one kernel."""
+"""`tilewright inspect`: resource usage and instructions of a compiled kernel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     cls=Command,
     examples=(
         "tilewright inspect gemm-gfx942-standard-…-9a6900b412ca",
-        "tilewright inspect gemm --arch gfx942 -s variant=standard -s dtype=fp16 -s layout=rcr \\",
+        "tilewright inspect gemm --gpu gfx942 -s variant=standard -s dtype=fp16 -s layout=rcr \\",
         "    -s block=128x128x32 -s waves=2x2x1 -s mma=32x32x16 -s pipeline=compv3 \\",
         "    -s scheduler=intrawave -s epilogue=cshuffle --disassembly kernel.s",
     ),
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     "--disassembly",
     type=OutputFile(stdout=True),
     metavar="FILE",
-    help="Write the instructions to a file, '-' = stdout.",
+    help="Write the instructions to a file, or to stdout with '-'.",
 )
-@click.option("--source", "source_only", is_flag=True, help="Print the source, compile nothing.")
+@click.option("--source", "source_only", is_flag=True, help="Print the source and compile nothing.")
 @json_option
 @click.pass_context
 def command(
@@ -49,14 +49,14 @@ def command(
     source_only: bool,
     as_json: bool,
 ) -> None:
-    """Show what the compiler made of one kernel.
+    """Show resource usage and instructions of a compiled kernel.
 
-    Shows registers, LDS, occupancy and instructions. A kernel that was built is taken from the store; any
-    other is built and kept there. Name an op with a GPU and its fields, or a
-    kernel (then -s changes single fields of it). One source makes several device kernels: for long
-    and short loops, and for each way the loop can end.
+    Shows registers, LDS, occupancy and instructions. A kernel that is in the store is read from
+    there; any other is built and stored. Give an op with a GPU and its fields, or a kernel name (then
+    -s changes single fields of it). One source compiles to several device kernels: for long and short
+    loops, and for each way the loop can end.
 
-    Exit code 1 when the code's matrix instruction or LDS is not what the config promises.
+    The exit code is 1 if the matrix instruction or the LDS size differs from the prediction.
     """
     from tilewright.codegen.render import render
 
@@ -64,7 +64,7 @@ def command(
     if source_only:
         _print_source(source, as_json)
         return
-    with progress(as_json=as_json):
+    with progress(as_json=as_json, steps=True):
         compiled = _compiled(source, wanted=disassembly is not None)
     findings = find_differences(source.kernel, compiled.inspection)
     printed = str(disassembly) == STDOUT
@@ -82,7 +82,7 @@ def command(
 
 @dataclass(frozen=True)
 class Compiled:
-    """What was found in a kernel's code, and the code itself if it was wanted."""
+    """The inspection of a kernel's code, and the disassembly if it was requested."""
 
     inspection: Inspection
     code: str

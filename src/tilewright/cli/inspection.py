@@ -1,4 +1,4 @@
-"""A compiled kernel as tables: resources, instructions, and whether they are as predicted."""
+"""A compiled kernel as tables: resources, instructions, and whether they match the prediction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LITERAL = re.compile(r"L(?:NS_\d+(?P<enum>[A-Za-z_]+)E|b)(?P<value>\d+)E")
 
 @dataclass(frozen=True)
 class Findings:
-    """What the config promises and what the code has, over all kernels of the op."""
+    """Predicted and actual matrix instructions and LDS, over all kernels of the op."""
 
     expected_matrix: tuple[str, ...]  # sorted, each once
     matrix: tuple[str, ...]
@@ -30,7 +30,7 @@ class Findings:
 
     @property
     def matrix_ok(self) -> bool:
-        """Whether the code has the named matrix instructions and no other."""
+        """Whether the code has exactly the predicted matrix instructions."""
         return self.matrix == self.expected_matrix
 
     @property
@@ -59,7 +59,7 @@ class Findings:
 
 
 def find_differences(kernel: Kernel, inspection: Inspection) -> Findings:
-    """Compare the code with what the op predicts of the config."""
+    """Compare the code with the op's prediction for the config."""
     from tilewright import arch as gpus
     from tilewright.ops import op_named
 
@@ -74,11 +74,11 @@ def find_differences(kernel: Kernel, inspection: Inspection) -> Findings:
 
 
 def print_inspection(inspection: Inspection, findings: Findings) -> None:
-    """The whole report."""
+    """Print the whole report."""
     own = inspection.op_kernels
     others = len(inspection.kernels) - len(own)
     click.echo(f"{inspection.name}\n")
-    rest = f", and {others} of CK's headers that are not shown" if others else ""
+    rest = f", and {others} from CK's headers that are not shown" if others else ""
     print_facts(
         [
             ("compiler", inspection.compiler),
@@ -129,7 +129,7 @@ def _print_resources(kernels: Sequence[KernelInspection]) -> None:
                 kernel.occupancy.limited_by,
             )
         )
-    title = "Resources, and occupancy in waves per SIMD with what limits it"
+    title = "Resources, and occupancy in waves per SIMD with its limiting resource"
     print_table(headings, rows, numbers=(*headings[2:9], "#"), title=title)
 
 
@@ -168,7 +168,7 @@ def _print_findings(findings: Findings, kernels: Sequence[KernelInspection]) -> 
 
 
 def _variants(kernels: Sequence[KernelInspection]) -> list[str]:
-    """What tells the kernels apart: the template literals in which their symbols differ."""
+    """The template literals in which the kernels' symbols differ."""
     literals = [_literals(kernel.name) for kernel in kernels]
     if len({len(found) for found in literals}) != 1:
         return [""] * len(kernels)

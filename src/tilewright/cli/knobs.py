@@ -1,4 +1,4 @@
-"""`tilewright knobs`: the environment variables."""
+"""`tilewright knobs`: list the environment variables."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _PASSWORD = re.compile(r"(?<=://)([^:@/]*):[^@/]*@")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """List the environment variables that are read.
+    """List the environment variables that Tilewright reads.
 
-    For each: what it takes, the value in force and its meaning.
+    Shows the type, current value and meaning of each.
 
-    Exit code 1 when one of them has a value that cannot be used.
+    The exit code is 1 if one of them has an invalid value.
     """
     entries = [_entry(knob) for knob in KNOBS]
     if as_json:
         print_json(entries)
     else:
         rows = [(e["name"], _shown(e), f"({e['kind']}) {e['doc']}") for e in entries]
-        print_table(("variable", "in force", "takes, and what for"), rows, whole=("variable",))
+        print_table(("variable", "value", "type and meaning"), rows, whole=("variable",))
     ctx.exit(1 if any(entry["problem"] for entry in entries) else 0)
 
 

@@ -1,4 +1,4 @@
-"""What the commands about learned models share: options, the data set of a table, and how figures are shown."""
+"""Options, data sets and printed figures that the commands about learned models share."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tilewright.base.errors import InvalidValueError
+from tilewright.cli.command import Option
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import heading_line, print_table
 
 if TYPE_CHECKING:
@@ -21,12 +23,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def table_options(command: F) -> F:
-    """TABLE, --op and --arch."""
+    """Add TABLE, --op and --gpu."""
     for decorate in reversed(
         (
             click.argument("table", type=click.Path(exists=True, path_type=Path)),
-            click.option("--op", "op_name", metavar="OP", help="Rows of this op; needed if the table has several."),
-            click.option("--arch", metavar="ARCH", help="Rows of this GPU; needed if the table has several."),
+            click.option(
+                "--op", "op_name", metavar="OP", help="Use rows of this op. Required if the table has several."
+            ),
+            make_gpu_option(
+                "arch", "Use rows of this GPU, such as gfx942. Required if the table has several.", of_records=True
+            ),
         )
     ):
         command = decorate(command)
@@ -34,22 +40,50 @@ def table_options(command: F) -> F:
 
 
 def recipe_options(command: F) -> F:
-    """--kind, --rounds, --seeds, --tune, --threads and --few."""
+    """Add --kind, --rounds, --seeds, --tune, --threads and --few."""
     for decorate in reversed(
         (
-            click.option("--kind", metavar="KIND", help="regressor (of times, the default) or ranker (of the order)."),
-            click.option("--rounds", type=click.IntRange(1), metavar="N", help="Most trees of a seed."),
-            click.option("--seeds", type=click.IntRange(1), metavar="N", help="Models whose mean is taken."),
+            click.option(
+                "--kind",
+                cls=Option,
+                metavar="KIND",
+                show_default="regressor",
+                help="Train a regressor (of times) or a ranker (of the order).",
+            ),
+            click.option(
+                "--rounds",
+                cls=Option,
+                type=click.IntRange(1),
+                metavar="N",
+                show_default="150",
+                help="Maximum number of trees per seed.",
+            ),
+            click.option(
+                "--seeds",
+                cls=Option,
+                type=click.IntRange(1),
+                metavar="N",
+                show_default="2",
+                help="Train N models and average their predictions.",
+            ),
             click.option(
                 "--tune",
                 "tries",
                 type=click.IntRange(1),
                 default=1,
+                show_default=True,
                 metavar="N",
-                help="Compare so many recipes inside the training data, and take the best.",
+                help="Compare N training configs by cross-validation and use the best.",
             ),
-            click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of LightGBM, 1 if not said."),
-            click.option("--few", is_flag=True, help="Learn from fewer problems than are worth it."),
+            click.option(
+                "--threads",
+                cls=Option,
+                type=click.IntRange(1),
+                metavar="N",
+                show_default="1",
+                help="Number of LightGBM threads.",
+            ),
+            click.option("--few", is_flag=True, help="Train even if there are too few problems."),
         )
     ):
         command = decorate(command)
@@ -57,15 +91,16 @@ def recipe_options(command: F) -> F:
 
 
 def recipe_of(*, kind: str | None, rounds: int | None, seeds: int | None, threads: int | None) -> Recipe:
-    """The default recipe with what the command line says otherwise."""
+    """The default training config with the values of the command line."""
     from tilewright.learn.recipe import Recipe
 
-    said = {"kind": kind, "rounds": rounds, "seeds": None if seeds is None else tuple(range(seeds)), "threads": threads}
-    return Recipe(**{name: value for name, value in said.items() if value is not None})  # type: ignore[arg-type]
+    numbers = None if seeds is None else tuple(range(seeds))
+    given = {"kind": kind, "rounds": rounds, "seeds": numbers, "threads": threads}
+    return Recipe(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
 
 
 def dataset_of(path: Path, op_name: str | None, arch: str | None) -> Dataset:
-    """The rows of a table that a command is about."""
+    """Read the rows of a table that a command uses."""
     from tilewright.base.errors import choose
     from tilewright.learn.dataset import dataset
     from tilewright.learn.read_times import read_times
@@ -81,11 +116,12 @@ def _only(table: Measurements, column: str) -> str:
     if len(values) == 1:
         return values[0]
     found = ", ".join(values) or "none"
-    raise InvalidValueError(f"say which with --{column}: the table has rows of {len(values)} ({found})")
+    option = {"op": "--op", "arch": "--gpu"}[column]
+    raise InvalidValueError(f"choose one with {option}: the table has rows of {len(values)} ({found})")
 
 
 def print_evaluation(found: Evaluation) -> None:
-    """The figures of each split, the judged method first."""
+    """Print the figures of each split, the evaluated method first."""
     from tilewright.learn.evaluation import METHODS
     from tilewright.learn.report import COLUMNS, figures_text
 

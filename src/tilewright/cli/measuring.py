@@ -1,4 +1,4 @@
-"""What `bench`, `sweep` and `tune` have in common: options, and the plan that follows from them."""
+"""Options that `bench`, `sweep` and `tune` share, and the plan that follows from them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tilewright.base.errors import InvalidValueError
+from tilewright.cli.command import Option
 from tilewright.cli.named_kernels import kernels_named
 from tilewright.cli.problems import read_problem
 from tilewright.cli.settings import setting_option
@@ -26,63 +27,109 @@ PATH = click.Path(exists=True, path_type=Path)
 
 
 def measuring_options(command: F) -> F:
-    """The options that say where and how is measured."""
+    """Add the options that set where and how kernels are measured."""
     for decorate in reversed(
         (
             click.option(
                 "--device",
                 "device_names",
+                cls=Option,
                 multiple=True,
                 metavar="DEVICE",
-                help="gpu:0, emulated:gfx942, replay:NAME; repeatable. Or TILEWRIGHT_DEVICE.",
+                show_default="TILEWRIGHT_DEVICE",
+                help="Measure on gpu:0, emulated:gfx942 or replay:NAME. May be repeated.",
             ),
             click.option(
-                "--replay", type=PATH, metavar="RECORDS", help="Behind replay:NAME: a table of records, or a journal."
+                "--replay",
+                type=PATH,
+                metavar="RECORDS",
+                help="Records that replay:NAME answers from (a table or a journal).",
             ),
-            setting_option("VALUES", "Values of a field: of an op's kernels, or changes of a set."),
-            click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N kernels."),
-            click.option("--cold", is_flag=True, help="Times with cold caches. On GPUs."),
+            setting_option("VALUES", "Set the values of a field, for an op or to change a set. May be repeated."),
+            click.option("--limit", type=click.IntRange(1), metavar="N", help="Use at most N kernels."),
+            click.option("--cold", is_flag=True, help="Measure with cold caches (GPUs only)."),
             click.option(
-                "--runs", type=click.IntRange(1), metavar="N", help="On GPUs: samples at least; 20 without it."
-            ),
-            click.option("--max-runs", type=click.IntRange(1), metavar="N", help="Samples at most; 1000 without it."),
-            click.option(
-                "--run-ms", type=click.FloatRange(0), metavar="MS", help="Milliseconds of samples at least; or 20."
-            ),
-            click.option(
-                "--warmup-ms", type=click.FloatRange(0), metavar="MS", help="Milliseconds of warm-up at least; or 20."
-            ),
-            click.option(
-                "--max-warmup-ms", type=click.FloatRange(0), metavar="MS", help="And at most, steady or not; or 1000."
-            ),
-            click.option(
-                "--mode", type=click.Choice(["strict", "fast"]), help="Of emulated devices; or as they are set."
-            ),
-            click.option("--seed", type=click.IntRange(1), default=1, show_default=True, help="Of the inputs."),
-            click.option("--jobs", type=click.IntRange(1), metavar="N", help="Compilers at once."),
-            click.option(
-                "--workers",
+                "--runs",
+                cls=Option,
                 type=click.IntRange(1),
                 metavar="N",
-                help="Processes for each device that is no GPU; 1 without it.",
+                show_default="20",
+                help="Minimum number of samples (GPUs only).",
+            ),
+            click.option(
+                "--max-runs",
+                cls=Option,
+                type=click.IntRange(1),
+                metavar="N",
+                show_default="1000",
+                help="Maximum number of samples (GPUs only).",
+            ),
+            click.option(
+                "--run-ms",
+                cls=Option,
+                type=click.FloatRange(0),
+                metavar="MS",
+                show_default="20",
+                help="Take samples for at least this many milliseconds (GPUs only).",
+            ),
+            click.option(
+                "--warmup-ms",
+                cls=Option,
+                type=click.FloatRange(0),
+                metavar="MS",
+                show_default="20",
+                help="Warm up for at least this many milliseconds (GPUs only).",
+            ),
+            click.option(
+                "--max-warmup-ms",
+                cls=Option,
+                type=click.FloatRange(0),
+                metavar="MS",
+                show_default="1000",
+                help="Stop warming up after this many milliseconds even if times are not steady (GPUs only).",
+            ),
+            click.option(
+                "--mode",
+                cls=Option,
+                type=click.Choice(["strict", "fast"]),
+                show_default="the device's setting",
+                help="Emulator mode (emulated devices only).",
+            ),
+            click.option(
+                "--seed", type=click.IntRange(1), default=1, show_default=True, help="Seed for random inputs."
+            ),
+            click.option("--jobs", type=click.IntRange(1), metavar="N", help="Run N compilers in parallel."),
+            click.option(
+                "--workers",
+                cls=Option,
+                type=click.IntRange(1),
+                metavar="N",
+                show_default="1",
+                help="Number of processes per emulated or replayed device.",
             ),
             click.option(
                 "--time-limit",
+                cls=Option,
                 type=click.FloatRange(min=0, min_open=True),
                 metavar="S",
-                help="Seconds that a kernel may take for a problem; it is killed then.",
+                show_default="120",
+                help="Kill a kernel that takes longer than this many seconds for a problem.",
             ),
             click.option(
                 "--reference-limit",
+                cls=Option,
                 type=click.FloatRange(min=0, min_open=True),
                 metavar="S",
-                help="Seconds for the reference of a problem, which count beside; or 3600.",
+                show_default="3600",
+                help="Time limit in seconds for computing a problem's reference; not counted against --time-limit.",
             ),
             click.option(
                 "--memory-limit",
+                cls=Option,
                 type=click.FloatRange(min=0, min_open=True),
                 metavar="GIB",
-                help="Address space of a worker process.",
+                show_default="no limit",
+                help="Maximum address space of a worker process.",
             ),
         )
     ):
@@ -92,7 +139,7 @@ def measuring_options(command: F) -> F:
 
 @dataclass(frozen=True)
 class Measuring:
-    """What the common options say. The fields are the names of the options."""
+    """The values of the common options. The fields have the names of the options."""
 
     device_names: tuple[str, ...]
     replay: Path | None
@@ -127,7 +174,7 @@ class Measuring:
         return Crew(settings, Limits(**limits), None if self.replay is None else str(self.replay.resolve()))
 
     def timing(self) -> dict[str, Any]:
-        """How much is timed on a GPU, where an option says so."""
+        """The timing settings that options set."""
         asked = {
             "least_runs": self.runs,
             "max_runs": self.max_runs,
@@ -138,7 +185,7 @@ class Measuring:
         return {name: value for name, value in asked.items() if value is not None}
 
     def seats(self, devices: Mapping[str, str]) -> list[tuple[str, str]]:
-        """A device and its GPU for each worker process."""
+        """The device and its GPU for each worker process."""
         return [(name, arch) for name, arch in devices.items() for _ in range(self._processes(name))]
 
     def _processes(self, name: str) -> int:
@@ -146,7 +193,7 @@ class Measuring:
 
 
 def device_names(asked: Measuring) -> list[str]:
-    """The devices that are meant. They must be of one kind: what is measured with one is not measured with another."""
+    """The devices to measure on. They must be of one kind: results of different kinds are not comparable."""
     from tilewright.runtime.device import current_device
 
     names = list(dict.fromkeys(asked.device_names))
@@ -154,22 +201,22 @@ def device_names(asked: Measuring) -> list[str]:
         current = current_device()
         if current is None:
             raise InvalidValueError(
-                "say where to measure: --device gpu:0, --device emulated:gfx942, or TILEWRIGHT_DEVICE"
+                "no device is given: use --device gpu:0, --device emulated:gfx942 or TILEWRIGHT_DEVICE"
             )
         names = [current.name]
     kinds = sorted({name.partition(":")[0] for name in names})
     if len(kinds) > 1 or (kinds == ["replay"] and len(names) > 1):
         raise InvalidValueError(
-            f"{', '.join(names)}: a sweep is on GPUs, on emulated devices or on one replayed device. Make one for each"
+            f"{', '.join(names)} cannot be measured together: use GPUs, emulated devices or one replayed device"
         )
     if kinds != ["replay"] and asked.replay is not None:
-        raise InvalidValueError(f"--replay is for a device replay:NAME, not for {names[0]}")
+        raise InvalidValueError(f"--replay applies to replayed devices only (replay:NAME), not to {names[0]}")
     if kinds != ["emulated"] and asked.mode is not None:
-        raise InvalidValueError(f"--mode is for emulated devices, not for {names[0]}")
+        raise InvalidValueError(f"--mode applies to emulated devices only, not to {names[0]}")
     if kinds == ["emulated"] and asked.cold:
-        raise InvalidValueError(f"--cold is about times, and {names[0]} has none: it counts")
+        raise InvalidValueError(f"--cold applies to times only, and {names[0]} has counters instead of times")
     if kinds != ["gpu"] and asked.timing():
-        raise InvalidValueError(f"--runs, --run-ms, --warmup-ms and their like are for GPUs: {names[0]} is not timed")
+        raise InvalidValueError(f"--runs, --run-ms, --warmup-ms and the like need a GPU: {names[0]} is not timed")
     return names
 
 
@@ -181,7 +228,7 @@ def plan_of(
     file_format: str | None,
     cluster: str | None = None,
 ) -> Plan:
-    """What is to be measured, from the words of a command line. GPUs of a cluster are asked there, not here."""
+    """The tasks to measure, from the arguments of a command. GPUs of a cluster are queried there, not here."""
     from tilewright.bench.plan import Plan
     from tilewright.bench.replay import PREFIX, read_replay
     from tilewright.bench.versions import versions_text
@@ -189,7 +236,7 @@ def plan_of(
     names = device_names(asked)
     if names[0].startswith(PREFIX):
         if asked.replay is None:
-            raise InvalidValueError(f"{names[0]} is a replayed device: say from which file (--replay FILE)")
+            raise InvalidValueError(f"{names[0]} is a replayed device and needs records: use --replay FILE")
         recording = read_replay(names[0], asked.replay)
         kernels, recorded = _recorded(recording, subjects, asked)
         problems = _problems(kernels, texts, file, file_format) if texts or file else recorded
@@ -202,7 +249,7 @@ def plan_of(
 
 
 def _check_packages(cluster: str | None) -> None:
-    """Workers verify what they measure. Those of another machine have packages of their own."""
+    """Check the packages that workers verify results with; those of other machines have their own."""
     from tilewright.bench.cluster.session import LOCAL
     from tilewright.runtime.loaded import need_extras
 
@@ -211,7 +258,7 @@ def _check_packages(cluster: str | None) -> None:
 
 
 def _devices(names: Sequence[str], cluster: str | None) -> tuple[dict[str, str], str]:
-    """Devices with their GPUs, and the versions that results on them depend on."""
+    """Devices with their GPUs, and the software versions that results depend on."""
     from tilewright.bench.cluster.session import LOCAL
     from tilewright.bench.versions import common_versions, versions_with
     from tilewright.runtime.device import Device
@@ -219,15 +266,15 @@ def _devices(names: Sequence[str], cluster: str | None) -> tuple[dict[str, str],
     if cluster is not None and cluster != LOCAL and names[0].startswith("gpu:"):
         from tilewright.bench.cluster.gpus import gpu_of_cluster
 
-        told = gpu_of_cluster(cluster)
-        return {names[0]: told.arch}, versions_with(told.versions)
+        gpu = gpu_of_cluster(cluster)
+        return {names[0]: gpu.arch}, versions_with(gpu.versions)
     return {name: Device(name).arch.name for name in names}, common_versions(names)
 
 
 def _kernels(subjects: Sequence[str], asked: Measuring, archs: Sequence[str]) -> list[Kernel]:
     if not subjects:
         raise InvalidValueError(
-            "name kernels: kernel names, preselected sets, kernel-set files (.toml), or an op with -s"
+            "no kernels are given: use kernel names, preselected sets, kernel-set files (.toml), or an op with -s"
         )
     named_archs = {subject.split("-")[1] for subject in subjects if subject.count("-") >= 3}
     found = [
@@ -240,14 +287,14 @@ def _kernels(subjects: Sequence[str], asked: Measuring, archs: Sequence[str]) ->
 
 
 def _recorded(device: ReplayDevice, subjects: Sequence[str], asked: Measuring) -> tuple[list[Kernel], list[Any]]:
-    """Kernels and problems of a recording; of the kernels those that are named, if some are."""
+    """Kernels and problems of a recording; only the named kernels if there are names."""
     from tilewright.bench.plan import problem_of
     from tilewright.ops import parse_kernel
 
     tasks = [record.task for record in device.records.values()]
     archs = sorted({task.arch for task in tasks})
     if len(archs) > 1:
-        raise InvalidValueError(f"{device.source} has records of {', '.join(archs)}: make a table for each GPU")
+        raise InvalidValueError(f"{device.source} has records of {', '.join(archs)}: use a table per GPU")
     kernels = [parse_kernel(slug) for slug in dict.fromkeys(task.kernel for task in tasks)]
     if subjects:
         wanted = set(_kernels(subjects, asked, archs))
@@ -259,18 +306,18 @@ def _recorded(device: ReplayDevice, subjects: Sequence[str], asked: Measuring) -
 
 
 def _problems(kernels: Sequence[Kernel], texts: Sequence[str], file: Path | None, file_format: str | None) -> list[Any]:
-    """The problems of texts, of which kernels say what they leave open, or of a file."""
+    """The problems of texts, completed from the kernels, or of a file."""
     from tilewright.ops import op_named
     from tilewright.ops.problem_list import read_problems
 
     if bool(texts) == (file is not None):
-        raise InvalidValueError("say what is computed: either --problem or --problems")
+        raise InvalidValueError("no problem is given, or in two ways: use either --problem or --problems")
     if file is None:
         if file_format is not None:
-            raise InvalidValueError("--format is that of a file: give --problems FILE")
+            raise InvalidValueError("--format applies to files only: use it with --problems FILE")
         pairs = [(kernel, text) for text in texts for kernel in kernels]
         return list(dict.fromkeys(read_problem(op_named(kernel.op), kernel.config, text) for kernel, text in pairs))
     ops = sorted({kernel.op for kernel in kernels})
     if len(ops) > 1:
-        raise InvalidValueError(f"{file} holds problems of one op, these kernels are of {', '.join(ops)}")
+        raise InvalidValueError(f"{file} holds problems of one op, but the kernels are of {', '.join(ops)}")
     return read_problems(ops[0], file, file_format)

@@ -1,4 +1,4 @@
-"""The kernels that words of a command line name: by their names, by sets, or as an op with values of its fields."""
+"""Kernels named on a command line: by kernel name, by set, or as an op with field values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def kernels_named(subjects: Sequence[str], settings: Sequence[str], arch: str, limit: int | None) -> list[Kernel]:
-    """The kernels for a GPU, each once, in the order of the words. An error if there are none."""
+    """The kernels for a GPU, each once, in the order of the arguments. An error if there are none."""
     chosen: dict[Kernel, None] = {}
     for kernel in _all(subjects, settings, arch):
         if limit is not None and len(chosen) == limit:
@@ -34,7 +34,7 @@ def _all(subjects: Sequence[str], settings: Sequence[str], arch: str) -> Iterato
 
 
 def _members(subject: str, settings: Sequence[str], arch: str) -> Iterable[Kernel]:
-    """The kernels that one word names, one after the other."""
+    """The kernels that one argument names."""
     from tilewright.ops import all_ops, op_named
 
     ops = {op.name: op for op in all_ops()}
@@ -43,14 +43,14 @@ def _members(subject: str, settings: Sequence[str], arch: str) -> Iterable[Kerne
     if subject.partition("-")[0] in ops:
         kernel = named_kernel(subject, None, settings)
         if kernel.arch != arch:
-            raise InvalidValueError(f"{kernel.slug} is a kernel for {kernel.arch}, the device is a {arch}")
+            raise InvalidValueError(f"{kernel.slug} is a kernel for {kernel.arch}, but the device is a {arch}")
         return [kernel]
     op = _op_of_set(subject, list(ops.values()))
     return changed_set(op_named(op.name), named_set(op, subject), settings).kernels(arch)
 
 
 def _op_of_set(name: str, ops: Sequence[Op]) -> Op:
-    """The op that has a set of this name, or that a file's set is of."""
+    """The op that has a set of this name, or the op of a set file."""
     from tilewright.ops import op_named, plugin_note
     from tilewright.ops.kernel_set import load_kernel_set
 

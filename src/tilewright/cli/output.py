@@ -1,4 +1,4 @@
-"""What commands print on stdout: one JSON document, or text and tables for people."""
+"""Output on stdout: one JSON document, or text and tables for people."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-# Output that is not shown on a terminal is laid out for this many columns.
+# Output that does not go to a terminal is formatted for this many columns.
 COLUMNS = 100
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def json_option(command: F) -> F:
-    """The flag --json, which every command has."""
-    text = "Print one JSON document on stdout instead."
+    """Add the flag --json, which every command has."""
+    text = "Print one JSON document to stdout instead of text."
     return click.option("--json", "as_json", is_flag=True, help=text)(command)
 
 
 def print_json(value: Any) -> None:
-    """The one document of a command with --json."""
+    """Print the one document of a command with --json."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def console() -> Console:
-    """Where tables go. Coloured on terminals only; texts are never taken for markup."""
+    """The console for tables. It has colours on terminals only, and does not interpret markup."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else COLUMNS
@@ -38,7 +38,7 @@ def console() -> Console:
 
 
 def _print(renderable: RenderableType) -> None:
-    """Print without the blanks that fill lines up, which only disturb who copies or compares."""
+    """Print without trailing blanks, which get in the way of copying and comparing."""
     target = console()
     with target.capture() as captured:
         target.print(renderable)
@@ -54,7 +54,7 @@ def print_table(
     clipped: Sequence[str] = (),
     title: str = "",
 ) -> None:
-    """A table. Columns in `numbers` are right-aligned, those in `whole` are never wrapped, and
+    """Print a table. Columns in `numbers` are right-aligned, those in `whole` are never wrapped, and
     those in `clipped` are cut at the edge instead of wrapped."""
     from rich import box
     from rich.table import Table
@@ -65,6 +65,7 @@ def print_table(
         pad_edge=False,
         padding=(0, 1, 0, 0),
         header_style="bold",
+        expand=bool(clipped),  # so that clipped columns get the remaining width, and the others their own
     )
     for heading in headings:
         table.add_column(
@@ -72,6 +73,7 @@ def print_table(
             justify="right" if heading in numbers else "left",
             no_wrap=heading in whole or heading in numbers or heading in clipped,
             overflow="ellipsis" if heading in clipped else "fold",
+            ratio=1 if heading in clipped else None,
         )
     for row in rows:
         table.add_row(*row)
@@ -81,12 +83,12 @@ def print_table(
 
 
 def heading_line(text: str) -> None:
-    """A heading, with a blank line before it."""
+    """Print a heading with a blank line before it."""
     click.echo(f"\n{click.style(text, bold=True)}")
 
 
 def print_facts(facts: Iterable[tuple[str, str]]) -> None:
-    """Names and values, one pair per line, values aligned."""
+    """Print names and values, one pair per line, with aligned values."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))

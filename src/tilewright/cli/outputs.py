@@ -1,4 +1,4 @@
-"""Where commands write: types of options that see at once whether they can, before any work is done."""
+"""Option types for output paths, which check that they can be written before any work is done."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ STDOUT = "-"
 
 
 class OutputFile(click.Path):
-    """A file to write, in one of the formats that `suffixes` name; any name if there are none.
+    """A file to write, with one of `suffixes`; any name is allowed if there are none.
 
-    Its folder must be there and take a new file. With `stdout`, `-` is allowed, too.
+    Its folder must exist and be writable. With `stdout`, `-` is allowed too.
     """
 
     def __init__(self, *suffixes: str, stdout: bool = False) -> None:
@@ -34,13 +34,13 @@ class OutputFile(click.Path):
             self.fail(f"{path} ends in {path.suffix or 'nothing'!r}. Can be written: {known}.", param, ctx)
         if path.is_dir():
             self.fail(f"{path} is a folder. Name a file.", param, ctx)
-        if not path.exists() or path.is_file():  # not a pipe or a device, which has no folder to write to
+        if not path.exists() or path.is_file():  # neither a pipe nor a device, which have no folder to write to
             _check_folder(self, path, path.parent, param, ctx)
         return path
 
 
 class OutputFolder(click.Path):
-    """A folder to write into. It is made if need be, but not now."""
+    """A folder to write into. It is created later if needed."""
 
     def __init__(self) -> None:
         super().__init__(file_okay=False, path_type=Path)
@@ -59,8 +59,8 @@ class OutputFolder(click.Path):
 def _check_folder(
     kind: click.Path, path: Path, folder: Path, param: click.Parameter | None, ctx: click.Context | None
 ) -> None:
-    """See that a folder takes something new by making it: permissions do not tell of disks that are read-only."""
-    if ctx is not None and ctx.resilient_parsing:  # a shell completes a line
+    """Check that a folder is writable by creating something in it: permissions do not show read-only disks."""
+    if ctx is not None and ctx.resilient_parsing:  # shell completion
         return
     try:
         Path(tempfile.mkdtemp(prefix=".tilewright-", dir=folder)).rmdir()

@@ -1,4 +1,4 @@
-"""`tilewright portfolio`: the few kernels that are worth building for a list of problems."""
+"""`tilewright portfolio`: choose the few kernels that are worth building for a list of problems."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import click
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
 from tilewright.base.extras import need_packages
+from tilewright.cli.command import Option
 from tilewright.cli.filters import FilterCommand, filter_options, named_filters
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import json_option, plural, print_facts, print_json, print_table
 from tilewright.cli.outputs import OutputFile
 from tilewright.cli.progress import progress
@@ -42,7 +44,7 @@ PREDICTED, MEASURED = "predicted", "measured"
 
 @dataclass(frozen=True)
 class Asked:
-    """From what to choose: kernels and lists of problems, or a table of measurements."""
+    """The input of a choice: kernels and problem lists, or a table of measurements."""
 
     files: tuple[Path, ...]
     file_format: str | None
@@ -59,7 +61,7 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """Times of kernels for problems, and whether they are measured or predicted."""
+    """Kernel times for problems, and whether they are measured or predicted."""
 
     kind: str
     kernels: Sequence[Kernel]
@@ -69,32 +71,52 @@ class Times:
 @click.command(
     cls=FilterCommand,
     examples=(
-        "tilewright portfolio gemm --arch gfx942 --problems shapes.csv --keep 8 --out shipped.toml",
-        "tilewright portfolio gemm --arch gfx942 --problems shapes.csv --keep 8 \\",
+        "tilewright portfolio gemm --gpu gfx942 --problems shapes.csv --keep 8 --out shipped.toml",
+        "tilewright portfolio gemm --gpu gfx942 --problems shapes.csv --keep 8 \\",
         "    --preselected tile_engine_default --datatype fp16 --layout rcr --plot coverage.png",
-        "tilewright portfolio grouped_conv --arch gfx950 --measured sweep.parquet --keep 6",
+        "tilewright portfolio grouped_conv --gpu gfx950 --measured sweep.parquet --keep 6",
     ),
 )
 @click.argument("op_name", metavar="OP")
-@click.option("--arch", "arch_name", required=True, metavar="GPU", help="The GPU.")
-@click.option("--keep", type=click.IntRange(1), default=8, show_default=True, metavar="N", help="At most N kernels.")
+@make_gpu_option("arch_name", "Choose kernels for this GPU.", required=True)
 @click.option(
-    "--problems", "files", type=FILE, multiple=True, metavar="FILE", help="A list of problems; may be repeated."
+    "--keep", type=click.IntRange(1), default=8, show_default=True, metavar="N", help="Keep at most N kernels."
 )
-@click.option("--format", "file_format", metavar="NAME", help="Of --problems, if their suffix does not tell.")
 @click.option(
-    "--measured", type=PATH, metavar="FILE", help="Measured times (.parquet, or a journal) instead of predicted ones."
+    "--problems",
+    "files",
+    type=FILE,
+    multiple=True,
+    metavar="FILE",
+    help="Use the problems of this file. May be repeated.",
+)
+@click.option(
+    "--format",
+    "file_format",
+    cls=Option,
+    metavar="NAME",
+    show_default="the suffix",
+    help="Format of the files of --problems.",
+)
+@click.option(
+    "--measured", type=PATH, metavar="FILE", help="Use measured times (.parquet, or a journal), not predicted ones."
 )
 @filter_options
-@click.option("--preselected", metavar="NAME", help="Choose from a preselected set or a shipped space.")
+@click.option(
+    "--preselected",
+    cls=Option,
+    aliases=("--set",),
+    metavar="NAME",
+    help="Choose from a preselected set or a built-in space.",
+)
 @click.option("--kernel-set", type=FILE, metavar="FILE", help="Choose from a kernel-set file (.toml).")
-@click.option("--profile", metavar="NAME", help="Choose from what an integration needs: see `tilewright sets`.")
-@setting_option("VALUES", "Choose from a space declared like this, or change fields of the set.")
+@click.option("--profile", metavar="NAME", help="Choose from the kernels that an integration needs.")
+@setting_option("VALUES", "Choose from the space with these field values, or change fields of the set.")
 @click.option(
     "--plot",
     type=OutputFile(".png", ".svg", ".pdf"),
     metavar="FILE",
-    help="Draw coverage against kernels (.png, .svg, .pdf).",
+    help="Plot coverage over the number of kernels (.png, .svg, .pdf).",
 )
 @click.option("--out", type=OutputFile(".toml"), metavar="FILE", help="Write the kernels as a kernel-set file (.toml).")
 @json_option
@@ -115,19 +137,19 @@ def command(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Choose the few kernels that lose least on a list of problems.
+    """Choose a few kernels that are close to the best on all problems.
 
-    The efficiency of a choice is the best time of all kernels over the time of the chosen one.
-    Kernels are kept one after the other, each the one that raises the mean efficiency of the best
-    kept kernel most; a problem that none of them computes counts 0. A problem that is listed three
+    The efficiency of a choice is the best time of all kernels divided by the time of the chosen one.
+    Kernels are added one by one, each time the one that raises the mean efficiency of the best kept
+    kernel most; a problem that no kept kernel supports counts 0. A problem that is listed three
     times counts three times.
 
-    Times are predicted from the problems of --problems, without a GPU, or read from a table of
-    measurements, where a pair without a time counts as one that cannot be computed. Kernels come from
-    the options that `build` has too, or from -s; with --measured they are those of the table. Problems
-    that take several kernels, one after the other, are not counted.
+    Times are predicted for the problems of --problems, without a GPU, or read from a table of
+    measurements, where a pair without a time counts as unsupported. Kernels come from the same
+    options as for `build`, or from -s; with --measured they are those of the table. Problems that
+    take several kernels, one after the other, are not counted.
 
-    --out writes them in the order of their worth: `build --kernel-set` takes the file.
+    --out writes the kernels with the most useful first; `build --kernel-set` reads the file.
     """
     from tilewright import arch as archs
     from tilewright.ops import op_named
@@ -157,16 +179,16 @@ def command(
 
 
 def _check(asked: Asked, plot: Path | None) -> None:
-    """Refuse what does not go together before any work is done."""
+    """Raise an error if options contradict each other, before any work is done."""
     from tilewright.learn.extras import need_extras
     from tilewright.learn.plots import need_matplotlib
 
     if bool(asked.files) == (asked.measured is not None):
-        raise InvalidValueError("say what the kernels are for: give either --problems or --measured")
+        raise InvalidValueError("no problems are given, or in two ways: give either --problems or --measured")
     if asked.measured is not None and asked.says_kernels:
-        raise InvalidValueError("the kernels are those of --measured: leave the options out that name others")
+        raise InvalidValueError("the kernels are those of --measured: omit the options that name others")
     if asked.measured is not None and asked.file_format is not None:
-        raise InvalidValueError("--format is that of --problems, and --measured is given")
+        raise InvalidValueError("--format applies to --problems, but --measured is given")
     need_packages("a portfolio", ("numpy",), "select")
     if asked.measured is not None:
         need_extras("a table of measurements")
@@ -188,7 +210,7 @@ def _predicted(op: Op, arch: Arch, asked: Asked, wanted: Mapping[str, tuple[str,
 
 
 def _sets(op: Op, arch: Arch, asked: Asked) -> Sequence[KernelSet]:
-    """The sets to choose from, with the changes of -s; a space that -s declares if there is no other."""
+    """The sets to choose from, with the changes of -s, or the space that -s declares if there is no set."""
     if asked.settings and not (asked.preselected or asked.kernel_set or asked.profile):
         return [set_of_space(op, "declared", declared_space(op, asked.settings))]
     profile = chosen_profile(op, asked.profile)
@@ -229,7 +251,7 @@ def _write_set(op: Op, arch: Arch, path: Path, kept: Sequence[Kernel], title: st
 
 
 def _computable(times: Times) -> int:
-    """How many of the problems any kernel computes."""
+    """The number of problems that at least one kernel supports."""
     import numpy as np
 
     return int((~np.isnan(times.us)).any(axis=1).sum())
@@ -257,7 +279,7 @@ def _print(op: Op, times: Times, portfolio: Portfolio, kept: Sequence[Kernel], k
         (str(i), f"{100 * r['mean']:.1f}", f"{100 * r['p10']:.1f}", f"{r['computed']:,}", kernel.digest, text)
         for i, (kernel, text, r) in enumerate(zip(kept, texts, document["portfolio"], strict=True), 1)
     ]
-    print_table((*NUMBERS, "added", "what it is"), rows, numbers=NUMBERS, whole=("added",), title=title)
+    print_table((*NUMBERS, "added", "fields"), rows, numbers=NUMBERS, whole=("added",), title=title)
     if common:
         click.echo(f"\nall of them: {common}")
     few = f"{plural(len(kept), 'kernel')} of {len(times.kernels):,}"
@@ -269,7 +291,7 @@ def _print(op: Op, times: Times, portfolio: Portfolio, kept: Sequence[Kernel], k
 
 
 def _differences(op: Op, kernels: Sequence[Kernel]) -> tuple[list[str], str]:
-    """Of each kernel the fields in which they differ, as text, and those that all have in common."""
+    """The fields in which the kernels differ, as a text per kernel, and those that all have in common."""
     from tilewright.ops.fields import fields_of
 
     kinds = {name: field.kind for name, field in fields_of(op.config_type).items()}

@@ -1,4 +1,4 @@
-"""`tilewright problems`: what a list of problems contains, and the list in another format."""
+"""`tilewright problems`: list the problems of a file, or print them in another format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.cli.command import Command
+from tilewright.cli.command import Command, Option
 from tilewright.cli.output import json_option, plural, print_json, print_table
 
 if TYPE_CHECKING:
@@ -28,25 +28,32 @@ NUMBERS = ("GFLOP", "MB", "FLOP/B")
 @click.argument("op_name", metavar="OP")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
-    "--format", "file_format", metavar="NAME", help="csv, json or one of the op's own; without it the suffix tells."
+    "--format",
+    "file_format",
+    cls=Option,
+    metavar="NAME",
+    show_default="the suffix",
+    help="Read the file as csv, json or a format of the op.",
 )
-@click.option("--to", "target", type=click.Choice(["csv", "json"]), help="Print the list in this format instead.")
+@click.option(
+    "--to", "target", type=click.Choice(["csv", "json"]), help="Print the list in this format instead of a table."
+)
 @json_option
 def command(*, op_name: str, file: Path, file_format: str | None, target: str | None, as_json: bool) -> None:
-    """List the problems in a file, with their work and traffic.
+    """List the problems of a file with their FLOPs and traffic.
 
-    The first line of a CSV file names fields of the op's problems; extents are written 28x28, and
-    an empty cell is the default. A JSON file is a list of objects. An op may read files of other
-    tools; the error about an unknown format lists them.
+    The first line of a CSV file names fields of the op's problems. Sizes with several dimensions are
+    written 28x28, and an empty cell is the default. A JSON file is a list of objects. Some ops also
+    read files of other tools; the error message for an unknown format lists them.
 
-    MB is the least traffic: every operand read once, the result written once. FLOP/B is the
+    MB is the minimum traffic: every operand is read once and the result written once. FLOP/B is the
     arithmetic intensity that follows from it.
     """
     from tilewright.ops import op_named
     from tilewright.ops.problem_list import WRITERS, read_problems
 
     if target is not None and as_json:
-        raise InvalidValueError("--to and --json both say what is printed: give one of them")
+        raise InvalidValueError("--to and --json exclude each other: give one of them")
     op = op_named(op_name)
     problems = read_problems(op, file, file_format)
     if target is not None:
@@ -68,7 +75,7 @@ def _document(problem: Any) -> dict[str, Any]:
 
 
 def _is_counted(problem: Any) -> bool:
-    """Whether work and traffic are known: not every op says them."""
+    """Whether FLOPs and traffic are known: not every op defines them."""
     return hasattr(problem, "flops") and hasattr(problem, "bytes_moved")
 
 

@@ -1,4 +1,4 @@
-"""Problems on a command line, `m=64,n=64,k=32`, and which kernels those of a file are for."""
+"""Problems on a command line, `m=64,n=64,k=32`, and assigning the problems of a file to kernels."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def read_problem(op: Op, config: ConfigBase | None, text: str) -> Any:
-    """The problem that a text describes; fields that problem and config share are the config's.
+    """The problem that a text describes. Fields that problem and config share come from the config.
 
-    Without a config the text says all of it.
+    The text may repeat them with the same values. Without a config the text gives all fields.
     """
     from tilewright.ops.fields import fields_of
     from tilewright.ops.problem_list import missing_fields, parameters_of
@@ -26,26 +26,44 @@ def read_problem(op: Op, config: ConfigBase | None, text: str) -> Any:
     names = parameters_of(op)
     fixed = {} if config is None else fields_of(type(config))
     shared = {name: getattr(config, name) for name in names if name in fixed}
-    # Shorthands stand for fields of the config, which are not for the problem to say.
+    # Shorthands set fields of the config, which the text may only repeat.
     own = [name for name in names if name not in shared and (config is None or name not in op.shorthands)]
     given: dict[str, Any] = {}
+    named: set[str] = set()
     for pair in filter(None, text.split(",")):
         name, equals, value = pair.partition("=")
         if not (name and equals and value):
             raise InvalidValueError(f"--problem takes FIELD=VALUE,…, got {pair!r} in {text!r}")
-        choose(f"field of a {op.name} problem{' that the kernel leaves open' if config else ''}", name, own)
-        if name in given:
-            raise InvalidValueError(f"--problem {text} has {name} twice")
+        if name in named:
+            raise InvalidValueError(f"--problem {text} gives {name} twice")
+        named.add(name)
+        if name in names and name not in own:
+            _check_fixed(op, shared, name, value)
+            continue
+        choose(f"field of a {op.name} problem{' that the kernel does not fix' if config else ''}", name, own)
         given[name] = read_value(value)
     missing = missing_fields(op, {**shared, **given})
     if missing:
-        raise InvalidValueError(f"--problem {text} does not say {', '.join(missing)}")
+        raise InvalidValueError(f"--problem {text} does not give {', '.join(missing)}")
     return op.problem_type(**shared, **given)
+
+
+def _check_fixed(op: Op, shared: Mapping[str, Any], name: str, text: str) -> None:
+    """Raise an error if a field or shorthand differs from the kernel's value."""
+    from tilewright.ops.fields import fields_of
+
+    if name in op.shorthands:
+        values = op.shorthands[name].written_out(text)
+    else:
+        values = {name: fields_of(op.config_type)[name].kind.read(name, text)}
+    for field, value in values.items():
+        if field in shared and shared[field] != value:
+            raise InvalidValueError(f"--problem gives {name}={text}, but the kernel has {field}={shared[field]}")
 
 
 @dataclasses.dataclass(frozen=True)
 class Listed:
-    """Problems of a list by the kernels that they are for. `idle` kernels have none, `left` problems have no kernel."""
+    """Problems by the kernels that they are for. `idle` kernels have no problem, `left` problems have no kernel."""
 
     tried: Mapping[Kernel, Sequence[Any]]
     idle: Sequence[Kernel]
@@ -53,7 +71,7 @@ class Listed:
 
 
 def shared_out(problems: Sequence[Any], kernels: Sequence[Kernel]) -> Listed:
-    """Give each kernel the problems of its kind: those that agree with it in all that a kernel fixes."""
+    """Assign each kernel the problems of its kind: those with the same values in all fields that a kernel fixes."""
     found = {kernel: [problem for problem in problems if _is_for(kernel, problem)] for kernel in kernels}
     taken = {problem for own in found.values() for problem in own}
     left = [problem for problem in problems if problem not in taken]
@@ -61,7 +79,7 @@ def shared_out(problems: Sequence[Any], kernels: Sequence[Kernel]) -> Listed:
 
 
 def fixed_fields(kernel: Kernel, problem: Any) -> dict[str, Any]:
-    """What a kernel fixes of its problems: the fields of its config that problems have, too."""
+    """The problem fields that a kernel fixes: the fields of its config that problems have too."""
     from tilewright.ops.problem_text import fixed_names
 
     return {name: getattr(kernel.config, name) for name in fixed_names(type(kernel.config), type(problem))}

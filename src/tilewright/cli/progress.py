@@ -17,16 +17,16 @@ from tilewright.base import events
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-# Work that ends sooner shows nothing.
+# Tasks that end sooner are not shown.
 PATIENCE_S = 0.5
-# Between two lines about long work in a file: a log of three days then has some thousand lines.
+# Interval between two lines in a log: a log of three days then has some thousand lines.
 LINES_S = 60.0
-# In a file, work that ends sooner than this says nothing.
+# Tasks that end sooner are not reported in a log.
 PATIENCE_IN_LOGS_S = 2.0
 
 
 class ProgressDisplay:
-    """Shows a bar (or a moving one, for work of unknown length) per task that is under way."""
+    """Shows a bar per running task (a moving one for work of unknown length)."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, TaskID] = {}
@@ -52,7 +52,7 @@ class ProgressDisplay:
             show_notice(event)
 
     def close(self) -> None:
-        """Take everything off the screen."""
+        """Remove everything from the screen."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer.join()
@@ -69,11 +69,16 @@ class ProgressDisplay:
 
 
 class ProgressLines:
-    """Says now and then, in a line each, how far tasks are: for logs of work that takes days."""
+    """Prints the progress of tasks as a line now and then: for logs of long work.
 
-    def __init__(self, every_s: float = LINES_S) -> None:
+    With `steps` also for tasks that count finished steps and never report the remaining time.
+    """
+
+    def __init__(self, every_s: float = LINES_S, *, steps: bool = False) -> None:
         self._every_s = every_s
-        self._said = time.monotonic()
+        self._steps = steps
+        self._printed = time.monotonic()
+        self._working: set[str] = set()
         self._totals: dict[str, int | None] = {}
         self._done: Counter[str] = Counter()
 
@@ -83,9 +88,17 @@ class ProgressLines:
             self._totals[event.task], self._done[event.task] = event.total, 0
         elif isinstance(event, events.Advanced):
             self._done[event.task] += event.done
-        elif isinstance(event, events.Working) and time.monotonic() - self._said >= self._every_s:
-            self._said = time.monotonic()
-            click.echo(f"{event.task}: {self._count(event.task)} · {working_text(event)}", err=True)
+            if self._steps and event.task not in self._working:
+                self._print_line(event.task, event.detail)
+        elif isinstance(event, events.Working):
+            self._working.add(event.task)
+            self._print_line(event.task, working_text(event))
+
+    def _print_line(self, name: str, text: str) -> None:
+        now = time.monotonic()
+        if now - self._printed >= self._every_s:
+            self._printed = now
+            click.echo(f"{name}: {' · '.join(filter(None, (self._count(name), text)))}", err=True)
 
     def _count(self, name: str) -> str:
         total = self._totals.get(name)
@@ -93,7 +106,7 @@ class ProgressLines:
 
 
 class LongTaskLines:
-    """Says that a task is under way once it has taken a while: for logs of work that reports no progress."""
+    """Prints a line for a task that runs for long: for logs of work that does not report progress."""
 
     def __init__(self, after_s: float, every_s: float = LINES_S) -> None:
         self._after_s = after_s
@@ -128,20 +141,23 @@ def _progress() -> Progress:
     )
     from rich.table import Column
 
+    # The last column gets the remaining width: a kernel's name is cut, and the others stay.
+    rest = Column(no_wrap=True, overflow="ellipsis", ratio=1)
     return Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[now]}", markup=False, style="dim", table_column=Column(no_wrap=True)),
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TimeElapsedColumn(table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[now]}", markup=False, style="dim", table_column=rest),
         console=Console(file=sys.stderr),
         transient=True,
+        expand=True,
     )
 
 
 def working_text(event: events.Working) -> str:
-    """How long it will still take, how many run now, and the one that has run longest."""
+    """The remaining time, the number of running items, and the item that has run longest."""
     parts = [] if event.left_s is None else [f"about {duration(event.left_s)} left"]
     if len(event.on) > 1:
         parts.append(f"{len(event.on)} at once")
@@ -150,25 +166,28 @@ def working_text(event: events.Working) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`8 s`, `3 min`, `2.5 h`: as exact as an estimate is."""
+    """`8 s`, `3 min`, `2.5 h`: with the precision of an estimate."""
     if seconds < 90:
         return f"{max(seconds, 1):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 @contextmanager
-def progress(*, as_json: bool = False, lines: bool = False, after_s: float | None = None) -> Iterator[None]:
-    """Show the progress of everything in the `with` block, if stderr is a terminal, and always what is noticed.
+def progress(
+    *, as_json: bool = False, lines: bool = False, steps: bool = False, after_s: float | None = None
+) -> Iterator[None]:
+    """Show the progress of the `with` block if stderr is a terminal; always print notices.
 
-    With `lines`, where stderr is no terminal, a line now and then says how far it is. With `after_s`, for work that
-    cannot tell that, one says what is under way after so many seconds.
+    If stderr is not a terminal, `lines` prints the progress as a line now and then, and so does `steps`, also for tasks
+    that only count steps. `after_s` is for work that does not report progress: it prints a line for each task that has
+    run for that many seconds.
     """
     if after_s is not None and not as_json and not sys.stderr.isatty():
         with events.listening(LongTaskLines(after_s)):
             yield
         return
     if as_json or not sys.stderr.isatty():
-        with events.listening(ProgressLines() if lines and not as_json else show_notice):
+        with events.listening(ProgressLines(steps=steps) if (lines or steps) and not as_json else show_notice):
             yield
         return
     display = ProgressDisplay()
@@ -180,6 +199,6 @@ def progress(*, as_json: bool = False, lines: bool = False, after_s: float | Non
 
 
 def show_notice(event: events.Event) -> None:
-    """Print what was noticed; other events are passed over."""
+    """Print notices; ignore other events."""
     if isinstance(event, events.Noticed):
         click.echo(f"{click.style('note:', fg='yellow')} {event.message}", err=True)

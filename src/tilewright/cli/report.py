@@ -1,4 +1,4 @@
-"""`tilewright report`: what came of a sweep, as one page with pictures and tables that sort."""
+"""`tilewright report`: the results of a sweep as one page with plots and sortable tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tilewright.cli.command import Command
+from tilewright.cli.command import Command, Option
 from tilewright.cli.output import json_option, plural, print_json
 from tilewright.cli.outputs import OutputFile
 from tilewright.cli.progress import progress
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 @click.option(
     "--out", required=True, type=OutputFile(".html", ".htm"), metavar="FILE", help="The page to write (.html)."
 )
-@click.option("--title", default="", help="Heading of the page; without it, ops and GPUs.")
+@click.option("--title", cls=Option, default="", show_default="ops and GPUs", help="Title of the page.")
 @json_option
 def command(*, sources: tuple[Path, ...], out: Path, title: str, as_json: bool) -> None:
-    """Write what came of a sweep as one HTML page.
+    """Write the results of a sweep as one HTML page.
 
     SOURCE is the folder of a journal, or a Parquet file that `tilewright data export` wrote. The page
-    holds its pictures, tables and script, and asks nothing of the network: a roofline, kernels ×
-    problems, the best tile by region, failures by reason, and all results in a table that sorts.
-    Results of an emulated device are shown as counters; there is no time in them.
+    contains its plots, tables and script, and needs no network: a roofline, kernels × problems, the
+    best tile by region, failures by reason, and all results in a sortable table. Results of an
+    emulated device are shown as counters; they contain no times.
     """
     from tilewright.bench.report.style import need_plots
 
@@ -69,4 +69,4 @@ def command(*, sources: tuple[Path, ...], out: Path, title: str, as_json: bool) 
 
 def _damage_note(damaged: Sequence[Damage]) -> str:
     more = f" and {len(damaged) - 1:,} more" if len(damaged) > 1 else ""
-    return f"{plural(len(damaged), 'line')} of the journal could not be read and is not here: {damaged[0]}{more}"
+    return f"{plural(len(damaged), 'line')} of the journal could not be read and is left out: {damaged[0]}{more}"

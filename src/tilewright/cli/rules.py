@@ -1,4 +1,4 @@
-"""`tilewright rules`: the catalogue of rules."""
+"""`tilewright rules`: list and explain rules."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tilewright.ops.rule import Rule
 
 ENFORCERS = {
-    "compiler": "the compiler refuses the source",
-    "supports": "the built kernel refuses the problem",
+    "compiler": "the compiler rejects the source",
+    "supports": "the built kernel rejects the problem",
     "device": "nobody: results would be wrong",
     "tilewright": "nobody: a limit of Tilewright",
 }
@@ -27,13 +27,13 @@ ENFORCERS = {
     examples=("tilewright rules", "tilewright rules R401", "tilewright rules lds-overflow --json"),
 )
 @click.argument("code", metavar="[CODE]", required=False)
-@click.option("--op", "op_name", metavar="OP", help="Only the rules of this op.")
+@click.option("--op", "op_name", metavar="OP", help="Show only the rules of this op.")
 @json_option
 def command(code: str | None, op_name: str | None, as_json: bool) -> None:
     """List the rules that configs must follow, or explain one.
 
-    CODE is a rule's code (R401) or its name (lds-overflow). Ops have rules in common under the same
-    code, with examples of their own; --op shows those of one.
+    CODE is a rule's code (R401) or its name (lds-overflow). Ops share rules under the same code, each
+    with its own examples; --op shows the rule of one op.
     """
     from tilewright.ops import all_ops, op_named
 
@@ -80,7 +80,7 @@ def _document(op: Op, rule: Rule) -> dict[str, Any]:
 
 def _print_all(listed: list[tuple[Op, Rule]]) -> None:
     ops = {op.name for op, _ in listed}
-    headings = ("code", "rule", "noticed by", "what it asks for")
+    headings = ("code", "rule", "detected by", "requirement")
     rows = [(rule.code, rule.slug, rule.enforced_by, rule.what) for _, rule in listed]
     if len(ops) > 1:
         headings = ("op", *headings)  # type: ignore[assignment]
@@ -96,7 +96,7 @@ def _print_one(op: Op, rule: Rule) -> None:
             ("what", rule.what),
             ("why", rule.why),
             ("fix", rule.fix),
-            ("noticed by", f"{rule.enforced_by} ({ENFORCERS[rule.enforced_by]})"),
+            ("detected by", f"{rule.enforced_by} ({ENFORCERS[rule.enforced_by]})"),
             ("reads", ", ".join(rule.reads)),
             ("passes", _overrides(op, rule.good)),
             ("fails", _overrides(op, rule.bad)),
@@ -107,7 +107,7 @@ def _print_one(op: Op, rule: Rule) -> None:
 
 
 def _overrides(op: Op, overrides: Mapping[str, Any]) -> str:
-    """What an example sets."""
+    """The fields that an example sets."""
     from tilewright.ops.fields import fields_of
 
     fields = fields_of(op.config_type)
@@ -122,7 +122,7 @@ def _overrides(op: Op, overrides: Mapping[str, Any]) -> str:
 
 
 def _others(op: Op, rule: Rule) -> str:
-    """What the rule reads besides, as both examples have it."""
+    """The other fields that the rule reads, with their values in both examples."""
     from tilewright.ops.fields import fields_of
 
     fields, made = fields_of(op.config_type), op.example_config()
@@ -132,7 +132,7 @@ def _others(op: Op, rule: Rule) -> str:
 
 
 def _complaint(op: Op, rule: Rule) -> list[tuple[str, str]]:
-    """What the rule says about its failing example, if it is about configs alone."""
+    """The rule's message for its failing example, if the rule checks configs alone."""
     from tilewright import arch as gpus
 
     if rule not in op.rules:

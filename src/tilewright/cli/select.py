@@ -1,4 +1,4 @@
-"""`tilewright select`: which kernel is taken for a problem, and why."""
+"""`tilewright select`: which kernel is selected for a problem, and why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
+from tilewright.cli.command import Option
 from tilewright.cli.filters import FilterCommand, filter_options, named_filters
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import heading_line, json_option, plural, print_facts, print_json, print_table
 from tilewright.cli.problems import read_problem
 from tilewright.cli.progress import progress
@@ -22,36 +24,51 @@ if TYPE_CHECKING:
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
-# Refused kernels that --explain names.
+# Rejected kernels that --explain names.
 NAMED = 3
 
 
 @click.command(
     cls=FilterCommand,
     examples=(
-        "tilewright select gemm --gpu-target gfx942 --preselected fp16_rcr_essential \\",
+        "tilewright select gemm --gpu gfx942 --preselected fp16_rcr_essential \\",
         "    --problem m=4096,n=4096,k=4096,dtype=fp16,layout=rcr --explain",
-        "tilewright select grouped_conv --gpu-target gfx950 --datatype bf16 --explain --top 5 \\",
+        "tilewright select grouped_conv --gpu gfx950 --datatype bf16 --explain --top 5 \\",
         "    --problem direction=forward,n=32,c=64,k=64,input_size=56x56,filter_size=3x3,pad=1,dtype=bf16",
     ),
 )
 @click.argument("op_name", metavar="OP")
-@click.option("--gpu-target", required=True, metavar="GPU", help="The GPU to choose for: gfx942.")
-@click.option("--problem", "text", required=True, metavar="FIELD=N,…", help="The problem, every field that it needs.")
+@make_gpu_option("gpu_target", "Select for this GPU, such as gfx942.", required=True)
+@click.option("--problem", "text", required=True, metavar="FIELD=N,…", help="The problem with all its fields.")
 @filter_options
-@click.option("--preselected", metavar="NAME", help="Choose from a preselected set: see `tilewright sets`.")
-@click.option("--kernel-set", type=FILE, metavar="FILE", help="Choose from a kernel-set file (.toml).")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N kernels.")
-@click.option("--build", is_flag=True, help="Build the kernels, so that registers and LDS are the compiler's.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Compilers at once, with --build.")
-@click.option("--pad", is_flag=True, help="Also kernels that compute a larger problem, which is cut.")
-@click.option("--tuned", type=FILE, metavar="FILE", help="A table of measured winners (.json).")
 @click.option(
-    "--bundle", "bundles", type=FOLDER, multiple=True, metavar="DIR", help="Learned models, not those shipped."
+    "--preselected",
+    cls=Option,
+    aliases=("--set",),
+    metavar="NAME",
+    help="Choose from a preselected set; `tilewright sets` lists them.",
 )
-@click.option("--no-bundles", is_flag=True, help="The estimate alone.")
-@click.option("--explain", is_flag=True, help="The ranked list, what each time is made of, and who cannot.")
-@click.option("--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="Kernels to list.")
+@click.option("--kernel-set", type=FILE, metavar="FILE", help="Choose from a kernel-set file (.toml).")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Choose from the first N kernels.")
+@click.option("--build", is_flag=True, help="Build the kernels and use their actual registers and LDS.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Run N compilers in parallel, with --build.")
+@click.option("--pad", is_flag=True, help="Also use kernels that compute a larger, padded problem.")
+@click.option("--tuned", type=FILE, metavar="FILE", help="Use a table of measured winners (.json).")
+@click.option(
+    "--bundle",
+    "bundles",
+    type=FOLDER,
+    multiple=True,
+    metavar="DIR",
+    help="Use this learned model instead of the built-in ones. May be repeated.",
+)
+@click.option("--no-bundles", is_flag=True, help="Use no learned models, only the estimate.")
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Show the full ranking, a breakdown of each estimate, and why kernels were rejected.",
+)
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="List N kernels.")
 @json_option
 @click.pass_context
 def command(
@@ -74,20 +91,20 @@ def command(
     as_json: bool,
     filters: Mapping[str, tuple[str, ...]],
 ) -> None:
-    """Say which kernel is taken for a problem, and why.
+    """Show which kernel is selected for a problem, and why.
 
-    Kernels come from a set, or from all preselected sets of OP that are meant for the GPU. They need
-    not be built. Those that cannot compute the problem are left out. The others are put into order by
-    what was measured for this very problem (--tuned), by an estimate that needs no measurements, and
-    by a learned model where one is about such problems. Times are microseconds.
+    Kernels come from a set, or from all preselected sets of OP for the GPU. They need not be built.
+    Kernels that do not support the problem are rejected. The others are ranked by measurements of
+    exactly this problem (--tuned), by an estimate that needs no measurements, and by a learned model
+    where one covers such problems. Times are in microseconds.
 
-    Exit code 2 when no kernel can compute the problem; the message names the nearest ones.
+    The exit code is 2 if no kernel supports the problem; the message names the nearest kernels.
     """
     from tilewright.ops import op_named
     from tilewright.registry.registry import Registry
 
     if no_bundles and bundles:
-        raise InvalidValueError("--bundle names learned models and --no-bundles wants none: give one of them")
+        raise InvalidValueError("--bundle and --no-bundles exclude each other: give one of them")
     op = op_named(op_name)
     problem = read_problem(op, None, text)
     wanted = named_filters(op, ctx.command, filters)
@@ -113,7 +130,7 @@ def command(
     else:
         for part in selection.stages:
             click.echo(f"{part.best.kernel.slug}\n  {part.best.why}")
-            if tuned is not None:  # also when it has no entry, or one that cannot be taken
+            if tuned is not None:  # also if it has no entry, or one that cannot be used
                 click.echo(f"  {part.steps[0]}")
 
 
@@ -144,7 +161,7 @@ def _print_choices(choices: Sequence[Choice], count: int) -> None:
         [str(rank), _number(choice.us), *(_number(choice.terms.get(name)) for name in terms)]
         for rank, choice in enumerate(choices, 1)
     ]
-    heading_line(f"{plural(count, 'kernel')} can; times in µs, each term as if it were alone")
+    heading_line(f"{plural(count, 'kernel')} can compute it; times in µs, each term without overlap")
     print_table(["", "time", *terms], rows, numbers=["", "time", *terms])
     click.echo()
     for rank, choice in enumerate(choices, 1):
@@ -154,7 +171,7 @@ def _print_choices(choices: Sequence[Choice], count: int) -> None:
 def _print_rejected(part: Selection) -> None:
     if not part.rejected:
         return
-    heading_line(f"{plural(len(part.rejected), 'kernel')} cannot, the nearest first")
+    heading_line(f"{plural(len(part.rejected), 'kernel')} rejected, the nearest first")
     for rejection in part.rejected[:NAMED]:
         click.echo(f"  –  {rejection}")
     if len(part.rejected) > NAMED:

@@ -1,4 +1,4 @@
-"""Which kernels a command works on: preselected sets, kernel-set files, tile_engine files."""
+"""The kernels that a command works on: preselected sets, kernel-set files, tile_engine files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.cli.settings import read_settings, read_values
 
-DEFAULT = "default"  # the space of an op that is meant when none is named
+DEFAULT = "default"  # the space of an op that is used if none is named
 
 if TYPE_CHECKING:
     from tilewright.arch.spec import Arch
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def named_set(op: Op, name_or_file: str) -> KernelSet:
-    """A preselected set or a shipped space by its name, or a kernel-set file by its path."""
+    """A preselected set or built-in space by its name, or a kernel-set file by its path."""
     if name_or_file.endswith(".toml") or "/" in name_or_file:
         return set_of_file(op, Path(name_or_file))
     known = {**op.sets(), **op.spaces()}
@@ -32,7 +32,7 @@ def named_set(op: Op, name_or_file: str) -> KernelSet:
 
 
 def set_of_file(op: Op, path: Path) -> KernelSet:
-    """The set in a file, which must be one of this op."""
+    """The set in a file. It must be of this op."""
     from tilewright.ops.kernel_set import load_kernel_set
 
     found = load_kernel_set(path)
@@ -42,7 +42,7 @@ def set_of_file(op: Op, path: Path) -> KernelSet:
 
 
 def changed_set(op: Op, kernel_set: KernelSet, texts: Iterable[str]) -> KernelSet:
-    """The set with the fields that settings name bound to other values."""
+    """The set with other values for the fields that settings name."""
     from tilewright.ops.space import Space
 
     changes = read_values(op, texts)
@@ -53,14 +53,14 @@ def changed_set(op: Op, kernel_set: KernelSet, texts: Iterable[str]) -> KernelSe
 
 
 def set_of_space(op: Op, name: str, space: Space) -> KernelSet:
-    """A set of one space, so that commands have one thing to work on."""
+    """A set of one space: commands work on sets."""
     from tilewright.ops.kernel_set import KernelSet
 
     return KernelSet(name, "", op.name, (), (space,))
 
 
 def tile_engine_space(op: Op, path: Path, texts: Iterable[str]) -> Space:
-    """The space of a tile_engine file; settings give what such a file does not hold."""
+    """The space of a tile_engine file. Settings give the fields that such a file lacks."""
     if "tile_engine" not in op.importers:
         raise InvalidValueError(f"tile_engine has no files for {op.name}")
     read = op.importers["tile_engine"]
@@ -68,12 +68,12 @@ def tile_engine_space(op: Op, path: Path, texts: Iterable[str]) -> Space:
     keywords = {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
     given: dict[str, Any] = {}
     for name, text in read_settings(texts).items():
-        choose("setting beside --tile-engine", name, keywords)
+        choose("setting for --tile-engine", name, keywords)
         given[name] = _read(op, name, text)
     missing = [n for n, p in keywords.items() if p.default is p.empty and n not in given]
     if missing:
         needed = " ".join(f"-s {name}=…" for name in missing)
-        raise InvalidValueError(f"a tile_engine file does not say {', '.join(missing)}: add {needed}")
+        raise InvalidValueError(f"a tile_engine file does not give {', '.join(missing)}: add {needed}")
     space: Space = read(path, **given)
     return space
 
@@ -86,9 +86,9 @@ def _read(op: Op, name: str, text: str) -> Any:
 
 
 def field_filter(op: Op, name: str, texts: Sequence[str]) -> Callable[[Kernel], bool]:
-    """Whether a kernel has one of the values of a field, shorthand or filter; with none, all have.
+    """A test whether a kernel has one of the values of a field, shorthand or filter; without values all kernels match.
 
-    A filter may be named as a property of the config that follows from its fields.
+    A filter may also name a property of the config.
     """
     if not texts:
         return lambda _: True
@@ -115,19 +115,19 @@ def chosen_profile(op: Op, name: str | None) -> Profile | None:
     if name is None:
         return None
     if not op.profiles:
-        raise InvalidValueError(f"{op.name} has no profiles: leave --profile out")
+        raise InvalidValueError(f"{op.name} has no profiles: omit --profile")
     return op.profiles[choose(f"profile of {op.name}", name, op.profiles)]
 
 
 def chosen_sets(
     op: Op, arch: str, preselected: str | None, kernel_set: Path | None, profile: Profile | None
 ) -> Sequence[KernelSet]:
-    """The set that is named, or all preselected sets of the op that are meant for the GPU.
+    """The named set, or all preselected sets of the op for the GPU.
 
-    A profile chooses from the op's space `default` when no set is named.
+    With a profile and no named set it is the op's space `default`.
     """
     if preselected is not None and kernel_set is not None:
-        raise InvalidValueError("--preselected and --kernel-set both name a set: give one of them")
+        raise InvalidValueError("--preselected and --kernel-set exclude each other: give one of them")
     if preselected is not None:
         return [named_set(op, preselected)]
     if kernel_set is not None:
@@ -136,7 +136,7 @@ def chosen_sets(
         return [op.spaces()[DEFAULT]]
     sets = [found for found in op.sets().values() if arch in found.archs]
     if not sets:
-        raise InvalidValueError(f"no preselected set of {op.name} is meant for {arch}")
+        raise InvalidValueError(f"{op.name} has no preselected set for {arch}: give --preselected or --kernel-set")
     return sets
 
 
@@ -148,7 +148,7 @@ def chosen_kernels(
     limit: int | None,
     profile: Profile | None = None,
 ) -> dict[Kernel, str]:
-    """Matching kernel → the first set that has it."""
+    """The matching kernels, each with the first set that has it."""
     from tilewright import arch as archs
 
     spec = archs.load(arch)
@@ -169,10 +169,10 @@ def _wanted(profile: Profile, arch: Arch, config: Any) -> bool:
 
 
 def nothing_chosen(op: Op, arch: str, wanted: Mapping[str, tuple[str, ...]], profile: str | None) -> str:
-    """What to say when no kernel is left."""
+    """The message if no kernel is left."""
     wanted = {**wanted, "profile": (profile,) if profile else ()}
     asked = ", ".join(f"{name} {' or '.join(texts)}" for name, texts in wanted.items() if texts)
     return (
         f"none of these {op.name} kernels is legal on {arch}{' with ' if asked else ''}{asked}. "
-        "`tilewright sets` shows what there is; --kernel-set takes kernels of your own."
+        "`tilewright sets` lists the sets; --kernel-set reads your own."
     )

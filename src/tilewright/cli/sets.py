@@ -1,4 +1,4 @@
-"""`tilewright sets`: the preselected kernel sets."""
+"""`tilewright sets`: list the preselected kernel sets."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command, examples=("tilewright sets", "tilewright sets fp16_rcr_essential --op gemm"))
 @click.argument("name", metavar="[NAME]", required=False)
-@click.option("--op", "op_name", metavar="OP", help="Only the sets of this op.")
+@click.option("--op", "op_name", metavar="OP", help="Show only the sets of this op.")
 @json_option
 def command(name: str | None, op_name: str | None, as_json: bool) -> None:
-    """List the kernel sets and profiles, or name a set's kernels."""
+    """List kernel sets and profiles, or the kernels of a set."""
     from tilewright.base.errors import choose
     from tilewright.ops import all_ops, op_named, plugin_failures
 
@@ -43,7 +43,7 @@ def command(name: str | None, op_name: str | None, as_json: bool) -> None:
         print_json([_document(s) for s in known])
     else:
         rows = [(s.op, s.name, _counts_text(s.named_counts()), _first_sentence(s.doc)) for s in known]
-        print_table(("op", "set", "kernels", "what for"), rows, whole=("op", "set"))
+        print_table(("op", "set", "kernels", "purpose"), rows, whole=("op", "set"))
         _print_profiles(ops)
 
 
@@ -51,7 +51,7 @@ def _print_profiles(ops: Iterable[Op]) -> None:
     rows = [(op.name, name, profile.doc) for op in ops for name, profile in op.profiles.items()]
     if rows:
         click.echo()
-        print_table(("op", "profile", "what for"), rows, whole=("op", "profile"))
+        print_table(("op", "profile", "purpose"), rows, whole=("op", "profile"))
 
 
 def _members(kernel_set: KernelSet) -> dict[str, list[str]]:

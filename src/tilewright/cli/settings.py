@@ -1,4 +1,4 @@
-"""`-s FIELD=VALUE`: from the words of a command line to the config or space of an op."""
+"""`-s FIELD=VALUE`: from command-line arguments to the config or space of an op."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tilewright.base.errors import InvalidValueError, UnknownValueError, choose
+from tilewright.cli.gpu_option import make_gpu_option
 
 if TYPE_CHECKING:
     from tilewright.ops.kernel import Kernel
@@ -18,12 +19,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def subject_options(command: F) -> F:
-    """SUBJECT, --arch and -s: the ways to name one kernel."""
+    """Add SUBJECT, --gpu and -s, which name one kernel."""
     for decorate in reversed(
         (
             click.argument("subject", metavar="OP|KERNEL"),
-            click.option("--arch", metavar="GPU", help="The GPU; a kernel's name has its own."),
-            setting_option("VALUE", "A field of the config. Repeat it for each field."),
+            make_gpu_option("arch", "The GPU. It is required for an op; a kernel name contains it."),
+            setting_option("VALUE", "Set a field of the config. May be repeated."),
         )
     ):
         command = decorate(command)
@@ -36,7 +37,7 @@ def setting_option(values: str, text: str) -> Callable[[F], F]:
 
 
 def read_settings(texts: Iterable[str]) -> dict[str, str]:
-    """FIELD=VALUE pairs by field; a field may be named once."""
+    """Read FIELD=VALUE pairs. Each field may be given once."""
     settings: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -49,7 +50,7 @@ def read_settings(texts: Iterable[str]) -> dict[str, str]:
 
 
 def named_kernel(subject: str, arch: str | None, texts: Iterable[str]) -> Kernel:
-    """The kernel that a name or an op with settings describes; settings change a name's fields."""
+    """The kernel of a name or of an op with settings. Settings change fields of a named kernel."""
     from tilewright import arch as gpus
     from tilewright.ops import all_ops, op_named, parse_kernel, plugin_note
 
@@ -59,8 +60,9 @@ def named_kernel(subject: str, arch: str | None, texts: Iterable[str]) -> Kernel
         op = op_named(subject)
         if arch is None:
             known = ", ".join(gpus.arch_names())
-            raise InvalidValueError(f"say which GPU {subject} is for: --arch GPU. Known: {known}.")
+            raise InvalidValueError(f"no GPU is given for {subject}: use --gpu GPU. Known: {known}.")
         values = _values(op, settings)
+        _check_values(op, values)
         _require_all(op, values)
     elif subject.partition("-")[0] in names:
         named = parse_kernel(subject)
@@ -69,32 +71,32 @@ def named_kernel(subject: str, arch: str | None, texts: Iterable[str]) -> Kernel
         values = {n: getattr(named.config, n) for n in op.field_names} | _values(op, settings)
     else:
         raise UnknownValueError("op", subject.partition("-")[0], names, plugin_note())
-    gpus.load(arch)  # an unknown GPU is an error before anything else is
+    gpus.load(arch)  # report an unknown GPU before any other error
     return op.kernel(op.config(**values), arch)
 
 
 def declared_space(op: Op, texts: Iterable[str]) -> Space:
-    """The space of an op that settings declare: values separated by commas, or `*`; what is not named is `*`."""
+    """The space of an op that settings declare: values separated by commas, or `*`. Other fields are `*`."""
     from tilewright.ops.space import Space
 
     return Space(op, read_values(op, texts))
 
 
 def read_values(op: Op, texts: Iterable[str]) -> dict[str, Any]:
-    """FIELD=VALUES as a space takes them: "*" or a list; nothing but the names is checked."""
+    """Read FIELD=VALUES for a space: "*" or a list. Only the names are checked."""
     from tilewright.ops.declaration import STAR
 
     declared: dict[str, Any] = {}
     for name, text in read_settings(texts).items():
         _check_name(op, name)
         if text == STAR and name in op.shorthands and op.shorthands[name].stars is None:
-            raise InvalidValueError(f"{name} stands for several fields: list its values, not '*'")
+            raise InvalidValueError(f"{name} sets several fields: list its values instead of '*'")
         declared[name] = STAR if text == STAR else text.split(",")
     return declared
 
 
 def _values(op: Op, settings: Mapping[str, str]) -> dict[str, Any]:
-    """Field → value, with shorthands written out."""
+    """Field → value, with shorthands expanded."""
     values: dict[str, Any] = {}
     for name, text in settings.items():
         _check_name(op, name)
@@ -115,8 +117,17 @@ def _check_name(op: Op, name: str) -> None:
     choose(f"field of {op.name}", name, (*op.field_names, *op.shorthands))
 
 
+def _check_values(op: Op, values: Mapping[str, Any]) -> None:
+    """Raise an error for a value that its field cannot have, before one for missing fields."""
+    from tilewright.ops.fields import fields_of
+
+    fields = fields_of(op.config_type)
+    for name, value in values.items():
+        fields[name].kind.read(name, value)
+
+
 def _require_all(op: Op, given: Iterable[str]) -> None:
-    """An error that lists every field still to be given, with what it takes."""
+    """Raise an error that lists every missing field with its values."""
     from tilewright.ops.fields import fields_of
 
     present = set(given)
@@ -133,9 +144,9 @@ def _require_all(op: Op, given: Iterable[str]) -> None:
 
 
 def _shorthand_hint(op: Op, missing: set[str]) -> str:
-    """Names the shorthands that would fill in only fields that are missing."""
+    """A hint that names the shorthands which set missing fields only."""
     return "".join(
-        f"\n  {name}=… gives all of {', '.join(short.fields)} at once."
+        f"\n  {name}=… sets {', '.join(short.fields)} together."
         for name, short in op.shorthands.items()
         if missing.issuperset(short.fields)
     )

@@ -1,4 +1,4 @@
-"""`tilewright space`: how many kernels of a space are legal, and what the rules removed."""
+"""`tilewright space`: count the legal kernels of a space and those that rules removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import click
 
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.base.events import task
-from tilewright.cli.command import Command, Several
+from tilewright.cli.command import Command, Option
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import heading_line, json_option, plural, print_json, print_table
 from tilewright.cli.progress import PATIENCE_IN_LOGS_S, progress
 from tilewright.cli.selection import DEFAULT, changed_set, named_set, set_of_space, tile_engine_space
@@ -26,32 +27,42 @@ if TYPE_CHECKING:
 @click.command(
     cls=Command,
     examples=(
-        "tilewright space gemm --arch gfx942,gfx950 --set fp16_rcr_essential",
-        "tilewright space gemm --arch gfx942 -s variant=standard -s dtype=fp16,bf16 \\",
+        "tilewright space gemm --gpu gfx942,gfx950 --set fp16_rcr_essential",
+        "tilewright space gemm --gpu gfx942 -s variant=standard -s dtype=fp16,bf16 \\",
         "    -s layout=rcr -s 'block=*' -s waves=2x2x1,4x1x1 -s 'mma=*' -s 'pipeline=*' \\",
         "    -s 'scheduler=*' -s 'epilogue=*' --sample 5",
-        "tilewright space gemm --arch gfx942 --tile-engine config.json -s dtype=fp16 -s layout=rcr",
-        "tilewright space fmha --arch gfx942,gfx950 --by family",
+        "tilewright space gemm --gpu gfx942 --tile-engine config.json -s dtype=fp16 -s layout=rcr",
+        "tilewright space fmha --gpu gfx942,gfx950 --by family",
     ),
 )
 @click.argument("op_name", metavar="OP")
-@click.option("--arch", "archs", cls=Several, required=True, metavar="GPU,…", help="One or more GPUs.")
-@setting_option("VALUES", "Values of a field: separated by commas, or '*' for all worth trying.")
+@make_gpu_option("archs", "Count for these GPUs.", required=True, several=True)
+@setting_option(
+    "VALUES", "Set the values of a field, separated by commas, or '*' for all worth trying. May be repeated."
+)
 @click.option(
     "--set",
     "set_name",
+    cls=Option,
+    aliases=("--preselected",),
     metavar="NAME|FILE",
-    help="A preselected set, a shipped space (tile_engine_default), or a kernel-set file (.toml).",
+    help="Use a preselected set, a built-in space (tile_engine_default), or a kernel-set file (.toml).",
 )
 @click.option(
     "--tile-engine",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A configuration file of CK's tile_engine; -s gives types and layout.",
+    help="Use a configuration file of CK's tile_engine; -s sets types and layout.",
 )
-@click.option("--by", metavar="FIELD", help="Count by the values of this field; without it, by what tells kinds apart.")
-@click.option("--list", "listed", type=click.IntRange(1), metavar="N", help="Name the first N kernels.")
-@click.option("--sample", type=click.IntRange(1), metavar="N", help="Name N kernels drawn at random.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of --sample.")
+@click.option(
+    "--by",
+    cls=Option,
+    metavar="FIELD",
+    show_default="the op's kind",
+    help="Count kernels by the values of this field.",
+)
+@click.option("--list", "listed", type=click.IntRange(1), metavar="N", help="List the first N kernels.")
+@click.option("--sample", type=click.IntRange(1), metavar="N", help="List N random kernels.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of --sample.")
 @json_option
 def command(
     *,
@@ -66,11 +77,11 @@ def command(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Count the legal kernels of a space and what each rule removed.
+    """Count legal kernels of a space, and those each rule removed.
 
-    A space is declared with -s, or taken from --set (then -s changes fields of it) or
-    --tile-engine. With none of them it is the op's space `default`, or all there is if it has
-    none. A combination that breaks several rules is counted at the first of them.
+    A space is declared with -s, or comes from --set (then -s changes fields of it) or
+    --tile-engine. Without these options it is the op's space `default`, or the space of all values
+    if the op has none. A combination that breaks several rules is counted at the first of them.
     """
     from tilewright import arch as gpus
     from tilewright.ops import op_named
@@ -100,7 +111,7 @@ def command(
 
 def _kernel_set(op: Op, settings: tuple[str, ...], set_name: str | None, tile_engine: Path | None) -> KernelSet:
     if set_name is not None and tile_engine is not None:
-        raise InvalidValueError("--set and --tile-engine both name a space: give one of them")
+        raise InvalidValueError("--set and --tile-engine exclude each other: give one of them")
     if set_name is not None:
         return changed_set(op, named_set(op, set_name), settings)
     if tile_engine is not None:
@@ -124,7 +135,7 @@ def _counts(op: Op, field: str, report: SetReport) -> dict[str, int]:
 
 
 def _empty_values(op: Op, kernel_set: KernelSet, field: str, reports: list[SetReport]) -> list[str]:
-    """A line for each value of the field that has no legal kernel on any of the GPUs: which rules, which defaults."""
+    """A line for each value of the field without a legal kernel on any GPU: the rules and the defaults they read."""
     from tilewright.ops.fields import fields_of
 
     fields = fields_of(op.config_type)
@@ -137,7 +148,7 @@ def _empty_values(op: Op, kernel_set: KernelSet, field: str, reports: list[SetRe
         rules = list({c.rule.code: c.rule for part in found for c in part.removed if c.removed}.values())
         kept = [n for n in open_ if any(n in rule.reads for rule in rules)]
         defaults = ", ".join(f"{n}={fields[n].kind.token(fields[n].default) or 'true'}" for n in kept)
-        why = f" These fields were not named and keep their defaults: {defaults}." if kept else ""
+        why = f" These fields were not set and keep their defaults: {defaults}." if kept else ""
         codes = ", ".join(rule.code for rule in rules)
         lines.append(f"{field} {fields[field].kind.token(value)}: no combination is legal; removed by {codes}.{why}")
     return lines
@@ -153,7 +164,7 @@ def _names(kernel_set: KernelSet, arch: str, listed: int | None, sample: int | N
 
 
 def _sampled(kernel_set: KernelSet, arch: str, count: int, seed: int) -> list[str]:
-    """`count` kernels, every one equally likely, the same for the same seed."""
+    """`count` random kernels, each equally likely; the same seed gives the same kernels."""
     rng = random.Random(seed)
     drawn = []
     for index, kernel in enumerate(kernel_set.kernels(arch)):

@@ -1,4 +1,4 @@
-"""`tilewright sweep`: measure kernels on problems, on one machine or a cluster, and lose nothing."""
+"""`tilewright sweep`: measure kernels on problems, on one machine or a cluster, and resume after a stop."""
 
 from __future__ import annotations
 
@@ -37,11 +37,15 @@ if TYPE_CHECKING:
 @click.argument("subjects", metavar="[KERNELS…]", nargs=-1)
 @problem_options
 @click.option(
-    "--out", type=OutputFolder(), required=True, metavar="FOLDER", help="The journal. A sweep that it has is resumed."
+    "--out",
+    type=OutputFolder(),
+    required=True,
+    metavar="FOLDER",
+    help="The journal to write. An unfinished sweep in it is resumed.",
 )
 @sweeping_options
-@click.option("--shard", default="1/1", metavar="I/N", help="Only the I-th of N parts.")
-@click.option("--dry-run", is_flag=True, help="Say what would be measured, and measure nothing.")
+@click.option("--shard", default="1/1", show_default=True, metavar="I/N", help="Measure only part I of N.")
+@click.option("--dry-run", is_flag=True, help="Show what would be measured, and measure nothing.")
 @json_option
 @click.pass_context
 def command(
@@ -58,29 +62,29 @@ def command(
     as_json: bool,
     **common: Any,
 ) -> None:
-    """Measure kernels on problems, and keep every result.
+    """Measure kernels on problems and keep every result.
 
     KERNELS are kernel names, preselected sets, kernel-set files (.toml), or an op with -s. Each is
-    measured on each problem of its kind, and built while others run. Every result is verified before
-    it counts: on a GPU then timed, on an emulated device counted. A replayed device answers from
-    records; without KERNELS and problems it is asked for all that it has.
+    measured on each problem of its kind, and built while others run. Every result is verified first;
+    then it is timed on a GPU, and counted on an emulated device. A replayed device answers from
+    records; without KERNELS and problems it replays all of them.
 
-    Each device has a process of its own. A kernel that crashes it or takes too long costs one
-    result, which says so; after --quarantine failures the kernel is not tried any more. Ctrl-C
-    finishes what runs. The same command goes on where it ended, however it ended; another one into
-    the same folder is refused.
+    Each device has its own process. If a kernel crashes the process or takes too long, this is
+    recorded as its result; after --quarantine failures the kernel is not tried any more. Ctrl-C
+    waits for running tasks and stops. The same command resumes the sweep, however it ended; a
+    different sweep into the same folder is rejected.
 
-    With --cluster the devices are those of a Ray cluster, of which `local` starts one on this
-    machine; the names of GPUs say only that GPUs are meant.
+    With --cluster the devices are those of a Ray cluster; `local` starts one on this machine. GPU
+    names such as gpu:0 then only mean that its GPUs are used.
 
-    Exit code 130 when it was interrupted, 1 when results are missing at the end.
+    The exit code is 130 if the sweep was interrupted, and 1 if results are missing at the end.
     """
     from tilewright.bench.sweep import Outlook, outlook
 
     how = Sweeping.taken_from(common)
     asked = Measuring(**common)
     with progress(as_json=as_json, lines=True):
-        with task("what to measure"):
+        with task("planning"):
             plan = plan_of(asked, subjects, texts, file, file_format, how.cluster)
         part = how.part(plan, shard)
         found = outlook(plan, out, part) if dry_run else swept(plan, out, asked, how, part)
@@ -153,6 +157,6 @@ def _print(plan: Plan, out: Path, summary: Summary) -> None:
     ]
     print_facts(facts)
     if summary.left:
-        click.echo("\nThe same command goes on from here.", err=True)
+        click.echo("\nRun the same command to resume.", err=True)
     else:
         click.echo(good("complete"))

@@ -1,4 +1,4 @@
-"""What `sweep` and `tune` have in common: the options of a sweep, and carrying it out here or on a cluster."""
+"""The options that `sweep` and `tune` share, and running a sweep here or on a cluster."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
+from tilewright.cli.command import Option
 from tilewright.cli.measuring import FILE, Measuring, measuring_options
 
 if TYPE_CHECKING:
@@ -24,14 +25,27 @@ INTERRUPTED = 130
 
 
 def problem_options(command: F) -> F:
-    """The options that name problems."""
+    """Add the options that name problems."""
     for decorate in reversed(
         (
             click.option(
-                "--problems", "file", type=FILE, metavar="FILE", help="The problems of a file: see `problems`."
+                "--problems",
+                "file",
+                type=FILE,
+                metavar="FILE",
+                help="Use the problems of a file, as `tilewright problems` lists them.",
             ),
-            click.option("--format", "file_format", metavar="NAME", help="Of --problems, if its suffix does not tell."),
-            click.option("--problem", "texts", multiple=True, metavar="FIELD=N,…", help="A problem; repeatable."),
+            click.option(
+                "--format",
+                "file_format",
+                cls=Option,
+                metavar="NAME",
+                show_default="the suffix",
+                help="Format of the file of --problems.",
+            ),
+            click.option(
+                "--problem", "texts", multiple=True, metavar="FIELD=N,…", help="Use this problem. May be repeated."
+            ),
         )
     ):
         command = decorate(command)
@@ -39,27 +53,31 @@ def problem_options(command: F) -> F:
 
 
 def sweeping_options(command: F) -> F:
-    """The options that say where and how is measured, and how a sweep goes about it."""
+    """Add the options of a measurement and those of a sweep."""
     for decorate in reversed(
         (
             measuring_options,
-            click.option("--retry-failed", is_flag=True, help="Measure again what failed before."),
+            click.option("--retry-failed", is_flag=True, help="Measure failed tasks again."),
             click.option(
                 "--quarantine",
                 type=click.IntRange(0),
                 default=3,
                 show_default=True,
                 metavar="N",
-                help="After N failures a kernel is not tried any more; 0: it always is.",
+                help="Stop trying a kernel after N failures; 0 never stops.",
             ),
             click.option(
                 "--fsync",
                 type=click.Choice(["record", "batch", "never"]),
                 default="record",
                 show_default=True,
-                help="When results are on the disk: each at once, some together, when the system likes.",
+                help="When to fsync results: after each record, in batches, or never.",
             ),
-            click.option("--cluster", metavar="auto|local|ADDRESS", help="On a Ray cluster: see docs/scaling.md."),
+            click.option(
+                "--cluster",
+                metavar="auto|local|ADDRESS",
+                help="Run on a Ray cluster: a running one, a new one on this machine, or the one at ADDRESS.",
+            ),
         )
     ):
         command = decorate(command)
@@ -68,7 +86,7 @@ def sweeping_options(command: F) -> F:
 
 @dataclass(frozen=True)
 class Sweeping:
-    """What the options of a sweep say beside those of `Measuring`. The fields are the names of the options."""
+    """The values of the sweep options, without those of `MeasureArguments`. The fields have the options' names."""
 
     retry_failed: bool
     quarantine: int
@@ -76,25 +94,25 @@ class Sweeping:
     cluster: str | None
 
     def part(self, plan: Plan, shard: str = "1/1") -> How:
-        """The same for `sweep`. An error if the plan has nothing to do."""
+        """The options for `run_sweep`. An error if the plan has no tasks."""
         from tilewright.bench.plan import Shard
         from tilewright.bench.sweep import How
 
         if not plan.count:
             raise InvalidValueError(
-                "no problem is of these kernels' kind: they differ in type, layout or what else they fix"
+                "no problem matches these kernels: they differ in type, layout or another field that the kernels fix"
             )
         part = Shard.of_text(shard)
         return How(shard=part, retry_failed=self.retry_failed, quarantine=self.quarantine, fsync=self.fsync)
 
     @staticmethod
     def taken_from(options: dict[str, Any]) -> Sweeping:
-        """Take them out of a command's options; those of `Measuring` remain."""
+        """Take them out of a command's options; those of `MeasureArguments` remain."""
         return Sweeping(**{name: options.pop(name) for name in Sweeping.__dataclass_fields__})
 
 
 def swept(plan: Plan, folder: Path, asked: Measuring, how: Sweeping, part: How) -> Summary:
-    """Measure what the journal in a folder does not have yet; Ctrl-C finishes what runs."""
+    """Measure the tasks that a journal does not have yet. Ctrl-C waits for running tasks and stops."""
     from tilewright.bench.quarantine import Quarantine
     from tilewright.bench.stopping import stopped_by_signals
     from tilewright.bench.sweep import sweep
@@ -113,7 +131,7 @@ def _executor(plan: Plan, asked: Measuring, kept_away: Quarantine, cluster: str 
     for option, given in (("--workers", asked.workers), ("--jobs", asked.jobs)):
         if given is not None:
             raise InvalidValueError(
-                f"{option} is for this machine alone: on a cluster each node has processors for devices and builds "
+                f"{option} is for this machine only: on a cluster each node has processors for devices and builds "
                 "(ray start --num-cpus N; TILEWRIGHT_JOBS for --cluster local)"
             )
     from tilewright.bench.cluster.executor import ClusterExecutor

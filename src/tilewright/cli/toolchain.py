@@ -1,4 +1,4 @@
-"""`tilewright toolchain`: the compiler in force, and fetching CK Tile's headers."""
+"""`tilewright toolchain`: show the current compiler, and fetch CK Tile's headers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 import click
 
 from tilewright.cli.command import Command, Group
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import heading_line, json_option, print_facts, print_json
 from tilewright.cli.progress import progress
 
 
-@click.group(cls=Group, examples=("tilewright toolchain fetch-ck", "tilewright toolchain show --arch gfx942"))
+@click.group(cls=Group, examples=("tilewright toolchain fetch-ck", "tilewright toolchain show --gpu gfx942"))
 def command() -> None:
-    """Show the compiler in force, or fetch CK Tile's headers."""
+    """Show the current compiler, or fetch CK Tile's headers."""
 
 
 @command.command(
@@ -25,7 +26,7 @@ def command() -> None:
 @click.option("--tools", is_flag=True, help="Also fetch CK's tile_engine.")
 @json_option
 def fetch(tools: bool, as_json: bool) -> None:
-    """Fetch CK Tile's headers (about 40 MB) into the cache, once."""
+    """Download CK Tile's headers (about 40 MB) into the cache, once."""
     from tilewright.building.ck_headers import fetch_ck, read_manifest
 
     with progress(as_json=as_json):
@@ -41,12 +42,15 @@ def fetch(tools: bool, as_json: bool) -> None:
 @command.command(
     "show",
     cls=Command,
-    examples=("tilewright toolchain show", "tilewright toolchain show --arch gfx942 --json"),
+    examples=("tilewright toolchain show", "tilewright toolchain show --gpu gfx942 --json"),
 )
-@click.option("--arch", metavar="GPU", help="Also show the compiler's flags for this GPU.")
+@make_gpu_option("arch", "Also show the compiler flags for this GPU.")
 @json_option
 def show(arch: str | None, as_json: bool) -> None:
-    """Show the toolchain in force; `tilewright doctor` says what is missing when there is none."""
+    """Show the current toolchain.
+
+    If there is none, `tilewright doctor` lists the missing parts.
+    """
     from tilewright import arch as gpus
     from tilewright.building.toolchain import find
 

@@ -1,4 +1,4 @@
-"""`tilewright train`: a model bundle from a table of measurements."""
+"""`tilewright train`: train a model bundle from a table of measurements."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tilewright.cli.progress import progress
 @click.command(
     cls=Command,
     examples=(
-        "tilewright train times.parquet --op grouped_conv --arch gfx950 --out conv_gfx950",
+        "tilewright train times.parquet --op grouped_conv --gpu gfx950 --out conv_gfx950",
         "tilewright train times.parquet --out conv_gfx950 --tune 20 --report report",
     ),
 )
 @table_options
-@click.option("--out", type=OutputFolder(), required=True, help="The folder of the bundle.")
-@click.option("--report", type=OutputFolder(), metavar="DIR", help="Write a page with plots into DIR.")
+@click.option("--out", type=OutputFolder(), required=True, help="The folder of the bundle to write.")
+@click.option("--report", type=OutputFolder(), metavar="DIR", help="Write a report page with plots into DIR.")
 @recipe_options
 @json_option
 def command(
@@ -38,11 +38,11 @@ def command(
     as_json: bool,
     **recipe: Any,
 ) -> None:
-    """Train a model that puts kernels into order, and judge it.
+    """Train a model that ranks kernels, and evaluate it.
 
     TABLE holds measurements or records (Parquet), or is the journal of a sweep. The bundle is a
-    folder that `tilewright select` and the registry can use; it replaces a bundle that is there
-    already. Its manifest has figures on problems that were not trained on: first by problem, then by
+    folder that `tilewright select` and the registry can use; an existing bundle is replaced. Its
+    manifest has figures on problems that were not trained on, split first by problem, then by
     clusters of similar problems. The same table and options give the same bytes.
     """
     from tilewright.learn.extras import need_extras

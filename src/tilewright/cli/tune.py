@@ -1,4 +1,4 @@
-"""`tilewright tune`: the fastest kernel of each problem, as a table that selection uses first."""
+"""`tilewright tune`: the fastest kernel for each problem, as a table that selection uses first."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.base.events import Advance, task
 from tilewright.cli.command import Command
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.measuring import Measuring, plan_of
 from tilewright.cli.output import heading_line, json_option, plural, print_facts, print_json
 from tilewright.cli.outputs import OutputFile
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from tilewright.bench.tune import Gains, Timed
 
 SOURCE = click.Path(path_type=Path)
-# Options that count when records are read, too. All others say what a sweep is to measure.
+# Options that also apply if records are only read. All others set what a sweep measures.
 READING = ("sources", "out", "op_name", "arch", "cold", "warm", "as_json")
 
 
@@ -33,7 +34,7 @@ READING = ("sources", "out", "op_name", "arch", "cold", "warm", "as_json")
     cls=Command,
     examples=(
         "tilewright tune monday --out winners.json",
-        "tilewright tune monday tuesday.parquet --op gemm --arch gfx942 --out winners.json",
+        "tilewright tune monday tuesday.parquet --op gemm --gpu gfx942 --out winners.json",
         "tilewright tune monday --device gpu:0 --kernels fp16_rcr_essential --problems shapes.csv \\",
         "    --out winners.json",
         "tilewright tune monday --device gpu:0 --kernels fp16_rcr_essential --problems shapes.csv \\",
@@ -41,11 +42,19 @@ READING = ("sources", "out", "op_name", "arch", "cold", "warm", "as_json")
     ),
 )
 @click.argument("sources", metavar="RECORDS…", nargs=-1, required=True, type=SOURCE)
-@click.option("--out", type=OutputFile(".json"), required=True, metavar="FILE", help="The table of winners (.json).")
-@click.option("--op", "op_name", metavar="OP", help="Records of this op only.")
-@click.option("--arch", metavar="GPU", help="Records of this GPU only.")
-@click.option("--warm", is_flag=True, help="Times with warm caches only, if there are both; or --cold.")
-@click.option("--kernels", "subjects", multiple=True, metavar="KERNELS", help="Of a sweep: as `sweep` names them.")
+@click.option(
+    "--out", type=OutputFile(".json"), required=True, metavar="FILE", help="The table of winners to write (.json)."
+)
+@click.option("--op", "op_name", metavar="OP", help="Use only records of this op.")
+@make_gpu_option("arch", "Use only records of this GPU, such as gfx942.", of_records=True)
+@click.option("--warm", is_flag=True, help="Use only times with warm caches; the opposite of --cold.")
+@click.option(
+    "--kernels",
+    "subjects",
+    multiple=True,
+    metavar="KERNELS",
+    help="Kernels to sweep, as for `tilewright sweep`. May be repeated.",
+)
 @problem_options
 @sweeping_options
 @json_option
@@ -66,21 +75,21 @@ def command(
     as_json: bool,
     **common: Any,
 ) -> None:
-    """Find the fastest kernel of each problem that was measured.
+    """Find the fastest kernel for each measured problem.
 
-    RECORDS are journals of sweeps (folders) and tables of records (.parquet), as many as you like.
-    With --device there is one, the journal of a sweep that is made or completed first, here or on a
-    --cluster; the options are those of `tilewright sweep`.
+    RECORDS are any number of sweep journals (folders) and tables of records (.parquet). With
+    --device, RECORDS is one journal, and its sweep is run or completed first, here or on a --cluster;
+    the options are those of `tilewright sweep`.
 
-    Only times count: of right results, on a GPU or replayed from one. Counters of an emulated device
-    are no times. A kernel that was measured several times has the median.
+    Only times of correct results count, measured on a GPU or replayed from one. Counters of an
+    emulated device are not times. If a kernel was measured several times, its median counts.
 
-    The table is for `tilewright select --tuned` and `registry.with_tuned`: for these very problems
-    its kernels are taken first. What measuring was worth is said beside it: how much faster the
-    winners are than what the estimate takes unmeasured, of the same kernels.
+    The table is for `tilewright select --tuned` and `registry.with_tuned`: for exactly these problems
+    its kernels are selected first. The command also shows the benefit of measuring: how much faster
+    the winners are than the kernels that the estimate would select from the same candidates.
 
-    Exit code 130 when the sweep was interrupted, 1 when it has results missing: no table is written
-    then.
+    The exit code is 130 if the sweep was interrupted, and 1 if results are missing. No table is
+    written then.
     """
     from tilewright.bench.sources import open_sources
     from tilewright.bench.tune import timed
@@ -89,11 +98,11 @@ def command(
     how = Sweeping.taken_from(common)
     asked = Measuring(**common)
     if asked.cold and warm:
-        raise InvalidValueError("--cold and --warm both say which times count: give one of them")
+        raise InvalidValueError("--cold and --warm exclude each other: give one of them")
     with progress(as_json=as_json, lines=bool(asked.device_names)):
         if asked.device_names:
             _check_times(asked.device_names)
-            with task("what to measure"):
+            with task("planning"):
                 plan = plan_of(asked, subjects, texts, file, file_format, how.cluster)
             _complete(ctx, plan, sources, asked, how)
         else:
@@ -117,36 +126,36 @@ def command(
 
 
 def _check_times(devices: Sequence[str]) -> None:
-    """Refuse devices that have no time before anything is built: nothing could win there."""
+    """Reject devices without times before anything is built: no kernel could win there."""
     for name in devices:
         if name.partition(":")[0] == "emulated":
             raise InvalidValueError(
-                f"tune finds the fastest kernels, and {name} has no time: it counts. Measure on a GPU (--device gpu:0) "
-                "or replay times of one (--device replay:NAME --replay RECORDS); `tilewright sweep` keeps counters"
+                f"tune needs times, and {name} has counters only. Measure on a GPU (--device gpu:0) or replay "
+                "its times (--device replay:NAME --replay RECORDS). To record counters, use `tilewright sweep`."
             )
 
 
 def _check_reading(ctx: click.Context) -> None:
-    """Without a device nothing is measured: refuse what says how."""
+    """Reject sweep options if no device is given: nothing is measured then."""
     for option in ctx.command.params:
         given = ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
         if given and option.name not in READING:
-            raise InvalidValueError(f"{option.opts[0]} is about a sweep: name the device that it is on (--device)")
+            raise InvalidValueError(f"{option.opts[0]} is a sweep option: give the device too (--device)")
 
 
 def _complete(ctx: click.Context, plan: Plan, sources: Sequence[Path], asked: Measuring, how: Sweeping) -> None:
-    """Measure what the journal does not have yet; the command ends here if results are missing then."""
+    """Measure the tasks that the journal does not have yet. Exits if results are still missing then."""
     if len(sources) > 1:
-        raise InvalidValueError(f"a sweep has one journal, not {len(sources)}: name one folder")
+        raise InvalidValueError(f"a sweep has one journal, got {len(sources)}: give one folder")
     summary = swept(plan, sources[0], asked, how, how.part(plan))
     if summary.left:
-        told = f"{plural(summary.left, 'task')} left, and no table written. The same command goes on from here."
-        click.echo(told, err=True)
+        message = f"{plural(summary.left, 'task')} left, and no table written. Run the same command to resume."
+        click.echo(message, err=True)
         ctx.exit(INTERRUPTED if summary.stopped else 1)
 
 
 def _wanted(records: Iterable[Record], op_name: str | None, arch: str | None, advance: Advance) -> Iterator[Record]:
-    """The records of an op and a GPU; a name that none has is an error which lists those there are."""
+    """The records of an op and a GPU. A name without records is an error that lists the known ones."""
     held: dict[str, dict[str, None]] = {"op": {}, "arch": {}}
     for record in records:
         advance()
@@ -160,7 +169,7 @@ def _wanted(records: Iterable[Record], op_name: str | None, arch: str | None, ad
 
 @dataclass(frozen=True)
 class _Part:
-    """What there is to say of one op on one GPU."""
+    """The results of one op on one GPU."""
 
     op: str
     arch: str
@@ -200,9 +209,9 @@ def _facts(part: _Part) -> list[tuple[str, str]]:
     if gains.times_faster is not None and gains.largest is not None:
         largest = gains.largest
         facts += [
-            ("estimate", f"takes the winner for {gains.agreed:,} of {plural(len(gains.gains), 'problem')}"),
-            ("gain", f"the winners are {gains.times_faster:.3f} times as fast as its choice on average"),
-            ("largest gain", f"{largest.times_faster:.2f} times: {largest.winner.us:.4g} µs, its choice takes "
+            ("estimate", f"selects the winner for {gains.agreed:,} of {plural(len(gains.gains), 'problem')}"),
+            ("gain", f"the winners are {gains.times_faster:.3f} times as fast as its selection on average"),
+            ("largest gain", f"{largest.times_faster:.2f} times: {largest.winner.us:.4g} µs, its selection takes "
              f"{largest.chosen_us:.4g}"),
             ("", short_text(largest.winner.problem)),
         ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""`tilewright verify`: do kernels compute the right numbers?"""
+"""`tilewright verify`: whether kernels compute correct results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import task
-from tilewright.cli.command import Command
+from tilewright.cli.command import Command, Option
 from tilewright.cli.named_kernels import kernels_named
 from tilewright.cli.output import bad, good, heading_line, json_option, plural, print_json, print_table
 from tilewright.cli.problems import Listed, fixed_fields, read_problem, shared_out
@@ -33,7 +33,7 @@ NUMBERS = ("ulps", "of limit", "instr.", "MFLOP", "KB read", "written", "lines",
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be computed: problems as texts, those of a file, or a number of trials."""
+    """The problems to compute: given as texts, in a file, or as a number of trials."""
 
     texts: tuple[str, ...]
     file: Path | None
@@ -43,7 +43,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class How:
-    """Where and how it is computed, and in which form it is told."""
+    """The device, the settings and the output format."""
 
     device: Device
     mode: Mode | None
@@ -65,23 +65,49 @@ class How:
     ),
 )
 @click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True)
-@click.option("--device", "device_name", metavar="DEVICE", help="gpu:0, emulated:gfx942, …; or TILEWRIGHT_DEVICE.")
-@setting_option("VALUES", "Values of a field: of an op's kernels, or changes of a set.")
+@click.option(
+    "--device",
+    "device_name",
+    cls=Option,
+    metavar="DEVICE",
+    show_default="TILEWRIGHT_DEVICE",
+    help="Run on gpu:0, emulated:gfx942, ….",
+)
+@setting_option("VALUES", "Set the values of a field, for an op or to change a set. May be repeated.")
 @click.option(
     "--mode",
+    cls=Option,
     type=click.Choice(["strict", "fast"]),
-    help="Of an emulated device; strict, the default, finds missing barriers and waits.",
+    show_default="strict",
+    help="Emulator mode (emulated devices only); strict finds missing barriers and waits.",
 )
 @click.option(
-    "--problem", "texts", multiple=True, metavar="FIELD=N,…", help="This problem instead of the trials; repeatable."
+    "--problem",
+    "texts",
+    multiple=True,
+    metavar="FIELD=N,…",
+    help="Compute this problem instead of the trials. May be repeated.",
 )
-@click.option("--problems", "file", type=FILE, metavar="FILE", help="The problems that a file lists: see `problems`.")
-@click.option("--format", "file_format", metavar="NAME", help="Of --problems, if its suffix does not tell.")
-@click.option("--together", is_flag=True, help="Problems of several kernels: each by as many of KERNELS as it needs.")
-@click.option("--trials", type=click.IntRange(1), metavar="N", help="At most N trial problems per kernel.")
-@click.option("--seed", type=click.IntRange(1), default=1, show_default=True, help="Of the random inputs.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N kernels.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Compilers at once, for kernels not built yet.")
+@click.option(
+    "--problems",
+    "file",
+    type=FILE,
+    metavar="FILE",
+    help="Compute the problems of a file, as `tilewright problems` lists them.",
+)
+@click.option(
+    "--format",
+    "file_format",
+    cls=Option,
+    metavar="NAME",
+    show_default="the suffix",
+    help="Format of the file of --problems.",
+)
+@click.option("--together", is_flag=True, help="Compute each problem with as many of KERNELS as it needs.")
+@click.option("--trials", type=click.IntRange(1), metavar="N", help="Compute at most N trials per kernel.")
+@click.option("--seed", type=click.IntRange(1), default=1, show_default=True, help="Seed for random inputs.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Verify at most N kernels.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Run N compilers in parallel.")
 @json_option
 @click.pass_context
 def command(
@@ -104,23 +130,24 @@ def command(
     """Run kernels and compare every element with a reference.
 
     KERNELS are kernel names, preselected sets, kernel-set files (.toml), or an op with -s. Kernels
-    that are not built are built first. Each runs on problems that try its edges: sizes of 1, primes,
-    around a tile, tails, splits, lines with gaps. How far an element may be off is derived from types
-    and sums, not a fixed number; "of limit" is how much of that was used, 1 is all of it.
+    that are not built are built first. Each runs on trials with edge cases: sizes of 1, primes, sizes
+    around a tile, tails, splits, padded strides. The tolerance of an element is derived from types
+    and sums; it is not a fixed number. "of limit" is the share of the tolerance that was used.
 
-    With --problems each kernel runs on those problems of the file that have its types, layout and
-    whatever else a kernel fixes; what remains untried is counted.
+    With --problems each kernel runs on the problems of the file that have its types, layout and all
+    other fields that it fixes; the remaining problems are counted.
 
     With --together the problems of --problem or --problems are computed as `run` computes them, by
-    several kernels one after another where it takes several. --problem then names every field.
+    several kernels one after another if needed. --problem must then give every field.
 
-    Exit code 1 when a result is wrong, the device stopped a kernel, or a problem is not supported.
+    The exit code is 1 if a result is wrong, the device stopped a kernel, or a problem is not
+    supported.
     """
     from tilewright.emulator.launch import Mode
 
     device = _device(device_name)
     if device.kind != "emulated" and mode is not None:
-        raise InvalidValueError(f"--mode is for emulated devices; {device.name} runs as it does")
+        raise InvalidValueError(f"--mode applies to emulated devices only; {device.name} is a GPU")
     how = How(device, Mode(mode or "strict") if device.kind == "emulated" else None, seed, jobs, as_json)
     with progress(as_json=as_json), task("choosing kernels"):
         kernels = kernels_named(subjects, settings, device.arch.name, limit)
@@ -129,10 +156,10 @@ def command(
 
 
 def _verify_each(kernels: Sequence[Kernel], asked: Asked, how: How) -> bool:
-    """Verify each kernel by itself, and say what came of it. Whether all was right."""
+    """Verify each kernel by itself and print the results. Returns whether all are correct."""
     from tilewright.registry.registry import Registry
 
-    with progress(as_json=how.as_json):
+    with progress(as_json=how.as_json, steps=True):
         listed = _listed(kernels, asked)
         registry = Registry.of(list(kernels) if listed is None else list(listed.tried)).build(how.jobs)
         checks = _checks(registry, asked, listed, how)
@@ -146,11 +173,11 @@ def _verify_each(kernels: Sequence[Kernel], asked: Asked, how: How) -> bool:
 
 
 def _verify_together(kernels: Sequence[Kernel], asked: Asked, how: How) -> bool:
-    """Verify whole problems, each by as many of the kernels as it needs, and say what came of it."""
+    """Verify whole problems, each with as many kernels as it needs, and print the results."""
     from tilewright.dispatch.verify import verify_plan
     from tilewright.registry.registry import Registry
 
-    with progress(as_json=how.as_json):
+    with progress(as_json=how.as_json, steps=True):
         problems = _whole_problems(kernels, asked)
         registry = Registry.of(list(kernels)).build(how.jobs)
         built = registry.artifacts
@@ -166,28 +193,28 @@ def _device(name: str | None) -> Device:
     from tilewright.runtime.device import Device, current_device
     from tilewright.runtime.loaded import need_extras
 
-    need_extras("verifying")  # said before anything is built
+    need_extras("verifying")  # before anything is built
     found = Device(name) if name is not None else current_device()
     if found is None:
-        raise InvalidValueError("say where to run: --device gpu:0, --device emulated:gfx942, or TILEWRIGHT_DEVICE")
+        raise InvalidValueError("no device is given: use --device gpu:0, --device emulated:gfx942 or TILEWRIGHT_DEVICE")
     return found
 
 
 def _listed(kernels: Sequence[Kernel], asked: Asked) -> Listed | None:
-    """The problems of a file, given to the kernels whose kind they are; None without a file."""
+    """The problems of a file, assigned to kernels of their kind; None without a file."""
     from tilewright.ops.problem_list import read_problems
     from tilewright.ops.problem_values import value_text
 
     file = asked.file
     if file is None:
         if asked.file_format is not None:
-            raise InvalidValueError("--format is that of a file: give --problems FILE")
+            raise InvalidValueError("--format applies to files only: use it with --problems FILE")
         return None
     if asked.texts or asked.trials:
-        raise InvalidValueError("--problem, --problems and --trials each say what is computed: give one of them")
+        raise InvalidValueError("--problem, --problems and --trials exclude each other: give one of them")
     ops = sorted({kernel.op for kernel in kernels})
     if len(ops) > 1:
-        raise InvalidValueError(f"{file} holds problems of one op, these kernels are of {', '.join(ops)}")
+        raise InvalidValueError(f"{file} holds problems of one op, but the kernels are of {', '.join(ops)}")
     listed = shared_out(read_problems(ops[0], file, asked.file_format), kernels)
     if not listed.tried:
         kind = ", ".join(
@@ -212,15 +239,15 @@ def _checks(registry: Registry, asked: Asked, listed: Listed | None, how: How) -
 
 
 def _whole_problems(kernels: Sequence[Kernel], asked: Asked) -> list[Any]:
-    """The problems that kernels are to compute together."""
+    """The problems that the kernels compute together."""
     from tilewright.ops import op_named
     from tilewright.ops.problem_list import read_problems
 
     ops = sorted({kernel.op for kernel in kernels})
     if len(ops) > 1:
-        raise InvalidValueError(f"kernels of {' and '.join(ops)} compute no problem together: name those of one op")
+        raise InvalidValueError(f"{' and '.join(ops)} kernels cannot compute a problem together: give those of one op")
     if asked.trials or bool(asked.texts) == (asked.file is not None):
-        raise InvalidValueError("--together wants to know what is computed: give either --problem or --problems")
+        raise InvalidValueError("--together needs problems: give either --problem or --problems")
     if asked.file is not None:
         return read_problems(ops[0], asked.file, asked.file_format)
     return [read_problem(op_named(ops[0]), None, text) for text in asked.texts]
@@ -292,7 +319,7 @@ def _finite(value: float) -> float | None:
 def _print(
     device: Device, registry: Registry, checks: Mapping[str, Sequence[Check]], kernels: int, *, whole: bool = False
 ) -> None:
-    """A table for each title, and what is wrong. `whole` problems are told with all their fields."""
+    """Print a table for each title, and the errors. `whole` problems are printed with all their fields."""
     for title, found in checks.items():
         print_table(
             ("problem", *NUMBERS, "verdict"),

@@ -1,4 +1,4 @@
-"""`tilewright wrap`: one source file per kernel header, and build files that make one library of them."""
+"""`tilewright wrap`: write a source file per kernel header, and build files for one library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.cli.command import Command, Several
+from tilewright.cli.command import Command, Option
+from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import json_option, plural, print_facts, print_json
 from tilewright.cli.outputs import OutputFolder
 from tilewright.cli.progress import progress
@@ -28,24 +29,39 @@ _LIBRARY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 @click.command(
     cls=Command,
     examples=(
-        "tilewright wrap --kernel-dir kernels --output-dir wrappers --generate-ninja",
-        "tilewright wrap --kernel-dir kernels --output-dir wrappers \\",
+        "tilewright wrap --kernel-dir kernels --out wrappers --generate-ninja",
+        "tilewright wrap --kernel-dir kernels --out wrappers \\",
         "    --generate-cmake --toolchain rocm --library my_kernels",
-        "tilewright wrap --kernel-dir others --output-dir wrappers --pattern 'gemm_*.hpp' \\",
-        "    --arch gfx942 --arch gfx950 --generate-makefile",
+        "tilewright wrap --kernel-dir others --out wrappers --pattern 'gemm_*.hpp' \\",
+        "    --gpu gfx942 --gpu gfx950 --generate-makefile",
     ),
 )
-@click.option("--kernel-dir", type=FOLDER, required=True, metavar="DIR", help="Where the kernel headers are.")
-@click.option("--output-dir", type=OutputFolder(), required=True, metavar="DIR", help="Made if need be.")
-@click.option("--pattern", default="*.hpp", show_default=True, metavar="GLOB", help="Which headers are kernels.")
+@click.option("--kernel-dir", type=FOLDER, required=True, metavar="DIR", help="The folder of the kernel headers.")
+@click.option(
+    "--out",
+    "output_dir",
+    cls=Option,
+    aliases=("--output-dir",),
+    type=OutputFolder(),
+    required=True,
+    metavar="DIR",
+    help="The folder to write to. Created if needed.",
+)
+@click.option("--pattern", default="*.hpp", show_default=True, metavar="GLOB", help="File names of kernel headers.")
 @click.option("--generate-cmake", is_flag=True, help="Write CMakeLists.txt.")
 @click.option("--generate-ninja", is_flag=True, help="Write build.ninja.")
 @click.option("--generate-makefile", is_flag=True, help="Write a Makefile.")
-@click.option("--arch", cls=Several, metavar="GPU", help="Compile for this GPU; may be repeated.")
-@click.option("--toolchain", metavar="KIND", help="rocm or gpu-less, instead of the one in force.")
-@click.option("--library", default=DEFAULT_LIBRARY, show_default=True, metavar="NAME", help="Builds libNAME.so.")
+@make_gpu_option("arch", "Compile for these GPUs. May be repeated.", several=True)
+@click.option(
+    "--toolchain",
+    cls=Option,
+    metavar="KIND",
+    show_default="the current toolchain",
+    help="Use the toolchain rocm or gpu-less.",
+)
+@click.option("--library", default=DEFAULT_LIBRARY, show_default=True, metavar="NAME", help="Build libNAME.so.")
 @click.option("--parallel/--no-parallel", default=True, show_default=True, help="Write several files at once.")
-@click.option("-v", "--verbose", is_flag=True, help="Name every file.")
+@click.option("-v", "--verbose", is_flag=True, help="List every file.")
 @json_option
 def command(
     *,
@@ -62,16 +78,16 @@ def command(
     verbose: bool,
     as_json: bool,
 ) -> None:
-    """Write one .cpp per kernel header, and build files for them.
+    """Write one .cpp file per kernel header, and build files for them.
 
-    Each kernel is compiled on its own: in parallel with the others, and again only when it changes.
-    Headers that manifest.json of the kernels lists as support are no kernels.
+    Each kernel is compiled by itself: in parallel with the others, and again only when it changes.
+    Headers that manifest.json of the kernels lists as support are not kernels.
 
-    The GPU is the one for which `tilewright generate` made the kernels. Without its manifest.json,
-    or with kernels for several GPUs, say --arch.
+    The GPU is the one for which `tilewright generate` wrote the kernels. Without its manifest.json,
+    or with kernels for several GPUs, give --gpu.
 
-    Only files that change are written. What an earlier run wrote and this one does not need is
-    removed; wrappers.json lists what is there. Other files are left alone.
+    Only files that change are written. Files of an earlier run that this one does not need are
+    removed; wrappers.json lists the files. Other files are not touched.
     """
     from tilewright import arch as gpus
     from tilewright.base import knobs
@@ -80,7 +96,7 @@ def command(
     from tilewright.codegen.wrappers import find_wrappers, gpus_of, read_kernel_folder
 
     if not _LIBRARY.fullmatch(library):
-        raise InvalidValueError(f"--library takes a name of letters, digits, '_' and '-', got {library!r}")
+        raise InvalidValueError(f"--library needs a name of letters, digits, '_' and '-', got {library!r}")
     known = read_kernel_folder(kernel_dir)
     wrappers = find_wrappers(kernel_dir, pattern, known)
     archs = [gpus.load(name) for name in gpus_of(wrappers, known, arch)]

@@ -1,0 +1,86 @@
+"""The option --gpu, which is the same in every command, and product names for GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from tilewright.base.errors import InvalidValueError, UnknownValueError
+from tilewright.cli.command import Option, Several
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Other names of --gpu. Every command accepts them.
+ALIASES = ("--arch", "--gpu-target")
+# Words before the name of a product, which may be omitted.
+_BRANDS = re.compile(r"^(amd|instinct|radeon)\s+", re.IGNORECASE)
+
+
+class GpuOption(Option):
+    """An option that takes a GPU: `gfx942`, or its product name, `MI300X`."""
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        found = super().process_value(ctx, value)
+        return resolve_gpu(found) if isinstance(found, str) else found
+
+
+class SeveralGpus(Several):
+    """An option that takes GPUs, each as in `GpuOption`."""
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        return tuple(resolve_gpu(name) for name in super().process_value(ctx, value))
+
+
+def make_gpu_option(
+    parameter: str, text: str, *, required: bool = False, several: bool = False, of_records: bool = False
+) -> Callable[[F], F]:
+    """The option --gpu. The command gets its value as `parameter`: one name, or a tuple if it takes `several`.
+
+    An option that selects `of_records` takes no product names: records of an MI300A are of gfx942 too, and must not
+    pass for those of an MI300X.
+    """
+    single = Option if of_records else GpuOption
+    return click.option(
+        "--gpu",
+        parameter,
+        cls=SeveralGpus if several else single,
+        aliases=ALIASES,
+        required=required,
+        metavar="GPU,…" if several else "GPU",
+        help=text,
+    )
+
+
+def resolve_gpu(text: str) -> str:
+    """The name of the GPU that a name or a product name describes: `gfx942` for `MI300X`.
+
+    Names that start with gfx are returned as they are: the commands check them.
+    """
+    if text.lower().startswith("gfx"):
+        return text
+    from tilewright import arch as gpus
+
+    products = {name: _cut_product(gpus.load(name).product) for name in gpus.arch_names()}
+    key = _normalize_product(text)
+    matching = [name for name, product in products.items() if key and _normalize_product(product) == key]
+    if not matching:
+        raise UnknownValueError("GPU", text, [*products, *dict.fromkeys(products.values())])
+    if len(matching) > 1:
+        raise InvalidValueError(f"{text} is the product name of {' and '.join(matching)}: give one of these names")
+    return matching[0]
+
+
+def _cut_product(product: str) -> str:
+    """`MI250X` for `Instinct MI250X (one GCD)`, `RX 7900 XTX` for `Radeon RX 7900 XTX`."""
+    name = product.partition("(")[0].strip()
+    while (shorter := _BRANDS.sub("", name)) != name:
+        name = shorter
+    return name
+
+
+def _normalize_product(text: str) -> str:
+    """A product name without brand, case, blanks, hyphens and underscores."""
+    return re.sub(r"[\s_-]", "", _cut_product(re.sub("[_-]", " ", text.strip()))).lower()
