@@ -128,7 +128,7 @@ def command(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Choose a few kernels that are close to the best on all problems.
+    """Choose the few kernels that suit a list of problems best.
 
     The efficiency of a choice is the best time of all kernels divided by the time of the chosen one.
     Kernels are added one by one, each time the one that raises the mean efficiency of the best kept
