@@ -137,11 +137,11 @@ def chosen_sets(
         raise InvalidValueError("--preselected and --kernel-set exclude each other: give one of them")
     if settings and preselected is None and kernel_set is None and profile is None:
         return [set_of_space(op, DECLARED, declared_space(op, settings))]
-    sets = _unchanged_sets(op, arch, preselected, kernel_set, profile)
+    sets = _find_unchanged_sets(op, arch, preselected, kernel_set, profile)
     return [changed_set(op, found, settings) for found in sets]
 
 
-def _unchanged_sets(
+def _find_unchanged_sets(
     op: Op, arch: str, preselected: str | None, kernel_set: Path | None, profile: Profile | None
 ) -> Sequence[KernelSet]:
     if preselected is not None:
