@@ -96,6 +96,12 @@ def test_the_op_after_a_list_is_explained(run: Callable[..., Result], folder: Pa
     assert "Missing argument 'OP'. It comes before --datatype, --layout, --variants." in result.stderr
 
 
+def test_a_missing_option_has_no_fixed_position(run: Callable[..., Result], folder: Path) -> None:
+    result = run("generate", "gemm", "--out", str(folder), "--datatype", "fp16")
+    assert result.exit_code == 2
+    assert "Missing option '--gpu'." in result.stderr and "It comes before" not in result.stderr
+
+
 def test_two_sources_of_kernels_are_one_too_many(run: Callable[..., Result], folder: Path) -> None:
     (folder.parent / "a.toml").write_text("")
     more = ["--preselected", "fp16_rcr_all", "--kernel-set", str(folder.parent / "a.toml")]

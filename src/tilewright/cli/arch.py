@@ -33,7 +33,7 @@ def command() -> None:
 @command.command("list", cls=Command, examples=("tilewright arch list",))
 @json_option
 def list_archs(as_json: bool) -> None:
-    """List the known GPUs with the properties that decide which kernels they can run."""
+    """List the known GPUs and their main properties."""
     from tilewright import arch as gpus
 
     specs = [gpus.load(name) for name in gpus.arch_names()]
@@ -62,7 +62,7 @@ def list_archs(as_json: bool) -> None:
 @click.argument("name", metavar="GPU")
 @json_option
 def show_arch(name: str, as_json: bool) -> None:
-    """Show the hardware facts, wave arrangements and matrix instructions of a GPU.
+    """Show hardware facts and matrix instructions of a GPU.
 
     GPU is a name (gfx942) or a product name (MI300X).
     """

@@ -16,7 +16,8 @@ from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import bad, json_option, plural, print_facts, print_json, print_table
 from tilewright.cli.outputs import OutputFile, OutputFolder
 from tilewright.cli.progress import progress
-from tilewright.cli.selection import chosen_kernels, chosen_profile, chosen_sets, nothing_chosen
+from tilewright.cli.selection import choose_bounded_kernels, chosen_profile, chosen_sets, nothing_chosen
+from tilewright.cli.settings import setting_option
 
 if TYPE_CHECKING:
     from tilewright.building.pack.manifest import Pack
@@ -59,6 +60,7 @@ MOST_FAILURES = 20
 @click.option(
     "--kernel", "slugs", multiple=True, metavar="NAME", help="Build the kernel of this name. May be repeated."
 )
+@setting_option("VALUES", "Change a field of the set, or declare a space without one. May be repeated.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Build at most N kernels per GPU.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Run N compilers in parallel.")
 @click.option("--time-limit", type=click.FloatRange(1), metavar="S", help="Stop compiling a kernel after S seconds.")
@@ -86,6 +88,7 @@ def command(
     preselected: str | None,
     kernel_set: Path | None,
     profile: str | None,
+    settings: tuple[str, ...],
     slugs: tuple[str, ...],
     limit: int | None,
     jobs: int | None,
@@ -101,7 +104,8 @@ def command(
     Kernels come from --preselected, --kernel-set or --kernel. Without these options they come from
     all preselected sets of the op for the GPU, or with --profile from the op's space `default`.
     --datatype, --layout and --variants each keep only matching kernels, and so does an option for
-    every field of the op, such as --pipeline compv3 mem.
+    every field of the op, such as --pipeline compv3 mem. -s changes fields of the set. Without a set
+    it declares a space of kernels, as in `tilewright space`.
 
     Kernels that are in the store or its remote tier are not compiled again. If a kernel fails, the
     others are still built; the exit code is then 1, and no pack is written.
@@ -114,7 +118,7 @@ def command(
     wanted = named_filters(op, command, filters)
     with progress(as_json=as_json, steps=True):
         with task("choosing kernels"):
-            kernels = _kernels(op, gpu_target, preselected, kernel_set, profile, slugs, wanted, limit)
+            kernels = _kernels(op, gpu_target, preselected, kernel_set, profile, settings, slugs, wanted, limit)
         registry = Registry.of(kernels).build(jobs, limit_s=time_limit or LIMIT_S, retry=retry, trace=trace)
         packed = _packed(registry, pack, pack_name)
     if as_json:
@@ -130,6 +134,7 @@ def _kernels(
     preselected: str | None,
     kernel_set: Path | None,
     profile: str | None,
+    settings: Sequence[str],
     slugs: Sequence[str],
     wanted: Mapping[str, tuple[str, ...]],
     limit: int | None,
@@ -140,9 +145,9 @@ def _kernels(
     for gpu in gpus:
         archs.load(gpu)
     if slugs:
-        if preselected or kernel_set or profile or any(wanted.values()):
+        if preselected or kernel_set or profile or settings or any(wanted.values()):
             raise InvalidValueError(
-                "--kernel names single kernels and cannot be combined with sets, profiles and filters"
+                "--kernel names single kernels and cannot be combined with sets, profiles, -s and filters"
             )
         named = [parse_kernel(slug) for slug in slugs]
         others = [k.slug for k in named if k.op != op.name or k.arch not in gpus]
@@ -152,8 +157,8 @@ def _kernels(
     kernels: list[Kernel] = []
     needed = chosen_profile(op, profile)
     for gpu in gpus:
-        sets = chosen_sets(op, gpu, preselected, kernel_set, needed)
-        chosen = chosen_kernels(op, gpu, sets, wanted, limit, needed)
+        sets = chosen_sets(op, gpu, preselected, kernel_set, needed, settings)
+        chosen = choose_bounded_kernels(op, gpu, sets, wanted, limit, needed)
         if not chosen:
             raise InvalidValueError(nothing_chosen(op, gpu, wanted, profile))
         kernels += chosen

@@ -115,7 +115,10 @@ def list_entries(order: str, limit: int | None, as_json: bool) -> None:
 @click.argument("key")
 @json_option
 def show_entry(key: str, as_json: bool) -> None:
-    """Show the files and facts of an entry, and the log of a failed build. Keys may be shortened."""
+    """Show an entry of the store, and the log of a failed build.
+
+    KEY may be shortened.
+    """
     from tilewright.building.store.artifact import Artifact, Entry
     from tilewright.building.store.local import Store
 
@@ -198,10 +201,11 @@ def verify_store(ctx: click.Context, remove: bool, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask before removing all entries.")
 @json_option
 def collect_garbage(max_size: int | None, max_age: float | None, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Remove old entries, and leftovers of killed processes and damaged entries.
+    """Remove old entries and leftovers.
 
-    Without --max-size and --max-age, only leftovers are removed. The time of last use is known to the hour. Entries
-    that are being built stay. If no entry would be kept, the command asks first.
+    Leftovers come from killed processes and damaged entries. Without --max-size and --max-age, only leftovers are
+    removed. The time of last use is known to the hour. Entries that are being built stay. If no entry would be kept,
+    the command asks first.
     """
     from tilewright.building.store.gc import collect
     from tilewright.building.store.local import Store

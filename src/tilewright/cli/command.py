@@ -68,7 +68,7 @@ class Command(click.Command):
         try:
             return super().parse_args(ctx, spread(args, names))
         except click.MissingParameter as error:
-            if not names.intersection(args):
+            if isinstance(error.param, click.Option) or not names.intersection(args):
                 raise
             # The argument may have been taken for one of the values.
             hint = f"It comes before {', '.join(sorted(p.opts[0] for p in spaced))}."

@@ -16,7 +16,8 @@ from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import json_option, plural, print_facts, print_json
 from tilewright.cli.outputs import OutputFolder
 from tilewright.cli.progress import progress
-from tilewright.cli.selection import chosen_kernels, chosen_profile, chosen_sets, nothing_chosen
+from tilewright.cli.selection import choose_bounded_kernels, chosen_profile, chosen_sets, nothing_chosen
+from tilewright.cli.settings import setting_option
 
 if TYPE_CHECKING:
     from tilewright.codegen.folder import Generated
@@ -64,6 +65,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--profile", metavar="NAME", help="Keep only the kernels that an integration needs; `tilewright sets` lists them."
 )
+@setting_option("VALUES", "Change a field of the set, or declare a space without one. May be repeated.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Write at most N kernels.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Run N processes in parallel.")
 @click.option("--dry-run", is_flag=True, help="List the kernels and write nothing.")
@@ -77,6 +79,7 @@ def command(
     preselected: str | None,
     kernel_set: Path | None,
     profile: str | None,
+    settings: tuple[str, ...],
     limit: int | None,
     jobs: int | None,
     dry_run: bool,
@@ -89,6 +92,9 @@ def command(
     --datatype, --layout and --variants each keep only matching kernels, and so does an option for
     every field of the op, such as --pipeline compv3 mem or --wave-groups 2. These options take
     several values, so OP comes before them.
+
+    -s changes fields of the set. Without a set it declares a space of kernels, as in `tilewright
+    space`.
 
     Only files that change are written. Kernels of an earlier run that are not part of this one are
     removed. manifest.json lists the files.
@@ -103,9 +109,9 @@ def command(
     wanted = named_filters(op, command, filters)
     needed = chosen_profile(op, profile)
     with progress(as_json=as_json, steps=True):
-        sets = chosen_sets(op, gpu_target, preselected, kernel_set, needed)
+        sets = chosen_sets(op, gpu_target, preselected, kernel_set, needed, settings)
         with task("choosing kernels"):
-            chosen = chosen_kernels(op, gpu_target, sets, wanted, limit, needed)
+            chosen = choose_bounded_kernels(op, gpu_target, sets, wanted, limit, needed)
         if not chosen:
             raise InvalidValueError(nothing_chosen(op, gpu_target, wanted, profile))
         kernels = list(chosen)

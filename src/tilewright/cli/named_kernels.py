@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tilewright.base.errors import InvalidValueError, UnknownValueError
-from tilewright.cli.selection import changed_set, named_set, set_of_space
+from tilewright.cli.selection import DECLARED, changed_set, named_set, set_of_space
 from tilewright.cli.settings import declared_space, named_kernel
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _members(subject: str, settings: Sequence[str], arch: str) -> Iterable[Kerne
 
     ops = {op.name: op for op in all_ops()}
     if subject in ops:
-        return set_of_space(ops[subject], "declared", declared_space(ops[subject], settings)).kernels(arch)
+        return set_of_space(ops[subject], DECLARED, declared_space(ops[subject], settings)).kernels(arch)
     if subject.partition("-")[0] in ops:
         kernel = named_kernel(subject, None, settings)
         if kernel.arch != arch:

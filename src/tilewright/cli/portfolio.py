@@ -18,21 +18,12 @@ from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import json_option, plural, print_facts, print_json, print_table
 from tilewright.cli.outputs import OutputFile
 from tilewright.cli.progress import progress
-from tilewright.cli.selection import (
-    changed_set,
-    chosen_kernels,
-    chosen_profile,
-    chosen_sets,
-    field_filter,
-    nothing_chosen,
-    set_of_space,
-)
-from tilewright.cli.settings import declared_space, setting_option
+from tilewright.cli.selection import chosen_kernels, chosen_profile, chosen_sets, field_filter, nothing_chosen
+from tilewright.cli.settings import setting_option
 
 if TYPE_CHECKING:
     from tilewright.arch.spec import Arch
     from tilewright.ops.kernel import Kernel
-    from tilewright.ops.kernel_set import KernelSet
     from tilewright.ops.op import Op
     from tilewright.select.portfolio import Matrix, Portfolio
 
@@ -137,7 +128,7 @@ def command(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Choose a few kernels that are close to the best on all problems.
+    """Choose the few kernels that suit a list of problems best.
 
     The efficiency of a choice is the best time of all kernels divided by the time of the chosen one.
     Kernels are added one by one, each time the one that raises the mean efficiency of the best kept
@@ -203,19 +194,11 @@ def _predicted(op: Op, arch: Arch, asked: Asked, wanted: Mapping[str, tuple[str,
     problems = [problem for file in asked.files for problem in read_problems(op, file, asked.file_format)]
     profile = chosen_profile(op, asked.profile)
     with task("choosing kernels"):
-        kernels = list(chosen_kernels(op, arch.name, _sets(op, arch, asked), wanted, None, profile))
+        sets = chosen_sets(op, arch.name, asked.preselected, asked.kernel_set, profile, asked.settings)
+        kernels = list(chosen_kernels(op, arch.name, sets, wanted, None, profile))
     if not kernels:
         raise InvalidValueError(nothing_chosen(op, arch.name, wanted, asked.profile))
     return Times(PREDICTED, kernels, predicted_times(op, arch, kernels, problems))
-
-
-def _sets(op: Op, arch: Arch, asked: Asked) -> Sequence[KernelSet]:
-    """The sets to choose from, with the changes of -s, or the space that -s declares if there is no set."""
-    if asked.settings and not (asked.preselected or asked.kernel_set or asked.profile):
-        return [set_of_space(op, "declared", declared_space(op, asked.settings))]
-    profile = chosen_profile(op, asked.profile)
-    sets = chosen_sets(op, arch.name, asked.preselected, asked.kernel_set, profile)
-    return [changed_set(op, found, asked.settings) for found in sets]
 
 
 def _measured(op: Op, arch: Arch, asked: Asked, wanted: Mapping[str, tuple[str, ...]]) -> Times:

@@ -17,6 +17,7 @@ from tilewright.cli.output import heading_line, json_option, plural, print_facts
 from tilewright.cli.problems import read_problem
 from tilewright.cli.progress import progress
 from tilewright.cli.selection import chosen_kernels, chosen_sets, nothing_chosen
+from tilewright.cli.settings import setting_option
 
 if TYPE_CHECKING:
     from tilewright.registry.registry import Registry
@@ -49,6 +50,7 @@ NAMED = 3
     help="Choose from a preselected set; `tilewright sets` lists them.",
 )
 @click.option("--kernel-set", type=FILE, metavar="FILE", help="Choose from a kernel-set file (.toml).")
+@setting_option("VALUES", "Change a field of the set, or declare a space without one. May be repeated.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Choose from the first N kernels.")
 @click.option("--build", is_flag=True, help="Build the kernels and use their actual registers and LDS.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Run N compilers in parallel, with --build.")
@@ -79,6 +81,7 @@ def command(
     text: str,
     preselected: str | None,
     kernel_set: Path | None,
+    settings: tuple[str, ...],
     limit: int | None,
     build: bool,
     jobs: int | None,
@@ -93,7 +96,8 @@ def command(
 ) -> None:
     """Show which kernel is selected for a problem, and why.
 
-    Kernels come from a set, or from all preselected sets of OP for the GPU. They need not be built.
+    Kernels come from a set, from a space that -s declares, or from all preselected sets of OP for the
+    GPU. They need not be built.
     Kernels that do not support the problem are rejected. The others are ranked by measurements of
     exactly this problem (--tuned), by an estimate that needs no measurements, and by a learned model
     where one covers such problems. Times are in microseconds.
@@ -110,7 +114,7 @@ def command(
     wanted = named_filters(op, ctx.command, filters)
     with progress(as_json=as_json):
         with task("choosing kernels"):
-            sets = chosen_sets(op, gpu_target, preselected, kernel_set, None)
+            sets = chosen_sets(op, gpu_target, preselected, kernel_set, None, settings)
             kernels = chosen_kernels(op, gpu_target, sets, wanted, limit)
         if not kernels:
             raise InvalidValueError(nothing_chosen(op, gpu_target, wanted, None))

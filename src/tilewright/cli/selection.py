@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import InvalidValueError, choose
-from tilewright.cli.settings import read_settings, read_values
+from tilewright.cli.settings import declared_space, read_settings, read_values
 
 DEFAULT = "default"  # the space of an op that is used if none is named
+DECLARED = "declared"  # the name of a set that settings declare
+MOST_DECLARED = 1000  # kernels of such a set that are built or written without a limit
 
 if TYPE_CHECKING:
     from tilewright.arch.spec import Arch
@@ -120,14 +122,28 @@ def chosen_profile(op: Op, name: str | None) -> Profile | None:
 
 
 def chosen_sets(
-    op: Op, arch: str, preselected: str | None, kernel_set: Path | None, profile: Profile | None
+    op: Op,
+    arch: str,
+    preselected: str | None,
+    kernel_set: Path | None,
+    profile: Profile | None,
+    settings: Sequence[str] = (),
 ) -> Sequence[KernelSet]:
-    """The named set, or all preselected sets of the op for the GPU.
+    """The named set, or all preselected sets of the op for the GPU, with the changes of settings.
 
-    With a profile and no named set it is the op's space `default`.
+    With a profile and no named set it is the op's space `default`. Settings alone declare a space.
     """
     if preselected is not None and kernel_set is not None:
         raise InvalidValueError("--preselected and --kernel-set exclude each other: give one of them")
+    if settings and preselected is None and kernel_set is None and profile is None:
+        return [set_of_space(op, DECLARED, declared_space(op, settings))]
+    sets = _find_unchanged_sets(op, arch, preselected, kernel_set, profile)
+    return [changed_set(op, found, settings) for found in sets]
+
+
+def _find_unchanged_sets(
+    op: Op, arch: str, preselected: str | None, kernel_set: Path | None, profile: Profile | None
+) -> Sequence[KernelSet]:
     if preselected is not None:
         return [named_set(op, preselected)]
     if kernel_set is not None:
@@ -161,6 +177,26 @@ def chosen_kernels(
             break
         if all(matches(kernel) for matches in filters):
             chosen.setdefault(kernel, name)
+    return chosen
+
+
+def choose_bounded_kernels(
+    op: Op,
+    arch: str,
+    sets: Sequence[KernelSet],
+    wanted: Mapping[str, tuple[str, ...]],
+    limit: int | None,
+    profile: Profile | None = None,
+) -> dict[Kernel, str]:
+    """Like `chosen_kernels`, for commands that write a file per kernel.
+
+    An error if a declared space has so many kernels that a field was probably forgotten, and there is no limit.
+    """
+    if limit is not None or [(found.name, found.archs) for found in sets] != [(DECLARED, ())]:
+        return chosen_kernels(op, arch, sets, wanted, limit, profile)
+    chosen = chosen_kernels(op, arch, sets, wanted, MOST_DECLARED + 1, profile)
+    if len(chosen) > MOST_DECLARED:
+        raise InvalidValueError(f"-s declares more than {MOST_DECLARED:,} kernels: set more fields, or give --limit N")
     return chosen
 
 

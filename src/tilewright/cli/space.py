@@ -16,7 +16,7 @@ from tilewright.cli.command import Command, Option
 from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import heading_line, json_option, plural, print_json, print_table
 from tilewright.cli.progress import PATIENCE_IN_LOGS_S, progress
-from tilewright.cli.selection import DEFAULT, changed_set, named_set, set_of_space, tile_engine_space
+from tilewright.cli.selection import DECLARED, DEFAULT, changed_set, named_set, set_of_space, tile_engine_space
 from tilewright.cli.settings import declared_space, setting_option
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _kernel_set(op: Op, settings: tuple[str, ...], set_name: str | None, tile_en
         return set_of_space(op, "tile_engine", tile_engine_space(op, tile_engine, settings))
     if not settings and DEFAULT in op.spaces():
         return named_set(op, DEFAULT)
-    return set_of_space(op, "declared", declared_space(op, settings))
+    return set_of_space(op, DECLARED, declared_space(op, settings))
 
 
 def _report(kernel_set: KernelSet, arch: str, by: str) -> SetReport:

@@ -78,7 +78,7 @@ def command(
     verbose: bool,
     as_json: bool,
 ) -> None:
-    """Write one .cpp file per kernel header, and build files for them.
+    """Write a .cpp file per kernel header, and build files.
 
     Each kernel is compiled by itself: in parallel with the others, and again only when it changes.
     Headers that manifest.json of the kernels lists as support are not kernels.
