@@ -16,12 +16,12 @@ import pytest
 
 from ci_kernels import LIST, STORE, changed_source, name_of, read_list
 from tilewright.base import knobs
-from tilewright.building.builder import build_kernels, build_units
-from tilewright.building.costs import costs_file
+from tilewright.building.builder import build_compile_jobs, build_kernels
+from tilewright.building.compile_costs import costs_file
+from tilewright.building.compile_job import CompileJob
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.tiers import Tiers
-from tilewright.building.toolchain import find
-from tilewright.building.unit import Unit
+from tilewright.building.toolchain import find_toolchain
 from tilewright.codegen.render import render_unchecked
 from tilewright.ops import OPS
 from tilewright.ops.kernel import Kernel
@@ -133,8 +133,8 @@ def tried(kernel: Kernel, change: str = "") -> Artifact | Failure:
     """What the build engine makes of a kernel, whatever the rules say about it, and of its changed source."""
     check_listed(kernel, change)
     source = render_unchecked(kernel)
-    unit = Unit(changed_source(source, change) if change else source, find())
-    return build_units([unit], jobs=1, tiers=Tiers(STORE)).results[kernel]
+    unit = CompileJob(changed_source(source, change) if change else source, find_toolchain())
+    return build_compile_jobs([unit], jobs=1, tiers=Tiers(STORE)).results[kernel]
 
 
 def built_unchecked(kernel: Kernel, change: str = "") -> Artifact:

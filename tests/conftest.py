@@ -38,6 +38,6 @@ def _plugged_in(name: str) -> Iterator[Path]:
     folder = Path(__file__).with_name(name)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
-        ops._plugins.cache_clear()
+        ops._collect_plugins.cache_clear()
         yield folder
-    ops._plugins.cache_clear()
+    ops._collect_plugins.cache_clear()

@@ -14,13 +14,13 @@ import numpy as np
 
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
-from tilewright.building.pack.text import headers
-from tilewright.ops import gemm, op_named
+from tilewright.building.pack.generated_text import read_headers
+from tilewright.ops import find_op, gemm
+from tilewright.ops.cost_model.cost import Facts
 from tilewright.ops.kernel import Kernel
-from tilewright.ops.machine.cost import Facts
 from tilewright.ops.op import Op
 from tilewright.select.bundle import LOG_RATIO, Bundle
-from tilewright.select.c_source import rank_sources
+from tilewright.select.c_source import render_rank_sources
 from tilewright.select.forest import read_forest
 
 FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
@@ -71,8 +71,8 @@ class Ranking:
 
     def __init__(self, folder: Path, arch: Arch, kernels: Sequence[Kernel], bundles: Sequence[Bundle] = ()) -> None:
         (name,) = {kernel.op for kernel in kernels}
-        self.op, self.kernels = op_named(name), kernels
-        source = rank_sources(arch, kernels, bundles=bundles)[name]
+        self.op, self.kernels = find_op(name), kernels
+        source = render_rank_sources(arch, kernels, bundles=bundles)[name]
         entries = (ENTRIES + (SEEN if bundles else "")).format(prefix=f"tw_{name}")
         self.library = compiled(folder, source + entries, [name])
         declared = source.partition("typedef struct kernel_numbers {\n    double ")[2].partition(";")[0]
@@ -92,7 +92,7 @@ class Ranking:
 
 def compiled(folder: Path, source: str, ops: Sequence[str]) -> ctypes.CDLL:
     """A C source as a loaded library."""
-    for path, text in headers(ops).items():
+    for path, text in read_headers(ops).items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
     (folder / "rank.c").write_text(source)
@@ -165,7 +165,7 @@ def _random_attention(op: Op, config: Any, random: np.random.Generator) -> Any:
 
 @functools.cache
 def _trials(op_name: str, config: Any) -> tuple[Any, ...]:
-    execution = op_named(op_name).execution
+    execution = find_op(op_name).execution
     assert execution is not None
     return execution.trials(config, archs.load("gfx942"))
 

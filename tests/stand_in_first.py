@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.runtime import loaded
+from tilewright.runtime import hip_library
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("compile") is not None:
-        loaded.stand_in()
+        hip_library.load_shim()

@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from ray_nodes import ray_nodes
-from tilewright.base.events import Noticed, listening
+from tilewright.base.events import Notice, add_listener
 from tilewright.bench.cluster.executor import ClusterExecutor
-from tilewright.bench.cluster.ledger import Sizes
-from tilewright.bench.cluster.session import ray_module
-from tilewright.bench.executor import Crew, Work
+from tilewright.bench.cluster.ledger import ChunkSizes
+from tilewright.bench.cluster.session import import_ray
+from tilewright.bench.executor import WorkerConfig, WorkItem
 from tilewright.bench.journal import Journal
 from tilewright.bench.plan import TEAM
 from tilewright.bench.record import Record, Task
@@ -52,12 +52,12 @@ class Row:
     figure: str
 
 
-def works(count: int) -> Iterator[Work]:
+def works(count: int) -> Iterator[WorkItem]:
     """Tasks with names as long as usual, in the order of a plan, made when they are asked for."""
     kernel = "gemm_gfx942_fp16_rcr_128x128x32_2x2x1_32x32x16_compv4_cshuffle_intrawave_{:03d}_0123456789ab"
     problem = '{{"dtype":"fp16","k":4096,"layout":"rcr","m":{},"n":4096,"split_k":1}}'
     for index in range(count):
-        yield Work(
+        yield WorkItem(
             Task(
                 op="gemm",
                 arch="gfx942",
@@ -74,7 +74,7 @@ class Queue:
     def __init__(self, count: int) -> None:
         self._count, self.asked = count, 0
 
-    def __iter__(self) -> Iterator[Work]:
+    def __iter__(self) -> Iterator[WorkItem]:
         for work in works(self._count):
             self.asked += 1
             yield work
@@ -135,7 +135,7 @@ class BareRay:
     """Actors that give back what they are sent."""
 
     def __init__(self) -> None:
-        self._ray = ray_module()
+        self._ray = import_ray()
         actor = self._ray.remote(Echo).options(num_cpus=1)
         self._actors = [actor.remote() for _ in range(NODES)]
         self._ray.get([each.run.remote(b"") for each in self._actors])
@@ -182,17 +182,17 @@ class Engine:
     records: list[Record]
 
 
-def engine(count: int, sizes: Sizes | None = None, keep: int = 0) -> Engine:
+def engine(count: int, sizes: ChunkSizes | None = None, keep: int = 0) -> Engine:
     """Run tasks that do nothing, and measure from one moment to another, at both of which devices are busy.
 
     At the first, processes have started and chunks have grown. What is done at devices and not yet told is as much at
     the one as at the other, so that neither counts; a run that is short beside that varies by so much.
     """
-    sizes = sizes or Sizes()
+    sizes = sizes or ChunkSizes()
     edge = max(count // 10, SEATS_MOST * sizes.ahead * sizes.chunk_most)
     if count < 4 * edge:
         sys.exit(f"{count:,} tasks are too few to measure: {4 * edge:,} is the least")
-    executor = ClusterExecutor({DEVICE: "gfx942"}, Crew(settings={}, runner=RUNNER), sizes=sizes)
+    executor = ClusterExecutor({DEVICE: "gfx942"}, WorkerConfig(settings={}, runner=RUNNER), sizes=sizes)
     kept: list[Record] = []
     gc.collect()
     before = most = _resident_mb()
@@ -260,7 +260,7 @@ def measure(rounds: int, count: int, queued: int) -> tuple[list[Row], list[str]]
             bounded.append(alone.bounded(count // 5))
             alone.close()
             ours.append(engine(count).cost)
-            single.append(engine(count // 10, Sizes(chunk_most=1, ahead=16)).cost)
+            single.append(engine(count // 10, ChunkSizes(chunk_most=1, ahead=16)).cost)
         large = engine(queued, keep=2000)
     ratio = beside(ours, at_once).cpu
     rows = [
@@ -310,7 +310,7 @@ def page(rows: list[Row]) -> str:
     lines = [
         "# Overhead per sweep task",
         "",
-        f"`make bench-cluster` writes this page. {NODES} Ray {ray_module().__version__} nodes on {os.cpu_count()} "
+        f"`make bench-cluster` writes this page. {NODES} Ray {import_ray().__version__} nodes on {os.cpu_count()} "
         f"cores ({platform.machine()}), Python {platform.python_version()}.",
         "The tasks do nothing. For your own large sweeps, see [scaling](scaling.md).",
         "",
@@ -333,7 +333,7 @@ def main(show: Callable[[str], None] = print) -> int:
     parser.add_argument("--queued", type=int, default=QUEUED)
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
-    with listening(lambda event: show(str(event)) if isinstance(event, Noticed) else None):
+    with add_listener(lambda event: show(str(event)) if isinstance(event, Notice) else None):
         rows, over = measure(asked.rounds, asked.tasks, asked.queued)
     for row in rows:
         show(f"{row.what:48} {row.figure}")

@@ -29,20 +29,20 @@ from pathlib import Path
 from typing import Any
 
 from tilewright import arch as archs
-from tilewright.building.allocator import fast_allocator
+from tilewright.building.allocator import find_fast_allocator
 from tilewright.building.builder import build_kernels
 from tilewright.building.code_object import disassemble
 from tilewright.building.compile import unit_flag
-from tilewright.building.graph import GRAPH, Work, write_graph
-from tilewright.building.ninja_run import ninja_program
-from tilewright.building.prefix import put_headers
-from tilewright.building.roofs import roof_of
+from tilewright.building.compile_job import CODE_OBJECT, HOST_OBJECT, LIBRARY, CompileJob, make_compile_job
+from tilewright.building.graph import GRAPH, NinjaJob, write_graph
+from tilewright.building.header_set import write_headers
+from tilewright.building.ninja_run import find_ninja
+from tilewright.building.precompiled_headers import prepare_header_set
 from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
-from tilewright.building.toolchain import Toolchain, find
-from tilewright.building.unit import CODE_OBJECT, HOST_OBJECT, LIBRARY, Unit, unit_of
+from tilewright.building.toolchain import Toolchain, find_toolchain
 from tilewright.codegen.render import render_unchecked
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
 ARCH = "gfx942"
@@ -60,12 +60,12 @@ class Step:
     """One way to compile a kernel, and what it does differently from the step before."""
 
     name: str
-    run: Callable[[Unit, Path], None]
+    run: Callable[[CompileJob, Path], None]
 
 
 def kernels(count: int) -> list[Kernel]:
-    op = op_named("gemm")
-    return [op.kernel(op.example_config({"block": block}), ARCH) for block in BLOCKS[:count]]
+    op = find_op("gemm")
+    return [op.make_kernel(op.make_example({"block": block}), ARCH) for block in BLOCKS[:count]]
 
 
 def cpu_seconds(work: Callable[[], None]) -> float:
@@ -82,14 +82,14 @@ def call(command: Sequence[str], folder: Path, preload: Path | None = None) -> N
         sys.exit(f"{' '.join(command)[:300]} failed:\n{done.stderr[:3000]}")
 
 
-def all_variants(unit: Unit) -> str:
+def all_variants(unit: CompileJob) -> str:
     """The source with every variant: those that store C and those that add to it."""
     declared: Any = unit.kernel.config
     config = replace(declared, split_k=True)
     return render_unchecked(Kernel(unit.kernel.op, config, unit.kernel.arch)).text
 
 
-def plain_text(unit: Unit) -> str:
+def plain_text(unit: CompileJob) -> str:
     """The kernel as a unit of its own that includes everything."""
     return "".join(f'#include "{name}"\n' for name in UMBRELLA) + all_variants(unit)
 
@@ -105,10 +105,12 @@ def steps(toolchain: Toolchain, store: Store) -> list[Step]:
     cxx = str(toolchain.cxx)
     device, host = toolchain.device_flags(arch), toolchain.host_flags()
 
-    def both(text: Callable[[Unit], str], change: Callable[[Sequence[str]], list[str]]) -> Callable[[Unit, Path], None]:
-        def run(unit: Unit, folder: Path) -> None:
+    def both(
+        text: Callable[[CompileJob], str], change: Callable[[Sequence[str]], list[str]]
+    ) -> Callable[[CompileJob, Path], None]:
+        def run(unit: CompileJob, folder: Path) -> None:
             (folder / "unit.hip").write_text(text(unit))
-            own = [f"-I{unit.device_prefix.folder(store)}", unit_flag(unit.source.text)]
+            own = [f"-I{unit.device_headers.folder(store)}", unit_flag(unit.source.text)]
             call([cxx, *change(device), *own, "-o", CODE_OBJECT, "unit.hip"], folder)
             call([cxx, *change(host), *own, "-c", "-o", HOST_OBJECT, "unit.hip"], folder)
             call(unit.link_command(), folder)
@@ -118,15 +120,15 @@ def steps(toolchain: Toolchain, store: Store) -> list[Step]:
     def without(*flags: str) -> Callable[[Sequence[str]], list[str]]:
         return lambda given: [*given, *flags]
 
-    def ours(preload: Path | None) -> Callable[[Unit, Path], None]:
-        def run(unit: Unit, folder: Path) -> None:
-            call(unit.device_command(roof_of(unit.device_prefix, store)), folder, preload)
-            call(unit.host_command(roof_of(unit.host_prefix, store)), folder, preload)
+    def ours(preload: Path | None) -> Callable[[CompileJob, Path], None]:
+        def run(unit: CompileJob, folder: Path) -> None:
+            call(unit.device_command(prepare_header_set(unit.device_headers, store)), folder, preload)
+            call(unit.host_command(prepare_header_set(unit.host_headers, store)), folder, preload)
             call(unit.link_command(), folder)
 
         return run
 
-    allocator = fast_allocator()
+    allocator = find_fast_allocator()
     listed = [
         Step("plain: umbrella headers, all variants, all host code in both passes", both(plain_text, plain_flags)),
         Step("+ only the headers that are used", both(all_variants, plain_flags)),
@@ -153,12 +155,12 @@ def code(path: Path, toolchain: Toolchain) -> dict[str, list[str]]:
 
 
 def measure(rounds: int, count: int, *, ends: bool = False) -> dict[str, Any]:
-    toolchain = find()
+    toolchain = find_toolchain()
     with tempfile.TemporaryDirectory(prefix="bench-compile-") as scratch:
         store = Store(Path(scratch) / "store")
-        units = [unit_of(kernel, toolchain) for kernel in kernels(count)]
+        units = [make_compile_job(kernel, toolchain) for kernel in kernels(count)]
         for unit in units:
-            put_headers(unit.device_prefix, store)
+            write_headers(unit.device_headers, store)
         warming = cpu_seconds(lambda: _warm(units[0], store))
         listed = steps(toolchain, store)
         listed = [listed[0], listed[-1]] if ends else listed
@@ -190,14 +192,14 @@ def _kernels_of(functions: dict[str, list[str]]) -> dict[str, list[str]]:
     return {name: body for name, body in functions.items() if "kentry" in name}
 
 
-def _warm(unit: Unit, store: Store) -> None:
-    roof_of(unit.device_prefix, store)
-    roof_of(unit.host_prefix, store)
+def _warm(unit: CompileJob, store: Store) -> None:
+    prepare_header_set(unit.device_headers, store)
+    prepare_header_set(unit.host_headers, store)
 
 
 def _summary(
     names: Sequence[str],
-    units: Sequence[Unit],
+    units: Sequence[CompileJob],
     best: dict[tuple[int, int], float],
     warming: float,
     same: bool,
@@ -231,7 +233,7 @@ def _saved(totals: Sequence[float], names: Sequence[str]) -> float:
 def parallel(counts: Sequence[int], workers: Sequence[int], rounds: int) -> dict[str, Any]:
     """The engine with several kernels and workers, and bare ninja with clang on the same units; the least of all
     rounds, which are interleaved."""
-    toolchain = find()
+    toolchain = find_toolchain()
     best: dict[tuple[str, int, int], float] = {}
 
     def keep(what: str, count: int, jobs: int, seconds: float) -> None:
@@ -240,7 +242,7 @@ def parallel(counts: Sequence[int], workers: Sequence[int], rounds: int) -> dict
 
     with tempfile.TemporaryDirectory(prefix="bench-parallel-") as scratch:
         store = Store(Path(scratch) / "store")
-        _warm(unit_of(kernels(1)[0], toolchain), store)
+        _warm(make_compile_job(kernels(1)[0], toolchain), store)
         for number in range(rounds):
             for count in counts:
                 for jobs in workers:
@@ -255,7 +257,7 @@ def parallel(counts: Sequence[int], workers: Sequence[int], rounds: int) -> dict
 def _engine_seconds(count: int, jobs: int, store: Store, toolchain: Toolchain) -> float:
     listed = kernels(count)
     for kernel in listed:
-        store.remove(unit_of(kernel, toolchain).key)
+        store.remove(make_compile_job(kernel, toolchain).key)
     started = time.monotonic()
     built = build_kernels(listed, jobs=jobs, tiers=Tiers(store))
     took = time.monotonic() - started
@@ -269,14 +271,16 @@ def _bare_ninja_seconds(count: int, jobs: int, store: Store, toolchain: Toolchai
     folder.mkdir()
     works = []
     for kernel in kernels(count):
-        unit = unit_of(kernel, toolchain)
-        works.append(Work(unit, roof_of(unit.device_prefix, store), roof_of(unit.host_prefix, store)))
-    write_graph(works, folder, preload=fast_allocator(), limit_s=1800)
+        unit = make_compile_job(kernel, toolchain)
+        works.append(
+            NinjaJob(unit, prepare_header_set(unit.device_headers, store), prepare_header_set(unit.host_headers, store))
+        )
+    write_graph(works, folder, preload=find_fast_allocator(), limit_s=1800)
     graph = (folder / GRAPH).read_text()
     bare = re.sub(r"command = sh .* \$step \$folder \$how", "command = cd $folder && $how", graph)
     (folder / GRAPH).write_text(bare)
     started = time.monotonic()
-    call([str(ninja_program()), "-C", str(folder), "-k", "0", "-j", str(jobs)], folder)
+    call([str(find_ninja()), "-C", str(folder), "-k", "0", "-j", str(jobs)], folder)
     took = time.monotonic() - started
     made = sum((folder / work.unit.key / LIBRARY).is_file() for work in works)
     if made != count:

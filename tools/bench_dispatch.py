@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import tilewright as tw
-from tilewright.dispatch.element_types import SIZES, stored_as
-from tilewright.dispatch.launch import Call
-from tilewright.dispatch.tensors import View, span
-from tilewright.ops import op_named
+from tilewright.dispatch.element_types import SIZES, find_array_type
+from tilewright.dispatch.launch import BoundKernel
+from tilewright.dispatch.tensors import View, compute_span
+from tilewright.ops import find_op
 from tilewright.ops.execution import Tensor
 
 GPU = "gfx942"
@@ -48,14 +48,14 @@ class Overhead:
 def overhead(registry: tw.Registry, problem: Any, rounds: int) -> Overhead:
     """Both sides for the registry's choice, launches left out."""
     device = tw.Device(f"emulated:{GPU}")
-    execution = op_named(registry.kernels[0].op).execution
+    execution = find_op(registry.kernels[0].op).execution
     assert execution is not None
     tensors = execution.tensors(problem)
     views = [_on(device, tensor) for tensor in tensors]
     inputs, out = views[:-1], views[-1]
-    with device.emulating(dry=True), device.selected():
+    with device.emulating(dry=True), device.make_current():
         plan, call = registry._dispatcher.plan(problem, device, None, False)
-        assert isinstance(call, Call)
+        assert isinstance(call, BoundKernel)
         args = execution.arguments(problem)
         execution.point(problem)(args, [view.address for view in views])
         place, function = ctypes.addressof(args), call.functions.run
@@ -73,8 +73,8 @@ def _caller(registry: tw.Registry, problem: Any, inputs: list[View], out: View) 
 
 
 def _on(device: tw.Device, tensor: Tensor) -> View:
-    dtype = stored_as(tensor.dtype, device.arch)
-    buffer = device.allocate(span(tensor.shape, tensor.strides) * SIZES[dtype], tensor.name)
+    dtype = find_array_type(tensor.dtype, device.arch)
+    buffer = device.allocate(compute_span(tensor.shape, tensor.strides) * SIZES[dtype], tensor.name)
     return tw.view_on(buffer, tensor.shape, dtype, tensor.strides)
 
 
@@ -94,8 +94,8 @@ def _alternate(one: Callable[[], Any], other: Callable[[], Any], rounds: int) ->
 def scale_case() -> tuple[tw.Registry, Any]:
     """The smallest op there is: almost nothing but the call."""
     sys.path.insert(0, str(PLUGIN))
-    op = op_named("scale")
-    kernel = op.kernel(op.config(dtype="fp32", threads=64, factor=2), GPU)
+    op = find_op("scale")
+    kernel = op.make_kernel(op.make_config(dtype="fp32", threads=64, factor=2), GPU)
     return tw.build([kernel]), op.problem_type(256)
 
 

@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 from tilewright import arch as archs
 from tilewright.base.knobs import job_count
 from tilewright.building.builder import build_kernels
-from tilewright.building.unit import CODE_OBJECT
-from tilewright.emulator.device import EmulatedDevice, Kernel
+from tilewright.building.compile_job import CODE_OBJECT
+from tilewright.emulator.device import DeviceKernel, EmulatedDevice
 from tilewright.emulator.launch import Extent, Launch, Mode
 from tilewright.emulator.memory import Memory
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 
 ARCH = "gfx942"
 BLOCK = (128, 128, 32)
@@ -91,7 +91,7 @@ class Ours:
 
     def launch(self, given: Problem, engine: str, mode: Mode) -> Callable[[], NDArray[np.float16]]:
         m, n, k = given.sizes
-        kernel: Kernel = self.kernels[kernel_name(list(self.kernels), k)]
+        kernel: DeviceKernel = self.kernels[kernel_name(list(self.kernels), k)]
         memory = self.device.memory
         a, b, c = (memory.allocate(size, "") for size in (given.a.nbytes, given.b.nbytes, 2 * m * n))
         memory.write(a, given.a.tobytes())
@@ -202,12 +202,12 @@ def main() -> None:
 
 def built() -> Path:
     """The code object of the kernel, out of the store."""
-    op = op_named("gemm")
-    kernel = op.kernel(op.example_config({"block": BLOCK}), ARCH)
+    op = find_op("gemm")
+    kernel = op.make_kernel(op.make_example({"block": BLOCK}), ARCH)
     result = build_kernels([kernel])
     if result.failures:
         raise SystemExit(f"the kernel does not build: {result.failures}")
-    return result.artifacts[kernel].checked(CODE_OBJECT)
+    return result.artifacts[kernel].verify_file(CODE_OBJECT)
 
 
 if __name__ == "__main__":

@@ -18,19 +18,19 @@ from pathlib import Path
 from typing import Any
 
 import tilewright as tw
-from tilewright.base.digest import canonical_json
-from tilewright.bench.journal import FSYNC, Journal, journal_records, known_keys
-from tilewright.bench.journal_lines import TAIL, line_of, with_check
-from tilewright.bench.journal_merge import select_best, write_merged, write_whole
-from tilewright.bench.query import query
-from tilewright.bench.record import Record, Task, Times
-from tilewright.bench.table import export, read_table
-from tilewright.ops.problem_values import problem_json
+from tilewright.base.digest import to_canonical_json
+from tilewright.bench.journal import FSYNC, Journal, iterate_records, read_known_keys
+from tilewright.bench.journal_lines import TAIL, append_checksum, format_line
+from tilewright.bench.journal_merge import select_best, write_merged, write_new_file
+from tilewright.bench.query import run_query
+from tilewright.bench.record import Record, Task, TimeStats
+from tilewright.bench.table import export_table, read_table
+from tilewright.ops.problem_values import dump_problem
 
 # Kernels of a sweep, as the problem list of the largest one has them: so many records per problem.
 KERNELS = 500
 KERNEL = "gemm-gfx942-standard-fp16-fp16-fp32-fp16-rcr-b256x128x32-w2x2x1-i32x32x16-compv4-intrawave-cshuffle"
-VERSIONS = canonical_json(
+VERSIONS = to_canonical_json(
     {
         "ck": "0123456789ab",
         "compiler": "AMD clang version 19.0.0git (https://github.com/ROCm/llvm-project roc-6.4.0)",
@@ -52,7 +52,7 @@ def records(count: int) -> Iterator[Record]:
 
 @functools.lru_cache(maxsize=2)
 def problem_text(m: int) -> str:
-    return problem_json(tw.gemm.Problem(m=m, n=4096, k=4096, dtype="fp16", layout="rcr"))
+    return dump_problem(tw.gemm.Problem(m=m, n=4096, k=4096, dtype="fp16", layout="rcr"))
 
 
 def record(number: int, moment: int) -> Record:
@@ -68,7 +68,7 @@ def record(number: int, moment: int) -> Record:
     if number % 10 == 0:
         return Record(task=task, status="timeout", message="ran longer than 10 s", **host)
     us = 100.0 + number % 977
-    times = Times(us=us, us_min=us - 1, us_max=us + 9, us_p10=us - 0.5, us_p90=us + 2, runs=100, warmups=5)
+    times = TimeStats(us=us, us_min=us - 1, us_max=us + 9, us_p10=us - 0.5, us_p90=us + 2, runs=100, warmups=5)
     return Record(task=task, status="ok", kind="time", times=times, share=0.125, **host)
 
 
@@ -76,13 +76,13 @@ def lines(count: int) -> Iterator[bytes]:
     """The lines of `records`, put together from those of one kernel: they are not what is to be measured."""
     for first in range(0, count, KERNELS):
         shapes = {kind: record(first + kind, first) for kind in (0, 1)}
-        bodies = {kind: line_of(shape)[: -TAIL - 1] for kind, shape in shapes.items()}
+        bodies = {kind: format_line(shape)[: -TAIL - 1] for kind, shape in shapes.items()}
         for number in range(first, min(first + KERNELS, count)):
             own = number - 1 if number % 100 == 99 else number
             kind = 0 if own % 10 == 0 else 1
             task = replace(shapes[kind].task, kernel=f"{KERNEL}-{own % KERNELS:012}")
             body = bodies[kind].replace(shapes[kind].key.encode(), task.key.encode())
-            yield with_check(body.replace(shapes[kind].task.kernel.encode(), task.kernel.encode()))
+            yield append_checksum(body.replace(shapes[kind].task.kernel.encode(), task.kernel.encode()))
 
 
 def append(folder: Path, policy: str) -> None:
@@ -100,14 +100,14 @@ def steps(folder: Path, count: int) -> dict[str, Callable[[], Any]]:
     """What is measured, by name and in order: later steps read what earlier ones wrote."""
     journal, table = folder / "sweep", folder / "records.parquet"
     return {
-        "(write them)": lambda: write_whole(journal / "w.jsonl", lines(count)),
-        "resume: `known_keys`": lambda: known_keys(journal),
+        "(write them)": lambda: write_new_file(journal / "w.jsonl", lines(count)),
+        "resume: `known_keys`": lambda: read_known_keys(journal),
         "choose what to keep: `select_best`": lambda: select_best(journal),
         "choose and write: `data merge`": lambda: write_merged(select_best(journal), folder / "all" / "merged.jsonl"),
-        "read one by one: `journal_records`": lambda: sum(1 for _ in journal_records(journal)),
+        "read one by one: `journal_records`": lambda: sum(1 for _ in iterate_records(journal)),
         "choose and write a table: `data export`": lambda: _export(journal, table),
         "read the table: `read_table`": lambda: sum(1 for _ in read_table(table)),
-        "ask the table, GROUP BY: `data query`": lambda: query(ASKED, table),
+        "ask the table, GROUP BY: `data query`": lambda: run_query(ASKED, table),
     }
 
 
@@ -116,7 +116,7 @@ ASKED = "SELECT problem, arg_min(kernel, us), min(us) FROM records WHERE kind = 
 
 def _export(journal: Path, table: Path) -> None:
     selected = select_best(journal)
-    export(selected.records(), table, counters=selected.counters())
+    export_table(selected.iterate_records(), table, counters=selected.list_counters())
 
 
 def run(folder: Path, count: int, name: str) -> None:

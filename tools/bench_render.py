@@ -22,9 +22,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tilewright.building.ck_headers import ck_tools
-from tilewright.codegen.folder import generate
-from tilewright.ops import op_named
+from tilewright.building.ck_headers import find_ck_tools
+from tilewright.codegen.folder import generate_sources
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
 GPU = "gfx942"
@@ -32,7 +32,7 @@ GPU = "gfx942"
 
 def ck_builder(config: dict[str, Any], folder: Path) -> Any:
     """CK's own generator, loaded from the fetched tile_engine folder."""
-    script = ck_tools() / "ops" / "gemm" / "gemm_instance_builder.py"
+    script = find_ck_tools() / "ops" / "gemm" / "gemm_instance_builder.py"
     spec = importlib.util.spec_from_file_location("gemm_instance_builder", script)
     assert spec is not None
     assert spec.loader is not None
@@ -77,12 +77,12 @@ def tile_engine_config() -> dict[str, Any]:
 
 def our_kernels(builder: Any, limit: int) -> tuple[list[Kernel], list[tuple[Any, ...]]]:
     """The kernels that CK's builder would write, as ours, and the builder's own work items for them."""
-    op = op_named("gemm")
+    op = find_op("gemm")
     kernels, items = [], []
     for tile in builder._get_tile_configs():
         for traits in builder._generate_trait_combinations():
             pipeline, epilogue, scheduler, pad_m, pad_n, pad_k, persistent = traits
-            config = op.example_config(
+            config = op.make_example(
                 {
                     "block": (tile["tile_m"], tile["tile_n"], tile["tile_k"]),
                     "waves": (tile["warp_m"], tile["warp_n"], tile["warp_k"]),
@@ -96,7 +96,7 @@ def our_kernels(builder: Any, limit: int) -> tuple[list[Kernel], list[tuple[Any,
                     "persistent": persistent,
                 }
             )
-            kernels.append(op.kernel(config, GPU))
+            kernels.append(op.make_kernel(config, GPU))
             items.append((tile, traits))
             if len(kernels) == limit:
                 return kernels, items
@@ -112,7 +112,7 @@ def measure(count: int, jobs: int) -> dict[str, Any]:
         builder = ck_builder(tile_engine_config(), theirs)
         kernels, items = our_kernels(builder, count)
         their_seconds, their_cpu = _timed(lambda: _generate_theirs(builder, items, theirs, jobs))
-        our_seconds, our_cpu = _timed(lambda: generate(kernels, ours, jobs=jobs))
+        our_seconds, our_cpu = _timed(lambda: generate_sources(kernels, ours, jobs=jobs))
         written = len(list(theirs.glob("gemm_single_*.hpp")))
         assert written == len(list(ours.glob("gemm-*.hpp"))) == len(kernels), (written, len(kernels))
     return {

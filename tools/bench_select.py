@@ -19,10 +19,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import tilewright as tw
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
-from tilewright.select.bundle import shipped_bundles
+from tilewright.select.bundle import load_builtin_bundles
 from tilewright.select.chain import Chain
 from tilewright.select.selection import Selector
 
@@ -86,7 +86,7 @@ def gemm_kernels(candidates: int) -> tuple[list[Kernel], list[Any]]:
 
 
 def _of_space(name: str, arch: str, wanted: dict[str, Any]) -> Iterable[Kernel]:
-    spaces = [*op_named(name).spaces().values(), *op_named(name).sets().values()]
+    spaces = [*find_op(name).spaces().values(), *find_op(name).sets().values()]
     kernels = itertools.chain.from_iterable(space.kernels(arch) for space in spaces if arch in (space.archs or (arch,)))
     return (kernel for kernel in kernels if all(getattr(kernel.config, n) == value for n, value in wanted.items()))
 
@@ -102,7 +102,7 @@ def lightgbm_predict(op: Op, kernels: int, rounds: int) -> Figure | None:
     import lightgbm
     import numpy as np
 
-    bundles = shipped_bundles(op)
+    bundles = load_builtin_bundles(op)
     if not bundles:
         return None
     folder = op.template.parent / "bundles" / bundles[0].name
@@ -120,7 +120,7 @@ def lightgbm_predict(op: Op, kernels: int, rounds: int) -> Figure | None:
 
 def remembered(rounds: int = 9) -> tuple[Figure, Figure]:
     """A dict look-up by the problem, and `registry.plan` of the same problem, once planned."""
-    kernel = next(iter(op_named("gemm").sets()["fp16_rcr_essential"].kernels("gfx942")))
+    kernel = next(iter(find_op("gemm").sets()["fp16_rcr_essential"].kernels("gfx942")))
     registry = tw.Registry.of([kernel]).build()
     problem = tw.gemm.Problem(m=256, n=256, k=256, dtype="fp16", layout="rcr")
     device = tw.Device("emulated:gfx942")
@@ -145,7 +145,7 @@ def figures(candidates: int) -> list[Figure]:
     """All that is measured here; the learned part where a bundle is shipped."""
     found = []
     for kernels, problems in (gemm_kernels(candidates), conv_kernels(candidates)):
-        op = op_named(kernels[0].op)
+        op = find_op(kernels[0].op)
         name = f"{op.name} {kernels[0].arch}"
         found.append(cold(kernels, problems, Chain(bundles=()), f"{name}: new problem, estimate"))
         predict = lightgbm_predict(op, len(kernels), len(problems))

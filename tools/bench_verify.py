@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 import tilewright as tw
 from tilewright import arch as archs
-from tilewright.arch.number_formats import numpy_dtype
-from tilewright.dispatch.guarded import Guarded
-from tilewright.dispatch.plan import execution_of
-from tilewright.dispatch.remembered import Remembered
-from tilewright.dispatch.verify import SPECIAL_SEED, compared
-from tilewright.ops import op_named
+from tilewright.arch.number_formats import to_numpy_dtype
+from tilewright.dispatch.plan import get_execution
+from tilewright.dispatch.poisoned_tensor import PoisonedTensor
+from tilewright.dispatch.reference_cache import ReferenceCache
+from tilewright.dispatch.verify import SPECIAL_SEED, compare_output
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
 ARCH = "gfx942"
@@ -30,52 +30,52 @@ ROUNDS = 3
 
 
 def main() -> None:
-    op = op_named("gemm")
-    kernel = op.kernel(op.config(**op.example), ARCH)
+    op = find_op("gemm")
+    kernel = op.make_kernel(op.make_config(**op.example), ARCH)
     arch = archs.load(ARCH)
     print(f"{'m = n = k':>10} {'once, s':>9} {'each kernel, s':>15} {'of 64, each, s':>15}")
     for size in SIZES:
         problem = tw.gemm.Problem(m=size, n=size, k=size, dtype="fp16", layout="rcr")
-        remembered = Remembered()
+        remembered = ReferenceCache()
         began = time.perf_counter()
         for seed in SEEDS:
-            remembered.allowed((kernel,), problem, seed, arch)
+            remembered.get_tolerances((kernel,), problem, seed, arch)
         once = time.perf_counter() - began
         each = min(_each(remembered, kernel, problem) for _ in range(ROUNDS))
         print(f"{size:>10} {once:>9.3f} {each:>15.3f} {each + once / 64:>15.3f}")
 
 
-def _each(remembered: Remembered, kernel: Kernel, problem: tw.gemm.Problem) -> float:
+def _each(remembered: ReferenceCache, kernel: Kernel, problem: tw.gemm.Problem) -> float:
     """Seconds for one kernel that is right: its output is the reference, rounded."""
     arch = archs.load(ARCH)
     outputs = {seed: _right(remembered, problem, seed) for seed in SEEDS}
     began = time.perf_counter()
     for seed in SEEDS:
-        expected = remembered.expected(kernel.op, problem, seed, arch)
-        allowed = remembered.allowed((kernel,), problem, seed, arch)
+        expected = remembered.get_expected(kernel.op, problem, seed, arch)
+        allowed = remembered.get_tolerances((kernel,), problem, seed, arch)
         placed = [
-            Guarded(tensor, numpy_dtype(tensor.dtype, arch), expected.inputs.get(tensor.name))
-            for tensor in execution_of(kernel.op).tensors(problem)
+            PoisonedTensor(tensor, to_numpy_dtype(tensor.dtype, arch), expected.inputs.get(tensor.name))
+            for tensor in get_execution(kernel.op).tensors(problem)
         ]
         result = placed[-1]
         result.after[...] = outputs[seed]
         for each in placed[:-1]:
             each.after[...] = each.memory
-        damaged = [said for each in placed if (said := each.damage())]
-        ulps = remembered.ulps(kernel.op, problem, seed, arch, result.tensor)
-        found = compared(result, expected.outputs, allowed, ulps, seed)
+        damaged = [said for each in placed if (said := each.describe_stray_writes())]
+        ulps = remembered.get_ulps(kernel.op, problem, seed, arch, result.tensor)
+        found = compare_output(result, expected.outputs, allowed, ulps, seed)
         assert not damaged, damaged
         assert not found.message, found.message
     return time.perf_counter() - began
 
 
-def _right(remembered: Remembered, problem: tw.gemm.Problem, seed: int) -> NDArray[np.uint8]:
+def _right(remembered: ReferenceCache, problem: tw.gemm.Problem, seed: int) -> NDArray[np.uint8]:
     """The memory of a right result."""
     arch = archs.load(ARCH)
-    tensor = execution_of("gemm").tensors(problem)[-1]
-    dtype = numpy_dtype(tensor.dtype, arch)
-    right = remembered.expected("gemm", problem, seed, arch).outputs[tensor.name].astype(dtype)
-    return Guarded(tensor, dtype, right).memory
+    tensor = get_execution("gemm").tensors(problem)[-1]
+    dtype = to_numpy_dtype(tensor.dtype, arch)
+    right = remembered.get_expected("gemm", problem, seed, arch).outputs[tensor.name].astype(dtype)
+    return PoisonedTensor(tensor, dtype, right).memory
 
 
 if __name__ == "__main__":

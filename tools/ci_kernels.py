@@ -25,14 +25,14 @@ from statistics import fmean
 import platformdirs
 
 from tilewright import arch as archs
-from tilewright.building.builder import Built, build_units
-from tilewright.building.costs import read_costs
+from tilewright.building.builder import BuildResult, build_compile_jobs
+from tilewright.building.compile_costs import read_costs
+from tilewright.building.compile_job import CompileJob
 from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
-from tilewright.building.toolchain import find
-from tilewright.building.unit import Unit
-from tilewright.codegen.render import Source, render_unchecked
-from tilewright.ops import op_named, parse_kernel
+from tilewright.building.toolchain import find_toolchain
+from tilewright.codegen.render import KernelSource, render_unchecked
+from tilewright.ops import find_op, parse_kernel
 from tilewright.ops.kernel import Kernel
 
 LIST = Path(__file__).parents[1] / "tests" / "ci_kernels.txt"
@@ -68,7 +68,7 @@ class Entry:
         return parse_kernel(self.name.partition("+")[0])
 
     @property
-    def source(self) -> Source:
+    def source(self) -> KernelSource:
         _, _, change = self.name.partition("+")
         source = render_unchecked(self.kernel)
         return changed_source(source, change) if change else source
@@ -78,7 +78,7 @@ def name_of(kernel: Kernel, change: str = "") -> str:
     return f"{kernel.slug}+{change}" if change else kernel.slug
 
 
-def changed_source(source: Source, change: str) -> Source:
+def changed_source(source: KernelSource, change: str) -> KernelSource:
     """A source with one text changed, in itself or in one of our files that it includes."""
     known, instead = CHANGES[change]
     count = sum(text.count(known) for text in (source.text, *source.files.values()))
@@ -99,17 +99,17 @@ def write_list(entries: Iterable[Entry]) -> None:
     LIST.write_text(HEAD + "".join(rows), encoding="utf-8")
 
 
-def build(entries: Sequence[Entry], jobs: int | None = None) -> Built:
+def build(entries: Sequence[Entry], jobs: int | None = None) -> BuildResult:
     """Build the kernels of the list, whatever the rules say: those of bad examples must fail."""
-    toolchain = find()
+    toolchain = find_toolchain()
     # The store's own record of costs is empty on a new machine; the list's order is by what was measured here.
     ordered = sorted(entries, key=lambda entry: -entry.cpu_s)
-    return build_units([Unit(entry.source, toolchain) for entry in ordered], jobs=jobs, tiers=Tiers(STORE))
+    return build_compile_jobs([CompileJob(entry.source, toolchain) for entry in ordered], jobs=jobs, tiers=Tiers(STORE))
 
 
 def features(kernel: Kernel) -> list[str]:
     """Of these, pairs are made: the GPU, the fields that make a kind of kernel, and the type of the first tensor."""
-    op = op_named(kernel.op)
+    op = find_op(kernel.op)
     types = [names[0] for names in op.strata(archs.load(kernel.arch)) if names[0].startswith("dtype")]
     return [f"arch={kernel.arch}", *(f"{name}={getattr(kernel.config, name)}" for name in (*op.kinds, *types))]
 
@@ -151,7 +151,7 @@ def choose(entries: Sequence[Entry]) -> list[Entry]:
     known = {entry.name: entry.cpu_s for entry in entries if entry.cpu_s}
     record = read_costs(STORE)
     usual = fmean(known.values()) if known else 1.0
-    chosen = cover(samples, lambda kernel: known.get(kernel.slug) or record.guess(kernel) or usual)
+    chosen = cover(samples, lambda kernel: known.get(kernel.slug) or record.estimate_cpu_s(kernel) or usual)
     kept = [entry for entry in entries if entry.name not in {kernel.slug for kernel in samples}]
     return [*kept, *(Entry(kernel.slug, known.get(kernel.slug, 0.0)) for kernel in chosen)]
 

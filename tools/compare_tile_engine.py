@@ -29,11 +29,11 @@ from tilewright import arch as archs
 from tilewright.arch.spec import Shape
 from tilewright.base.digest import digest_text
 from tilewright.base.errors import ToolchainError
-from tilewright.building.ck_headers import ck_tools
-from tilewright.ops import op_named
-from tilewright.ops.block_gemm.types import dtype_fields
+from tilewright.building.ck_headers import find_ck_tools
+from tilewright.ops import find_op
+from tilewright.ops.block_gemm.types import expand_dtype
 from tilewright.ops.gemm.tile_engine import read_tile_engine
-from tilewright.ops.rule import violations
+from tilewright.ops.rule import find_violations
 from tilewright.ops.space import Space
 
 ARCH, DTYPE, LAYOUT = "gfx942", "fp16", "rcr"
@@ -110,7 +110,7 @@ def find_tile_engine(given: Path | None = None) -> Path:
         return given
     if folder := os.environ.get(FOLDER_VARIABLE):
         return Path(folder)
-    return ck_tools()
+    return find_ck_tools()
 
 
 def folder_digest(folder: Path) -> str:
@@ -128,13 +128,13 @@ def compare(folder: Path) -> Comparison:
         ours = our_kernels(space)
         refusing = {key: refusing_checks(builder, key) for key in sorted(ours - theirs)}
     only_ck = Counter(_first_rule(key) for key in sorted(theirs - ours))
-    rules = {r.code: r for r in op_named("gemm").rules}
+    rules = {r.code: r for r in find_op("gemm").rules}
     checks = {check.name: check.what for check in CHECKS} | {UNEXPLAINED: ""}
     first = Counter(names[0] for names in refusing.values())
     whole = Counter(" + ".join(names) for names in refusing.values())
     return Comparison(
         folder_digest=folder_digest(folder),
-        raw=space.raw_count(ARCH),
+        raw=space.count_raw(ARCH),
         ck=len(theirs),
         ours=len(ours),
         both=len(theirs & ours),
@@ -197,10 +197,10 @@ def our_kernels(space: Space) -> set[Key]:
 
 def _first_rule(key: Key) -> str:
     """The first of our rules that refuses a kernel which only CK lists."""
-    op = op_named("gemm")
-    fixed = {"variant": "standard", **dtype_fields(DTYPE), "layout": LAYOUT}
-    config = op.config(**fixed, **dict(zip(FIELDS, key, strict=True)))
-    found = violations(op.rules, config, archs.load(ARCH))
+    op = find_op("gemm")
+    fixed = {"variant": "standard", **expand_dtype(DTYPE), "layout": LAYOUT}
+    config = op.make_config(**fixed, **dict(zip(FIELDS, key, strict=True)))
+    found = find_violations(op.rules, config, archs.load(ARCH))
     return found[0].code if found else UNEXPLAINED
 
 

@@ -8,7 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tilewright.ops.fields import Choice, Count, Field, Flag, Kind, Numbers, OptionalTile, Tile, fields_of
+from tilewright.ops.fields import (
+    ChoiceType,
+    CountType,
+    Field,
+    FieldType,
+    FlagType,
+    IntegerListType,
+    OptionalTileType,
+    TileType,
+    list_fields,
+)
 from tilewright.ops.op import Op
 
 OPS_FOLDER = Path(__file__).parent.parent / "src" / "tilewright" / "ops"
@@ -34,10 +44,10 @@ def keyword_files(ops: tuple[Op, ...]) -> dict[Path, str]:
 
 def keywords_text(op: Op) -> str:
     """The module of one op."""
-    fields = fields_of(op.config_type)
+    fields = list_fields(op.config_type)
     sharing: dict[tuple[str, ...], list[str]] = {}
     for field in fields.values():
-        if isinstance(field.kind, Choice):
+        if isinstance(field.kind, ChoiceType):
             sharing.setdefault(field.kind.values, []).append(field.name)
     aliases = {values: _alias(names) for values, names in sharing.items()}
     choices = {alias: values for values, alias in aliases.items()}
@@ -84,12 +94,12 @@ def _table(name: str, doc: str, keywords: dict[str, str]) -> str:
 
 
 def _value(field: Field, aliases: Mapping[tuple[str, ...], str]) -> str:
-    kind: Kind = field.kind
-    if isinstance(kind, Choice):
+    kind: FieldType = field.kind
+    if isinstance(kind, ChoiceType):
         return aliases[kind.values]
-    if isinstance(kind, OptionalTile):
+    if isinstance(kind, OptionalTileType):
         return "TileValue | None"
-    plain = {Flag: "bool", Count: "int", Tile: "TileValue", Numbers: "NumbersValue"}
+    plain = {FlagType: "bool", CountType: "int", TileType: "TileValue", IntegerListType: "NumbersValue"}
     if type(kind) not in plain:
         raise TypeError(
             f"{field.name} is of kind {type(kind).__name__}, which keywords.py has no type for: add it there"
@@ -98,4 +108,4 @@ def _value(field: Field, aliases: Mapping[tuple[str, ...], str]) -> str:
 
 
 def _several(field: Field, aliases: Mapping[tuple[str, ...], str]) -> str:
-    return "SeveralTiles" if isinstance(field.kind, Tile) else f"Several[{_value(field, aliases)}]"
+    return "SeveralTiles" if isinstance(field.kind, TileType) else f"Several[{_value(field, aliases)}]"

@@ -26,11 +26,11 @@ from tilewright.base.knobs import ARCH_PATH, KNOBS
 from tilewright.cli.app import root
 from tilewright.cli.command import Option, list_main_names
 from tilewright.ops import OPS
-from tilewright.ops.fields import ConfigBase, Field, fields_of, tokens_of
+from tilewright.ops.fields import ConfigBase, Field, format_tokens, list_fields
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
 from tilewright.ops.rule import Rule
-from tilewright.ops.sampling import draw_legal, strata
+from tilewright.ops.sampling import draw_legal, list_strata
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 NOTE = "Written by `make docs` from the code. Do not edit it here."
@@ -73,7 +73,7 @@ def wrapped(text: str) -> str:
 def token(field: Field, value: Any) -> str:
     """A field's value as `-s` takes it."""
     read = field.kind.read(field.name, value)
-    return str(read).lower() if isinstance(read, bool) else field.kind.token(read)
+    return str(read).lower() if isinstance(read, bool) else field.kind.to_token(read)
 
 
 # Rules
@@ -90,7 +90,7 @@ def rules_page() -> str:
 
 
 def _op_rules(op: Op) -> Iterator[str]:
-    example = ", ".join(f"`{n}={token(fields_of(op.config_type)[n], v)}`" for n, v in op.example.items())
+    example = ", ".join(f"`{n}={token(list_fields(op.config_type)[n], v)}`" for n, v in op.example.items())
     yield f"## {op.name}"
     yield wrapped(f"Examples change this config: {example}.")
     if op.fit_rules:
@@ -122,7 +122,7 @@ def _rule(op: Op, rule: Rule) -> str:
 
 
 def _overrides(op: Op, overrides: Mapping[str, Any]) -> str:
-    fields = fields_of(op.config_type)
+    fields = list_fields(op.config_type)
     shown = [f"`{name}={token(fields[name], value)}`" for name, value in overrides.items() if name in fields]
     shown += [f"problem `{name}={value}`" for name, value in overrides.get("problem", {}).items()]
     return ", ".join(shown) or "the example unchanged"
@@ -132,8 +132,8 @@ def _complaint(op: Op, rule: Rule) -> str:
     arch = archs.load(rule.arch)
     values = dict(rule.bad)
     problem = op.problem_type(**{**op.example_problem, **values.pop("problem", {})})
-    config = op.example_config(values)
-    found = rule.violation(config, arch) if rule in op.rules else rule.violation(config, problem, arch)
+    config = op.make_example(values)
+    found = rule.find_violation(config, arch) if rule in op.rules else rule.find_violation(config, problem, arch)
     if found is None:
         raise SystemExit(f"{rule.code}: its failing example passes")
     return found.message
@@ -153,7 +153,7 @@ def fields_page() -> str:
 
 
 def _op_fields(op: Op) -> Iterator[str]:
-    fields = fields_of(op.config_type).values()
+    fields = list_fields(op.config_type).values()
     yield f"## {op.name}\n\nThe {op.doc}."
     rows = [(code(f.name), f.kind.describe(), _default(f), code(_in_name(op, f)), f.doc) for f in fields]
     yield table(("field", "takes", "default", "in names", "meaning"), rows)
@@ -172,16 +172,16 @@ def _default(field: Field) -> str:
 def _in_name(op: Op, field: Field) -> str:
     """The field's part of a name: the example's where it has one."""
     if field.required:
-        return field.token(field.kind.read(field.name, op.example[field.name])) or ""
+        return field.to_token(field.kind.read(field.name, op.example[field.name])) or ""
     return field.tag if isinstance(field.default, bool) else f"{field.tag}…"
 
 
 def _starred(op: Op, name: str) -> list[str]:
     """What a field is searched over, once for each group of GPUs that agree."""
-    field = fields_of(op.config_type)[name]
+    field = list_fields(op.config_type)[name]
     groups: dict[str, list[str]] = {}
     for arch in archs.arch_names():
-        values = op.candidates(name, archs.load(arch))
+        values = op.list_candidates(name, archs.load(arch))
         shown = ", ".join(token(field, value) for value in values)
         if len(values) > MOST_LISTED:
             shown = f"{len(values)} values from {token(field, values[0])} to {token(field, values[-1])}"
@@ -278,7 +278,7 @@ def gpus_page() -> str:
 def _kinds(op: Op, specs: Sequence[Arch]) -> str:
     found = {spec.name: _kinds_on(op, spec) for spec in specs}
     every = dict.fromkeys(kind for kinds in found.values() for kind in kinds)
-    positions = {name: list(op.candidates(name, specs[0])) for name in op.kinds}
+    positions = {name: list(op.list_candidates(name, specs[0])) for name in op.kinds}
     order = sorted(every, key=lambda kind: [positions[n].index(v) for n, v in zip(op.kinds, kind, strict=True)])
     rows = [(*kind, *("✓" if kind in found[spec.name] else "" for spec in specs)) for kind in order]
     return f"### {op.name}\n\n{table((*op.kinds, *found), rows)}"
@@ -287,7 +287,7 @@ def _kinds(op: Op, specs: Sequence[Arch]) -> str:
 def _kinds_on(op: Op, arch: Arch) -> dict[tuple[Any, ...], ConfigBase]:
     """The kinds that have a legal kernel on a GPU, with one such kernel."""
     found: dict[tuple[Any, ...], ConfigBase] = {}
-    for fixed in strata(op, arch):
+    for fixed in list_strata(op, arch):
         kind = tuple(fixed[name] for name in op.kinds)
         if kind not in found:
             config = draw_legal(op, arch, random.Random(0), fixed)
@@ -379,7 +379,7 @@ def _members(members: Members) -> str:
     where: dict[str, list[str]] = {}
     for arch, kernels in members.items():
         for kernel in kernels:
-            where.setdefault("-".join(tokens_of(kernel.config)), []).append(arch)
+            where.setdefault("-".join(format_tokens(kernel.config)), []).append(arch)
     groups: dict[tuple[str, ...], list[str]] = {}
     for config, names in where.items():
         groups.setdefault(tuple(names), []).append(config)

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright import arch as archs
-from tilewright.learn.plots import COLOURS, new_figure, save
-from tilewright.ops import op_named
-from tilewright.ops.machine.cost import Estimate
-from tilewright.select.portfolio import choose, judge
+from tilewright.learn.plots import COLOURS, create_figure, save_figure
+from tilewright.ops import find_op
+from tilewright.ops.cost_model.cost import Estimate
+from tilewright.select.portfolio import choose_portfolio, evaluate_portfolio
 
 Floats = NDArray[np.float64]
 
@@ -43,9 +43,9 @@ TERMS = ("matrix", "lds", "vector", "latency", "l2", "memory", "launch")
 
 def estimates(kernel: dict[str, tuple[int, int, int]], m: NDArray[np.int64]) -> Estimate:
     """The estimates of a kernel for every m."""
-    op, arch = op_named("gemm"), archs.load(GPU)
+    op, arch = find_op("gemm"), archs.load(GPU)
     assert op.cost is not None
-    config = op.config(**GEMM, **kernel)
+    config = op.make_config(**GEMM, **kernel)
     problems = [
         op.cost.problem_numbers(op.problem_type(m=int(each), n=SIDE, k=SIDE, dtype="fp16", layout="rcr")) for each in m
     ]
@@ -57,7 +57,7 @@ def estimates(kernel: dict[str, tuple[int, int, int]], m: NDArray[np.int64]) -> 
 
 def draw_terms(path: Path) -> None:
     """Of one kernel what its time is made of, and of three what they reach, over the rows of a GEMM."""
-    figure, (left, right) = new_figure(12.0, 4.8, columns=2)
+    figure, (left, right) = create_figure(12.0, 4.8, columns=2)
     m = np.unique(np.concatenate([np.arange(1, 257), np.arange(256, 8193, 16)]))
     shown = estimates(KERNELS[SHOWN], m)
     for colour, name in zip(COLOURS, TERMS, strict=True):
@@ -77,7 +77,7 @@ def draw_terms(path: Path) -> None:
     right.set_title("steps and tails: what three kernels should reach", fontsize=11)
     right.legend(frameon=False, fontsize=9, loc="lower right")
     figure.suptitle(f"C (m×{SIDE}) = A (m×{SIDE}) · B ({SIDE}×{SIDE}), fp16, {GPU}", fontsize=12)
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def convolutions() -> tuple[Floats, Floats]:
@@ -95,31 +95,33 @@ def conv_choices() -> dict[str, Floats]:
     """Of each way to choose the efficiency for each of the 231 convolutions; what learns has not seen the problem."""
     from evaluation import conv, conv_data
     from tilewright.learn import evaluation
-    from tilewright.learn.baselines import nearest_neighbour, one_best_kernel
-    from tilewright.learn.efficiency import efficiencies
+    from tilewright.learn.baselines import score_by_mean, score_by_nearest
+    from tilewright.learn.efficiency import compute_efficiencies
 
     data = conv_data.load()
-    split = evaluation.by_problem(data.by_label)
-    fold = split.of_rows(data.by_label)
+    split = evaluation.split_by_problem(data.by_label)
+    fold = split.get_row_folds(data.by_label)
     points = data.by_label.points[data.by_label.problem[np.unique(data.problem, return_index=True)[1]]]
     estimate = np.log(data.data.estimate)[data.pair]
     compv5 = np.array([label[3] == "compv5" for label in data.labels])[data.label]
     scores = {
-        "one best kernel": one_best_kernel(data.problem, data.label, data.us, fold),
-        "nearest neighbour": nearest_neighbour(data.problem, data.label, data.us, fold, points),
+        "one best kernel": score_by_mean(data.problem, data.label, data.us, fold),
+        "nearest neighbour": score_by_nearest(data.problem, data.label, data.us, fold, points),
         "estimate, unlucky of equals": estimate + 1e-9 * compv5,
         "estimate": estimate - 1e-9 * compv5,
-        "estimate and learned": evaluation.held_out(data.by_label, conv.LABELS, split)[0],
+        "estimate and learned": evaluation.predict_held_out(data.by_label, conv.LABELS, split)[0],
     }
     best = np.full(data.problem.max() + 1, np.inf)
     np.minimum.at(best, data.problem, data.us)
     random = np.bincount(data.problem, best[data.problem] / data.us) / np.bincount(data.problem)
-    return {"random": random} | {name: efficiencies(data.problem, data.us, each) for name, each in scores.items()}
+    return {"random": random} | {
+        name: compute_efficiencies(data.problem, data.us, each) for name, each in scores.items()
+    }
 
 
 def draw_cdf(path: Path) -> None:
     """How many of the convolutions are computed how well, by way of choosing."""
-    figure, axes = new_figure(8.5, 5.0)
+    figure, axes = create_figure(8.5, 5.0)
     styles = {"random": ("#999999", "-"), "one best kernel": (COLOURS[4], "-"), "nearest neighbour": (COLOURS[3], "-")}
     styles |= {"estimate, unlucky of equals": (COLOURS[0], ":"), "estimate": (COLOURS[0], "-")}
     styles |= {"estimate and learned": (COLOURS[2], "-")}
@@ -142,7 +144,7 @@ def draw_cdf(path: Path) -> None:
     axes.set_ylabel("problems with at most that, %")
     axes.set_title("231 forward convolutions in bf16 on gfx950: mean efficiency in the legend", fontsize=11)
     axes.legend(frameon=False, loc="upper left", fontsize=9)
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def in_halves(choosing: Floats, judging: Floats, keep: int) -> float:
@@ -150,37 +152,39 @@ def in_halves(choosing: Floats, judging: Floats, keep: int) -> float:
     reached = []
     for seed in range(HALVES):
         order = np.random.default_rng(seed).permutation(len(judging))
-        reached.append(judge(judging[order[1::2]], choose(choosing[order[::2]], keep).order).coverage[-1])
+        reached.append(
+            evaluate_portfolio(judging[order[1::2]], choose_portfolio(choosing[order[::2]], keep).order).coverage[-1]
+        )
     return float(np.mean(reached))
 
 
 def leaving_out(times: Floats, keep: int) -> float:
     """Mean efficiency on each problem of kernels chosen for the others."""
-    others = [choose(np.delete(times, i, axis=0), keep).order for i in range(len(times))]
-    return float(np.mean([judge(times[[i]], order).coverage[-1] for i, order in enumerate(others)]))
+    others = [choose_portfolio(np.delete(times, i, axis=0), keep).order for i in range(len(times))]
+    return float(np.mean([evaluate_portfolio(times[[i]], order).coverage[-1] for i, order in enumerate(others)]))
 
 
 def draw_portfolio(path: Path) -> None:
     """Mean efficiency over the number of kernels kept, for two sets of measurements."""
     from evaluation import hipblaslt
 
-    figure, (left, right) = new_figure(12.0, 4.6, columns=2)
+    figure, (left, right) = create_figure(12.0, 4.6, columns=2)
     counts = range(1, KEPT + 1)
     measured, estimated = convolutions()
     table = hipblaslt.table()
     gemms = table.sweep.us
     curves = {
         left: {
-            "chosen by measured times": [choose(measured, n).coverage[-1] for n in counts],
+            "chosen by measured times": [choose_portfolio(measured, n).coverage[-1] for n in counts],
             "chosen by estimates, nothing measured": [
-                judge(measured, choose(estimated, n).order).coverage[-1] for n in counts
+                evaluate_portfolio(measured, choose_portfolio(estimated, n).order).coverage[-1] for n in counts
             ],
             "measured times of the other half of the problems": [in_halves(measured, measured, n) for n in counts],
         },
         right: {
-            "chosen by measured times": [choose(gemms, n).coverage[-1] for n in counts],
+            "chosen by measured times": [choose_portfolio(gemms, n).coverage[-1] for n in counts],
             "chosen by estimates, nothing measured": [
-                judge(gemms, choose(table.estimate, n).order).coverage[-1] for n in counts
+                evaluate_portfolio(gemms, choose_portfolio(table.estimate, n).order).coverage[-1] for n in counts
             ],
             "measured times of the other problems": [leaving_out(gemms, n) for n in counts],
         },
@@ -195,7 +199,7 @@ def draw_portfolio(path: Path) -> None:
     right.set_ylim(55, 101)
     left.set_title("231 convolutions × 30 kernels of CK Tile, gfx950", fontsize=11)
     right.set_title("23 GEMMs × 6,410 kernels of hipBLASLt, one die of an MI250X", fontsize=11)
-    save(figure, path)
+    save_figure(figure, path)
 
 
 PICTURES = {

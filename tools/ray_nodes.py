@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.knobs import STORE
-from tilewright.bench.cluster.session import ray_module
+from tilewright.bench.cluster.session import import_ray
 
 OBJECT_STORE_BYTES = 80 * 2**20  # Ray refuses less than 75 MB
 # A node that is killed is noticed within about two seconds instead of Ray's usual 15.
@@ -33,7 +33,7 @@ def ray_nodes(*cpus: int, stores: Path | None = None) -> Iterator[tuple[Any, lis
     os.environ["RAY_enable_metrics_collection"] = "0"  # noqa: SIM112  (Ray's spelling)
     from ray.cluster_utils import Cluster
 
-    ray = ray_module()
+    ray = import_ray()
     head = {"num_cpus": 0, "include_dashboard": False, "_system_config": HEALTH}
     cluster: Any = Cluster(initialize_head=True, head_node_args={"object_store_memory": OBJECT_STORE_BYTES, **head})
     try:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from evaluation import conv, conv_data
 from tilewright.base.digest import digest_tree
-from tilewright.learn.bundle_writer import About, held_out_facts, seen_values, write_bundle
-from tilewright.learn.evaluation import evaluate_recipe
+from tilewright.learn.bundle_writer import BundleInfo, collect_problem_values, format_held_out, write_bundle
+from tilewright.learn.evaluation import evaluate_config
 from tilewright.learn.training import train
 
 OPS = Path(__file__).resolve().parents[1] / "src" / "tilewright" / "ops"
@@ -26,12 +26,12 @@ OPS = Path(__file__).resolve().parents[1] / "src" / "tilewright" / "ops"
 def conv_forward(folder: Path) -> None:
     """Forward convolutions in bf16 on gfx950: 230 distinct problems × 13 kernels, medians of 6,930 timings."""
     data = conv_data.load().data
-    found = evaluate_recipe(data, conv.KERNELS)
+    found = evaluate_config(data, conv.KERNELS)
     model = train(data, conv.KERNELS)
-    about = About(
+    about = BundleInfo(
         data="/".join(conv_data.FILE),
-        where=seen_values(data),
-        held_out=held_out_facts(found),
+        where=collect_problem_values(data),
+        held_out=format_held_out(found),
     )
     write_bundle(folder, model, data, about)
 

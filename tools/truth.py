@@ -30,22 +30,22 @@ from op_sections import write_sections
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.base.digest import digest_text
-from tilewright.building.builder import build_units
-from tilewright.building.inspect import KernelInspection, inspect, inspect_object
-from tilewright.building.roofs import roof_of
+from tilewright.building.builder import build_compile_jobs
+from tilewright.building.compile_job import CODE_OBJECT, LIBRARY, CompileJob
+from tilewright.building.inspect import KernelInspection, inspect_object, inspect_source
+from tilewright.building.precompiled_headers import prepare_header_set
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.local import Store
-from tilewright.building.toolchain import Toolchain, find
-from tilewright.building.unit import CODE_OBJECT, LIBRARY, Unit
+from tilewright.building.toolchain import Toolchain, find_toolchain
 from tilewright.codegen.render import render_unchecked
-from tilewright.dispatch.plan import execution_of
-from tilewright.ops import OPS, op_named, parse_kernel
-from tilewright.ops.fields import fields_of
+from tilewright.dispatch.plan import get_execution
+from tilewright.ops import OPS, find_op, parse_kernel
+from tilewright.ops.fields import list_fields
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
-from tilewright.ops.rule import violations
-from tilewright.ops.sampling import draw_breaking, draw_legal, strata
-from tilewright.runtime import loaded
+from tilewright.ops.rule import find_violations
+from tilewright.ops.sampling import draw_breaking, draw_legal, list_strata
+from tilewright.runtime import hip_library
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 
@@ -81,7 +81,7 @@ def accepted(op: Op, n: int, seed: int) -> list[Case]:
 
 
 def _pool(op: Op, arch: Arch, seed: int) -> Iterator[Kernel]:
-    for fixed in strata(op, arch):
+    for fixed in list_strata(op, arch):
         # Each kind of kernel is drawn by itself, so that a changed rule changes only the kinds it concerns.
         rng = random.Random(f"{seed} {arch.name} {sorted(fixed.items())}")
         for _ in range(12):
@@ -109,9 +109,9 @@ def _covering(pool: Sequence[Kernel], n: int) -> list[Kernel]:
 
 
 def _pairs(kernel: Kernel) -> set[tuple[str, str]]:
-    op = op_named(kernel.op)
+    op = find_op(kernel.op)
     names = [n for group in op.strata(archs.load(kernel.arch)) for n in group]
-    options = [n for n, f in fields_of(op.config_type).items() if not f.required]
+    options = [n for n, f in list_fields(op.config_type).items() if not f.required]
     where = f"arch={kernel.arch}"
     features = [where, *(f"{n}={getattr(kernel.config, n)}" for n in names)]
     pairs = set(itertools.combinations(features, 2))
@@ -120,7 +120,7 @@ def _pairs(kernel: Kernel) -> set[tuple[str, str]]:
 
 def rejected(op: Op, n: int, seed: int) -> list[Case]:
     """n kernels that break exactly one rule that the compiler or `supports` enforces, the rules taking turns."""
-    spread = {arch: strata(op, archs.load(arch)) for arch in ARCHS}
+    spread = {arch: list_strata(op, archs.load(arch)) for arch in ARCHS}
     codes = [r.code for r in op.rules if r.enforced_by in ("compiler", "supports")]
     cases: dict[str, Case] = {}
     for turn, code in itertools.product(range(n), codes):
@@ -150,7 +150,7 @@ def judge(case: Case, entry: Artifact | Failure, toolchain: Toolchain, *, again:
     if isinstance(entry, Failure):
         finding = "" if case.expected != "computes" else "the rules accept it, the compiler does not"
         return Outcome(kernel.slug, kernel.arch, case.expected, "refused", finding, first_error(entry.log), 0.0)
-    code = inspect_object(entry.checked(CODE_OBJECT), archs.load(kernel.arch), toolchain)
+    code = inspect_object(entry.verify_file(CODE_OBJECT), archs.load(kernel.arch), toolchain)
     cpu_s = float(entry.facts["cost"]["cpu_s"])
     lds = partial(lds_note, kernel, toolchain=toolchain, again=again)
     return judge_code(case, [found for found in code if found.is_op], lds, entry, cpu_s)
@@ -165,7 +165,7 @@ def judge_code(
 ) -> Outcome:
     """Compare the kernels of a code object with what the rules said of its config."""
     kernel = case.kernel
-    op = op_named(kernel.op)
+    op = find_op(kernel.op)
     base = (kernel.slug, kernel.arch, case.expected)
     spec = archs.load(kernel.arch)
     problems = differences(code, op.matrix_instructions(kernel.config, spec))
@@ -185,12 +185,12 @@ def lds_note(
     kernel: Kernel, code: Sequence[KernelInspection], spec: Arch, toolchain: Toolchain, again: bool
 ) -> tuple[str, str]:
     """What is notable about the LDS of a code object, and what contradicts the prediction; empty where nothing is."""
-    predicted = op_named(kernel.op).lds_bytes(kernel.config, spec)
+    predicted = find_op(kernel.op).lds_bytes(kernel.config, spec)
     if lds_of(code) == {predicted}:
         return "", ""
     if again:
         flags = (*warm_flags(kernel, toolchain), *KEEP_ARRAYS_PRIVATE)
-        least = lds_of(inspect(render_unchecked(kernel), spec, toolchain, extra_flags=flags).op_kernels)
+        least = lds_of(inspect_source(render_unchecked(kernel), spec, toolchain, extra_flags=flags).op_kernels)
     else:
         least = {min(predicted, *lds_of(code))}
     if least == {predicted} and max(lds_of(code)) <= spec.lds.bytes:
@@ -205,15 +205,15 @@ def refuses(kernel: Kernel, entry: Artifact) -> bool:
     Some kernels have no problem at all. Such a one must refuse all that the nearest legal kernel computes.
     """
     config: Any = kernel.config
-    arch, execution = archs.load(kernel.arch), execution_of(kernel.op)
+    arch, execution = archs.load(kernel.arch), get_execution(kernel.op)
     expected, problems = {TW_OK, TW_UNSUPPORTED}, execution.trials(config, arch)
     if not problems:
-        (violation,) = violations(op_named(kernel.op).rules, config, arch)
+        (violation,) = find_violations(find_op(kernel.op).rules, config, arch)
         nearest = dataclasses.replace(config, **{violation.field: violation.nearest})
         expected, problems = {TW_UNSUPPORTED}, execution.trials(nearest, arch)
     # The library needs some HIP library; the emulated device's serves without a GPU.
-    loaded.stand_in()
-    library = ctypes.CDLL(str(entry.checked(LIBRARY)))
+    hip_library.load_shim()
+    library = ctypes.CDLL(str(entry.verify_file(LIBRARY)))
     return {supports(library, kernel, execution.arguments(problem)) for problem in problems} == expected
 
 
@@ -228,7 +228,7 @@ def lds_of(code: Sequence[KernelInspection]) -> set[int]:
 
 def warm_flags(kernel: Kernel, toolchain: Toolchain) -> tuple[str, ...]:
     """Flags that make a compile start from precompiled headers: the same code, with less time spent in reading them."""
-    return roof_of(Unit(render_unchecked(kernel), toolchain).device_prefix, Store()).flags
+    return prepare_header_set(CompileJob(render_unchecked(kernel), toolchain).device_headers, Store()).flags
 
 
 def differences(code: Sequence[KernelInspection], named: Sequence[str]) -> list[str]:
@@ -255,9 +255,9 @@ def first_error(log: str) -> str:
 
 def run(cases: Sequence[Case], jobs: int) -> list[Outcome]:
     """Build all cases, legal or not, and judge each. What the store has is not compiled again, so a run can go on."""
-    toolchain = find()
-    units = [Unit(render_unchecked(case.kernel), toolchain) for case in cases]
-    results = build_units(units, jobs=jobs).results
+    toolchain = find_toolchain()
+    units = [CompileJob(render_unchecked(case.kernel), toolchain) for case in cases]
+    results = build_compile_jobs(units, jobs=jobs).results
     outcomes = []
     for case in cases:
         outcome = judge(case, results[case.kernel], toolchain)
@@ -331,7 +331,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, help="write the tables of these ops to this Markdown file")
     options = parser.parse_args()
-    ops = [op_named(name) for name in options.op or names]
+    ops = [find_op(name) for name in options.op or names]
     cases = [case for op in ops for case in sample(op, options.accepted, options.rejected, options.seed)]
     outcomes = run(cases, options.jobs)
     if options.out:

@@ -20,10 +20,10 @@ import tilewright as tw
 from mutating.problems import larger_problems
 from op_sections import write_sections
 from tilewright import arch as archs
-from tilewright.dispatch.plan import execution_of
+from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.verify import Check, verify
 from tilewright.emulator.launch import Mode
-from tilewright.ops import OPS, op_named
+from tilewright.ops import OPS, find_op
 from tilewright.ops.kernel import Kernel
 from truth import accepted
 
@@ -32,7 +32,7 @@ def checks_of(kernels: Sequence[Kernel], random_problems: int, jobs: int) -> Ite
     """The checks of each kernel, built first if need be."""
     registry = tw.build(list(kernels), jobs=jobs)
     for kernel in kernels:
-        trials = execution_of(kernel.op).trials(kernel.config, archs.load(kernel.arch))
+        trials = get_execution(kernel.op).trials(kernel.config, archs.load(kernel.arch))
         problems = [*trials, *larger_problems(kernel, random_problems)]
         started = time.monotonic()
         device = tw.Device(f"emulated:{kernel.arch}")
@@ -104,7 +104,7 @@ def main() -> int:
     options = parser.parse_args()
     results: dict[str, list[list[Check]]] = {}
     for name in options.op or names:
-        kernels = [case.kernel for case in accepted(op_named(name), options.kernels, options.seed)]
+        kernels = [case.kernel for case in accepted(find_op(name), options.kernels, options.seed)]
         results[name] = list(checks_of(kernels, options.random, options.jobs))
     if options.out:
         today = datetime.now(UTC).date()

@@ -11,7 +11,7 @@ import numpy as np
 
 import tilewright as tw
 from tilewright.building.compile import compile_device
-from tilewright.building.toolchain import find
+from tilewright.building.toolchain import find_toolchain
 from tilewright.emulator.device import EmulatedDevice
 from tilewright.emulator.launch import Extent, Launch, Mode
 from tilewright.emulator.memory import Memory
@@ -34,7 +34,7 @@ def run(barrier: str, mode: Mode) -> bool:
     gfx942 = tw.load("gfx942")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kernel.co")
-        outcome = compile_device(SOURCE.replace("BARRIER", barrier), gfx942, find(), path)
+        outcome = compile_device(SOURCE.replace("BARRIER", barrier), gfx942, find_toolchain(), path)
         assert outcome.ok, outcome.log
         device = EmulatedDevice(gfx942, Memory())
         module = device.load(path.read_bytes())

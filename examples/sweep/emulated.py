@@ -10,32 +10,32 @@ from itertools import islice
 from pathlib import Path
 
 import tilewright as tw
-from tilewright.bench.executor import Crew
+from tilewright.bench.executor import WorkerConfig
 from tilewright.bench.local import LocalExecutor
-from tilewright.bench.measure import Settings
-from tilewright.bench.plan import Plan, problem_of
+from tilewright.bench.measure import TimingSettings
+from tilewright.bench.plan import SweepPlan, parse_problem
 from tilewright.bench.report.page import write_report
 from tilewright.bench.sources import open_sources
 from tilewright.bench.sweep import sweep
-from tilewright.bench.versions import versions_text
+from tilewright.bench.versions import format_versions
 
 GPU, DEVICE = "gfx942", "emulated:gfx942"
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="tilewright-sweep-"))
 
 kernels = list(islice(tw.gemm.OP.sets()["fp16_rcr_latency"].kernels(GPU), 2))
 problems = [tw.gemm.Problem(m=m, n=128, k=256, dtype="fp16", layout="rcr") for m in (64, 128, 192, 256)]
-settings = asdict(Settings(mode="fast"))
-plan = Plan(problems, kernels, {DEVICE: GPU}, settings, versions_text(DEVICE))
+settings = asdict(TimingSettings(mode="fast"))
+plan = SweepPlan(problems, kernels, {DEVICE: GPU}, settings, format_versions(DEVICE))
 
-summary = sweep(plan, folder / "journal", LocalExecutor([(DEVICE, GPU)], Crew(settings)))
+summary = sweep(plan, folder / "journal", LocalExecutor([(DEVICE, GPU)], WorkerConfig(settings)))
 print(f"{summary.done} measured now, {summary.failed} failed, {summary.known} known before")
 
 found = open_sources(folder / "journal")
-for record in found.records():
-    kernel, problem = tw.parse_kernel(record.task.kernel), problem_of("gemm", record.task.problem)
+for record in found.iterate_records():
+    kernel, problem = tw.parse_kernel(record.task.kernel), parse_problem("gemm", record.task.problem)
     lines, conflicts = record.counters["cache_lines"], record.counters["bank_conflict_cycles"]
     print(f"{kernel.digest} m={problem.m:<3} {record.status}: {lines:6} cache lines, {conflicts:6} cycles of conflicts")
 
 page = folder / "page.html"
-report = write_report(page, found.records(), title="Two kernels, four problems")
+report = write_report(page, found.iterate_records(), title="Two kernels, four problems")
 print(f"{report.right} of {report.results} results are right: {page}")

@@ -4,9 +4,9 @@ The times are made up: a sweep on a GPU would have journalled them.
 """
 
 import tilewright as tw
-from tilewright.bench.record import Record, Task, Times
-from tilewright.bench.tune import gains, timed, tuned_of
-from tilewright.ops.problem_values import problem_json
+from tilewright.bench.record import Record, Task, TimeStats
+from tilewright.bench.tune import compute_gains, group_times, make_tuned_table
+from tilewright.ops.problem_values import dump_problem
 
 GPU = "gfx942"
 kernels = list(tw.gemm.OP.sets()["fp16_rcr_compute"].kernels(GPU))
@@ -14,16 +14,16 @@ problem = tw.gemm.Problem(m=4096, n=4096, k=4096, dtype="fp16", layout="rcr")
 
 
 def measured(kernel, us):
-    asked = Task(op="gemm", arch=GPU, kernel=kernel.slug, problem=problem_json(problem), device="gpu:0")
-    times = Times(us=us, us_min=us, us_max=us, us_p10=us, us_p90=us, runs=20, warmups=10)
+    asked = Task(op="gemm", arch=GPU, kernel=kernel.slug, problem=dump_problem(problem), device="gpu:0")
+    times = TimeStats(us=us, us_min=us, us_max=us, us_p10=us, us_p90=us, runs=20, warmups=10)
     return Record(task=asked, status="ok", kind="time", times=times)
 
 
 records = [measured(kernel, 240.0 - number) for number, kernel in enumerate(kernels)]
-worth = gains(timed(records))
+worth = compute_gains(group_times(records))
 print(f"the winner is {worth.times_faster:.3f} times as fast as the kernel with the best estimate")
 
-registry = tw.Registry.of(kernels).with_tuned(tuned_of(records))
+registry = tw.Registry.of(kernels).with_tuned(make_tuned_table(records))
 best = registry.select(problem, GPU, built=False).best
 assert best.kernel == kernels[-1]
 print(best.why)

@@ -8,7 +8,7 @@ import pytest
 
 from tilewright.arch import Shape, arch_names, load
 from tilewright.arch.load import DATA
-from tilewright.arch.occupancy import occupancy
+from tilewright.arch.occupancy import compute_occupancy
 from tilewright.base.errors import FileFormatError, UnknownValueError
 
 MADE_UP = """
@@ -85,7 +85,7 @@ def test_a_file_makes_a_gpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     arch = load("gfx999")
     assert arch.source == str(folder / "gfx999.toml")
     assert arch.mma_shapes("fp16", "fp16", "fp32") == {Shape(16, 16, 16): "v_mfma_f32_16x16x16_f16"}
-    got = occupancy(arch, vgprs=64, agprs=0, sgprs=32, lds_bytes=0, block_threads=256)
+    got = compute_occupancy(arch, vgprs=64, agprs=0, sgprs=32, lds_bytes=0, block_threads=256)
     assert got.waves_per_simd == 8
     known = arch_names()
     monkeypatch.delenv("TILEWRIGHT_ARCH_PATH")

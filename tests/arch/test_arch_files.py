@@ -144,13 +144,13 @@ def test_what_numbers_mean() -> None:
     assert {arch.name for arch in archs() if arch.numbers.fp8 == "ocp"} == {"gfx950", "gfx1200", "gfx1201"}
     assert {arch.name for arch in archs() if arch.numbers.halves_flushed} == {"gfx90a"}
     assert {arch.name for arch in archs() if not arch.numbers.bf16_add} == {"gfx950"}
-    assert [load("gfx942").stored(name) for name in ("fp8", "bf8", "fp16")] == ["fp8_fnuz", "bf8_fnuz", "fp16"]
-    assert [load("gfx1201").stored(name) for name in ("fp8", "bf8", "bf16")] == ["fp8_ocp", "bf8_ocp", "bf16"]
+    assert [load("gfx942").resolve_dtype(name) for name in ("fp8", "bf8", "fp16")] == ["fp8_fnuz", "bf8_fnuz", "fp16"]
+    assert [load("gfx1201").resolve_dtype(name) for name in ("fp8", "bf8", "bf16")] == ["fp8_ocp", "bf8_ocp", "bf16"]
 
 
 @pytest.mark.parametrize("arch", archs(), ids=lambda arch: arch.name)
 def test_the_encoding_is_that_of_a_type_that_arrays_have(arch: Arch) -> None:
-    assert {arch.stored(name) for name in ("fp8", "bf8")} <= set(ARRAY_TYPES)
+    assert {arch.resolve_dtype(name) for name in ("fp8", "bf8")} <= set(ARRAY_TYPES)
 
 
 def test_every_type_of_arrays_is_a_data_type_in_an_encoding() -> None:

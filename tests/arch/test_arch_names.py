@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.arch import arch_names, load
-from tilewright.arch.dtypes import ACCUMULATORS, DTYPES, accumulator, dtype
+from tilewright.arch.dtypes import ACCUMULATORS, DTYPES, find_accumulator, find_dtype
 from tilewright.arch.layouts import major_name
 from tilewright.base.errors import InvalidValueError, KnobError, UnknownValueError
 
@@ -40,13 +40,13 @@ def test_unknown_arch_lists_the_known(value: str) -> None:
 )
 def test_unknown_dtype(value: str, nearest: str) -> None:
     with pytest.raises(UnknownValueError) as caught:
-        dtype(value)
+        find_dtype(value)
     assert f"unknown dtype {value!r}. Did you mean '{nearest}'?" in str(caught.value)
     assert caught.value.known == tuple(DTYPES)
 
 
 def test_known_dtypes() -> None:
-    assert [(dtype(n).packed, dtype(n).storage_bytes) for n in ("fp32", "fp8", "pk_fp4")] == [
+    assert [(find_dtype(n).packed, find_dtype(n).storage_bytes) for n in ("fp32", "fp8", "pk_fp4")] == [
         (1, 4),
         (1, 1),
         (2, 1),
@@ -54,19 +54,19 @@ def test_known_dtypes() -> None:
 
 
 def test_accumulators() -> None:
-    assert accumulator("fp16", "fp16") == "fp32"
-    assert accumulator("int8", "int8") == "int32"
+    assert find_accumulator("fp16", "fp16") == "fp32"
+    assert find_accumulator("int8", "int8") == "int32"
     assert all(name in DTYPES for pair in ACCUMULATORS for name in (*pair, ACCUMULATORS[pair]))
 
 
 def test_a_pair_without_a_matrix_instruction() -> None:
     with pytest.raises(InvalidValueError, match=r"multiplies fp16 by bf16\. Known pairs: .*fp8×bf8"):
-        accumulator("fp16", "bf16")
+        find_accumulator("fp16", "bf16")
 
 
 def test_a_pair_with_an_unknown_dtype() -> None:
     with pytest.raises(UnknownValueError, match="Did you mean 'bf16'"):
-        accumulator("fp16", "bf61")
+        find_accumulator("fp16", "bf61")
 
 
 def test_unknown_layout_letter() -> None:

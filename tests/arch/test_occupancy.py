@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.arch import Arch, arch_names, load
-from tilewright.arch.occupancy import Occupancy, architectural_vgprs, occupancy
+from tilewright.arch.occupancy import Occupancy, compute_occupancy, count_architectural_vgprs
 from tilewright.base.errors import InvalidValueError
 
 CDNA_UNIFIED = ("gfx90a", "gfx942", "gfx950")
@@ -23,7 +23,7 @@ def of(
     lds_bytes: int = 0,
     block_threads: int = 256,
 ) -> Occupancy:
-    return occupancy(
+    return compute_occupancy(
         load(name),
         vgprs=vgprs,
         agprs=agprs,
@@ -169,11 +169,11 @@ def test_impossible_numbers_are_refused(name: str, use: dict[str, int], message:
 
 def test_architectural_vgprs_of_metadata() -> None:
     # v0–v4 and a0–a24 give .vgpr_count 33 = 8 + 25 with a unified file, 25 with separate ones.
-    assert architectural_vgprs(load("gfx942"), 33, 25) == 8
-    assert architectural_vgprs(load("gfx908"), 25, 25) == 25
-    assert architectural_vgprs(load("gfx1100"), 5, 0) == 5
+    assert count_architectural_vgprs(load("gfx942"), 33, 25) == 8
+    assert count_architectural_vgprs(load("gfx908"), 25, 25) == 25
+    assert count_architectural_vgprs(load("gfx1100"), 5, 0) == 5
     with pytest.raises(InvalidValueError, match=r"\.agpr_count 25 is larger than \.vgpr_count 5"):
-        architectural_vgprs(load("gfx942"), 5, 25)
+        count_architectural_vgprs(load("gfx942"), 5, 25)
 
 
 @st.composite
@@ -196,7 +196,7 @@ def test_using_more_never_gives_more(kernel: tuple[Arch, dict[str, int]], resour
     most = {"vgprs": 256, "sgprs": 106, "lds_bytes": arch.lds.bytes}
     most["agprs"] = 0 if arch.registers.agprs == "none" else 256
     more = use | {resource: min(use[resource] + extra, most[resource])}
-    before, after = occupancy(arch, **use), occupancy(arch, **more)
+    before, after = compute_occupancy(arch, **use), compute_occupancy(arch, **more)
     assert after.waves_per_simd <= before.waves_per_simd
     assert after.blocks_per_unit <= before.blocks_per_unit
 
@@ -204,7 +204,7 @@ def test_using_more_never_gives_more(kernel: tuple[Arch, dict[str, int]], resour
 @given(kernels())
 def test_the_parts_of_an_answer_agree(kernel: tuple[Arch, dict[str, int]]) -> None:
     arch, use = kernel
-    got = occupancy(arch, **use)
+    got = compute_occupancy(arch, **use)
     waves = got.blocks_per_unit * -(-use["block_threads"] // arch.wave_size)
     simds = arch.compute.simds_per_unit
     assert got.waves_per_simd == -(-waves // simds) == min(got.limits.values())

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.base import errors, events, knobs
-from tilewright.base.digest import canonical_json, digest_tree, digest_value
+from tilewright.base.digest import digest_tree, digest_value, to_canonical_json
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -75,7 +75,7 @@ def test_only_knobs_read_the_environment() -> None:
 
 def test_events_reach_the_listeners_of_their_context_only() -> None:
     seen: list[events.Event] = []
-    with events.listening(seen.append), events.task("t", 2) as advance:
+    with events.add_listener(seen.append), events.report_task("t", 2) as advance:
         advance("one")
         advance()
     events.emit(events.Finished("unheard"))
@@ -90,7 +90,7 @@ def test_events_reach_the_listeners_of_their_context_only() -> None:
 
 @given(JSON)
 def test_canonical_json_is_stable_under_reordering(value: object) -> None:
-    again = json.loads(canonical_json(value))
+    again = json.loads(to_canonical_json(value))
     assert again == value
     assert digest_value(again) == digest_value(value)
 

@@ -12,14 +12,23 @@ from tilewright.base import documents
 from tilewright.base.document_values import (
     check_keys,
     expect_integer,
-    expect_list_of,
+    expect_list_items,
     expect_number,
     expect_table,
     expect_text,
     parse_digits,
     parse_number,
 )
-from tilewright.base.documents import Faults, parse_json, read_bytes, read_csv, read_json, read_text, read_toml, reading
+from tilewright.base.documents import (
+    FileProblems,
+    convert_read_errors,
+    parse_json,
+    read_bytes,
+    read_csv,
+    read_json,
+    read_text,
+    read_toml,
+)
 from tilewright.base.errors import BundleError, FileFormatError, InvalidValueError, UnknownValueError
 
 
@@ -61,9 +70,9 @@ def test_a_mark_and_line_ends_of_other_systems_are_left_out(tmp_path: Path) -> N
     (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbfm, n\r\n\r\n1 ,2\r\n3\r\n")
     assert read_text(tmp_path / "a.csv") == "m, n\n\n1 ,2\n3\n"
     sheet = read_csv(tmp_path / "a.csv")
-    assert sheet is not None and sheet.row(sheet.lines[0][1]) == {"m": "1", "n": "2"}
+    assert sheet is not None and sheet.get_row(sheet.lines[0][1]) == {"m": "1", "n": "2"}
     with pytest.raises(InvalidValueError, match="has 1 cells, the header has 2"):
-        sheet.row(sheet.lines[1][1])
+        sheet.get_row(sheet.lines[1][1])
     assert sheet.lines[1][0] == "line 4"
 
 
@@ -101,13 +110,13 @@ def test_toml_has_the_limits_of_json(tmp_path: Path) -> None:
     ],
 )
 def test_what_content_makes_python_raise_is_an_error_of_the_file(stumble: Callable[[], Any]) -> None:
-    with pytest.raises(FileFormatError) as told, reading("a.json", "write it anew"):
+    with pytest.raises(FileFormatError) as told, convert_read_errors("a.json", "write it anew"):
         stumble()
     assert str(told.value).startswith("a.json: 1 problem\n  ") and str(told.value).endswith("; write it anew")
     assert told.value.__cause__ is not None
-    faults = Faults()
+    faults = FileProblems()
     if not isinstance(told.value.__cause__, OSError):
-        assert faults.trying("here", stumble) is None
+        assert faults.try_call("here", stumble) is None
         assert faults.found[0].where == "here"
 
 
@@ -115,16 +124,16 @@ def test_recursion_is_an_error_of_the_file() -> None:
     def endless() -> None:
         endless()
 
-    with pytest.raises(FileFormatError, match="nested too deeply"), reading("a.json"):
+    with pytest.raises(FileFormatError, match="nested too deeply"), convert_read_errors("a.json"):
         endless()
 
 
 def test_errors_that_say_all_pass_and_others_are_not_caught() -> None:
     for error in (BundleError("for another op"), MemoryError(), KeyboardInterrupt(), AssertionError()):
-        with pytest.raises(type(error)) as passed, reading("a.json"):
+        with pytest.raises(type(error)) as passed, convert_read_errors("a.json"):
             raise error
         assert passed.value is error
-    with pytest.raises(FileFormatError, match="unknown arch"), reading("a.json"):
+    with pytest.raises(FileFormatError, match="unknown arch"), convert_read_errors("a.json"):
         raise UnknownValueError("arch", "gfx0", ["gfx942"])
 
 
@@ -143,7 +152,7 @@ def test_errors_that_say_all_pass_and_others_are_not_caught() -> None:
         (lambda: parse_digits("n", "9" * 5000), "(5,002 characters)"),
         (lambda: expect_text("slug", 7), "slug must be a text, got 7"),
         (lambda: expect_table("facts", []), "facts must be an object, got []"),
-        (lambda: expect_list_of("errors", ["a", 1], expect_text), "errors.1 must be a text, got 1"),
+        (lambda: expect_list_items("errors", ["a", 1], expect_text), "errors.1 must be a text, got 1"),
         (lambda: check_keys("a cost", {"a": 1}, ("a", "b")), "a cost has no b"),
         (
             lambda: check_keys("a cost", {"a": 1, "bb": 2}, ("a",), ("b",)),

@@ -13,14 +13,14 @@ import time
 from pathlib import Path
 
 from tilewright.base.errors import DeviceError
-from tilewright.bench.executor import Crew, Work
-from tilewright.bench.plan import problem_of
+from tilewright.bench.executor import WorkerConfig, WorkItem
+from tilewright.bench.plan import parse_problem
 from tilewright.bench.record import Record
 
 KILLED, HANGS, WRONG, NO_MEMORY, FAULT, RAISES, ABORTS, SILENT, PRINTS, LEAVES_CHILD, ENDLESS = range(101, 112)
 
 
-def prepare(device: str, crew: Crew) -> None:
+def prepare(device: str, crew: WorkerConfig) -> None:
     # The full disk of a test is that of the journal. A worker that starts meanwhile must be able to log.
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
@@ -28,15 +28,15 @@ def prepare(device: str, crew: Crew) -> None:
         raise DeviceError(f"{device} is broken")
 
 
-def compute_reference(work: Work, crew: Crew) -> None:
+def compute_reference(work: WorkItem, crew: WorkerConfig) -> None:
     time.sleep(crew.settings.get("reference_s", 0))
     if crew.settings.get("no_reference"):
         raise MemoryError("no room for the reference")
 
 
-def run(work: Work, crew: Crew) -> Record:
+def run(work: WorkItem, crew: WorkerConfig) -> Record:
     task = work.task
-    problem = problem_of(task.op, task.problem)
+    problem = parse_problem(task.op, task.problem)
     if log := crew.settings.get("log"):  # which tasks were really begun, for tests of what is not done again
         with Path(log).open("a") as stream:
             stream.write(f"{task.key}\n")

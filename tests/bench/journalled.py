@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import tilewright as tw
-from tilewright.bench.record import Record, Task, Times
-from tilewright.ops.problem_values import problem_json
+from tilewright.bench.record import Record, Task, TimeStats
+from tilewright.ops.problem_values import dump_problem
 
-PROBLEM = problem_json(tw.gemm.Problem(m=256, n=512, k=1024, dtype="fp16", layout="rcr"))
+PROBLEM = dump_problem(tw.gemm.Problem(m=256, n=512, k=1024, dtype="fp16", layout="rcr"))
 
 
 def task(number: int = 0, **changes: Any) -> Task:
@@ -18,7 +18,7 @@ def task(number: int = 0, **changes: Any) -> Task:
 
 def timed(number: int = 0, *, us: float = 10.0, started: float = 1.0, **changes: Any) -> Record:
     """A good record with times."""
-    times = Times(us=us, us_min=us / 2, us_max=us * 2, us_p10=us * 0.75, us_p90=us * 1.5, runs=20, warmups=3)
+    times = TimeStats(us=us, us_min=us / 2, us_max=us * 2, us_p10=us * 0.75, us_p90=us * 1.5, runs=20, warmups=3)
     return Record(
         task=task(number, **changes), status="ok", kind="time", times=times, share=0.25, worker="w", started=started
     )

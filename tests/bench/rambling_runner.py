@@ -14,21 +14,21 @@ import threading
 import time
 from typing import Any
 
-from tilewright.bench.executor import Crew, Work
-from tilewright.bench.plan import problem_of
-from tilewright.bench.record import Record, Times
+from tilewright.bench.executor import WorkerConfig, WorkItem
+from tilewright.bench.plan import parse_problem
+from tilewright.bench.record import Record, TimeStats
 
 RAMBLES = 120
 _LATE: list[bytes] = []
 
 
-def compute_reference(work: Work, crew: Crew) -> None:
+def compute_reference(work: WorkItem, crew: WorkerConfig) -> None:
     while _LATE:  # before the next task begins
         os.write(int(sys.argv[2]), _LATE.pop())
 
 
-def run(work: Work, crew: Crew) -> Record:
-    problem = problem_of(work.task.op, work.task.problem)
+def run(work: WorkItem, crew: WorkerConfig) -> Record:
+    problem = parse_problem(work.task.op, work.task.problem)
     record = Record(task=work.task, status="ok", kind="counters", counters={"n": problem.n})
     if problem.stride_x == RAMBLES:
         line = said(crew.settings["says"], record)
@@ -42,7 +42,7 @@ def run(work: Work, crew: Crew) -> Record:
     return record
 
 
-def poisoned(work: Work, crew: Crew) -> Record:
+def poisoned(work: WorkItem, crew: WorkerConfig) -> Record:
     """Answer at once, but for the problems of two numbers: one writes garbage, one takes the coordinator down."""
     number = json.loads(work.task.problem)["m"]
     if number == crew.settings.get("garbage"):
@@ -131,6 +131,6 @@ def _answer(changes: dict[str, Any], times: dict[str, Any], record: Record) -> b
     return json.dumps({"done": body, "sound": True}).encode() + b"\n"
 
 
-def good_times() -> Times:
+def good_times() -> TimeStats:
     """The times that `CHANGES` change."""
-    return Times(**_TIMES)
+    return TimeStats(**_TIMES)

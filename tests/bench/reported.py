@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from evaluation import conv_data
-from tilewright.bench.record import Record, Task, Times
+from tilewright.bench.record import Record, Task, TimeStats
 from tilewright.ops import gemm, kernel_of
 from tilewright.ops.kernel import Kernel
-from tilewright.ops.problem_values import problem_json
+from tilewright.ops.problem_values import dump_problem
 
 VERSIONS = "tilewright 0.1, ck 7.0"
 EMULATED = "emulated:gfx942"
@@ -31,7 +31,7 @@ def conv_times() -> tuple[Record, ...]:
     for row, us in enumerate(data.us.tolist()):
         kernel, problem = data.kernels[data.kernel[row]], data.problems[data.problem[row]]
         wobble = 0.004 + 0.01 * (row % 7) / 7
-        times = Times(
+        times = TimeStats(
             us=us,
             us_min=us * (1 - wobble),
             us_max=us * (1 + 2 * wobble),
@@ -44,7 +44,7 @@ def conv_times() -> tuple[Record, ...]:
             op="grouped_conv",
             arch="gfx950",
             kernel=kernel.slug,
-            problem=problem_json(problem),
+            problem=dump_problem(problem),
             device="gpu:0",
             versions=VERSIONS,
         )
@@ -137,7 +137,7 @@ def gemm_counters() -> list[Record]:
             op="gemm",
             arch="gfx942",
             kernel=kernel.slug,
-            problem=problem_json(problem),
+            problem=dump_problem(problem),
             device=EMULATED,
             versions=VERSIONS,
         )
@@ -157,7 +157,7 @@ def many(count: int, problems: int) -> Iterator[Record]:
     space = gemm.space(dtype="fp16", layout="rcr", variant="standard", mma=(32, 32, 16), scheduler="intrawave")
     kernels = [kernel.slug for kernel in itertools.islice(space.iter("gfx942"), -(-count // problems))]
     sizes = [(64 * (1 + i % 64), 128 << i // 64 % 7, 256 + 64 * (i // 448)) for i in range(problems)]
-    texts = [problem_json(gemm.Problem(m=m, n=n, k=k, dtype="fp16", layout="rcr")) for m, n, k in sizes]
+    texts = [dump_problem(gemm.Problem(m=m, n=n, k=k, dtype="fp16", layout="rcr")) for m, n, k in sizes]
     for i in range(count):
         kernel, problem = divmod(i, problems)
         task = Task(
@@ -168,5 +168,5 @@ def many(count: int, problems: int) -> Iterator[Record]:
             yield Record(task=task, status="crashed", message=f"signal 9 after {luck} s")
             continue
         us = 100.0 + (problem % 64 - kernel % 64) ** 2 + luck / 50 + 3 * kernel
-        times = Times(us=us, us_min=us, us_max=us, us_p10=us, us_p90=us, runs=20, warmups=5)
+        times = TimeStats(us=us, us_min=us, us_max=us, us_p10=us, us_p90=us, runs=20, warmups=5)
         yield Record(task=task, status="ok", kind="time", times=times)

@@ -13,42 +13,42 @@ import pytest
 import tilewright as tw
 from built_kernels import STORE
 from tilewright.base import knobs
-from tilewright.base.digest import canonical_json
+from tilewright.base.digest import to_canonical_json
 from tilewright.bench.record import Task
 from tilewright.building.builder import build_kernels
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.tiers import Tiers
 from tilewright.emulator.device import EmulatedDevice
+from tilewright.emulator.hip_shim import deferred_errors
+from tilewright.emulator.hip_shim.settings import LaunchRecord, record_launches
+from tilewright.emulator.hip_shim.shim import open_shim
 from tilewright.emulator.launch import Launch
-from tilewright.emulator.stand_in import pending
-from tilewright.emulator.stand_in.opened import opened
-from tilewright.emulator.stand_in.settings import LaunchRecord, recording
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
-from tilewright.runtime import loaded
+from tilewright.runtime import hip_library
 
 
 @contextmanager
 def stand_in_as_gpu() -> Iterator[None]:
     """Devices `gpu:0` to `gpu:4` are those of the stand-in, used by the code for GPUs."""
-    loaded.use_for_gpus(opened().path)
+    hip_library.use_gpu_library(open_shim().path)
     try:
         yield
     finally:
-        loaded._process.real = loaded._process.gpu_library = None
+        hip_library._process.real = hip_library._process.gpu_library = None
         # Faults of launches on a GPU are told as numbers. What is kept of them here is not for emulated devices.
-        pending._kept.clear()
+        deferred_errors._kept.clear()
 
 
 def gpu_of(arch: str) -> tw.Device:
     """The device of this GPU when the stand-in is in the place of AMD's library."""
-    return tw.Device(f"gpu:{[gpu.arch.name for gpu in opened().gpus].index(arch)}")
+    return tw.Device(f"gpu:{[gpu.arch.name for gpu in open_shim().gpus].index(arch)}")
 
 
 @contextmanager
 def launches_of(device: tw.Device) -> Iterator[list[LaunchRecord]]:
     """Every launch of this thread that the stand-in ran, as it saw them."""
-    with recording(device.index) as launches:
+    with record_launches(device.index) as launches:
         yield launches
 
 
@@ -69,12 +69,12 @@ def captured() -> Iterator[list[Launch]]:
 
 def small_kernel(arch: str = "gfx90a", **fields: Any) -> Kernel:
     """A kernel of `axpb` that multiplies: 64 threads. One that is `lazy` leaves out the last element."""
-    op = op_named("axpb")
-    return op.kernel(op.config(**{"step": "scale", "threads": 64, **fields}), arch)
+    op = find_op("axpb")
+    return op.make_kernel(op.make_config(**{"step": "scale", "threads": 64, **fields}), arch)
 
 
 def small_problem(n: int = 100) -> Any:
-    return op_named("axpb").problem_type("scale", n)
+    return find_op("axpb").problem_type("scale", n)
 
 
 def built_small(kernels: list[Kernel], ck: Path) -> dict[Kernel, Artifact]:
@@ -89,5 +89,5 @@ def built_small(kernels: list[Kernel], ck: Path) -> dict[Kernel, Artifact]:
 
 def task_of(kernel: Kernel, problem: Any, device: str, **fields: Any) -> Task:
     """What a sweep would ask for."""
-    text = canonical_json(dataclasses.asdict(problem))
+    text = to_canonical_json(dataclasses.asdict(problem))
     return Task(op=kernel.op, arch=kernel.arch, kernel=kernel.slug, problem=text, device=device, **fields)

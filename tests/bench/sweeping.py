@@ -19,15 +19,15 @@ from typing import Any
 from tilewright.base import events
 from tilewright.base.errors import JournalError
 from tilewright.bench import sweep as sweeps
-from tilewright.bench.executor import Crew, Limits
+from tilewright.bench.executor import Limits, WorkerConfig
 from tilewright.bench.local import LocalExecutor
-from tilewright.bench.plan import Plan, Shard
+from tilewright.bench.plan import Shard, SweepPlan
 from tilewright.bench.quarantine import Quarantine
-from tilewright.bench.stopping import stopped_by_signals
-from tilewright.bench.sweep import How, Summary, sweep
+from tilewright.bench.stopping import stop_on_signals
+from tilewright.bench.sweep import SweepOptions, SweepSummary, sweep
 from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
 HERE = Path(__file__).resolve()
@@ -42,32 +42,34 @@ USUAL = 1  # a stride that no fault has
 
 
 def scale_kernels(count: int, **fields: Any) -> list[Kernel]:
-    op = op_named("scale")
+    op = find_op("scale")
     configs = ({"dtype": "fp32", "threads": 64, "factor": 1 + number, **fields} for number in range(count))
-    return [op.kernel(op.config(**config), ARCH) for config in configs]
+    return [op.make_kernel(op.make_config(**config), ARCH) for config in configs]
 
 
 def scale_problems(count: int, faults: Iterable[int] = (), first: int = 1) -> list[Any]:
     """Good problems, and one for each fault."""
-    problem = op_named("scale").problem_type
+    problem = find_op("scale").problem_type
     good = [problem(n, stride_x=USUAL) for n in range(first, first + count)]
     return good + [problem(100_000 + place, stride_x=fault) for place, fault in enumerate(faults)]
 
 
-def scale_plan(kernels: Sequence[Kernel], problems: Sequence[Any], device: str = NO_BUILD, **settings: Any) -> Plan:
-    return Plan(problems, kernels, {device: ARCH}, settings, "tests")
+def scale_plan(
+    kernels: Sequence[Kernel], problems: Sequence[Any], device: str = NO_BUILD, **settings: Any
+) -> SweepPlan:
+    return SweepPlan(problems, kernels, {device: ARCH}, settings, "tests")
 
 
-def crew_of(plan: Plan, limits: Limits = QUICK) -> Crew:
-    return Crew(plan.settings, limits, runner="faulty_runner:run")
+def crew_of(plan: SweepPlan, limits: Limits = QUICK) -> WorkerConfig:
+    return WorkerConfig(plan.settings, limits, runner="faulty_runner:run")
 
 
-def swept(plan: Plan, folder: Path, *, workers: int = 1, limits: Limits = QUICK, **how: Any) -> Summary:
+def swept(plan: SweepPlan, folder: Path, *, workers: int = 1, limits: Limits = QUICK, **how: Any) -> SweepSummary:
     """A whole sweep in this process."""
-    asked = How(**{"fsync": "never", **how})
+    asked = SweepOptions(**{"fsync": "never", **how})
     kept_away = Quarantine(asked.quarantine)
     seats = [(name, arch) for name, arch in plan.devices.items() for _ in range(workers)]
-    executor = LocalExecutor(seats, crew_of(plan, limits), refuse=kept_away.refused)
+    executor = LocalExecutor(seats, crew_of(plan, limits), refuse=kept_away.reject_task)
     return sweep(plan, folder, executor, asked, quarantine=kept_away)
 
 
@@ -119,7 +121,7 @@ class FullDisks:
 
     def __call__(self, event: events.Event) -> None:
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-        if isinstance(event, events.Noticed) and "could be appended" in event.message:
+        if isinstance(event, events.Notice) and "could be appended" in event.message:
             self.noticed += 1
             resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         elif isinstance(event, events.Advanced) and event.task == sweeps.TASK and self._left:
@@ -129,17 +131,19 @@ class FullDisks:
 
 
 def _main(request: dict[str, Any]) -> None:
-    kernels = [op_named("scale").kernel(op_named("scale").config(**fields), ARCH) for fields in request["kernels"]]
-    problems = [op_named("scale").problem_type(**fields) for fields in request["problems"]]
+    kernels = [
+        find_op("scale").make_kernel(find_op("scale").make_config(**fields), ARCH) for fields in request["kernels"]
+    ]
+    problems = [find_op("scale").problem_type(**fields) for fields in request["problems"]]
     folder = Path(request["folder"])
     plan = scale_plan(kernels, problems, request["device"], **request.get("settings", {}))
-    how = How(shard=Shard.of_text(request.get("shard", "1/1")), quarantine=request.get("quarantine", 0))
+    how = SweepOptions(shard=Shard.parse_text(request.get("shard", "1/1")), quarantine=request.get("quarantine", 0))
     sweeps.DISK_PAUSE_S = 0.05
     tiers = Tiers(Store(Path(request["store"]))) if "store" in request else None
     seats = [(request["device"], ARCH)] * request.get("workers", 1)
     executor = LocalExecutor(seats, crew_of(plan), jobs=2, tiers=tiers)
     disks = FullDisks(folder, request.get("full_disks", 0))
-    with events.listening(disks), stopped_by_signals(executor) as stopping:
+    with events.add_listener(disks), stop_on_signals(executor) as stopping:
         try:
             summary = sweep(plan, folder, executor, how, stopping=stopping)
         except JournalError as error:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.ops import op_named, parse_kernel
+from tilewright.ops import find_op, parse_kernel
 from tilewright.ops.kernel import Kernel
 
 ARCH = "gfx942"
@@ -91,11 +91,11 @@ class Swept:
 
 def _products() -> Iterator[Any]:
     for m, n, k in itertools.product((64, 128), (128, 256), (64, 128, 192)):
-        yield op_named("gemm").problem_type(m=m, n=n, k=k, dtype="fp16", layout="rcr")
+        yield find_op("gemm").problem_type(m=m, n=n, k=k, dtype="fp16", layout="rcr")
 
 
 def _convolutions() -> Iterator[Any]:
-    problem = op_named("grouped_conv").problem_type
+    problem = find_op("grouped_conv").problem_type
     for (c, k, size), groups in itertools.product(IMAGES, (1, 2)):
         shared = {"n": 1, "g": groups, "c": c * groups, "k": k * groups, "input_size": size, "dtype": "fp16"}
         yield problem(direction="forward", filter_size="1x1", **shared)
@@ -103,7 +103,7 @@ def _convolutions() -> Iterator[Any]:
 
 
 def _attentions() -> Iterator[Any]:
-    problem = op_named("fmha").problem_type
+    problem = find_op("fmha").problem_type
     lengths = [(queries, keys) for queries, listed in LENGTHS.items() for keys in listed]
     for queries, keys in lengths:
         shared = {"family": "forward", "dtype": "fp16", "heads": 2, "seqlen_q": queries, "seqlen_k": keys, "hdim_q": 32}

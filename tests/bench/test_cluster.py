@@ -24,22 +24,22 @@ from bench_cluster import engine as engine_cost
 from ray_nodes import __file__ as ray_nodes_file
 from ray_nodes import add_node, kill_node, ray_nodes
 from tilewright.base.errors import ClusterError
-from tilewright.base.events import Noticed, listening
+from tilewright.base.events import Notice, add_listener
 from tilewright.bench.cluster import executor as cluster_engine
 from tilewright.bench.cluster.executor import ClusterExecutor
-from tilewright.bench.cluster.gpus import gpu_of_cluster
-from tilewright.bench.cluster.ledger import Sizes
-from tilewright.bench.executor import Crew, Place, Work
+from tilewright.bench.cluster.gpus import probe_cluster_gpu
+from tilewright.bench.cluster.ledger import ChunkSizes
+from tilewright.bench.executor import ArtifactRef, WorkerConfig, WorkItem
 from tilewright.bench.journal import read_journal
 from tilewright.bench.local import LocalExecutor
-from tilewright.bench.plan import Plan
+from tilewright.bench.plan import SweepPlan
 from tilewright.bench.quarantine import Quarantine
 from tilewright.bench.record import Record, Task
-from tilewright.bench.sweep import How, sweep
-from tilewright.bench.versions import versions_text
+from tilewright.bench.sweep import SweepOptions, sweep
+from tilewright.bench.versions import format_versions
 from tilewright.building.builder import build_kernels
 from tilewright.building.store.local import Store
-from tilewright.building.store.remote import remote_of
+from tilewright.building.store.remote import open_remote
 from tilewright.building.store.tiers import Tiers
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
@@ -66,16 +66,16 @@ def cluster(plugin: Path, stores: Path) -> Iterator[tuple[Any, list[Any]]]:
             yield started
 
 
-def works(count: int) -> Iterator[Work]:
+def works(count: int) -> Iterator[WorkItem]:
     for number in range(count):
         task = Task(
             op="gemm", arch="gfx942", kernel=f"k{number // 50}", problem=f'{{"m":{number}}}', device="replay:idle"
         )
-        yield Work(task)
+        yield WorkItem(task)
 
 
 def executor(nap_s: float = 0.0, runner: str = "idle_runner:idle", **options: Any) -> ClusterExecutor:
-    return ClusterExecutor(DEVICES, Crew(settings={"nap_s": nap_s}, runner=runner), **options)
+    return ClusterExecutor(DEVICES, WorkerConfig(settings={"nap_s": nap_s}, runner=runner), **options)
 
 
 def carried_out(engine: ClusterExecutor, count: int, at: dict[int, Callable[[], object]] | None = None) -> list[Record]:
@@ -106,7 +106,7 @@ def test_a_node_killed_in_the_middle_changes_nothing_and_one_that_joins_is_used(
     notices: list[str] = []
     joined: list[Any] = []
     killed = nodes.pop()
-    with listening(lambda event: notices.append(event.message) if isinstance(event, Noticed) else None):
+    with add_listener(lambda event: notices.append(event.message) if isinstance(event, Notice) else None):
         records = carried_out(
             executor(nap_s=0.005),
             600,
@@ -122,7 +122,7 @@ def test_a_node_killed_in_the_middle_changes_nothing_and_one_that_joins_is_used(
 
 def test_a_stop_finishes_what_is_out(cluster) -> None:
     """That the rest can follow is shown with the command (test_cli_sweep.py)."""
-    engine = executor(nap_s=0.01, sizes=Sizes(chunk_s=0.1))
+    engine = executor(nap_s=0.01, sizes=ChunkSizes(chunk_s=0.1))
     found = carried_out(engine, 800, {60: lambda: threading.Thread(target=engine.stop).start()})
     assert 60 <= len(outcome(found)) < 400
 
@@ -133,7 +133,7 @@ def test_the_quarantine_is_asked_before_work_goes_out(cluster) -> None:
     records = []
     for record in engine.run(works(40)):
         records.append(record)
-        kept_away.note(record)
+        kept_away.count_record(record)
     engine.close()
     statuses = [record.status for record in records]
     assert len(outcome(records)) == 40
@@ -141,7 +141,7 @@ def test_the_quarantine_is_asked_before_work_goes_out(cluster) -> None:
     assert statuses.count("wrong") <= 2 * SEATS
 
 
-class Unreadable(Work):
+class Unreadable(WorkItem):
     """Work that no node can take out of its message."""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -153,7 +153,7 @@ def test_one_bad_task_costs_one_record_and_no_device(cluster, monkeypatch) -> No
     monkeypatch.setattr(cluster_engine, "LOOK_S", 0.2)
     tasks = list(works(60))
     tasks[50] = Unreadable(tasks[50].task)
-    crew = Crew(settings={"garbage": 30, "kills": 40}, runner="rambling_runner:poisoned")
+    crew = WorkerConfig(settings={"garbage": 30, "kills": 40}, runner="rambling_runner:poisoned")
     engine = ClusterExecutor(DEVICES, crew, quarantine=Quarantine(0))
     try:
         records = list(engine.run(tasks))
@@ -167,7 +167,7 @@ def test_one_bad_task_costs_one_record_and_no_device(cluster, monkeypatch) -> No
     assert "the worker sent" in failed['{"m":30}'].message
     assert "3 devices of the cluster were lost while they measured it" in failed['{"m":40}'].message
     assert "no device of the cluster could process it" in failed['{"m":50}'].message
-    assert not any(map(engine._is_left_alone, engine._failures))
+    assert not any(map(engine._is_excluded, engine._failures))
 
 
 def test_nodes_with_other_software_end_the_sweep_with_the_reason(cluster) -> None:
@@ -176,21 +176,21 @@ def test_nodes_with_other_software_end_the_sweep_with_the_reason(cluster) -> Non
         op="gemm", arch="gfx942", kernel="k", problem="{}", device="replay:idle", versions='{"tilewright":"0.0.1"}'
     )
     with pytest.raises(ClusterError, match=r"instead of 0\.0\.1"):
-        list(engine.run([Work(task)]))
+        list(engine.run([WorkItem(task)]))
     engine.close()
 
 
 def test_work_that_no_device_can_take_is_an_error_after_a_while(cluster) -> None:
-    engine = ClusterExecutor({"gpu:0": "gfx950", **DEVICES}, Crew(runner="idle_runner:idle"), patience_s=0.5)
+    engine = ClusterExecutor({"gpu:0": "gfx950", **DEVICES}, WorkerConfig(runner="idle_runner:idle"), patience_s=0.5)
     task = Task(op="gemm", arch="gfx950", kernel="k", problem="{}", device="gpu:0")
     with pytest.raises(ClusterError, match="1 for gpu gfx950"):
-        list(engine.run([Work(task, Place("", "0" * 32))]))
+        list(engine.run([WorkItem(task, ArtifactRef("", "0" * 32))]))
     engine.close()
 
 
 def test_a_cluster_without_a_gpu_says_so_when_it_is_asked_for_its_own(cluster) -> None:
     with pytest.raises(ClusterError, match=r"none of the cluster's [0-9]+ nodes has a GPU"):
-        gpu_of_cluster("auto")
+        probe_cluster_gpu("auto")
 
 
 def seen(folder: Path) -> dict[str, tuple[object, ...]]:
@@ -209,23 +209,30 @@ def test_real_kernels_give_on_a_cluster_what_they_give_here(cluster, stores, tmp
     url = f"folder:{tmp_path / 'shared'}"
     (tmp_path / "shared").mkdir()
     gemms = [kernel for kernel in SWEPT[0].kernels() if "-b64x64x32-w2x2x1-i16x16x16" in kernel.slug]
-    here = build_kernels(gemms, tiers=Tiers(STORE, remote_of(url))).artifacts
+    here = build_kernels(gemms, tiers=Tiers(STORE, open_remote(url))).artifacts
     for artifact in here.values():
-        Tiers(STORE, remote_of(url)).publish(artifact)
+        Tiers(STORE, open_remote(url)).publish(artifact)
     keys = {artifact.key for artifact in here.values()}
     broken = scale_kernels(1, factor=666)
     problems = [tw.gemm.Problem(m=m, n=64, k=64, dtype="fp16", layout="rcr") for m in (64, 128, 192)]
     settings = {"mode": "fast"}
-    plan = Plan([*problems, *scale_problems(2)], [*broken, *gemms], {BUILT: ARCH}, settings, versions_text(BUILT))
+    plan = SweepPlan(
+        [*problems, *scale_problems(2)], [*broken, *gemms], {BUILT: ARCH}, settings, format_versions(BUILT)
+    )
     monkeypatch.setenv("TILEWRIGHT_REMOTE", url)
-    sweep(plan, tmp_path / "there", ClusterExecutor(plan.devices, Crew(settings)), How(fsync="never"))
-    own = Tiers(Store(tmp_path / "own"), remote_of(url))
-    sweep(plan, tmp_path / "here", LocalExecutor([(BUILT, ARCH)], Crew(settings), tiers=own), How(fsync="never"))
+    sweep(plan, tmp_path / "there", ClusterExecutor(plan.devices, WorkerConfig(settings)), SweepOptions(fsync="never"))
+    own = Tiers(Store(tmp_path / "own"), open_remote(url))
+    sweep(
+        plan,
+        tmp_path / "here",
+        LocalExecutor([(BUILT, ARCH)], WorkerConfig(settings), tiers=own),
+        SweepOptions(fsync="never"),
+    )
     there = seen(tmp_path / "there")
     assert there == seen(tmp_path / "here")
     assert Counter(each[:2] for each in there.values()) == {("ok", "counters"): 6, ("build_failed", "none"): 2}
     # One node alone may have measured everything, if the others were slow to start.
-    assert any(keys <= set(Store(path).keys()) for path in stores.iterdir())
+    assert any(keys <= set(Store(path).list_keys()) for path in stores.iterdir())
 
 
 @pytest.mark.compile
@@ -234,8 +241,8 @@ def test_kernels_are_built_on_one_node_and_measured_on_others(cluster, tmp_path,
     (tmp_path / "shared").mkdir()
     monkeypatch.setenv("TILEWRIGHT_REMOTE", f"folder:{tmp_path / 'shared'}")
     plan = scale_plan(scale_kernels(2), scale_problems(20), BUILT, nap_s=0.05)
-    engine = ClusterExecutor(plan.devices, Crew(plan.settings, runner="idle_runner:opened"))
-    summary = sweep(plan, tmp_path / "journal", engine, How(fsync="batch"))
+    engine = ClusterExecutor(plan.devices, WorkerConfig(plan.settings, runner="idle_runner:opened"))
+    summary = sweep(plan, tmp_path / "journal", engine, SweepOptions(fsync="batch"))
     records = read_journal(tmp_path / "journal").records
     assert {record.message for record in records} == {""}
     assert (summary.statuses, summary.left) == (Counter(ok=40), 0)
@@ -251,8 +258,8 @@ def test_a_task_costs_about_what_bare_ray_costs_and_those_that_wait_take_little_
     theirs, ours = [bare_ray(4000)], []
     large = engine_cost(QUEUED)
     assert large.grown_mb <= MEMORY_LIMIT_MB
-    sizes = Sizes()
-    assert large.held <= sizes.held(SEATS) + SEATS * sizes.ahead * sizes.chunk_most
+    sizes = ChunkSizes()
+    assert large.held <= sizes.max_waiting(SEATS) + SEATS * sizes.ahead * sizes.chunk_most
     ours.append(large.cost)
     theirs.append(bare_ray(4000))
     while beside(ours, theirs).cpu > LIMIT and len(ours) < 5:

@@ -17,12 +17,12 @@ from evaluation.sources import DATA
 from tilewright.base import knobs
 from tilewright.bench.journal import read_journal
 from tilewright.cli.app import root
-from tilewright.ops import op_named
-from tilewright.ops.explicit_set import explicit_set
-from tilewright.ops.grouped_conv.gfx950_times import kernel_of_label, problem_of_row
+from tilewright.ops import find_op
+from tilewright.ops.explicit_set import make_explicit_set
+from tilewright.ops.grouped_conv.gfx950_times import make_labelled_kernel, read_row_problem
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.kernel_set import dump_kernel_set
-from tilewright.ops.problem_text import problem_text
+from tilewright.ops.problem_text import format_problem
 from tilewright.registry.registry import Registry
 from tilewright.select.bundle import MANIFEST
 from tilewright.select.tuned import read_tuned
@@ -58,8 +58,8 @@ def measured() -> Times:
     times: dict[Any, dict[Kernel, list[float]]] = {}
     with CSV.open(newline="") as stream:
         for row in csv.DictReader(stream):
-            kernel = kernel_of_label(*(int(row[f"tile_{x}"]) for x in "mnk"), pipeline=row["pipeline"])
-            times.setdefault(problem_of_row(row), {}).setdefault(kernel, []).append(float(row["latency_us"]))
+            kernel = make_labelled_kernel(*(int(row[f"tile_{x}"]) for x in "mnk"), pipeline=row["pipeline"])
+            times.setdefault(read_row_problem(row), {}).setdefault(kernel, []).append(float(row["latency_us"]))
     return {p: {kernel: statistics.median(us) for kernel, us in own.items()} for p, own in times.items()}
 
 
@@ -100,7 +100,7 @@ def bundle(folder: Path, journal: Path) -> Path:
 def kernel_set(folder: Path, measured: Times) -> Path:
     """All measured kernels, as a file to choose from."""
     kernels = sorted({kernel for own in measured.values() for kernel in own}, key=lambda kernel: kernel.slug)
-    text = dump_kernel_set(explicit_set(op_named(OP), ARCH, "measured", "All that were measured.", kernels))
+    text = dump_kernel_set(make_explicit_set(find_op(OP), ARCH, "measured", "All that were measured.", kernels))
     (folder / "measured.toml").write_text(text, encoding="utf-8")
     return folder / "measured.toml"
 
@@ -172,7 +172,7 @@ def test_select_takes_the_measured_winner(kernel_set: Path, winners: Path, measu
         assert (first.kernel, first.us) == (kernel, us)
     # In words: for a problem where the estimate is wrong.
     problem = max(measured, key=lambda each: best(measured[each])[1])
-    asked = ("select", OP, "--gpu-target", ARCH, "--kernel-set", kernel_set, "--problem", problem_text(problem, None))
+    asked = ("select", OP, "--gpu-target", ARCH, "--kernel-set", kernel_set, "--problem", format_problem(problem, None))
     (stage,) = command(*asked, "--tuned", winners)["stages"]
     kernel, us = best(measured[problem])
     assert stage["choices"][0]["kernel"] == kernel.slug
@@ -181,7 +181,7 @@ def test_select_takes_the_measured_winner(kernel_set: Path, winners: Path, measu
 
 def test_select_asks_the_model(kernel_set: Path, bundle: Path, measured: Times) -> None:
     problem = next(iter(measured))
-    asked = ("select", OP, "--gpu-target", ARCH, "--kernel-set", kernel_set, "--problem", problem_text(problem, None))
+    asked = ("select", OP, "--gpu-target", ARCH, "--kernel-set", kernel_set, "--problem", format_problem(problem, None))
     (stage,) = command(*asked, "--bundle", bundle)["stages"]
     assert stage["steps"]["learned"] == "bundle: corrects the estimates of 13 of the first 13"
     assert stage["choices"][0]["why"].startswith("bundle says ")

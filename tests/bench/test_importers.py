@@ -8,8 +8,8 @@ import pytest
 
 from evaluation.sources import DATA
 from tilewright.base.errors import FileFormatError, InvalidValueError, UnknownValueError
-from tilewright.bench.foreign import NOT_OURS, formats, read_foreign
-from tilewright.bench.table import export, read_table
+from tilewright.bench.foreign import NOT_OURS, list_formats, read_foreign
+from tilewright.bench.table import export_table, read_table
 from tilewright.learn.from_records import to_measurements
 from tilewright.ops import parse_kernel
 from tilewright.ops.grouped_conv.gfx950_times import COLUMNS
@@ -37,7 +37,7 @@ def test_the_public_convolutions_are_those_of_our_evaluation(tmp_path: Path) -> 
     assert {parse_kernel(record.task.kernel) for record in found.records} == set(data.kernels)
     table = to_measurements(found.records)
     assert sorted(table.us.tolist()) == sorted(data.us.tolist())
-    export(found.records, tmp_path / "t.parquet")
+    export_table(found.records, tmp_path / "t.parquet")
     assert list(read_table(tmp_path / "t.parquet")) == list(found.records)
     first = found.records[0].times
     assert first is not None and first.us_min <= first.us <= first.us_max and first.runs == 2
@@ -82,4 +82,4 @@ def test_what_cannot_be_imported(tmp_path: Path) -> None:
         read_foreign("hipblaslt_mi250x_fp16_sweep", file)
     with pytest.raises(UnknownValueError, match="option of the format conv_gfx950 'arch'"):
         read_foreign("conv_gfx950", file, arch="gfx942")
-    assert formats()["tile_engine"].options == ("arch", "elementwise", "permute_n")
+    assert list_formats()["tile_engine"].options == ("arch", "elementwise", "permute_n")

@@ -11,7 +11,7 @@ import pytest
 
 from tilewright.base.errors import FileFormatError
 from tilewright.bench.foreign import read_foreign
-from tilewright.bench.plan import problem_of
+from tilewright.bench.plan import parse_problem
 from tilewright.bench.record import Record
 from tilewright.ops import parse_kernel
 
@@ -66,7 +66,7 @@ def test_what_a_program_prints(tmp_path: Path) -> None:
     assert (config.pipeline, config.epilogue, config.scheduler) == ("compv4", "cshuffle", "intrawave")
     assert (config.pad_m, config.pad_k, config.persistent, config.split_k) == (False, True, False, False)
     assert (config.variant, config.dtype_a, config.dtype_c, config.layout) == ("standard", "fp16", "fp16", "rcr")
-    asked = problem_of("gemm", record.task.problem)
+    asked = parse_problem("gemm", record.task.problem)
     assert (asked.m, asked.n, asked.k, asked.stride_b) == (M, N, K, K)
     assert (record.task.arch, record.task.device, record.kind) == ("gfx942", "imported:tile_engine", "time")
 
@@ -134,7 +134,7 @@ def test_a_folder_of_results(tmp_path: Path) -> None:
 def test_split_k_is_another_kernel(tmp_path: Path) -> None:
     record = only(write(tmp_path / "r.json", printed(split_k=4)))
     config: Any = parse_kernel(record.task.kernel).config
-    assert config.split_k is True and problem_of("gemm", record.task.problem).k_batch == 4
+    assert config.split_k is True and parse_problem("gemm", record.task.problem).k_batch == 4
 
 
 def test_preshuffled_kernels_need_to_know_whether_n_is_permuted(tmp_path: Path) -> None:

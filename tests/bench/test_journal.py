@@ -11,8 +11,8 @@ import pytest
 from journalled import counted, failed, timed
 
 from tilewright.base.errors import InvalidValueError, JournalError, UnknownValueError
-from tilewright.bench.journal import FSYNC, Journal, journal_files, known_keys, merged, read_journal
-from tilewright.bench.journal_lines import LONGEST, with_check
+from tilewright.bench.journal import FSYNC, Journal, list_journal_files, merge_records, read_journal, read_known_keys
+from tilewright.bench.journal_lines import LONGEST, append_checksum
 
 AWKWARD = 'a "quoted", {"counters":{ line\nwith ,"check":"00"} and µ \x00 and 😀'
 
@@ -55,14 +55,14 @@ def test_files_of_all_workers_are_read_in_order(tmp_path: Path) -> None:
 def test_a_good_record_beats_failures_and_else_the_latest_counts() -> None:
     records = [failed(1, started=9), timed(1, us=5, started=2), timed(1, us=6, started=3), failed(2), timed(3)]
     for order in (records, records[::-1]):
-        best = merged(order)
+        best = merge_records(order)
         expected = (timed(1, us=6, started=3), failed(2), timed(3))
         assert best == {record.key: record for record in expected}
 
 
 def test_two_records_of_one_moment_are_merged_to_the_same_in_any_order() -> None:
     twins = [timed(us=5), timed(us=6)]
-    assert merged(twins) == merged(twins[::-1])
+    assert merge_records(twins) == merge_records(twins[::-1])
 
 
 def test_a_resumed_sweep_knows_what_is_done(tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ def test_a_resumed_sweep_knows_what_is_done(tmp_path: Path) -> None:
         for record in (timed(1), failed(2), failed(3), timed(3), counted(4)):
             journal.append(record)
     done = {timed(1).key, timed(3).key, counted(4).key}
-    assert known_keys(tmp_path) == done | {failed(2).key}
-    assert known_keys(tmp_path, retry_failed=True) == done
+    assert read_known_keys(tmp_path) == done | {failed(2).key}
+    assert read_known_keys(tmp_path, retry_failed=True) == done
 
 
 def test_a_torn_line_costs_its_own_record_only(tmp_path: Path) -> None:
@@ -85,16 +85,16 @@ def test_a_torn_line_costs_its_own_record_only(tmp_path: Path) -> None:
     assert found.records == [timed(1), timed(3)]
     (damage,) = found.damaged
     assert (damage.file, damage.line) == (journal.file, 2) and "cut short" in damage.why
-    assert timed(2).key not in known_keys(tmp_path)
+    assert timed(2).key not in read_known_keys(tmp_path)
 
 
 def test_a_record_of_another_schema_is_told(tmp_path: Path) -> None:
     """Its checksum is right, so nothing is damaged; still this version must not guess what it means."""
     body = json.dumps(timed(1).to_json() | {"schema": 2}, sort_keys=True, separators=(",", ":"))[:-1].encode()
-    (tmp_path / "w.jsonl").write_bytes(with_check(body))
+    (tmp_path / "w.jsonl").write_bytes(append_checksum(body))
     found = read_journal(tmp_path)
     assert found.records == [] and "schema 2, this version reads 1" in found.damaged[0].why
-    assert known_keys(tmp_path) == set()
+    assert read_known_keys(tmp_path) == set()
 
 
 def test_two_processes_cannot_write_one_file(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_what_cannot_be(tmp_path: Path) -> None:
         with pytest.raises(JournalError, match="cannot name"):
             Journal(tmp_path, name)
     with pytest.raises(JournalError, match="does not exist"):
-        journal_files(tmp_path / "nowhere")
+        list_journal_files(tmp_path / "nowhere")
     (tmp_path / "file").touch()
     with pytest.raises(JournalError, match="cannot be written: File exists"):
         Journal(tmp_path / "file", "w")

@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from journalled import counted, failed, timed
 
-from tilewright.bench.journal import Journal, journal_files, read_journal
-from tilewright.bench.journal_lines import Damage, intact_lines, line_of, record_of
+from tilewright.bench.journal import Journal, list_journal_files, read_journal
+from tilewright.bench.journal_lines import DamagedLine, format_line, parse_record, read_lines
 from tilewright.bench.record import Record
 
 WORKERS = ("a", "b", "c")
@@ -46,12 +46,12 @@ class Files:
     def append(self, worker: str, record: Record) -> None:
         with Journal(self.folder, worker, fsync="never") as journal:
             journal.append(record)
-        body = line_of(record)[:-1]
+        body = format_line(record)[:-1]
         self.written[worker].append((len(self.data(worker)) - len(body) - 1, body, record))
 
     def torn(self, worker: str, record: Record, share: float) -> None:
         """A writer dies after some bytes of a line; with all but the last one the record is there."""
-        body = line_of(record)[:-1]
+        body = format_line(record)[:-1]
         before = self.data(worker)
         if before and not before.endswith(b"\n"):
             before += b"\n"
@@ -118,21 +118,21 @@ def test_nothing_intact_is_lost_and_all_damage_is_told(steps: list[tuple]) -> No
 
 
 def _same_in_pieces(folder: Path, expected: list[Record], told: list[tuple[Path, int]]) -> None:
-    found = [each for file in journal_files(folder) for each in intact_lines(file, longest=SHORT)]
-    assert [record_of(line) for line in found if not isinstance(line, Damage)] == expected
-    assert [(damage.file, damage.line) for damage in found if isinstance(damage, Damage)] == told
+    found = [each for file in list_journal_files(folder) for each in read_lines(file, longest=SHORT)]
+    assert [parse_record(line) for line in found if not isinstance(line, DamagedLine)] == expected
+    assert [(damage.file, damage.line) for damage in found if isinstance(damage, DamagedLine)] == told
 
 
 def test_a_hole_of_zeros_before_a_record(tmp_path: Path) -> None:
     """What some file systems leave after a crash: megabytes without an end of line."""
-    line = line_of(timed(1))
-    (tmp_path / "w.jsonl").write_bytes(line + b"\0" * (1 << 20) + line_of(timed(2)) + line_of(timed(3)))
-    found = list(intact_lines(tmp_path / "w.jsonl", longest=1 << 16))
-    assert [record_of(each) for each in found if not isinstance(each, Damage)] == [timed(1), timed(2), timed(3)]
-    (damage,) = (each for each in found if isinstance(each, Damage))
+    line = format_line(timed(1))
+    (tmp_path / "w.jsonl").write_bytes(line + b"\0" * (1 << 20) + format_line(timed(2)) + format_line(timed(3)))
+    found = list(read_lines(tmp_path / "w.jsonl", longest=1 << 16))
+    assert [parse_record(each) for each in found if not isinstance(each, DamagedLine)] == [timed(1), timed(2), timed(3)]
+    (damage,) = (each for each in found if isinstance(each, DamagedLine))
     assert damage.line == 2 and "longer than 65,536 bytes" in damage.why
     assert all(
         (tmp_path / "w.jsonl").read_bytes()[each.offset :].startswith(each.text)
         for each in found
-        if not isinstance(each, Damage)
+        if not isinstance(each, DamagedLine)
     )

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from journalled import failed, timed
 
+from tilewright.base.atomic_write import describe_write_error
 from tilewright.base.errors import JournalError
-from tilewright.base.events import Noticed, listening
-from tilewright.base.whole_file import cannot_write
+from tilewright.base.events import Notice, add_listener
 from tilewright.bench.journal import BATCH_RECORDS, Journal, read_journal
-from tilewright.bench.journal_lines import line_of
+from tilewright.bench.journal_lines import format_line
 from tilewright.bench.journal_merge import select_best, write_merged
 from tilewright.bench.sweep_file import claim_folder
-from tilewright.bench.table import export
+from tilewright.bench.table import export_table
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def test_a_record_that_does_not_fit_leaves_the_file_as_it_was(tmp_path: Path, ro
     with Journal(tmp_path, "w") as journal:
         journal.append(timed(1))
         before = journal.file.read_bytes()
-        size = len(line_of(timed(2)))
+        size = len(format_line(timed(2)))
         with files_of_at_most(len(before) + room), pytest.raises(JournalError) as caught:
             journal.append(timed(2))
         text = str(caught.value)
@@ -132,7 +132,7 @@ def test_after_a_failed_fsync_lines_are_written_again_to_another_file(tmp_path, 
     monkeypatch.setattr("tilewright.bench.journal.BATCH_S", 1e9)  # batches end by their number, on a busy machine, too
     notices: list[str] = []
     count = BATCH_RECORDS if fsync == "batch" else 1
-    hear = listening(lambda event: notices.append(event.message) if isinstance(event, Noticed) else None)
+    hear = add_listener(lambda event: notices.append(event.message) if isinstance(event, Notice) else None)
     with hear, Journal(tmp_path, "w", fsync=fsync) as journal:
         for number in range(count - 1):
             journal.append(timed(number))
@@ -185,7 +185,7 @@ def test_closing_after_a_failed_fsync_writes_again(tmp_path, monkeypatch) -> Non
     ],
 )
 def test_the_advice_fits_the_reason(number: int, advice: str) -> None:
-    text = cannot_write("sweep", OSError(number, "a library's words", "/x/.sweep.json.0123"))
+    text = describe_write_error("sweep", OSError(number, "a library's words", "/x/.sweep.json.0123"))
     assert text.startswith(f"sweep cannot be written: {os.strerror(number)}. ") and advice in text
     assert ("Free disk space" in text) == (advice == "Free disk space")
 
@@ -202,4 +202,4 @@ def test_a_folder_that_cannot_be_made_is_named_as_it_was_asked(tmp_path: Path) -
         with pytest.raises(JournalError, match="cannot be written"):
             Journal(folder, "w")
     with pytest.raises(JournalError, match=r"^/proc/x1\.parquet cannot be written"):
-        export([timed(1)], "/proc/x1.parquet")
+        export_table([timed(1)], "/proc/x1.parquet")

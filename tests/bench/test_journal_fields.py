@@ -15,16 +15,23 @@ from journalled import counted, failed, task, timed
 from rambling_runner import CHANGES
 
 from tilewright.base.errors import FileFormatError, InvalidValueError
-from tilewright.bench.gpu_model import gpu_of
-from tilewright.bench.journal import known_keys, read_journal
-from tilewright.bench.journal_lines import Damage, Intact, line_of, record_of, summary_of, with_check
+from tilewright.bench.gpu_model import get_gpu_model
+from tilewright.bench.journal import read_journal, read_known_keys
+from tilewright.bench.journal_lines import (
+    DamagedLine,
+    IntactLine,
+    append_checksum,
+    format_line,
+    parse_record,
+    parse_summary,
+)
 from tilewright.bench.journal_merge import select_best
-from tilewright.bench.plan import problem_of
-from tilewright.bench.rates import Effort, effort
-from tilewright.bench.record import Record, Task, Times, message_of
+from tilewright.bench.plan import parse_problem
+from tilewright.bench.rates import Effort, compute_effort
+from tilewright.bench.record import Record, Task, TimeStats, format_message
 from tilewright.bench.replay import read_replay
 from tilewright.bench.sources import open_sources
-from tilewright.bench.table import export, read_table
+from tilewright.bench.table import export_table, read_table
 
 FILE = Path("w.jsonl")
 BAD = [name for name in CHANGES if name not in ("message huge",)]
@@ -35,26 +42,26 @@ def changed(record: Record, changes: dict[str, Any], times: dict[str, Any]) -> b
     body = {**record.to_json(), **changes}
     if times and isinstance(body["times"], dict):
         body["times"] = {**body["times"], **times}
-    return with_check(json.dumps(body, sort_keys=True, separators=(",", ":"))[:-1].encode())
+    return append_checksum(json.dumps(body, sort_keys=True, separators=(",", ":"))[:-1].encode())
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_field_is_told_at_reading_and_no_other_record_is_lost(tmp_path: Path, name: str) -> None:
     changes, times = CHANGES[name]
     bad = changed(timed(2) if times else counted(2, n=1), changes, times)
-    (tmp_path / "w.jsonl").write_bytes(line_of(timed(1)) + bad + line_of(timed(3)))
+    (tmp_path / "w.jsonl").write_bytes(format_line(timed(1)) + bad + format_line(timed(3)))
     found = read_journal(tmp_path)
     assert found.records == [timed(1), timed(3)] and [each.line for each in found.damaged] == [2]
     selected = select_best(tmp_path)
-    assert list(selected.records()) == [timed(1), timed(3)] and [each.line for each in selected.damaged] == [2]
-    assert known_keys(tmp_path) == {timed(1).key, timed(3).key}
+    assert list(selected.iterate_records()) == [timed(1), timed(3)] and [each.line for each in selected.damaged] == [2]
+    assert read_known_keys(tmp_path) == {timed(1).key, timed(3).key}
 
 
 def test_an_export_leaves_a_bad_line_out_and_tells_it(tmp_path: Path) -> None:
     bad = changed(timed(2), {"took_s": "long"}, {})
-    (tmp_path / "w.jsonl").write_bytes(line_of(timed(1)) + bad)
+    (tmp_path / "w.jsonl").write_bytes(format_line(timed(1)) + bad)
     opened = open_sources(tmp_path)
-    assert export(opened.records(), tmp_path / "t.parquet", counters=opened.counters()) == 1
+    assert export_table(opened.iterate_records(), tmp_path / "t.parquet", counters=opened.list_counters()) == 1
     assert list(read_table(tmp_path / "t.parquet")) == [timed(1)]
     assert [str(each).startswith(f"{tmp_path / 'w.jsonl'}:2: ") for each in opened.damaged] == [True]
     with pytest.raises(FileFormatError, match="took_s is 'long', must be a finite number"):
@@ -63,8 +70,8 @@ def test_an_export_leaves_a_bad_line_out_and_tells_it(tmp_path: Path) -> None:
 
 def test_of_a_bad_line_and_a_good_one_with_its_key_the_good_one_is_kept(tmp_path: Path) -> None:
     later = changed(timed(1, started=9.0), {"took_s": "long"}, {})
-    (tmp_path / "w.jsonl").write_bytes(line_of(timed(1)) + later)
-    assert list(select_best(tmp_path).records()) == [timed(1)]
+    (tmp_path / "w.jsonl").write_bytes(format_line(timed(1)) + later)
+    assert list(select_best(tmp_path).iterate_records()) == [timed(1)]
 
 
 _VALUES = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=4)
@@ -83,25 +90,29 @@ def test_a_summary_is_damage_where_the_record_is(record: Record, data: st.DataOb
     if data.draw(st.booleans()) and isinstance(body["task"], dict):  # a key that fits the changed task
         with contextlib.suppress(InvalidValueError):
             body["key"] = Task(**body["task"]).key
-    line = Intact(FILE, 1, 0, with_check(json.dumps(body, sort_keys=True, separators=(",", ":"))[:-1].encode())[:-1])
-    whole, summary = record_of(line), summary_of(line)
-    assert isinstance(whole, Damage) == isinstance(summary, Damage), (whole, summary)
-    if isinstance(whole, Record) and not isinstance(summary, Damage):
+    line = IntactLine(
+        FILE, 1, 0, append_checksum(json.dumps(body, sort_keys=True, separators=(",", ":"))[:-1].encode())[:-1]
+    )
+    whole, summary = parse_record(line), parse_summary(line)
+    assert isinstance(whole, DamagedLine) == isinstance(summary, DamagedLine), (whole, summary)
+    if isinstance(whole, Record) and not isinstance(summary, DamagedLine):
         assert summary == (whole.key, whole.ok, float(whole.started))
 
 
 @pytest.mark.parametrize("message", ['a "text" with \\ and \n', "µs and 四", "an emoji 🙂", "x" * 5000])
 def test_lines_of_records_are_summarised(message: str) -> None:
     record = failed(1, message=message)
-    line = Intact(FILE, 1, 0, line_of(record)[:-1])
-    assert summary_of(line) == (record.key, False, 1.0) and record_of(line) == record
+    line = IntactLine(FILE, 1, 0, format_line(record)[:-1])
+    assert parse_summary(line) == (record.key, False, 1.0) and parse_record(line) == record
 
 
 def test_the_usual_lines_are_summarised_without_making_records() -> None:
     """A cost, so with much room: it is five times as fast where nothing else runs."""
-    lines = [Intact(FILE, 1, 0, line_of(record)[:-1]) for record in (timed(1), counted(2, waves=4), failed(3))] * 100
+    lines = [
+        IntactLine(FILE, 1, 0, format_line(record)[:-1]) for record in (timed(1), counted(2, waves=4), failed(3))
+    ] * 100
     took = []
-    for read in (record_of, summary_of):
+    for read in (parse_record, parse_summary):
         begun = time.process_time()
         for line in lines:
             read(line)
@@ -111,7 +122,7 @@ def test_the_usual_lines_are_summarised_without_making_records() -> None:
 
 def test_deep_and_endless_json_with_a_right_checksum(tmp_path: Path) -> None:
     texts = [b"[" * 100_000, b'{"a":' * 100_000, b'{"counters":{' + b"9" * 5000, b"5", b'{"x":1']
-    (tmp_path / "w.jsonl").write_bytes(b"".join(map(with_check, texts)) + line_of(timed(1)))
+    (tmp_path / "w.jsonl").write_bytes(b"".join(map(append_checksum, texts)) + format_line(timed(1)))
     found = read_journal(tmp_path)
     assert found.records == [timed(1)] and [each.line for each in found.damaged] == [1, 2, 3, 4, 5]
     assert len(select_best(tmp_path)) == 1
@@ -130,7 +141,7 @@ def test_deep_and_endless_json_with_a_right_checksum(tmp_path: Path) -> None:
 def test_times_check_themselves(changes: dict[str, Any], words: str) -> None:
     fields = {"us": 10.0, "us_min": 5.0, "us_max": 20.0, "us_p10": 7.0, "us_p90": 15.0, "runs": 20, "warmups": 3}
     with pytest.raises(InvalidValueError, match=words):
-        Times(**{**fields, **changes})
+        TimeStats(**{**fields, **changes})
 
 
 def test_a_record_holds_a_time_or_counters() -> None:
@@ -139,16 +150,16 @@ def test_a_record_holds_a_time_or_counters() -> None:
 
 
 def test_a_message_is_one_that_any_file_keeps() -> None:
-    assert message_of(OSError("no such file: \udcff")) == "no such file: \\udcff"
-    assert len(message_of("x" * 10_000)) == 2000
+    assert format_message(OSError("no such file: \udcff")) == "no such file: \\udcff"
+    assert len(format_message("x" * 10_000)) == 2000
 
 
 def test_problems_and_versions_that_nobody_can_read_cost_no_export(tmp_path: Path) -> None:
     deep = "[" * 100_000
     records = [timed(1, problem=deep), timed(2, op="unheard_of"), timed(3, versions=deep), timed(4)]
-    assert effort("gemm", deep) == Effort(None, None) and gpu_of(deep) is None
-    assert export(records, tmp_path / "t.parquet") == 4
+    assert compute_effort("gemm", deep) == Effort(None, None) and get_gpu_model(deep) is None
+    assert export_table(records, tmp_path / "t.parquet") == 4
     assert list(read_table(tmp_path / "t.parquet")) == records
     for text in (deep, "5", '{"m":"x"}', "{}", '{"m":1e999}'):
         with pytest.raises(InvalidValueError):
-            problem_of("gemm", text)
+            parse_problem("gemm", text)

@@ -11,10 +11,10 @@ import pytest
 from journalled import counted, failed, task, timed
 
 from tilewright.bench.journal import Journal, read_journal
-from tilewright.bench.journal_lines import line_of
+from tilewright.bench.journal_lines import format_line
 from tilewright.bench.journal_merge import select_best, write_merged
 from tilewright.bench.record import Record
-from tilewright.bench.table import export, read_table
+from tilewright.bench.table import export_table, read_table
 
 SMALL = {"kernel": "k", "problem": '{"m":1}'}
 LINES = {
@@ -41,7 +41,7 @@ LINES = {
 @pytest.mark.parametrize("name", LINES)
 def test_a_line_is_these_bytes(name: str) -> None:
     record, line = LINES[name]
-    assert line_of(record).decode() == line
+    assert format_line(record).decode() == line
 
 
 @pytest.mark.parametrize("record", [timed(1, cold=True), counted(2, waves=4), failed(3)])
@@ -58,7 +58,7 @@ def test_an_error_without_bound_is_kept(tmp_path: Path, share: float) -> None:
     value = json.loads(journal.file.read_text(), parse_constant=pytest.fail)  # no Infinity, which is no JSON
     assert (value["share"], value["error_ulps"]) == (str(share), "inf")
     write_merged(select_best(tmp_path / "sweep"), tmp_path / "all" / "merged.jsonl")
-    export([record], tmp_path / "t.parquet")
+    export_table([record], tmp_path / "t.parquet")
     for found in (*read_journal(tmp_path / "all").records, *read_table(tmp_path / "t.parquet")):
         assert found.share == pytest.approx(share, nan_ok=True) and found.error_ulps == math.inf
 
@@ -68,6 +68,6 @@ def test_a_text_that_many_records_have_is_in_memory_once(tmp_path: Path) -> None
     with Journal(tmp_path, "w") as journal:
         for record in records:
             journal.append(record)
-    export(records, tmp_path / "t.parquet")
+    export_table(records, tmp_path / "t.parquet")
     found = [*read_journal(tmp_path).records, *read_table(tmp_path / "t.parquet")]
     assert len(found) == 6 and len({id(record.task.problem) for record in found}) == 1

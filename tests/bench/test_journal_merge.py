@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from journalled import counted, failed, timed
 
 from tilewright.base.errors import InvalidValueError, JournalError
-from tilewright.bench.journal import Journal, merged, read_journal
-from tilewright.bench.journal_merge import _ordered, select_best, write_merged, write_records
+from tilewright.bench.journal import Journal, merge_records, read_journal
+from tilewright.bench.journal_merge import _to_sortable_bits, select_best, write_merged, write_records
 from tilewright.bench.record import Record
 from tilewright.bench.sources import open_sources
-from tilewright.bench.table import export
+from tilewright.bench.table import export_table
 
 
 def many(seed: int, count: int) -> list[Record]:
@@ -35,15 +35,15 @@ def test_lines_are_merged_as_records_are(tmp_path: Path, seed: int) -> None:
     for i, worker in enumerate("abc"):
         write_records(records[i::3], tmp_path / f"{worker}.jsonl")
     selected = select_best(tmp_path)
-    assert {record.key: record for record in selected.records()} == merged(records)
-    assert selected.seen == 200 and len(selected) == len(merged(records)) and not selected.damaged
+    assert {record.key: record for record in selected.iterate_records()} == merge_records(records)
+    assert selected.seen == 200 and len(selected) == len(merge_records(records)) and not selected.damaged
 
 
 def test_the_order_of_journals_does_not_matter(tmp_path: Path) -> None:
     files = [tmp_path / name / "w.jsonl" for name in "abc"]
     for seed, file in enumerate(files):
         write_records(many(seed, 50), file)
-    one, other = ({str(record) for record in select_best(*order).records()} for order in (files, files[::-1]))
+    one, other = ({str(record) for record in select_best(*order).iterate_records()} for order in (files, files[::-1]))
     assert one == other
 
 
@@ -72,7 +72,7 @@ def test_a_journal_is_never_overwritten(tmp_path: Path) -> None:
 
 def test_names_of_counters(tmp_path: Path) -> None:
     write_records([counted(1, waves=1, valu=2), timed(2), counted(3, **{"lds.read": 4})], tmp_path / "w.jsonl")
-    assert select_best(tmp_path).counters() == ("lds.read", "valu", "waves")
+    assert select_best(tmp_path).list_counters() == ("lds.read", "valu", "waves")
 
 
 def test_memory_does_not_grow_with_records_but_with_keys(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_memory_does_not_grow_with_records_but_with_keys(tmp_path: Path) -> None
     write_records(records, tmp_path / "w.jsonl")
     tracemalloc.start()
     selected = select_best(tmp_path)
-    for _ in selected.records():
+    for _ in selected.iterate_records():
         pass
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -90,13 +90,13 @@ def test_memory_does_not_grow_with_records_but_with_keys(tmp_path: Path) -> None
 
 
 def test_journals_and_tables_together(tmp_path: Path) -> None:
-    export([timed(1, started=5), failed(2), counted(4)], tmp_path / "old.parquet")
+    export_table([timed(1, started=5), failed(2), counted(4)], tmp_path / "old.parquet")
     write_records([timed(1, us=7, started=6), timed(2)], tmp_path / "new" / "w.jsonl")
     opened = open_sources(tmp_path / "old.parquet", tmp_path / "new")
     folder = opened.selected.files[0].parent
     expected = [timed(1, us=7, started=6), timed(2), counted(4)]
-    assert {r.key: r for r in opened.records()} == {r.key: r for r in expected}
-    assert (opened.seen, len(opened), opened.counters()) == (5, 3, ("waves",))
+    assert {r.key: r for r in opened.iterate_records()} == {r.key: r for r in expected}
+    assert (opened.seen, len(opened), opened.list_counters()) == (5, 3, ("waves",))
     assert folder.exists()
     del opened
     assert not folder.exists()
@@ -107,4 +107,4 @@ def test_journals_and_tables_together(tmp_path: Path) -> None:
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False))
 def test_moments_keep_their_order_as_bits(one: float, other: float) -> None:
     if one != other:
-        assert (_ordered(one) < _ordered(other)) == (one < other)
+        assert (_to_sortable_bits(one) < _to_sortable_bits(other)) == (one < other)

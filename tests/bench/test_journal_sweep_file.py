@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.base.errors import FileFormatError, JournalError
-from tilewright.bench.sweep_file import FILE, claim_folder, read_asked
+from tilewright.bench.sweep_file import FILE, claim_folder, read_request
 
 ASKED = {"op": "gemm", "kernels": ["a", "b"], "settings": {"cold": False}}
 
@@ -17,7 +17,7 @@ ASKED = {"op": "gemm", "kernels": ["a", "b"], "settings": {"cold": False}}
 def test_the_same_sweep_is_resumed(tmp_path: Path) -> None:
     assert claim_folder(tmp_path / "new", ASKED) is False
     assert claim_folder(tmp_path / "new", dict(reversed(ASKED.items()))) is True
-    assert read_asked(tmp_path / "new") == ASKED
+    assert read_request(tmp_path / "new") == ASKED
     assert [path.name for path in (tmp_path / "new").iterdir()] == [FILE]
 
 
@@ -56,6 +56,6 @@ def test_a_file_that_cannot_be(tmp_path: Path, text: str, what: str) -> None:
 
 def test_a_folder_without_one(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="does not belong to a sweep"):
-        read_asked(tmp_path)
+        read_request(tmp_path)
     claim_folder(tmp_path, ASKED)
     assert json.loads((tmp_path / FILE).read_text())["asked"] == ASKED

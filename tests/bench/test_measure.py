@@ -23,21 +23,21 @@ from scripted_gpu import (
 import tilewright as tw
 from tilewright.base.errors import InvalidValueError
 from tilewright.bench import smi
-from tilewright.bench.gpu_time import ALIGNMENT, MAX_SETS, cache_bytes, sets_wanted, timed
-from tilewright.bench.measure import Settings, measure
+from tilewright.bench.gpu_time import ALIGNMENT, MAX_SETS, cache_bytes, count_tensor_sets, measure_times
+from tilewright.bench.measure import TimingSettings, measure
 from tilewright.bench.record import Record
 from tilewright.bench.timing import ROUND
 from tilewright.building.store.artifact import Artifact
-from tilewright.dispatch.plan import execution_of
-from tilewright.dispatch.remembered import Remembered
-from tilewright.ops import op_named
+from tilewright.dispatch.plan import get_execution
+from tilewright.dispatch.reference_cache import ReferenceCache
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
-from tilewright.runtime.emulation import scripted
+from tilewright.runtime.emulation import simulate_time
 
 pytestmark = pytest.mark.compile
 
 VERIFYING = 2  # launches: special inputs, then random ones
-QUICK = Settings(least_runs=10, least_ms=0, least_warmup_ms=0)
+QUICK = TimingSettings(least_runs=10, least_ms=0, least_warmup_ms=0)
 # A row of single launches and three steady ones, then ten samples that count. A launch that is not timed leads each.
 WARM = [250.0] * (4 * (1 + ROUND) + 1)
 TAKEN = [250.0, 125.0, 375.0, 250.0, 250.0, 500.0, 250.0, 125.0, 375.0, 1000.0]
@@ -60,7 +60,7 @@ def measured(
     artifacts: dict[Kernel, Artifact],
     device: tw.Device,
     problem: Any = None,
-    settings: Settings = QUICK,
+    settings: TimingSettings = QUICK,
     **fields: Any,
 ) -> Record:
     kernel = small_kernel(**fields)
@@ -70,7 +70,7 @@ def measured(
 
 
 def test_a_right_kernel_is_timed(artifacts: dict[Kernel, Artifact], gpu: tw.Device) -> None:
-    with scripted(gpu.index, SCRIPT) as left, launches_of(gpu) as launches:
+    with simulate_time(gpu.index, SCRIPT) as left, launches_of(gpu) as launches:
         found = measured(artifacts, gpu)
         assert left() == 0 and len(launches) == len(SCRIPT)
     assert (found.status, found.kind, found.message, dict(found.counters)) == ("ok", "time", "", {})
@@ -84,7 +84,7 @@ def test_a_right_kernel_is_timed(artifacts: dict[Kernel, Artifact], gpu: tw.Devi
 
 
 def test_a_wrong_kernel_is_never_timed(artifacts: dict[Kernel, Artifact], gpu: tw.Device) -> None:
-    with scripted(gpu.index, SCRIPT) as left, launches_of(gpu) as launches:
+    with simulate_time(gpu.index, SCRIPT) as left, launches_of(gpu) as launches:
         found = measured(artifacts, gpu, lazy=True)
         assert left() == len(SCRIPT) - VERIFYING and len(launches) == VERIFYING
     assert (found.status, found.kind, found.times) == ("wrong", "none", None)
@@ -94,14 +94,14 @@ def test_a_wrong_kernel_is_never_timed(artifacts: dict[Kernel, Artifact], gpu: t
 
 def test_what_is_not_steady_is_told(artifacts: dict[Kernel, Artifact], gpu: tw.Device) -> None:
     growing = [1000.0 * 1.1**i for i in range(40)]
-    settings = Settings(least_runs=2, least_ms=0, least_warmup_ms=0, max_warmup_ms=10)
-    with scripted(gpu.index, growing):
+    settings = TimingSettings(least_runs=2, least_ms=0, least_warmup_ms=0, max_warmup_ms=10)
+    with simulate_time(gpu.index, growing):
         found = measured(artifacts, gpu, settings=settings)
     assert found.ok and found.message.startswith("not steady after 10 warm-up samples")
 
 
 def test_a_kernel_that_fails_while_it_is_timed(artifacts: dict[Kernel, Artifact], gpu: tw.Device) -> None:
-    with scripted(gpu.index, SCRIPT[:9]):
+    with simulate_time(gpu.index, SCRIPT[:9]):
         found = measured(artifacts, gpu)
     assert (found.status, found.kind) == ("fault", "none")
     assert found.message.startswith("verified, but failed while it was timed: hipEventElapsedTime")
@@ -109,9 +109,9 @@ def test_a_kernel_that_fails_while_it_is_timed(artifacts: dict[Kernel, Artifact]
 
 def test_cold_launches_take_turns(artifacts: dict[Kernel, Artifact], gpu: tw.Device) -> None:
     """Tensors of 100 numbers: as many sets as there may be, and a fill that sweeps the caches before each sample."""
-    cold = Settings(least_runs=10, least_ms=0, least_warmup_ms=0, cold=True)
+    cold = TimingSettings(least_runs=10, least_ms=0, least_warmup_ms=0, cold=True)
     script = [62.5] * VERIFYING + [250.0] * (4 * ROUND) + TAKEN  # a sweep leads each sample
-    with scripted(gpu.index, script, other_us=5000.0) as left:
+    with simulate_time(gpu.index, script, other_us=5000.0) as left:
         found = measured(artifacts, gpu, settings=cold)
         assert left() == 0
     assert found.ok and found.task.cold and found.times is not None
@@ -125,7 +125,7 @@ def test_sets_fill_the_caches(arch: str) -> None:
     cache = cache_bytes(facts)
     assert cache == facts.memory.l2_bytes * facts.compute.dies + facts.memory.mall_bytes
     for size in (4096, 1 << 20, cache // 7, cache - 1, cache, cache + 1, 10 * cache):
-        sets = sets_wanted(size, facts)
+        sets = count_tensor_sets(size, facts)
         assert 2 <= sets <= MAX_SETS
         assert sets == MAX_SETS or (sets - 1) * size >= cache  # what is used between two uses of a set
         assert sets == 2 or (sets - 2) * size < cache  # and no more memory than that
@@ -133,14 +133,14 @@ def test_sets_fill_the_caches(arch: str) -> None:
 
 def inputs_launched(seen: list[Any]) -> list[int]:
     """The address of the input of each launch: `tw_axpb_args` is the only argument."""
-    args = type(execution_of("axpb").arguments(small_problem()))
+    args = type(get_execution("axpb").arguments(small_problem()))
     return [args.from_buffer_copy(launch.arguments).x for launch in seen]
 
 
 def test_no_set_is_twice_in_a_cold_sample(artifacts: dict[Kernel, Artifact], gpu: tw.Device) -> None:
     """Launches of 7 µs: a sample has eight, each with tensors of its own, from the first set on."""
-    cold = Settings(least_runs=2, least_ms=0, least_warmup_ms=0, cold=True)
-    with scripted(gpu.index, [7.0] * 1000), captured() as seen:
+    cold = TimingSettings(least_runs=2, least_ms=0, least_warmup_ms=0, cold=True)
+    with simulate_time(gpu.index, [7.0] * 1000), captured() as seen:
         found = measured(artifacts, gpu, settings=cold)
     assert found.times is not None and found.times.us == pytest.approx(7.0)
     places = inputs_launched(seen)[VERIFYING + ROUND :]
@@ -153,9 +153,9 @@ def test_no_set_is_twice_in_a_cold_sample(artifacts: dict[Kernel, Artifact], gpu
 def test_sets_that_fill_the_caches_need_no_sweep(artifacts: dict[Kernel, Artifact], gpu: tw.Device) -> None:
     size = cache_bytes(gpu.arch) // 2  # of a set, so that three take turns
     kernel, problem = small_kernel(), small_problem(size // 8)
-    cold = Settings(least_runs=3, least_ms=0, least_warmup_ms=0, cold=True)
-    with scripted(gpu.index, [250.0] * 200, other_us=1e6), captured() as seen:
-        times, note = timed(gpu, kernel, artifacts[kernel], problem, cold, Remembered())
+    cold = TimingSettings(least_runs=3, least_ms=0, least_warmup_ms=0, cold=True)
+    with simulate_time(gpu.index, [250.0] * 200, other_us=1e6), captured() as seen:
+        times, note = measure_times(gpu, kernel, artifacts[kernel], problem, cold, ReferenceCache())
     assert (times.us, times.us_max, note) == (250.0, 250.0, "")
     places = inputs_launched(seen)
     assert len(places) == 4 * (1 + ROUND) + 1 + 3
@@ -169,7 +169,7 @@ def test_an_emulated_device_gives_counters(artifacts: dict[Kernel, Artifact]) ->
     assert found.counters["global_write_bytes"] == 400 and found.counters["global_read_bytes"] >= 400
     assert "steps" not in found.counters and list(found.counters) == sorted(found.counters)
     assert found.counters["instructions_global"] > 0
-    again = measured(artifacts, tw.Device("emulated:gfx90a"), settings=Settings(seed=5, mode="strict"))
+    again = measured(artifacts, tw.Device("emulated:gfx90a"), settings=TimingSettings(seed=5, mode="strict"))
     assert again.counters == found.counters  # exact, whatever the inputs
 
 
@@ -195,7 +195,7 @@ def test_a_full_memory_is_not_the_kernels_fault(artifacts: dict[Kernel, Artifact
 
 
 def test_a_stage_is_measured_and_a_whole_problem_is_not(artifacts: dict[Kernel, Artifact]) -> None:
-    problem_type = op_named("axpb").problem_type
+    problem_type = find_op("axpb").problem_type
     device = tw.Device("emulated:gfx90a")
     stage = measured(artifacts, device, problem_type("add", 100), step="add")
     whole = measured(artifacts, device, problem_type("whole", 100), step="add")
@@ -208,13 +208,13 @@ def test_what_does_not_go_together_is_an_error(artifacts: dict[Kernel, Artifact]
     with pytest.raises(InvalidValueError, match="for emulated:gfx90a, not for emulated:gfx942"):
         measure(task, tw.Device("emulated:gfx942"), kernel, artifacts[kernel], small_problem(), QUICK)
     with pytest.raises(InvalidValueError, match="cold"):
-        measure(task, device, kernel, artifacts[kernel], small_problem(), Settings(cold=True))
+        measure(task, device, kernel, artifacts[kernel], small_problem(), TimingSettings(cold=True))
     cold = task_of(kernel, small_problem(), device.name, cold=True)
     with pytest.raises(InvalidValueError, match="measures counters"):
-        measure(cold, device, kernel, artifacts[kernel], small_problem(), Settings(cold=True))
+        measure(cold, device, kernel, artifacts[kernel], small_problem(), TimingSettings(cold=True))
     on_gpu = task_of(kernel, small_problem(), "gpu:0")
     with pytest.raises(InvalidValueError, match="mode=fast applies to emulated devices only"):
-        measure(on_gpu, tw.Device("gpu:0"), kernel, artifacts[kernel], small_problem(), Settings(mode="fast"))
+        measure(on_gpu, tw.Device("gpu:0"), kernel, artifacts[kernel], small_problem(), TimingSettings(mode="fast"))
     with pytest.raises(InvalidValueError, match="needs axpb"):
         measure(task, device, kernel, None, small_problem(), QUICK)
     other = small_kernel(lazy=True)
@@ -251,11 +251,11 @@ def test_clock_and_power_are_recorded_where_amdsmi_is(
     (tmp_path / "amdsmi.py").write_text(AMDSMI)
     monkeypatch.syspath_prepend(str(tmp_path))
     try:
-        with scripted(gpu.index, SCRIPT):
+        with simulate_time(gpu.index, SCRIPT):
             found = measured(artifacts, gpu)
-        assert smi.watch(tw.Device("gpu:1")) is None  # amdsmi does not know it, and says so
+        assert smi.open_monitor(tw.Device("gpu:1")) is None  # amdsmi does not know it, and says so
     finally:
         sys.modules.pop("amdsmi")
-        smi._handle.cache_clear()
+        smi._get_handle.cache_clear()
     assert found.times is not None
     assert (found.times.clock_mhz, found.times.power_w) == (1700.0, 431.0)

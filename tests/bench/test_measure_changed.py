@@ -15,16 +15,16 @@ from built_kernels import built
 from mutating.changes import Mutation, is_known_in, random_mutations
 from mutating.judging import LEAST_LIMIT
 from mutating.kernels import gemm
-from tilewright.bench.measure import Settings, measure
+from tilewright.bench.measure import TimingSettings, measure
 from tilewright.bench.record import Record
 from tilewright.building.store.artifact import Artifact
-from tilewright.emulator.stand_in import pending
+from tilewright.emulator.hip_shim import deferred_errors
 from tilewright.ops.kernel import Kernel
-from tilewright.runtime.emulation import emulating, scripted
+from tilewright.runtime.emulation import apply_settings, simulate_time
 
 pytestmark = pytest.mark.compile
 
-QUICK = Settings(least_runs=3, least_ms=0, least_warmup_ms=0)
+QUICK = TimingSettings(least_runs=3, least_ms=0, least_warmup_ms=0)
 PROBLEM = tw.gemm.Problem(m=128, n=192, k=96, dtype="fp16", layout="rcr")
 VERIFYING = 2
 TIMING = 4 * (1 + 5) + 1 + 3  # launches of a kernel that is right: four rows to warm up, samples, and what leads them
@@ -51,7 +51,7 @@ def changed_to(mutation: Mutation) -> Iterator[None]:
 
     # A changed loop may never end.
     gpu = gpu_of("gfx942")
-    with emulating(gpu.hip(), gpu.index, exchange=exchange, limit=LEAST_LIMIT):
+    with apply_settings(gpu.hip(), gpu.index, exchange=exchange, limit=LEAST_LIMIT):
         yield
 
 
@@ -60,7 +60,7 @@ def on_gpu(subject: tuple[Kernel, Artifact]) -> tuple[Record, int, int]:
     kernel, artifact = subject
     gpu = gpu_of("gfx942")
     script = [250.0] * (VERIFYING + TIMING)
-    with scripted(gpu.index, script) as left, launches_of(gpu) as launches:
+    with simulate_time(gpu.index, script) as left, launches_of(gpu) as launches:
         found = measure(task_of(kernel, PROBLEM, gpu.name), gpu, kernel, artifact, PROBLEM, QUICK)
         return found, len(launches), len(script) - left()
 
@@ -68,7 +68,7 @@ def on_gpu(subject: tuple[Kernel, Artifact]) -> tuple[Record, int, int]:
 def test_changed_kernels_are_timed_only_when_they_are_right(subject: tuple[Kernel, Artifact]) -> None:
     with stand_in_as_gpu():
         seen: list[Any] = []
-        with emulating(
+        with apply_settings(
             gpu_of("gfx942").hip(), gpu_of("gfx942").index, exchange=lambda kernel: seen.append(kernel) or kernel
         ):
             plain, launches, spent = on_gpu(subject)
@@ -90,5 +90,5 @@ def test_changed_kernels_are_timed_only_when_they_are_right(subject: tuple[Kerne
 def test_a_fault_on_a_gpu_is_not_told_of_an_emulated_device_afterwards() -> None:
     device = tw.Device("emulated:gfx942")
     with stand_in_as_gpu():
-        pending.keep(device.index, RuntimeError("of a launch before"))
+        deferred_errors.keep_error(device.index, RuntimeError("of a launch before"))
     device.synchronize()

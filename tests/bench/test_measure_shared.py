@@ -11,10 +11,10 @@ from scripted_gpu import built_small, small_kernel, small_problem, task_of
 
 import tilewright as tw
 from tilewright import arch as archs
-from tilewright.bench.measure import Settings, measure
+from tilewright.bench.measure import TimingSettings, measure
 from tilewright.building.store.artifact import Artifact
-from tilewright.dispatch.remembered import Remembered
-from tilewright.ops import op_named
+from tilewright.dispatch.reference_cache import ReferenceCache
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
 
@@ -28,13 +28,13 @@ def artifacts(staged_plugin: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_each_kernel_is_judged_by_itself(artifacts: dict[Kernel, Artifact]) -> None:
     device = tw.Device("emulated:gfx90a")
 
-    def found(kernel: Kernel, size: int, remembered: Remembered | None) -> Any:
+    def found(kernel: Kernel, size: int, remembered: ReferenceCache | None) -> Any:
         problem = small_problem(size)
         task = task_of(kernel, problem, device.name)
-        record = measure(task, device, kernel, artifacts[kernel], problem, Settings(), remembered)
+        record = measure(task, device, kernel, artifacts[kernel], problem, TimingSettings(), remembered)
         return record.status, record.message, record.counters, record.share, record.error_ulps
 
-    shared = Remembered()
+    shared = ReferenceCache()
     asked = [(kernel, size) for size in (65, 64, 65) for kernel in (*artifacts, *artifacts)]
     together = [found(kernel, size, shared) for kernel, size in asked]
     assert together == [found(kernel, size, None) for kernel, size in asked]
@@ -43,19 +43,22 @@ def test_each_kernel_is_judged_by_itself(artifacts: dict[Kernel, Artifact]) -> N
 
 def test_a_problem_is_worked_out_once_and_then_forgotten() -> None:
     arch = archs.load("gfx942")
-    op = op_named("gemm")
-    kernels = [op.kernel(op.config(**{**op.example, "block": block}), "gfx942") for block in ("64x64x32", "128x64x32")]
+    op = find_op("gemm")
+    kernels = [
+        op.make_kernel(op.make_config(**{**op.example, "block": block}), "gfx942")
+        for block in ("64x64x32", "128x64x32")
+    ]
     problem = tw.gemm.Problem(m=5, n=6, k=7, dtype="fp16", layout="rcr")
     other = tw.gemm.Problem(m=6, n=6, k=7, dtype="fp16", layout="rcr")
-    shared = Remembered()
-    expected = shared.expected("gemm", problem, 1, arch)
-    one, two = (shared.allowed((kernel,), problem, 1, arch) for kernel in kernels)
+    shared = ReferenceCache()
+    expected = shared.get_expected("gemm", problem, 1, arch)
+    one, two = (shared.get_tolerances((kernel,), problem, 1, arch) for kernel in kernels)
     assert one is two
-    assert shared.expected("gemm", problem, 1, arch) is expected
-    assert shared.expected("gemm", problem, 0, arch) is not expected
+    assert shared.get_expected("gemm", problem, 1, arch) is expected
+    assert shared.get_expected("gemm", problem, 0, arch) is not expected
     with pytest.raises(ValueError, match="read-only"):
         expected.outputs["c"][0, 0] = 0.0
-    shared.expected("gemm", other, 1, arch)
-    again = shared.expected("gemm", problem, 1, arch)
+    shared.get_expected("gemm", other, 1, arch)
+    again = shared.get_expected("gemm", problem, 1, arch)
     assert again is not expected
     np.testing.assert_array_equal(again.outputs["c"], expected.outputs["c"])

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from sweeping import scale_kernels, scale_plan, scale_problems
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.bench.plan import Plan, Shard, problem_of
-from tilewright.ops import all_ops
-from tilewright.ops.problem_values import problem_json
+from tilewright.bench.plan import Shard, SweepPlan, parse_problem
+from tilewright.ops import list_ops
+from tilewright.ops.problem_values import dump_problem
 
 pytestmark = pytest.mark.usefixtures("plugin")
 
@@ -28,7 +28,7 @@ def test_every_kernel_meets_every_problem_of_its_kind_once() -> None:
 
 
 def test_kernels_of_another_gpu_are_idle() -> None:
-    plan = Plan(scale_problems(1), scale_kernels(1), {"emulated:gfx950": "gfx950"})
+    plan = SweepPlan(scale_problems(1), scale_kernels(1), {"emulated:gfx950": "gfx950"})
     assert (plan.count, plan.idle) == (0, tuple(scale_kernels(1)))
 
 
@@ -39,16 +39,16 @@ def test_problems_without_a_kernel_are_counted() -> None:
 
 def test_devices_that_are_alike_share_the_work_and_others_do_not() -> None:
     devices = {"gpu:0": "gfx942", "gpu:1": "gfx942", "emulated:gfx942": "gfx942"}
-    plan = Plan(scale_problems(3), scale_kernels(2), devices)
+    plan = SweepPlan(scale_problems(3), scale_kernels(2), devices)
     assert plan.count == 12
-    assert {task.device for task in plan.tasks()} == {"gpu:0", "emulated:gfx942"}
+    assert {task.device for task in plan.iterate_tasks()} == {"gpu:0", "emulated:gfx942"}
     # By turns, so that no device waits for the end of another's work.
-    assert [block.device for block in plan.blocks] == ["gpu:0", "emulated:gfx942"] * 2
+    assert [block.device for block in plan.grids] == ["gpu:0", "emulated:gfx942"] * 2
 
 
 def test_nothing_to_measure_is_an_error() -> None:
     with pytest.raises(InvalidValueError, match="without a kernel"):
-        Plan(scale_problems(1), [], {"gpu:0": "gfx942"})
+        SweepPlan(scale_problems(1), [], {"gpu:0": "gfx942"})
 
 
 def test_the_order_of_what_was_asked_does_not_make_another_sweep() -> None:
@@ -59,13 +59,13 @@ def test_the_order_of_what_was_asked_does_not_make_another_sweep() -> None:
     assert scale_plan(scale_kernels(3), scale_problems(4), seed=2).asked() != one
 
 
-@pytest.mark.parametrize("op", [op for op in all_ops() if op.name != "scale"], ids=lambda op: op.name)
+@pytest.mark.parametrize("op", [op for op in list_ops() if op.name != "scale"], ids=lambda op: op.name)
 def test_a_problem_is_made_again_from_its_text(op) -> None:  # type: ignore[no-untyped-def]
     kernel = op.kernel(op.config(**op.example), "gfx942")
     trials = op.execution.trials(kernel.config, __import__("tilewright.arch").arch.load("gfx942"))
     assert trials
     for problem in trials:
-        assert problem_of(op.name, problem_json(problem)) == problem
+        assert parse_problem(op.name, dump_problem(problem)) == problem
 
 
 def test_teams_grow_and_stay_with_a_problem() -> None:
@@ -100,9 +100,9 @@ def test_a_shard_has_few_kernels_and_few_problems() -> None:
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "a/b", "1/0", "-1/3", ""])
 def test_what_is_no_shard_is_refused(text: str) -> None:
     with pytest.raises(InvalidValueError, match="shard"):
-        Shard.of_text(text)
+        Shard.parse_text(text)
 
 
 def test_a_shard_from_its_text() -> None:
-    assert Shard.of_text("2/8") == Shard(2, 8)
+    assert Shard.parse_text("2/8") == Shard(2, 8)
     assert str(Shard(2, 8)) == "2/8"

@@ -14,38 +14,38 @@ from sweeping import NO_BUILD, QUICK, eventually, is_alive, scale_kernels, scale
 
 from tilewright.base import events
 from tilewright.base.errors import DeviceError, InvalidValueError
-from tilewright.bench import device_worker
-from tilewright.bench.executor import Crew, Limits, Work
+from tilewright.bench import worker_client
+from tilewright.bench.executor import Limits, WorkerConfig, WorkItem
 from tilewright.bench.pool import LocalPool
 from tilewright.bench.quarantine import Quarantine
 from tilewright.bench.record import Record
 
 pytestmark = pytest.mark.usefixtures("plugin")
-CREW = Crew(limits=QUICK, runner="faulty_runner:run")
+CREW = WorkerConfig(limits=QUICK, runner="faulty_runner:run")
 
 
-def works(good: int, faults: Iterable[int] = (), kernels: int = 1, device: str = NO_BUILD) -> list[Work]:
-    return [Work(task) for task in scale_plan(scale_kernels(kernels), scale_problems(good, faults), device).tasks()]
+def works(good: int, faults: Iterable[int] = (), kernels: int = 1, device: str = NO_BUILD) -> list[WorkItem]:
+    return [WorkItem(task) for task in scale_plan(scale_kernels(kernels), scale_problems(good, faults), device).tasks()]
 
 
-def submitted(pool: LocalPool, work: Iterable[Work]) -> threading.Thread:
+def submitted(pool: LocalPool, work: Iterable[WorkItem]) -> threading.Thread:
     """Work is submitted by one thread while another takes results."""
 
     def submit() -> None:
         for each in work:
             if not pool.submit(each):
                 return
-        pool.end()
+        pool.finish_input()
 
     thread = threading.Thread(target=submit)
     thread.start()
     return thread
 
 
-def results(pool: LocalPool, work: Iterable[Work]) -> list[Record]:
+def results(pool: LocalPool, work: Iterable[WorkItem]) -> list[Record]:
     thread = submitted(pool, work)
     try:
-        return list(pool.results())
+        return list(pool.iterate_results())
     finally:
         pool.close()
         thread.join()
@@ -64,7 +64,7 @@ def test_a_worker_stays_with_its_problem() -> None:
     plan = scale_plan(scale_kernels(15), scale_problems(30), NO_BUILD)
     team = {kernel.slug for kernel in plan.blocks[-1].kernels}
     assert len(team) == 8
-    found = results(LocalPool([(NO_BUILD, "gfx942")] * 2, CREW), [Work(task) for task in plan.tasks()])
+    found = results(LocalPool([(NO_BUILD, "gfx942")] * 2, CREW), [WorkItem(task) for task in plan.tasks()])
     workers: dict[str, set[str]] = defaultdict(set)
     for record in found:
         if record.task.kernel in team:
@@ -77,7 +77,7 @@ def test_submitting_waits_while_too_much_is_under_way() -> None:
     pool = LocalPool([(NO_BUILD, "gfx942")], CREW, in_flight=3)
     count = 0
 
-    def counted() -> Iterable[Work]:
+    def counted() -> Iterable[WorkItem]:
         nonlocal count
         for work in works(20):
             yield work
@@ -87,16 +87,16 @@ def test_submitting_waits_while_too_much_is_under_way() -> None:
     eventually(lambda: count == 3)
     time.sleep(0.3)
     assert count == 3  # nobody takes results
-    assert len(list(pool.results())) == 20
+    assert len(list(pool.iterate_results())) == 20
     pool.close()
     thread.join()
 
 
 def test_a_stop_finishes_what_runs_and_begins_nothing() -> None:
-    pool = LocalPool([(NO_BUILD, "gfx942")], Crew({"seconds": 0.2}, QUICK, runner="faulty_runner:run"))
+    pool = LocalPool([(NO_BUILD, "gfx942")], WorkerConfig({"seconds": 0.2}, QUICK, runner="faulty_runner:run"))
     thread = submitted(pool, works(50))
     found = []
-    for record in pool.results():
+    for record in pool.iterate_results():
         found.append(record)
         if len(found) == 2:
             pool.stop()
@@ -107,10 +107,10 @@ def test_a_stop_finishes_what_runs_and_begins_nothing() -> None:
 
 
 def test_closing_ends_all_processes_at_once() -> None:
-    patient = Crew(limits=Limits(seconds=60), runner="faulty_runner:run")
+    patient = WorkerConfig(limits=Limits(seconds=60), runner="faulty_runner:run")
     pool = LocalPool([(NO_BUILD, "gfx942")] * 2, patient)
     thread = submitted(pool, works(10, [faulty.HANGS] * 2))
-    pids = {int(next(iter(pool.results())).worker.rpartition(":")[2])}
+    pids = {int(next(iter(pool.iterate_results())).worker.rpartition(":")[2])}
     began = time.monotonic()
     pool.close()
     thread.join()
@@ -134,7 +134,7 @@ def test_crashes_leave_no_descriptor_and_no_process() -> None:
     # Closed in the middle: while one hangs and another one may be starting.
     pool = LocalPool([(NO_BUILD, "gfx942")] * 2, CREW)
     thread = submitted(pool, works(0, faults[-2:] * 5))
-    next(pool.results())
+    next(pool.iterate_results())
     pool.close()
     thread.join()
     assert held() == before
@@ -143,22 +143,22 @@ def test_crashes_leave_no_descriptor_and_no_process() -> None:
 def test_what_is_refused_does_not_run() -> None:
     kept_away = Quarantine(1)
     bad, *rest = works(3, [faulty.WRONG])[::-1]
-    kept_away.note(Record(task=bad.task, status="wrong"))
-    found = results(LocalPool([(NO_BUILD, "gfx942")], CREW, refuse=kept_away.refused), rest)
+    kept_away.count_record(Record(task=bad.task, status="wrong"))
+    found = results(LocalPool([(NO_BUILD, "gfx942")], CREW, refuse=kept_away.reject_task), rest)
     assert {record.status for record in found} == {"quarantined"}
     assert "failed 1 times" in found[0].message
 
 
 @pytest.fixture
 def one_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_worker, "STARTS", 1)
+    monkeypatch.setattr(worker_client, "STARTS", 1)
 
 
 def test_work_of_a_lost_device_goes_to_those_that_are_alike(one_start: None) -> None:
-    crew = Crew({"broken": "gpu:1"}, QUICK, runner="faulty_runner:run")
+    crew = WorkerConfig({"broken": "gpu:1"}, QUICK, runner="faulty_runner:run")
     asked = works(20, device="gpu:0")
     noticed: list[events.Event] = []
-    with events.listening(noticed.append):
+    with events.add_listener(noticed.append):
         found = results(LocalPool([("gpu:0", "gfx942"), ("gpu:1", "gfx942")], crew), asked)
     assert sorted(record.key for record in found) == sorted(work.task.key for work in asked)
     assert {record.task.device for record in found} == {"gpu:0"}
@@ -166,7 +166,7 @@ def test_work_of_a_lost_device_goes_to_those_that_are_alike(one_start: None) -> 
 
 
 def test_without_any_device_left_it_ends_with_an_error(one_start: None) -> None:
-    pool = LocalPool([(NO_BUILD, "gfx942")], Crew({"broken": NO_BUILD}, QUICK, runner="faulty_runner:run"))
+    pool = LocalPool([(NO_BUILD, "gfx942")], WorkerConfig({"broken": NO_BUILD}, QUICK, runner="faulty_runner:run"))
     with pytest.raises(DeviceError, match="is broken"):
         results(pool, works(5))
 

@@ -14,10 +14,10 @@ from journalled import PROBLEM, counted, failed, task, timed
 
 import tilewright as tw
 from tilewright.base.errors import FileFormatError, InvalidValueError, JournalError
-from tilewright.bench.rates import effort, rates
-from tilewright.bench.record import STATUSES, Record, Times
-from tilewright.bench.table import COLUMNS, RECORDS, ROWS, SCHEMA_KEY, export, read_table
-from tilewright.ops.problem_values import problem_json
+from tilewright.bench.rates import compute_effort, compute_rates
+from tilewright.bench.record import STATUSES, Record, TimeStats
+from tilewright.bench.table import COLUMNS, RECORDS, ROWS, SCHEMA_KEY, export_table, read_table
+from tilewright.ops.problem_values import dump_problem
 
 MIXED = [timed(1), timed(2, cold=True), counted(3, waves=4, valu=9), counted(4, waves=5), failed(5, "wrong")]
 
@@ -29,7 +29,7 @@ def row(path: Path, number: int) -> dict[str, Any]:
 
 def test_everything_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "records.parquet"
-    assert export(MIXED, path) == 5
+    assert export_table(MIXED, path) == 5
     assert list(read_table(path)) == MIXED
     assert [each.name for each in tmp_path.iterdir()] == ["records.parquet"]
 
@@ -41,7 +41,7 @@ records = st.builds(
             task=task(number, versions=text),
             status="ok",
             kind="time",
-            times=Times(us=us, us_min=us, us_max=us, us_p10=us, us_p90=us, runs=1, warmups=0, clock_mhz=clock),
+            times=TimeStats(us=us, us_min=us, us_max=us, us_p10=us, us_p90=us, runs=1, warmups=0, clock_mhz=clock),
         )
         if status == "ok"
         else failed(number, status, message=text)
@@ -58,7 +58,7 @@ records = st.builds(
 @given(st.lists(records, max_size=8))
 def test_any_records_come_back(tmp_path_factory: pytest.TempPathFactory, listed: list[Record]) -> None:
     path = tmp_path_factory.mktemp("table") / "t.parquet"
-    export(listed, path)
+    export_table(listed, path)
     assert list(read_table(path)) == listed
 
 
@@ -66,14 +66,14 @@ def test_many_records_are_few_groups_of_rows(tmp_path: Path) -> None:
     """More records than are in memory at once, and one group of rows: small groups are slow to ask."""
     path = tmp_path / "t.parquet"
     many = [timed(n, us=1.0 + n) for n in range(RECORDS + 1)]
-    assert export(iter(many), path, counters=[]) == len(many)
+    assert export_table(iter(many), path, counters=[]) == len(many)
     assert pq.ParquetFile(path).num_row_groups == 1 and len(many) < ROWS
     assert list(read_table(path)) == many
 
 
 def test_columns_say_what_a_row_holds(tmp_path: Path) -> None:
     path = tmp_path / "records.parquet"
-    export(MIXED, path)
+    export_table(MIXED, path)
     schema = pq.read_schema(path)
     assert schema.names == [*COLUMNS, "counter_valu", "counter_waves"]
     assert schema.metadata[SCHEMA_KEY.encode()] == b"1"
@@ -88,7 +88,7 @@ def test_columns_say_what_a_row_holds(tmp_path: Path) -> None:
 
 
 def test_rates_follow_from_the_problem(tmp_path: Path) -> None:
-    export([timed(us=10), counted(waves=1)], tmp_path / "t.parquet")
+    export_table([timed(us=10), counted(waves=1)], tmp_path / "t.parquet")
     flops, moved = 2 * 256 * 512 * 1024, 2 * (256 * 1024 + 1024 * 512 + 256 * 512)
     found = row(tmp_path / "t.parquet", 0)
     assert (found["flops"], found["bytes_moved"]) == (flops, moved)
@@ -96,7 +96,7 @@ def test_rates_follow_from_the_problem(tmp_path: Path) -> None:
     assert found["gbs"] == pytest.approx(moved / 10e-6 / 1e9, rel=1e-12)
     # Where there is no time, what the problem computes and moves is known all the same.
     assert row(tmp_path / "t.parquet", 1)["flops"] == flops
-    assert rates(task(), 20.0).tflops == pytest.approx(found["tflops"] / 2)
+    assert compute_rates(task(), 20.0).tflops == pytest.approx(found["tflops"] / 2)
 
 
 def test_an_op_that_does_not_tell_its_traffic_moves_each_tensor_once() -> None:
@@ -104,21 +104,24 @@ def test_an_op_that_does_not_tell_its_traffic_moves_each_tensor_once() -> None:
         family="forward", mode="batch", dtype="fp16", batch=2, heads=4, kv_heads=2, seqlen_q=64, seqlen_k=128,
         hdim_q=32, hdim_v=32,
     )  # fmt: skip
-    found = effort("fmha", problem_json(problem))
+    found = compute_effort("fmha", dump_problem(problem))
     query, key, value, out = 2 * 4 * 64 * 32, 2 * 2 * 128 * 32, 2 * 2 * 128 * 32, 2 * 4 * 64 * 32
     assert (found.flops, found.bytes_moved) == (problem.flops, 2 * (query + key + value + out))
 
 
 def test_counters_must_be_announced(tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match="'waves' is not in `counters`: valu"):
-        export(iter([counted(waves=1)]), tmp_path / "t.parquet", counters=["valu"])
+        export_table(iter([counted(waves=1)]), tmp_path / "t.parquet", counters=["valu"])
     assert list(tmp_path.iterdir()) == []
-    assert export(iter([]), tmp_path / "t.parquet", counters=[]) == 0 and list(read_table(tmp_path / "t.parquet")) == []
+    assert (
+        export_table(iter([]), tmp_path / "t.parquet", counters=[]) == 0
+        and list(read_table(tmp_path / "t.parquet")) == []
+    )
 
 
 def test_a_table_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
-    export(MIXED, path)
+    export_table(MIXED, path)
     before = path.read_bytes()
 
     def broken() -> Any:
@@ -126,10 +129,10 @@ def test_a_table_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         raise RuntimeError("the source fails")
 
     with pytest.raises(RuntimeError, match="the source fails"):
-        export(broken(), path, counters=[])
+        export_table(broken(), path, counters=[])
     assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 1
     with pytest.raises(JournalError, match="cannot be written after 0 rows"):
-        export(MIXED, tmp_path / "nowhere" / "t.parquet")
+        export_table(MIXED, tmp_path / "nowhere" / "t.parquet")
 
 
 def _changed(path: Path, change: Any) -> None:
@@ -149,7 +152,7 @@ def _changed(path: Path, change: Any) -> None:
 )
 def test_a_table_that_cannot_be(tmp_path: Path, change: Any, what: str) -> None:
     path = tmp_path / "t.parquet"
-    export(MIXED, path)
+    export_table(MIXED, path)
     _changed(path, change)
     with pytest.raises(FileFormatError, match=f"(?s){what}"):
         list(read_table(path))
@@ -157,7 +160,7 @@ def test_a_table_that_cannot_be(tmp_path: Path, change: Any, what: str) -> None:
 
 def test_a_row_with_counters_and_a_time_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
-    export([counted(1)], path)
+    export_table([counted(1)], path)
     place = list(COLUMNS).index("us")
     _changed(path, lambda t: t.set_column(place, pa.field("us", "double", True), pa.array([1.0])))
     with pytest.raises(FileFormatError, match="row 0: is not a record"):
@@ -173,4 +176,4 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
 
 
 def test_the_problem_of_these_tests() -> None:
-    assert effort("gemm", PROBLEM).flops == 2 * 256 * 512 * 1024
+    assert compute_effort("gemm", PROBLEM).flops == 2 * 256 * 512 * 1024

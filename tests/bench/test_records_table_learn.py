@@ -15,17 +15,17 @@ def test_times_and_failures() -> None:
     table = to_measurements(
         [timed(99, us=8), *(failed(n, status) for n, status in enumerate(STATUSES) if status != OK)]
     )
-    found = dict(zip(table.kernel.texts(), table.status.texts(), strict=True))
+    found = dict(zip(table.kernel.to_list(), table.status.to_list(), strict=True))
     tried = [status for status in STATUSES if status not in ("quarantined", "not_recorded")]
     assert len(table) == len(tried)
     assert sorted(found.values()) == sorted(
         {"fault": "failed", "build_failed": "failed", "crashed": "failed", "out_of_memory": "failed"}.get(each, each)
         for each in tried
     )
-    place = table.kernel.texts().index("kernel-99")
+    place = table.kernel.to_list().index("kernel-99")
     assert (table.us[place], table.us_min[place], table.us_max[place], table.runs[place]) == (8, 4, 16, 20)
     assert np.isnan(table.us).sum() == len(tried) - 1
-    assert set(table.source.texts()) == {"gpu:0 tests 1"}
+    assert set(table.source.to_list()) == {"gpu:0 tests 1"}
 
 
 @pytest.mark.parametrize(

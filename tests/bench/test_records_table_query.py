@@ -9,8 +9,8 @@ from journalled import counted, failed, timed
 
 from tilewright.base.errors import FileFormatError, InvalidValueError
 from tilewright.bench.journal import Journal
-from tilewright.bench.query import query
-from tilewright.bench.table import export
+from tilewright.bench.query import run_query
+from tilewright.bench.table import export_table
 
 RECORDS = [timed(1, us=5), timed(2, us=10), failed(3), counted(4, waves=7)]
 
@@ -18,7 +18,7 @@ RECORDS = [timed(1, us=5), timed(2, us=10), failed(3), counted(4, waves=7)]
 @pytest.mark.parametrize("quote", ["", "it's "])
 def test_a_table_and_a_journal_answer_the_same(tmp_path: Path, quote: str) -> None:
     table = tmp_path / f"{quote}t.parquet"
-    export(RECORDS, table)
+    export_table(RECORDS, table)
     with Journal(tmp_path / "sweep", "w") as journal:
         for record in (failed(1), *RECORDS):
             journal.append(record)
@@ -26,22 +26,22 @@ def test_a_table_and_a_journal_answer_the_same(tmp_path: Path, quote: str) -> No
         stream.write(b"torn")
     sql = "SELECT kind, count(*) AS n, min(us) AS us, max(counter_waves) FROM records GROUP BY kind ORDER BY kind"
     expected = [("counters", 1, None, 7), ("none", 1, None, None), ("time", 2, 5.0, None)]
-    answer = query(sql, table)
+    answer = run_query(sql, table)
     assert (answer.columns[:3], answer.rows, answer.damaged) == (["kind", "n", "us"], expected, ())
-    other = query(sql, tmp_path / "sweep")
+    other = run_query(sql, tmp_path / "sweep")
     assert other.rows == expected and [damage.line for damage in other.damaged] == [6]
 
 
 def test_fields_of_problems(tmp_path: Path) -> None:
-    export(RECORDS, tmp_path / "t.parquet")
+    export_table(RECORDS, tmp_path / "t.parquet")
     sql = "SELECT DISTINCT (problem->>'m')::INT, problem->>'layout' FROM records"
-    assert query(sql, tmp_path / "t.parquet").rows == [(256, "rcr")]
+    assert run_query(sql, tmp_path / "t.parquet").rows == [(256, "rcr")]
 
 
 def test_errors_of_the_query_are_told(tmp_path: Path) -> None:
-    export(RECORDS, tmp_path / "t.parquet")
+    export_table(RECORDS, tmp_path / "t.parquet")
     with pytest.raises(InvalidValueError, match=r"DuckDB rejected the query.*speed"):
-        query("SELECT speed FROM records", tmp_path / "t.parquet")
+        run_query("SELECT speed FROM records", tmp_path / "t.parquet")
 
 
 def test_a_table_of_something_else(tmp_path: Path) -> None:
@@ -50,4 +50,4 @@ def test_a_table_of_something_else(tmp_path: Path) -> None:
 
     write_measurements(tmp_path / "t.parquet", to_measurements([timed(1)]))
     with pytest.raises(FileFormatError, match="not a table of records"):
-        query("SELECT 1", tmp_path / "t.parquet")
+        run_query("SELECT 1", tmp_path / "t.parquet")

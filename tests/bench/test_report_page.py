@@ -20,8 +20,8 @@ from evaluation.sources import DATA
 from tilewright.base.errors import InvalidValueError
 from tilewright.bench.journal import Journal
 from tilewright.bench.record import Record
-from tilewright.bench.report.page import Report, make_report
-from tilewright.bench.table import export
+from tilewright.bench.report.page import ReportPage, make_report
+from tilewright.bench.table import export_table
 from tilewright.cli.app import root
 
 VOID = {"meta", "input", "img", "br", "hr", "link"}
@@ -90,16 +90,16 @@ def checked(html: str) -> Page:
 
 
 @pytest.fixture(scope="module")
-def times() -> Report:
+def times() -> ReportPage:
     return make_report(reported.with_failures(list(reported.many(1200, 100))), source="made up", notes=["<b>torn</b>"])
 
 
 @pytest.fixture(scope="module")
-def counters() -> Report:
+def counters() -> ReportPage:
     return make_report(reported.gemm_counters())
 
 
-def test_a_page_is_valid_and_asks_nothing_of_the_network(times: Report, counters: Report) -> None:
+def test_a_page_is_valid_and_asks_nothing_of_the_network(times: ReportPage, counters: ReportPage) -> None:
     for made, pictures in ((times, 5), (counters, 5)):
         page = checked(made.html)
         assert len(page.images) == pictures
@@ -110,7 +110,7 @@ def test_a_page_is_valid_and_asks_nothing_of_the_network(times: Report, counters
         assert len(made.html) < 2**20
 
 
-def test_a_page_tells_what_came_of_the_sweep(times: Report) -> None:
+def test_a_page_tells_what_came_of_the_sweep(times: ReportPage) -> None:
     page = checked(times.html)
     for word in ("Roofline", "Kernels × problems", "Best tile by region", "How few kernels suffice", "Missing results"):
         assert word in page.text
@@ -127,7 +127,7 @@ def test_a_page_tells_what_came_of_the_sweep(times: Report) -> None:
     assert times.left_out == ()
 
 
-def test_a_page_of_counters_has_no_time_and_says_so(counters: Report) -> None:
+def test_a_page_of_counters_has_no_time_and_says_so(counters: ReportPage) -> None:
     page = checked(counters.html)
     assert "This page has no times." in page.text
     written = re.sub(r"base64,[^\"]*", "", counters.html)  # the bytes of pictures can spell anything
@@ -148,7 +148,7 @@ def test_times_and_counters_are_never_in_one_table() -> None:
     assert "µs" not in {column["name"] for column in page.data["counters-rows"]["columns"]}
 
 
-def test_a_page_is_the_same_whatever_the_order(counters: Report) -> None:
+def test_a_page_is_the_same_whatever_the_order(counters: ReportPage) -> None:
     shuffled = reported.gemm_counters()
     random.Random(3).shuffle(shuffled)
     assert make_report(shuffled).html == counters.html
@@ -264,9 +264,9 @@ def test_the_command_reads_journals(journal: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html"]
 
 
-def test_the_command_reads_tables(tmp_path: Path, counters: Report) -> None:
+def test_the_command_reads_tables(tmp_path: Path, counters: ReportPage) -> None:
     table, out = tmp_path / "records.parquet", tmp_path / "page.html"
-    export(reported.gemm_counters(), table)
+    export_table(reported.gemm_counters(), table)
     result = run("report", table, "--out", out, "--json")
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)

@@ -22,18 +22,18 @@ from sweeping import (
 
 from tilewright.base import events
 from tilewright.base.errors import JournalError
-from tilewright.bench.executor import Work
+from tilewright.bench.executor import WorkItem
 from tilewright.bench.journal import read_journal
 from tilewright.bench.local import LocalExecutor
-from tilewright.bench.plan import Plan, Shard
+from tilewright.bench.plan import Shard, SweepPlan
 from tilewright.bench.record import Record
-from tilewright.bench.sweep import TASK, How, sweep
+from tilewright.bench.sweep import TASK, SweepOptions, sweep
 
 pytestmark = pytest.mark.usefixtures("plugin")
 
 
-def keys(plan: Plan) -> list[str]:
-    return sorted(task.key for task in plan.tasks())
+def keys(plan: SweepPlan) -> list[str]:
+    return sorted(task.key for task in plan.iterate_tasks())
 
 
 def journalled(folder: Path) -> list[str]:
@@ -119,7 +119,7 @@ def test_the_quarantine_is_remembered(tmp_path: Path) -> None:
 
         def close(self) -> None: ...
 
-    first = sweep(plan, tmp_path, Some(), How(fsync="never"))
+    first = sweep(plan, tmp_path, Some(), SweepOptions(fsync="never"))
     assert (first.left, first.quarantined) == (40, (tasks[0].kernel,))
     assert swept(plan, tmp_path).statuses == Counter(quarantined=40)
 
@@ -136,7 +136,7 @@ def test_a_result_that_comes_twice_is_kept_once(tmp_path: Path) -> None:
 
         def close(self) -> None: ...
 
-    assert sweep(plan, tmp_path, Twice(), How(quarantine=0, fsync="never")).done == 3
+    assert sweep(plan, tmp_path, Twice(), SweepOptions(quarantine=0, fsync="never")).done == 3
     assert journalled(tmp_path) == keys(plan)
 
 
@@ -148,7 +148,7 @@ def test_damaged_lines_are_told_and_measured_again(tmp_path: Path) -> None:
     lines[2] = lines[2].replace(b"ok", b"kO", 1)
     file.write_bytes(b"".join(lines)[:-20])  # and the last one is torn
     heard: list[events.Event] = []
-    with events.listening(heard.append):
+    with events.add_listener(heard.append):
         summary = swept(plan, tmp_path)
     assert (summary.done, summary.known, summary.damaged) == (2, 4, 2)
     assert any("2 damaged lines" in str(event) for event in heard)
@@ -158,7 +158,7 @@ def test_damaged_lines_are_told_and_measured_again(tmp_path: Path) -> None:
 def test_progress_says_done_failed_rate_and_how_long(tmp_path: Path) -> None:
     plan = scale_plan(scale_kernels(1), scale_problems(20, [faulty.WRONG] * 2), seconds=0.03)
     heard: list[events.Event] = []
-    with events.listening(heard.append):
+    with events.add_listener(heard.append):
         swept(plan, tmp_path)
     assert events.Started(TASK, 22) in heard
     assert sum(event.done for event in heard if isinstance(event, events.Advanced) and event.task == TASK) == 22
@@ -177,7 +177,7 @@ def test_what_makes_going_on_impossible_is_raised_and_the_rest_is_kept(tmp_path:
                 for number, each in enumerate(work):
                     if number == 10:
                         raise OSError("the list of problems cannot be read any more")
-                    yield Work(each.task)
+                    yield WorkItem(each.task)
 
             return executor.run(some(), kernels)
 
@@ -188,7 +188,7 @@ def test_what_makes_going_on_impossible_is_raised_and_the_rest_is_kept(tmp_path:
             executor.close()
 
     with pytest.raises(OSError, match="cannot be read any more"):
-        sweep(plan, tmp_path, Breaking(), How(fsync="never"))
+        sweep(plan, tmp_path, Breaking(), SweepOptions(fsync="never"))
     before = len(journalled(tmp_path))
     assert swept(plan, tmp_path).done == 50 - before
     assert journalled(tmp_path) == keys(plan)

@@ -11,9 +11,9 @@ import faulty_runner as faulty
 import pytest
 from sweeping import ARCH, BUILT, answer, eventually, is_alive, scale_plan, scale_problems, start
 
-from tilewright.bench.journal import journal_files, read_journal
-from tilewright.bench.plan import Plan, problem_of
-from tilewright.ops import op_named
+from tilewright.bench.journal import list_journal_files, read_journal
+from tilewright.bench.plan import SweepPlan, parse_problem
+from tilewright.ops import find_op
 
 pytestmark = [pytest.mark.compile, pytest.mark.slow, pytest.mark.usefixtures("plugin")]
 
@@ -59,13 +59,13 @@ def test_two_hundred_faults(tmp_path: Path) -> None:
     contents = read_journal(folder)
     records = {record.key: record for record in contents.records}
     assert len(records) == len(contents.records)  # nothing twice
-    assert records.keys() == {task.key for task in plan.tasks()}  # and nothing missing
+    assert records.keys() == {task.key for task in plan.iterate_tasks()}  # and nothing missing
     for key, status in whole.items():
         assert records[key].status == status
     wrong = [
         (record.status, record.message)
         for record in records.values()
-        if record.status != _wanted(record.task.kernel, problem_of("scale", record.task.problem))
+        if record.status != _wanted(record.task.kernel, parse_problem("scale", record.task.problem))
     ]
     assert wrong == []
     assert all(record.message for record in records.values() if not record.ok)
@@ -88,9 +88,9 @@ def _asked(folder: Path, log: Path, store: Path) -> dict[str, Any]:
     }
 
 
-def _plan(asked: dict[str, Any]) -> Plan:
-    op = op_named("scale")
-    kernels = [op.kernel(op.config(**fields), ARCH) for fields in asked["kernels"]]
+def _plan(asked: dict[str, Any]) -> SweepPlan:
+    op = find_op("scale")
+    kernels = [op.make_kernel(op.make_config(**fields), ARCH) for fields in asked["kernels"]]
     return scale_plan(kernels, [op.problem_type(**fields) for fields in asked["problems"]], BUILT, **asked["settings"])
 
 
@@ -115,7 +115,7 @@ def _killed_in_the_middle(asked: dict[str, Any], log: Path, after: int) -> None:
 def _damage(folder: Path, lines: int) -> None:
     """Change a letter in some lines of the journal, as a failing disk does."""
     left = lines
-    for file in journal_files(folder):
+    for file in list_journal_files(folder):
         parts = file.read_bytes().splitlines(keepends=True)
         for place in range(0, len(parts), 3):
             if left and b"#" not in parts[place]:

@@ -10,12 +10,17 @@ import pytest
 
 from tilewright.base.errors import JournalError
 from tilewright.bench.plan import Shard
-from tilewright.bench.sweep_lock import COUNT, alone
+from tilewright.bench.sweep_lock import COUNT, lock_shard
 
 
 def test_shards_of_one_count_are_swept_at_once(tmp_path: Path) -> None:
     refused = pytest.raises(JournalError, match="another process is sweeping shard 2/2")
-    with alone(tmp_path, Shard(1, 2)), alone(tmp_path, Shard(2, 2)), refused, alone(tmp_path, Shard(2, 2)):
+    with (
+        lock_shard(tmp_path, Shard(1, 2)),
+        lock_shard(tmp_path, Shard(2, 2)),
+        refused,
+        lock_shard(tmp_path, Shard(2, 2)),
+    ):
         pass
 
 
@@ -23,21 +28,21 @@ def test_shards_of_one_count_are_swept_at_once(tmp_path: Path) -> None:
 def test_another_count_is_refused_while_one_is_swept(
     tmp_path: Path, now: tuple[int, int], then: tuple[int, int]
 ) -> None:
-    with alone(tmp_path, Shard(*now)):
+    with lock_shard(tmp_path, Shard(*now)):
         said = rf"is sweeping shards I/{now[1]} into .* which have tasks in common with shard {then[0]}/{then[1]}"
-        with pytest.raises(JournalError, match=said), alone(tmp_path, Shard(*then)):
+        with pytest.raises(JournalError, match=said), lock_shard(tmp_path, Shard(*then)):
             pass
         other = Shard(1 + now[0] % now[1], now[1])
         if other != Shard(*now):
-            with alone(tmp_path, other):
+            with lock_shard(tmp_path, other):
                 pass
-    with alone(tmp_path, Shard(*then)):
+    with lock_shard(tmp_path, Shard(*then)):
         pass
 
 
 def test_what_a_process_that_died_left_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / COUNT).write_bytes(b"\xff 7 shards and more, much more than a number")
-    with alone(tmp_path, Shard(1, 2)):
+    with lock_shard(tmp_path, Shard(1, 2)):
         assert (tmp_path / COUNT).read_text() == "2\n"
 
 
@@ -50,7 +55,7 @@ def test_of_many_that_begin_at_once_all_inside_are_of_one_count(tmp_path: Path) 
     def begin(count: int, number: int) -> None:
         start.wait()
         try:
-            with alone(tmp_path, Shard(number, count)):
+            with lock_shard(tmp_path, Shard(number, count)):
                 inside.append(count)
                 tried.wait()
         except JournalError:
@@ -70,5 +75,5 @@ def test_of_many_that_begin_at_once_all_inside_are_of_one_count(tmp_path: Path) 
 
 
 def test_a_folder_that_cannot_be_locked_is_told(tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match="cannot be written"), alone(tmp_path / "none", Shard(1, 1)):
+    with pytest.raises(JournalError, match="cannot be written"), lock_shard(tmp_path / "none", Shard(1, 1)):
         pass

@@ -11,16 +11,16 @@ import pytest
 from swept_kernels import ARCH, SWEPT, Swept
 
 from built_kernels import STORE, in_ci
-from tilewright.bench.executor import Crew, Limits
-from tilewright.bench.journal import merged, read_journal
+from tilewright.bench.executor import Limits, WorkerConfig
+from tilewright.bench.journal import merge_records, read_journal
 from tilewright.bench.local import LocalExecutor
-from tilewright.bench.plan import Plan
-from tilewright.bench.query import query
+from tilewright.bench.plan import SweepPlan
+from tilewright.bench.query import run_query
 from tilewright.bench.record import Record
 from tilewright.bench.report.page import write_report
-from tilewright.bench.sweep import How, sweep
-from tilewright.bench.table import export
-from tilewright.bench.versions import versions_text
+from tilewright.bench.sweep import SweepOptions, sweep
+from tilewright.bench.table import export_table
+from tilewright.bench.versions import format_versions
 from tilewright.building.store.tiers import Tiers
 
 pytestmark = [pytest.mark.compile, pytest.mark.slow]
@@ -34,17 +34,17 @@ CASES = [(asked, False) for asked in SWEPT] + [pytest.param(asked, True, marks=p
 def test_a_sweep_of_an_op(asked: Swept, whole: bool, tmp_path: Path) -> None:
     settings = {"mode": "fast"}
     kernels = [kernel for kernel in asked.kernels() if whole or in_ci(kernel)]
-    plan = Plan(list(asked.problems()), kernels, {DEVICE: ARCH}, settings, versions_text(DEVICE))
-    executor = LocalExecutor([(DEVICE, ARCH)] * 2, Crew(settings, Limits(seconds=300)), tiers=Tiers(STORE))
-    summary = sweep(plan, tmp_path, executor, How(fsync="batch"))
+    plan = SweepPlan(list(asked.problems()), kernels, {DEVICE: ARCH}, settings, format_versions(DEVICE))
+    executor = LocalExecutor([(DEVICE, ARCH)] * 2, WorkerConfig(settings, Limits(seconds=300)), tiers=Tiers(STORE))
+    summary = sweep(plan, tmp_path, executor, SweepOptions(fsync="batch"))
 
     assert len(plan.kernels) >= (LEAST if whole else 2)
     assert plan.idle == ()
     assert summary.done == plan.count
     # Kernels refuse problems with options that they were not built for; nothing else may happen.
     assert set(summary.statuses) <= {"ok", "unsupported"}
-    records = merged(read_journal(tmp_path).records).values()
-    assert sorted(record.key for record in records) == sorted(task.key for task in plan.tasks())
+    records = merge_records(read_journal(tmp_path).records).values()
+    assert sorted(record.key for record in records) == sorted(task.key for task in plan.iterate_tasks())
     measured = Counter(record.task.kernel for record in records if record.ok)
     assert set(measured) == {kernel.slug for kernel in plan.kernels}
     assert min(measured.values()) >= LEAST
@@ -75,9 +75,9 @@ def _check_counts(records: Sequence[Record]) -> None:
 def _check_table(folder: Path, records: Sequence[Record]) -> None:
     """The journal as a table, asked and reported: counters stay counters, and no time appears."""
     table = folder / "records.parquet"
-    assert export(records, table) == len(records)
+    assert export_table(records, table) == len(records)
     good = [record for record in records if record.ok]
-    answer = query("SELECT count(*), sum(counter_waves), count(us) FROM records WHERE kind = 'counters'", table)
+    answer = run_query("SELECT count(*), sum(counter_waves), count(us) FROM records WHERE kind = 'counters'", table)
     assert [tuple(map(int, row)) for row in answer.rows] == [(len(good), sum(r.counters["waves"] for r in good), 0)]
     page = folder / "page.html"
     write_report(page, records)

@@ -11,14 +11,14 @@ from scripted_gpu import built_small, gpu_of, launches_of, small_kernel, small_p
 import tilewright as tw
 from tilewright.base.errors import InvalidValueError
 from tilewright.bench.event_clock import EventClock
-from tilewright.bench.timing import ROUND, Settings, summarise, time_calls
+from tilewright.bench.timing import ROUND, TimingSettings, compute_time_stats, time_calls
+from tilewright.building.compile_job import LIBRARY
 from tilewright.building.store.artifact import Artifact
-from tilewright.building.unit import LIBRARY
-from tilewright.dispatch.launch import Call, functions_of
-from tilewright.dispatch.plan import execution_of
+from tilewright.dispatch.launch import BoundKernel, bind_functions
+from tilewright.dispatch.plan import get_execution
 from tilewright.ops.kernel import Kernel
 from tilewright.runtime import HipError
-from tilewright.runtime.emulation import scripted
+from tilewright.runtime.emulation import simulate_time
 
 pytestmark = pytest.mark.compile
 
@@ -41,16 +41,16 @@ def gpu() -> Iterator[tw.Device]:
 def launch(gpu: tw.Device, artifact: Artifact) -> Iterator[Callable[[], None]]:
     """A launch of a real kernel in the default stream, ready to be repeated."""
     kernel: Kernel = small_kernel()
-    functions = functions_of(gpu, artifact.checked(LIBRARY), kernel)
-    call = Call(gpu, kernel, functions, execution_of(kernel.op), small_problem())
-    with gpu.allocate(400, "x") as x, gpu.allocate(400, "parts") as parts, gpu.selected():
+    functions = bind_functions(gpu, artifact.verify_file(LIBRARY), kernel)
+    call = BoundKernel(gpu, kernel, functions, get_execution(kernel.op), small_problem())
+    with gpu.allocate(400, "x") as x, gpu.allocate(400, "parts") as parts, gpu.make_current():
         x.fill(0)
-        yield call.prepared([x.address, parts.address], None)
+        yield call.prepare_launch([x.address, parts.address], None)
 
 
 def test_events_give_what_the_launches_between_them_took(gpu: tw.Device, launch: Callable[[], None]) -> None:
     start, stop = gpu.event(), gpu.event()
-    with scripted(gpu.index, [500.0, 125.0, 250.0, 1000.0]) as left:
+    with simulate_time(gpu.index, [500.0, 125.0, 250.0, 1000.0]) as left:
         launch()
         start.record()
         launch()
@@ -65,7 +65,7 @@ def test_events_give_what_the_launches_between_them_took(gpu: tw.Device, launch:
 
 def test_fills_and_copies_take_time_too(gpu: tw.Device, launch: Callable[[], None]) -> None:
     start, stop = gpu.event(), gpu.event()
-    with scripted(gpu.index, [1000.0], other_us=125.0), gpu.allocate(64) as buffer:
+    with simulate_time(gpu.index, [1000.0], other_us=125.0), gpu.allocate(64) as buffer:
         buffer.fill(1)
         start.record()
         buffer.fill(2)
@@ -79,7 +79,7 @@ def test_fills_and_copies_take_time_too(gpu: tw.Device, launch: Callable[[], Non
 
 def test_nobody_may_ask_before_having_waited(gpu: tw.Device, launch: Callable[[], None]) -> None:
     start, stop = gpu.event(), gpu.event()
-    with scripted(gpu.index, [250.0]):
+    with simulate_time(gpu.index, [250.0]):
         start.record()
         launch()
         stop.record()
@@ -92,7 +92,7 @@ def test_nobody_may_ask_before_having_waited(gpu: tw.Device, launch: Callable[[]
 
 def test_waiting_for_another_stream_is_not_enough(gpu: tw.Device) -> None:
     one, other, event = gpu.stream(), gpu.stream(), gpu.event()
-    with scripted(gpu.index, []):
+    with simulate_time(gpu.index, []):
         event.record(one)
         other.synchronize()
         with pytest.raises(HipError) as early:
@@ -115,11 +115,11 @@ def test_no_time_is_made_up(gpu: tw.Device, launch: Callable[[], None]) -> None:
         return error.value.status
 
     assert asked() == NOT_SUPPORTED  # no script
-    with scripted(gpu.index, [250.0]):
+    with simulate_time(gpu.index, [250.0]):
         launch()
         assert asked() == NOT_SUPPORTED  # the script is over
     assert asked() == NOT_SUPPORTED
-    with pytest.raises(InvalidValueError, match="-1"), scripted(gpu.index, [-1]):
+    with pytest.raises(InvalidValueError, match="-1"), simulate_time(gpu.index, [-1]):
         pass
 
 
@@ -137,7 +137,7 @@ def test_an_emulated_device_has_no_time() -> None:
 def test_samples_are_the_launches_of_the_script(gpu: tw.Device, launch: Callable[[], None]) -> None:
     before = []
     with (
-        scripted(gpu.index, [125.0, 250.0, 375.0, 500.0, 625.0, 750.0], other_us=10_000.0) as left,
+        simulate_time(gpu.index, [125.0, 250.0, 375.0, 500.0, 625.0, 750.0], other_us=10_000.0) as left,
         gpu.allocate(64) as other,
     ):
 
@@ -146,13 +146,13 @@ def test_samples_are_the_launches_of_the_script(gpu: tw.Device, launch: Callable
             other.fill(0, wait=False)  # takes 10 ms, outside of all samples
 
         clock = EventClock(gpu, None, before=sweep)
-        assert clock.samples(launch, 3, 2) == [187.5, 437.5, 687.5]
+        assert clock.take_samples(launch, 3, 2) == [187.5, 437.5, 687.5]
         assert left() == 0 and len(before) == 3
 
 
 def test_a_row_of_samples_is_led_by_launches_that_do_not_count(gpu: tw.Device, launch: Callable[[], None]) -> None:
-    with scripted(gpu.index, [9000.0, 9000.0, 125.0, 250.0, 375.0, 500.0]) as left:
-        assert EventClock(gpu, None).samples(launch, 2, 2) == [187.5, 437.5]
+    with simulate_time(gpu.index, [9000.0, 9000.0, 125.0, 250.0, 375.0, 500.0]) as left:
+        assert EventClock(gpu, None).take_samples(launch, 2, 2) == [187.5, 437.5]
         assert left() == 0
 
 
@@ -161,14 +161,14 @@ def test_the_whole_figure_is_exact(gpu: tw.Device, launch: Callable[[], None]) -
     rounds = [[1000.0] * ROUND, [800.0, 700.0, 600.0, 500.0, 450.0], *[[250.0] * ROUND] * 3]
     taken = [250.0 + 12.5 * (i % 8) for i in range(19)] + [16_000.0]
     script = [us for row in (*rounds, taken) for us in (7777.0, *row)]  # a launch that is not timed leads each row
-    settings = Settings(least_runs=20, least_ms=0, least_warmup_ms=0)
-    with scripted(gpu.index, script) as left, launches_of(gpu) as launches:
+    settings = TimingSettings(least_runs=20, least_ms=0, least_warmup_ms=0)
+    with simulate_time(gpu.index, script) as left, launches_of(gpu) as launches:
         timing = time_calls(EventClock(gpu, None), launch, settings)
         assert left() == 0
     assert len(launches) == 45 + 6
     assert timing.samples == pytest.approx(taken, rel=1e-6)  # HIP's milliseconds are 32-bit
     assert timing.batch == 1 and timing.steady and timing.warmups == 25
-    found = summarise(timing.samples, warmups=timing.warmups)
+    found = compute_time_stats(timing.samples, warmups=timing.warmups)
     assert (found.us_min, found.us_max, found.runs) == (250.0, 16_000.0, 20)
     ordered = sorted(taken)
     assert found.us == pytest.approx((ordered[9] + ordered[10]) / 2, rel=1e-6)
@@ -178,19 +178,19 @@ def test_the_whole_figure_is_exact(gpu: tw.Device, launch: Callable[[], None]) -
 
 def test_a_stream_of_its_own(gpu: tw.Device, artifact: Artifact) -> None:
     kernel = small_kernel()
-    functions = functions_of(gpu, artifact.checked(LIBRARY), kernel)
-    call = Call(gpu, kernel, functions, execution_of(kernel.op), small_problem())
+    functions = bind_functions(gpu, artifact.verify_file(LIBRARY), kernel)
+    call = BoundKernel(gpu, kernel, functions, get_execution(kernel.op), small_problem())
     stream = gpu.stream()
-    with gpu.allocate(400) as x, gpu.allocate(400) as parts, scripted(gpu.index, [125.0] * 6):
-        launch = call.prepared([x.address, parts.address], stream)
+    with gpu.allocate(400) as x, gpu.allocate(400) as parts, simulate_time(gpu.index, [125.0] * 6):
+        launch = call.prepare_launch([x.address, parts.address], stream)
         clock = EventClock(gpu, stream)
-        assert clock.samples(launch, 2, 2) == [125.0, 125.0]
+        assert clock.take_samples(launch, 2, 2) == [125.0, 125.0]
 
 
 def test_the_gpu_is_read_while_it_works(gpu: tw.Device, launch: Callable[[], None]) -> None:
     seen = []
-    with scripted(gpu.index, [125.0] * 8) as left:
+    with simulate_time(gpu.index, [125.0] * 8) as left:
         clock = EventClock(gpu, None, busy=lambda: seen.append(left()))
-        clock.samples(launch, 2, 1)
-        clock.samples(launch, 4, 1)
+        clock.take_samples(launch, 2, 1)
+        clock.take_samples(launch, 4, 1)
     assert seen == [5, 0]

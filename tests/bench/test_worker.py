@@ -25,24 +25,24 @@ from sweeping import (
 )
 
 from tilewright.base.errors import DeviceError, InvalidValueError
-from tilewright.bench import device_worker
-from tilewright.bench.device_worker import DeviceWorker
-from tilewright.bench.executor import Crew, Limits, Work
+from tilewright.bench import worker_client
+from tilewright.bench.executor import Limits, WorkerConfig, WorkItem
 from tilewright.bench.record import Record
+from tilewright.bench.worker_client import WorkerClient
 
 pytestmark = pytest.mark.usefixtures("plugin")
 
 
-def works(good: int, *faults: int, kernels: int = 1) -> list[Work]:
+def works(good: int, *faults: int, kernels: int = 1) -> list[WorkItem]:
     """By kernel, first the good problems as they are numbered, then the faults."""
     plan = scale_plan(scale_kernels(kernels), scale_problems(good, faults))
     ordered = sorted(plan.tasks(), key=lambda task: (task.kernel, json.loads(task.problem)["n"]))
-    return [Work(task) for task in ordered]
+    return [WorkItem(task) for task in ordered]
 
 
 @pytest.fixture
-def worker(plugin: Path) -> Iterator[DeviceWorker]:
-    made = DeviceWorker(NO_BUILD, Crew(limits=QUICK, runner="faulty_runner:run"))
+def worker(plugin: Path) -> Iterator[WorkerClient]:
+    made = WorkerClient(NO_BUILD, WorkerConfig(limits=QUICK, runner="faulty_runner:run"))
     yield made
     made.close()
 
@@ -51,7 +51,7 @@ def pid_of(record: Record) -> int:
     return int(record.worker.rpartition(":")[2])
 
 
-def test_one_process_measures_many_tasks(worker: DeviceWorker) -> None:
+def test_one_process_measures_many_tasks(worker: WorkerClient) -> None:
     records = [worker.measure(work) for work in works(20)]
     assert [record.counters["n"] for record in records] == list(range(1, 21))
     assert worker.starts == 1
@@ -72,7 +72,7 @@ def test_one_process_measures_many_tasks(worker: DeviceWorker) -> None:
         (faulty.ABORTS, "out_of_memory", "SIGABRT"),
     ],
 )
-def test_a_fault_costs_one_record(worker: DeviceWorker, fault: int, status: str, words: str) -> None:
+def test_a_fault_costs_one_record(worker: WorkerClient, fault: int, status: str, words: str) -> None:
     before, bad, after = works(2, fault)[0], works(2, fault)[-1], works(2, fault)[1]
     assert worker.measure(before).ok
     failed = worker.measure(bad)
@@ -83,21 +83,21 @@ def test_a_fault_costs_one_record(worker: DeviceWorker, fault: int, status: str,
 
 
 def test_a_process_that_gives_no_sign_of_life_is_killed_before_its_time(plugin: Path) -> None:
-    worker = DeviceWorker(NO_BUILD, Crew(limits=Limits(seconds=600, silence_s=2), runner="faulty_runner:run"))
+    worker = WorkerClient(NO_BUILD, WorkerConfig(limits=Limits(seconds=600, silence_s=2), runner="faulty_runner:run"))
     try:
         assert "without a heartbeat" in worker.measure(works(0, faulty.SILENT)[0]).message
     finally:
         worker.close()
 
 
-def test_what_a_kernel_prints_disturbs_nothing(worker: DeviceWorker) -> None:
+def test_what_a_kernel_prints_disturbs_nothing(worker: WorkerClient) -> None:
     printing, good = works(1, faulty.PRINTS)[::-1]
     assert worker.measure(printing).ok
     assert worker.measure(good).ok
     assert worker.starts == 1
 
 
-def test_everything_that_a_task_started_ends_with_its_process(worker: DeviceWorker) -> None:
+def test_everything_that_a_task_started_ends_with_its_process(worker: WorkerClient) -> None:
     """A process that a kernel left behind holds the pipes open, and is in the same group."""
     good, leaving, hanging = works(1, faulty.LEAVES_CHILD, faulty.HANGS)
     assert worker.measure(leaving).ok
@@ -108,7 +108,7 @@ def test_everything_that_a_task_started_ends_with_its_process(worker: DeviceWork
     eventually(lambda: not any(map(is_alive, [pid, *children])))
 
 
-def test_closing_ends_the_process_and_what_it_left(worker: DeviceWorker) -> None:
+def test_closing_ends_the_process_and_what_it_left(worker: WorkerClient) -> None:
     pid = pid_of(worker.measure(works(0, faulty.LEAVES_CHILD)[0]))
     children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     worker.close()
@@ -119,14 +119,14 @@ def test_closing_ends_the_process_and_what_it_left(worker: DeviceWorker) -> None
         worker.measure(works(1)[0])
 
 
-def test_a_process_that_died_between_tasks_costs_nothing(worker: DeviceWorker) -> None:
+def test_a_process_that_died_between_tasks_costs_nothing(worker: WorkerClient) -> None:
     first, second = works(2)
     os.kill(pid_of(worker.measure(first)), signal.SIGKILL)
     assert worker.measure(second).ok
 
 
 def test_a_process_starts_anew_after_some_kernels(plugin: Path) -> None:
-    worker = DeviceWorker(NO_BUILD, Crew(limits=Limits(kernels=2), runner="faulty_runner:run"))
+    worker = WorkerClient(NO_BUILD, WorkerConfig(limits=Limits(kernels=2), runner="faulty_runner:run"))
     try:
         pids = [pid_of(worker.measure(work)) for work in works(2, kernels=3)]
     finally:
@@ -137,7 +137,7 @@ def test_a_process_starts_anew_after_some_kernels(plugin: Path) -> None:
 
 def test_memory_is_limited(plugin: Path) -> None:
     """The runner asks for 4 TiB, which some machines promise to anybody who asks; a limit refuses it everywhere."""
-    worker = DeviceWorker(NO_BUILD, Crew(limits=Limits(memory_bytes=2**32), runner="faulty_runner:run"))
+    worker = WorkerClient(NO_BUILD, WorkerConfig(limits=Limits(memory_bytes=2**32), runner="faulty_runner:run"))
     try:
         assert worker.measure(works(0, faulty.NO_MEMORY)[0]).status == "out_of_memory"
     finally:
@@ -145,8 +145,8 @@ def test_memory_is_limited(plugin: Path) -> None:
 
 
 def test_a_device_on_which_nothing_starts_is_an_error(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_worker, "STARTS", 1)
-    worker = DeviceWorker(NO_BUILD, Crew(runner="faulty_runner:walk"))
+    monkeypatch.setattr(worker_client, "STARTS", 1)
+    worker = WorkerClient(NO_BUILD, WorkerConfig(runner="faulty_runner:walk"))
     with pytest.raises(DeviceError, match=r"no worker could be started.*has no function 'walk'"):
         worker.measure(works(1)[0])
 
@@ -162,12 +162,12 @@ def test_limits_that_allow_nothing_are_refused() -> None:
 COORDINATOR = """
 import sys, threading, time
 from sweeping import crew_of, scale_kernels, scale_plan, scale_problems
-from tilewright.bench.device_worker import DeviceWorker
-from tilewright.bench.executor import Limits, Work
+from tilewright.bench.worker_client import WorkerClient
+from tilewright.bench.executor import Limits, WorkItem
 import faulty_runner as faulty
 plan = scale_plan(scale_kernels(1), scale_problems(1, [faulty.HANGS]))
-worker = DeviceWorker("replay:tests", crew_of(plan, Limits(seconds=600)))
-good, hanging = [Work(task) for task in sorted(plan.tasks(), key=lambda task: len(task.problem))]
+worker = WorkerClient("replay:tests", crew_of(plan, Limits(seconds=600)))
+good, hanging = [WorkItem(task) for task in sorted(plan.tasks(), key=lambda task: len(task.problem))]
 print(worker.measure(good).worker.rpartition(":")[2], flush=True)
 worker.measure(hanging)
 """
@@ -188,7 +188,7 @@ def test_a_worker_dies_with_its_coordinator() -> None:
 
 
 def with_reference(limits: Limits, **settings: object) -> Record:
-    made = DeviceWorker(NO_BUILD, Crew(settings, limits, runner="faulty_runner:run"))
+    made = WorkerClient(NO_BUILD, WorkerConfig(settings, limits, runner="faulty_runner:run"))
     try:
         return made.measure(works(1)[0])
     finally:

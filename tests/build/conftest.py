@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tilewright.base import knobs
-from tilewright.building.toolchain import Toolchain, find
+from tilewright.building.toolchain import Toolchain, find_toolchain
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def toolchain(tmp_path_factory: pytest.TempPathFactory) -> Toolchain:
     (ck / "include" / "ck_tile").mkdir(parents=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(knobs.CK_PATH.name, str(ck))
-        return find()
+        return find_toolchain()
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.digest import digest_text
-from tilewright.building.pack.manifest import MANIFEST, Pack, PackKernel, pack_file
+from tilewright.building.pack.manifest import MANIFEST, Pack, PackKernel, describe_pack_file
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.local import Store
 from tilewright.building.toolchain import Toolchain
 from tilewright.codegen.fatbin import fatbin_symbol
-from tilewright.ops import OPS, op_named
+from tilewright.ops import OPS, find_op
 from tilewright.ops.kernel import Kernel
 
 OP = OPS[0]
@@ -44,8 +44,8 @@ const char* {symbol}_name(void) {{ return {fatbin}[0] == '_' ? "{slug}" : ""; }}
 
 
 def kernel_of(arch: str = "gfx942", op: str = OP.name, **fields: Any) -> Kernel:
-    known = op_named(op)
-    return known.kernel(known.example_config(fields), arch)
+    known = find_op(op)
+    return known.make_kernel(known.make_example(fields), arch)
 
 
 def facts_of(kernel: Kernel) -> dict[str, Any]:
@@ -79,13 +79,13 @@ def small_pack(folder: Path) -> Pack:
     for path in ("include/a.h", *(f"lib/lib{gpu}.so" for gpu in GPUS)):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(path)
-    libraries = {gpu: pack_file(folder, f"lib/lib{gpu}.so") for gpu in GPUS}
+    libraries = {gpu: describe_pack_file(folder, f"lib/lib{gpu}.so") for gpu in GPUS}
     kernels = tuple(
         PackKernel(f"op-{gpu}-x", "op", f"tw_{gpu}", gpu, {"block": [1, 2], "pad": True}, "0" * 32, resources)
         for gpu, resources in zip(GPUS, ((), ({"vgprs": 128}, {"vgprs": 64})), strict=True)
     )
-    pack = Pack(folder, "mine", "0.1.0", libraries, (pack_file(folder, "include/a.h"),), kernels)
-    (folder / MANIFEST).write_text(pack.text())
+    pack = Pack(folder, "mine", "0.1.0", libraries, (describe_pack_file(folder, "include/a.h"),), kernels)
+    (folder / MANIFEST).write_text(pack.to_text())
     return pack
 
 

@@ -41,7 +41,7 @@ def put(store: Store, key: str, code: bytes = CODE, **facts: Any) -> Artifact:
 def whole(store: Store, key: str, code: bytes = CODE) -> bool:
     """Whether the entry is there with exactly this content."""
     found = store.get(key)
-    return isinstance(found, Artifact) and all(found.checked(name).read_bytes() == code for name in found.files)
+    return isinstance(found, Artifact) and all(found.verify_file(name).read_bytes() == code for name in found.files)
 
 
 @contextmanager
@@ -50,10 +50,10 @@ def noticed() -> Iterator[list[str]]:
     messages: list[str] = []
 
     def listen(event: events.Event) -> None:
-        if isinstance(event, events.Noticed):
+        if isinstance(event, events.Notice):
             messages.append(event.message)
 
-    with events.listening(listen):
+    with events.add_listener(listen):
         yield messages
 
 
@@ -119,7 +119,7 @@ def build_every_key_once(folder: Path, keys: Sequence[str], machine: Callable[[s
         tiers = machine(f"machine-{number}")
         for key in keys:
             if tiers.claim(key):
-                if tiers.lookup([key]) == {}:
+                if tiers.find_entries([key]) == {}:
                     (folder / f"built-{key}-{number}").touch()
                     tiers.publish(put(tiers.local, key, b"x" * 100))
                 tiers.release(key)

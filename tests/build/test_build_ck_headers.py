@@ -58,7 +58,7 @@ class FakeIndex:
 
 def serve(patch: pytest.MonkeyPatch, wheel: Path, delay_s: float = 0.0) -> FakeIndex:
     index = FakeIndex(wheel, delay_s)
-    patch.setattr(ck_headers, "download", index)
+    patch.setattr(ck_headers, "download_wheel", index)
     patch.setattr(ck_headers, "WHEEL_SHA256", hashlib.sha256(wheel.read_bytes()).hexdigest())
     return index
 
@@ -74,7 +74,7 @@ def leftovers(home: Path) -> list[str]:
 
 def test_fetch_takes_the_headers_only_and_a_second_call_does_nothing(index: FakeIndex) -> None:
     seen: list[events.Event] = []
-    with events.listening(seen.append):
+    with events.add_listener(seen.append):
         home = ck_headers.fetch_ck()
     assert (home / "include" / "ck_tile" / "core.hpp").read_text() == "// core"
     assert sorted(p.name for p in home.iterdir()) == ["include", "manifest.json"]
@@ -86,15 +86,15 @@ def test_fetch_takes_the_headers_only_and_a_second_call_does_nothing(index: Fake
     assert manifest["files"] == {"include": 2}
     assert ck_headers.fetch_ck() == home
     assert index.downloads == 1
-    assert ck_headers.locate(None).path == home / "include"
+    assert ck_headers.find_ck_component(None).path == home / "include"
 
 
 def test_tools_are_added_to_fetched_headers(index: FakeIndex) -> None:
     ck_headers.fetch_ck()
     with pytest.raises(ToolchainError, match="fetch-ck --tools"):
-        ck_headers.ck_tools()
+        ck_headers.find_ck_tools()
     home = ck_headers.fetch_ck(tools=True)
-    assert (ck_headers.ck_tools() / "ops" / "gemm.py").is_file()
+    assert (ck_headers.find_ck_tools() / "ops" / "gemm.py").is_file()
     assert ck_headers.read_manifest(home)["files"] == {"include": 2, "tile_engine": 1}
     ck_headers.fetch_ck(tools=True)
     assert index.downloads == 2
@@ -103,16 +103,16 @@ def test_tools_are_added_to_fetched_headers(index: FakeIndex) -> None:
 def test_tools_of_a_checkout(clean_knobs: pytest.MonkeyPatch, tmp_path: Path) -> None:
     clean_knobs.setenv("TILEWRIGHT_CK", str(tmp_path))
     with pytest.raises(ToolchainError, match=f"TILEWRIGHT_CK={tmp_path} has no tile_engine/"):
-        ck_headers.ck_tools()
+        ck_headers.find_ck_tools()
     (tmp_path / "tile_engine").mkdir()
-    assert ck_headers.ck_tools() == tmp_path / "tile_engine"
+    assert ck_headers.find_ck_tools() == tmp_path / "tile_engine"
 
 
 def test_what_a_dead_process_left_is_replaced(index: FakeIndex) -> None:
     home = ck_headers.fetch_ck()
     (home / "manifest.json").unlink()
     (home / "include" / "stale.hpp").write_text("")
-    assert ck_headers.locate(None).problem
+    assert ck_headers.find_ck_component(None).problem
     ck_headers.fetch_ck()
     assert not (home / "include" / "stale.hpp").exists()
 
@@ -158,7 +158,7 @@ def test_a_failed_download_says_what_to_do(clean_knobs: pytest.MonkeyPatch, tmp_
     def fails(command: list[str], timeout_s: float) -> str:
         raise ToolchainError(f"{command[0]} ended with code 1: no network")
 
-    clean_knobs.setattr(ck_headers, "tool_output", fails)
+    clean_knobs.setattr(ck_headers, "read_tool_output", fails)
     with pytest.raises(ToolchainError, match=r"no network\n.*TILEWRIGHT_CK to a checkout"):
         ck_headers.fetch_ck()
 
@@ -168,7 +168,7 @@ def test_a_broken_manifest_is_named(index: FakeIndex) -> None:
     (home / "manifest.json").write_text("[]")
     with pytest.raises(FileFormatError, match=r"must be an object, got .*; delete the folder and run"):
         ck_headers.fetch_ck()
-    assert "manifest.json" in ck_headers.locate(None).problem
+    assert "manifest.json" in ck_headers.find_ck_component(None).problem
 
 
 def test_threads_at_once_download_once(clean_knobs: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -189,12 +189,12 @@ def test_processes_at_once_download_once(clean_knobs: pytest.MonkeyPatch, tmp_pa
         child.join(60)
     assert [child.exitcode for child in children] == [0, 0, 0, 0]
     assert index.downloads == 1
-    assert ck_headers.locate(None).ok
+    assert ck_headers.find_ck_component(None).ok
 
 
 @pytest.mark.compile
 def test_the_real_wheel(clean_knobs: pytest.MonkeyPatch) -> None:
     home = ck_headers.fetch_ck(tools=True)
     assert (home / "include" / "ck_tile" / "core.hpp").is_file()
-    assert (ck_headers.ck_tools() / "ops").is_dir()
+    assert (ck_headers.find_ck_tools() / "ops").is_dir()
     assert ck_headers.read_manifest(home)["files"]["include"] > 900

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tilewright.base.errors import TilewrightError, ToolchainError
 from tilewright.building.code_object import (
-    Instruction,
+    DisassembledInstruction,
     parse_disassembly,
     parse_notes,
     parse_symbols,
@@ -213,8 +213,8 @@ def test_functions_of_symbols() -> None:
 def test_disassembly_is_cut_to_the_function() -> None:
     code = parse_disassembly(DISASSEMBLY, parse_symbols(SYMBOLS))
     assert code["k"] == (
-        Instruction(0, "s_load_b96", "s_load_b96 s[0:2], s[0:1], 0x0"),
-        Instruction(
+        DisassembledInstruction(0, "s_load_b96", "s_load_b96 s[0:2], s[0:1], 0x0"),
+        DisassembledInstruction(
             8,
             "s_delay_alu",
             "s_delay_alu instid0(VALU_DEP_2) | instskip(SKIP_1) | instid1(VALU_DEP_1)",

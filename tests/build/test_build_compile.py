@@ -10,7 +10,7 @@ import pytest
 
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, ToolchainError
-from tilewright.building.compile import compile_device, compile_host_syntax, error_lines
+from tilewright.building.compile import compile_device, compile_host_syntax, extract_errors
 from tilewright.building.toolchain import Toolchain
 
 LOG = """\
@@ -26,13 +26,13 @@ lld: error: undefined hidden symbol: __ockl_get_local_id
 
 
 def test_errors_are_distinct_and_without_places() -> None:
-    assert error_lines(LOG) == (
+    assert extract_errors(LOG) == (
         "no member named 'x' in 'a::b'",
         "'none.h' file not found",
         "local memory (66560) exceeds limit (65536) in function 'k'",
         "undefined hidden symbol: __ockl_get_local_id",
     )
-    assert error_lines("warning: no error\n") == ()
+    assert extract_errors("warning: no error\n") == ()
 
 
 @pytest.fixture

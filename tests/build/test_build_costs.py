@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.building.costs import costs_file, read_costs
+from tilewright.building.compile_costs import costs_file, read_costs
 from tilewright.building.store.local import Store
 
 GOOD = {"slug": "gemm-x", "kind": "gemm gfx942", "cpu_s": 12.5}

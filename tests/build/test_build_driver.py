@@ -15,9 +15,9 @@ from tilewright import arch as archs
 from tilewright.base.errors import ToolchainError
 from tilewright.building import ninja_run, process
 from tilewright.building.compile import compile_device, compile_host_syntax
-from tilewright.building.component import program
+from tilewright.building.component import check_program
 from tilewright.building.discover import ROCM
-from tilewright.building.driver import ask_driver
+from tilewright.building.driver import inspect_driver
 from tilewright.building.toolchain import Toolchain
 
 
@@ -51,7 +51,7 @@ def behind(clean_knobs: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Pat
 def test_a_driver_names_what_it_runs(behind: Callable[..., Path], tmp_path: Path) -> None:
     real = behind()
     wrapper = script(tmp_path / "wrapper", f'exec {real} "$@"')
-    found = ask_driver(wrapper)
+    found = inspect_driver(wrapper)
     assert (found.version, found.program, found.compiler) == ("clang version 22.1.8", wrapper, real)
     assert found.linker == tmp_path / "llvm" / "bin" / "lld"
     assert found.resources == tmp_path / "llvm" / "resources" / "include"
@@ -64,30 +64,30 @@ def test_a_driver_names_what_it_runs(behind: Callable[..., Path], tmp_path: Path
 )
 def test_what_changes_behind_a_wrapper(behind: Callable[..., Path], tmp_path: Path, change: dict[str, str]) -> None:
     wrapper = script(tmp_path / "wrapper", f'exec {behind()} "$@"')
-    before = ask_driver(wrapper)
-    digest = before.digest()
+    before = inspect_driver(wrapper)
+    digest = before.compute_digest()
     behind(**change)
-    after = ask_driver(wrapper)
-    assert after.digest() != digest
+    after = inspect_driver(wrapper)
+    assert after.compute_digest() != digest
     assert (after.version != before.version) == ("version" in change)
 
 
 def test_the_linker_and_the_library_behind_a_wrapper(behind: Callable[..., Path], tmp_path: Path) -> None:
     wrapper = script(tmp_path / "wrapper", f'exec {behind()} "$@"')
-    driver = ask_driver(wrapper)
-    digest, system = driver.digest(), driver.system_digest()
+    driver = inspect_driver(wrapper)
+    digest, system = driver.compute_digest(), driver.compute_system_digest()
     script(tmp_path / "llvm" / "bin" / "lld", "exit 2")
-    assert (driver.digest() != digest, driver.system_digest() == system) == (True, True)
-    digest = driver.digest()
+    assert (driver.compute_digest() != digest, driver.compute_system_digest() == system) == (True, True)
+    digest = driver.compute_digest()
     (tmp_path / "llvm" / "c++" / "12" / "tuple").write_text("")
-    assert (driver.digest() == digest, driver.system_digest() != system) == (True, True)
+    assert (driver.compute_digest() == digest, driver.compute_system_digest() != system) == (True, True)
 
 
 def test_a_compiler_in_another_folder_is_the_same(behind: Callable[..., Path], tmp_path: Path) -> None:
     """But for what names its folder: a script that prints it is another script."""
-    here, there = (ask_driver(behind(name)) for name in ("here", "a-there"))
+    here, there = (inspect_driver(behind(name)) for name in ("here", "a-there"))
     assert here.arguments == there.arguments
-    assert here.system_digest() == there.system_digest()
+    assert here.compute_system_digest() == there.compute_system_digest()
     assert str(tmp_path) not in " ".join(here.arguments)
 
 
@@ -96,23 +96,23 @@ def test_a_script_is_asked_for_its_version_each_time(clean_knobs: pytest.MonkeyP
     tool = script(tmp_path / "objdump", f"cat {stated}")
     for version in ("LLVM version 22.1.8", "LLVM version 22.1.9"):
         stated.write_text(version)
-        assert program("objdump", "disassembler", tool, missing="", fix="").version == version
+        assert check_program("objdump", "disassembler", tool, missing="", fix="").version == version
 
 
 @pytest.mark.parametrize("text", ["echo g++ 12", "exit 1", "exec sleep 0"])
 def test_what_prints_no_command_is_no_compiler(tmp_path: Path, text: str) -> None:
     with pytest.raises(ToolchainError, match=f"{tmp_path}/cxx"):
-        ask_driver(script(tmp_path / "cxx", text))
+        inspect_driver(script(tmp_path / "cxx", text))
 
 
 @pytest.mark.parametrize("name", process.HIDDEN_INPUTS)
 def test_a_hidden_input_reaches_no_tool(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "seen")
     tool = str(script(tmp_path / "tool", f'echo "[${name}]"'))
-    assert process.tool_output([tool]) == "[]\n"
-    assert process.said_by([tool]) == "[]\n"
-    assert process.run([tool], folder=tmp_path, timeout_s=60).output == "[]\n"
-    assert process.tool_output([*ninja_run._wrapped(), tool]) == "[]\n"
+    assert process.read_tool_output([tool]) == "[]\n"
+    assert process.read_all_output([tool]) == "[]\n"
+    assert process.run_command([tool], folder=tmp_path, timeout_s=60).output == "[]\n"
+    assert process.read_tool_output([*ninja_run._make_command_prefix(), tool]) == "[]\n"
 
 
 def test_the_hidden_inputs_that_changed_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ PLAIN = "#include <hip/hip_runtime.h>\n#ifdef EVIL\n#error EVIL\n#endif\n__globa
 @pytest.fixture
 def own_clang(toolchain: Toolchain, tmp_path: Path) -> Toolchain:
     """The toolchain with a copy of its driver in a folder of ours, where a config file may be put beside it."""
-    real = ask_driver(toolchain.cxx).compiler
+    real = inspect_driver(toolchain.cxx).compiler
     copy = tmp_path / "llvm" / "bin" / "clang++"
     copy.parent.mkdir(parents=True)
     shutil.copy(real, copy)
@@ -156,37 +156,37 @@ def own_clang(toolchain: Toolchain, tmp_path: Path) -> Toolchain:
 
 @pytest.mark.compile
 def test_a_config_file_beside_the_compiler_is_not_read(own_clang: Toolchain, tmp_path: Path) -> None:
-    before = ask_driver(own_clang.cxx).arguments
+    before = inspect_driver(own_clang.cxx).arguments
     for name in ("clang++.cfg", "clang.cfg"):
         own_clang.cxx.with_name(name).write_text("-DEVIL\n")
     plain = script(tmp_path / "plain", f"exec {own_clang.cxx} -x c++ -dM -E - </dev/null")
-    assert "#define EVIL" in process.tool_output([str(plain)]), "the file has no effect at all"
+    assert "#define EVIL" in process.read_tool_output([str(plain)]), "the file has no effect at all"
     arch = archs.load("gfx942")
     outcome = compile_device(PLAIN, arch, own_clang, tmp_path / "k.co")
     assert outcome.ok, outcome.log
     assert compile_host_syntax(PLAIN, arch, own_clang).ok
-    assert ask_driver(own_clang.cxx).arguments == before
+    assert inspect_driver(own_clang.cxx).arguments == before
 
 
 @pytest.mark.compile
 def test_a_linker_in_the_environment_is_not_used(
     toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    linker = ask_driver(toolchain.cxx).linker
+    linker = inspect_driver(toolchain.cxx).linker
     for name in ("lld", "ld.lld"):
         script(tmp_path / "evil" / name, "exit 7")
     for name in ("COMPILER_PATH", "GCC_EXEC_PREFIX"):
         monkeypatch.setenv(name, f"{tmp_path}/evil/")
     outcome = compile_device(PLAIN, archs.load("gfx942"), toolchain, tmp_path / "k.co")
     assert outcome.ok, outcome.log
-    assert ask_driver(toolchain.cxx).linker == linker
+    assert inspect_driver(toolchain.cxx).linker == linker
 
 
 @pytest.mark.compile
 def test_asking_makes_no_files(toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", f"{tmp_path}/100%/nowhere")
     monkeypatch.chdir(tmp_path)
-    found = ask_driver(toolchain.cxx)
+    found = inspect_driver(toolchain.cxx)
     assert found.linker is not None
     assert str(tmp_path) not in " ".join(found.arguments)
     assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ import pytest
 
 from tilewright import arch as archs
 from tilewright.base.errors import CompileError
-from tilewright.building.inspect import inspect
+from tilewright.building.inspect import inspect_source
 from tilewright.building.instruction_mix import CLASSES
 from tilewright.building.toolchain import Toolchain
 
@@ -66,7 +66,7 @@ class Source:
 def test_a_tiny_source_on_every_family(
     name: str, wave_size: int, matrix: str, toolchain: Toolchain, tmp_path: Path
 ) -> None:
-    found = inspect(Source(), archs.load(name), toolchain, keep=tmp_path / "tiny.co")
+    found = inspect_source(Source(), archs.load(name), toolchain, keep=tmp_path / "tiny.co")
     assert (found.name, found.arch) == ("tiny", name)
     assert found.object_bytes == (tmp_path / "tiny.co").stat().st_size
     kernels = {kernel.name: kernel for kernel in found.kernels}
@@ -99,7 +99,7 @@ def test_a_tiny_source_on_every_family(
 @pytest.mark.compile
 def test_a_refused_source_carries_its_log(toolchain: Toolchain) -> None:
     with pytest.raises(CompileError, match="tiny does not compile for gfx942: use of undeclared") as raised:
-        inspect(Source(files={"lds.h": ""}), archs.load("gfx942"), toolchain)
+        inspect_source(Source(files={"lds.h": ""}), archs.load("gfx942"), toolchain)
     assert "kernel.hip:" in raised.value.log
 
 
@@ -107,4 +107,4 @@ def test_a_refused_source_carries_its_log(toolchain: Toolchain) -> None:
 def test_too_much_lds_is_named(toolchain: Toolchain) -> None:
     source = Source(files={"lds.h": "#define LDS 65536\n"})
     with pytest.raises(CompileError, match="local memory"):
-        inspect(source, archs.load("gfx942"), toolchain)
+        inspect_source(source, archs.load("gfx942"), toolchain)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.building.code_object import Instruction
-from tilewright.building.instruction_mix import CLASSES, classify, matrix_instructions, mix
+from tilewright.building.code_object import DisassembledInstruction
+from tilewright.building.instruction_mix import CLASSES, classify, count_by_class, count_matrix_instructions
 
 
 @pytest.mark.parametrize(
@@ -59,19 +59,19 @@ def test_classes(mnemonic: str, kind: str) -> None:
     assert classify(mnemonic) == kind
 
 
-def code(*texts: str) -> list[Instruction]:
-    return [Instruction(4 * n, text.split()[0], text) for n, text in enumerate(texts)]
+def code(*texts: str) -> list[DisassembledInstruction]:
+    return [DisassembledInstruction(4 * n, text.split()[0], text) for n, text in enumerate(texts)]
 
 
 def test_both_halves_of_a_dual_instruction_count() -> None:
-    counts = mix(code("v_dual_mov_b32 v0, v1 :: v_dual_add_f32 v2, v3, v4", "s_endpgm"))
+    counts = count_by_class(code("v_dual_mov_b32 v0, v1 :: v_dual_add_f32 v2, v3, v4", "s_endpgm"))
     assert counts == {**dict.fromkeys(CLASSES, 0), "valu": 2, "other": 1}
 
 
 def test_matrix_instructions_are_counted_by_name() -> None:
     a, b = "v_mfma_f32_32x32x8_f16 a[0:15], v[0:1]", "v_mfma_f32_16x16x16_f16 a[0:3], v[0:1]"
-    assert matrix_instructions(code(a, b, a, "v_mov_b32_e32 v0, v1")) == {
+    assert count_matrix_instructions(code(a, b, a, "v_mov_b32_e32 v0, v1")) == {
         "v_mfma_f32_16x16x16_f16": 1,
         "v_mfma_f32_32x32x8_f16": 2,
     }
-    assert matrix_instructions([]) == {}
+    assert count_matrix_instructions([]) == {}

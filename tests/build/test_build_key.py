@@ -18,12 +18,12 @@ from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.base import knobs
 from tilewright.base.digest import digest_tree
-from tilewright.building import flags, tree_digest, unit
+from tilewright.building import compile_job, flags, tree_digest
+from tilewright.building.compile_job import CompileJob, make_compile_job
 from tilewright.building.discover import GPU_LESS
 from tilewright.building.toolchain import Toolchain
-from tilewright.building.tree_digest import files_digest
-from tilewright.building.unit import Unit, unit_of
-from tilewright.ops import op_named
+from tilewright.building.tree_digest import compute_files_digest
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
 TOOLCHAIN = Toolchain(
@@ -47,13 +47,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def gemm() -> Kernel:
-    op = op_named("gemm")
-    return op.kernel(op.example_config(), "gfx942")
+    op = find_op("gemm")
+    return op.make_kernel(op.make_example(), "gfx942")
 
 
 @pytest.fixture(scope="module")
-def base() -> Unit:
-    return unit_of(gemm(), TOOLCHAIN)
+def base() -> CompileJob:
+    return make_compile_job(gemm(), TOOLCHAIN)
 
 
 def _changed(text: str, place: int, letter: str) -> str:
@@ -63,22 +63,22 @@ def _changed(text: str, place: int, letter: str) -> str:
 
 @given(place=st.integers(0, 100_000), letter=st.characters(codec="utf-8"), which=st.integers(0, 100))
 @settings(max_examples=200)
-def test_any_letter_of_source_and_support_files(base: Unit, place: int, letter: str, which: int) -> None:
+def test_any_letter_of_source_and_support_files(base: CompileJob, place: int, letter: str, which: int) -> None:
     source = base.source
     changed = dataclasses.replace(source, text=_changed(source.text, place, letter))
-    assert (Unit(changed, TOOLCHAIN).key == base.key) == (changed.text == source.text)
+    assert (CompileJob(changed, TOOLCHAIN).key == base.key) == (changed.text == source.text)
     name = sorted(source.files)[which % len(source.files)]
     text = _changed(source.files[name], place, letter)
     changed = dataclasses.replace(source, files={**source.files, name: text})
-    assert (Unit(changed, TOOLCHAIN).key == base.key) == (text == source.files[name])
+    assert (CompileJob(changed, TOOLCHAIN).key == base.key) == (text == source.files[name])
 
 
-def test_names_of_support_files(base: Unit) -> None:
+def test_names_of_support_files(base: CompileJob) -> None:
     files = dict(base.source.files)
     name = sorted(files)[0]
     renamed = {**{other: text for other, text in files.items() if other != name}, f"{name}x": files[name]}
     fewer = {other: text for other, text in files.items() if other != name}
-    keys = [Unit(dataclasses.replace(base.source, files=some), TOOLCHAIN).key for some in (files, renamed, fewer)]
+    keys = [CompileJob(dataclasses.replace(base.source, files=some), TOOLCHAIN).key for some in (files, renamed, fewer)]
     assert keys[0] == base.key
     assert len(set(keys)) == 3
 
@@ -89,18 +89,18 @@ FACTS = (
 
 
 @pytest.mark.parametrize("fact", FACTS)
-def test_every_fact_of_the_toolchain(base: Unit, fact: str) -> None:
+def test_every_fact_of_the_toolchain(base: CompileJob, fact: str) -> None:
     changed = dataclasses.replace(TOOLCHAIN, **{fact: "another"})
-    assert Unit(base.source, changed).key != base.key
+    assert CompileJob(base.source, changed).key != base.key
 
 
 @pytest.mark.parametrize("place", ["cxx", "objdump", "readelf", "rocm_path", "bitcode_dir", "ck_include"])
-def test_no_place_of_the_toolchain(base: Unit, place: str) -> None:
+def test_no_place_of_the_toolchain(base: CompileJob, place: str) -> None:
     moved = dataclasses.replace(TOOLCHAIN, **{place: Path("/elsewhere")})
-    assert Unit(base.source, moved).key == base.key
+    assert CompileJob(base.source, moved).key == base.key
 
 
-def test_every_flag_of_both_passes(base: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_flag_of_both_passes(base: CompileJob, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = {base.key}
     arch = archs.load("gfx942")
     for which in ("device_flags", "host_flags"):
@@ -117,16 +117,16 @@ def test_every_flag_of_both_passes(base: Unit, monkeypatch: pytest.MonkeyPatch) 
 
             with monkeypatch.context() as patch:
                 patch.setattr(flags, which, changed)
-                keys.add(Unit(base.source, TOOLCHAIN).key)
+                keys.add(CompileJob(base.source, TOOLCHAIN).key)
     assert len(keys) == 1 + len(TOOLCHAIN.key_flags(arch)) + len(TOOLCHAIN.host_key_flags())
 
 
-def test_the_recipe_and_the_gpu(base: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
-    op = op_named("gemm")
-    other = dataclasses.replace(base.source, kernel=op.kernel(op.example_config(), "gfx950"))
-    assert Unit(other, TOOLCHAIN).key != base.key
-    monkeypatch.setattr(unit, "RECIPE", unit.RECIPE + 1)
-    assert Unit(base.source, TOOLCHAIN).key != base.key
+def test_the_recipe_and_the_gpu(base: CompileJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    op = find_op("gemm")
+    other = dataclasses.replace(base.source, kernel=op.make_kernel(op.make_example(), "gfx950"))
+    assert CompileJob(other, TOOLCHAIN).key != base.key
+    monkeypatch.setattr(compile_job, "RECIPE", compile_job.RECIPE + 1)
+    assert CompileJob(base.source, TOOLCHAIN).key != base.key
 
 
 def test_flags_of_a_key_have_no_folders() -> None:
@@ -187,38 +187,38 @@ def _swapped(root: Path) -> None:
 
 @pytest.mark.parametrize("change", [_one_byte, _replaced, _added, _removed, _renamed, _swapped])
 def test_any_change_of_a_header(tree: Path, change: Callable[[Path], None]) -> None:
-    before = tree_digest.tree_digest(tree)
-    assert tree_digest.tree_digest(tree) == before == digest_tree(tree)
+    before = tree_digest.compute_tree_digest(tree)
+    assert tree_digest.compute_tree_digest(tree) == before == digest_tree(tree)
     change(tree)
-    assert tree_digest.tree_digest(tree) == digest_tree(tree) != before
+    assert tree_digest.compute_tree_digest(tree) == digest_tree(tree) != before
 
 
 def test_places_and_times_of_headers_do_not_matter(tree: Path, tmp_path: Path) -> None:
-    before = tree_digest.tree_digest(tree)
+    before = tree_digest.compute_tree_digest(tree)
     shutil.copytree(tree, tmp_path / "elsewhere")
-    assert tree_digest.tree_digest(tmp_path / "elsewhere") == before
+    assert tree_digest.compute_tree_digest(tmp_path / "elsewhere") == before
     for path in tree.rglob("*"):
         os.utime(path, (1, 1))
-    assert tree_digest.tree_digest(tree) == before
+    assert tree_digest.compute_tree_digest(tree) == before
     for path in tree.rglob("*"):
         os.utime(path, (4e9, 4e9))
-    assert tree_digest.tree_digest(tree) == before
+    assert tree_digest.compute_tree_digest(tree) == before
 
 
 def test_programs_by_content(tree: Path, tmp_path: Path) -> None:
     one, other = tmp_path / "clang", tmp_path / "lld"
     one.write_bytes(b"\x7fELF 1")
     other.write_bytes(b"\x7fELF 2")
-    before = files_digest([one, other])
-    assert files_digest([other, one]) != before
+    before = compute_files_digest([one, other])
+    assert compute_files_digest([other, one]) != before
     (tmp_path / "moved").mkdir()
     for path in (one, other):
         shutil.copy(path, tmp_path / "moved" / path.name)
-    assert files_digest([tmp_path / "moved" / "clang", tmp_path / "moved" / "lld"]) == before
+    assert compute_files_digest([tmp_path / "moved" / "clang", tmp_path / "moved" / "lld"]) == before
     status = one.stat()
     one.write_bytes(b"\x7fELF 3")
     os.utime(one, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert files_digest([one, other]) != before
+    assert compute_files_digest([one, other]) != before
 
 
 class Watch:
@@ -256,13 +256,13 @@ def opened(tree: Path) -> Iterator[Callable[[], list[str]]]:
 
 
 def test_an_unchanged_tree_is_not_read_again(tree: Path, opened: Callable[[], list[str]]) -> None:
-    before = tree_digest.tree_digest(tree)
+    before = tree_digest.compute_tree_digest(tree)
     assert len(opened()) == 3
-    assert tree_digest.tree_digest(tree) == before
+    assert tree_digest.compute_tree_digest(tree) == before
     assert opened() == []
     _one_byte(tree)
     opened()
-    assert tree_digest.tree_digest(tree) != before
+    assert tree_digest.compute_tree_digest(tree) != before
     assert len(opened()) == 3
 
 
@@ -274,7 +274,7 @@ def test_a_tree_that_has_just_changed_is_read_each_time(
     _added(tree)
     opened()
     for _ in range(2):
-        tree_digest.tree_digest(tree)
+        tree_digest.compute_tree_digest(tree)
         assert len(opened()) == 4
 
 
@@ -283,16 +283,16 @@ def test_files_of_the_future_are_read_each_time(tree: Path, opened: Callable[[],
     os.utime(tree / "ck_tile" / "a.hpp", (time.time() + 1e6, time.time() + 1e6))
     time.sleep(0.1)
     for _ in range(2):
-        tree_digest.tree_digest(tree)
+        tree_digest.compute_tree_digest(tree)
         assert len(opened()) == 3
 
 
 @pytest.mark.parametrize("memory", [b"", b"{", b"[]", b'{"signature": 1, "digest": 2}', b"\xff\xfe"])
 def test_a_damaged_memory_is_no_memory(tree: Path, tmp_path: Path, memory: bytes) -> None:
-    before = tree_digest.tree_digest(tree)
+    before = tree_digest.compute_tree_digest(tree)
     (remembered,) = (tmp_path / "cache" / "digests").iterdir()
     remembered.write_bytes(memory)
-    assert tree_digest.tree_digest(tree) == before
+    assert tree_digest.compute_tree_digest(tree) == before
 
 
 def test_threads_that_ask_at_once(tree: Path, tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_threads_that_ask_at_once(tree: Path, tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         for _ in range(20):
             shutil.rmtree(tmp_path / "cache", ignore_errors=True)
-            assert len(set(pool.map(lambda _: tree_digest.tree_digest(tree), range(16)))) == 1
+            assert len(set(pool.map(lambda _: tree_digest.compute_tree_digest(tree), range(16)))) == 1
     assert [path.suffix for path in (tmp_path / "cache" / "digests").iterdir()] == [".json"]
 
 
@@ -316,35 +316,35 @@ def linked(tree: Path, tmp_path: Path) -> Path:
 
 def test_a_linked_folder_is_the_folder(tree: Path, linked: Path) -> None:
     assert digest_tree(linked) == digest_tree(tree)
-    assert tree_digest.tree_digest(linked) == tree_digest.tree_digest(tree)
+    assert tree_digest.compute_tree_digest(linked) == tree_digest.compute_tree_digest(tree)
 
 
 @pytest.mark.parametrize("change", [_one_byte, _replaced, _added, _removed, _renamed, _swapped])
 def test_any_change_of_a_header_behind_a_link(tree: Path, linked: Path, change: Callable[[Path], None]) -> None:
-    before = tree_digest.tree_digest(linked)
+    before = tree_digest.compute_tree_digest(linked)
     change(tree)
-    assert tree_digest.tree_digest(linked) == digest_tree(linked) != before
+    assert tree_digest.compute_tree_digest(linked) == digest_tree(linked) != before
 
 
 def test_a_link_that_is_turned_to_another_folder(tree: Path, linked: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(tree / "ck_tile", other)
-    before = tree_digest.tree_digest(linked)
+    before = tree_digest.compute_tree_digest(linked)
     (linked / "ck_tile").unlink()
     (linked / "ck_tile").symlink_to(other)
-    assert tree_digest.tree_digest(linked) == before
+    assert tree_digest.compute_tree_digest(linked) == before
     (other / "a.hpp").write_text("// A.hpp\n")
-    assert tree_digest.tree_digest(linked) != before
+    assert tree_digest.compute_tree_digest(linked) != before
 
 
 def test_links_in_a_circle_end(tree: Path) -> None:
     before = digest_tree(tree)
     (tree / "ck_tile" / "core" / "up").symlink_to(tree)
     (tree / "ck_tile" / "core" / "here").symlink_to(".")
-    around = tree_digest.tree_digest(tree)
+    around = tree_digest.compute_tree_digest(tree)
     assert around == digest_tree(tree) != before, "headers can be included by longer names now"
     _one_byte(tree)
-    assert tree_digest.tree_digest(tree) == digest_tree(tree) != around
+    assert tree_digest.compute_tree_digest(tree) == digest_tree(tree) != around
 
 
 def test_a_folder_reached_by_two_names_counts_under_both(tree: Path) -> None:
@@ -358,4 +358,4 @@ def test_a_folder_reached_by_two_names_counts_under_both(tree: Path) -> None:
 def test_a_link_to_nowhere_is_no_file(tree: Path) -> None:
     before = digest_tree(tree)
     (tree / "ck_tile" / "gone.hpp").symlink_to("/nowhere/gone.hpp")
-    assert tree_digest.tree_digest(tree) == digest_tree(tree) == before
+    assert tree_digest.compute_tree_digest(tree) == digest_tree(tree) == before

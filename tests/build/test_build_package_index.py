@@ -20,7 +20,7 @@ from test_build_ck_headers import GOOD, make_wheel
 from tilewright.base.errors import ToolchainError
 from tilewright.building import package_index
 from tilewright.building.ck_headers import PACKAGE, WHEEL
-from tilewright.building.package_index import PYPI, Wanted, download_file, settings_of_pip_and_uv
+from tilewright.building.package_index import PYPI, WantedFile, download_file, read_index_settings
 
 SOURCES = Path(package_index.__file__).parents[2]
 
@@ -96,7 +96,7 @@ def settings(clean_knobs: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., N
 
 def fetched(wheel: bytes, folder: Path) -> bytes:
     digest = hashlib.sha256(wheel).hexdigest()
-    return download_file(Wanted(PACKAGE, WHEEL, digest, 2**20), folder, limit_s=60).read_bytes()
+    return download_file(WantedFile(PACKAGE, WHEEL, digest, 2**20), folder, limit_s=60).read_bytes()
 
 
 PROGRAM = """
@@ -227,20 +227,20 @@ def test_a_file_without_end_is_given_up(
 
 def test_the_settings_of_pip_and_uv(tmp_path: Path, settings: Callable[..., None]) -> None:
     settings()
-    assert settings_of_pip_and_uv() == package_index.Settings((), (PYPI,), None)
+    assert read_index_settings() == package_index.IndexSettings((), (PYPI,), None)
     file = tmp_path / "pip.conf"
     extra = "extra-index-url =\n  https://b\n  https://c\n"
     file.write_text(f"[global]\nindex-url = https://a/simple\n{extra}cert = /ca.pem\n")
     settings(PIP_CONFIG_FILE=str(file), HOME=str(tmp_path), XDG_CONFIG_DIRS=str(tmp_path))
-    found = settings_of_pip_and_uv()
+    found = read_index_settings()
     assert found.indexes[-3:] == ("https://b", "https://c", "https://a/simple")
     assert found.certificates == "/ca.pem"
     settings(UV_INDEX="mine=https://d https://e", UV_DEFAULT_INDEX="https://f", PIP_FIND_LINKS="/w /v")
-    expected = package_index.Settings(("/w", "/v"), ("https://d", "https://e", "https://f"), None)
-    assert settings_of_pip_and_uv() == expected
+    expected = package_index.IndexSettings(("/w", "/v"), ("https://d", "https://e", "https://f"), None)
+    assert read_index_settings() == expected
     settings(PIP_NO_INDEX="1", PIP_INDEX_URL="https://a")
-    assert settings_of_pip_and_uv().indexes == ()
+    assert read_index_settings().indexes == ()
     file.write_text("no section")
     settings(PIP_CONFIG_FILE=str(file))
     with pytest.raises(ToolchainError, match=f"{file} cannot be read"):
-        settings_of_pip_and_uv()
+        read_index_settings()

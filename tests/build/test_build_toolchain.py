@@ -8,7 +8,7 @@ import pytest
 
 from tilewright.base.errors import ToolchainError
 from tilewright.building import ck_headers, discover, flags, toolchain
-from tilewright.building.driver import version_line
+from tilewright.building.driver import find_version_line
 
 CLANG_VERSION = """\
 Debian clang version 22.1.8 (1~deb12u1)
@@ -77,10 +77,10 @@ def fetched_ck(tmp_path: Path) -> Path:
 def test_an_empty_machine_lists_every_part_with_its_command(
     empty_machine: pytest.MonkeyPatch,
 ) -> None:
-    survey = toolchain.survey()
+    survey = toolchain.survey_toolchains()
     assert survey.chosen is None
     with pytest.raises(ToolchainError) as raised:
-        toolchain.find()
+        toolchain.find_toolchain()
     text = str(raised.value)
     for fact in (
         "7 parts missing",
@@ -105,10 +105,10 @@ def test_rocm_path_to_an_empty_folder_is_an_error_that_names_it(
 ) -> None:
     (tmp_path / "empty").mkdir()
     clean_knobs.setenv("ROCM_PATH", str(tmp_path / "empty"))
-    survey = toolchain.survey()
+    survey = toolchain.survey_toolchains()
     assert survey.chosen is None
     with pytest.raises(ToolchainError, match=f"ROCM_PATH={tmp_path}/empty is set") as raised:
-        toolchain.find()
+        toolchain.find_toolchain()
     assert "rocm-llvm" in str(raised.value)
     assert "clang-22" not in str(raised.value), "the other toolchain is no part of this error"
 
@@ -116,7 +116,7 @@ def test_rocm_path_to_an_empty_folder_is_an_error_that_names_it(
 def test_rocm_path_to_nowhere_is_an_error_that_names_it(clean_knobs: pytest.MonkeyPatch, tmp_path: Path) -> None:
     clean_knobs.setenv("ROCM_PATH", str(tmp_path / "nowhere"))
     with pytest.raises(ToolchainError, match=f"{tmp_path}/nowhere does not exist"):
-        toolchain.find()
+        toolchain.find_toolchain()
 
 
 def test_a_whole_rocm_is_used(empty_machine: pytest.MonkeyPatch, tmp_path: Path, cdna3: SimpleNamespace) -> None:
@@ -124,7 +124,7 @@ def test_a_whole_rocm_is_used(empty_machine: pytest.MonkeyPatch, tmp_path: Path,
     (root / "include" / "ck_tile").mkdir()
     empty_machine.setenv("PATH", "/usr/bin:/bin")
     empty_machine.setenv("ROCM_PATH", str(root))
-    found = toolchain.find()
+    found = toolchain.find_toolchain()
     assert (found.kind, found.rocm_path, found.ck_include) == ("rocm", root, root / "include")
     assert found.compiler == "AMD clang version 20.0.0git (roc-7.1)"
     assert found.bundler == root / "llvm" / "bin" / "clang-offload-bundler"
@@ -136,7 +136,7 @@ def test_a_whole_rocm_is_used(empty_machine: pytest.MonkeyPatch, tmp_path: Path,
 
 def test_a_broken_default_rocm_leaves_the_reason(empty_machine: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "no-rocm").mkdir()
-    reason = toolchain.survey().reason
+    reason = toolchain.survey_toolchains().reason
     assert f"{tmp_path}/no-rocm lacks compiler" in reason
     assert "the GPU-less toolchain lacks compiler" in reason
 
@@ -147,30 +147,30 @@ def test_the_newest_clang_counts_and_an_old_one_is_refused(empty_machine: pytest
     old = driver(folder / "clang++-19", "clang version 19.1.7")
     empty_machine.setenv("PATH", f"{folder}:/usr/bin:/bin")
     empty_machine.setattr(discover.knobs, "search_path", lambda: str(folder))
-    compiler = discover.gpu_less_parts()[0]
+    compiler = discover.find_gpu_less_parts()[0]
     assert compiler.problem == f"{old} is clang 19, and 22 or newer is needed"
     new = driver(folder / "clang++-23", "clang version 23.0.0")
-    compiler, _, objdump, *_ = discover.gpu_less_parts()
+    compiler, _, objdump, *_ = discover.find_gpu_less_parts()
     assert (compiler.ok, compiler.path, compiler.version) == (True, new, "clang version 23.0.0")
     assert objdump.fix == "apt-get install llvm-23"
 
 
 def test_the_compiler_knob_overrides(empty_machine: pytest.MonkeyPatch, tmp_path: Path) -> None:
     empty_machine.setenv("TILEWRIGHT_CXX", str(tmp_path / "my" / "clang++"))
-    compiler = discover.gpu_less_parts()[0]
+    compiler = discover.find_gpu_less_parts()[0]
     assert compiler.problem == f"TILEWRIGHT_CXX={tmp_path}/my/clang++ is not a program"
     empty_machine.setenv("PATH", "/usr/bin:/bin")
     mine = driver(tmp_path / "my" / "clang++", CLANG_VERSION)
-    compiler = discover.gpu_less_parts()[0]
+    compiler = discover.find_gpu_less_parts()[0]
     assert (compiler.ok, compiler.path) == (True, mine)
     program(mine, "g++ (Debian) 12.2.0")
-    assert "is not clang" in discover.gpu_less_parts()[0].problem
+    assert "is not clang" in discover.find_gpu_less_parts()[0].problem
 
 
 def test_version_line_has_no_folders() -> None:
-    assert version_line(CLANG_VERSION) == "Debian clang version 22.1.8 (1~deb12u1)"
-    assert version_line("ROCm tool 7\n") == "ROCm tool 7"
-    assert version_line("") == ""
+    assert find_version_line(CLANG_VERSION) == "Debian clang version 22.1.8 (1~deb12u1)"
+    assert find_version_line("ROCm tool 7\n") == "ROCm tool 7"
+    assert find_version_line("") == ""
 
 
 def gpu_less(libraries: Path, ck: Path, compiler: str = "clang version 22.1.8") -> toolchain.Toolchain:
@@ -228,25 +228,25 @@ def test_key_flags_and_identity_say_nothing_of_folders(tmp_path: Path, cdna3: Si
 
 
 def test_a_missing_bundler_matters_only_when_it_is_needed(empty_machine: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    bundler = next(p for p in toolchain.survey().gpu_less if p.name == "bundler")
+    bundler = next(p for p in toolchain.survey_toolchains().gpu_less if p.name == "bundler")
     assert bundler.problem
     assert not bundler.blocks
     with pytest.raises(ToolchainError, match="apt-get install clang-tools-22"):
-        gpu_less(tmp_path, tmp_path).need_bundler()
+        gpu_less(tmp_path, tmp_path).require_bundler()
 
 
 def test_ck_comes_from_the_knob_then_rocm_then_the_fetched_tree(
     clean_knobs: pytest.MonkeyPatch, tmp_path: Path, fetched_ck: Path
 ) -> None:
     root = tmp_path / "rocm"
-    assert "fetch-ck" in ck_headers.locate(root).fix
-    assert f"nor does {root}/include" in ck_headers.locate(root).problem
+    assert "fetch-ck" in ck_headers.find_ck_component(root).fix
+    assert f"nor does {root}/include" in ck_headers.find_ck_component(root).problem
     (root / "include" / "ck_tile").mkdir(parents=True)
-    assert ck_headers.locate(root).path == root / "include"
+    assert ck_headers.find_ck_component(root).path == root / "include"
     clean_knobs.setenv("TILEWRIGHT_CK", str(fetched_ck))
-    assert ck_headers.locate(root).path == fetched_ck / "include"
+    assert ck_headers.find_ck_component(root).path == fetched_ck / "include"
     clean_knobs.setenv("TILEWRIGHT_CK", str(tmp_path / "typo"))
-    problem = ck_headers.locate(root).problem
+    problem = ck_headers.find_ck_component(root).problem
     assert problem == f"TILEWRIGHT_CK={tmp_path}/typo has no include/ck_tile"
 
 
@@ -257,10 +257,10 @@ def test_headers_of_hip_and_of_the_compiler_are_in_the_identity(
     (root / "include" / "ck_tile").mkdir()
     empty_machine.setenv("PATH", "/usr/bin:/bin")
     empty_machine.setenv("ROCM_PATH", str(root))
-    seen = [toolchain.find().identity()]
+    seen = [toolchain.find_toolchain().identity()]
     for path in ("include/hip/hip_runtime.h", "include/hip/amd_detail/new.h", "bin/resources/include/stddef.h"):
         (root / path).parent.mkdir(exist_ok=True)
         (root / path).write_text("// a revision with the same version\n")
-        seen.append(toolchain.find().identity())
+        seen.append(toolchain.find_toolchain().identity())
     assert len(set(seen)) == len(seen)
     assert str(tmp_path) not in "".join(seen)

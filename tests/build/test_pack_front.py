@@ -100,7 +100,7 @@ def test_headers_compile_alone_and_without_a_warning(standard: str, pack: Pack, 
 def test_the_front_does_what_it_says(pack: Pack, tmp_path: Path) -> None:
     others = tmp_path / "others" / "lib"
     others.mkdir(parents=True)
-    shutil.copy(pack.library("gfx942"), others / "lib_gfx950.so")
+    shutil.copy(pack.library_path("gfx942"), others / "lib_gfx950.so")
     for name in ("lib_gfx908.so", "libx_gfx908.so"):
         (others / name).write_bytes(b"")
     for name, source in (("empty", ""), ("newer", TABLE.format("2, 4096")), ("short", TABLE.format("1, 8"))):
@@ -142,7 +142,7 @@ def test_a_c99_program_reads_the_table(pack: Pack, tmp_path: Path) -> None:
     words = ("-std=c99", *STRICT, f"-I{pack.folder}/include", tmp_path / "read.c", "-o", tmp_path / "read", "-ldl")
     built = run("gcc", *words)
     assert built.returncode == 0, built.stderr
-    done = run(tmp_path / "read", pack.library("gfx942"))
+    done = run(tmp_path / "read", pack.library_path("gfx942"))
 
     slugs = sorted(kernel.slug for kernel in pack.kernels if kernel.arch == "gfx942")
     expected = [f"tilewright_pack {pack.version} gfx942", *(f"{slug} 2 m = 100 0 400" for slug in slugs)]

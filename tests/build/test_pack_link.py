@@ -16,8 +16,8 @@ from tilewright import ops
 from tilewright.base import events
 from tilewright.base.digest import digest_file, digest_text
 from tilewright.base.errors import CompileError
+from tilewright.building.pack.generated_text import FUNCTIONS
 from tilewright.building.pack.manifest import read_pack
-from tilewright.building.pack.text import FUNCTIONS
 from tilewright.building.pack.write import write_pack
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.toolchain import ROCM, Toolchain
@@ -58,7 +58,7 @@ def test_one_library_per_gpu_with_exactly_its_kernels(
     artifacts: list[Artifact], toolchain: Toolchain, tmp_path: Path
 ) -> None:
     steps: list[events.Event] = []
-    with events.listening(steps.append):
+    with events.add_listener(steps.append):
         pack = write_pack(artifacts, toolchain, tmp_path / "pack", name="mine")
 
     assert read_pack(tmp_path / "pack") == pack
@@ -66,7 +66,7 @@ def test_one_library_per_gpu_with_exactly_its_kernels(
     assert len([step for step in steps if isinstance(step, events.Advanced)]) == len(KERNELS)
     for gpu in pack.gpus:
         own = [kernel for kernel in KERNELS if kernel.arch == gpu]
-        library = pack.library(gpu)
+        library = pack.library_path(gpu)
         functions = {f"{kernel.symbol}_{function}" for kernel in own for function in FUNCTIONS}
         assert exports(library) == {"tw_pack_table", *functions}
         assert dynamic(library, "SONAME") == {f"libmine_{gpu}.so"} == {library.name}
@@ -159,8 +159,8 @@ def test_a_pack_of_rocm_carries_no_folder_of_it(
     kind = dataclasses.replace(toolchain, kind=ROCM, rocm_path=rocm)
     pack = write_pack(artifacts, kind, tmp_path / "pack")
 
-    assert dynamic(pack.library("gfx942"), "RUNPATH") == dynamic(pack.library("gfx942"), "RPATH") == set()
-    assert str(rocm).encode() not in pack.library("gfx942").read_bytes()
+    assert dynamic(pack.library_path("gfx942"), "RUNPATH") == dynamic(pack.library_path("gfx942"), "RPATH") == set()
+    assert str(rocm).encode() not in pack.library_path("gfx942").read_bytes()
 
 
 def test_several_ops_share_a_library_and_one_program_uses_both(
@@ -228,7 +228,7 @@ def test_a_pack_calls_its_own_kernels_beside_another_pack_with_the_same(toolchai
     for word in ("here", "there"):
         (tmp_path / word).mkdir()
         artifact = linkable(kernel_of(), toolchain, tmp_path / word, host=HOST.replace("no device", f"none {word}"))
-        libraries.append(write_pack([artifact], toolchain, tmp_path / word / "pack").library("gfx942"))
+        libraries.append(write_pack([artifact], toolchain, tmp_path / word / "pack").library_path("gfx942"))
     (tmp_path / "two.c").write_text(TWO)
     include = f"-I{libraries[0].parents[1]}/include"
     output("gcc", include, tmp_path / "two.c", "-o", tmp_path / "two", "-ldl")

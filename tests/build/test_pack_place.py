@@ -11,8 +11,8 @@ import pytest
 from pack_parts import small_pack
 
 from tilewright.base.errors import PackError
+from tilewright.building.pack.install import create_private_sibling, install_pack, require_replaceable
 from tilewright.building.pack.manifest import MANIFEST, read_pack
-from tilewright.building.pack.place import private_sibling, put_in_place, require_replaceable
 
 
 def draft_in(private: Path) -> Path:
@@ -23,8 +23,8 @@ def draft_in(private: Path) -> Path:
 def test_a_pack_goes_to_a_new_folder_and_over_an_empty_one(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for target in (tmp_path / "new" / "deep", tmp_path / "empty"):
-        with private_sibling(target) as private:
-            put_in_place(draft_in(private), target)
+        with create_private_sibling(target) as private:
+            install_pack(draft_in(private), target)
         assert read_pack(target).name == "mine"
         assert sorted(path.name for path in target.parent.glob(".*")) == []
 
@@ -33,8 +33,8 @@ def test_an_older_pack_is_replaced_even_if_it_is_damaged(tmp_path: Path) -> None
     target = tmp_path / "pack"
     small_pack(target)
     (target / "lib/libgfx90a.so").write_text("damaged")
-    with private_sibling(target) as private:
-        put_in_place(draft_in(private), target)
+    with create_private_sibling(target) as private:
+        install_pack(draft_in(private), target)
 
     read_pack(target)
     assert [path.name for path in tmp_path.iterdir()] == ["pack"]
@@ -78,7 +78,7 @@ def test_a_folder_that_cannot_be_made_is_explained(tmp_path: Path) -> None:
 
     with (
         pytest.raises(PackError, match=r"cannot write a pack, .*file: .* Name a folder that this user can write"),
-        private_sibling(tmp_path / "file" / "pack"),
+        create_private_sibling(tmp_path / "file" / "pack"),
     ):
         pass
 
@@ -86,7 +86,7 @@ def test_a_folder_that_cannot_be_made_is_explained(tmp_path: Path) -> None:
 def test_a_failure_leaves_the_older_pack_and_no_rest(tmp_path: Path) -> None:
     target = tmp_path / "pack"
     older = small_pack(target)
-    with pytest.raises(ZeroDivisionError), private_sibling(target) as private:
+    with pytest.raises(ZeroDivisionError), create_private_sibling(target) as private:
         draft_in(private)
         print(1 / 0)
 
@@ -99,8 +99,8 @@ def test_of_many_writers_one_wins_and_none_fails(tmp_path: Path) -> None:
 
     def write() -> None:
         for _ in range(10):
-            with private_sibling(target) as private:
-                put_in_place(draft_in(private), target)
+            with create_private_sibling(target) as private:
+                install_pack(draft_in(private), target)
 
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(write) for _ in range(4)]:
@@ -114,7 +114,7 @@ def test_of_many_writers_one_wins_and_none_fails(tmp_path: Path) -> None:
 THIEF = """
 import shutil, sys
 from pathlib import Path
-from tilewright.building.pack.place import private_sibling, put_in_place
+from tilewright.building.pack.install import create_private_sibling, install_pack
 
 target = Path(sys.argv[1])
 
@@ -122,11 +122,11 @@ def steal(event, words):
     if event == "os.rename" and Path(words[1]).name.startswith("replaced-"):
         shutil.rmtree(draft)
 
-with private_sibling(target) as private:
+with create_private_sibling(target) as private:
     draft = private / "pack"
     shutil.copytree(target, draft)
     sys.addaudithook(steal)
-    put_in_place(draft, target)
+    install_pack(draft, target)
 """
 
 

@@ -13,16 +13,16 @@ import pytest
 from pack_parts import HOST, kernel_of, linkable
 
 from tilewright import arch as archs
+from tilewright.building.pack.generated_text import FUNCTIONS
 from tilewright.building.pack.manifest import Pack
-from tilewright.building.pack.text import FUNCTIONS
 from tilewright.building.pack.write import write_pack
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.toolchain import Toolchain
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
-from tilewright.select.c_source import rank_sources
+from tilewright.select.c_source import render_rank_sources
 from tilewright.select.chain import Chain
-from tilewright.select.selection import Choice
+from tilewright.select.selection import Candidate
 
 pytestmark = pytest.mark.compile
 
@@ -42,7 +42,7 @@ IMAGES = ((1, 64, 64, 14), (32, 256, 256, 28), (8, 3, 64, 224), (128, 1024, 2048
 
 
 def problems_of(op_name: str) -> list[Any]:
-    op = op_named(op_name)
+    op = find_op(op_name)
     if op_name == "gemm":
         return [op.problem_type(m=m, n=n, k=k, dtype="fp16", layout="rcr") for m, n, k in SIZES]
     config = next(kernel.config for kernel in KERNELS if kernel.op == op_name)
@@ -55,7 +55,7 @@ def problems_of(op_name: str) -> list[Any]:
 
 
 def rankings(bundles: Sequence[Any], gpu: str, kernels: Sequence[Kernel]) -> Mapping[str, str]:
-    return rank_sources(archs.load(gpu), kernels, bundles=bundles)
+    return render_rank_sources(archs.load(gpu), kernels, bundles=bundles)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def program(plain: Pack, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def printed(program: Path, library: Path, op_name: str, tmp_path: Path) -> list[list[tuple[str, float]]]:
     """What the program says for each problem: slugs and times, best first."""
-    op, problems = op_named(op_name), problems_of(op_name)
+    op, problems = find_op(op_name), problems_of(op_name)
     assert op.execution is not None
     (tmp_path / "args").write_bytes(b"".join(bytes(op.execution.arguments(problem)) for problem in problems))
     dtype = problems[0].dtype_a
@@ -104,7 +104,7 @@ def printed(program: Path, library: Path, op_name: str, tmp_path: Path) -> list[
 def chosen(op_name: str, dtype: str, bundles: tuple[Any, ...] = ()) -> list[list[tuple[str, float | None]]]:
     """What Python says of the same kernels."""
     own = sorted((k for k in KERNELS if k.op == op_name and k.config.dtype_a == dtype), key=lambda k: k.slug)
-    candidates = [Choice(kernel, 0.0, "") for kernel in own]
+    candidates = [Candidate(kernel, 0.0, "") for kernel in own]
     chain = Chain(bundles=bundles)
     rankings = [chain.rank(problem, archs.load(GPU), candidates).choices for problem in problems_of(op_name)]
     return [[(choice.kernel.slug, choice.us) for choice in choices] for choices in rankings]
@@ -112,7 +112,7 @@ def chosen(op_name: str, dtype: str, bundles: tuple[Any, ...] = ()) -> list[list
 
 @pytest.mark.parametrize("op_name", ["gemm", "grouped_conv"])
 def test_a_program_gets_the_order_of_python(op_name: str, ranked: Pack, program: Path, tmp_path: Path) -> None:
-    found = printed(program, ranked.library(GPU), op_name, tmp_path)
+    found = printed(program, ranked.library_path(GPU), op_name, tmp_path)
     wanted = chosen(op_name, problems_of(op_name)[0].dtype_a)
 
     assert [[slug for slug, _ in choices] for choices in found] == [[slug for slug, _ in each] for each in wanted]
@@ -127,12 +127,12 @@ def test_a_program_gets_what_was_learned(
     pytest.importorskip("lightgbm")
     from ranking_in_c import random_bundle
 
-    op = op_named("grouped_conv")
+    op = find_op("grouped_conv")
     own = sorted((kernel for kernel in KERNELS if kernel.op == op.name), key=lambda kernel: kernel.slug)
     bundle = random_bundle(op, GPU, own)
     rank = functools.partial(rankings, (bundle,))
     pack = write_pack(artifacts, toolchain, tmp_path / "pack", rankings=rank)
-    found = printed(program, pack.library(GPU), op.name, tmp_path)
+    found = printed(program, pack.library_path(GPU), op.name, tmp_path)
     learned, estimated = chosen(op.name, own[0].config.dtype_a, (bundle,)), chosen(op.name, own[0].config.dtype_a)
 
     assert [[slug for slug, _ in each] for each in found] == [[slug for slug, _ in each] for each in learned]
@@ -144,7 +144,7 @@ def test_without_a_ranking_kernels_keep_their_order(op_name: str, plain: Pack, p
     dtype = problems_of(op_name)[0].dtype_a
     own = sorted(kernel.slug for kernel in KERNELS if kernel.op == op_name and kernel.config.dtype_a == dtype)
 
-    found = printed(program, plain.library(GPU), op_name, tmp_path)
+    found = printed(program, plain.library_path(GPU), op_name, tmp_path)
     assert found == [[(slug, -1.0) for slug in own]] * len(problems_of(op_name))
 
 
@@ -154,11 +154,11 @@ def test_a_ranking_changes_nothing_that_is_seen_and_gives_the_same_bytes_anywher
     again = write_pack(artifacts[::-1], toolchain, tmp_path / "elsewhere", rankings=functools.partial(rankings, ()))
     names = ["tw_pack_table", *(f"{kernel.symbol}_{function}" for kernel in KERNELS for function in FUNCTIONS)]
     listed = subprocess.run(
-        ["nm", "-D", "--defined-only", str(ranked.library(GPU))], capture_output=True, text=True, check=True
+        ["nm", "-D", "--defined-only", str(ranked.library_path(GPU))], capture_output=True, text=True, check=True
     )
 
     assert {line.split()[-1] for line in listed.stdout.splitlines()} == set(names)
-    assert again.library(GPU).read_bytes() == ranked.library(GPU).read_bytes()
+    assert again.library_path(GPU).read_bytes() == ranked.library_path(GPU).read_bytes()
     assert ranked.files == plain.files
     assert ranked.kernels == plain.kernels
 
@@ -186,7 +186,7 @@ const tw_pack* tw_pack_table(void)
 
 def test_a_library_that_is_older_than_rankings_is_read(ranked: Pack, program: Path, tmp_path: Path) -> None:
     source, library = tmp_path / "older.c", tmp_path / "libolder.so"
-    source.write_text(OLDER.replace("LIBRARY", str(ranked.library(GPU))))
+    source.write_text(OLDER.replace("LIBRARY", str(ranked.library_path(GPU))))
     words = ["gcc", "-shared", "-fPIC", f"-I{ranked.folder}/include", str(source), "-o", str(library), "-ldl"]
     subprocess.run(words, check=True)
 
@@ -197,7 +197,7 @@ def test_a_library_that_is_older_than_rankings_is_read(ranked: Pack, program: Pa
 
 def test_python_reads_the_rank_of_a_table(ranked: Pack) -> None:
     """The last member of each kernel's entry is the ranking of its op: the same for all of them."""
-    table = ctypes.CDLL(str(ranked.library(GPU)))["tw_pack_table"]
+    table = ctypes.CDLL(str(ranked.library_path(GPU)))["tw_pack_table"]
     table.restype = ctypes.POINTER(ctypes.c_uint32)
     head = ctypes.cast(table(), ctypes.POINTER(ctypes.c_uint64))
     kernel_size, count, kernels = table()[1], head[4], head[5]

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stores import key_of
 
-from tilewright.base.digest import canonical_json
-from tilewright.base.errors import CorruptError, RubbishError
-from tilewright.building.store import blob as module
+from tilewright.base.digest import to_canonical_json
+from tilewright.base.errors import CorruptError, InvalidBlobError
+from tilewright.building.store import wire_format as module
 from tilewright.building.store.artifact import Artifact, Failure
-from tilewright.building.store.blob import MAGIC, MAX_BLOB_BYTES, pack, unpack
 from tilewright.building.store.local import Store
+from tilewright.building.store.wire_format import MAGIC, MAX_BLOB_BYTES, pack_entry, unpack_entry
 
 KEY, OTHER = key_of(1), key_of(2)
 SECRET, WRONG = b"s" * 32, b"w" * 32
@@ -37,41 +37,41 @@ def artifact() -> Iterator[Artifact]:
 
 @pytest.mark.parametrize("secret", [None, SECRET])
 def test_a_round_trip(artifact: Artifact, secret: bytes | None) -> None:
-    content = unpack(pack(artifact, secret), KEY, secret)
+    content = unpack_entry(pack_entry(artifact, secret), KEY, secret)
     assert (content.key, content.kind, content.facts) == (KEY, "artifact", {"slug": "gemm-x"})
     assert content.files == {name: (artifact.folder / name).read_bytes() for name in artifact.files}
-    failed = unpack(pack(FAILURE, secret), KEY, secret)
+    failed = unpack_entry(pack_entry(FAILURE, secret), KEY, secret)
     assert (failed.kind, failed.files, failed.facts) == ("failure", {"build.log": b"error: no\n"}, FAILURE.facts)
 
 
 def test_the_same_entry_gives_the_same_bytes(artifact: Artifact) -> None:
-    assert pack(artifact) == pack(
+    assert pack_entry(artifact) == pack_entry(
         Artifact(KEY, artifact.folder, dict(reversed(artifact.files.items())), artifact.facts)
     )
 
 
 def test_a_secret_refuses_what_it_did_not_sign() -> None:
-    for packed, message in ((pack(FAILURE), "not signed"), (pack(FAILURE, WRONG), "another secret")):
-        with pytest.raises(RubbishError, match=message):
-            unpack(packed, KEY, SECRET)
-    assert unpack(pack(FAILURE, SECRET), KEY, None).kind == "failure"
+    for packed, message in ((pack_entry(FAILURE), "not signed"), (pack_entry(FAILURE, WRONG), "another secret")):
+        with pytest.raises(InvalidBlobError, match=message):
+            unpack_entry(packed, KEY, SECRET)
+    assert unpack_entry(pack_entry(FAILURE, SECRET), KEY, None).kind == "failure"
 
 
 def test_taking_the_signature_off_does_not_help() -> None:
-    signed = pack(FAILURE, SECRET)
+    signed = pack_entry(FAILURE, SECRET)
     for stripped in (signed[:-32], signed[:8] + b"\0" + signed[9:-32], signed[:8] + b"\0" + signed[9:]):
         for secret in (None, SECRET):
-            with pytest.raises(RubbishError):
-                unpack(stripped, KEY, secret)
+            with pytest.raises(InvalidBlobError):
+                unpack_entry(stripped, KEY, secret)
 
 
 @pytest.mark.parametrize("secret", [None, SECRET])
 def test_an_entry_under_another_key_is_rubbish(secret: bytes | None) -> None:
-    with pytest.raises(RubbishError):
-        unpack(pack(FAILURE, secret), OTHER, secret)
+    with pytest.raises(InvalidBlobError):
+        unpack_entry(pack_entry(FAILURE, secret), OTHER, secret)
 
 
-EXAMPLES = {None: pack(FAILURE), SECRET: pack(FAILURE, SECRET)}
+EXAMPLES = {None: pack_entry(FAILURE), SECRET: pack_entry(FAILURE, SECRET)}
 
 
 @st.composite
@@ -99,24 +99,24 @@ def mutations(draw: st.DrawFn, original: bytes) -> bytes:
 def test_any_mutation_is_rubbish_or_changes_nothing(case: tuple[bytes | None, bytes]) -> None:
     secret, changed = case
     try:
-        content = unpack(changed, KEY, secret)
-    except RubbishError:
+        content = unpack_entry(changed, KEY, secret)
+    except InvalidBlobError:
         return
-    assert content == unpack(EXAMPLES[secret], KEY, secret)
+    assert content == unpack_entry(EXAMPLES[secret], KEY, secret)
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_at_all(content: bytes) -> None:
     for attempt in (content, MAGIC + content):
-        with pytest.raises(RubbishError):
-            unpack(attempt, KEY)
+        with pytest.raises(InvalidBlobError):
+            unpack_entry(attempt, KEY)
 
 
 def sealed(core: Any, contents: bytes = b"", size: int | None = None) -> bytes:
     """A blob whose digest is right, as somebody who knows the format and not the secret would make it."""
-    text = core if isinstance(core, bytes) else canonical_json(core).encode()
+    text = core if isinstance(core, bytes) else to_canonical_json(core).encode()
     body = module._HEAD.pack(MAGIC, 0, len(text) if size is None else size) + text + contents
-    return body + module._seal(KEY, body)
+    return body + module._compute_seal(KEY, body)
 
 
 def core_with(name: str = "a", size: int = 1, digest: str = "0" * 32, **changes: Any) -> dict[str, Any]:
@@ -149,28 +149,28 @@ ONE = hashlib.blake2b(b"x", digest_size=16).hexdigest()
     ],
 )
 def test_a_right_digest_does_not_excuse_a_lie(blob: bytes) -> None:
-    with pytest.raises(RubbishError):
-        unpack(blob, KEY)
+    with pytest.raises(InvalidBlobError):
+        unpack_entry(blob, KEY)
 
 
 def test_the_honest_one_of_these_passes() -> None:
-    assert unpack(sealed(core_with(digest=ONE), b"x"), KEY).files == {"a": b"x"}
+    assert unpack_entry(sealed(core_with(digest=ONE), b"x"), KEY).files == {"a": b"x"}
 
 
 def test_a_lying_header_takes_no_memory() -> None:
     liar = sealed(core_with(size=2**40), b"x", size=None)
     tracemalloc.start()
     try:
-        with pytest.raises(RubbishError):
-            unpack(liar, KEY)
+        with pytest.raises(InvalidBlobError):
+            unpack_entry(liar, KEY)
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()
 
 
 def test_a_blob_over_the_limit_is_not_looked_into() -> None:
-    with pytest.raises(RubbishError, match="67,108,864 is the limit"):
-        unpack(bytes(MAX_BLOB_BYTES + 1), KEY)
+    with pytest.raises(InvalidBlobError, match="67,108,864 is the limit"):
+        unpack_entry(bytes(MAX_BLOB_BYTES + 1), KEY)
 
 
 def test_a_damaged_artifact_is_not_packed(tmp_path: Path) -> None:
@@ -178,4 +178,4 @@ def test_a_damaged_artifact_is_not_packed(tmp_path: Path) -> None:
     assert isinstance(stored, Artifact)
     (stored.folder / "a").write_bytes(b"y")
     with pytest.raises(CorruptError):
-        pack(stored)
+        pack_entry(stored)

@@ -31,15 +31,15 @@ def claim_path(shared: FolderRemote) -> Path:
 
 
 def test_one_holder_at_a_time(shared: FolderRemote) -> None:
-    assert not shared.claimed(KEY)
+    assert not shared.is_claimed(KEY)
     assert shared.claim(KEY, "one", 60)
-    assert shared.claimed(KEY)
+    assert shared.is_claimed(KEY)
     assert not shared.claim(KEY, "two", 60)
     shared.release(KEY, "two")
-    assert shared.claimed(KEY)
+    assert shared.is_claimed(KEY)
     assert shared.claim(KEY, "one", 60)
     shared.release(KEY, "one")
-    assert not shared.claimed(KEY)
+    assert not shared.is_claimed(KEY)
     assert shared.claim(KEY, "two", 60)
 
 
@@ -55,10 +55,10 @@ def test_an_expired_claim_passes_on(shared: FolderRemote) -> None:
     assert shared.claim(KEY, "one", 0.1)
     assert not shared.claim(KEY, "two", 60)
     time.sleep(0.2)
-    assert not shared.claimed(KEY)
+    assert not shared.is_claimed(KEY)
     assert shared.claim(KEY, "two", 60)
     shared.release(KEY, "one")
-    assert shared.claimed(KEY)
+    assert shared.is_claimed(KEY)
     assert list((shared.folder / "v1" / "new").iterdir()) == []
 
 
@@ -70,7 +70,7 @@ def test_age_is_judged_by_the_server_and_not_by_this_machine(
         now = time.time
         with monkeypatch.context() as patch:
             patch.setattr(time, "time", lambda now=now, shift=shift: now() + shift)
-            assert FolderRemote(shared.folder).claimed(KEY)
+            assert FolderRemote(shared.folder).is_claimed(KEY)
 
 
 @pytest.mark.parametrize("text", [b"", b"rubbish", b"\xff\xfe\xfd"])
@@ -91,7 +91,7 @@ def test_no_claim_counts_for_longer_than_ours(shared: FolderRemote, ttl: str) ->
     assert not shared.claim(KEY, "two", 60)
     long_ago = time.time() - CLAIM_TTL_S - 1
     os.utime(claim_path(shared), (long_ago, long_ago))
-    assert not shared.claimed(KEY)
+    assert not shared.is_claimed(KEY)
     assert shared.claim(KEY, "two", 60)
 
 
@@ -99,7 +99,7 @@ def test_a_claim_of_the_future_counts_for_nothing(shared: FolderRemote) -> None:
     assert shared.claim(KEY, "one", 60)
     far = time.time() + 1e6
     os.utime(claim_path(shared), (far, far))
-    assert not shared.claimed(KEY)
+    assert not shared.is_claimed(KEY)
     assert shared.claim(KEY, "two", 60)
 
 
@@ -107,7 +107,7 @@ def test_a_claim_of_the_future_counts_for_nothing(shared: FolderRemote) -> None:
 def test_a_time_that_no_claim_may_have(shared: FolderRemote, ttl_s: float) -> None:
     with pytest.raises(InvalidValueError, match="above 0 and at most 120 s"):
         shared.claim(KEY, "one", ttl_s)
-    assert not shared.claimed(KEY)
+    assert not shared.is_claimed(KEY)
 
 
 @pytest.mark.parametrize("what", ["dangling", "loop", "fifo", "device"])
@@ -127,7 +127,7 @@ def test_a_claim_that_is_no_file_stops_nobody(
         path.symlink_to({"dangling": "/nonexistent/x", "loop": path.name, "device": "/dev/zero"}[what])
     tiers_of = Tiers(Store(shared.folder.parent / "store"), shared)
     assert not tiers_of.claim(KEY)
-    assert tiers_of.link.open, "the call came to an end"
+    assert tiers_of.link.allows_calls, "the call came to an end"
     tiers_of.release(KEY)
     monkeypatch.setattr(remote_folder, "_UNREADABLE_TTL_S", -1.0)
     if suffix:

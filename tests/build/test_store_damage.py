@@ -13,9 +13,9 @@ from stores import key_of, noticed, put, whole
 
 from tilewright.base.errors import CorruptError
 from tilewright.building.store.artifact import Artifact
-from tilewright.building.store.aside import MAX_COPIES
+from tilewright.building.store.damaged import MAX_COPIES
 from tilewright.building.store.local import Store
-from tilewright.building.store.verify import move_aside, verify
+from tilewright.building.store.verify import move_damaged_entries, verify_entries
 
 KEY = key_of(1)
 
@@ -102,15 +102,15 @@ SEEN_AT_ONCE: dict[str, tuple[Callable[[Path], None], str]] = {
 def test_damage_that_get_sees(store: Store, name: str) -> None:
     damage, reason = SEEN_AT_ONCE[name]
     damage(put(store, KEY).folder)
-    assert [finding.key for finding in verify(store)] == [KEY]
+    assert [finding.key for finding in verify_entries(store)] == [KEY]
     assert not store.layout.corrupt.exists()
     with noticed() as messages:
         assert store.get(KEY) is None
     assert len(messages) == 1
     assert reason in messages[0]
     assert (store.layout.corrupt / f"{KEY}-0").exists()
-    assert list(store.keys()) == []
-    assert verify(store) == []
+    assert list(store.list_keys()) == []
+    assert verify_entries(store) == []
     put(store, KEY, b"again")
     assert whole(store, KEY, b"again")
 
@@ -123,7 +123,7 @@ def test_a_flipped_bit_is_seen_before_the_file_is_used(store: Store) -> None:
     found = store.get(KEY)
     assert isinstance(found, Artifact)
     with noticed() as messages, pytest.raises(CorruptError, match="build it again"):
-        found.checked("kernel.so")
+        found.verify_file("kernel.so")
     assert "kernel.so has 204,800 bytes" in messages[0]
     assert store.get(KEY) is None
     assert (store.layout.corrupt / f"{KEY}-0" / "kernel.so").read_bytes() == content
@@ -133,16 +133,16 @@ def test_an_artifact_that_was_removed_since_is_said_to_be_gone(store: Store) -> 
     made = put(store, KEY)
     store.remove(KEY)
     with noticed() as messages, pytest.raises(CorruptError, match="no longer exists"):
-        made.checked("kernel.so")
+        made.verify_file("kernel.so")
     assert messages == []
     put(store, KEY)
-    assert made.checked("kernel.so").exists()
+    assert made.verify_file("kernel.so").exists()
 
 
 def test_the_log_of_a_failure_is_checked_when_read(store: Store) -> None:
     store.put_failure(KEY, "yes", {})
-    (store.layout.entry(KEY) / "build.log").write_text("yet")
-    assert [finding.kind for finding in verify(store)] == ["wrong digest"]
+    (store.layout.entry_folder(KEY) / "build.log").write_text("yet")
+    assert [finding.kind for finding in verify_entries(store)] == ["wrong digest"]
     assert store.get(KEY) is None
 
 
@@ -162,7 +162,7 @@ def test_verify_names_every_finding(store: Store) -> None:
     (folders[4] / "more.so").write_text("")
     (store.layout.entries / "notes.txt").write_text("")
     (folders[5].parent / key_of(5)[::-1]).mkdir()
-    findings = {str(f.key): f.kind for f in verify(store) if f.key}
+    findings = {str(f.key): f.kind for f in verify_entries(store) if f.key}
     assert findings == {
         key_of(0): "wrong digest",
         key_of(1): "wrong size",
@@ -170,9 +170,9 @@ def test_verify_names_every_finding(store: Store) -> None:
         key_of(3): "bad manifest",
         key_of(4): "foreign file",
     }
-    strays = {f.path for f in verify(store) if f.key is None}
+    strays = {f.path for f in verify_entries(store) if f.key is None}
     assert strays == {store.layout.entries / "notes.txt", folders[5].parent / key_of(5)[::-1]}
-    assert [f.key for f in verify(store, [key_of(0), key_of(5)])] == [key_of(0)]
-    assert len(move_aside(store, verify(store))) == 7
-    assert verify(store) == []
-    assert list(store.keys()) == [key_of(5)]
+    assert [f.key for f in verify_entries(store, [key_of(0), key_of(5)])] == [key_of(0)]
+    assert len(move_damaged_entries(store, verify_entries(store))) == 7
+    assert verify_entries(store) == []
+    assert list(store.list_keys()) == [key_of(5)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from stores import files_below, key_of, put, whole
 
-from tilewright.building.store.gc import collect
+from tilewright.building.store.gc import remove_unused_entries
 from tilewright.building.store.local import Store
 
 DAY = 86400.0
@@ -29,19 +29,19 @@ def aged(store: Store, number: int, age_s: float, size: int = 1000) -> str:
 
 def test_age(store: Store) -> None:
     old, new = aged(store, 1, 40 * DAY), aged(store, 2, 20 * DAY)
-    done = collect(store, max_age_s=30 * DAY)
+    done = remove_unused_entries(store, max_age_s=30 * DAY)
     assert [(entry.key, entry.reason) for entry in done.removed] == [(old, "age")]
-    assert (done.kept, list(store.keys())) == (1, [new])
+    assert (done.kept, list(store.list_keys())) == (1, [new])
     assert done.bytes > 1000
 
 
 def test_size_takes_the_least_recently_used_first(store: Store) -> None:
     keys = [aged(store, number, number * DAY) for number in range(10)]
-    each = next(store.entries()).size
-    done = collect(store, max_bytes=4 * each + each // 2)
+    each = next(store.list_entries()).size
+    done = remove_unused_entries(store, max_bytes=4 * each + each // 2)
     assert [entry.key for entry in done.removed] == keys[:3:-1]
     assert {entry.reason for entry in done.removed} == {"size"}
-    assert sorted(store.keys()) == sorted(keys[:4])
+    assert sorted(store.list_keys()) == sorted(keys[:4])
     assert done.kept_bytes <= 4 * each + each // 2
 
 
@@ -50,9 +50,9 @@ def test_without_limits_only_leftovers_go(store: Store) -> None:
     broken = put(store, key_of(2)).folder
     (broken / "manifest.json").unlink()
     assert store.get(key_of(2)) is None
-    with store.flight(key):
+    with store.lock_build(key):
         pass
-    done = collect(store)
+    done = remove_unused_entries(store)
     assert (done.removed, done.corrupt, done.kept) == ((), 1, 1)
     assert done.locks == 1
     assert files_below(store.root) == [f"v1/entries/{key[:2]}/{key}/{n}" for n in _NAMES]
@@ -64,10 +64,10 @@ _NAMES = ("kernel.hpp", "kernel.so", "manifest.json")
 def test_a_dry_run_removes_nothing(store: Store) -> None:
     aged(store, 1, 40 * DAY)
     (put(store, key_of(2)).folder / "kernel.so").unlink()
-    with store.flight(key_of(3)):
+    with store.lock_build(key_of(3)):
         pass
     before = files_below(store.root)
-    done = collect(store, max_age_s=DAY, dry_run=True)
+    done = remove_unused_entries(store, max_age_s=DAY, dry_run=True)
     assert {entry.reason for entry in done.removed} == {"age", "damaged"}
     assert done.locks == 1
     assert files_below(store.root) == before
@@ -75,18 +75,18 @@ def test_a_dry_run_removes_nothing(store: Store) -> None:
 
 def test_what_is_being_built_stays(store: Store) -> None:
     key = aged(store, 1, 40 * DAY)
-    with store.flight(key):
-        done = collect(store, max_bytes=0)
+    with store.lock_build(key):
+        done = remove_unused_entries(store, max_bytes=0)
         assert (done.removed, done.busy) == ((), (key,))
-        assert store.layout.lock(key).exists()
+        assert store.layout.lock_file(key).exists()
     assert whole(store, key, b"x" * 500)
-    os.utime(store.layout.entry(key), (1, 1))
-    assert [entry.key for entry in collect(store, max_bytes=0).removed] == [key]
+    os.utime(store.layout.entry_folder(key), (1, 1))
+    assert [entry.key for entry in remove_unused_entries(store, max_bytes=0).removed] == [key]
 
 
 def test_a_damaged_entry_goes_and_its_key_can_be_built(store: Store) -> None:
     (put(store, key_of(1)).folder / "manifest.json").write_text("{")
-    done = collect(store)
+    done = remove_unused_entries(store)
     assert [(entry.key, entry.reason) for entry in done.removed] == [(key_of(1), "damaged")]
     put(store, key_of(1))
     assert whole(store, key_of(1))
@@ -97,19 +97,19 @@ def test_a_clock_that_was_set_removes_nothing_in_use(store: Store, shift: float)
     """What was used under the new clock stays; an age is never negative; nothing fails."""
     used, idle = aged(store, 1, -shift), aged(store, 2, 40 * DAY)
     assert store.get(used) is not None  # marks the use, although the old mark lies a year off
-    done = collect(store, max_age_s=30 * DAY)
+    done = remove_unused_entries(store, max_age_s=30 * DAY)
     assert [entry.key for entry in done.removed] == [idle]
     assert whole(store, used, b"x" * 500)
 
 
 def test_entries_from_the_future_count_as_just_used(store: Store) -> None:
     future, past = aged(store, 1, -400 * DAY), aged(store, 2, DAY)
-    done = collect(store, max_bytes=1500, max_age_s=10 * DAY)
+    done = remove_unused_entries(store, max_bytes=1500, max_age_s=10 * DAY)
     assert [entry.key for entry in done.removed] == [past]
-    assert collect(store, max_age_s=0.0, now=0.0).removed == ()
-    assert list(store.keys()) == [future]
+    assert remove_unused_entries(store, max_age_s=0.0, now=0.0).removed == ()
+    assert list(store.list_keys()) == [future]
 
 
 def test_an_empty_store_and_none_at_all(store: Store) -> None:
-    assert collect(store, max_bytes=0, max_age_s=0).removed == ()
+    assert remove_unused_entries(store, max_bytes=0, max_age_s=0).removed == ()
     assert not store.root.exists()

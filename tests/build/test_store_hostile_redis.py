@@ -14,9 +14,9 @@ import pytest
 from stores import eventually, key_of, noticed, put, whole
 
 from tilewright.building.store import tiers as module
-from tilewright.building.store.link import Link
+from tilewright.building.store.circuit_breaker import CircuitBreaker
 from tilewright.building.store.local import Store
-from tilewright.building.store.remote import remote_of
+from tilewright.building.store.remote import open_remote
 from tilewright.building.store.tiers import Tiers
 
 KEY = key_of(1)
@@ -71,7 +71,10 @@ def hostile(replies: Mapping[str, Reply], folder: Path) -> Iterator[tuple[Hostil
     server = Hostile(replies)
     try:
         # With a secret: nothing that such a server serves could ever be taken.
-        yield server, Tiers(Store(folder / "store"), remote_of(server.url), b"k" * 32, link=Link(pause_s=0.2))
+        yield (
+            server,
+            Tiers(Store(folder / "store"), open_remote(server.url), b"k" * 32, link=CircuitBreaker(pause_s=0.2)),
+        )
     finally:
         server.listener.close()
 
@@ -104,7 +107,7 @@ CASES: dict[str, Mapping[str, Reply]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_an_answer_of_another_kind_is_an_outage(tmp_path: Path, name: str) -> None:
     with hostile(CASES[name], tmp_path) as (_, tiers), noticed() as messages:
-        assert tiers.lookup([KEY]) == {}
+        assert tiers.find_entries([KEY]) == {}
         assert len(messages) == 1, messages
         assert "does not work" in messages[0] or "serves an invalid blob" in messages[0]
         assert messages[0].isprintable()
@@ -115,8 +118,8 @@ def test_an_answer_of_another_kind_is_an_outage(tmp_path: Path, name: str) -> No
 @pytest.mark.parametrize("size", [b":-5000000\r\n", b":0\r\n", b":9223372036854775807\r\n"])
 def test_a_size_that_no_blob_has_is_never_fetched(tmp_path: Path, size: bytes) -> None:
     with hostile({"STRLEN": size, "GETRANGE": b"$3\r\nabc\r\n"}, tmp_path) as (_, tiers), noticed() as messages:
-        assert tiers.lookup([KEY]) == {}
-        assert tiers.link.open
+        assert tiers.find_entries([KEY]) == {}
+        assert tiers.link.allows_calls
         assert len(messages) == (size == b":9223372036854775807\r\n")
 
 
@@ -138,7 +141,7 @@ def test_an_answer_without_an_end_takes_bounded_time_and_memory(
         tracemalloc.start()
         try:
             started = time.monotonic()
-            assert tiers.lookup([KEY]) == {}
+            assert tiers.find_entries([KEY]) == {}
             assert time.monotonic() - started < 3
             eventually(lambda: left_behind() == [], 5)
             sent = server.sent
@@ -149,7 +152,7 @@ def test_an_answer_without_an_end_takes_bounded_time_and_memory(
         finally:
             tracemalloc.stop()
         assert len(messages) == 1
-        eventually(lambda: tiers.link.open, 5)
+        eventually(lambda: tiers.link.allows_calls, 5)
 
 
 @pytest.mark.parametrize("reply", [b"+yes\r\n", b"$1\r\n1\r\n", b"*0\r\n", b":99999999999999999999999\r\n", b"-no\r\n"])
@@ -164,9 +167,9 @@ def test_claims_that_are_answered_with_rubbish_stop_nobody(tmp_path: Path, reply
 
 def test_a_password_is_not_repeated_for_a_server(tmp_path: Path) -> None:
     server = Hostile({"AUTH": b"-ERR your password is hunter2\r\n"})
-    remote = remote_of(server.url.replace("//", "//ann:hunter2@"))
+    remote = open_remote(server.url.replace("//", "//ann:hunter2@"))
     with noticed() as messages:
-        assert Tiers(Store(tmp_path / "store"), remote).lookup([KEY]) == {}
+        assert Tiers(Store(tmp_path / "store"), remote).find_entries([KEY]) == {}
     server.listener.close()
     assert "rejected this user and password" in messages[0]
     assert "hunter2" not in messages[0]

@@ -14,7 +14,7 @@ from stores import CODE, files_below, key_of, noticed, put, whole
 from tilewright.base.digest import digest_file
 from tilewright.base.errors import InvalidValueError, StoreError, UnknownValueError
 from tilewright.building.store.artifact import Artifact, Entry, Failure
-from tilewright.building.store.aside import Damage, inode_of, set_aside
+from tilewright.building.store.damaged import DamagedEntry, get_inode, move_damaged
 from tilewright.building.store.layout import SCHEMA
 from tilewright.building.store.local import USE_RESOLUTION_S, Store
 from tilewright.building.store.reading import read_entry
@@ -33,10 +33,10 @@ def test_what_is_put_comes_back(store: Store) -> None:
     assert store.get(KEY) == made
     assert made.facts == {"slug": "gemm-x", "numbers": [1, 2.5, None]}
     assert made.files["kernel.so"].size == len(CODE)
-    assert made.checked("kernel.so").read_bytes() == CODE
+    assert made.verify_file("kernel.so").read_bytes() == CODE
     assert digest_file(made.folder / "kernel.so") == made.files["kernel.so"].blake2b
     with pytest.raises(UnknownValueError, match=r"kernel\.so"):
-        made.checked("kernel.s")
+        made.verify_file("kernel.s")
 
 
 def test_a_failure_is_an_entry_too(store: Store) -> None:
@@ -50,7 +50,7 @@ def test_files_are_for_this_user_only(store: Store) -> None:
     old = os.umask(0)
     try:
         put(store, KEY)
-        with store.flight(KEY), store.work_folder("x") as folder:
+        with store.lock_build(KEY), store.create_work_folder("x") as folder:
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     finally:
         os.umask(old)
@@ -70,7 +70,7 @@ def test_another_schema_beside_it_is_not_touched(store: Store) -> None:
     other.write_text("in a format of the future")
     assert store.get(KEY) is None
     put(store, KEY)
-    assert list(store.keys()) == [KEY]
+    assert list(store.list_keys()) == [KEY]
     store.remove(KEY)
     assert other.read_text() == "in a format of the future"
 
@@ -101,7 +101,7 @@ def test_an_artifact_takes_the_place_of_a_failure_and_not_the_other_way_round(st
 
 @pytest.mark.parametrize("key", ["", "..", "0" * 31, "0" * 33, "A" * 32, "../" + "0" * 29, "0" * 32 + "\n"])
 def test_what_is_no_key_never_becomes_a_path(store: Store, key: str) -> None:
-    for use in (store.get, store.remove, store.flight, store.try_flight):
+    for use in (store.get, store.remove, store.lock_build, store.try_lock_build):
         with pytest.raises(InvalidValueError, match="32 hex digits"):
             use(key)
 
@@ -133,8 +133,8 @@ def test_listing_and_removing(store: Store) -> None:
     for key in keys:
         put(store, key, b"x" * 100)
     store.put_failure(key_of("f"), "log", {})
-    assert list(store.keys()) == sorted([*keys, key_of("f")])
-    entries = {entry.key: entry for entry in store.entries()}
+    assert list(store.list_keys()) == sorted([*keys, key_of("f")])
+    entries = {entry.key: entry for entry in store.list_entries()}
     assert set(entries) == {*keys, key_of("f")}
     assert entries[key_of("f")].failed
     assert entries[keys[0]].name == "gemm-x"
@@ -143,7 +143,7 @@ def test_listing_and_removing(store: Store) -> None:
     assert store.remove(keys[0])
     assert not store.remove(keys[0])
     assert store.get(keys[0]) is None
-    assert len(list(store.entries())) == 20
+    assert len(list(store.list_entries())) == 20
 
 
 def test_use_is_marked_at_most_once_an_hour(store: Store) -> None:
@@ -155,12 +155,12 @@ def test_use_is_marked_at_most_once_an_hour(store: Store) -> None:
         assert (abs(folder.stat().st_mtime - now) < 50) == marked, before
         os.utime(folder, (now, now))
     os.utime(folder, (1, 1))
-    list(store.entries())
+    list(store.list_entries())
     assert folder.stat().st_mtime == 1
 
 
 def test_what_is_loaded_survives_removal(store: Store) -> None:
-    with put(store, KEY).checked("kernel.so").open("rb") as stream:
+    with put(store, KEY).verify_file("kernel.so").open("rb") as stream:
         store.remove(KEY)
         assert stream.read() == CODE
 
@@ -180,7 +180,7 @@ def test_a_hit_is_cheap(store: Store) -> None:
         started = time.perf_counter()
         found = store.get(KEY)
         assert isinstance(found, Artifact)
-        found.checked("kernel.so")
+        found.verify_file("kernel.so")
         fastest = min(fastest, time.perf_counter() - started)
     assert fastest < 0.003
 
@@ -192,7 +192,7 @@ def test_listing_is_fast(store: Store) -> None:
     listed = plain = 9.0
     for _ in range(5):
         started = time.process_time()
-        assert len(list(store.entries())) == 250
+        assert len(list(store.list_entries())) == 250
         listed = min(listed, time.process_time() - started)
         started = time.process_time()
         assert len([json.loads(path.read_text()) for path in store.root.rglob("manifest.json")]) == 250
@@ -203,8 +203,8 @@ def test_listing_is_fast(store: Store) -> None:
 def test_a_sound_entry_with_the_inode_of_a_removed_one_goes_back(store: Store) -> None:
     """A reader judged a folder that was removed; a writer's new folder got its inode."""
     put(store, KEY, b"x")
-    folder = store.layout.entry(KEY)
-    stale = Damage(KEY, folder, "missing file", "x is missing", inode_of(folder))
-    assert set_aside(store.layout, stale, lambda path: isinstance(read_entry(path, KEY), Entry)) is None
+    folder = store.layout.entry_folder(KEY)
+    stale = DamagedEntry(KEY, folder, "missing file", "x is missing", get_inode(folder))
+    assert move_damaged(store.layout, stale, lambda path: isinstance(read_entry(path, KEY), Entry)) is None
     assert whole(store, KEY, b"x")
-    assert set_aside(store.layout, stale) is not None
+    assert move_damaged(store.layout, stale) is not None

@@ -12,11 +12,11 @@ from stores import key_of, noticed, put, whole
 from tilewright.base import knobs
 from tilewright.base.errors import StoreError
 from tilewright.base.ownership import require_own
-from tilewright.building.store.gc import collect
+from tilewright.building.store.gc import remove_unused_entries
 from tilewright.building.store.local import Store
 from tilewright.building.store.remote_folder import FolderRemote
 from tilewright.building.store.tiers import Tiers
-from tilewright.building.store.verify import verify
+from tilewright.building.store.verify import verify_entries
 
 KEY, OTHER = key_of(1), key_of(2)
 NOBODY = 65534
@@ -34,14 +34,14 @@ def refused(store: Store, message: str) -> None:
     for use in (
         lambda: store.get(KEY),
         lambda: store.read(KEY),
-        lambda: list(store.entries()),
+        lambda: list(store.list_entries()),
         lambda: put(store, OTHER),
         lambda: store.put_failure(OTHER, "no", {}),
         lambda: store.remove(KEY),
-        lambda: store.try_flight(KEY),
-        lambda: collect(store),
-        lambda: verify(store),
-        lambda: Tiers(store).lookup([KEY]),
+        lambda: store.try_lock_build(KEY),
+        lambda: remove_unused_entries(store),
+        lambda: verify_entries(store),
+        lambda: Tiers(store).find_entries([KEY]),
     ):
         with pytest.raises(StoreError, match=message):
             use()
@@ -69,8 +69,8 @@ def test_a_store_of_another_user(store: Store, below: str) -> None:
 @pytest.mark.parametrize("name", ["", "kernel.so"])
 def test_an_entry_of_another_user_is_not_used(store: Store, name: str) -> None:
     """Left from a time when the folder could be written by all."""
-    os.chown(store.layout.entry(KEY) / name, NOBODY, NOBODY)
-    assert [finding.kind for finding in verify(store)] == ["foreign file"]
+    os.chown(store.layout.entry_folder(KEY) / name, NOBODY, NOBODY)
+    assert [finding.kind for finding in verify_entries(store)] == ["foreign file"]
     with noticed() as messages:
         assert store.get(KEY) is None
     assert f"uid {NOBODY}" in messages[0]
@@ -80,8 +80,8 @@ def test_an_entry_of_another_user_is_not_used(store: Store, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "kernel.so"])
 def test_an_entry_that_others_may_write_to_is_not_used(store: Store, name: str) -> None:
-    (store.layout.entry(KEY) / name).chmod(0o777)
-    assert [finding.kind for finding in verify(store)] == ["foreign file"]
+    (store.layout.entry_folder(KEY) / name).chmod(0o777)
+    assert [finding.kind for finding in verify_entries(store)] == ["foreign file"]
     with noticed():
         assert store.get(KEY) is None
 
@@ -115,7 +115,7 @@ def test_a_shared_folder_may_be_of_anybody(tmp_path: Path) -> None:
         os.chown(share.folder, NOBODY, NOBODY)
     one, two = (Tiers(Store(tmp_path / name), share, b"k" * 32) for name in ("one", "two"))
     one.publish(put(one.local, KEY))
-    assert set(two.lookup([KEY])) == {KEY}
+    assert set(two.find_entries([KEY])) == {KEY}
 
 
 def test_the_folder_is_named_with_its_knob(tmp_path: Path) -> None:

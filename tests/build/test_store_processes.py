@@ -13,10 +13,10 @@ import pytest
 from stores import eventually, exit_code, files_below, forked, key_of, kill, noticed, put, whole
 
 from tilewright.base.errors import StoreError
-from tilewright.building.store.flight import retire
-from tilewright.building.store.gc import collect
+from tilewright.building.store.build_lock import remove_unused_lock
+from tilewright.building.store.gc import remove_unused_entries
 from tilewright.building.store.local import Store
-from tilewright.building.store.verify import verify
+from tilewright.building.store.verify import verify_entries
 
 KEY = key_of(1)
 
@@ -37,14 +37,14 @@ def test_sixty_four_processes_put_one_key(store: Store, tmp_path: Path) -> None:
     pids = [forked(work) for _ in range(64)]
     gate.touch()
     assert [exit_code(pid) for pid in pids] == [0] * 64
-    assert list(store.keys()) == [KEY]
-    assert verify(store) == []
+    assert list(store.list_keys()) == [KEY]
+    assert verify_entries(store) == []
     assert list(store.layout.work.iterdir()) == []
 
 
 def test_sixty_four_processes_build_one_key_once(store: Store, tmp_path: Path) -> None:
     def work() -> bool:
-        with store.flight(KEY, timeout_s=60, landed=lambda: store.get(KEY) is not None) as flight:
+        with store.lock_build(KEY, timeout_s=60, landed=lambda: store.get(KEY) is not None) as flight:
             if store.get(KEY) is None:
                 assert flight.held
                 (tmp_path / f"built-{os.getpid()}").touch()
@@ -64,7 +64,7 @@ def test_a_hundred_writers_killed_at_any_instant(store: Store) -> None:
     def work() -> None:
         while True:
             for key in keys:
-                with store.flight(key):
+                with store.lock_build(key):
                     put(store, key)
                 store.remove(key)
 
@@ -74,12 +74,12 @@ def test_a_hundred_writers_killed_at_any_instant(store: Store) -> None:
         kill(pid)
         for key in keys:
             assert store.get(key) is None or whole(store, key)
-            flight = store.try_flight(key)
+            flight = store.try_lock_build(key)
             assert flight is not None, "the lock of a dead process must be free"
             flight.release()
-    assert verify(store) == []
+    assert verify_entries(store) == []
     assert not store.layout.corrupt.exists()
-    with store.work_folder("sweeps"):
+    with store.create_work_folder("sweeps"):
         pass
     assert list(store.layout.work.iterdir()) == []
     put(store, KEY)
@@ -94,12 +94,12 @@ def test_readers_and_writers_and_gc_at_once(store: Store) -> None:
     def write() -> None:
         while time.monotonic() < end:
             for key in keys:
-                with store.flight(key):
+                with store.lock_build(key):
                     put(store, key, b"x" * 1000)
 
     def clean() -> None:
         while time.monotonic() < end:
-            collect(store, max_bytes=0)
+            remove_unused_entries(store, max_bytes=0)
 
     def read() -> None:
         with noticed() as messages:
@@ -110,32 +110,32 @@ def test_readers_and_writers_and_gc_at_once(store: Store) -> None:
 
     pids = [forked(work) for work in (write, write, clean, clean, read, read)]
     assert [exit_code(pid) for pid in pids] == [0] * 6
-    assert verify(store) == []
+    assert verify_entries(store) == []
     assert not store.layout.corrupt.exists() or list(store.layout.corrupt.iterdir()) == []
 
 
 def test_the_lock_of_a_killed_holder_is_free(store: Store, tmp_path: Path) -> None:
     def hold() -> None:
-        with store.flight(KEY):
+        with store.lock_build(KEY):
             (tmp_path / "held").touch()
             time.sleep(600)
 
     pid = forked(hold)
     eventually((tmp_path / "held").exists)
-    assert store.try_flight(KEY) is None
-    with pytest.raises(StoreError, match=r"still held after 0\.05 s"), store.flight(KEY, timeout_s=0.05):
+    assert store.try_lock_build(KEY) is None
+    with pytest.raises(StoreError, match=r"still held after 0\.05 s"), store.lock_build(KEY, timeout_s=0.05):
         pass
     asked: list[bool] = []
-    with store.flight(KEY, landed=lambda: len(asked) > 2 or asked.append(True) is not None) as flight:
+    with store.lock_build(KEY, landed=lambda: len(asked) > 2 or asked.append(True) is not None) as flight:
         assert not flight.held
     kill(pid)
-    with store.flight(KEY, timeout_s=5) as flight:
+    with store.lock_build(KEY, timeout_s=5) as flight:
         assert flight.held
 
 
 def test_children_keep_the_lock_when_their_parent_is_killed(store: Store, tmp_path: Path) -> None:
     def parent() -> None:
-        with store.flight(KEY) as flight:
+        with store.lock_build(KEY) as flight:
             child = subprocess.Popen(["/bin/sleep", "600"], pass_fds=(flight.fileno(),))
             (tmp_path / "new").write_text(str(child.pid))
             (tmp_path / "new").rename(tmp_path / "child")
@@ -145,20 +145,20 @@ def test_children_keep_the_lock_when_their_parent_is_killed(store: Store, tmp_pa
     eventually((tmp_path / "child").exists)
     kill(pid)
     try:
-        assert store.try_flight(KEY) is None
-        collect(store)
-        assert store.layout.lock(KEY).exists()
+        assert store.try_lock_build(KEY) is None
+        remove_unused_entries(store)
+        assert store.layout.lock_file(KEY).exists()
     finally:
         os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
-    with store.flight(KEY, timeout_s=5) as flight:
+    with store.lock_build(KEY, timeout_s=5) as flight:
         assert flight.held
 
 
 def test_leaving_a_flight_frees_it_although_a_child_has_it(store: Store) -> None:
-    with store.flight(KEY) as flight:
+    with store.lock_build(KEY) as flight:
         child = subprocess.Popen(["/bin/sleep", "600"], pass_fds=(flight.fileno(),))
     try:
-        again = store.try_flight(KEY)
+        again = store.try_lock_build(KEY)
         assert again is not None
         assert again.held
         again.release()
@@ -168,9 +168,9 @@ def test_leaving_a_flight_frees_it_although_a_child_has_it(store: Store) -> None
 
 
 def test_a_forked_copy_of_a_flight_frees_nothing(store: Store) -> None:
-    with store.flight(KEY) as flight:
+    with store.lock_build(KEY) as flight:
         assert exit_code(forked(flight.release)) == 0
-        assert store.try_flight(KEY) is None
+        assert store.try_lock_build(KEY) is None
 
 
 def test_lock_files_removed_under_waiting_processes(store: Store, tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_lock_files_removed_under_waiting_processes(store: Store, tmp_path: Path
 
     def work() -> None:
         for _ in range(25):
-            with store.flight(KEY, timeout_s=60) as flight:
+            with store.lock_build(KEY, timeout_s=60) as flight:
                 assert flight.held
                 was = int(number.read_text())
                 time.sleep(0.0005)
@@ -188,7 +188,7 @@ def test_lock_files_removed_under_waiting_processes(store: Store, tmp_path: Path
 
     def remove() -> None:
         while int(number.read_text() or 0) < 100:
-            retire(store.layout.lock(KEY))
+            remove_unused_lock(store.layout.lock_file(KEY))
 
     pids = [forked(work) for _ in range(4)] + [forked(remove)]
     assert [exit_code(pid) for pid in pids] == [0] * 5
@@ -197,7 +197,7 @@ def test_lock_files_removed_under_waiting_processes(store: Store, tmp_path: Path
 
 def test_work_folders_of_the_dead_go_and_those_of_the_living_stay(store: Store, tmp_path: Path) -> None:
     def hold() -> None:
-        with store.work_folder("compile") as folder:
+        with store.create_work_folder("compile") as folder:
             (folder / "deep").mkdir()
             (folder / "deep" / "file").touch()
             (folder / "deep").chmod(0o500)
@@ -206,20 +206,20 @@ def test_work_folders_of_the_dead_go_and_those_of_the_living_stay(store: Store, 
 
     living, dead = forked(hold), forked(hold)
     eventually(lambda: len(list(tmp_path.glob("held-*"))) == 2)
-    assert collect(store).work_folders == 0
+    assert remove_unused_entries(store).work_folders == 0
     kill(dead)
-    with store.work_folder("mine") as mine:
+    with store.create_work_folder("mine") as mine:
         names = {path.name.partition("-")[0] for path in store.layout.work.iterdir() if path.is_dir()}
         assert names == {"compile", "mine"}
         assert len([path for path in store.layout.work.iterdir() if path.is_dir()]) == 2
         assert mine.is_dir()
     kill(living)
-    assert collect(store, dry_run=True).work_folders == 1
-    assert collect(store).work_folders == 1
+    assert remove_unused_entries(store, dry_run=True).work_folders == 1
+    assert remove_unused_entries(store).work_folders == 1
     assert files_below(store.layout.work) == []
 
 
 def test_a_folder_whose_lock_file_is_lost_is_garbage(store: Store) -> None:
-    with store.work_folder("x"):
+    with store.create_work_folder("x"):
         (store.layout.work / "old-0123").mkdir()
-    assert collect(store).work_folders == 1
+    assert remove_unused_entries(store).work_folders == 1

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 from stores import key_of, noticed, put, whole
 
-from tilewright.base.digest import canonical_json
-from tilewright.base.errors import InvalidValueError, RubbishError
-from tilewright.building.store import blob as module
+from tilewright.base.digest import to_canonical_json
+from tilewright.base.errors import InvalidBlobError, InvalidValueError
+from tilewright.building.store import wire_format as module
 from tilewright.building.store.artifact import Artifact, Failure
-from tilewright.building.store.blob import MAGIC, pack, unpack
-from tilewright.building.store.gc import collect
+from tilewright.building.store.gc import remove_unused_entries
 from tilewright.building.store.local import Store
 from tilewright.building.store.manifest import parse_core, parse_manifest
 from tilewright.building.store.remote_folder import FolderRemote
 from tilewright.building.store.tiers import Tiers
-from tilewright.building.store.verify import move_aside, verify
+from tilewright.building.store.verify import move_damaged_entries, verify_entries
+from tilewright.building.store.wire_format import MAGIC, pack_entry, unpack_entry
 
 KEY, OTHER = key_of(1), key_of(2)
 NOT_UTF8 = b"error: \xff\xfe\x80 no\n"
@@ -38,15 +38,15 @@ def forged_failure(log: bytes, key: str = KEY) -> bytes:
     """A blob of a failure with a log of any bytes, and every digest right."""
     digest = hashlib.blake2b(log, digest_size=16).hexdigest()
     files = {"build.log": {"size": len(log), "blake2b": digest}}
-    core = canonical_json({"schema": 1, "key": key, "kind": "failure", "files": files, "facts": {}}).encode()
+    core = to_canonical_json({"schema": 1, "key": key, "kind": "failure", "files": files, "facts": {}}).encode()
     body = module._HEAD.pack(MAGIC, 0, len(core)) + core + log
-    return body + module._seal(key, body)
+    return body + module._compute_seal(key, body)
 
 
 def plant_failure(store: Store, log: bytes) -> None:
     """The same as an entry of the local store, as an older version would have installed it."""
     store.put_failure(KEY, "x", {})
-    folder = store.layout.entry(KEY)
+    folder = store.layout.entry_folder(KEY)
     table = json.loads((folder / "manifest.json").read_text())
     table["files"] = {"build.log": {"size": len(log), "blake2b": hashlib.blake2b(log, digest_size=16).hexdigest()}}
     (folder / "manifest.json").write_text(json.dumps(table))
@@ -54,16 +54,16 @@ def plant_failure(store: Store, log: bytes) -> None:
 
 
 def test_a_log_that_is_no_text_is_rubbish_and_not_installed(tmp_path: Path, store: Store) -> None:
-    with pytest.raises(RubbishError, match=r"build\.log cannot be parsed: UnicodeDecodeError"):
-        unpack(forged_failure(NOT_UTF8), KEY)
+    with pytest.raises(InvalidBlobError, match=r"build\.log cannot be parsed: UnicodeDecodeError"):
+        unpack_entry(forged_failure(NOT_UTF8), KEY)
     share = FolderRemote(tmp_path / "share")
     share.folder.mkdir()
     share.push(KEY, forged_failure(NOT_UTF8))
     share.push(OTHER, forged_failure("überlang".encode(), OTHER))
     with noticed() as messages:
-        assert set(Tiers(store, share).lookup([KEY, OTHER])) == {OTHER}
+        assert set(Tiers(store, share).find_entries([KEY, OTHER])) == {OTHER}
     assert len(messages) == 1
-    assert list(store.keys()) == [OTHER]
+    assert list(store.list_keys()) == [OTHER]
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_a_log_that_is_no_text_is_rubbish_and_not_installed(tmp_path: Path, stor
     [
         lambda store: store.get(KEY),
         lambda store: list(store.entries()),
-        collect,
-        lambda store: move_aside(store, verify(store)),
+        remove_unused_entries,
+        lambda store: move_damaged_entries(store, verify_entries(store)),
         lambda store: put(store, KEY),
     ],
     ids=["get", "ls", "gc", "verify --remove", "put"],
@@ -86,16 +86,16 @@ def test_a_log_that_is_no_text_in_the_store_stops_nothing(store: Store, use: Cal
     put(store, KEY)
     assert whole(store, KEY)
     assert whole(store, OTHER)
-    assert verify(store) == []
+    assert verify_entries(store) == []
 
 
 def test_a_log_that_cannot_be_read_back_is_not_put(store: Store) -> None:
     with pytest.raises(InvalidValueError, match=r"build\.log cannot be parsed"):
         store.put_content(KEY, "failure", {"build.log": NOT_UTF8}, {})
-    assert list(store.keys()) == []
+    assert list(store.list_keys()) == []
     kept = store.put_failure(KEY, "half a pair: \ud83d", {})
     assert kept == store.get(KEY) == Failure(KEY, "half a pair: ?", {})
-    assert unpack(pack(kept), KEY).files["build.log"] == b"half a pair: ?"
+    assert unpack_entry(pack_entry(kept), KEY).files["build.log"] == b"half a pair: ?"
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "kernel.so"])
@@ -113,7 +113,7 @@ def test_what_is_no_regular_file_is_neither_followed_nor_waited_for(store: Store
         path.symlink_to(store.root / "elsewhere")
     else:
         path.symlink_to("/dev/zero")
-    assert [finding.key for finding in verify(store)] == [KEY]
+    assert [finding.key for finding in verify_entries(store)] == [KEY]
     with noticed() as messages:
         assert store.get(KEY) is None
     assert len(messages) == 1
@@ -124,7 +124,7 @@ def test_a_file_replaced_by_a_fifo_before_it_is_loaded(store: Store) -> None:
     (made.folder / "kernel.so").unlink()
     os.mkfifo(made.folder / "kernel.so")
     with noticed(), pytest.raises(module.CorruptError, match="not a regular file"):
-        made.checked("kernel.so")
+        made.verify_file("kernel.so")
     assert store.get(KEY) is None
 
 
@@ -169,9 +169,9 @@ def test_any_manifest_is_one_or_invalid(store: Store) -> None:
     store.put_failure(OTHER, "no", {"slug": "x", "errors": ["a"]})
     accepted = 0
     for key in (KEY, OTHER):
-        raw = (store.layout.entry(key) / "manifest.json").read_bytes()
+        raw = (store.layout.entry_folder(key) / "manifest.json").read_bytes()
         table = json.loads(raw)
-        core = canonical_json({name: table[name] for name in table if name not in ("version", "created")}).encode()
+        core = to_canonical_json({name: table[name] for name in table if name not in ("version", "created")}).encode()
         assert parse_manifest(raw, key).core == parse_core(core, key)
         for _ in range(1500):
             for parse, original in ((parse_manifest, raw), (parse_core, core)):
@@ -197,11 +197,11 @@ def test_any_blob_with_right_digests_is_an_entry_or_rubbish(store: Store) -> Non
             table = json.loads(core)
             digest = hashlib.blake2b(content, digest_size=16).hexdigest()
             table["files"]["build.log"] = {"size": len(content), "blake2b": digest}
-            text = canonical_json(table).encode()
+            text = to_canonical_json(table).encode()
         body = module._HEAD.pack(MAGIC, 0, len(text)) + text + content
         try:
-            found = unpack(body + module._seal(KEY, body), KEY)
-        except RubbishError:
+            found = unpack_entry(body + module._compute_seal(KEY, body), KEY)
+        except InvalidBlobError:
             continue
         taken += 1
         if taken % 40 == 1:  # what passes can be installed and read back
@@ -220,7 +220,7 @@ def test_any_entry_is_sound_or_set_aside(store: Store) -> None:
     draw = random.Random(9)
     put(store, KEY, b"code")
     store.put_failure(OTHER, "log", {"slug": "x"})
-    folders = [store.layout.entry(key) for key in (KEY, OTHER)]
+    folders = [store.layout.entry_folder(key) for key in (KEY, OTHER)]
     originals = [{path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders]
     sound = 0
     for _ in range(80):
@@ -231,13 +231,13 @@ def test_any_entry_is_sound_or_set_aside(store: Store) -> None:
                 other = mutated(raw, draw) if name == "manifest.json" else draw.randbytes(len(raw))
                 (folder / name).write_bytes(other if name == damaged else raw)
         with noticed():
-            listed = {entry.key for entry in store.entries()}
-            findings = {finding.key for finding in verify(store)}
+            listed = {entry.key for entry in store.list_entries()}
+            findings = {finding.key for finding in verify_entries(store)}
             for key in (KEY, OTHER):
                 found = store.get(key)
-                assert (found is not None) == (key in listed) == os.path.lexists(store.layout.entry(key))
+                assert (found is not None) == (key in listed) == os.path.lexists(store.layout.entry_folder(key))
                 if isinstance(found, Artifact):
-                    sound += store._winner(key, "artifact") is not None
+                    sound += store._find_winner(key, "artifact") is not None
                 assert found is not None or key in findings
-            collect(store)
+            remove_unused_entries(store)
     assert 0 < sound < 80

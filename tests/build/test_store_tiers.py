@@ -15,11 +15,11 @@ from stores import CODE, build_every_key_once, eventually, forked, key_of, kill,
 from tilewright.base.errors import KnobError, RemoteError, StoreError, UnknownValueError
 from tilewright.building.store import tiers as module
 from tilewright.building.store.artifact import Artifact, Failure
-from tilewright.building.store.link import Link
+from tilewright.building.store.circuit_breaker import CircuitBreaker
 from tilewright.building.store.local import Store
-from tilewright.building.store.remote import read_secret, remote_of
+from tilewright.building.store.remote import open_remote, read_secret
 from tilewright.building.store.remote_folder import FolderRemote
-from tilewright.building.store.tiers import Tiers, tiers_of_knobs
+from tilewright.building.store.tiers import Tiers, open_tiers
 
 KEY, OTHER = key_of(1), key_of(2)
 
@@ -42,22 +42,22 @@ def test_what_one_machine_builds_another_has(tmp_path: Path, shared: FolderRemot
     one, two = machine(tmp_path, shared, "one"), machine(tmp_path, shared, "two")
     one.publish(put(one.local, KEY))
     one.publish(one.local.put_failure(OTHER, "no", {"slug": "y"}))
-    found = two.lookup([KEY, OTHER, key_of(3)])
+    found = two.find_entries([KEY, OTHER, key_of(3)])
     assert set(found) == {KEY, OTHER}
     taken = found[KEY]
     assert isinstance(taken, Artifact)
-    assert taken.checked("kernel.so").read_bytes() == CODE
+    assert taken.verify_file("kernel.so").read_bytes() == CODE
     assert taken.folder.is_relative_to(two.local.root)
     assert found[OTHER] == Failure(OTHER, "no", {"slug": "y"})
     blob_path(shared).unlink()
-    assert two.lookup([KEY])[KEY] == taken
+    assert two.find_entries([KEY])[KEY] == taken
     assert list((shared.folder / "v1" / "new").iterdir()) == []
 
 
 def test_without_a_remote(tmp_path: Path) -> None:
     alone = Tiers(Store(tmp_path / "store"))
     alone.publish(put(alone.local, KEY))
-    assert set(alone.lookup([KEY, OTHER])) == {KEY}
+    assert set(alone.find_entries([KEY, OTHER])) == {KEY}
     assert alone.claim(OTHER)
     alone.release(OTHER)
     assert alone.wait_for(OTHER, 5) is None
@@ -83,15 +83,15 @@ def test_rubbish_counts_as_absent_and_is_noticed_once(tmp_path: Path, shared: Fo
         flipped = content[:5000] + bytes([content[5000] ^ 1]) + content[5001:]
         path.write_bytes({"flip": flipped, "cut": content[:-1], "other": b"?" * 99, "empty": b""}[damage])
     with noticed() as messages:
-        assert two.lookup([KEY]) == {}
-        assert two.lookup([KEY]) == {}
+        assert two.find_entries([KEY]) == {}
+        assert two.find_entries([KEY]) == {}
     assert len(messages) == 1
     assert KEY in messages[0]
     assert two.rubbish.keys == {KEY}
-    assert two.link.open
+    assert two.link.allows_calls
     two.publish(put(two.local, KEY))
     three = machine(tmp_path, shared, "three")
-    assert KEY in three.lookup([KEY])
+    assert KEY in three.find_entries([KEY])
     assert whole(three.local, KEY)
 
 
@@ -100,7 +100,7 @@ def test_a_blob_under_another_key_is_rubbish(tmp_path: Path, shared: FolderRemot
     one.publish(put(one.local, KEY))
     blob_path(shared, OTHER).parent.mkdir(exist_ok=True)
     blob_path(shared, OTHER).write_bytes(blob_path(shared).read_bytes())
-    assert two.lookup([OTHER]) == {}
+    assert two.find_entries([OTHER]) == {}
     assert two.rubbish.keys == {OTHER}
 
 
@@ -108,17 +108,17 @@ def test_secrets(tmp_path: Path, shared: FolderRemote) -> None:
     ours, theirs = b"o" * 32, b"t" * 32
     plain, signed = machine(tmp_path, shared, "plain"), machine(tmp_path, shared, "signed", ours)
     plain.publish(put(plain.local, KEY))
-    assert signed.lookup([KEY]) == {}
+    assert signed.find_entries([KEY]) == {}
     signed.publish(put(signed.local, OTHER))
-    assert machine(tmp_path, shared, "wrong", theirs).lookup([OTHER]) == {}
-    assert set(machine(tmp_path, shared, "right", ours).lookup([OTHER])) == {OTHER}
+    assert machine(tmp_path, shared, "wrong", theirs).find_entries([OTHER]) == {}
+    assert set(machine(tmp_path, shared, "right", ours).find_entries([OTHER])) == {OTHER}
     assert "o" * 32 not in repr(signed)
 
 
 def test_a_share_that_is_not_mounted_is_noticed_once_and_left_alone(tmp_path: Path) -> None:
-    gone = Tiers(Store(tmp_path / "store"), FolderRemote(tmp_path / "nowhere"), link=Link(pause_s=0.3))
+    gone = Tiers(Store(tmp_path / "store"), FolderRemote(tmp_path / "nowhere"), link=CircuitBreaker(pause_s=0.3))
     with noticed() as messages:
-        assert gone.lookup([KEY]) == {}
+        assert gone.find_entries([KEY]) == {}
         assert gone.claim(KEY)
         gone.publish(put(gone.local, KEY))
         gone.release(KEY)
@@ -127,7 +127,7 @@ def test_a_share_that_is_not_mounted_is_noticed_once_and_left_alone(tmp_path: Pa
     assert "not used for 0.3 s" in messages[0]
     assert not (tmp_path / "nowhere").exists()
     (tmp_path / "nowhere").mkdir()
-    eventually(lambda: gone.link.open)
+    eventually(lambda: gone.link.allows_calls)
     gone.publish(put(gone.local, KEY))
     assert blob_path(FolderRemote(tmp_path / "nowhere")).exists()
 
@@ -150,25 +150,25 @@ def test_a_share_that_hangs_costs_a_bounded_time(
     monkeypatch.setattr(module, "OPERATION_TIMEOUT_S", 0.2)
     os.mkfifo(shared.folder / "fifo")
     remote = HangingRemote(shared.folder)
-    slow = Tiers(Store(tmp_path / "store"), remote, link=Link(pause_s=0.05))
+    slow = Tiers(Store(tmp_path / "store"), remote, link=CircuitBreaker(pause_s=0.05))
     started = time.monotonic()
     with noticed() as messages:
-        assert slow.lookup([KEY]) == {}
+        assert slow.find_entries([KEY]) == {}
         time.sleep(0.1)
-        assert slow.lookup([KEY]) == {}  # the pause is over, but the first call still hangs
+        assert slow.find_entries([KEY]) == {}  # the pause is over, but the first call still hangs
     assert time.monotonic() - started < 1.5
     assert len(messages) == 1
     assert "no answer within 0.2 s" in messages[0]
-    assert not slow.link.open
+    assert not slow.link.allows_calls
     (shared.folder / "fifo").open("wb").close()
     assert remote.freed.wait(5)
-    eventually(lambda: slow.link.open)
+    eventually(lambda: slow.link.allows_calls)
 
 
 def test_whatever_goes_wrong_in_a_remote_is_an_outage() -> None:
     """Its answers are not ours: none of them may end a build. The notice has the exception's name."""
     with noticed() as messages, pytest.raises(RemoteError, match="x: ZeroDivisionError: "):
-        Link().call("x", lambda: 1 // 0, 1, lambda: None)
+        CircuitBreaker().call("x", lambda: 1 // 0, 1, lambda: None)
     assert "ZeroDivisionError" in messages[0]
 
 
@@ -177,7 +177,7 @@ def test_a_local_store_that_cannot_be_written_is_an_error(tmp_path: Path, shared
     one.publish(put(one.local, KEY))
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot write"):
-        Tiers(Store(tmp_path / "file" / "store"), shared).lookup([KEY])
+        Tiers(Store(tmp_path / "file" / "store"), shared).find_entries([KEY])
 
 
 def test_many_keys_come_in_bounded_batches(
@@ -189,7 +189,7 @@ def test_many_keys_come_in_bounded_batches(
         one.publish(one.local.put_failure(key, "x" * 1000, {}))
     monkeypatch.setattr(module, "_BATCH_BYTES", 5000)
     monkeypatch.setattr(module, "_SIZES_AT_ONCE", 8)
-    assert set(two.lookup([*keys, *keys, *(key_of(f"absent {n}") for n in range(20))])) == set(keys)
+    assert set(two.find_entries([*keys, *keys, *(key_of(f"absent {n}") for n in range(20))])) == set(keys)
 
 
 def test_a_look_up_that_takes_too_long_stops(
@@ -201,7 +201,7 @@ def test_a_look_up_that_takes_too_long_stops(
     monkeypatch.setattr(module, "_BATCH_KEYS", 1)
     monkeypatch.setattr(module, "LOOKUP_BASE_S", -1.0)
     with noticed() as messages:
-        assert len(two.lookup([key_of(number) for number in range(5)])) == 1
+        assert len(two.find_entries([key_of(number) for number in range(5)])) == 1
     assert "4 of 5 keys" in messages[0]
 
 
@@ -229,7 +229,7 @@ def test_a_pusher_killed_at_any_instant_leaves_whole_blobs(tmp_path: Path, share
         time.sleep(0.001 * (number % 10))
         kill(pid)
         reader = machine(tmp_path, shared, f"reader-{number}")
-        reader.lookup([KEY])
+        reader.find_entries([KEY])
         assert reader.rubbish.keys == set()
 
 
@@ -242,36 +242,36 @@ def test_knobs_name_the_tiers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
     for name in ("TILEWRIGHT_REMOTE", "TILEWRIGHT_REMOTE_SECRET_FILE", "TILEWRIGHT_REMOTE_MODE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TILEWRIGHT_STORE", str(tmp_path / "mine"))
-    assert tiers_of_knobs().remote is None
+    assert open_tiers().remote is None
     secret = tmp_path / "secret"
     secret.write_bytes(b"k" * 32)
     secret.chmod(0o600)
     monkeypatch.setenv("TILEWRIGHT_REMOTE", f"folder:{shared.folder}")
     monkeypatch.setenv("TILEWRIGHT_REMOTE_SECRET_FILE", str(secret))
-    found = tiers_of_knobs()
+    found = open_tiers()
     assert (found.local.root, found.remote, found.secret, found.writes) == (
         tmp_path / "mine",
         shared,
         b"k" * 32,
         True,
     )
-    assert tiers_of_knobs().link is found.link
+    assert open_tiers().link is found.link
     monkeypatch.setenv("TILEWRIGHT_REMOTE_MODE", "read")
-    assert not tiers_of_knobs().writes
+    assert not open_tiers().writes
     monkeypatch.setenv("TILEWRIGHT_REMOTE_MODE", "write")
     with pytest.raises(KnobError, match="Known: read, read-write"):
-        tiers_of_knobs()
+        open_tiers()
 
 
 def test_addresses() -> None:
-    assert remote_of("/srv/kernels") == remote_of("folder:/srv/kernels") == FolderRemote(Path("/srv/kernels"))
+    assert open_remote("/srv/kernels") == open_remote("folder:/srv/kernels") == FolderRemote(Path("/srv/kernels"))
     with pytest.raises(UnknownValueError, match=r"unknown scheme of a remote store 's3'.*Known: folder, redis, rediss"):
-        remote_of("s3://bucket")
+        open_remote("s3://bucket")
     for url in ("folder:kernels", "redis://", "redis://host:0x1", "redis://host/zero", "redis://host?ttl_s=long"):
         with pytest.raises(StoreError):
-            remote_of(url)
+            open_remote(url)
     with pytest.raises(UnknownValueError, match="ttl_s"):
-        remote_of("redis://host/0?ttl=5")
+        open_remote("redis://host/0?ttl=5")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from stores import exit_code, files_below, forked, key_of, noticed, put, whole
 
 from tilewright.base.errors import StoreError
 from tilewright.building.store.local import Store
-from tilewright.building.store.verify import verify
+from tilewright.building.store.verify import verify_entries
 
 KEY, OTHER = key_of(1), key_of(2)
 SOURCE = Path(__file__)
@@ -59,12 +59,12 @@ def read_only(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]
 
 
 def test_a_read_only_store_is_read(read_only: Store) -> None:
-    os_time = read_only.layout.entry(KEY).stat().st_mtime
+    os_time = read_only.layout.entry_folder(KEY).stat().st_mtime
     assert whole(read_only, KEY)
     assert read_only.get(OTHER) is None
-    assert len(list(read_only.entries())) == 1
-    assert verify(read_only) == []
-    assert read_only.layout.entry(KEY).stat().st_mtime == os_time
+    assert len(list(read_only.list_entries())) == 1
+    assert verify_entries(read_only) == []
+    assert read_only.layout.entry_folder(KEY).stat().st_mtime == os_time
 
 
 def test_a_read_only_store_refuses_with_advice(read_only: Store) -> None:
@@ -80,12 +80,12 @@ def test_what_is_there_need_not_be_written(read_only: Store) -> None:
 
 
 def test_a_flight_over_a_read_only_store_is_not_held_and_says_so(read_only: Store) -> None:
-    with noticed() as messages, read_only.flight(KEY) as flight:
+    with noticed() as messages, read_only.lock_build(KEY) as flight:
         assert not flight.held
         os.fstat(flight.fileno())
     assert "cannot be locked" in messages[0]
     with noticed() as messages:
-        tried = read_only.try_flight(OTHER)
+        tried = read_only.try_lock_build(OTHER)
     assert tried is not None
     tried.release()
     tried.release()
@@ -112,7 +112,7 @@ def test_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
         store.put(OTHER, {"large.so": large}, {})
     assert files_below(small_disk) == before
     assert whole(store, KEY, b"x" * 1000)
-    assert verify(store) == []
+    assert verify_entries(store) == []
 
 
 def test_a_disk_without_room_for_a_name(small_disk: Path, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_disk_without_room_for_a_name(small_disk: Path, tmp_path: Path) -> Non
     put(store, KEY, b"x")
     before = files_below(store.root)
     subprocess.run(["mount", "-o", f"remount,nr_inodes={_inodes(small_disk)}", str(small_disk)], check=True)
-    with noticed() as messages, store.flight(OTHER) as flight:
+    with noticed() as messages, store.lock_build(OTHER) as flight:
         assert not flight.held
     assert "No space left" in messages[0]
     with pytest.raises(StoreError, match="No space left on device"):

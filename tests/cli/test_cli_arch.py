@@ -107,8 +107,8 @@ def test_the_counts_of_sets_are_those_of_their_kernels(op: Op) -> None:
     for kernel_set in op.sets().values():
         arch = kernel_set.archs[-1]
 
-        assert kernel_set.named_counts()[arch] == sum(1 for _ in kernel_set.kernels(arch)), kernel_set.name
-        assert list(kernel_set.named_counts()) == list(kernel_set.archs)
+        assert kernel_set.count_named()[arch] == sum(1 for _ in kernel_set.kernels(arch)), kernel_set.name
+        assert list(kernel_set.count_named()) == list(kernel_set.archs)
 
 
 def test_sets(run: Callable[..., Result], run_json: Callable[..., Any]) -> None:

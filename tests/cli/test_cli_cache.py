@@ -17,10 +17,10 @@ from click.testing import Result
 
 from tilewright.base.digest import digest_text
 from tilewright.base.errors import InvalidValueError
-from tilewright.base.events import Noticed, emit, task
+from tilewright.base.events import Notice, emit, report_task
 from tilewright.building.store.local import Store
 from tilewright.cli import progress as progress_module
-from tilewright.cli.cache import human_age, human_size, named_key
+from tilewright.cli.cache import format_age, format_size, resolve_key
 
 KEYS = [digest_text(str(number)) for number in range(3)]
 DAY = 86400
@@ -34,7 +34,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     for number, size in ((0, 5000), (1, 3000)):
         store.put_content(KEYS[number], "artifact", {"kernel.so": b"x" * size}, {"slug": f"gemm-{9 - number}"})
         then = time.time() - (1 + 2 * number) * DAY
-        os.utime(store.layout.entry(KEYS[number]), (then, then))
+        os.utime(store.layout.entry_folder(KEYS[number]), (then, then))
     store.put_failure(KEYS[2], "\n".join(f"line {n}" for n in range(30)), {"slug": "gemm-z"})
     return store
 
@@ -101,11 +101,11 @@ def test_show_of_what_is_not_there_or_not_clear(store: Store, run: Callable[...,
     assert "3 keys begin with" in result.stderr
     assert KEYS[1] in result.stderr
     with pytest.raises(InvalidValueError, match="2 keys begin with"):
-        named_key("ab", ["abc", "abd", "b"])
+        resolve_key("ab", ["abc", "abd", "b"])
 
 
 def test_show_of_a_damaged_entry(store: Store, run: Callable[..., Result]) -> None:
-    (store.layout.entry(KEYS[0]) / "kernel.so").unlink()
+    (store.layout.entry_folder(KEYS[0]) / "kernel.so").unlink()
     result = run("cache", "show", KEYS[0])
     assert result.exit_code == 2
     assert "kernel.so is missing" in result.stderr
@@ -114,19 +114,19 @@ def test_show_of_a_damaged_entry(store: Store, run: Callable[..., Result]) -> No
 def test_verify(store: Store, run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
     assert run_json("cache", "verify")["findings"] == []
     assert run("cache", "verify").stdout == f"good: 3 entries in {store.root}\n"
-    (store.layout.entry(KEYS[0]) / "kernel.so").write_bytes(b"y" * 5000)
+    (store.layout.entry_folder(KEYS[0]) / "kernel.so").write_bytes(b"y" * 5000)
     document = run_json("cache", "verify", code=1)
     assert [(f["kind"], f["key"]) for f in document["findings"]] == [("wrong digest", KEYS[0])]
     result = run("cache", "verify")
     assert result.exit_code == 1
     assert "1 finding in 3 entries" in result.stdout
     assert "--remove" in result.stdout
-    assert set(store.keys()) == set(KEYS)
+    assert set(store.list_keys()) == set(KEYS)
     result = run("cache", "verify", "--remove")
     assert result.exit_code == 1
     assert "moved 1 to" in result.stdout
     assert result.stderr.startswith("note: ")
-    assert set(store.keys()) == set(KEYS[1:])
+    assert set(store.list_keys()) == set(KEYS[1:])
     assert run("cache", "verify").exit_code == 0
 
 
@@ -134,12 +134,12 @@ def test_gc(store: Store, run: Callable[..., Result], run_json: Callable[..., An
     args = ("cache", "gc", "--max-age", "2d")
     assert [entry["key"] for entry in run_json(*args, "--dry-run")["removed"]] == [KEYS[1]]
     assert "would be removed  1 entry" in run(*args, "--dry-run").stdout
-    assert set(store.keys()) == set(KEYS)
+    assert set(store.list_keys()) == set(KEYS)
     assert "removed    1 entry" in run(*args).stdout
-    assert set(store.keys()) == {KEYS[0], KEYS[2]}
+    assert set(store.list_keys()) == {KEYS[0], KEYS[2]}
     document = run_json("cache", "gc", "--max-size", "1K")
     assert [(entry["key"], entry["reason"]) for entry in document["removed"]] == [(KEYS[0], "size")]
-    assert (document["kept"], list(store.keys())) == (1, [KEYS[2]])
+    assert (document["kept"], list(store.list_keys())) == (1, [KEYS[2]])
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_limits_that_are_none(store: Store, run: Callable[..., Result], args: tu
     result = run("cache", "gc", *args)
     assert result.exit_code == 2
     assert message in result.stderr
-    assert set(store.keys()) == set(KEYS)
+    assert set(store.list_keys()) == set(KEYS)
 
 
 @pytest.mark.parametrize("limit", [("--max-size", "10B"), ("--max-age", "0s")])
@@ -168,10 +168,10 @@ def test_gc_asks_before_all_entries_go(
     assert result.exit_code == 2
     assert f"all 3 entries of {store.root} (" in result.stderr
     assert "Pass --yes to remove them, or --dry-run to list them." in result.stderr
-    assert set(store.keys()) == set(KEYS)
+    assert set(store.list_keys()) == set(KEYS)
     assert len(run_json("cache", "gc", *limit, "--dry-run")["removed"]) == 3
     assert len(run_json("cache", "gc", *limit, "--yes")["removed"]) == 3
-    assert list(store.keys()) == []
+    assert list(store.list_keys()) == []
     assert run("cache", "gc", *limit).exit_code == 0, "nothing is left that could go"
 
 
@@ -187,7 +187,7 @@ def test_gc_asks_on_a_terminal(store: Store, tmp_path: Path) -> None:
             os.close(master)
         assert "Remove them? [y/N]" in done.stdout + done.stderr
         assert (done.returncode == 0) == (kept == 0)
-        assert len(list(store.keys())) == kept
+        assert len(list(store.list_keys())) == kept
 
 
 def test_path(
@@ -208,20 +208,20 @@ class Terminal(io.StringIO):
 def test_a_notice_is_shown_on_a_terminal_too(patience: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(progress_module, "PATIENCE_S", patience)
-    with contextlib.redirect_stderr(Terminal()) as shown, progress_module.progress(), task("weaving", 2):
+    with contextlib.redirect_stderr(Terminal()) as shown, progress_module.report_progress(), report_task("weaving", 2):
         time.sleep(0.1 if patience == 0 else 0)
-        emit(Noticed("[bold] the thread is thin"))
+        emit(Notice("[bold] the thread is thin"))
     assert "note:" in shown.getvalue()
     assert "[bold] the thread is thin" in shown.getvalue()
 
 
 @pytest.mark.parametrize("as_json", [True, False])
 def test_a_notice_is_shown_without_a_terminal(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    with progress_module.progress(as_json=as_json):
-        emit(Noticed("the thread is thin"))
+    with progress_module.report_progress(as_json=as_json):
+        emit(Notice("the thread is thin"))
     assert capsys.readouterr() == ("", "note: the thread is thin\n")
 
 
 def test_numbers_for_people() -> None:
-    assert [human_size(n) for n in (0, 1023, 1536, 10 * 2**30)] == ["0 B", "1023 B", "1.5 KiB", "10.0 GiB"]
-    assert [human_age(s) for s in (-5, 59, 90, 7200, 3 * DAY)] == ["0 s", "59 s", "2 min", "2 h", "3 d"]
+    assert [format_size(n) for n in (0, 1023, 1536, 10 * 2**30)] == ["0 B", "1023 B", "1.5 KiB", "10.0 GiB"]
+    assert [format_age(s) for s in (-5, 59, 90, 7200, 3 * DAY)] == ["0 s", "59 s", "2 min", "2 h", "3 d"]

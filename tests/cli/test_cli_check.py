@@ -7,7 +7,7 @@ from typing import Any
 
 from click.testing import Result
 
-from tilewright.ops import op_named, parse_kernel
+from tilewright.ops import find_op, parse_kernel
 
 
 def test_a_legal_config(
@@ -16,7 +16,7 @@ def test_a_legal_config(
     document = run_json("check", "gemm", "--arch", "gfx942", *settings())
     assert document["legal"]
     assert document["suggestions"] == []
-    assert {entry["code"] for entry in document["rules"]} == {r.code for r in op_named("gemm").rules}
+    assert {entry["code"] for entry in document["rules"]} == {r.code for r in find_op("gemm").rules}
     shown = run("check", "gemm", "--arch", "gfx942", *settings())
     assert shown.exit_code == 0
     assert shown.stdout.startswith(document["kernel"])

@@ -53,7 +53,7 @@ def test_export_to_train_on(run: Callable[..., Result], sweep: Path, tmp_path: P
     out = tmp_path / "times.parquet"
     assert run("data", "export", str(sweep), "--out", str(out), "--as", "measurements").exit_code == 0
     table = read_measurements(out)
-    assert sorted(table.status.texts()) == ["failed", "ok", "ok"]
+    assert sorted(table.status.to_list()) == ["failed", "ok", "ok"]
     with Journal(sweep, "emulated") as journal:
         journal.append(counted(4))
     result = run("data", "export", str(sweep), "--out", str(out), "--as", "measurements")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from tilewright.cli import selection as module
+from tilewright.cli import kernel_choice as module
 from tilewright.ops import parse_kernel
 
 GPU = ("--gpu", "gfx942")

@@ -80,7 +80,7 @@ def test_a_refused_source_shows_the_head_of_the_log(
     def refuse(self: object, ctx: object) -> None:
         raise CompileError("it does not compile", "\n".join(f"line {i}" for i in range(100)))
 
-    monkeypatch.setattr(app.Group, "invoke", refuse)
+    monkeypatch.setattr(app.CommandGroup, "invoke", refuse)
     result = run("knobs")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: it does not compile\nline 0\n")

@@ -11,12 +11,12 @@ import pytest
 from click.testing import Result
 
 from tilewright.base.errors import UnknownValueError
-from tilewright.cli.filters import named_filters, split_options
+from tilewright.cli.filters import resolve_filters, split_options
 from tilewright.cli.generate import command
-from tilewright.cli.selection import chosen_kernels
-from tilewright.ops import op_named, parse_kernel
+from tilewright.cli.kernel_choice import choose_kernels
+from tilewright.ops import find_op, parse_kernel
 
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 
 
 def _args(folder: Path, *more: str) -> list[str]:
@@ -79,17 +79,17 @@ def test_a_misspelt_option_that_is_needed_is_named(run: Callable[..., Result]) -
 
 def test_words_of_an_op() -> None:
     op = replace(GEMM, filters={"how_many": "num_d", "variant": "pipeline"})
-    named = named_filters(op, command, {"variant": ("mem",), "--how-many": ("0",), "--pipeline": ("compv3",)})
+    named = resolve_filters(op, command, {"variant": ("mem",), "--how-many": ("0",), "--pipeline": ("compv3",)})
     assert named == {"variant": ("mem",), "how_many": ("0",), "pipeline": ("compv3",)}
     sets = [op.sets()["fp16_rcr_all"]]
-    everything: list[Any] = [k.config for k in chosen_kernels(op, "gfx942", sets, {}, None)]
+    everything: list[Any] = [k.config for k in choose_kernels(op, "gfx942", sets, {}, None)]
     chosen: list[Any] = [
-        k.config for k in chosen_kernels(op, "gfx942", sets, {"variant": ("mem",), "how_many": ("0",)}, None)
+        k.config for k in choose_kernels(op, "gfx942", sets, {"variant": ("mem",), "how_many": ("0",)}, None)
     ]
     assert chosen == [config for config in everything if config.pipeline == "mem" and config.num_d == 0]
     assert 0 < len(chosen) < len(everything)
     with pytest.raises(UnknownValueError, match=r"Known: .*--how-many"):
-        named_filters(op, command, {"--how-few": ("1",)})
+        resolve_filters(op, command, {"--how-few": ("1",)})
 
 
 @pytest.mark.parametrize(

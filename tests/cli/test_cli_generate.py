@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from tilewright.cli.command import spread
-from tilewright.ops import op_named, parse_kernel
+from tilewright.cli.command import repeat_flags
+from tilewright.ops import find_op, parse_kernel
 
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 
 
 @pytest.fixture
@@ -120,4 +120,4 @@ def test_two_sources_of_kernels_are_one_too_many(run: Callable[..., Result], fol
     ],
 )
 def test_spread(args: list[str], expected: list[str]) -> None:
-    assert spread(args, {"--x"}) == expected
+    assert repeat_flags(args, {"--x"}) == expected

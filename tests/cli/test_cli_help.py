@@ -13,10 +13,10 @@ from click.testing import Result
 
 from tilewright import __version__
 from tilewright.bench.executor import Limits
-from tilewright.bench.timing import Settings
+from tilewright.bench.timing import TimingSettings
 from tilewright.cli.app import root
-from tilewright.cli.command import Command, Group
-from tilewright.learn.recipe import Recipe
+from tilewright.cli.command import Command, CommandGroup
+from tilewright.learn.training_config import TrainingConfig
 
 
 def commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -39,7 +39,7 @@ def test_every_help_has_an_example_that_parses(path: tuple[str, ...], run: Calla
     assert "\nExamples:\n  tilewright " in result.stdout
     assert max(len(line) for line in result.stdout.splitlines()) <= 100
     command = ALL[path]
-    assert isinstance(command, Command | Group)
+    assert isinstance(command, Command | CommandGroup)
     for example in _lines(command.examples):
         words = shlex.split(example.partition(" | ")[0])
         named = max((p for p in ALL if tuple(words[1 : 1 + len(p)]) == p), key=len)
@@ -53,7 +53,7 @@ def _lines(examples: tuple[str, ...]) -> list[str]:
     return "\n".join(examples).replace("\\\n", "").splitlines()
 
 
-@pytest.mark.parametrize("path", [p for p, c in ALL.items() if not isinstance(c, Group)], ids=" ".join)
+@pytest.mark.parametrize("path", [p for p, c in ALL.items() if not isinstance(c, CommandGroup)], ids=" ".join)
 def test_every_command_has_json(path: tuple[str, ...]) -> None:
     assert "--json" in {name for parameter in ALL[path].params for name in parameter.opts}
 
@@ -64,7 +64,7 @@ def test_short_descriptions_are_not_cut(run: Callable[..., Result]) -> None:
 
 def test_printed_defaults_are_those_of_the_library() -> None:
     """These options have no default of their own, so that the library can tell whether they were given."""
-    settings, limits, recipe = Settings(), Limits(), Recipe()
+    settings, limits, recipe = TimingSettings(), Limits(), TrainingConfig()
     expected = {
         "sweep": {
             "runs": settings.least_runs,

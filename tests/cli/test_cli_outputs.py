@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 
 from tilewright.cli.app import root
-from tilewright.cli.outputs import OutputFile, OutputFolder
+from tilewright.cli.output_paths import OutputFile, OutputFolder
 from tilewright.learn.plots import SUFFIXES
 
 NAMES = ("--out", "--report", "--plot", "--trace", "--disassembly")

@@ -15,13 +15,13 @@ import pytest
 from click.testing import Result
 
 import tilewright
-from tilewright.learn.measurements import Measurement, table_of, write_measurements
-from tilewright.ops import op_named
+from tilewright.learn.measurements import Measurement, make_table, write_measurements
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.kernel_set import load_kernel_set
-from tilewright.ops.problem_values import problem_json
+from tilewright.ops.problem_values import dump_problem
 
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 SET = ("--preselected", "fp16_rcr_essential")
 SHAPES = """\
 m,n,k,dtype,layout
@@ -52,14 +52,14 @@ def table(path: Path, kernels: Sequence[Kernel], times: Sequence[Sequence[float 
             op="gemm",
             arch="gfx942",
             kernel=kernel.slug,
-            problem=problem_json(problem),
+            problem=dump_problem(problem),
             us=us,
             status="failed" if us is None else "ok",
         )
         for problem, row in zip(problems, times, strict=True)
         for kernel, us in zip(kernels, row, strict=True)
     ]
-    write_measurements(path, table_of(rows))
+    write_measurements(path, make_table(rows))
     return str(path)
 
 

@@ -13,8 +13,8 @@ from click.testing import Result
 
 import tilewright as tw
 from tilewright.base.errors import InvalidValueError, UnknownValueError
-from tilewright.cli.problems import read_problem, shared_out
-from tilewright.ops import kernel_of, op_named
+from tilewright.cli.problems import assign_problems, read_problem
+from tilewright.ops import find_op, kernel_of
 
 LIST = "m,n,k,dtype,layout,batch\n1024,2048,512,fp16,rcr,\n1,4096,4096,fp16,rrr,2\n"
 
@@ -85,8 +85,8 @@ def test_bad_files_are_one_error(run: Callable[..., Result], tmp_path: Path) -> 
 
 def test_a_problem_on_the_command_line_is_made_of_what_problems_are_made_of() -> None:
     """Words for several fields as well. Fields that the kernel fixes may be repeated, but not changed."""
-    conv = op_named("grouped_conv")
-    config: Any = conv.example_config()
+    conv = find_op("grouped_conv")
+    config: Any = conv.make_example()
     sizes = "n=2,c=16,k=16,input_size=8x8,filter_size=3"
     padded = read_problem(conv, config, f"{sizes},pad=1")
     assert (padded.left_pad, padded.right_pad, padded.dtype_a) == ((1, 1), (1, 1), "fp16")
@@ -108,7 +108,7 @@ def test_a_problem_on_the_command_line_is_made_of_what_problems_are_made_of() ->
 
 
 def test_kernels_get_the_problems_of_their_kind() -> None:
-    config = op_named("gemm").example_config()
+    config = find_op("gemm").make_example()
     columns = kernel_of(config, "gfx942")
     rows = kernel_of(replace(config, layout="rrr"), "gfx942")
     halves = kernel_of(replace(config, dtype_a="bf16", dtype_b="bf16", dtype_c="bf16"), "gfx942")
@@ -116,13 +116,13 @@ def test_kernels_get_the_problems_of_their_kind() -> None:
         tw.gemm.Problem(m=1, n=1, k=1, dtype=dtype, layout=layout)
         for dtype, layout in (("fp16", "rcr"), ("fp16", "rrr"), ("fp16", "rrr"), ("fp8", "rcr"))
     ]
-    listed = shared_out(problems, [columns, rows, halves])
+    listed = assign_problems(problems, [columns, rows, halves])
     assert listed.tried == {columns: problems[:1], rows: problems[1:3]}
     assert (listed.idle, listed.left) == ([halves], problems[3:])
 
 
 def test_verify_refuses_before_it_builds(run: Callable[..., Result], shapes: Path) -> None:
-    slug = kernel_of(replace(op_named("gemm").example_config(), layout="crr"), "gfx942").slug
+    slug = kernel_of(replace(find_op("gemm").make_example(), layout="crr"), "gfx942").slug
     args = ["verify", slug, "--device", "emulated:gfx942"]
     result = run(*args, "--problems", str(shapes))
     assert result.exit_code == 2

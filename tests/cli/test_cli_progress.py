@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tilewright.base.events import Working, emit, task
+from tilewright.base.events import Working, emit, report_task
 from tilewright.cli import progress as module
-from tilewright.cli.progress import progress
+from tilewright.cli.progress import report_progress
 
 
 class Terminal(io.StringIO):
@@ -30,7 +30,7 @@ def watched(patience: float) -> Iterator[Terminal]:
 
 
 def _work(seconds: float, *, as_json: bool = False) -> None:
-    with progress(as_json=as_json), task("weaving", 2) as advance:
+    with report_progress(as_json=as_json), report_task("weaving", 2) as advance:
         advance("one")
         time.sleep(seconds)
 
@@ -46,7 +46,7 @@ def test_long_work_is_shown() -> None:
 def test_a_long_name_leaves_the_bar_and_the_count(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It took the whole line once: the kernel's name is cut instead."""
     monkeypatch.setenv("COLUMNS", str(columns))
-    with watched(0.01) as terminal, progress(), task("build", 8) as advance:
+    with watched(0.01) as terminal, report_progress(), report_task("build", 8) as advance:
         advance("one")
         emit(Working("build", ("gemm-gfx942-" + "x" * 150,), 6.0))
         time.sleep(0.3)
@@ -76,8 +76,8 @@ def test_a_failure_takes_the_display_away() -> None:
     with (
         watched(0.01) as terminal,
         pytest.raises(ValueError, match="torn"),
-        progress(),
-        task("weaving"),
+        report_progress(),
+        report_task("weaving"),
     ):
         time.sleep(0.2)
         raise ValueError("torn")

@@ -10,8 +10,8 @@ import pytest
 from click.testing import Result
 
 import tilewright as tw
-from tilewright.ops import op_named, parse_kernel
-from tilewright.select.tuned import Tuned, TunedTable, write_tuned
+from tilewright.ops import find_op, parse_kernel
+from tilewright.select.tuned import TunedEntry, TunedTable, write_tuned
 
 SET = ("select", "gemm", "--gpu-target", "gfx942", "--preselected", "fp16_rcr_essential")
 ASKED = ("--problem", "m=4096,n=4096,k=4096,dtype=fp16,layout=rcr")
@@ -22,7 +22,7 @@ def test_kernel_and_reason_by_default(run: Callable[..., Result]) -> None:
     result = run(*SET, *ASKED)
     assert (result.exit_code, result.stderr) == (0, "")
     slug, why = result.stdout.splitlines()
-    best = tw.Registry.of(list(op_named("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"))).select(
+    best = tw.Registry.of(list(find_op("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"))).select(
         PROBLEM, "gfx942", built=False
     )
     assert parse_kernel(slug) == best.best.kernel
@@ -58,15 +58,15 @@ def test_several_kernels_are_explained_stage_by_stage(run_json: Callable[..., An
 
 
 def test_a_measured_winner(run_json: Callable[..., Any], tmp_path: Path) -> None:
-    kernels = list(op_named("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"))
-    write_tuned(TunedTable([Tuned(kernels[-1], PROBLEM, 12.5)]), tmp_path / "tuned.json")
+    kernels = list(find_op("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"))
+    write_tuned(TunedTable([TunedEntry(kernels[-1], PROBLEM, 12.5)]), tmp_path / "tuned.json")
     (stage,) = run_json(*SET, *ASKED, "--tuned", str(tmp_path / "tuned.json"))["stages"]
     assert stage["choices"][0]["kernel"] == kernels[-1].slug and stage["choices"][0]["us"] == 12.5
 
 
 def test_a_winner_that_cannot_be_taken_is_told(run: Callable[..., Result], tmp_path: Path) -> None:
-    winner = list(op_named("gemm").sets()["fp16_rcr_compute"].kernels("gfx942"))[-1]
-    write_tuned(TunedTable([Tuned(winner, PROBLEM, 12.5)]), tmp_path / "tuned.json")
+    winner = list(find_op("gemm").sets()["fp16_rcr_compute"].kernels("gfx942"))[-1]
+    write_tuned(TunedTable([TunedEntry(winner, PROBLEM, 12.5)]), tmp_path / "tuned.json")
     told = run(*SET, *ASKED, "--limit", "1", "--tuned", str(tmp_path / "tuned.json")).output
     assert "tuned table: " in told and "not one of the candidates" in told
 

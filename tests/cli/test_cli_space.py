@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from tilewright.ops import op_named, parse_kernel
+from tilewright.ops import find_op, parse_kernel
 from tilewright.ops.space import Space
 
 WIDE = {"block": "128x128x32,96x128x32,64x64x64", "waves": "2x2x1,4x1x1", "pipeline": "*"}
@@ -22,7 +22,7 @@ def test_counts_are_those_of_the_library(
     options = settings(**WIDE)
     document = run_json("space", "gemm", "--arch", "gfx942,gfx950", *options)
     declared = dict(option.split("=") for option in options[1::2])
-    space = Space(op_named("gemm"), {n: v if v == "*" else v.split(",") for n, v in declared.items()})
+    space = Space(find_op("gemm"), {n: v if v == "*" else v.split(",") for n, v in declared.items()})
     for entry in document["archs"]:
         report = space.report(entry["arch"])
         assert (entry["raw"], entry["legal"]) == (report.raw, report.legal)
@@ -50,7 +50,7 @@ def test_listed_and_sampled_kernels_are_members(
 def test_preselected_sets_and_their_fields(run_json: Callable[..., Any]) -> None:
     args = ["space", "gemm", "--arch", "gfx942", "--set", "fp16_rcr_essential"]
     (plain,) = run_json(*args)["archs"]
-    members = list(op_named("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"))
+    members = list(find_op("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"))
     assert plain["kernels"] == len(members)
     (changed,) = run_json(*args, "-s", "dtype=bf16", "--list", "1")["archs"]
     config: Any = parse_kernel(changed["listed"][0]).config

@@ -18,27 +18,27 @@ from click.testing import CliRunner, Result
 
 import tilewright as tw
 from tilewright.bench.journal import Journal, read_journal
-from tilewright.bench.record import Record, Task, Times
-from tilewright.bench.timing import Settings
-from tilewright.cli.measuring import Measuring, measuring_options
-from tilewright.ops import op_named
-from tilewright.ops.problem_values import problem_json
+from tilewright.bench.record import Record, Task, TimeStats
+from tilewright.bench.timing import TimingSettings
+from tilewright.cli.measure_options import MeasureArguments, add_measure_options
+from tilewright.ops import find_op
+from tilewright.ops.problem_values import dump_problem
 from tilewright.select.tuned import read_tuned
 
 SIZES = (256, 512, 1024)
 MANY = 3000
-KERNELS = tuple(itertools.islice(op_named("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"), 3))
+KERNELS = tuple(itertools.islice(find_op("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"), 3))
 ON_REPLAY = ("--device", "replay:monday", "--replay")
 
 
 def recorded(kernel: int, size: int) -> Record:
     """The second kernel was wrong on the largest problem; of the others the first is the fastest."""
     problem = tw.gemm.Problem(m=size, n=size, k=size, dtype="fp16", layout="rcr")
-    task = Task(op="gemm", arch="gfx942", kernel=KERNELS[kernel].slug, problem=problem_json(problem), device="gpu:0")
+    task = Task(op="gemm", arch="gfx942", kernel=KERNELS[kernel].slug, problem=dump_problem(problem), device="gpu:0")
     if (kernel, size) == (1, SIZES[-1]):
         return Record(task=task, status="wrong", message="c[0, 0] is 1, should be 2")
     us = float(size * (kernel + 1))
-    times = Times(us=us, us_min=us, us_max=us, us_p10=us, us_p90=us, runs=20, warmups=3)
+    times = TimeStats(us=us, us_min=us, us_max=us, us_p10=us, us_p90=us, runs=20, warmups=3)
     return Record(task=task, status="ok", kind="time", times=times, share=0.5)
 
 
@@ -185,13 +185,13 @@ def test_how_much_is_timed_can_be_said() -> None:
     found: dict[str, Any] = {}
 
     @click.command()
-    @measuring_options
+    @add_measure_options
     def command(**options: Any) -> None:
-        found.update(Measuring(**options).crew().settings)
+        found.update(MeasureArguments(**options).make_worker_config().settings)
 
     CliRunner().invoke(command, words, catch_exceptions=False)
-    wanted = Settings(least_runs=50, max_runs=60, least_ms=5.0, least_warmup_ms=1.0)
-    assert Settings.of_json(found) == wanted
+    wanted = TimingSettings(least_runs=50, max_runs=60, least_ms=5.0, least_warmup_ms=1.0)
+    assert TimingSettings.from_json(found) == wanted
 
 
 def test_a_dry_run_says_what_is_left_and_writes_nothing(

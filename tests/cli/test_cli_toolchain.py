@@ -18,7 +18,7 @@ from tilewright.building.code_object import KernelResources
 from tilewright.building.component import Component
 from tilewright.building.inspect import Inspection, KernelInspection
 from tilewright.building.toolchain import Survey
-from tilewright.cli.inspection import Findings, print_inspection
+from tilewright.cli.inspection_report import InspectionChecks, print_inspection
 
 CXX = Component("compiler", "clang++", Path("/bin/clang++"), "clang version 22.1 (a)", "", "apt a")
 NO_LLD = Component("linker", "linker", None, "", "no lld", "apt-get install lld-22")
@@ -57,7 +57,7 @@ def test_doctor_says_what_is_used_and_how_to_get_the_rest(
     run: Callable[..., Result],
     run_json: Callable[..., Any],
 ) -> None:
-    monkeypatch.setattr(toolchain, "survey", lambda: found)
+    monkeypatch.setattr(toolchain, "survey_toolchains", lambda: found)
     result = run("doctor")
     assert result.exit_code == code
     assert all(text in result.stdout for text in texts)
@@ -102,14 +102,14 @@ def test_the_report_of_an_inspection(capsys: pytest.CaptureFixture[str]) -> None
     names = ("_ZN1fILb1ELNS_4TailE2EEE", "_ZN1fILb0ELNS_4TailE0EEE")
     kernels = tuple(_kernel(name, spills) for spills, name in enumerate(names))
     inspection = Inspection("k", "gfx942", "clang 22", 1.0, 2.0, 48824, kernels)
-    print_inspection(inspection, Findings(("v_mfma_x",), ("v_mfma_x",), 16384, (16384,)))
+    print_inspection(inspection, InspectionChecks(("v_mfma_x",), ("v_mfma_x",), 16384, (16384,)))
     shown = capsys.readouterr().out
     assert "true, Tail 2" in shown
     assert "false, Tail 0" in shown
     assert "✓ matrix instruction v_mfma_x, as the config names (32, 32)" in shown
     assert "✓ 16,384 bytes of LDS, as predicted" in shown
     assert "! 1 kernel spill registers to memory" in shown
-    print_inspection(inspection, Findings(("v_mfma_y",), ("v_mfma_x",), 8192, (16384,)))
+    print_inspection(inspection, InspectionChecks(("v_mfma_y",), ("v_mfma_x",), 8192, (16384,)))
     shown = capsys.readouterr().out
     assert "✗ matrix instruction v_mfma_x; the config names v_mfma_y" in shown
     assert "✗ 16,384 bytes of LDS; 8,192 were predicted" in shown

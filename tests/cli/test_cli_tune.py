@@ -15,14 +15,14 @@ from click.testing import Result
 
 import tilewright as tw
 from tilewright.bench.journal import Journal
-from tilewright.bench.record import Record, Task, Times
-from tilewright.bench.table import export
-from tilewright.ops import op_named
+from tilewright.bench.record import Record, Task, TimeStats
+from tilewright.bench.table import export_table
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
-from tilewright.ops.problem_values import problem_json
+from tilewright.ops.problem_values import dump_problem
 from tilewright.select.tuned import read_tuned
 
-KERNELS = sorted(op_named("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"), key=lambda kernel: kernel.slug)[:3]
+KERNELS = sorted(find_op("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"), key=lambda kernel: kernel.slug)[:3]
 SIZES = (1024, 2048)
 
 Run = Callable[..., Result]
@@ -34,11 +34,11 @@ def problem(m: int) -> Any:
 
 def record(kernel: Kernel, m: int, us: float | None, **more: Any) -> Record:
     """A time, or with None counters."""
-    task = {"op": kernel.op, "arch": kernel.arch, "kernel": kernel.slug, "problem": problem_json(problem(m))}
+    task = {"op": kernel.op, "arch": kernel.arch, "kernel": kernel.slug, "problem": dump_problem(problem(m))}
     asked = Task(**{**task, "device": "gpu:0", **more})
     if us is None:
         return Record(task=asked, status="ok", kind="counters", counters={"cache_lines": 1})
-    times = Times(us=us, us_min=us, us_max=us, us_p10=us, us_p90=us, runs=20, warmups=5)
+    times = TimeStats(us=us, us_min=us, us_max=us, us_p10=us, us_p90=us, runs=20, warmups=5)
     return Record(task=asked, status="ok", kind="time", times=times)
 
 
@@ -68,7 +68,7 @@ def test_winners_of_a_journal(run: Run, tmp_path: Path, records: list[Record]) -
 
 def test_a_table_and_a_journal_are_one(run_json: Callable[..., Any], tmp_path: Path, records: list[Record]) -> None:
     """What stands in both counts once, and what stands in one of them counts, too."""
-    export(records[:4], tmp_path / "some.parquet")
+    export_table(records[:4], tmp_path / "some.parquet")
     journal = write(tmp_path / "journal", *records[2:], record(KERNELS[0], 8192, 7.0))
     found = run_json("tune", str(tmp_path / "some.parquet"), str(journal), "--out", str(tmp_path / "winners.json"))
     (part,) = found["parts"]

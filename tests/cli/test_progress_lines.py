@@ -14,7 +14,7 @@ from tilewright.cli.progress import LongTaskLines, ProgressLines
 
 def test_a_line_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     lines = ProgressLines(every_s=0)
-    with events.listening(lines), events.task("sweep", 1000) as advance:
+    with events.add_listener(lines), events.report_task("sweep", 1000) as advance:
         for _ in range(120):
             advance()
         events.emit(events.Working("sweep", ("3 failed · 40.0/s",), 22.0))
@@ -22,12 +22,12 @@ def test_a_line_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_steps_are_counted_if_a_task_reports_no_remaining_time(capsys: pytest.CaptureFixture[str]) -> None:
-    with events.listening(ProgressLines(every_s=0, steps=True)), events.task("kernels", 2) as advance:
+    with events.add_listener(ProgressLines(every_s=0, steps=True)), events.report_task("kernels", 2) as advance:
         advance("gemm-1")
         events.emit(events.Working("kernels", ("gemm-2",), 5.0))
         advance("gemm-2")  # the task reports what it works on, so its steps are not printed
     assert capsys.readouterr().err == "kernels: 1 of 2 · gemm-1\nkernels: 1 of 2 · about 5 s left · gemm-2\n"
-    with events.listening(ProgressLines(every_s=0)), events.task("kernels", 2) as advance:
+    with events.add_listener(ProgressLines(every_s=0)), events.report_task("kernels", 2) as advance:
         advance("gemm-1")
     assert capsys.readouterr().err == ""
 
@@ -41,16 +41,16 @@ def test_commands_that_take_long_count_steps(name: str) -> None:
 
 def test_lines_are_rare_and_notices_are_not(capsys: pytest.CaptureFixture[str]) -> None:
     lines = ProgressLines(every_s=3600)
-    with events.listening(lines), events.task("sweep", 10):
+    with events.add_listener(lines), events.report_task("sweep", 10):
         events.emit(events.Working("sweep", ("1.0/s",), None))
-        events.emit(events.Noticed("the disk is full"))
+        events.emit(events.Notice("the disk is full"))
     assert capsys.readouterr().err.strip().endswith("the disk is full")
 
 
 def test_long_work_without_progress_says_that_it_is_under_way(capsys: pytest.CaptureFixture[str]) -> None:
     lines = LongTaskLines(after_s=0.05, every_s=0.05)
     said = ""
-    with events.listening(lines), events.task("counting on gfx942"):
+    with events.add_listener(lines), events.report_task("counting on gfx942"):
         limit = time.monotonic() + 20
         while said.count("\n") < 2 and time.monotonic() < limit:
             time.sleep(0.01)
@@ -59,6 +59,6 @@ def test_long_work_without_progress_says_that_it_is_under_way(capsys: pytest.Cap
 
 
 def test_short_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with events.listening(LongTaskLines(after_s=3600)), events.task("counting on gfx942"):
+    with events.add_listener(LongTaskLines(after_s=3600)), events.report_task("counting on gfx942"):
         pass
     assert capsys.readouterr().err == ""

@@ -9,11 +9,11 @@ import pytest
 
 from tilewright.base import events
 from tilewright.base.errors import FileFormatError
-from tilewright.codegen.folder import MANIFEST_NAME, generate
-from tilewright.ops import op_named, parse_kernel
+from tilewright.codegen.folder import MANIFEST_NAME, generate_sources
+from tilewright.ops import find_op, parse_kernel
 from tilewright.ops.kernel import Kernel
 
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 
 
 def kernels(count: int) -> list[Kernel]:
@@ -26,9 +26,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_second_generation_writes_nothing(tmp_path: Path) -> None:
-    first = generate(kernels(5), tmp_path)
+    first = generate_sources(kernels(5), tmp_path)
     stamps = {p: p.stat().st_mtime_ns for p in tmp_path.iterdir()}
-    second = generate(kernels(5), tmp_path)
+    second = generate_sources(kernels(5), tmp_path)
 
     assert (first.kernels, first.written, first.unchanged) == (5, 9, 0)
     assert (second.written, second.unchanged, second.removed) == (0, 9, 0)
@@ -36,11 +36,11 @@ def test_a_second_generation_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_only_what_changed_is_written_and_what_went_away_is_removed(tmp_path: Path) -> None:
-    generate(kernels(5), tmp_path)
+    generate_sources(kernels(5), tmp_path)
     changed = tmp_path / f"{kernels(1)[0].slug}.hpp"
     changed.write_text("edited by hand")
     (tmp_path / "mine.txt").write_text("left alone")
-    result = generate(kernels(4), tmp_path)
+    result = generate_sources(kernels(4), tmp_path)
 
     assert (result.written, result.removed) == (1, 1)
     assert changed.read_text() != "edited by hand"
@@ -49,7 +49,7 @@ def test_only_what_changed_is_written_and_what_went_away_is_removed(tmp_path: Pa
 
 
 def test_the_manifest_describes_every_kernel(tmp_path: Path) -> None:
-    generate(kernels(3), tmp_path)
+    generate_sources(kernels(3), tmp_path)
     manifest = json.loads((tmp_path / MANIFEST_NAME).read_text())
 
     assert manifest["support"] == [
@@ -60,15 +60,15 @@ def test_the_manifest_describes_every_kernel(tmp_path: Path) -> None:
     ]
     for entry in manifest["kernels"]:
         kernel = parse_kernel(entry["slug"])
-        assert GEMM.config(**entry["config"]) == kernel.config
+        assert GEMM.make_config(**entry["config"]) == kernel.config
         assert entry["symbol"] == kernel.symbol
         assert (tmp_path / entry["file"]).exists()
 
 
 def test_the_order_and_number_of_workers_do_not_matter(tmp_path: Path) -> None:
     listed = list(GEMM.sets()["fp16_rcr_all"].kernels("gfx942"))
-    generate(listed, tmp_path / "a")
-    generate([*reversed(listed), *listed], tmp_path / "b", jobs=2)
+    generate_sources(listed, tmp_path / "a")
+    generate_sources([*reversed(listed), *listed], tmp_path / "b", jobs=2)
 
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
@@ -80,8 +80,8 @@ def test_many_kernels_are_generated_in_parallel_with_progress(tmp_path: Path) ->
         space(dtype="fp16", layout="rcr", variant="standard", block="128x128x32", persistent="*").iter("gfx942")
     )[:450]
     seen: list[events.Event] = []
-    with events.listening(seen.append):
-        result = generate(listed, tmp_path, jobs=2)
+    with events.add_listener(seen.append):
+        result = generate_sources(listed, tmp_path, jobs=2)
 
     assert result.kernels == len(listed) == 450
     assert seen[0] == events.Started("generate", 450)
@@ -91,17 +91,17 @@ def test_many_kernels_are_generated_in_parallel_with_progress(tmp_path: Path) ->
 def test_a_foreign_manifest_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / MANIFEST_NAME).write_text("[1, 2]")
     with pytest.raises(FileFormatError, match="not a manifest"):
-        generate(kernels(1), tmp_path)
+        generate_sources(kernels(1), tmp_path)
 
 
 def test_a_manifest_cannot_name_files_outside(tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    generate(kernels(1), folder)
+    generate_sources(kernels(1), folder)
     victim = tmp_path / "victim.hpp"
     victim.write_text("precious")
     manifest = json.loads((folder / MANIFEST_NAME).read_text())
     manifest["kernels"].append({**manifest["kernels"][0], "file": "../victim.hpp"})
     (folder / MANIFEST_NAME).write_text(json.dumps(manifest))
-    generate(kernels(1), folder)
+    generate_sources(kernels(1), folder)
 
     assert victim.read_text() == "precious"

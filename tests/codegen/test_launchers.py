@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.building.compile_job import CompileJob
 from tilewright.building.discover import GPU_LESS
 from tilewright.building.store.local import Store
 from tilewright.building.toolchain import Toolchain
-from tilewright.building.unit import Unit
-from tilewright.codegen.render import headers, included_files, render_unchecked, support_files
-from tilewright.ops import OPS, op_named
+from tilewright.codegen.render import list_headers, read_included_files, read_support_files, render_unchecked
+from tilewright.ops import OPS, find_op
 from tilewright.ops.kernel import Kernel
 
 SCALE, ADD = "tilewright_axpb_scale.hpp", "tilewright_axpb_add.hpp"
@@ -37,8 +37,8 @@ TOOLCHAIN = Toolchain(
 
 
 def kernel(step: str, threads: int = 64) -> Kernel:
-    op = op_named("axpb")
-    return op.kernel(op.config(step=step, threads=threads), "gfx942")
+    op = find_op("axpb")
+    return op.make_kernel(op.make_config(step=step, threads=threads), "gfx942")
 
 
 @pytest.mark.parametrize(("step", "own", "other"), [("scale", SCALE, ADD), ("add", ADD, SCALE)])
@@ -46,30 +46,30 @@ def test_a_source_has_its_own_launcher_only(staged_plugin: Path, step: str, own:
     source = render_unchecked(kernel(step))
     assert list(source.files) == ["tilewright_axpb.h", "tilewright_call.hpp", own]
     assert f'#include "{own}"' in source.text and other not in source.text
-    assert headers(kernel(step)) == ("hip/hip_runtime.h", "tilewright_axpb.h", "tilewright_call.hpp", own)
+    assert list_headers(kernel(step)) == ("hip/hip_runtime.h", "tilewright_axpb.h", "tilewright_call.hpp", own)
 
 
 def test_a_folder_of_kernels_has_all_of_them(staged_plugin: Path) -> None:
-    assert set(support_files("axpb")) == {"tilewright_axpb.h", "tilewright_call.hpp", SCALE, ADD}
+    assert set(read_support_files("axpb")) == {"tilewright_axpb.h", "tilewright_call.hpp", SCALE, ADD}
 
 
 def test_a_change_in_a_launcher_changes_the_keys_of_its_kernels_only(
     staged_plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    op = op_named("axpb")
+    op = find_op("axpb")
     changed = shutil.copy(op.launchers[ADD], tmp_path / "add.hpp")
     changed.write_text(changed.read_text() + "// more\n")
     other = replace(op, launchers={**op.launchers, ADD: changed})
-    before = {step: Unit(render_unchecked(kernel(step)), TOOLCHAIN).key for step in ("scale", "add")}
+    before = {step: CompileJob(render_unchecked(kernel(step)), TOOLCHAIN).key for step in ("scale", "add")}
     monkeypatch.setattr("tilewright.codegen.render.op_named", lambda _: other)
-    after = {step: Unit(render_unchecked(kernel(step)), TOOLCHAIN).key for step in ("scale", "add")}
+    after = {step: CompileJob(render_unchecked(kernel(step)), TOOLCHAIN).key for step in ("scale", "add")}
     assert after["scale"] == before["scale"] and after["add"] != before["add"]
 
 
 def test_headers_are_precompiled_for_each_kind(staged_plugin: Path, tmp_path: Path) -> None:
     store = Store(tmp_path)
     scale, wide, add = (
-        Unit(render_unchecked(each), TOOLCHAIN) for each in (kernel("scale"), kernel("scale", 256), kernel("add"))
+        CompileJob(render_unchecked(each), TOOLCHAIN) for each in (kernel("scale"), kernel("scale", 256), kernel("add"))
     )
     for prefix in ("device_prefix", "host_prefix"):
         keys = [getattr(unit, prefix).key(store) for unit in (scale, wide, add)]
@@ -80,7 +80,7 @@ def test_headers_are_precompiled_for_each_kind(staged_plugin: Path, tmp_path: Pa
 @pytest.mark.parametrize("name", [op.name for op in OPS])
 def test_what_a_config_includes_is_there(name: str) -> None:
     """Of every op: its example's launchers are among its files, and all files can be read."""
-    example = op_named(name).kernel(op_named(name).example_config(), "gfx942")
-    files = support_files(name)
-    assert set(included_files(example)) <= set(files) and all(files.values())
-    assert len(set(headers(example))) == len(headers(example))
+    example = find_op(name).make_kernel(find_op(name).make_example(), "gfx942")
+    files = read_support_files(name)
+    assert set(read_included_files(example)) <= set(files) and all(files.values())
+    assert len(set(list_headers(example))) == len(list_headers(example))

@@ -8,14 +8,14 @@ import pytest
 
 from bench_render import measure
 from tilewright.base.errors import ToolchainError
-from tilewright.building.ck_headers import ck_tools
+from tilewright.building.ck_headers import find_ck_tools
 
 pytestmark = pytest.mark.compile  # needs CK's tile_engine folder, which comes with the toolchain
 
 
 def test_ten_thousand_kernels_are_rendered_no_slower_than_by_ck(capsys: pytest.CaptureFixture[str]) -> None:
     try:
-        ck_tools()
+        find_ck_tools()
     except ToolchainError as error:
         pytest.skip(str(error))
     results = []

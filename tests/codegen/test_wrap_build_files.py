@@ -22,7 +22,14 @@ from wrap_stand_ins import (
 )
 
 from tilewright.base.errors import UnknownValueError
-from tilewright.codegen.build_files import BUILD_SYSTEMS, BuildSystem, CompileRecipe, Library, Step, build_system
+from tilewright.codegen.build_files import (
+    BUILD_SYSTEMS,
+    BuildStep,
+    BuildSystem,
+    CompileRecipe,
+    LibraryTarget,
+    find_build_system,
+)
 
 GOLDEN = Path(__file__).parent / "golden_wrap"
 NAMES = ["a.hpp", "b c.hpp", "d-e.hpp"]
@@ -34,7 +41,7 @@ def golden_recipe() -> CompileRecipe:
 
 @pytest.mark.parametrize("system", BUILD_SYSTEMS, ids=lambda s: s.name)
 def test_golden_build_file(system: BuildSystem, request: pytest.FixtureRequest) -> None:
-    text = system.render(Library("kernels", ["first", "second"], golden_recipe()))
+    text = system.render(LibraryTarget("kernels", ["first", "second"], golden_recipe()))
     path = GOLDEN / f"{system.file}.golden"
     if request.config.getoption("--update-golden"):
         path.parent.mkdir(exist_ok=True)
@@ -44,7 +51,7 @@ def test_golden_build_file(system: BuildSystem, request: pytest.FixtureRequest) 
 
 def test_an_unknown_build_system() -> None:
     with pytest.raises(UnknownValueError, match=r"unknown build system 'bazel'\. Known: cmake, ninja, make"):
-        build_system("bazel")
+        find_build_system("bazel")
 
 
 def test_no_two_kernels_share_a_file_whatever_they_are_called() -> None:
@@ -159,9 +166,9 @@ def test_as_a_part_of_another_cmake_project(tmp_path: Path) -> None:
 
 def test_thousands_of_kernels_fit_into_the_commands(tmp_path: Path) -> None:
     """Linux takes shell commands of up to 128 KiB; the list of objects is longer."""
-    step = Step("compile", "", (), ".cpp", ".o", linked=True)
-    library = Library("k", [f"kernel-{'x' * 100}-{i}" for i in range(2000)], CompileRecipe("cc", (), (step,), ()))
-    assert len(library.object_list()) > 128 * 1024
+    step = BuildStep("compile", "", (), ".cpp", ".o", linked=True)
+    library = LibraryTarget("k", [f"kernel-{'x' * 100}-{i}" for i in range(2000)], CompileRecipe("cc", (), (step,), ()))
+    assert len(library.format_object_list()) > 128 * 1024
     for system in BUILD_SYSTEMS:
         (tmp_path / system.file).write_text(system.render(library))
     for kernel in library.kernels:

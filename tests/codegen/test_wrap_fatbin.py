@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.codegen.fatbin import fatbin_assembly, fatbin_symbol
+from tilewright.codegen.fatbin import fatbin_symbol, render_fatbin
 
 TWO_GPUS = """\
 	.section .hip_fatbin,"a",@progbits
@@ -43,7 +43,7 @@ __hip_fatbin_1:
 
 
 def test_the_assembly_of_two_code_objects() -> None:
-    assert fatbin_assembly({"gfx942": "o/k.gfx942.co", "gfx90a": "k.gfx90a.co"}, "__hip_fatbin_1") == TWO_GPUS
+    assert render_fatbin({"gfx942": "o/k.gfx942.co", "gfx90a": "k.gfx90a.co"}, "__hip_fatbin_1") == TWO_GPUS
 
 
 def test_the_symbol_as_clang_names_it() -> None:
@@ -62,4 +62,4 @@ def test_the_symbol_as_clang_names_it() -> None:
 )
 def test_what_an_assembler_would_misread(code_objects: dict[str, str], symbol: str, message: str) -> None:
     with pytest.raises(InvalidValueError, match=message):
-        fatbin_assembly(code_objects, symbol)
+        render_fatbin(code_objects, symbol)

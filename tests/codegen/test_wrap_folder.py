@@ -136,7 +136,7 @@ def test_wrappers_may_lie_beside_their_headers(kernels: Path, how: CompileRecipe
 
 def test_progress_is_told(kernels: Path, how: CompileRecipe, tmp_path: Path) -> None:
     heard: list[events.Event] = []
-    with events.listening(heard.append):
+    with events.add_listener(heard.append):
         wrap_all(kernels, tmp_path / "out", how)
     assert heard[0] == events.Started("wrap", 8)
     assert sum(isinstance(event, events.Advanced) for event in heard) == 8

@@ -9,14 +9,14 @@ import pytest
 from wrap_stand_ins import BUILDS, build, headers, products_folder, recipe, stamps, stand_in_compiler, wrap_all
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.codegen.build_files import build_system
+from tilewright.codegen.build_files import find_build_system
 
 CHARACTERS = [*(c for c in string.punctuation if c not in '/"'), " ", "\t", "é"]
 
 
 @pytest.mark.parametrize("how", BUILDS)
 def test_headers(how: str, tmp_path: Path) -> None:
-    system = build_system(how.partition("-")[0])
+    system = find_build_system(how.partition("-")[0])
     names = [f"a{character}b.hpp" for character in CHARACTERS if character not in system.refused]
     kernels = headers(tmp_path / "kernels", names)
     compiler = recipe(stand_in_compiler(tmp_path))
@@ -37,7 +37,7 @@ def test_headers(how: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", BUILDS)
 def test_folders(how: str, tmp_path: Path) -> None:
     """All characters at once; the folder of kernels may have any."""
-    system = build_system(how.partition("-")[0])
+    system = find_build_system(how.partition("-")[0])
     allowed = "".join(c for c in CHARACTERS if c not in system.refused_folders)
     kernels = headers(tmp_path / f'k{"".join(CHARACTERS)}"', ["a.hpp", "b c.hpp"])
     out = tmp_path / f"o{allowed}"

@@ -10,7 +10,7 @@ import pytest
 from tilewright import arch as archs
 from tilewright.base import knobs
 from tilewright.base.errors import ToolchainError
-from tilewright.building.recipe import gpu_less_recipe, hipcc_recipe, recipe, rocm_recipe
+from tilewright.building.recipe import make_gpu_less_recipe, make_hipcc_recipe, make_recipe, make_rocm_recipe
 from tilewright.building.toolchain import GPU_LESS, ROCM, Toolchain
 from tilewright.codegen.build_files.recipe import Slot
 
@@ -39,7 +39,7 @@ def bitcode(tmp_path: Path) -> Path:
 
 
 def test_without_rocm_code_objects_are_made_apart_and_embedded(bitcode: Path) -> None:
-    made = gpu_less_recipe(toolchain(GPU_LESS, bitcode), GPUS)
+    made = make_gpu_less_recipe(toolchain(GPU_LESS, bitcode), GPUS)
     assert [step.product for step in made.steps] == [".gfx942.co", ".gfx90a.co", ".host.o", ".fatbin.o"]
     assert [step.linked for step in made.steps] == [False, False, True, True]
     host, embed = made.steps[2:]
@@ -49,11 +49,11 @@ def test_without_rocm_code_objects_are_made_apart_and_embedded(bitcode: Path) ->
     for step in made.steps[:3]:
         assert Slot.UNIT in step.words
         assert list(step.words).count("-c") == 1
-    assert set(made.include_paths()) == {str(bitcode / "ck"), host.flags[host.flags.index("-include") + 1]}
+    assert set(made.list_include_paths()) == {str(bitcode / "ck"), host.flags[host.flags.index("-include") + 1]}
 
 
 def test_rocm_compiles_in_one_call(tmp_path: Path) -> None:
-    made = rocm_recipe(toolchain(ROCM, tmp_path), GPUS)
+    made = make_rocm_recipe(toolchain(ROCM, tmp_path), GPUS)
     (step,) = made.steps
     assert step.flags[:2] == ("--offload-arch=gfx942", "--offload-arch=gfx90a")
     assert {f"--rocm-path={tmp_path}/rocm", f"--rocm-device-lib-path={tmp_path}", "-fPIC", "-c"} < set(step.flags)
@@ -62,14 +62,14 @@ def test_rocm_compiles_in_one_call(tmp_path: Path) -> None:
 
 
 def test_a_hipcc_elsewhere_is_told_nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made = hipcc_recipe(GPUS[:1])
-    text = made.text()
+    made = make_hipcc_recipe(GPUS[:1])
+    text = made.to_json()
     assert made.compiler == "hipcc"
     assert not [word for word in ("<", "rocm-path", "device-lib") if word in text]
-    assert list(made.include_paths()) == []
+    assert list(made.list_include_paths()) == []
     (tmp_path / "checkout" / "include" / "ck_tile").mkdir(parents=True)
     monkeypatch.setenv(knobs.CK_PATH.name, str(tmp_path / "checkout"))
-    assert f"-I{tmp_path}/checkout/include" in hipcc_recipe(GPUS[:1]).steps[0].flags
+    assert f"-I{tmp_path}/checkout/include" in make_hipcc_recipe(GPUS[:1]).steps[0].flags
 
 
 def test_the_gpu_less_toolchain_beside_a_rocm_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -87,4 +87,4 @@ def test_the_gpu_less_toolchain_beside_a_rocm_is_refused(monkeypatch: pytest.Mon
     (tmp_path / "include" / "hip" / "hip_runtime.h").touch()
     monkeypatch.setenv(knobs.ROCM_PATH.name, str(tmp_path))
     with pytest.raises(ToolchainError, match=r"used only without ROCm, and ROCM_PATH=.* is set and complete"):
-        recipe(GPU_LESS, GPUS)
+        make_recipe(GPU_LESS, GPUS)

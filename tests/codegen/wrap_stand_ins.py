@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.codegen.build_files import BUILD_SYSTEMS, CompileRecipe, Step, build_system
-from tilewright.codegen.wrapper_folder import Wrapped, wrap
+from tilewright.codegen.build_files import BUILD_SYSTEMS, BuildStep, CompileRecipe, find_build_system
+from tilewright.codegen.wrapper_folder import WrapResult, wrap_kernels
 from tilewright.codegen.wrappers import KernelFolder, find_wrappers
 
 UNKNOWN = KernelFolder(frozenset(), {})
@@ -45,10 +45,12 @@ ODD_WORD = "-DODD=a b$c${d}#e'f\"g\\h;i|j&k<l>m*n?o%p~q!r^s(t)[u]=v`w"
 
 def recipe(compiler: Path, *flags: str) -> CompileRecipe:
     """Steps of the same shape as those of the GPU-less toolchain."""
-    device = Step("device", "(device code)", ("--device", *flags), ".cpp", ".gfx942.co")
-    host = Step("host", "(host code)", ("--host", *flags), ".cpp", ".host.o", linked=True)
+    device = BuildStep("device", "(device code)", ("--device", *flags), ".cpp", ".gfx942.co")
+    host = BuildStep("host", "(host code)", ("--host", *flags), ".cpp", ".host.o", linked=True)
     needs = (device.product,)
-    embed = Step("embed", "(embedding)", ("-c",), ".fatbin.s", ".fatbin.o", needs, reads_headers=False, linked=True)
+    embed = BuildStep(
+        "embed", "(embedding)", ("-c",), ".fatbin.s", ".fatbin.o", needs, reads_headers=False, linked=True
+    )
     return CompileRecipe(str(compiler), ("gfx942",), (device, host, embed), ("-lx", *flags))
 
 
@@ -70,9 +72,11 @@ def headers(folder: Path, names: Iterable[str]) -> Path:
     return folder
 
 
-def wrap_all(kernels: Path, out: Path, how: CompileRecipe, *systems: str, library: str = "k") -> Wrapped:
+def wrap_all(kernels: Path, out: Path, how: CompileRecipe, *systems: str, library: str = "k") -> WrapResult:
     found = find_wrappers(kernels, "**/*.hpp", UNKNOWN)
-    return wrap(found, kernels, out, how, library=library, systems=[build_system(name) for name in systems], jobs=2)
+    return wrap_kernels(
+        found, kernels, out, how, library=library, systems=[find_build_system(name) for name in systems], jobs=2
+    )
 
 
 def tool(name: str) -> str:

@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base import events, knobs
-from tilewright.building.builder import Built, build_kernels
+from tilewright.building.builder import BuildResult, build_kernels
+from tilewright.building.compile_job import LIBRARY
 from tilewright.building.graph import DEVICE
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.local import Store
+from tilewright.building.store.scratch_dirs import remove_dead_folders
 from tilewright.building.store.tiers import Tiers
-from tilewright.building.store.verify import verify
-from tilewright.building.store.work import sweep
-from tilewright.building.unit import LIBRARY
-from tilewright.ops import op_named
+from tilewright.building.store.verify import verify_entries
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
 HERE = Path(__file__).resolve()
@@ -36,43 +36,43 @@ GPU = "gfx942"
 
 
 def scale(factor: int, arch: str = GPU, **fields: Any) -> Kernel:
-    op = op_named("scale")
-    return op.kernel(op.config(**{"dtype": "fp32", "threads": 64, "factor": factor, **fields}), arch)
+    op = find_op("scale")
+    return op.make_kernel(op.make_config(**{"dtype": "fp32", "threads": 64, "factor": factor, **fields}), arch)
 
 
-def build(store: Path | Store | Tiers, factors: Sequence[int], **options: Any) -> Built:
+def build(store: Path | Store | Tiers, factors: Sequence[int], **options: Any) -> BuildResult:
     """Build in this process."""
     local = Store(store) if isinstance(store, Path) else store
     tiers = Tiers(local) if isinstance(local, Store) else local
     return build_kernels([scale(factor) for factor in factors], tiers=tiers, **{"jobs": 2, **options})
 
 
-def device_steps(built: Built) -> int:
+def device_steps(built: BuildResult) -> int:
     """How often a compiler was really started for a device pass."""
     return sum(span.step == DEVICE for span in built.spans)
 
 
 def loaded_name(artifact: Artifact) -> str:
     """Load the library and ask it for its name."""
-    library = ctypes.CDLL(str(artifact.checked(LIBRARY)))
+    library = ctypes.CDLL(str(artifact.verify_file(LIBRARY)))
     function = getattr(library, f"{artifact.facts['symbol']}_name")
     function.restype = ctypes.c_char_p
     return str(function().decode())
 
 
-def all_load(built: Built) -> bool:
+def all_load(built: BuildResult) -> bool:
     return all(loaded_name(artifact) == kernel.slug for kernel, artifact in built.artifacts.items())
 
 
 def swept_and_sound(store: Path) -> None:
     """Nothing is damaged, and what a process left that was interrupted while it cleaned up belongs to nobody."""
-    sweep(Store(store).layout)
+    remove_dead_folders(Store(store).layout)
     sound(store)
 
 
 def sound(store: Path) -> None:
     """Nothing is damaged, and nothing of a process that ended is left."""
-    assert verify(Store(store)) == []
+    assert verify_entries(Store(store)) == []
     assert list((store / "v1" / "work").iterdir()) == []
 
 
@@ -80,12 +80,12 @@ def sound(store: Path) -> None:
 def heard() -> Iterator[list[events.Event]]:
     """All events inside the block."""
     listed: list[events.Event] = []
-    with events.listening(listed.append):
+    with events.add_listener(listed.append):
         yield listed
 
 
 def notices(listed: Sequence[events.Event]) -> list[str]:
-    return [event.message for event in listed if isinstance(event, events.Noticed)]
+    return [event.message for event in listed if isinstance(event, events.Notice)]
 
 
 def environment(ck: Path, store: Path, **more: str) -> dict[str, str]:

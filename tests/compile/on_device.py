@@ -10,13 +10,13 @@ import pytest
 
 import tilewright as tw
 from built_kernels import built_unchecked
-from tilewright.arch.number_formats import numpy_dtype
+from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.base.errors import DeviceError, UnsupportedError
+from tilewright.building.compile_job import LIBRARY
 from tilewright.building.store.artifact import Artifact
-from tilewright.building.unit import LIBRARY
-from tilewright.dispatch.guarded import Guarded
-from tilewright.dispatch.launch import Call, functions_of
-from tilewright.dispatch.plan import execution_of
+from tilewright.dispatch.launch import BoundKernel, bind_functions
+from tilewright.dispatch.plan import get_execution
+from tilewright.dispatch.poisoned_tensor import PoisonedTensor
 from tilewright.emulator.launch import Mode
 from tilewright.ops.kernel import Kernel
 
@@ -28,10 +28,10 @@ def device_of(kernel: Kernel) -> tw.Device:
     return tw.Device(f"emulated:{kernel.arch}")
 
 
-def call_of(kernel: Kernel, artifact: Artifact, problem: Any) -> Call:
+def call_of(kernel: Kernel, artifact: Artifact, problem: Any) -> BoundKernel:
     device = device_of(kernel)
-    functions = functions_of(device, artifact.checked(LIBRARY), kernel)
-    return Call(device, kernel, functions, execution_of(kernel.op), problem)
+    functions = bind_functions(device, artifact.verify_file(LIBRARY), kernel)
+    return BoundKernel(device, kernel, functions, get_execution(kernel.op), problem)
 
 
 def as_they_are(inputs: Inputs) -> Inputs:
@@ -40,21 +40,23 @@ def as_they_are(inputs: Inputs) -> Inputs:
 
 def computed(
     kernel: Kernel, artifact: Artifact, problem: Any, arranged: Callable[[Inputs], Inputs] = as_they_are
-) -> tuple[Guarded, Any]:
+) -> tuple[PoisonedTensor, Any]:
     """The output as the kernel leaves it, and as it should be. Inputs are small whole numbers."""
-    device, call, execution = device_of(kernel), call_of(kernel, artifact, problem), execution_of(kernel.op)
+    device, call, execution = device_of(kernel), call_of(kernel, artifact, problem), get_execution(kernel.op)
     inputs = execution.inputs(problem, WHOLE_NUMBERS, device.arch)
     given = arranged(inputs)
-    placed = [Guarded(t, numpy_dtype(t.dtype, device.arch), given.get(t.name)) for t in execution.tensors(problem)]
+    placed = [
+        PoisonedTensor(t, to_numpy_dtype(t.dtype, device.arch), given.get(t.name)) for t in execution.tensors(problem)
+    ]
     buffers = [device.allocate(each.nbytes, each.tensor.name) for each in placed]
     for buffer, each in zip(buffers, placed, strict=True):
         buffer.copy_from(each.memory)
-    with device.selected(), device.emulating(mode=Mode.STRICT):
+    with device.make_current(), device.emulating(mode=Mode.STRICT):
         call([buffer.address for buffer in buffers], None)
         device.synchronize()
     for buffer, each in zip(buffers, placed, strict=True):
         buffer.copy_to(each.after)
-    assert not any(each.damage() for each in placed if not each.tensor.output)
+    assert not any(each.describe_stray_writes() for each in placed if not each.tensor.output)
     (output,) = [each for each in placed if each.tensor.output]
     return output, execution.reference(problem, inputs, device.arch)[output.tensor.name]
 
@@ -67,11 +69,11 @@ def outcome(
         output, expected = computed(kernel, artifact, problem, arranged)
     except DeviceError as error:
         return str(error)
-    execution, arch, name = execution_of(kernel.op), device_of(kernel).arch, output.tensor.name
+    execution, arch, name = get_execution(kernel.op), device_of(kernel).arch, output.tensor.name
     inputs = execution.inputs(problem, WHOLE_NUMBERS, arch)
     allowed = execution.tolerance(kernel.config, problem, inputs, {name: expected}, arch)[name].limit
-    within = np.abs(output.values().astype(np.float64) - expected) <= allowed
-    return "right" if within.all() and not output.damage() else "wrong"
+    within = np.abs(output.get_values().astype(np.float64) - expected) <= allowed
+    return "right" if within.all() and not output.describe_stray_writes() else "wrong"
 
 
 def compare(

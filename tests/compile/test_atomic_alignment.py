@@ -11,24 +11,24 @@ import tilewright as tw
 from built_kernels import built, built_unchecked
 from tilewright.base.errors import DeviceError, UnsupportedError
 from tilewright.building.store.artifact import Artifact
-from tilewright.dispatch.plan import execution_of
+from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
-from tilewright.ops import op_named
-from tilewright.ops.block_gemm.types import dtype_fields
+from tilewright.ops import find_op
+from tilewright.ops.block_gemm.types import expand_dtype
 from tilewright.ops.kernel import Kernel
 
 pytestmark = pytest.mark.compile
 
-GEMM = op_named("gemm")
-CONV = op_named("grouped_conv")
+GEMM = find_op("gemm")
+CONV = find_op("grouped_conv")
 # Bytes of an atomic add of fp16, which is an instruction for pairs, and of bf16, which is a compare-and-swap of 8.
 BYTES = {"fp16": 4, "bf16": 8}
 SHIFTS = (0, 2, 4, 6, 8)
 
 
 def split_k_kernel(name: str) -> Kernel:
-    return GEMM.kernel(GEMM.example_config({**dtype_fields(name), "split_k": True}), "gfx942")
+    return GEMM.make_kernel(GEMM.make_example({**expand_dtype(name), "split_k": True}), "gfx942")
 
 
 def problem_of(name: str, **fields: Any) -> Any:
@@ -37,7 +37,7 @@ def problem_of(name: str, **fields: Any) -> Any:
 
 def run_shifted(kernel: Kernel, artifact: Artifact, problem: Any, shift: int) -> None:
     """Launch with a result that begins `shift` bytes into its memory."""
-    device, execution = device_of(kernel), execution_of(kernel.op)
+    device, execution = device_of(kernel), get_execution(kernel.op)
     call = call_of(kernel, artifact, problem)
     tensors = execution.tensors(problem)
     spans = [1 + sum((extent - 1) * stride for extent, stride in zip(t.shape, t.strides, strict=True)) for t in tensors]
@@ -98,9 +98,9 @@ def test_without_the_check_the_device_stops(name: str) -> None:
 
 def test_the_address_of_a_gradient_of_weights() -> None:
     """Its strides are whole vectors, so that only its address counts."""
-    fields = {"direction": "backward_weight", "vector": (8, 8, 8), "split_k": True, **dtype_fields("bf16")}
+    fields = {"direction": "backward_weight", "vector": (8, 8, 8), "split_k": True, **expand_dtype("bf16")}
     fields |= {"specialization": "filter1x1_stride1_pad0", "explicit_gemm": True}
-    kernel = CONV.kernel(CONV.example_config(fields), "gfx942")
+    kernel = CONV.make_kernel(CONV.make_example(fields), "gfx942")
     sizes = {"n": 1, "c": 128, "k": 128, "input_size": (8, 8), "filter_size": 1, "k_batch": 2}
     problem = CONV.problem_type(direction="backward_weight", dtype="bf16", **sizes)
     artifact = built([kernel])[0]

@@ -18,19 +18,19 @@ from tilewright.base import knobs
 from tilewright.base.errors import InvalidValueError
 from tilewright.cli.app import root
 from tilewright.cli.problems import read_problem
-from tilewright.dispatch.guarded import POISON, Guarded
+from tilewright.dispatch.poisoned_tensor import POISON, PoisonedTensor
 from tilewright.dispatch.verify import Check, verify
 from tilewright.emulator.launch import Mode
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.execution import Tensor
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
-from tilewright.ops.problem_text import problem_text
+from tilewright.ops.problem_text import format_problem
 from tilewright.runtime.device import Device
 
 pytestmark = pytest.mark.compile
 
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 DEVICE = "emulated:gfx942"
 CONFIG = tw.gemm.config(
     variant="standard",
@@ -167,23 +167,23 @@ def test_what_cannot_be_meant(arguments: tuple[str, ...], what: str) -> None:
 
 def test_problems_are_written_as_they_are_read() -> None:
     problem = tw.gemm.Problem(m=3, n=64, k=32, dtype="fp16", layout="rcr", stride_c=72, k_batch=2)
-    text = problem_text(problem, CONFIG)
+    text = format_problem(problem, CONFIG)
     assert text == "m=3,n=64,k=32,k_batch=2,stride_c=72"
     assert read_problem(GEMM, CONFIG, text) == problem
 
 
 def test_gaps_and_inputs_are_watched() -> None:
     kind = np.dtype(np.float16)
-    out = Guarded(Tensor("c", "fp16", (2, 3), (4, 1), output=True), kind, None)
-    assert out.nbytes == 7 * 2 and set(out.memory) == {POISON} and out.untouched().all()
+    out = PoisonedTensor(Tensor("c", "fp16", (2, 3), (4, 1), output=True), kind, None)
+    assert out.nbytes == 7 * 2 and set(out.memory) == {POISON} and out.find_untouched().all()
     np.ndarray((2, 3), kind, out.after, strides=(8, 2))[...] = 1
-    assert out.damage() == "" and not out.untouched().any() and (out.values() == 1).all()
+    assert out.describe_stray_writes() == "" and not out.find_untouched().any() and (out.get_values() == 1).all()
     out.after[6] = 0  # in the gap after the first line
-    assert out.damage() == "gaps between the lines of c were written: 1 elements, the first at offset 3"
-    given = Guarded(Tensor("a", "fp16", (2, 3), (1, 2)), kind, np.ones((2, 3), kind))
-    assert given.damage() == ""
+    assert out.describe_stray_writes() == "gaps between the lines of c were written: 1 elements, the first at offset 3"
+    given = PoisonedTensor(Tensor("a", "fp16", (2, 3), (1, 2)), kind, np.ones((2, 3), kind))
+    assert given.describe_stray_writes() == ""
     given.after[0] = 1
-    assert "the input a was changed" in given.damage()
+    assert "the input a was changed" in given.describe_stray_writes()
 
 
 def test_a_kernel_of_another_gpu_is_refused() -> None:

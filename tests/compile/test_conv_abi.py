@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.building.toolchain import find
+from tilewright.building.toolchain import find_toolchain
 from tilewright.ops.grouped_conv import abi
 
 pytestmark = pytest.mark.compile
@@ -24,14 +24,21 @@ def said(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     args = "tw_grouped_conv_args"
     lines = "".join(
         f'printf("{name} %zu %zu\\n", offsetof({args}, {name}), sizeof((({args}*)0)->{name}));'
-        for name, *_ in abi.Args._fields_
+        for name, *_ in abi.ConvArgs._fields_
     )
     (folder / "abi.c").write_text(
         f'#include <stddef.h>\n#include <stdio.h>\n#include "{HEADER}"\n'
         f'int main(void) {{ {lines} printf("all %d %zu\\n", TW_GROUPED_CONV_MAX_NDIM, sizeof({args})); return 0; }}\n'
     )
     compiler = shutil.which("cc") if request.param == "c" else None
-    command = [compiler or str(find().cxx), "-x", request.param, str(folder / "abi.c"), "-o", str(folder / "abi")]
+    command = [
+        compiler or str(find_toolchain().cxx),
+        "-x",
+        request.param,
+        str(folder / "abi.c"),
+        "-o",
+        str(folder / "abi"),
+    ]
     subprocess.run(command, check=True, timeout=120)
     out = subprocess.run([str(folder / "abi")], check=True, capture_output=True, text=True, timeout=60).stdout
     rows = (line.split() for line in out.splitlines())
@@ -39,8 +46,11 @@ def said(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_every_field_lies_where_the_compiler_puts_it(said: dict[str, tuple[int, int]]) -> None:
-    ours = {name: (getattr(abi.Args, name).offset, getattr(abi.Args, name).size) for name, *_ in abi.Args._fields_}
-    assert {**ours, "all": (abi.MAX_NDIM, ctypes.sizeof(abi.Args))} == said
+    ours = {
+        name: (getattr(abi.ConvArgs, name).offset, getattr(abi.ConvArgs, name).size)
+        for name, *_ in abi.ConvArgs._fields_
+    }
+    assert {**ours, "all": (abi.MAX_NDIM, ctypes.sizeof(abi.ConvArgs))} == said
 
 
 def test_no_field_of_the_header_is_left_out(said: dict[str, tuple[int, int]]) -> None:

@@ -16,17 +16,17 @@ import tilewright as tw
 from built_kernels import built_unchecked, tiered
 from tilewright import arch as archs
 from tilewright.base.errors import UnsupportedError
-from tilewright.dispatch.plan import execution_of
+from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.verify import Check, verify
 from tilewright.emulator.launch import Mode
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.grouped_conv import Problem
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.rule import Rule
 
 pytestmark = pytest.mark.compile
 
-CONV = op_named("grouped_conv")
+CONV = find_op("grouped_conv")
 RULES = [rule for rule in CONV.rules if rule.enforced_by == "device"]
 FIT_RULES = [rule for rule in CONV.fit_rules if rule.enforced_by == "device"]
 SOME = 2  # problems of each example
@@ -40,7 +40,7 @@ def code(rule: Rule) -> str:
 
 
 def example(rule: Rule, fields: Any) -> Kernel:
-    return CONV.kernel(CONV.example_config({k: v for k, v in fields.items() if k != "problem"}), rule.arch)
+    return CONV.make_kernel(CONV.make_example({k: v for k, v in fields.items() if k != "problem"}), rule.arch)
 
 
 def example_problem(fields: Any) -> Any:
@@ -50,7 +50,7 @@ def example_problem(fields: Any) -> Any:
 def checks(kernel: Kernel, count: int = SOME) -> list[Check]:
     """What comes of the kernel's first trials."""
     artifact = built_unchecked(kernel)
-    problems = execution_of(kernel.op).trials(kernel.config, archs.load(kernel.arch))[:count]
+    problems = get_execution(kernel.op).trials(kernel.config, archs.load(kernel.arch))[:count]
     assert len(problems) >= SOME
     return verify(kernel, artifact, device_of(kernel), problems, mode=Mode.STRICT)
 
@@ -88,7 +88,7 @@ MISUSED: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.parametrize(("kind", "change", "why"), MISUSED, ids=lambda value: str(value) if value else None)
 def test_a_specialized_kernel_refuses_what_it_is_not_for(kind: str, change: dict[str, Any], why: str) -> None:
     """The fit rule and the built kernel's `supports` agree."""
-    kernel = CONV.kernel(CONV.example_config({"specialization": kind}), "gfx942")
+    kernel = CONV.make_kernel(CONV.make_example({"specialization": kind}), "gfx942")
     artifact = built_unchecked(kernel)
     base = {"direction": "forward", "n": 2, "c": 64, "k": 64, "dtype": "fp16"}
     right = Problem(**base, input_size=(8, 8), filter_size=(1, 1))

@@ -12,16 +12,16 @@ from on_device import device_of
 
 from built_kernels import built
 from conv_slices import written
-from tilewright.building.toolchain import find
+from tilewright.building.toolchain import find_toolchain
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.grouped_conv import Problem
 from tilewright.ops.grouped_conv.source import SUPPORT
 
 pytestmark = pytest.mark.compile
 
-CONV = op_named("grouped_conv")
+CONV = find_op("grouped_conv")
 SMALL = {"block": (64, 64, 32), "waves": (2, 2, 1), "mma": (16, 16, 16), "pipeline": "mem"}
 BASE = {"direction": "backward_data", "n": 2, "c": 8, "k": 16, "dtype": "fp16"}
 # Stride, dilation, filter, left pad and right pad along both dimensions, of an input of 9 × 11.
@@ -40,7 +40,7 @@ PROBLEMS = {
 
 def test_all_gradients_are_written() -> None:
     """Outputs are filled with a pattern before, and with strides and dilations above 1 some are written by no tap."""
-    kernel = CONV.kernel(CONV.example_config({"direction": "backward_data", **SMALL}), "gfx942")
+    kernel = CONV.make_kernel(CONV.make_example({"direction": "backward_data", **SMALL}), "gfx942")
     problems = [Problem(**BASE, input_size=(9, 11), **fields) for fields in PROBLEMS.values()]
     found = verify(kernel, built([kernel])[0], device_of(kernel), problems, mode=Mode.STRICT)
     names = dict(zip(PROBLEMS, found, strict=True))
@@ -65,7 +65,7 @@ def test_the_launcher_clears_where_inputs_are_left_out_and_nowhere_else(tmp_path
     name = "tilewright_grouped_conv_input_gaps.hpp"
     (tmp_path / name).write_text(Path(SUPPORT[name]).read_text())
     (tmp_path / "main.cpp").write_text(PROGRAM)
-    compiler = str(find().cxx)
+    compiler = str(find_toolchain().cxx)
     subprocess.run([compiler, "-std=c++20", "-O1", "main.cpp", "-o", "main"], cwd=tmp_path, check=True)
     lines, expected = [], []
     ranges = range(1, 14), range(1, 6), range(1, 6), range(1, 6), range(5), range(4)

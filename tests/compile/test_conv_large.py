@@ -7,10 +7,10 @@ import pytest
 
 import tilewright as tw
 from built_kernels import built
-from tilewright.building.unit import LIBRARY
-from tilewright.dispatch.launch import Call, functions_of
-from tilewright.dispatch.plan import execution_of
-from tilewright.ops import op_named
+from tilewright.building.compile_job import LIBRARY
+from tilewright.dispatch.launch import BoundKernel, bind_functions
+from tilewright.dispatch.plan import get_execution
+from tilewright.ops import find_op
 from tilewright.ops.grouped_conv.problem import Problem
 
 pytestmark = pytest.mark.compile
@@ -20,9 +20,9 @@ PROBLEM = Problem(direction="forward", n=IMAGES, c=1, k=8, input_size=SIZE, filt
 
 
 def test_images_of_more_than_two_gibibytes() -> None:
-    op = op_named("grouped_conv")
+    op = find_op("grouped_conv")
     tile = {"block": (64, 64, 32), "mma": (16, 16, 32), "vector": (1, 1, 8)}
-    kernel = op.kernel(op.example_config(tile), "gfx942")
+    kernel = op.make_kernel(op.make_example(tile), "gfx942")
     (artifact,) = built([kernel])
     generator = np.random.default_rng(1)
     image = np.zeros((IMAGES, *SIZE, 1, 1), np.float16)  # pages that nobody touches take no memory
@@ -32,8 +32,8 @@ def test_images_of_more_than_two_gibibytes() -> None:
     weight = generator.integers(-9, 9, (1, 8, 1, 1, 1)).astype(np.float16)
     output = np.empty((IMAGES, *PROBLEM.output_size, 1, 8), np.float16)
     with tw.Device("emulated:gfx942") as device:
-        functions = functions_of(device, artifact.checked(LIBRARY), kernel)
-        call = Call(device, kernel, functions, execution_of(kernel.op), PROBLEM)
+        functions = bind_functions(device, artifact.verify_file(LIBRARY), kernel)
+        call = BoundKernel(device, kernel, functions, get_execution(kernel.op), PROBLEM)
         buffers = [device.allocate(array.nbytes) for array in (image, weight, output)]
         buffers[0].copy_from(image)
         buffers[1].copy_from(weight)

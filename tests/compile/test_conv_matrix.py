@@ -17,21 +17,21 @@ from on_device import device_of
 import tilewright as tw
 from built_kernels import built, tiered
 from tilewright import arch as archs
+from tilewright.building.compile_job import CODE_OBJECT
 from tilewright.building.inspect import inspect_object
-from tilewright.building.toolchain import find
-from tilewright.building.unit import CODE_OBJECT
-from tilewright.dispatch.plan import execution_of
+from tilewright.building.toolchain import find_toolchain
+from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.grouped_conv import Problem, config
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, DIRECTIONS, FORWARD, NDIMS
 from tilewright.ops.kernel import Kernel
 
 pytestmark = pytest.mark.compile
 
-CONV = op_named("grouped_conv")
-EXECUTION = execution_of("grouped_conv")
+CONV = find_op("grouped_conv")
+EXECUTION = get_execution("grouped_conv")
 DTYPES = ("fp16", "bf16", "fp32")
 MMA = {"fp16": (16, 16, 16), "bf16": (16, 16, 16), "fp32": (16, 16, 4)}
 # RDNA has waves of 32 lanes, and CK Tile work-groups of 8 of them there.
@@ -69,7 +69,7 @@ def kernel(gpu: str, direction: str, ndim: int, dtype: str) -> Kernel:
             **options,
         }
     )
-    return CONV.kernel(made, gpu)
+    return CONV.make_kernel(made, gpu)
 
 
 KERNELS = [
@@ -178,7 +178,7 @@ def test_the_kernel_of_the_second_stage_is_not_taken_for_one_of_the_op() -> None
     """It has no matrix instruction, and need not: every kernel that computes the sums must."""
     made = kernel("gfx942", BACKWARD_WEIGHT, 2, "bf16")
     (artifact,) = built([made])
-    found = inspect_object(artifact.checked(CODE_OBJECT), archs.load(made.arch), find())
+    found = inspect_object(artifact.verify_file(CODE_OBJECT), archs.load(made.arch), find_toolchain())
     assert {each.is_op for each in found if "convert" in each.name} == {False}
     sums = [each for each in found if "GroupedConvolutionBackwardWeightKernel" in each.name]
     assert len(sums) > 0 and all(each.is_op and each.matrix for each in sums)

@@ -17,18 +17,18 @@ from on_device import Inputs, call_of, compare, computed, device_of, outcome
 import tilewright as tw
 from built_kernels import built_unchecked, tiered
 from tilewright import arch as archs
-from tilewright.arch.number_formats import numpy_dtype
+from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.base.errors import UnsupportedError
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
-from tilewright.ops import op_named
-from tilewright.ops.gemm.preshuffle import preshuffled
+from tilewright.ops import find_op
+from tilewright.ops.gemm.preshuffle import shuffle_b
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.rule import Rule
 
 pytestmark = pytest.mark.compile
 
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 assert GEMM.execution is not None
 EXECUTION = GEMM.execution
 RULES = [rule for rule in GEMM.rules if rule.enforced_by == "device"]
@@ -58,7 +58,7 @@ def code(rule: Rule) -> str:
 
 
 def example(rule: Rule, fields: Any) -> Kernel:
-    return GEMM.kernel(GEMM.example_config({k: v for k, v in fields.items() if k != "problem"}), rule.arch)
+    return GEMM.make_kernel(GEMM.make_example({k: v for k, v in fields.items() if k != "problem"}), rule.arch)
 
 
 def problems(rule: Rule, config: Any) -> list[Any]:
@@ -106,7 +106,7 @@ def test_a_problem_that_does_not_fit_is_computed_wrongly(rule: Rule) -> None:
 
 def test_a_store_beyond_the_edge_can_come_back_into_c() -> None:
     """S507: row 1 of a C with a stride of 2³¹ bytes is beyond the edge, and 2³¹ bytes more are none in 32 bits."""
-    kernel = GEMM.kernel(GEMM.example_config(), "gfx942")
+    kernel = GEMM.make_kernel(GEMM.make_example(), "gfx942")
     base = {"m": 1, "n": 128, "k": 64, "dtype": "fp16", "layout": "rcr"}
     fitting, other = tw.gemm.Problem(**base), tw.gemm.Problem(**base, stride_c=2**30)
     assert [violation.code for violation in tw.fits(kernel.config, other, kernel.arch)] == ["S507"]
@@ -117,7 +117,7 @@ def test_columns_that_cannot_be_dealt_out_are_refused() -> None:
     """S509 with permute_n: there is no order of B for a part of a block, so that there is nothing to run."""
     fields = {"variant": "preshuffle", "pipeline": "preshufflev2", "scheduler": "default", "pad_n": True}
     shapes = {"block": (64, 64, 32), "waves": (1, 2, 1), "mma": (16, 16, 16), "permute_n": True}
-    kernel = GEMM.kernel(GEMM.example_config({**fields, **shapes}), "gfx942")
+    kernel = GEMM.make_kernel(GEMM.make_example({**fields, **shapes}), "gfx942")
     artifact = built_unchecked(kernel)
     problem, whole = (tw.gemm.Problem(m=64, n=n, k=64, dtype="fp16", layout="rcr") for n in (96, 128))
     assert [violation.code for violation in tw.fits(kernel.config, problem, kernel.arch)] == ["S509"]
@@ -129,7 +129,7 @@ def test_columns_that_cannot_be_dealt_out_are_refused() -> None:
 
 def test_three_steps_need_the_instance_without_a_loop() -> None:
     """compv4 says that 3 steps have a hot loop, and then sums 5. The launcher knows better."""
-    kernel = GEMM.kernel(GEMM.example_config({"pipeline": "compv4"}), "gfx942")
+    kernel = GEMM.make_kernel(GEMM.make_example({"pipeline": "compv4"}), "gfx942")
     two, three = (tw.gemm.Problem(m=128, n=128, k=32 * steps, dtype="fp16", layout="rcr") for steps in (2, 3))
     sound, tampered = built_unchecked(kernel), built_unchecked(kernel, "unlooped")
     assert [outcome(kernel, sound, problem) for problem in (two, three)] == ["right", "right"]
@@ -146,7 +146,7 @@ def test_bf16_is_cut_off_not_rounded() -> None:
     c, expected = computed(kernel, artifact, problem)
     exact = expected.astype(np.float32)
     cut = (exact.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
-    rounded = exact.astype(numpy_dtype("bf16", archs.load(kernel.arch))).astype(np.float32)
+    rounded = exact.astype(to_numpy_dtype("bf16", archs.load(kernel.arch))).astype(np.float32)
     assert (c.values().astype(np.float32) == cut).all()
     assert (cut != rounded).any()
 
@@ -177,4 +177,4 @@ def in_order(config: Any, b: Any) -> Any:
     k, n = b.shape
     whole = np.zeros((-(-k // config.mma.k) * config.mma.k, n), b.dtype)
     whole[:k] = b
-    return preshuffled(config, whole).ravel(order="F")[: k * n].reshape((k, n), order="F")
+    return shuffle_b(config, whole).ravel(order="F")[: k * n].reshape((k, n), order="F")

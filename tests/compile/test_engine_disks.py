@@ -14,9 +14,9 @@ import pytest
 from engine import all_load, answer, at_work_in, build, environment, eventually, heard, notices, scale, sound, start
 
 from tilewright.base.errors import CorruptError
-from tilewright.building.builder import has_own_store, own_store
+from tilewright.building.builder import get_process_store, has_process_store
 from tilewright.building.store.artifact import Artifact
-from tilewright.building.store.gc import collect
+from tilewright.building.store.gc import remove_unused_entries
 from tilewright.building.store.local import Store
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
@@ -74,8 +74,8 @@ def test_a_store_that_can_only_be_read(disk: Path) -> None:
             cold = build(store, [6100, 6101])
         assert cold.compiled == 1
         assert all_load(cold)
-        assert has_own_store()
-        assert cold.artifacts[scale(6101)].folder.is_relative_to(own_store().root)
+        assert has_process_store()
+        assert cold.artifacts[scale(6101)].folder.is_relative_to(get_process_store().root)
         assert any("Read-only file system" in message for message in notices(listed))
         again = build(store, [6100, 6101])
         assert again.compiled == 0, "what was built for this process is there for its next build"
@@ -117,14 +117,14 @@ def test_damaged_kernels_are_built_again(shared_store: Path, damage: Callable[[P
             found = build(shared_store, [6000 + names.index(name)]).results[kernel]
             assert isinstance(found, Artifact)
         for file in found.files:
-            found.checked(file)
+            found.verify_file(file)
         assert found.files == whole[kernel]
     sound(shared_store)
 
 
 def _refused(artifact: Artifact, name: str) -> bool:
     try:
-        artifact.checked(name)
+        artifact.verify_file(name)
     except CorruptError:
         return True
     return False
@@ -146,7 +146,7 @@ def test_damaged_headers_are_made_again(tmp_path: Path, damage: Callable[[Path],
     assert any("damaged" in message for message in notices(listed))
     (folder,) = (store / "headers").iterdir()
     unit = next(iter(first.units.values()))
-    for name, text in unit.device_prefix.texts.items():
+    for name, text in unit.device_headers.texts.items():
         assert (folder / name).read_text() == text
     assert build(tmp_path / "other", [2]).artifacts[scale(2)].files == second.artifacts[scale(2)].files
     assert build(store, [3]).warm_cpu_s == 0
@@ -163,7 +163,7 @@ def test_clocks_do_not_matter(tmp_path: Path, years: int) -> None:
     second = build(store, [1, 2, 3])
     assert (second.compiled, second.warm_cpu_s) == (1, 0)
     assert second.artifacts[scale(1)].files == first.artifacts[scale(1)].files
-    kept = collect(Store(store), max_age_s=3600)
+    kept = remove_unused_entries(Store(store), max_age_s=3600)
     assert kept.removed == (), "what was just used is not old"
     assert all_load(build(store, [1, 2, 3]))
     sound(store)
@@ -180,7 +180,7 @@ def test_gc_of_everything_during_a_build(ck: Path, tmp_path: Path) -> None:
     while process.poll() is None:
         headers = {path.parent.name for path in store.root.glob("v1/entries/*/*/prefix.pch")}
         removed |= {key for key in headers if store.remove(key)}
-        collect(store, max_age_s=1e9)
+        remove_unused_entries(store, max_age_s=1e9)
         time.sleep(0.05)
     found = answer(process)
     assert len(removed) == 2

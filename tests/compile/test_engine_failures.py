@@ -24,12 +24,12 @@ from engine import (
 )
 
 from tilewright.base import knobs
-from tilewright.building.builder import Built, build_kernels
-from tilewright.building.process import tool_output
+from tilewright.building.builder import BuildResult, build_kernels
+from tilewright.building.process import read_tool_output
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
-from tilewright.building.toolchain import find
+from tilewright.building.toolchain import find_toolchain
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 
@@ -119,7 +119,7 @@ def test_a_compiler_that_is_killed_is_no_lasting_failure(shared_store: Path, num
 def test_headers_that_do_not_compile(ck: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A compiler that cannot precompile: said once, and the kernels are built without."""
     wrapper = tmp_path / "clang++"
-    real = find().cxx
+    real = find_toolchain().cxx
     wrapper.write_text(
         f'#!/bin/sh\nfor word; do [ "$word" = -emit-pch ] && {{ echo "error: not today"; exit 1; }}; done\n'
         f'exec {real} "$@"\n'
@@ -139,14 +139,14 @@ def test_headers_that_do_not_compile(ck: Path, tmp_path: Path, monkeypatch: pyte
 def test_several_gpus_in_one_build(shared_store: Path) -> None:
     gpus = ["gfx942", "gfx90a", "gfx1100"]
     kernels = [scale(1200 + number, gpu) for gpu in gpus for number in range(2)]
-    built: Built = build_kernels(kernels, jobs=2, tiers=Tiers(Store(shared_store)))
+    built: BuildResult = build_kernels(kernels, jobs=2, tiers=Tiers(Store(shared_store)))
     assert built.failures == {}
     assert all_load(built)
-    readelf = find().readelf
+    readelf = find_toolchain().readelf
     for kernel, artifact in built.artifacts.items():
-        header = tool_output([str(readelf), "--file-header", str(artifact.checked("kernel.co"))])
+        header = read_tool_output([str(readelf), "--file-header", str(artifact.verify_file("kernel.co"))])
         assert f"{kernel.arch})" in header or f"{kernel.arch}\n" in header or f"{kernel.arch}," in header
         assert not any(f" {other}" in header for other in gpus if other != kernel.arch)
-        inside = artifact.checked("kernel.so").read_bytes()
+        inside = artifact.verify_file("kernel.so").read_bytes()
         assert f"hipv4-amdgcn-amd-amdhsa--{kernel.arch}".encode() in inside
-        assert artifact.checked("kernel.co").read_bytes() in inside
+        assert artifact.verify_file("kernel.co").read_bytes() in inside

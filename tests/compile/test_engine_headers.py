@@ -10,11 +10,11 @@ import pytest
 from engine import PACKAGE_ROOT, PLUGIN, answer, environment, heard, notices, scale, start
 
 from tilewright.base import events
-from tilewright.building.builder import TASK, Built, build_units
+from tilewright.building.builder import TASK, BuildResult, build_compile_jobs
+from tilewright.building.compile_job import make_compile_job
 from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
-from tilewright.building.toolchain import Toolchain, find
-from tilewright.building.unit import unit_of
+from tilewright.building.toolchain import Toolchain, find_toolchain
 
 pytestmark = [pytest.mark.compile, pytest.mark.slow, pytest.mark.usefixtures("engine")]
 
@@ -34,15 +34,17 @@ def header(tmp_path: Path) -> Path:
 def toolchain(header: Path, tmp_path: Path) -> Toolchain:
     """The machine's toolchain, with a compiler that finds the copy first. Its key knows nothing of that copy: so it is
     with headers of the C library."""
-    found = find()
+    found = find_toolchain()
     wrapper = tmp_path / "clang++"
     wrapper.write_text(f'#!/bin/sh\nexec {found.cxx} -isystem {tmp_path}/include "$@"\n')
     wrapper.chmod(0o755)
     return dataclasses.replace(found, cxx=wrapper)
 
 
-def build(toolchain: Toolchain, store: Path, *factors: int) -> Built:
-    return build_units([unit_of(scale(factor), toolchain) for factor in factors], tiers=Tiers(Store(store)), jobs=1)
+def build(toolchain: Toolchain, store: Path, *factors: int) -> BuildResult:
+    return build_compile_jobs(
+        [make_compile_job(scale(factor), toolchain) for factor in factors], tiers=Tiers(Store(store)), jobs=1
+    )
 
 
 def test_headers_that_changed_are_precompiled_again(toolchain: Toolchain, header: Path, tmp_path: Path) -> None:
@@ -72,7 +74,7 @@ def test_headers_that_change_during_a_build(toolchain: Toolchain, header: Path, 
         if isinstance(event, events.Advanced) and event.task == TASK and header.read_text().endswith(MARK):
             header.write_text(header.read_text() + "// a revision of the package\n")
 
-    with heard() as listed, events.listening(change):
+    with heard() as listed, events.add_listener(change):
         built = build(toolchain, store, *factors)
     assert not built.failures, next(iter(built.failures.values())).log
     assert [text for text in notices(listed) if "changed while kernels were compiled" in text]

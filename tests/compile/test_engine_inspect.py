@@ -12,7 +12,7 @@ from engine import GPU, REFUSED, build, scale
 import tilewright as tw
 from tilewright.base import knobs
 from tilewright.base.errors import CompileError
-from tilewright.building.unit import CODE_OBJECT
+from tilewright.building.compile_job import CODE_OBJECT
 from tilewright.cli.app import root
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
@@ -30,7 +30,7 @@ def test_what_is_inspected_is_built_and_what_is_built_is_not_compiled(
     again = tw.inspect_kernel(scale(401))
     assert again.from_store
     assert (again.kernels, again.object_bytes, again.cpu_s) == (first.kernels, first.object_bytes, first.cpu_s)
-    assert again.object_bytes == artifact.checked(CODE_OBJECT).stat().st_size
+    assert again.object_bytes == artifact.verify_file(CODE_OBJECT).stat().st_size
     assert again.cpu_s == artifact.facts["cost"]["cpu_s"] > 0
 
     code = tmp_path / "kernel.s"

@@ -47,5 +47,5 @@ def test_interrupts(ck: Path, tmp_path: Path, whom: str, when: object) -> None:
     found = answer(start(environment(ck, store), FACTORS))
     assert found["compiled"] == len(FACTORS) - done
     assert all("name" in entry for entry in found["results"].values())
-    assert len(list(Store(store).keys())) == len(FACTORS) + 2  # and the headers of both passes
+    assert len(list(Store(store).list_keys())) == len(FACTORS) + 2  # and the headers of both passes
     sound(store)

@@ -14,11 +14,11 @@ from engine import PACKAGE_ROOT, PLUGIN, environment
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 
 PROGRAM = """
-from tilewright.building.toolchain import find
-from tilewright.building.unit import unit_of
-from tilewright.ops import op_named
-op = op_named("scale")
-print(unit_of(op.kernel(op.config(dtype="fp32", threads=64, factor=7), "gfx942"), find()).key)
+from tilewright.building.toolchain import find_toolchain
+from tilewright.building.compile_job import make_compile_job
+from tilewright.ops import find_op
+op = find_op("scale")
+print(make_compile_job(op.kernel(op.config(dtype="fp32", threads=64, factor=7), "gfx942"), find_toolchain()).key)
 """
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from engine import all_load, answer, build, environment, scale, sound, start
 
-from tilewright.building.unit import PRODUCTS
+from tilewright.building.compile_job import PRODUCTS
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 
@@ -34,7 +34,7 @@ def test_the_same_bytes_in_every_folder(tmp_path: Path) -> None:
     for kernel, artifact in first.artifacts.items():
         other = second.artifacts[kernel]
         for name in PRODUCTS:
-            assert artifact.checked(name).read_bytes() == other.checked(name).read_bytes(), name
-            assert str(tmp_path).encode() not in artifact.checked(name).read_bytes()
+            assert artifact.verify_file(name).read_bytes() == other.verify_file(name).read_bytes(), name
+            assert str(tmp_path).encode() not in artifact.verify_file(name).read_bytes()
         assert {**artifact.facts, "cost": 0} == {**other.facts, "cost": 0}
     assert all_load(second)

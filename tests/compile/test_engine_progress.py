@@ -12,11 +12,11 @@ import pytest
 from engine import build, heard, scale
 
 from tilewright.base import events
-from tilewright.building.costs import costs_file, read_costs, record_cost
+from tilewright.building.build_progress import Span
+from tilewright.building.compile_costs import costs_file, read_costs, record_cost
 from tilewright.building.graph import DEVICE, HOST, LINK
-from tilewright.building.schedule import Span
 from tilewright.building.store.local import Store
-from tilewright.building.trace import trace_json
+from tilewright.building.trace import build_trace
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 
@@ -74,7 +74,7 @@ def test_what_runs_now_really_runs(shared_store: Path) -> None:
 
 def test_the_trace_of_a_real_build(shared_store: Path) -> None:
     built = build(shared_store, range(2030, 2036), jobs=2)
-    trace = json.loads(json.dumps(trace_json(built.spans, built.units)))
+    trace = json.loads(json.dumps(build_trace(built.spans, built.units)))
     rows: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     steps: defaultdict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
     for event in trace["traceEvents"]:
@@ -106,7 +106,7 @@ def test_rows_of_a_trace_never_overlap_by_rounding(shared_store: Path) -> None:
     unit = next(iter(build(shared_store, [2000]).units.values()))
     ends = [0.0, 0.6e-6, 1.2e-6, 2.7e-6, 3.1e-6]
     spans = [Span(unit.key, DEVICE, one, other, 0) for one, other in pairwise(ends)]
-    steps = [event for event in trace_json(spans, {unit.key: unit})["traceEvents"] if event["ph"] == "X"]
+    steps = [event for event in build_trace(spans, {unit.key: unit})["traceEvents"] if event["ph"] == "X"]
     for one, other in pairwise(steps):
         assert one["ts"] + one["dur"] <= other["ts"]
 

@@ -15,18 +15,18 @@ from engine import all_load, answer, at_work_in, build, environment, eventually,
 from redis_server import Server
 from tilewright.base import knobs
 from tilewright.building import builder as builder_module
-from tilewright.building.builder import Built
-from tilewright.building.store import blob as blob_module
+from tilewright.building.builder import BuildResult
+from tilewright.building.compile_job import PRODUCTS, make_compile_job
 from tilewright.building.store import remote_folder
 from tilewright.building.store import tiers as tiers_module
+from tilewright.building.store import wire_format as blob_module
 from tilewright.building.store.artifact import FileDigest
 from tilewright.building.store.local import Store
-from tilewright.building.store.manifest import ARTIFACT, FAILURE, LOG, Core, core_text
-from tilewright.building.store.remote import remote_of
+from tilewright.building.store.manifest import ARTIFACT, FAILURE, LOG, Core, format_core
+from tilewright.building.store.remote import open_remote
 from tilewright.building.store.remote_folder import FolderRemote
 from tilewright.building.store.tiers import Tiers
-from tilewright.building.toolchain import find
-from tilewright.building.unit import PRODUCTS, unit_of
+from tilewright.building.toolchain import find_toolchain
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 
@@ -87,7 +87,7 @@ def test_a_build_that_takes_longer_than_a_claim(tmp_path: Path, monkeypatch: pyt
 
 def test_a_claim_that_says_it_never_ends(tmp_path: Path, shared_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_folder, "_UNREADABLE_TTL_S", 1.0)
-    key = unit_of(scale(4301), find()).key
+    key = make_compile_job(scale(4301), find_toolchain()).key
     path = tmp_path / "share" / "v1" / "claims" / key[:2] / key
     path.parent.mkdir(parents=True)
     path.write_text("inf nobody:0:0")
@@ -101,7 +101,7 @@ def test_claims_that_are_renewed_for_ever(tmp_path: Path, shared_store: Path, mo
     monkeypatch.setattr(builder_module, "REMOTE_WAIT_S", 1.5)
     remote = FolderRemote(tmp_path / "share")
     remote.folder.mkdir()
-    keys = [unit_of(scale(factor), find()).key for factor in (4311, 4312, 4313)]
+    keys = [make_compile_job(scale(factor), find_toolchain()).key for factor in (4311, 4312, 4313)]
     over = threading.Event()
 
     def claim_all() -> None:
@@ -132,7 +132,7 @@ def test_machines_share_the_work(tmp_path: Path) -> None:
     assert all(all_load(one) for one in built)
 
 
-def _two_machines(tmp_path: Path, factors: range) -> list[Built]:
+def _two_machines(tmp_path: Path, factors: range) -> list[BuildResult]:
     """What both built: the second begins when the first has shared a kernel."""
     (tmp_path / "share").mkdir()
     stores = [tmp_path / "one", tmp_path / "two"]
@@ -171,7 +171,7 @@ def test_a_server_that_is_stopped_from_the_start(shared_store: Path, server: Ser
     server.process.send_signal(signal.SIGSTOP)
     try:
         with heard() as listed:
-            built = build(Tiers(Store(shared_store), remote_of(server.url)), [4002, 4003])
+            built = build(Tiers(Store(shared_store), open_remote(server.url)), [4002, 4003])
     finally:
         server.process.send_signal(signal.SIGCONT)
     assert built.compiled == 2
@@ -181,7 +181,7 @@ def test_a_server_that_is_stopped_from_the_start(shared_store: Path, server: Ser
 
 
 def _rubbish(tmp_path: Path, remote: Any, store: Path, factors: list[int]) -> None:
-    keys = [unit_of(scale(factor), find()).key for factor in factors]
+    keys = [make_compile_job(scale(factor), find_toolchain()).key for factor in factors]
     for key, blob in zip(keys, (b"rubbish", b"\0" * 5000, b"TWENTRY1" + b"\xff" * 300), strict=True):
         remote.push(key, blob)
     with heard() as listed:
@@ -196,7 +196,7 @@ def _rubbish(tmp_path: Path, remote: Any, store: Path, factors: list[int]) -> No
 
 @pytest.mark.service
 def test_a_server_with_rubbish(tmp_path: Path, shared_store: Path, server: Server) -> None:
-    _rubbish(tmp_path, remote_of(server.url), shared_store, [4010, 4011, 4012])
+    _rubbish(tmp_path, open_remote(server.url), shared_store, [4010, 4011, 4012])
 
 
 def test_a_folder_with_rubbish(tmp_path: Path, shared_store: Path) -> None:
@@ -206,10 +206,10 @@ def test_a_folder_with_rubbish(tmp_path: Path, shared_store: Path) -> None:
 
 def _forged(key: str, facts: dict[str, Any], files: dict[str, bytes], kind: str = ARTIFACT) -> bytes:
     """A blob with every digest right, as anybody who may write to the remote can make one."""
-    core = Core(key, kind, {n: FileDigest(len(c), blob_module._digest(c)) for n, c in files.items()}, facts)
-    text = core_text(core).encode()
+    core = Core(key, kind, {n: FileDigest(len(c), blob_module._compute_digest(c)) for n, c in files.items()}, facts)
+    text = format_core(core).encode()
     body = blob_module._HEAD.pack(blob_module.MAGIC, 0, len(text)) + text + b"".join(files[n] for n in sorted(files))
-    return body + blob_module._seal(key, body)
+    return body + blob_module._compute_seal(key, body)
 
 
 def test_entries_of_another_make_are_built_again(tmp_path: Path, shared_store: Path) -> None:
@@ -217,7 +217,7 @@ def test_entries_of_another_make_are_built_again(tmp_path: Path, shared_store: P
     remote = FolderRemote(tmp_path / "share")
     remote.folder.mkdir()
     slug = [scale(factor).slug for factor in range(4320, 4325)]
-    keys = [unit_of(scale(factor), find()).key for factor in range(4320, 4325)]
+    keys = [make_compile_job(scale(factor), find_toolchain()).key for factor in range(4320, 4325)]
     products = dict.fromkeys(PRODUCTS, b"x")
     for key, blob in zip(
         keys,

@@ -15,18 +15,18 @@ from on_device import call_of
 import tilewright as tw
 from built_kernels import built, tiered
 from tilewright import arch as archs
-from tilewright.arch.number_formats import numpy_dtype
+from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.base.errors import UnsupportedError
 from tilewright.building.store.artifact import Artifact
-from tilewright.dispatch.guarded import Guarded
-from tilewright.dispatch.plan import execution_of
+from tilewright.dispatch.plan import get_execution
+from tilewright.dispatch.poisoned_tensor import PoisonedTensor
 from tilewright.dispatch.verify import Check, verify, verify_plan
 from tilewright.emulator.launch import Mode
 from tilewright.ops import fmha
 from tilewright.ops.fmha import Config, Problem
 from tilewright.ops.fmha.families import BACKWARD, CONVERT_DQ, DOT_DO_O, DQ_DK_DV
 from tilewright.ops.fmha.resources.backward import lds_bytes
-from tilewright.ops.fmha.stages import next_stage
+from tilewright.ops.fmha.stages import plan_next_stage
 from tilewright.ops.kernel import Kernel
 
 pytestmark = pytest.mark.compile
@@ -45,7 +45,7 @@ def tiles(m0: int, n0: int, hdim: int) -> dict[str, Any]:
 
 def kernel(family: str, gpu: str = GPU, **fields: Any) -> Kernel:
     common = {"family": family, "mode": "batch", "dtype": "fp16", "pipeline": family}
-    return fmha.OP.kernel(Config(**{**common, **fields}), gpu)
+    return fmha.OP.make_kernel(Config(**{**common, **fields}), gpu)
 
 
 def pads(step: int) -> dict[str, int]:
@@ -187,7 +187,7 @@ def checked(made: Kernel, listed: list[Problem]) -> list[str]:
 def stages(whole: Problem) -> Iterator[Problem]:
     """The problems of the three kernels."""
     chosen: tuple[Any, ...] = ()
-    while (stage := next_stage(whole, chosen)) is not None:
+    while (stage := plan_next_stage(whole, chosen)) is not None:
         yield stage
         chosen = (*chosen, None)
 
@@ -275,19 +275,21 @@ def test_refused() -> None:
 
 def outputs(made: Kernel, artifact: Artifact, whole: Problem, *, turned: bool) -> dict[str, bytes]:
     """What a kernel writes, with waves in one order or the other."""
-    device, execution = tw.Device(f"emulated:{made.arch}"), execution_of(made.op)
+    device, execution = tw.Device(f"emulated:{made.arch}"), get_execution(made.op)
     given = execution.inputs(whole, 1, device.arch)
     call, listed = call_of(made, artifact, whole), execution.tensors(whole)
-    placed = [Guarded(tensor, numpy_dtype(tensor.dtype, device.arch), given.get(tensor.name)) for tensor in listed]
+    placed = [
+        PoisonedTensor(tensor, to_numpy_dtype(tensor.dtype, device.arch), given.get(tensor.name)) for tensor in listed
+    ]
     buffers = [device.allocate(each.nbytes, each.tensor.name) for each in placed]
     for buffer, each in zip(buffers, placed, strict=True):
         buffer.copy_from(each.memory)
-    with device.selected(), device.emulating(mode=Mode.STRICT, turned=turned):
+    with device.make_current(), device.emulating(mode=Mode.STRICT, turned=turned):
         call([buffer.address for buffer in buffers], None)
         device.synchronize()
     for buffer, each in zip(buffers, placed, strict=True):
         buffer.copy_to(each.after)
-    return {each.tensor.name: each.values().tobytes() for each in placed if each.tensor.output}
+    return {each.tensor.name: each.get_values().tobytes() for each in placed if each.tensor.output}
 
 
 @pytest.mark.deep

@@ -16,7 +16,7 @@ import tilewright as tw
 from built_kernels import built, tiered
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, UnsupportedError
-from tilewright.dispatch.plan import execution_of
+from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.verify import Check, verify, verify_plan
 from tilewright.emulator.launch import Mode
 from tilewright.ops import fmha
@@ -50,7 +50,7 @@ _SMALL_PAGES = {"block": (64, 16, 32, 64, 16, 64)}
 
 def kernel(family: str, gpu: str = GPU, **fields: Any) -> Kernel:
     common = {"family": family, "mode": "batch", "dtype": "fp16", "pipeline": _PIPELINES[family]}
-    return fmha.OP.kernel(fmha.Config(**{**common, **_FIELDS[family], **fields}), gpu)
+    return fmha.OP.make_kernel(fmha.Config(**{**common, **_FIELDS[family], **fields}), gpu)
 
 
 # By what tells them apart.
@@ -266,7 +266,7 @@ def test_no_tensor_may_be_missing(name: str) -> None:
     made = KERNELS[name]
     (artifact,) = built([made])
     asked = problems(made)[0]
-    call, tensors = call_of(made, artifact, asked), execution_of("fmha").tensors(asked)
+    call, tensors = call_of(made, artifact, asked), get_execution("fmha").tensors(asked)
     needed = [i for i, tensor in enumerate(tensors) if tensor.name != "seqlens_k" or made.config.family == APPENDKV]
     for missing in needed:
         addresses = [0 if i == missing else 4096 for i in range(len(tensors))]
@@ -282,7 +282,7 @@ def test_a_registry_runs_what_a_framework_asks_for(name: str) -> None:
     artifacts = dict(zip(kernels, built(kernels), strict=True))
     parts = {"num_splits": 3} if made.config.family == SPLITKV else {}
     asked = problem(made, family="forward", lse=True, seqlen_q=20, seqlen_k=90, page_size=64, **parts)
-    registry, gpu, execution = tw.Registry(tuple(kernels), artifacts), device(made), execution_of("fmha")
+    registry, gpu, execution = tw.Registry(tuple(kernels), artifacts), device(made), get_execution("fmha")
     inputs = execution.inputs(asked, 1, gpu.arch)
     expected = execution.reference(asked, inputs, gpu.arch)
     with gpu.emulating(mode=Mode.STRICT):

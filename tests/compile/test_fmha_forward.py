@@ -30,13 +30,13 @@ from tilewright.base.errors import UnsupportedError
 from tilewright.building.store.artifact import Artifact
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
-from tilewright.ops import fits, op_named
+from tilewright.ops import find_op, fits
 from tilewright.ops.fmha import Problem
 from tilewright.ops.kernel import Kernel
 
 pytestmark = pytest.mark.compile
 
-FMHA = op_named("fmha")
+FMHA = find_op("fmha")
 # Tiles that compile quickly; heads of 32.
 SMALL: dict[str, Any] = {
     **{"family": "forward", "mode": "batch", "dtype": "fp16", "pipeline": "qr", "pad_q": True, "pad_k": True},
@@ -183,7 +183,7 @@ CASES: dict[str, Case] = {
 
 def kernel(name: str) -> Kernel:
     gpu, changes, _ = CASES[name]
-    return FMHA.kernel(FMHA.config_type(**{**SMALL, **changes}), gpu)
+    return FMHA.make_kernel(FMHA.config_type(**{**SMALL, **changes}), gpu)
 
 
 def kernels(name: str) -> list[Kernel]:

@@ -16,17 +16,17 @@ import tilewright as tw
 from host_library import TW_BAD_ARGS, TW_OK, TW_UNSUPPORTED, host_library, supports, text_of
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError
-from tilewright.building.toolchain import find
-from tilewright.ops import op_named
-from tilewright.ops.fmha.abi import Args, arguments
+from tilewright.building.toolchain import find_toolchain
+from tilewright.ops import find_op
+from tilewright.ops.fmha.abi import FmhaArgs, make_arguments
 from tilewright.ops.fmha.families import APPENDKV, BATCH_PREFILL, COMBINE, CONVERT_DQ, DQ_DK_DV, SPLITKV
 from tilewright.ops.fmha.problem import MASKS, Problem
-from tilewright.ops.fmha.uses import USED
-from tilewright.ops.rule import violations
+from tilewright.ops.fmha.used_fields import USED
+from tilewright.ops.rule import find_violations
 
 pytestmark = pytest.mark.compile
 
-FMHA = op_named("fmha")
+FMHA = find_op("fmha")
 ARCH = "gfx942"
 _TILE = {"block": (64, 64, 32, 64, 32, 64), "waves": (4, 1, 1, 4, 1, 1), "mma": (16, 16, 16, 16, 16, 16)}
 _NO_GEMM: dict[str, Any] = {"waves": (), "mma": (), "pad_q": False, "pad_k": False}
@@ -137,10 +137,10 @@ def _page(config: Any) -> int:
 @pytest.mark.parametrize("problem_count", [500, pytest.param(5000, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", KERNELS)
 def test_python_and_the_built_kernel_agree(name: str, problem_count: int, tmp_path: Path) -> None:
-    config: Any = FMHA.example_config(KERNELS[name])
-    assert violations(FMHA.rules, config, archs.load(ARCH)) == []
-    kernel = FMHA.kernel(config, ARCH)
-    library = host_library(kernel, find(), tmp_path)
+    config: Any = FMHA.make_example(KERNELS[name])
+    assert find_violations(FMHA.rules, config, archs.load(ARCH)) == []
+    kernel = FMHA.make_kernel(config, ARCH)
+    library = host_library(kernel, find_toolchain(), tmp_path)
     answers: dict[str, int] = {}
 
     @given(st.data())
@@ -151,7 +151,7 @@ def test_python_and_the_built_kernel_agree(name: str, problem_count: int, tmp_pa
         except InvalidValueError:
             return
         found = tw.fits(config, problem, ARCH)
-        status = supports(library, kernel, arguments(problem))
+        status = supports(library, kernel, make_arguments(problem))
         assert status in (TW_OK, TW_UNSUPPORTED), text_of(library, kernel, "message")
         assert (status == TW_OK) == (not found), (problem, found, text_of(library, kernel, "message"))
         for code in {violation.code for violation in found} or {"fits"}:
@@ -163,6 +163,6 @@ def test_python_and_the_built_kernel_agree(name: str, problem_count: int, tmp_pa
     tried = FMHA.execution.trials(config, archs.load(ARCH)) if FMHA.execution else ()
     assert tried
     for problem in tried:
-        assert supports(library, kernel, arguments(problem)) == TW_OK, problem
+        assert supports(library, kernel, make_arguments(problem)) == TW_OK, problem
     assert text_of(library, kernel, "name") == kernel.slug
-    assert supports(library, kernel, Args(size=8)) == TW_BAD_ARGS
+    assert supports(library, kernel, FmhaArgs(size=8)) == TW_BAD_ARGS

@@ -22,13 +22,13 @@ from on_device import call_of, device_of
 import tilewright as tw
 from built_kernels import built_unchecked, tiered
 from tilewright import arch as archs
-from tilewright.arch.number_formats import numpy_dtype
+from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.base.errors import UnsupportedError
 from tilewright.building.store.artifact import Artifact
-from tilewright.dispatch.plan import execution_of
+from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.grouped_conv import config
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.kernel import Kernel
@@ -37,8 +37,8 @@ from weights_padded_along_y import K_AXIS, UNIT, expected_non_zero, padded_weigh
 pytestmark = pytest.mark.compile
 
 ARCH = "gfx950"
-CONV = op_named("grouped_conv")
-EXECUTION = execution_of(CONV.name)
+CONV = find_op("grouped_conv")
+EXECUTION = get_execution(CONV.name)
 PUBLISHED = (4, 8, 8)
 
 
@@ -55,7 +55,7 @@ def kernel(pipeline: str = "compv3", vector: Sequence[int] = PUBLISHED) -> Kerne
         epilogue="cshuffle",
         vector=tuple(vector),
     )
-    return CONV.kernel(made, ARCH)
+    return CONV.make_kernel(made, ARCH)
 
 
 @functools.cache
@@ -181,7 +181,7 @@ def launched(
 ) -> NDArray[Any]:
     """The output of a launch with any memory as weights; what is not written is NaN, which is not zero."""
     ours, call = device_of(made), call_of(made, artifact, asked)
-    output = np.full(EXECUTION.tensors(asked)[-1].shape, np.nan, numpy_dtype("bf16", archs.load(ARCH)))
+    output = np.full(EXECUTION.tensors(asked)[-1].shape, np.nan, to_numpy_dtype("bf16", archs.load(ARCH)))
     arrays = [np.ascontiguousarray(array).view(np.uint8).ravel() for array in (image, weight, output)]
     with ExitStack() as freed:
         buffers = [freed.enter_context(ours.allocate(array.nbytes)) for array in arrays]

@@ -10,12 +10,12 @@ from on_device import device_of
 
 from built_kernels import built
 from tilewright import arch as archs
+from tilewright.building.compile_job import CODE_OBJECT
 from tilewright.building.inspect import inspect_object
-from tilewright.building.toolchain import find
-from tilewright.building.unit import CODE_OBJECT
+from tilewright.building.toolchain import find_toolchain
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 
 pytestmark = pytest.mark.compile
 
@@ -24,8 +24,8 @@ TILE = {"block": (64, 64, 16), "mma": (16, 16, 16), "pipeline": "mem"}
 
 
 def test_every_number_of_prefetched_steps() -> None:
-    gemm = op_named("gemm")
-    kernel = gemm.kernel(gemm.example_config(TILE), "gfx942")
+    gemm = find_op("gemm")
+    kernel = gemm.make_kernel(gemm.make_example(TILE), "gfx942")
     (artifact,) = built([kernel])
     problems = [
         gemm.problem_type(m=64, n=64, k=16 * steps, dtype="fp16", layout="rcr")
@@ -35,7 +35,7 @@ def test_every_number_of_prefetched_steps() -> None:
     with device.recording() as launches:
         checks = verify(kernel, artifact, device, problems, mode=Mode.STRICT)
     assert [(check.problem.k, check.message) for check in checks if not check.ok] == []
-    code = inspect_object(artifact.checked(CODE_OBJECT), archs.load(kernel.arch), find())
+    code = inspect_object(artifact.verify_file(CODE_OBJECT), archs.load(kernel.arch), find_toolchain())
     compiled = {each.name for each in code if each.is_op}
     assert len(compiled) == 2 * PREFETCHED
     assert {launch.kernel for launch in launches} == compiled

@@ -12,10 +12,10 @@ import tilewright as tw
 from built_kernels import built
 from tilewright.building.pack.manifest import Pack, read_pack
 from tilewright.building.pack.write import write_pack
-from tilewright.building.toolchain import find
-from tilewright.dispatch.uses import uses_of
+from tilewright.building.toolchain import find_toolchain
+from tilewright.dispatch.resource_usage import read_resource_usage
 from tilewright.ops.kernel import Kernel
-from tilewright.select.c_source import rank_sources
+from tilewright.select.c_source import render_rank_sources
 
 pytestmark = pytest.mark.compile
 
@@ -52,12 +52,12 @@ fp32 256x256x128: none (no kernel for this type and layout)
 
 @pytest.fixture(scope="module")
 def pack(tmp_path_factory: pytest.TempPathFactory) -> Pack:
-    toolchain = find()
+    toolchain = find_toolchain()
     artifacts = built(KERNELS)
-    uses = uses_of(dict(zip(KERNELS, artifacts, strict=True)))
+    uses = read_resource_usage(dict(zip(KERNELS, artifacts, strict=True)))
     folder = tmp_path_factory.mktemp("packs") / "first"
     return write_pack(
-        artifacts, toolchain, folder, rankings=lambda gpu, kernels: rank_sources(tw.load(gpu), kernels, uses)
+        artifacts, toolchain, folder, rankings=lambda gpu, kernels: render_rank_sources(tw.load(gpu), kernels, uses)
     )
 
 

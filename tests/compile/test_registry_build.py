@@ -17,7 +17,7 @@ from tilewright.base.errors import CompileError, FileFormatError, InvalidValueEr
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.local import Store
 from tilewright.cli.app import root
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.space import Space
 from tilewright.registry.library import load_library
@@ -38,8 +38,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def kernel(factor: int, arch: str = "gfx942") -> Kernel:
-    op = op_named("scale")
-    return op.kernel(op.config(dtype="fp32", threads=64, factor=factor), arch)
+    op = find_op("scale")
+    return op.make_kernel(op.make_config(dtype="fp32", threads=64, factor=factor), arch)
 
 
 def name_of(library: ctypes.CDLL, built: Kernel) -> str:
@@ -53,7 +53,7 @@ def run(*arguments: str) -> Result:
 
 
 def test_a_space_is_built_for_several_gpus_and_found_again() -> None:
-    space = Space(op_named("scale"), {"dtype": "fp32", "threads": 64, "factor": [1, 2]})
+    space = Space(find_op("scale"), {"dtype": "fp32", "threads": 64, "factor": [1, 2]})
     first = tw.build(space, ["gfx942", "gfx90a"], jobs=2)
 
     assert (len(first), len(first.artifacts), first.failures) == (4, 4, {})
@@ -81,7 +81,7 @@ def test_a_failure_is_a_value_until_it_is_used() -> None:
 
 
 def test_what_can_be_named() -> None:
-    config = op_named("scale").config(dtype="fp32", threads=64, factor=1)
+    config = find_op("scale").make_config(dtype="fp32", threads=64, factor=1)
     assert tw.Registry.of([config, kernel(1)], "gfx942").kernels == (kernel(1),)
     with pytest.raises(InvalidValueError, match="pass arch="):
         tw.Registry.of(config)
@@ -121,7 +121,7 @@ def test_a_thousand_libraries_are_opened_in_seconds(tmp_path: Path) -> None:
         store.put(key, {name: built.folder / name for name in built.files}, built.facts)
 
     device = tw.Device("emulated:gfx942")
-    device.hip()
+    device.load_hip()
     started = time.process_time()
     for key in keys:
         artifact = store.get(key)

@@ -9,10 +9,10 @@ import pytest
 from built_kernels import STORE
 from tilewright import arch as archs
 from tilewright.building.compile import compile_device
-from tilewright.building.roofs import roof_of
-from tilewright.building.toolchain import find
-from tilewright.building.unit import unit_of
-from tilewright.ops import op_named
+from tilewright.building.compile_job import make_compile_job
+from tilewright.building.precompiled_headers import prepare_header_set
+from tilewright.building.toolchain import find_toolchain
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
 pytestmark = pytest.mark.compile
@@ -47,11 +47,11 @@ CASES = [name if name == "compv3" else pytest.param(name, marks=pytest.mark.deep
 @pytest.mark.parametrize("name", CASES)
 def test_the_code_is_that_of_the_plain_build(name: str, tmp_path: Path) -> None:
     arch, fields = KERNELS[name]
-    op = op_named("gemm")
-    unit = unit_of(Kernel("gemm", op.example_config(fields), arch), find())
+    op = find_op("gemm")
+    unit = make_compile_job(Kernel("gemm", op.make_example(fields), arch), find_toolchain())
     spec = archs.load(arch)
     source = unit.source
-    roof = roof_of(unit.device_prefix, STORE)
+    roof = prepare_header_set(unit.device_headers, STORE)
     plain = compile_device(
         source.text, spec, unit.toolchain, tmp_path / "plain.co", files=source.files, extra_flags=PLAIN
     )

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 import tilewright as tw
 from host_library import TW_BAD_ARGS, TW_OK, TW_UNSUPPORTED, host_library, supports, text_of
 from tilewright import arch as archs
-from tilewright.building.toolchain import find
-from tilewright.ops import op_named
-from tilewright.ops.gemm.abi import Args, arguments
+from tilewright.building.toolchain import find_toolchain
+from tilewright.ops import find_op
+from tilewright.ops.gemm.abi import GemmArgs, make_arguments
 
 pytestmark = pytest.mark.compile
 
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 BASE: dict[str, Any] = {
     "variant": "standard",
     "dtype": "fp16",
@@ -120,7 +120,7 @@ def large_problems(draw: st.DrawFn, config: Any) -> Any:
 def refusals(library: Any, kernel: Any, problem: Any) -> list[str]:
     """The rules that refuse the problem; the library must agree."""
     violations = tw.fits(kernel.config, problem, ARCH)
-    status = supports(library, kernel, arguments(problem))
+    status = supports(library, kernel, make_arguments(problem))
     assert status in (TW_OK, TW_UNSUPPORTED)
     assert (status == TW_OK) == (not violations), (problem, violations, text_of(library, kernel, "message"))
     return [violation.code for violation in violations]
@@ -131,7 +131,7 @@ def refusals(library: Any, kernel: Any, problem: Any) -> list[str]:
 def test_python_and_the_built_kernel_agree(overrides: dict[str, Any], problem_count: int, tmp_path: Path) -> None:
     config = tw.gemm.config(**{**BASE, **overrides})
     kernel = tw.kernel_of(config, ARCH)
-    library = host_library(kernel, find(), tmp_path)
+    library = host_library(kernel, find_toolchain(), tmp_path)
     counts = {True: 0, False: 0}
     too_large: list[bool] = []
 
@@ -147,8 +147,8 @@ def test_python_and_the_built_kernel_agree(overrides: dict[str, Any], problem_co
     # Every problem that trials make is one that the kernel takes.
     assert GEMM.execution is not None
     for problem in GEMM.execution.trials(config, archs.load(ARCH)):
-        assert supports(library, kernel, arguments(problem)) == TW_OK, problem
+        assert supports(library, kernel, make_arguments(problem)) == TW_OK, problem
     assert min(counts.values()) > problem_count / 70
     assert text_of(library, kernel, "name") == kernel.slug
-    assert supports(library, kernel, Args(size=8)) == TW_BAD_ARGS
+    assert supports(library, kernel, GemmArgs(size=8)) == TW_BAD_ARGS
     assert "older ABI" in text_of(library, kernel, "message")

@@ -18,13 +18,13 @@ from built_kernels import in_ci, in_tier_ci, tiered, tried
 from ci_kernels import pairs_of, read_samples
 from tilewright import arch as archs
 from tilewright.building.store.artifact import Artifact
-from tilewright.building.toolchain import find
-from tilewright.dispatch.plan import execution_of
+from tilewright.building.toolchain import find_toolchain
+from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
-from tilewright.ops import OPS, op_named
+from tilewright.ops import OPS, find_op
 from tilewright.ops.kernel import Kernel
-from tilewright.ops.rule import violations
+from tilewright.ops.rule import find_violations
 from truth import ARCHS, Case, judge
 
 pytestmark = pytest.mark.compile
@@ -88,7 +88,7 @@ REJECTED = [case for name in WANTED for case in rejected_of(name)]
 @pytest.mark.parametrize("name", WANTED)
 def test_the_rules_say_of_a_kept_sample_what_it_says(name: str) -> None:
     for case in kept(name):
-        broken = violations(op_named(name).rules, case.kernel.config, archs.load(case.kernel.arch))
+        broken = find_violations(find_op(name).rules, case.kernel.config, archs.load(case.kernel.arch))
         assert ([str(fault).split()[0] for fault in broken] or [COMPUTES]) == [case.expected], case.kernel
 
 
@@ -104,7 +104,7 @@ def examples() -> Iterator[Case]:
             what = (rule.slug, rule.arch, str(sorted(rule.bad.items())))
             if rule.enforced_by == "compiler" and what not in seen:
                 seen.add(what)
-                yield Case(op.kernel(op.example_config(rule.bad), rule.arch), rule.code)
+                yield Case(op.make_kernel(op.make_example(rule.bad), rule.arch), rule.code)
 
 
 def test_there_is_a_sample_of_every_op() -> None:
@@ -113,11 +113,11 @@ def test_there_is_a_sample_of_every_op() -> None:
 
 @pytest.mark.parametrize("name", WANTED)
 def test_the_sample_covers_what_there_is(name: str) -> None:
-    op, wanted = op_named(name), WANTED[name]
+    op, wanted = find_op(name), WANTED[name]
     kernels = [case.kernel for case in accepted_of(name)]
     configs: list[Any] = [kernel.config for kernel in kernels]
     for field in wanted.every_value_of:
-        offered = {value for arch in ARCHS for value in op.candidates(field, archs.load(arch))}
+        offered = {value for arch in ARCHS for value in op.list_candidates(field, archs.load(arch))}
         assert {getattr(config, field) for config in configs} == offered
     assert {kernel.arch for kernel in kernels} == set(ARCHS)
     assert {getattr(config, wanted.dtype_field) for config in configs} >= wanted.dtypes
@@ -136,13 +136,13 @@ def test_ci_builds_every_pair_of_features_and_every_bad_example() -> None:
 
 @pytest.mark.parametrize("case", cases(examples()), ids=case_id)
 def test_the_bad_example_of_a_rule_that_the_compiler_enforces(case: Case) -> None:
-    outcome = judge(case, tried(case.kernel), find(), again=not in_tier_ci())
+    outcome = judge(case, tried(case.kernel), find_toolchain(), again=not in_tier_ci())
     assert not outcome.finding, f"{outcome.finding}: {outcome.error}"
 
 
 def trials(case: Case) -> tuple[Any, ...]:
     """Problems for a kernel of the sample, not more than CI has time for."""
-    every = execution_of(case.kernel.op).trials(case.kernel.config, archs.load(case.kernel.arch))
+    every = get_execution(case.kernel.op).trials(case.kernel.config, archs.load(case.kernel.arch))
     # Not the first ones only: the list goes from sizes along one dimension to splits, batches and strides.
     return every[:: -(-len(every) // WANTED[case.kernel.op].most_trials)]
 
@@ -158,7 +158,7 @@ def test_there_are_enough_pairs_of_kernel_and_problem(name: str) -> None:
 def test_accepted(case: Case) -> None:
     """It compiles to the kernel that it says, and that computes what it should, on the emulated device."""
     entry = tried(case.kernel)
-    outcome = judge(case, entry, find(), again=not in_tier_ci())
+    outcome = judge(case, entry, find_toolchain(), again=not in_tier_ci())
     assert not outcome.finding, f"{outcome.slug}: {outcome.finding}: {outcome.error}"
     assert isinstance(entry, Artifact)
     device = tw.Device(f"emulated:{case.kernel.arch}")
@@ -169,5 +169,5 @@ def test_accepted(case: Case) -> None:
 
 @pytest.mark.parametrize("case", cases(REJECTED), ids=case_id)
 def test_rejected(case: Case) -> None:
-    outcome = judge(case, tried(case.kernel), find(), again=not in_tier_ci())
+    outcome = judge(case, tried(case.kernel), find_toolchain(), again=not in_tier_ci())
     assert not outcome.finding, f"{outcome.slug}: {outcome.finding}: {outcome.error}"

@@ -12,11 +12,11 @@ import pytest
 from test_wrap_build import BUILDS, build, products_of, stamps, tilewright
 
 from tilewright import arch as archs
-from tilewright.building.recipe import gpu_less_recipe
-from tilewright.building.toolchain import GPU_LESS, Toolchain, find
-from tilewright.codegen.build_files import build_system
-from tilewright.codegen.fatbin import fatbin_assembly, fatbin_symbol
-from tilewright.codegen.wrapper_folder import wrap
+from tilewright.building.recipe import make_gpu_less_recipe
+from tilewright.building.toolchain import GPU_LESS, Toolchain, find_toolchain
+from tilewright.codegen.build_files import find_build_system
+from tilewright.codegen.fatbin import fatbin_symbol, render_fatbin
+from tilewright.codegen.wrapper_folder import wrap_kernels
 from tilewright.codegen.wrappers import KernelFolder, find_wrappers
 
 pytestmark = pytest.mark.compile
@@ -40,7 +40,7 @@ SHORT_HASH = next(f"unit{i}" for i in range(10**6) if len(fatbin_symbol(f"unit{i
 
 @pytest.fixture(scope="module")
 def toolchain() -> Toolchain:
-    found = find()
+    found = find_toolchain()
     if found.kind != GPU_LESS:
         pytest.skip("the toolchain in force is ROCm")
     return found
@@ -68,7 +68,7 @@ def test_code_objects_come_out_as_they_went_in(toolchain: Toolchain, tmp_path: P
     gpus = ("gfx942", "gfx1100")
     for gpu in gpus:
         call(toolchain.cxx, *toolchain.device_flags(archs.load(gpu)), unit, "k.hip", "-o", f"{gpu}.co", folder=tmp_path)
-    (tmp_path / "k.s").write_text(fatbin_assembly({gpu: f"{gpu}.co" for gpu in gpus}, fatbin_symbol(SHORT_HASH)))
+    (tmp_path / "k.s").write_text(render_fatbin({gpu: f"{gpu}.co" for gpu in gpus}, fatbin_symbol(SHORT_HASH)))
     call(toolchain.cxx, *toolchain.host_flags(), unit, "-c", "k.hip", "-o", "k.o", folder=tmp_path)
     # -z defs: the symbol that the host code asks for must be the one that the assembly defines.
     link = ("-shared", "k.o", "k.s", "-o", "k.so", "-fuse-ld=lld", "-lamdhip64", "-Wl,-z,defs")
@@ -84,8 +84,8 @@ def test_code_objects_come_out_as_they_went_in(toolchain: Toolchain, tmp_path: P
 def test_headers_of_other_generators_for_two_gpus(toolchain: Toolchain, tmp_path: Path) -> None:
     kernels, out = kernel_headers(tmp_path / "kernels"), tmp_path / "out"
     found = find_wrappers(kernels, "*.hpp", KernelFolder(frozenset(), {}))
-    recipe = gpu_less_recipe(toolchain, [archs.load("gfx942"), archs.load("gfx90a")])
-    wrap(found, kernels, out, recipe, library="k", systems=[build_system("ninja")])
+    recipe = make_gpu_less_recipe(toolchain, [archs.load("gfx942"), archs.load("gfx90a")])
+    wrap_kernels(found, kernels, out, recipe, library="k", systems=[find_build_system("ninja")])
     build("ninja", out)
     library = ctypes.CDLL(str(out / "libk.so"))
     assert [library.value_of_one(), library.value_of_two()] == [0, 1]
@@ -107,7 +107,7 @@ def test_headers_of_other_generators_for_two_gpus(toolchain: Toolchain, tmp_path
 HIPCC = """#!{python}
 import subprocess, sys
 from tilewright import arch
-from tilewright.codegen.fatbin import fatbin_assembly, fatbin_symbol
+from tilewright.codegen.fatbin import render_fatbin, fatbin_symbol
 CXX, DEVICE, HOST = {cxx!r}, {device!r}, {host!r}
 args = sys.argv[1:]
 if "-c" not in args or "-###" in args:
@@ -118,7 +118,7 @@ source = next(a for a in args if a.endswith(".cpp"))
 for gpu in gpus:
     subprocess.check_call([CXX, *DEVICE[gpu], "-Iheaders", unit, source, "-o", f"{{out}}.{{gpu}}.tmp"])
 files = {{gpu: f"{{out}}.{{gpu}}.tmp" for gpu in gpus}}
-open(f"{{out}}.tmp.s", "w").write(fatbin_assembly(files, fatbin_symbol(unit.removeprefix("-cuid="))))
+open(f"{{out}}.tmp.s", "w").write(render_fatbin(files, fatbin_symbol(unit.removeprefix("-cuid="))))
 tracking = args[args.index("-MMD") : args.index("-MF") + 2]
 subprocess.check_call([CXX, *HOST, "-c", "-Iheaders", unit, *tracking, source, "-o", f"{{out}}.host.tmp"])
 subprocess.check_call([CXX, "-r", "-nostdlib", "-fuse-ld=lld", f"{{out}}.host.tmp", f"{{out}}.tmp.s", "-o", out])

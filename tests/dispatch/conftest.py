@@ -10,7 +10,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.base import knobs
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
 MakeKernel = Callable[..., Kernel]
@@ -26,8 +26,8 @@ def scale(plugin: Path) -> MakeKernel:
     """A kernel of `scale`: 64 threads, fp32, gfx942 unless told otherwise."""
 
     def make(factor: int, arch: str = "gfx942", **fields: Any) -> Kernel:
-        op = op_named("scale")
-        return op.kernel(op.config(**{"dtype": "fp32", "threads": 64, "factor": factor, **fields}), arch)
+        op = find_op("scale")
+        return op.make_kernel(op.make_config(**{"dtype": "fp32", "threads": 64, "factor": factor, **fields}), arch)
 
     return make
 
@@ -52,8 +52,8 @@ def axpb(staged_plugin: Path) -> MakeKernel:
     """A kernel of `axpb`, an op whose problems take two of them: 64 threads, gfx942."""
 
     def make(step: str, **fields: Any) -> Kernel:
-        op = op_named("axpb")
-        return op.kernel(op.config(**{"step": step, "threads": 64, **fields}), "gfx942")
+        op = find_op("axpb")
+        return op.make_kernel(op.make_config(**{"step": step, "threads": 64, **fields}), "gfx942")
 
     return make
 

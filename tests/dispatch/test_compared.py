@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilewright.dispatch.guarded import Guarded
-from tilewright.dispatch.verify import FEW, ROOM, Check, Difference, compared
+from tilewright.dispatch.poisoned_tensor import PoisonedTensor
+from tilewright.dispatch.verify import FEW, ROOM, Check, Difference, compare_output
 from tilewright.ops.execution import Tensor
 from tilewright.ops.tolerance import Tolerance
 
@@ -17,10 +17,10 @@ ONES = np.ones(SHAPE)
 
 def judged(errors: object, limit: object = 1.0, deviation: object = 0.25) -> Difference:
     """A result of 100 everywhere that is off by so much."""
-    placed = Guarded(Tensor("c", "fp32", SHAPE, (SHAPE[1], 1), output=True), np.dtype(np.float32), None)
-    placed.values()[...] = 100 + np.asarray(errors)
+    placed = PoisonedTensor(Tensor("c", "fp32", SHAPE, (SHAPE[1], 1), output=True), np.dtype(np.float32), None)
+    placed.get_values()[...] = 100 + np.asarray(errors)
     allowed = {"c": Tolerance(ONES * limit, ONES * deviation)}
-    return compared(placed, {"c": 100 * ONES}, allowed, ONES, seed=1)
+    return compare_output(placed, {"c": 100 * ONES}, allowed, ONES, seed=1)
 
 
 def test_an_element_beyond_its_limit_is_named() -> None:
@@ -66,8 +66,8 @@ FLOATS = ["float64", "float32", "float16"]
 SMALL = ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"]
 
 
-def filled(kind: np.dtype, values: object = None) -> Guarded:  # type: ignore[type-arg]
-    return Guarded(Tensor("c", "", (2, 3), (4, 1), output=True), kind, values)  # type: ignore[arg-type]
+def filled(kind: np.dtype, values: object = None) -> PoisonedTensor:  # type: ignore[type-arg]
+    return PoisonedTensor(Tensor("c", "", (2, 3), (4, 1), output=True), kind, values)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", [*FLOATS, *SMALL])
@@ -75,8 +75,8 @@ def test_floats_are_poisoned_with_nan(name: str) -> None:
     """In all types, so that a poisoned element shows wherever it is read, even times 0."""
     kind = np.dtype(name) if name in FLOATS else np.dtype(getattr(ml_dtypes, name))
     placed = filled(kind)
-    assert placed.untouched().all()
-    assert np.isnan(placed.values().astype(np.float64)).all()
+    assert placed.find_untouched().all()
+    assert np.isnan(placed.get_values().astype(np.float64)).all()
     assert np.isnan(placed.memory.view(kind).astype(np.float64)).all()
 
 
@@ -84,9 +84,9 @@ def test_floats_are_poisoned_with_nan(name: str) -> None:
 def test_integers_that_were_never_written_are_no_usual_result(name: str) -> None:
     placed = filled(np.dtype(name))
     assert (
-        placed.untouched().all()
-        and (placed.values() == np.iinfo(np.int8).max * (2**24 + 2**16 + 257 if name == "int32" else 1)).all()
+        placed.find_untouched().all()
+        and (placed.get_values() == np.iinfo(np.int8).max * (2**24 + 2**16 + 257 if name == "int32" else 1)).all()
     )
-    placed.values()[...] = 1
-    placed.values()[0, 0] = -1 if name != "uint8" else 255
-    assert not placed.untouched().any()
+    placed.get_values()[...] = 1
+    placed.get_values()[0, 0] = -1 if name != "uint8" else 255
+    assert not placed.find_untouched().any()

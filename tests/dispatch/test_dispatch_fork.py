@@ -24,16 +24,16 @@ import os, sys
 import numpy as np
 import tilewright as tw
 from tilewright.base.errors import DeviceError
-from tilewright.dispatch.launch import Call, functions_of
-from tilewright.emulator.stand_in.opened import opened
-from tilewright.ops import op_named, parse_kernel
-from tilewright.runtime import loaded
+from tilewright.dispatch.launch import BoundKernel, bind_functions
+from tilewright.emulator.hip_shim.shim import open_shim
+from tilewright.ops import find_op, parse_kernel
+from tilewright.runtime import hip_library
 
-loaded.use_for_gpus(opened().path)
+hip_library.use_for_gpus(open_shim().path)
 gpu = tw.Device("gpu:1")
 kernel = parse_kernel(sys.argv[1])
 registry = tw.build(kernel, jobs=1)
-op = op_named("scale")
+op = find_op("scale")
 problem = op.problem_type(100)
 x = np.arange(100, dtype=np.float32)
 
@@ -43,8 +43,8 @@ def on_device():
     return tw.view_on(buffer, x.shape, "fp32")
 
 given, out = on_device(), on_device()
-functions = functions_of(gpu, registry.artifact(kernel).checked("kernel.so"), kernel)
-call = Call(gpu, kernel, functions, op.execution, problem)
+functions = bind_functions(gpu, registry.artifact(kernel).verify_file("kernel.so"), kernel)
+call = BoundKernel(gpu, kernel, functions, op.execution, problem)
 attempts = {
     "host arrays": lambda: registry.run(problem, x, device=gpu),
     "device tensors": lambda: registry.run(problem, given, out=out),

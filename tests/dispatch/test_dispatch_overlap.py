@@ -10,9 +10,9 @@ import pytest
 
 import tilewright as tw
 from tilewright.base.errors import TensorError
-from tilewright.dispatch.overlap import check_apart, check_outputs, pairs_apart
+from tilewright.dispatch.overlap import check_disjoint, check_outputs, list_disjoint_pairs
 from tilewright.dispatch.tensors import View
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.execution import Tensor
 
 BASE = 0x7000_0000
@@ -29,7 +29,7 @@ def tensor(name: str, found: View, output: bool = False) -> Tensor:
 def check(*views: View, outputs: int = 1, inputs: bool = True) -> None:
     first = len(views) - outputs
     tensors = [tensor(f"t{place}", found, place >= first) for place, found in enumerate(views)]
-    check_apart(pairs_apart(tensors, [found.form for found in views], inputs=inputs), tensors, views)
+    check_disjoint(list_disjoint_pairs(tensors, [found.form for found in views], inputs=inputs), tensors, views)
 
 
 def test_neighbours_are_apart_and_one_common_byte_is_named() -> None:
@@ -97,7 +97,7 @@ def part(buffer: Any, first: int, count: int = 32, step: int = 1) -> View:
 
 @pytest.mark.compile
 def test_an_output_on_its_input_is_refused_on_every_way(registry: tw.Registry, memory: Any) -> None:
-    problem = op_named("scale").problem_type(32)
+    problem = find_op("scale").problem_type(32)
     for _ in range(3):  # before anything is remembered
         with pytest.raises(TensorError, match="y is an output, and it shares memory with the input x"):
             registry.run(problem, part(memory, 0), out=part(memory, 0))
@@ -115,7 +115,7 @@ def test_an_output_on_its_input_is_refused_on_every_way(registry: tw.Registry, m
 
 @pytest.mark.compile
 def test_interleaved_tensors_run(registry: tw.Registry, memory: Any) -> None:
-    problem = op_named("scale").problem_type(32)
+    problem = find_op("scale").problem_type(32)
     for _ in range(2):
         registry.run(problem, part(memory, 0, step=2), out=part(memory, 1, step=2))
     found = np.empty(128, np.float32)
@@ -130,9 +130,9 @@ def test_interleaved_tensors_run(registry: tw.Registry, memory: Any) -> None:
 def test_host_arrays_are_copied_first_so_an_input_may_be_the_output(registry: tw.Registry, device: tw.Device) -> None:
     x = np.arange(32, dtype=np.float32)
 
-    assert registry.run(op_named("scale").problem_type(32), x, out=x, device=device) is x
+    assert registry.run(find_op("scale").problem_type(32), x, out=x, device=device) is x
     np.testing.assert_array_equal(x, 2 * np.arange(32))
     with pytest.raises(TensorError, match="share memory with each other"):
         registry.run(
-            op_named("scale").problem_type(32), x, out=np.lib.stride_tricks.as_strided(x, (32,), (0,)), device=device
+            find_op("scale").problem_type(32), x, out=np.lib.stride_tricks.as_strided(x, (32,), (0,)), device=device
         )

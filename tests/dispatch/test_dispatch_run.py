@@ -12,9 +12,9 @@ import pytest
 import tilewright as tw
 from tilewright.base import knobs
 from tilewright.base.errors import DeviceError, InvalidValueError, TensorError, UnsupportedError
-from tilewright.dispatch.launch import OK, Call, Functions
-from tilewright.dispatch.tensors import View, view_of
-from tilewright.ops import op_named
+from tilewright.dispatch.launch import OK, BoundKernel, Functions
+from tilewright.dispatch.tensors import View, to_view
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
 pytestmark = pytest.mark.compile
@@ -23,7 +23,7 @@ MakeKernel = Callable[..., Kernel]
 
 
 def problem(n: int, *rest: Any) -> Any:
-    return op_named("scale").problem_type(n, *rest)
+    return find_op("scale").problem_type(n, *rest)
 
 
 def numbers(n: int, dtype: Any = np.float32) -> Any:
@@ -36,7 +36,7 @@ def upload(device: tw.Device, array: Any, gap: int = 1) -> View:
     spread[::gap] = array
     buffer = device.allocate(spread.nbytes)
     buffer.copy_from(spread)
-    return tw.view_on(buffer, array.shape, view_of(array).dtype, (gap,))
+    return tw.view_on(buffer, array.shape, to_view(array).dtype, (gap,))
 
 
 def download(view: View, dtype: Any = np.float32) -> Any:
@@ -199,16 +199,16 @@ def test_streams_are_passed_through(registry: tw.Registry, device: tw.Device) ->
 def test_what_a_library_refuses_is_said(registry: tw.Registry, device: tw.Device, scale: MakeKernel) -> None:
     """Past selection: problems that only the library's own checks see."""
     whole, needy = scale(17, whole=True), scale(11, scratch=256)
-    execution = op_named("scale").execution
+    execution = find_op("scale").execution
     assert execution is not None
     with pytest.raises(UnsupportedError, match=r"scale-gfx942.*emulated:gfx942: n is not a multiple of 64 threads"):
-        Call(device, whole, registry._dispatcher.functions(device, whole), execution, problem(100))
-    functions = registry._dispatcher.functions(device, needy)
+        BoundKernel(device, whole, registry._dispatcher.load_functions(device, whole), execution, problem(100))
+    functions = registry._dispatcher.load_functions(device, needy)
 
     def no_bytes(place: int, size: Any) -> int:
         return OK
 
-    call = Call(device, needy, Functions(functions.run, no_bytes, functions.message), execution, problem(64))
+    call = BoundKernel(device, needy, Functions(functions.run, no_bytes, functions.message), execution, problem(64))
     with pytest.raises(DeviceError, match=r"fewer than 256 bytes \(status 3, the workspace\)"):
         call([1, 1], None)
 

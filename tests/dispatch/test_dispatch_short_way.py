@@ -11,8 +11,8 @@ import pytest
 
 import bench_dispatch
 import tilewright as tw
-from tilewright.dispatch.short_way import around_addresses
-from tilewright.ops import op_named
+from tilewright.dispatch.fast_path import make_argument_template
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
 # What CI must not exceed. The machine may be busy, and its figures noisy: tools/bench_dispatch.py has the real ones.
@@ -41,7 +41,7 @@ def one_only(args: Any, addresses: Any) -> None:
 
 
 def test_a_struct_is_cut_around_its_addresses() -> None:
-    around = around_addresses(Args(size=32, n=5), in_order, 2)
+    around = make_argument_template(Args(size=32, n=5), in_order, 2)
     assert around is not None
     made = Args.from_buffer_copy(around.pack(around.head, 4096, 8192, around.tail))
     assert (made.size, made.a, made.b, made.n) == (32, 4096, 8192, 5)
@@ -49,7 +49,7 @@ def test_a_struct_is_cut_around_its_addresses() -> None:
 
 @pytest.mark.parametrize("point", [turned_round, and_more, one_only])
 def test_an_op_that_does_something_else_is_called_each_time(point: Callable[[Any, Any], None]) -> None:
-    assert around_addresses(Args(size=32, n=5), point, 2) is None
+    assert make_argument_template(Args(size=32, n=5), point, 2) is None
 
 
 def test_gemm_has_a_short_way_without_d_only() -> None:
@@ -58,12 +58,14 @@ def test_gemm_has_a_short_way_without_d_only() -> None:
     for num_d, short in ((0, True), (1, False)):
         problem = tw.gemm.Problem(m=8, n=8, k=8, dtype="fp16", layout="rcr", num_d=num_d)
         count = len(execution.tensors(problem))
-        assert (around_addresses(execution.arguments(problem), execution.point(problem), count) is not None) == short
+        assert (
+            make_argument_template(execution.arguments(problem), execution.point(problem), count) is not None
+        ) == short
 
 
 @pytest.mark.compile
 def test_the_short_way_is_taken_and_left(registry: tw.Registry, device: tw.Device) -> None:
-    problem = op_named("scale").problem_type(32)
+    problem = find_op("scale").problem_type(32)
     x, out = (tw.view_on(device.allocate(128), (32,), "fp32") for _ in range(2))
     x.owner.copy_from(np.arange(32, dtype=np.float32))
     other = tw.Device("emulated:gfx90a")
@@ -93,7 +95,7 @@ def test_the_short_way_is_taken_and_left(registry: tw.Registry, device: tw.Devic
 def test_dispatch_costs_little_more_than_the_call(registry: tw.Registry, scale: Callable[..., Kernel]) -> None:
     only = registry.find(factor=2)
     measured = min(
-        (bench_dispatch.overhead(only, op_named("scale").problem_type(256), rounds=40) for _ in range(3)),
+        (bench_dispatch.overhead(only, find_op("scale").problem_type(256), rounds=40) for _ in range(3)),
         key=lambda overhead: overhead.ratio,
     )
     assert measured.kernel == scale(2).slug

@@ -11,9 +11,9 @@ import pytest
 
 import tilewright as tw
 from tilewright.base.errors import TensorError, UnsupportedError
-from tilewright.dispatch.sequence import CallSequence
+from tilewright.dispatch.call_sequence import CallSequence
 from tilewright.dispatch.tensors import View
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
 pytestmark = pytest.mark.compile
@@ -22,7 +22,7 @@ MakeKernel = Callable[..., Kernel]
 
 
 def problem(n: int, step: str = "whole", **fields: Any) -> Any:
-    return op_named("axpb").problem_type(step, n, **fields)
+    return find_op("axpb").problem_type(step, n, **fields)
 
 
 def numbers(n: int, first: int = 1) -> Any:

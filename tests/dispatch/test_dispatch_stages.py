@@ -11,20 +11,20 @@ import pytest
 import tilewright as tw
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError, UnsupportedError
-from tilewright.dispatch.sequence import intermediates
-from tilewright.dispatch.staging import select_stages
-from tilewright.ops import op_named
+from tilewright.dispatch.call_sequence import find_intermediates
+from tilewright.dispatch.select_stages import select_stages
+from tilewright.ops import find_op
 from tilewright.ops.execution import Preparation, Tensor
 from tilewright.ops.kernel import Kernel
-from tilewright.select.select import select
-from tilewright.select.selection import Choice, Ranking, Selection
+from tilewright.select.select import select_kernels
+from tilewright.select.selection import Candidate, Ranking, Selection
 
 MakeKernel = Callable[..., Kernel]
 GFX942 = tw.load("gfx942")
 
 
 def problem(n: int = 100, step: str = "whole", **fields: Any) -> Any:
-    return op_named("axpb").problem_type(step, n, **fields)
+    return find_op("axpb").problem_type(step, n, **fields)
 
 
 def selected(kernels: Sequence[Kernel], asked: Any, **options: Any) -> Selection:
@@ -54,7 +54,7 @@ def test_what_one_kernel_computes_has_one_stage(axpb: MakeKernel) -> None:
 def test_the_selector_ranks_every_stage(axpb: MakeKernel) -> None:
     @dataclass(frozen=True)
     class MostThreads:
-        def rank(self, asked: Any, arch: Arch, candidates: Sequence[Choice]) -> Ranking:
+        def rank(self, asked: Any, arch: Arch, candidates: Sequence[Candidate]) -> Ranking:
             return Ranking(sorted(candidates, key=lambda choice: -choice.kernel.config.threads))  # type: ignore[attr-defined]
 
     steps = ("scale", "add")
@@ -130,11 +130,11 @@ def test_a_kernel_asked_for_in_vain_is_an_error(axpb: MakeKernel) -> None:
 
 def test_kernels_among_several_take_tensors_as_they_are(axpb: MakeKernel) -> None:
     scale, add = axpb("scale"), axpb("add")
-    execution = op_named("axpb").execution
+    execution = find_op("axpb").execution
     assert execution is not None
 
     def rank(asked: Any) -> Selection:
-        return select(asked, GFX942, [scale, add])
+        return select_kernels(asked, GFX942, [scale, add])
 
     def turned(config: Any, asked: Any) -> tuple[Preparation, ...]:
         return (Preparation("x", "x is turned round", lambda x: x[::-1]),) if config.step == "scale" else ()
@@ -166,11 +166,11 @@ X, Y = tensor("x", 8), tensor("y", 8, output=True)
 
 def test_what_lies_between_stages() -> None:
     left, taken_on = tensor("t", 4, 8, output=True), tensor("t", 3, 8)
-    [found] = intermediates([X, Y], [[X, left], [taken_on, Y]], GFX942)
+    [found] = find_intermediates([X, Y], [[X, left], [taken_on, Y]], GFX942)
     assert (found.tensor, found.nbytes) == (left, 128)
     assert str(found) == "t, 4×8 of fp32, 128 bytes"
     again = tensor("t", 4, 8, output=True, updated=True)
-    assert intermediates([X, Y], [[X, left], [again], [taken_on, Y]], GFX942) == (found,)
+    assert find_intermediates([X, Y], [[X, left], [again], [taken_on, Y]], GFX942) == (found,)
 
 
 @pytest.mark.parametrize(
@@ -188,4 +188,4 @@ def test_what_lies_between_stages() -> None:
 )
 def test_stages_that_do_not_fit_together(stages: list[list[Tensor]], said: str) -> None:
     with pytest.raises(InvalidValueError, match=said):
-        intermediates([X, Y], stages, GFX942)
+        find_intermediates([X, Y], stages, GFX942)

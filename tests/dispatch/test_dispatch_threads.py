@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 
 pytestmark = pytest.mark.compile
 
@@ -40,7 +40,7 @@ def together(work: Any) -> list[Any]:
 
 
 def test_64_threads_share_a_registry(registry: tw.Registry, device: tw.Device) -> None:
-    problem = op_named("scale").problem_type(70)
+    problem = find_op("scale").problem_type(70)
 
     def work(number: int) -> bool:
         there = tw.Device("emulated:gfx90a") if number % 4 == 3 else device
@@ -65,13 +65,13 @@ def test_64_threads_with_host_arrays_and_a_workspace(registry: tw.Registry, devi
 
     def work(number: int) -> bool:
         values = np.arange(64, dtype=np.float32) * number
-        problem = op_named("scale").problem_type(64)
+        problem = find_op("scale").problem_type(64)
         return np.array_equal(registry.run(problem, values, device=device, kernel=needy), 11 * values)
 
     assert together(work) == [True] * THREADS
 
 
 def test_64_threads_make_one_plan(registry: tw.Registry, device: tw.Device) -> None:
-    problem = op_named("scale").problem_type(77)
+    problem = find_op("scale").problem_type(77)
     plans = together(lambda _: registry.plan(problem, device))
     assert len({id(plan) for plan in plans}) == 1

@@ -13,8 +13,8 @@ import tilewright as tw
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError
 from tilewright.cli.app import root
-from tilewright.dispatch.plan import execution_of
-from tilewright.ops import fits, op_named
+from tilewright.dispatch.plan import get_execution
+from tilewright.ops import find_op, fits
 from tilewright.ops.kernel import Kernel
 
 GPU = archs.load("gfx942")
@@ -33,8 +33,8 @@ def test_kernels_of_a_plugin_are_verified(registry: tw.Registry, scale: MakeKern
 
 
 def test_a_problem_that_says_its_factor_has_one_answer(scale: MakeKernel) -> None:
-    op, inputs = op_named("scale"), {"x": np.array([1, 2])}
-    reference = execution_of("scale").reference
+    op, inputs = find_op("scale"), {"x": np.array([1, 2])}
+    reference = get_execution("scale").reference
     assert reference(op.problem_type(2, times=3), inputs, GPU)["y"].tolist() == [3, 6]
     with pytest.raises(InvalidValueError, match="has no one answer: say times"):
         reference(op.problem_type(2), inputs, GPU)

@@ -10,9 +10,9 @@ import pytest
 
 import tilewright as tw
 from tilewright.base.errors import InvalidValueError
-from tilewright.dispatch.verify import _check_given, _errors, verify, verify_plan
+from tilewright.dispatch.verify import _check_given, _compute_errors, verify, verify_plan
 from tilewright.emulator.launch import Mode
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.execution import Tensor
 from tilewright.ops.kernel import Kernel
 
@@ -20,12 +20,12 @@ MakeKernel = Callable[..., Kernel]
 
 
 def problem(n: int, step: str = "whole", **fields: Any) -> Any:
-    return op_named("axpb").problem_type(step, n, **fields)
+    return find_op("axpb").problem_type(step, n, **fields)
 
 
 @pytest.mark.compile
 def test_each_kernel_by_itself(staged: tw.Registry, device: tw.Device) -> None:
-    execution = op_named("axpb").execution
+    execution = find_op("axpb").execution
     assert execution is not None
     for kernel, artifact in staged.artifacts.items():
         checks = verify(kernel, artifact, device, execution.trials(kernel.config, device.arch), mode=Mode.STRICT)
@@ -74,4 +74,4 @@ def test_infinities_are_right_where_they_are_wanted() -> None:
     inf, nan = np.inf, np.nan
     found = np.array([1.0, -inf, inf, inf, 1.0, nan, 1.0, nan])
     wanted = np.array([1.5, -inf, inf, -inf, inf, 1.0, nan, nan])
-    np.testing.assert_array_equal(_errors(found, wanted), [0.5, 0, 0, inf, inf, inf, inf, inf])
+    np.testing.assert_array_equal(_compute_errors(found, wanted), [0.5, 0, 0, inf, inf, inf, inf, inf])

@@ -10,19 +10,19 @@ from typing import Any
 
 import documents.mutated as change
 from documents.kinds import KERNEL, KEYS, PROBLEM, REFUSED, Kind, _json, _put, digest_of
-from tilewright.base.digest import canonical_json, digest_value
+from tilewright.base.digest import digest_value, to_canonical_json
 from tilewright.bench import journal_lines
-from tilewright.bench.journal import known_keys, merged, read_journal
-from tilewright.bench.record import Record, Task, Times
-from tilewright.building.store import blob
+from tilewright.bench.journal import merge_records, read_journal, read_known_keys
+from tilewright.bench.record import Record, Task, TimeStats
+from tilewright.building.store import wire_format
 from tilewright.building.store.local import Store
-from tilewright.ops.problem_values import problem_json
+from tilewright.ops.problem_values import dump_problem
 
 TASK = Task(
     op="gemm",
     arch="gfx942",
     kernel=KERNEL.slug,
-    problem=problem_json(PROBLEM),
+    problem=dump_problem(PROBLEM),
     device="gpu:0",
     versions='{"gpu":"MI300X"}',
 )
@@ -31,7 +31,7 @@ RECORDS = (
         task=TASK,
         status="ok",
         kind="time",
-        times=Times(us=2.0, us_min=1.0, us_max=4.0, us_p10=1.5, us_p90=3.0, runs=5, warmups=1),
+        times=TimeStats(us=2.0, us_min=1.0, us_max=4.0, us_p10=1.5, us_p90=3.0, runs=5, warmups=1),
         share=0.5,
         worker="w",
         started=1.0,
@@ -45,13 +45,13 @@ ASKED = {"op": "gemm", "devices": ["gpu:0"], "cold": False}
 def _line(random: Random | None, record: Record) -> bytes:
     """A line of a journal; a changed one with the right digest, as a faulty writer would give it."""
     if random is None or random.random() < 0.5:
-        return journal_lines.line_of(record)
+        return journal_lines.format_line(record)
     changed = change.changed_json(random, record.to_json())
     try:
-        body = canonical_json(json.loads(changed)).encode()
+        body = to_canonical_json(json.loads(changed)).encode()
     except (ValueError, RecursionError):
         body = changed.replace(b"\n", b" ").replace(b"\r", b" ")
-    return journal_lines.with_check(body[:-1])
+    return journal_lines.append_checksum(body[:-1])
 
 
 def _write_journal(folder: Path, random: Random | None) -> bytes:
@@ -66,20 +66,20 @@ def _load_journal(folder: Path) -> object:
     from tilewright.bench.journal_merge import select_best, write_merged
 
     contents = read_journal(folder / "journal")
-    merged(contents.records)
-    known_keys(folder / "journal", retry_failed=True)
+    merge_records(contents.records)
+    read_known_keys(folder / "journal", retry_failed=True)
     chosen = select_best(folder / "journal")
-    chosen.counters()
+    chosen.list_counters()
     write_merged(chosen, folder / "merged" / "m.jsonl")
     return REFUSED if contents.damaged else contents
 
 
 def _export_journal(folder: Path) -> object:
     from tilewright.bench.sources import open_sources
-    from tilewright.bench.table import export, read_table
+    from tilewright.bench.table import export_table, read_table
 
     found = open_sources(folder / "journal")
-    export(found.records(), folder / "out.parquet", counters=found.counters())
+    export_table(found.iterate_records(), folder / "out.parquet", counters=found.list_counters())
     list(read_table(folder / "out.parquet"))
     return REFUSED if found.damaged else found
 
@@ -89,13 +89,13 @@ def _replay(folder: Path) -> None:
 
     device = read_replay("x", folder / "journal")
     assert device.digest and device.models is not None
-    device.answer(TASK)
+    device.get_result(TASK)
 
 
 def _write_table(folder: Path, random: Random | None) -> bytes:
-    from tilewright.bench.table import export
+    from tilewright.bench.table import export_table
 
-    export(iter(RECORDS), folder / "table.parquet")
+    export_table(iter(RECORDS), folder / "table.parquet")
     raw = (folder / "table.parquet").read_bytes()
     return _put(folder / "table.parquet", change.changed_bytes(random, raw) if random else raw)
 
@@ -105,10 +105,10 @@ def _write_table_values(folder: Path, random: Random | None) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from tilewright.bench.table import export
+    from tilewright.bench.table import export_table
 
     path = folder / "table.parquet"
-    export(iter(RECORDS), path)
+    export_table(iter(RECORDS), path)
     if random is None:
         return path.read_bytes()
     table = pq.read_table(path)
@@ -140,13 +140,13 @@ def _load_table(folder: Path) -> None:
     from tilewright.learn.from_records import to_measurements
 
     list(read_table(folder / "table.parquet"))
-    to_measurements(r for r in open_sources(folder / "table.parquet").records() if r.kind != "counters")
+    to_measurements(r for r in open_sources(folder / "table.parquet").iterate_records() if r.kind != "counters")
 
 
 def _load_sweep_file(folder: Path) -> None:
-    from tilewright.bench.sweep_file import check_folder, read_asked
+    from tilewright.bench.sweep_file import check_folder, read_request
 
-    read_asked(folder)
+    read_request(folder)
     check_folder(folder, ASKED)
 
 
@@ -156,7 +156,7 @@ def _entry(log: bytes) -> Any:
 
 
 def _write_entry(folder: Path, random: Random | None) -> bytes:
-    home = Store(folder / "store").layout.entry(KEYS[0])
+    home = Store(folder / "store").layout.entry_folder(KEYS[0])
     home.mkdir(parents=True)
     (home / "build.log").write_bytes(b"log")
     document = _entry(b"log") | {"version": "1", "created": 1.5}
@@ -164,27 +164,27 @@ def _write_entry(folder: Path, random: Random | None) -> bytes:
 
 
 def _load_entry(folder: Path) -> object:
-    from tilewright.building.store.gc import collect
-    from tilewright.building.store.verify import verify
+    from tilewright.building.store.gc import remove_unused_entries
+    from tilewright.building.store.verify import verify_entries
 
     store = Store(folder / "store")
-    verify(store)
-    list(store.entries())
+    verify_entries(store)
+    list(store.list_entries())
     found = store.get(KEYS[0])
-    collect(store)
+    remove_unused_entries(store)
     return REFUSED if found is None else found
 
 
 def _write_blob(folder: Path, random: Random | None) -> bytes:
     log = random.choice((b"log", b"\xff\xfe", b"")) if random else b"log"
     core = change.changed_json(random, _entry(log)) if random else json.dumps(_entry(log)).encode()
-    body = blob._HEAD.pack(blob.MAGIC, 0, len(core)) + core + log
-    raw = body + blob._seal(KEYS[0], body)
+    body = wire_format._HEAD.pack(wire_format.MAGIC, 0, len(core)) + core + log
+    raw = body + wire_format._compute_seal(KEYS[0], body)
     return _put(folder / "blob", change.changed_bytes(random, raw) if random and random.random() < 0.3 else raw)
 
 
 def _load_blob(folder: Path) -> object:
-    return blob.unpack((folder / "blob").read_bytes(), KEYS[0])
+    return wire_format.unpack_entry((folder / "blob").read_bytes(), KEYS[0])
 
 
 BENCH_KINDS: Mapping[str, Kind] = {

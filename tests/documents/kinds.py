@@ -17,15 +17,15 @@ from tilewright.arch.load import DATA, load_file
 from tilewright.base.digest import digest_text
 from tilewright.base.errors import UnsupportedError
 from tilewright.building import ck_headers
-from tilewright.building.costs import costs_file, read_costs
+from tilewright.building.compile_costs import costs_file, read_costs
 from tilewright.building.pack.manifest import read_manifest
 from tilewright.building.store.local import Store
 from tilewright.codegen.wrappers import read_kernel_folder
-from tilewright.ops import op_named, parse_kernel
+from tilewright.ops import find_op, parse_kernel
 from tilewright.ops.gemm.tile_engine import read_tile_engine, write_tile_engine
 from tilewright.ops.kernel_set import dump_kernel_set, load_kernel_set
 from tilewright.ops.problem_list import read_problems, to_csv, to_json
-from tilewright.ops.problem_values import all_fields, value_text
+from tilewright.ops.problem_values import format_problem_value, list_all_fields
 from tilewright.select.bundle import read_bundle
 from tilewright.select.tuned import read_tuned, write_tuned
 
@@ -130,7 +130,8 @@ def _any_arch(random: Random | None) -> str:
 
 def _tuned() -> Any:
     rows = [
-        {"kernel": KERNEL.slug, "problem": all_fields(PROBLEM) | {"m": m}, "us": us} for m, us in ((64, 3.5), (96, 2))
+        {"kernel": KERNEL.slug, "problem": list_all_fields(PROBLEM) | {"m": m}, "us": us}
+        for m, us in ((64, 3.5), (96, 2))
     ]
     return {"schema": 1, "tuned": rows}
 
@@ -183,16 +184,16 @@ def _changed_problems(suffix: str) -> Kind:
     ops = ("gemm", "grouped_conv", "fmha")
 
     def write(folder: Path, random: Random | None) -> bytes:
-        op = op_named(random.choice(ops) if random else ops[0])
+        op = find_op(random.choice(ops) if random else ops[0])
         (folder / "op").write_text(op.name, encoding="utf-8")
         example = dict(op.example_problem)
         if suffix == "json":
             return _json("list.json", lambda: {"op": op.name, "problems": [example, example]})(folder, random)
-        text = f"{','.join(example)}\n{','.join(value_text(value) for value in example.values())}\n"
+        text = f"{','.join(example)}\n{','.join(format_problem_value(value) for value in example.values())}\n"
         return _lines("list.csv", lambda _: text, change.changed_cells(","))(folder, random)
 
     def load(folder: Path) -> None:
-        op = op_named((folder / "op").read_text(encoding="utf-8"))
+        op = find_op((folder / "op").read_text(encoding="utf-8"))
         problems = read_problems(op, folder / f"list.{suffix}")
         to_json(op, problems)
         to_csv(op, problems)
@@ -303,11 +304,11 @@ def _load_slug(folder: Path) -> object:
 
 
 def _write_measurements(folder: Path, random: Random | None) -> bytes:
-    from tilewright.learn.measurements import Measurement, table_of, write_measurements
-    from tilewright.ops.problem_values import problem_json
+    from tilewright.learn.measurements import Measurement, make_table, write_measurements
+    from tilewright.ops.problem_values import dump_problem
 
-    row = Measurement(op="gemm", arch="gfx942", kernel=KERNEL.slug, problem=problem_json(PROBLEM), us=2.0, us_min=1.0)
-    write_measurements(folder / "table.parquet", table_of([row]))
+    row = Measurement(op="gemm", arch="gfx942", kernel=KERNEL.slug, problem=dump_problem(PROBLEM), us=2.0, us_min=1.0)
+    write_measurements(folder / "table.parquet", make_table([row]))
     raw = (folder / "table.parquet").read_bytes()
     return _put(folder / "table.parquet", change.changed_bytes(random, raw) if random else raw)
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import tilewright as tw
 from bench.journalled import counted, failed, timed
 from registry.registry_parts import KERNELS
-
-import tilewright as tw
 from tilewright.bench.journal import read_journal
 from tilewright.select.bundle import read_bundle
-from tilewright.select.tuned import Tuned, read_tuned
+from tilewright.select.tuned import TunedEntry, read_tuned
 
 WRITTEN = Path(__file__).parent / "written"
 
@@ -33,7 +32,7 @@ def test_a_journal_can_be_read() -> None:
 
 def test_a_tuned_table_can_be_read() -> None:
     problem = tw.gemm.Problem(m=64, n=256, k=256, dtype="fp16", layout="rcr")
-    assert read_tuned(WRITTEN / "tuned.json").find("gfx942", problem) == Tuned(KERNELS[0], problem, 9.0)
+    assert read_tuned(WRITTEN / "tuned.json").find_entry("gfx942", problem) == TunedEntry(KERNELS[0], problem, 9.0)
 
 
 def test_a_bundle_can_be_read() -> None:

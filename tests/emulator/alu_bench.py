@@ -13,8 +13,8 @@ from hand_made import code_for, group_of
 
 from tilewright.arch.load import load
 from tilewright.emulator import alu
-from tilewright.emulator.disassembly import disassemble, parse
-from tilewright.emulator.group import Group
+from tilewright.emulator.disassembly import disassemble, parse_line
+from tilewright.emulator.group import WaveGroup
 from tilewright.emulator.instruction import Instruction
 
 
@@ -25,12 +25,12 @@ def instructions(arch: str, *texts: str) -> tuple[Instruction, ...]:
         made = Path(folder, "made.o")
         command = ["llvm-mc-22", "-triple=amdgcn-amd-amdhsa", f"-mcpu={arch}", "-filetype=obj", "-o", str(made)]
         subprocess.run(command, input="\n".join(texts).encode(), check=True)
-        found = tuple(parse(line) for line in disassemble(made.read_bytes(), load(arch)))
+        found = tuple(parse_line(line) for line in disassemble(made.read_bytes(), load(arch)))
     assert len(found) == len(texts)
     return found
 
 
-def run(group: Group, arch: str, *texts: str) -> None:
+def run(group: WaveGroup, arch: str, *texts: str) -> None:
     """Run instructions on a group."""
     for instruction in instructions(arch, *texts):
         step = alu.translate(instruction, code_for(arch))
@@ -39,7 +39,7 @@ def run(group: Group, arch: str, *texts: str) -> None:
             step(group)
 
 
-def waves(arch: str, seed: int = 0, *, some: bool = True) -> Group:
+def waves(arch: str, seed: int = 0, *, some: bool = True) -> WaveGroup:
     """Three waves with random registers; of the second about half the lanes are active, of the third every third."""
     group = group_of(arch, waves=3, waves_per_block=1, seed=seed)
     if some:
@@ -47,16 +47,16 @@ def waves(arch: str, seed: int = 0, *, some: bool = True) -> Group:
         mask[1] = np.random.default_rng(seed + 1).random(group.lanes) < 0.5
         mask[2] = np.arange(group.lanes) % 3 == 1
         group.set_mask(126, mask)
-        group.exec_changed()
+        group.update_exec_mask()
     return group
 
 
-def lanes_of(group: Group, register: int) -> list[list[int]]:
+def lanes_of(group: WaveGroup, register: int) -> list[list[int]]:
     """A vector register as plain numbers."""
     return [[int(value) for value in row] for row in group.v[register]]
 
 
-def active(group: Group) -> list[list[bool]]:
+def active(group: WaveGroup) -> list[list[bool]]:
     return [[bool(value) for value in row] for row in group.exec_mask]
 
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.arch.load import arch_files, load_file
-from tilewright.emulator.code import Code
+from tilewright.arch.load import list_arch_files, load_file
+from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.counters import Counters
-from tilewright.emulator.group import Batch, Group, Places
+from tilewright.emulator.group import Batch, WaveGroup, WaveIndices
 from tilewright.emulator.instruction import EXEC, SCALARS, Instruction, Operand
 from tilewright.emulator.matrix import translate
 from tilewright.emulator.matrix.shapes import BITS, MatrixShape
 
-ARCHES = {name: load_file(path) for name, path in arch_files().items()}
+ARCHES = {name: load_file(path) for name, path in list_arch_files().items()}
 
 
 def a_place(shape: MatrixShape, block: int, row: int, k: int, kind: str) -> tuple[int, int]:
@@ -87,19 +87,21 @@ def put(registers: np.ndarray, element: int, lane: int, codes: np.ndarray, bits:
         codes, at, bits = codes.astype(np.uint64) >> np.uint64(room), at + room, bits - room
 
 
-def make_group(registers: int, waves: int, lanes: int) -> Group:
+def make_group(registers: int, waves: int, lanes: int) -> WaveGroup:
     """Waves with nothing in their registers and no lane active: matrix instructions do not ask."""
     batch = Batch(memory=None, lds=None, counters=Counters(), strict=False, detailed=False)  # type: ignore[arg-type]
     none = np.zeros(waves, np.int64)
-    places = Places(none, none, none.astype(np.uint64))
+    places = WaveIndices(none, none, none.astype(np.uint64))
     scalars = np.zeros((waves, SCALARS), np.uint32)
     assert not scalars[:, EXEC].any()
-    return Group(batch, np.zeros((registers, waves, lanes), np.uint32), scalars, np.zeros(waves, bool), places, 0xF0)
+    return WaveGroup(
+        batch, np.zeros((registers, waves, lanes), np.uint32), scalars, np.zeros(waves, bool), places, 0xF0
+    )
 
 
-def code_for(arch: str, lanes: int | None = None) -> Code:
+def code_for(arch: str, lanes: int | None = None) -> LoadedCode:
     found = ARCHES[arch]
-    return Code(arch=found, kernel="test", lanes=lanes or found.wave_size, accumulators=256, base=0)
+    return LoadedCode(arch=found, kernel="test", lanes=lanes or found.wave_size, accumulators=256, base=0)
 
 
 class Run:
@@ -107,7 +109,12 @@ class Run:
 
     def __init__(self, arch: str, mnemonic: str, shape: MatrixShape, waves: int, **modifiers: object) -> None:
         self.shape, self.arch = shape, arch
-        counts = [shape.registers("d"), shape.registers("a"), shape.registers("b"), shape.registers("d")]
+        counts = [
+            shape.count_registers("d"),
+            shape.count_registers("a"),
+            shape.count_registers("b"),
+            shape.count_registers("d"),
+        ]
         counts += [1, 1] if shape.scaled else []
         starts = np.cumsum([0, *counts])
         self.operands = tuple(Operand("v", int(start), count) for start, count in zip(starts[:-1], counts, strict=True))

@@ -8,10 +8,17 @@ from tilewright.emulator.instruction import EXEC
 from tilewright.emulator.isa.operation import Operation
 from tilewright.emulator.isa.table import VECTOR
 from tilewright.emulator.native import layout
-from tilewright.emulator.native.generate import numbers
-from tilewright.emulator.native.layout import LANES, Launch, Matrix, Permutation, Range, Record
-from tilewright.emulator.native.library import library
-from tilewright.emulator.native.record import record
+from tilewright.emulator.native.generate import handler_numbers
+from tilewright.emulator.native.layout import (
+    LANES,
+    AddressRange,
+    InstructionRecord,
+    MatrixRecord,
+    NativeLaunch,
+    Permutation,
+)
+from tilewright.emulator.native.library import load_engine
+from tilewright.emulator.native.record import make_record
 
 WAVES = 16  # of a block
 REGISTERS = 16
@@ -28,25 +35,27 @@ def words_of(values: np.ndarray) -> list[np.ndarray]:
     return [np.ascontiguousarray(values).view(f"u{values.itemsize}").astype(np.uint32)]
 
 
-def launch(records: list[Record], vectors: np.ndarray, scalars: np.ndarray, float_mode: int = KEPT) -> np.ndarray:
+def launch(
+    records: list[InstructionRecord], vectors: np.ndarray, scalars: np.ndarray, float_mode: int = KEPT
+) -> np.ndarray:
     """Run records on waves. `vectors` is [waves, registers, lanes]; the records store four registers per lane."""
-    compiled = library()
+    compiled = load_engine()
     assert compiled is not None
     waves = len(vectors)
     output = np.zeros((waves, LANES, 4), np.uint32)
     addresses = output.ctypes.data + 16 * np.arange(waves * LANES, dtype=np.uint64).reshape(waves, LANES)
     vectors[:, ADDRESS] = addresses.astype(np.uint32)
     vectors[:, ADDRESS + 1] = (addresses >> np.uint64(32)).astype(np.uint32)
-    store = record(
+    store = make_record(
         "global_store", None,
-        [layout.vector(ADDRESS), layout.operand(0), layout.operand(0), layout.vector(RESULT)], size=16,
+        [layout.make_vector(ADDRESS), layout.make_operand(0), layout.make_operand(0), layout.make_vector(RESULT)], size=16,
     )  # fmt: skip
-    code = (Record * (len(records) + 2))(*records, store, record("end"))
+    code = (InstructionRecord * (len(records) + 2))(*records, store, make_record("end"))
     executed = np.zeros(len(code), np.uint64)
-    ranges = (Range * 1)(Range(output.ctypes.data, output.ctypes.data + output.nbytes))
-    made = Launch(
+    ranges = (AddressRange * 1)(AddressRange(output.ctypes.data, output.ctypes.data + output.nbytes))
+    made = NativeLaunch(
         code=code, code_count=len(code), registers=REGISTERS, ranges=ranges, range_count=1,
-        permutations=(Permutation * 1)(), matrices=(Matrix * 1)(), scalars=scalars.ctypes.data,
+        permutations=(Permutation * 1)(), matrices=(MatrixRecord * 1)(), scalars=scalars.ctypes.data,
         vectors=vectors.ctypes.data, first_vectors=REGISTERS, waves_per_block=waves, blocks=1, lanes=LANES,
         float_mode=float_mode, line_bytes=128, banks=32, threads=1, limit=1 << 40, executed=executed.ctypes.data,
     )  # fmt: skip
@@ -54,12 +63,12 @@ def launch(records: list[Record], vectors: np.ndarray, scalars: np.ndarray, floa
     return output
 
 
-def _flag(source: layout.Operand) -> Record:
+def _flag(source: layout.OperandRecord) -> InstructionRecord:
     """A lane mask, or SCC, as 0 or 1 in the register FLAG."""
     if source.kind == layout.LANE_MASK:
-        choice = [layout.constant(0), layout.constant(1), source]
-        return record(numbers()[0][VECTOR["v_cndmask_b32"]], layout.vector(FLAG), choice)
-    return record(numbers()[0][VECTOR["v_mov_b32"]], layout.vector(FLAG), [source])
+        choice = [layout.make_constant(0), layout.make_constant(1), source]
+        return make_record(handler_numbers()[0][VECTOR["v_cndmask_b32"]], layout.make_vector(FLAG), choice)
+    return make_record(handler_numbers()[0][VECTOR["v_mov_b32"]], layout.make_vector(FLAG), [source])
 
 
 def _registers(waves: int) -> tuple[np.ndarray, np.ndarray]:
@@ -79,15 +88,15 @@ def run_vector(
         if kind == "mask":
             bits = np.packbits(values.reshape(waves, LANES), axis=1, bitorder="little")
             scalars[:, SOURCE_MASK : SOURCE_MASK + 2] = bits.view(np.uint32)
-            operands.append(layout.operand(layout.LANE_MASK, SOURCE_MASK))
+            operands.append(layout.make_operand(layout.LANE_MASK, SOURCE_MASK))
             continue
         for number, words in enumerate(words_of(values)):
             vectors[:, 2 * k + number] = words.reshape(waves, LANES)
-        operands.append(layout.vector(2 * k))
-    out = layout.scalar(SECOND) if operation.result == "mask" else layout.vector(RESULT)
-    made = record(numbers()[0][operation], out, operands)
-    made.second = layout.scalar(SECOND)
-    output = launch([made, _flag(layout.operand(layout.LANE_MASK, SECOND))], vectors, scalars, float_mode)
+        operands.append(layout.make_vector(2 * k))
+    out = layout.make_scalar(SECOND) if operation.result == "mask" else layout.make_vector(RESULT)
+    made = make_record(handler_numbers()[0][operation], out, operands)
+    made.second = layout.make_scalar(SECOND)
+    output = launch([made, _flag(layout.make_operand(layout.LANE_MASK, SECOND))], vectors, scalars, float_mode)
     result = output[..., 0].astype(np.uint64) | output[..., 1].astype(np.uint64) << np.uint64(32)
     return result.reshape(-1), output[..., 2].reshape(-1) != 0
 
@@ -103,16 +112,18 @@ def run_scalar(
         if kind == "scc":
             scalars[:, 40] = values
             test = Operation("", ("u32", "u32"), "", scc="a != b")
-            before.append(record(numbers()[1][test], None, [layout.scalar(40), layout.constant(0)]))
-            operands.append(layout.operand(layout.SCC))
+            before.append(
+                make_record(handler_numbers()[1][test], None, [layout.make_scalar(40), layout.make_constant(0)])
+            )
+            operands.append(layout.make_operand(layout.SCC))
             continue
         for number, words in enumerate(words_of(values)):
             scalars[:, 2 * k + number] = words
-        operands.append(layout.scalar(2 * k))
-    made = record(numbers()[1][operation], layout.scalar(30), operands)
-    move = numbers()[0][VECTOR["v_mov_b32"]]
-    after = [record(move, layout.vector(RESULT + k), [layout.scalar(30 + k)]) for k in range(2)]
-    output = launch([*before, made, *after, _flag(layout.operand(layout.SCC))], vectors, scalars, float_mode)[:, 0]
+        operands.append(layout.make_scalar(2 * k))
+    made = make_record(handler_numbers()[1][operation], layout.make_scalar(30), operands)
+    move = handler_numbers()[0][VECTOR["v_mov_b32"]]
+    after = [make_record(move, layout.make_vector(RESULT + k), [layout.make_scalar(30 + k)]) for k in range(2)]
+    output = launch([*before, made, *after, _flag(layout.make_operand(layout.SCC))], vectors, scalars, float_mode)[:, 0]
     return output[:, 0].astype(np.uint64) | output[:, 1].astype(np.uint64) << np.uint64(32), output[:, 2] != 0
 
 

@@ -15,7 +15,7 @@ from launched import launch
 from tilewright.arch.load import load
 from tilewright.emulator import access
 from tilewright.emulator.device import EmulatedDevice
-from tilewright.emulator.disassembly import disassemble, parse
+from tilewright.emulator.disassembly import disassemble, parse_line
 from tilewright.emulator.faults import UnknownInstructionFault
 from tilewright.emulator.launch import Extent, Launch, Mode
 from tilewright.emulator.memory import Memory
@@ -159,14 +159,14 @@ def test_every_spelling_is_known(arch: str) -> None:
     texts = [text for text in SPELLINGS[arch].splitlines() if text]
     assert len(lines) > len(texts)
     for line, text in zip(lines, texts, strict=False):
-        assert access.translate(parse(line), code_for(arch)) is not None, text
+        assert access.translate(parse_line(line), code_for(arch)) is not None, text
 
 
 @pytest.mark.parametrize(("arch", "text"), [(arch, text) for arch, texts in REFUSED.items() for text in texts])
 def test_what_is_not_emulated_is_refused(arch: str, text: str) -> None:
     line = disassemble(assemble(f"{text}\ns_endpgm", arch), load(arch))[0]
     try:
-        assert access.translate(parse(line), code_for(arch)) is None  # then no other part takes it
+        assert access.translate(parse_line(line), code_for(arch)) is None  # then no other part takes it
     except UnknownInstructionFault:
         return
     assert text.startswith(("s_store", "tbuffer"))

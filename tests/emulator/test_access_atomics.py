@@ -11,7 +11,7 @@ from hand_made import group_of, run, set_pair, set_scalar_pair, some_lanes
 
 from tilewright.emulator.apertures import SHARED_BASE
 from tilewright.emulator.faults import AlignmentFault, UnknownInstructionFault
-from tilewright.emulator.group import Group
+from tilewright.emulator.group import WaveGroup
 
 M32, M64 = 2**32 - 1, 2**64 - 1
 
@@ -66,11 +66,11 @@ def width(name: str) -> int:
     return 8 if name.endswith(("x2", "f64")) else 4
 
 
-def number(group: Group, register: int, row: int, lane: int, size: int) -> int:
+def number(group: WaveGroup, register: int, row: int, lane: int, size: int) -> int:
     return sum(int(group.v[register + k][row, lane]) << 32 * k for k in range(size // 4))
 
 
-def sound_numbers(group: Group, name: str) -> None:
+def sound_numbers(group: WaveGroup, name: str) -> None:
     """Operands that are ordinary numbers of the operation's type, in v0 and v1."""
     rng = np.random.default_rng(11)
     shape = (group.waves, group.lanes)

@@ -7,7 +7,7 @@ import pytest
 from hand_made import group_of, octets, run, set_scalar_pair, some_lanes
 
 from tilewright.emulator.faults import LdsFault, MemoryFault, UnknownInstructionFault
-from tilewright.emulator.group import Group
+from tilewright.emulator.group import WaveGroup
 from tilewright.emulator.instruction import M0
 
 # The last word of CK Tile's descriptors.
@@ -19,7 +19,7 @@ def vector_text(first: int, size: int) -> str:
     return f"v[{first}:{first + size // 4 - 1}]" if size > 4 else f"v{first}"
 
 
-def described(group: Group, records: int, arch: str = "gfx942", allocated: int = 4096) -> tuple[int, bytes]:
+def described(group: WaveGroup, records: int, arch: str = "gfx942", allocated: int = 4096) -> tuple[int, bytes]:
     """A buffer of `records` bytes in s[4:7], at the beginning of an allocation."""
     content = np.random.default_rng(3).bytes(allocated)
     address = group.batch.memory.allocate(allocated, "buffer")

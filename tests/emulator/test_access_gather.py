@@ -18,7 +18,7 @@ from hand_made import (
 from tilewright.emulator import access
 from tilewright.emulator.apertures import PRIVATE_BASE, SHARED_BASE
 from tilewright.emulator.faults import AlignmentFault, MemoryFault, UnknownInstructionFault
-from tilewright.emulator.group import Group
+from tilewright.emulator.group import WaveGroup
 
 SIZES = {"dword": 4, "dwordx2": 8, "dwordx3": 12, "dwordx4": 16}
 NEW_NAMES = {"dword": "b32", "dwordx2": "b64", "dwordx3": "b96", "dwordx4": "b128"}
@@ -31,7 +31,7 @@ def vector_text(first: int, size: int) -> str:
     return f"v[{first}:{first + size // 4 - 1}]" if size > 4 else f"v{first}"
 
 
-def filled(group: Group, size: int = 1 << 14) -> tuple[int, bytes]:
+def filled(group: WaveGroup, size: int = 1 << 14) -> tuple[int, bytes]:
     """An allocation with random bytes."""
     content = np.random.default_rng(3).bytes(size)
     address = group.batch.memory.allocate(size, "buffer")
@@ -39,7 +39,7 @@ def filled(group: Group, size: int = 1 << 14) -> tuple[int, bytes]:
     return address, content
 
 
-def offsets_for(group: Group, step: int, room: int = 1 << 14) -> np.ndarray:
+def offsets_for(group: WaveGroup, step: int, room: int = 1 << 14) -> np.ndarray:
     return np.random.default_rng(4).integers(0, (room - 64) // step, (group.waves, group.lanes)) * step
 
 

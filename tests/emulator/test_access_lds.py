@@ -9,7 +9,7 @@ from hand_made import code_for, group_of, instruction, octets, run, set_exec, so
 from tilewright.emulator import access
 from tilewright.emulator.access.permute import swizzle_sources
 from tilewright.emulator.faults import LdsFault, UnknownInstructionFault
-from tilewright.emulator.group import Group
+from tilewright.emulator.group import WaveGroup
 from tilewright.emulator.instruction import M0
 
 WIDE = {"b32": 4, "b64": 8, "b96": 12, "b128": 16}
@@ -19,19 +19,19 @@ def vector_text(first: int, size: int) -> str:
     return f"v[{first}:{first + size // 4 - 1}]" if size > 4 else f"v{first}"
 
 
-def filled(**settings: object) -> Group:
+def filled(**settings: object) -> WaveGroup:
     group = group_of(**settings)  # type: ignore[arg-type]
     views = group.batch.lds.views
     views.u8[...] = np.random.default_rng(7).integers(0, 256, views.u8.shape)
     return group
 
 
-def in_lds(group: Group, row: int, offset: int, size: int) -> bytes:
+def in_lds(group: WaveGroup, row: int, offset: int, size: int) -> bytes:
     at = int(group.places.lds_base[row]) + offset
     return group.batch.lds.views.u8[at : at + size].tobytes()
 
 
-def offsets_for(group: Group, step: int, room: int = 4096) -> np.ndarray:
+def offsets_for(group: WaveGroup, step: int, room: int = 4096) -> np.ndarray:
     return np.random.default_rng(4).integers(0, (room - 1088) // step, (group.waves, group.lanes)) * step
 
 

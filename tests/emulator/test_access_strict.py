@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hand_made import group_of, octets, run, set_exec, set_pair, set_scalar_pair, some_lanes, wait
 
-from tilewright.emulator.group import Group
+from tilewright.emulator.group import WaveGroup
 from tilewright.emulator.instruction import M0
 
 
-def filled(arch: str = "gfx942", **settings: object) -> tuple[Group, int, bytes]:
+def filled(arch: str = "gfx942", **settings: object) -> tuple[WaveGroup, int, bytes]:
     group = group_of(arch, strict=True, **settings)  # type: ignore[arg-type]
     content = np.random.default_rng(3).bytes(4096)
     address = group.batch.memory.allocate(4096)

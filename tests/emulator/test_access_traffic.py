@@ -9,11 +9,11 @@ import pytest
 from hand_made import group_of, run, set_exec, set_pair, set_scalar_pair, some_lanes
 
 from tilewright.arch.load import arch_names, load
-from tilewright.emulator.access.traffic import cache_lines, conflict_cycles
-from tilewright.emulator.group import Group
+from tilewright.emulator.access.traffic import count_cache_lines, count_conflict_cycles
+from tilewright.emulator.group import WaveGroup
 
 
-def addressed(step: int, **settings: object) -> Group:
+def addressed(step: int, **settings: object) -> WaveGroup:
     """Lanes whose addresses are `step` bytes apart, wave after wave, from the beginning of an allocation."""
     group = group_of(detailed=True, **settings)  # type: ignore[arg-type]
     count = group.waves * group.lanes
@@ -41,9 +41,9 @@ def test_coalesced_and_strided_lines(step: int, lines: int) -> None:
 
 def test_an_element_across_two_lines_touches_both() -> None:
     index = np.array([[120, 0, 0, 0]])
-    assert cache_lines(index, 16, None, 128) == 2
-    assert cache_lines(index, 16, np.array([[False, True, False, False]]), 128) == 1
-    assert cache_lines(index, 16, np.zeros((1, 4), np.bool_), 128) == 0
+    assert count_cache_lines(index, 16, None, 128) == 2
+    assert count_cache_lines(index, 16, np.array([[False, True, False, False]]), 128) == 1
+    assert count_cache_lines(index, 16, np.zeros((1, 4), np.bool_), 128) == 0
 
 
 def test_scalar_loads_and_bounded_loads_count_what_they_read() -> None:
@@ -114,7 +114,7 @@ def test_conflicts_agree_with_a_plain_model(size: int, lanes: int) -> None:
                         dword = int(index[row, lane]) // 4 + k
                         touched.setdefault(dword % banks, set()).add(dword)
                 expected += max(map(len, touched.values()), default=1) - 1
-        assert conflict_cycles(index, size, mask, banks) == expected
+        assert count_conflict_cycles(index, size, mask, banks) == expected
 
 
 def test_every_gpu_says_how_long_a_line_is() -> None:

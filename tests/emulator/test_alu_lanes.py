@@ -128,7 +128,7 @@ def test_reading_and_writing_one_lane(arch: str) -> None:
 def test_the_first_lane_is_lane_0_when_none_is_active() -> None:
     group = waves("gfx942")
     group.set_mask(126, np.zeros((3, 64), np.bool_))
-    group.exec_changed()
+    group.update_exec_mask()
     run(group, "gfx942", "v_readfirstlane_b32 s6, v1")
     assert list(group.s[6]) == [row[0] for row in lanes_of(group, 1)]
 

@@ -10,7 +10,7 @@ import pytest
 from alu_bench import as_float, float_bits, half_bits, lanes_of, run, signed, waves
 
 from tilewright.emulator.faults import UnknownInstructionFault
-from tilewright.emulator.group import Group
+from tilewright.emulator.group import WaveGroup
 
 pytestmark = pytest.mark.compile
 
@@ -52,7 +52,7 @@ def encode(value: float, kind: str, ocp: bool) -> int:
     return best | sign if best or ocp else 0
 
 
-def samples(group: Group, register: int, seed: int) -> list[list[float]]:
+def samples(group: WaveGroup, register: int, seed: int) -> list[list[float]]:
     """Floats around all edges of the 8-bit formats, put into a register."""
     numbers = np.random.default_rng(seed)
     edges = [

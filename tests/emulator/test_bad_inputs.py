@@ -12,11 +12,11 @@ import pytest
 import tilewright as tw
 from built_kernels import built
 from tilewright.base.errors import DeviceError
-from tilewright.building.unit import LIBRARY
-from tilewright.dispatch.launch import Call, functions_of
+from tilewright.building.compile_job import LIBRARY
+from tilewright.dispatch.launch import BoundKernel, bind_functions
 from tilewright.emulator.faults import AlignmentFault, EndlessLoopFault, Fault, MemoryFault
 from tilewright.emulator.launch import Mode
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.execution import Execution
 from tilewright.ops.kernel import Kernel
 
@@ -37,7 +37,7 @@ class Gemm:
     """C = A · B on an emulated device, with buffers and arguments that need not fit."""
 
     device: tw.Device
-    call: Call
+    call: BoundKernel
     execution: Execution
     inputs: dict[str, np.ndarray] = field(repr=False)
 
@@ -71,7 +71,7 @@ class Gemm:
 
 
 @contextmanager
-def changed(call: Call, arguments: dict[str, int]) -> Iterator[None]:
+def changed(call: BoundKernel, arguments: dict[str, int]) -> Iterator[None]:
     before = {name: getattr(call.prototype, name) for name in arguments}
     for name, value in arguments.items():
         setattr(call.prototype, name, value)
@@ -91,15 +91,15 @@ def kernel(request: pytest.FixtureRequest) -> Kernel:
 def gemm(kernel: Kernel) -> Gemm:
     (artifact,) = built([kernel])
     device = tw.Device(f"emulated:{kernel.arch}")
-    execution = op_named("gemm").execution
+    execution = find_op("gemm").execution
     assert execution is not None
-    functions = functions_of(device, artifact.checked(LIBRARY), kernel)
+    functions = bind_functions(device, artifact.verify_file(LIBRARY), kernel)
     numbers = np.random.default_rng(5)
     inputs = {
         name: numbers.integers(-2, 3, shape).astype(np.float16)
         for name, shape in (("a", (PROBLEM.m, PROBLEM.k)), ("b", (PROBLEM.k, PROBLEM.n)))
     }
-    return Gemm(device, Call(device, kernel, functions, execution, PROBLEM), execution, inputs)
+    return Gemm(device, BoundKernel(device, kernel, functions, execution, PROBLEM), execution, inputs)
 
 
 @pytest.fixture(params=ENGINES)
@@ -192,10 +192,10 @@ def test_a_kernel_that_takes_longer_than_its_limit(gemm: Gemm, kernel: Kernel, e
 def test_a_library_without_code_for_the_gpu(gemm: Gemm, kernel: Kernel) -> None:
     other = tw.Device("emulated:gfx90a")
     (artifact,) = built([kernel])
-    functions = functions_of(other, artifact.checked(LIBRARY), kernel)
+    functions = bind_functions(other, artifact.verify_file(LIBRARY), kernel)
     buffers = [other.allocate(size, name) for name, size in SIZES.items()]
     with pytest.raises(DeviceError, match=kernel.arch) as caught:
-        call = Call(other, kernel, functions, gemm.execution, PROBLEM)
+        call = BoundKernel(other, kernel, functions, gemm.execution, PROBLEM)
         call([buffer.address for buffer in buffers], None)
     assert "gfx90a" in str(caught.value)
     assert gemm.right(gemm.run())

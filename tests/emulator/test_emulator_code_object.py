@@ -10,10 +10,10 @@ import pytest
 from assembled import LANES, assemble
 
 import tilewright.arch
-from tilewright.emulator.bundle import bundle_size, code_object_for, read_bundle, wrapped_address
+from tilewright.emulator.bundle import find_code_object, read_bundle, read_bundle_size, read_wrapped_address
 from tilewright.emulator.code_object import read_code_object
 from tilewright.emulator.device import EmulatedDevice
-from tilewright.emulator.entry_state import argument_memory
+from tilewright.emulator.entry_state import build_argument_memory
 from tilewright.emulator.faults import CodeObjectError, LaunchFault
 from tilewright.emulator.kernel_metadata import Argument, KernelMetadata, read_metadata
 from tilewright.emulator.launch import Extent, Launch
@@ -80,13 +80,15 @@ def test_hidden_arguments_are_filled_in() -> None:
         Argument("hidden_hostcall_buffer", 24, 8),
     )
     launch = Launch(Extent(3, 5), Extent(64, 2), b"\x11" * 8, dynamic_lds=512)
-    filled = argument_memory(kernel, launch)
+    filled = build_argument_memory(kernel, launch)
     assert struct.unpack("<8sIHHHxxIQ", filled) == (b"\x11" * 8, 5, 64, 0, 3, 512, 0)
 
 
 def test_an_unknown_hidden_argument_is_refused() -> None:
-    with pytest.raises(CodeObjectError, match=r"'hidden_crystal_ball' is not supported; supported are hidden_grid_dims"):
-        argument_memory(metadata(Argument("hidden_crystal_ball", 0, 8)), Launch(Extent(1), Extent(64), b""))
+    with pytest.raises(
+        CodeObjectError, match=r"'hidden_crystal_ball' is not supported; supported are hidden_grid_dims"
+    ):
+        build_argument_memory(metadata(Argument("hidden_crystal_ball", 0, 8)), Launch(Extent(1), Extent(64), b""))
 
 
 TARGETS = {"host-x86_64-unknown-linux-gnu-": b"", "hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-": b"\x7fELF-942",
@@ -115,17 +117,17 @@ def compressed(version: int, method: int = 0) -> bytes:
 @pytest.mark.parametrize("data", [bundle(), compressed(1), compressed(2), compressed(3), compressed(2) + b"trailing"])
 def test_a_bundle_gives_the_code_of_a_gpu(data: bytes) -> None:
     assert dict(read_bundle(data)) == TARGETS
-    assert code_object_for(data, "gfx942") == b"\x7fELF-942"
-    assert code_object_for(data, "gfx1100") == b"\x7fELF-1100"
+    assert find_code_object(data, "gfx942") == b"\x7fELF-942"
+    assert find_code_object(data, "gfx1100") == b"\x7fELF-1100"
     with pytest.raises(CodeObjectError, match=r"no code for gfx950; it has .*gfx942.*gfx1100"):
-        code_object_for(data, "gfx950")
+        find_code_object(data, "gfx950")
 
 
 def test_damaged_bundles_are_refused() -> None:
     for data in (bundle(), compressed(2)):
         for size in range(len(data) - 1):
             with pytest.raises(CodeObjectError):
-                code_object_for(data[:size], "gfx1100")
+                find_code_object(data[:size], "gfx1100")
     with pytest.raises(CodeObjectError, match="method 7"):
         read_bundle(compressed(2, method=7))
     with pytest.raises(CodeObjectError, match="neither a code object nor a bundle"):
@@ -139,11 +141,11 @@ def test_a_bundle_with_zstd_needs_the_module() -> None:
 
 
 def test_what_a_fat_binary_wrapper_points_to() -> None:
-    assert wrapped_address(struct.pack("<IIQQ", 0x48495046, 1, 0x1234, 0)) == 0x1234
+    assert read_wrapped_address(struct.pack("<IIQQ", 0x48495046, 1, 0x1234, 0)) == 0x1234
     with pytest.raises(CodeObjectError, match="not a HIP fat binary wrapper"):
-        wrapped_address(struct.pack("<IIQQ", 0x48495047, 1, 0x1234, 0))
-    assert bundle_size(compressed(2)) == len(compressed(2))
-    assert bundle_size(bundle()) is None
+        read_wrapped_address(struct.pack("<IIQQ", 0x48495047, 1, 0x1234, 0))
+    assert read_bundle_size(compressed(2)) == len(compressed(2))
+    assert read_bundle_size(bundle()) is None
 
 
 @pytest.mark.compile
@@ -155,7 +157,7 @@ def test_a_code_object_of_each_gpu(arch: str) -> None:
     assert code.kernels["kernel"].explicit_bytes == 24
     assert code.kernels["kernel"].wave_size == LANES[arch]
     assert code.symbols["kernel"].kind == "STT_FUNC"
-    assert code.bytes_at(code.symbols["kernel"].address, 4)[2:] in (b"\x81\xbf", b"\xb0\xbf")  # s_endpgm
+    assert code.read_bytes(code.symbols["kernel"].address, 4)[2:] in (b"\x81\xbf", b"\xb0\xbf")  # s_endpgm
     assert code.relocations == ()
 
 
@@ -174,12 +176,12 @@ def test_addresses_in_data_are_relocated() -> None:
     memory = Memory(1 << 20)
     device = EmulatedDevice(tilewright.arch.load("gfx942"), memory)
     module = device.load(assemble(VARIABLE))
-    place = module.variable("variable")
+    place = module.find_variable("variable")
     assert place is not None
     address, size = place
     assert size == 8
     assert int.from_bytes(memory.read(address, 8), "little") == address + 16
-    assert module.variable("kernel") is None
+    assert module.find_variable("kernel") is None
     device.unload(module)
 
 

@@ -142,5 +142,5 @@ def _text_at(data: bytes) -> tuple[int, int]:
     """Where the code is in the file, and how many bytes it has."""
     code_object = read_code_object(data)
     symbol = code_object.symbols["kernel"]
-    body = code_object.bytes_at(symbol.address, symbol.size)
+    body = code_object.read_bytes(symbol.address, symbol.size)
     return data.index(body), len(body)

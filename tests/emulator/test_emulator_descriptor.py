@@ -86,7 +86,7 @@ def test_every_other_bit_is_refused(arch: str) -> None:
 def test_what_the_assembler_writes(arch: str) -> None:
     more = "  .amdhsa_float_denorm_mode_32 3\n  .amdhsa_user_sgpr_dispatch_ptr 1"
     code = read_code_object(assemble("s_endpgm", arch, vgprs=100, lds=2048, private=64, directives=more))
-    address, data = code.descriptor_bytes("kernel")
+    address, data = code.find_descriptor("kernel")
     found = read_descriptor(data, address, arch)
     assert found.entry == code.symbols["kernel"].address
     assert (found.lds_bytes, found.private_bytes, found.lanes) == (2048, 64, LANES[arch])

@@ -10,14 +10,14 @@ import pytest
 from assembled import assemble
 
 import tilewright.arch
-from tilewright.building.code_object import Line, parse_lines
-from tilewright.emulator.disassembly import branch_target, disassemble, parse
+from tilewright.building.code_object import DisassembledLine, parse_lines
+from tilewright.emulator.disassembly import disassemble, find_branch_target, parse_line
 from tilewright.emulator.faults import UnknownInstructionFault
 from tilewright.emulator.instruction import EXEC, M0, TTMP, VCC, Instruction, Operand
 
 
 def one(text: str, *words: int, address: int = 0x1900) -> Instruction:
-    return parse(Line(address, text, words or (0,)))
+    return parse_line(DisassembledLine(address, text, words or (0,)))
 
 
 OPERANDS = {
@@ -134,7 +134,7 @@ def test_two_instructions_in_one() -> None:
     assert both.other is not None
     assert both.other.mnemonic == "v_dual_lshlrev_b32"
     assert both.other.operands == (Operand("v", 251), Operand("const", value=4), Operand("v", 21))
-    assert both.following == both.other.following == 0x1908
+    assert both.next_address == both.other.next_address == 0x1908
 
 
 def test_counters_and_hints_stay_whole() -> None:
@@ -146,10 +146,10 @@ def test_counters_and_hints_stay_whole() -> None:
 
 @pytest.mark.parametrize(("count", "target"), [(1, 0x1908), (0xFFFF, 0x1900), (0x7FFF, 0x1904 + 4 * 0x7FFF)])
 def test_branches_know_their_target(count: int, target: int) -> None:
-    line = Line(0x1900, f"s_cbranch_scc1 {count}", (0xBF850000 | count,))
-    assert branch_target(line) == target
-    assert parse(line).operands == (Operand("const", value=target),)
-    call = parse(Line(0x1900, f"s_call_b64 s[30:31], {count}", (0xBA9E0000 | count,)))
+    line = DisassembledLine(0x1900, f"s_cbranch_scc1 {count}", (0xBF850000 | count,))
+    assert find_branch_target(line) == target
+    assert parse_line(line).operands == (Operand("const", value=target),)
+    call = parse_line(DisassembledLine(0x1900, f"s_call_b64 s[30:31], {count}", (0xBA9E0000 | count,)))
     assert call.operands == (Operand("s", 30, 2), Operand("const", value=target))
 
 
@@ -172,7 +172,7 @@ def test_a_long_walk_through_the_encodings(arch: str) -> None:
     known, unknown = 0, []
     for line in parse_lines(text):
         try:
-            known += bool(parse(line).mnemonic)
+            known += bool(parse_line(line).mnemonic)
         except UnknownInstructionFault as fault:
             unknown.append(fault)
     assert known > 2000

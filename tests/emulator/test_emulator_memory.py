@@ -62,7 +62,7 @@ def test_wild_accesses_name_the_nearest_allocation(offset: int, size: int, words
     addresses = np.full((2, 4), address, np.uint64)
     addresses[1, 2] = address + offset
     with pytest.raises(MemoryFault) as caught:
-        memory.check(addresses, size, None)
+        memory.check_access(addresses, size, None)
     assert words in str(caught.value)
     assert f"({address:#x}, 4096 bytes)" in str(caught.value)
     assert f"{size} bytes at {address + offset:#x}" in str(caught.value)
@@ -73,10 +73,10 @@ def test_lanes_outside_the_mask_are_not_checked() -> None:
     memory = small()
     address = memory.allocate(64)
     addresses = np.array([[0, address + 8, 2**63]], np.uint64)
-    index = memory.check(addresses, 8, np.array([[False, True, False]]))
+    index = memory.check_access(addresses, 8, np.array([[False, True, False]]))
     assert index.tolist() == [[address + 8 - memory.base] * 3]
     with pytest.raises(MemoryFault) as caught:
-        memory.check(addresses, 8, np.array([[False, True, True]]))
+        memory.check_access(addresses, 8, np.array([[False, True, True]]))
     assert caught.value.place.lane == 2
 
 
@@ -88,12 +88,12 @@ def test_the_tail_of_an_odd_size_is_exact() -> None:
         # Two allocations in one access: the check lane by lane.
         addresses = np.array([address + last, other], np.uint64)
         if good:
-            memory.check(addresses, 1, None)
+            memory.check_access(addresses, 1, None)
         else:
             with pytest.raises(MemoryFault):
-                memory.check(addresses, 1, None)
+                memory.check_access(addresses, 1, None)
     with pytest.raises(MemoryFault, match="across the end"):
-        memory.check(np.array([address + 8, other], np.uint64), 4, None)
+        memory.check_access(np.array([address + 8, other], np.uint64), 4, None)
 
 
 def test_checks_agree_with_a_list_of_bytes() -> None:
@@ -116,7 +116,7 @@ def test_checks_agree_with_a_list_of_bytes() -> None:
             size = rng.choice((1, 2, 4, 8, 12, 16))
             good = all(address + k in allowed for address in addresses for k in range(size))
             try:
-                memory.check(np.array([addresses], np.uint64), size, None)
+                memory.check_access(np.array([addresses], np.uint64), size, None)
             except MemoryFault:
                 assert not good
             else:
@@ -128,7 +128,7 @@ def test_addresses_that_wrap_are_faults() -> None:
     memory.allocate(64)
     wrapped = np.array([2**64 - 16], np.uint64) + np.uint64(32)
     with pytest.raises(MemoryFault, match="at 0x10:"):
-        memory.check(wrapped, 4, None)
+        memory.check_access(wrapped, 4, None)
 
 
 def test_freeing_twice_or_what_was_never_allocated() -> None:

@@ -8,11 +8,11 @@ from assembled import assemble
 from hand_made import code_for
 from launched import launch
 
-from tilewright.building.code_object import Line
-from tilewright.emulator.disassembly import parse
+from tilewright.building.code_object import DisassembledLine
+from tilewright.emulator.disassembly import parse_line
 from tilewright.emulator.group import POISON
 from tilewright.emulator.launch import Mode
-from tilewright.emulator.overwrites import written
+from tilewright.emulator.write_hazards import find_written_registers
 
 # s[4:5]: output, which is zero. v1: the thread's byte offset. v2: what was loaded and overwritten. What is in it right
 # after that is stored.
@@ -159,5 +159,5 @@ def test_a_load_that_arrived_early_still_counts(engine: str) -> None:
     ],
 )
 def test_what_an_instruction_writes_at_once(arch: str, text: str, expected: str) -> None:
-    found = written(parse(Line(0, text, (0,))), code_for(arch))
+    found = find_written_registers(parse_line(DisassembledLine(0, text, (0,))), code_for(arch))
     assert found == {(name[0], int(name[1:])) for name in expected.split()}

@@ -6,30 +6,30 @@ import numpy as np
 import pytest
 
 import tilewright.arch
-from tilewright.building.code_object import Line
-from tilewright.emulator import control, waits
-from tilewright.emulator.code import Code
+from tilewright.building.code_object import DisassembledLine
+from tilewright.emulator import control, waitcnt
+from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.counters import Counters
-from tilewright.emulator.disassembly import parse
+from tilewright.emulator.disassembly import parse_line
 from tilewright.emulator.faults import UnknownInstructionFault
-from tilewright.emulator.group import Batch, Group, Pending, Places
+from tilewright.emulator.group import Batch, PendingEffect, WaveGroup, WaveIndices
 from tilewright.emulator.instruction import SCALARS
 from tilewright.emulator.lds import Lds
 from tilewright.emulator.memory import Memory
 
 
-def group(arch: str) -> Group:
+def group(arch: str) -> WaveGroup:
     batch = Batch(
         Memory(4096), Lds(1, 0), Counters(), strict=True, detailed=False,
-        counter_of=waits.counter_of(arch), capacity_of=waits.capacity_of(arch),
+        counter_of=waitcnt.find_counters(arch), capacity_of=waitcnt.find_capacities(arch),
     )  # fmt: skip
-    places = Places(np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.uint64))
+    places = WaveIndices(np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.uint64))
     vgprs, sgprs = np.zeros((1, 1, 64), np.uint32), np.zeros((1, SCALARS), np.uint32)
-    return Group(batch, vgprs, sgprs, np.zeros(1, np.bool_), places, 0xF0)
+    return WaveGroup(batch, vgprs, sgprs, np.zeros(1, np.bool_), places, 0xF0)
 
 
-def code(arch: str) -> Code:
-    return Code(tilewright.arch.load(arch), "kernel", 64, 0, 0)
+def code(arch: str) -> LoadedCode:
+    return LoadedCode(tilewright.arch.load(arch), "kernel", 64, 0, 0)
 
 
 def over(arch: str, kinds: str, wait: str) -> str:
@@ -38,9 +38,9 @@ def over(arch: str, kinds: str, wait: str) -> str:
     seen: list[int] = []
     names = {"l": "load", "s": "store", "d": "lds", "k": "scalar"}
     for number, kind in enumerate(kinds):
-        effect = Pending(lambda _, n=number: seen.append(n), lambda _: None, in_order=kind != "k")  # type: ignore[misc, arg-type, return-value]
-        waves.later(names[kind], effect)
-    step = control.translate(parse(Line(0, wait, (0,))), code(arch))
+        effect = PendingEffect(lambda _, n=number: seen.append(n), lambda _: None, in_order=kind != "k")  # type: ignore[misc, arg-type, return-value]
+        waves.schedule_effect(names[kind], effect)
+    step = control.translate(parse_line(DisassembledLine(0, wait, (0,))), code(arch))
     assert step is not None
     step(waves)
     return "".join(str(number) for number in seen)
@@ -110,7 +110,7 @@ def test_a_full_counter_tells_nothing_about_scalar_loads() -> None:
 
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"])
 def test_every_counter_has_a_capacity(arch: str) -> None:
-    assert set(waits.capacity_of(arch)) == set(waits.counter_of(arch).values())
+    assert set(waitcnt.find_capacities(arch)) == set(waitcnt.find_counters(arch).values())
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_counters_of_other_gpus_are_unknown(arch: str, wait: str) -> None:
 def test_the_mode_of_arithmetic_is_set(text: str, before: int, after: int) -> None:
     waves = group("gfx1100")
     waves.float_mode = before
-    step = control.translate(parse(Line(0, text, (0,))), code("gfx1100"))
+    step = control.translate(parse_line(DisassembledLine(0, text, (0,))), code("gfx1100"))
     assert step is not None
     step(waves)
     assert waves.float_mode == after
@@ -152,4 +152,4 @@ def test_the_mode_of_arithmetic_is_set(text: str, before: int, after: int) -> No
 )
 def test_what_is_not_modelled_is_refused(text: str) -> None:
     with pytest.raises(UnknownInstructionFault):
-        control.translate(parse(Line(0, text, (0,))), code("gfx1100"))
+        control.translate(parse_line(DisassembledLine(0, text, (0,))), code("gfx1100"))

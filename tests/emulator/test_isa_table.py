@@ -13,10 +13,10 @@ from isa_in_c import HEADER, CompiledTable, numpy_type
 
 from tilewright.emulator.isa.bitop import bitop3
 from tilewright.emulator.isa.functions import FUNCTIONS
-from tilewright.emulator.isa.names import canonical
-from tilewright.emulator.isa.numpy_form import direct, function_of
+from tilewright.emulator.isa.names import normalize_name
+from tilewright.emulator.isa.numpy_form import find_direct_ufunc, make_function
 from tilewright.emulator.isa.operation import Operation
-from tilewright.emulator.isa.packed import dot_signed
+from tilewright.emulator.isa.packed import find_signed_dot
 from tilewright.emulator.isa.table import VECTOR, all_operations
 
 COUNT = 2048
@@ -25,7 +25,7 @@ SIGNED_DOTS = {
     for name in ("v_dot4_i32_iu8", "v_dot8_i32_iu4")
     for a in (0, 1)
     for b in (0, 1)
-    if (operation := dot_signed(name, bool(a), bool(b))) is not None
+    if (operation := find_signed_dot(name, bool(a), bool(b))) is not None
 }
 TABLE = {**all_operations(), **SIGNED_DOTS, **{f"v_bitop3_b32 {k}": bitop3(k, "u32") for k in range(256)}}
 
@@ -142,10 +142,10 @@ def in_numpy(operation: Operation, sources: list[np.ndarray]) -> tuple[np.ndarra
     other: np.ndarray = np.zeros(COUNT, np.bool_)
     with np.errstate(all="ignore"):
         if operation.expression:
-            made = function_of(operation.expression, len(sources))(*sources)
+            made = make_function(operation.expression, len(sources))(*sources)
             result = np.broadcast_to(made, (COUNT,)).astype(numpy_type(operation.result))
         if operation.scc or operation.second:
-            other = function_of(operation.scc or operation.second, len(sources), "r")(*sources, result)
+            other = make_function(operation.scc or operation.second, len(sources), "r")(*sources, result)
     return result, other
 
 
@@ -159,9 +159,9 @@ def test_every_entry_runs_in_numpy(start: int) -> None:
 
 def test_plain_operators_need_no_temporary() -> None:
     for name in ("v_add_u32", "v_subrev_u32", "v_xor_b32", "v_mul_f32", "v_add_f32", "v_min_i32"):
-        assert direct(VECTOR[name]) is not None, name
-    assert direct(VECTOR["v_lshl_add_u32"]) is None
-    subtracted = direct(VECTOR["v_subrev_u32"])
+        assert find_direct_ufunc(VECTOR[name]) is not None, name
+    assert find_direct_ufunc(VECTOR["v_lshl_add_u32"]) is None
+    subtracted = find_direct_ufunc(VECTOR["v_subrev_u32"])
     assert subtracted is not None
     assert subtracted.order == (1, 0)
 
@@ -169,7 +169,7 @@ def test_plain_operators_need_no_temporary() -> None:
 def test_bitop3_follows_its_truth_table() -> None:
     a, b, c = (np.array([value], np.uint32) for value in (0xF0, 0xCC, 0xAA))
     for table in range(256):
-        assert int(function_of(bitop3(table, "u32").expression, 3)(a, b, c)[0]) & 0xFF == table
+        assert int(make_function(bitop3(table, "u32").expression, 3)(a, b, c)[0]) & 0xFF == table
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_bitop3_follows_its_truth_table() -> None:
     ],
 )
 def test_renamed_instructions_have_one_name(new: str, old: str) -> None:
-    assert canonical(new) == old
+    assert normalize_name(new) == old
 
 
 # Transcendental functions may differ by what their f64 versions differ.

@@ -11,7 +11,7 @@ import pytest
 from assembled import LANES, assemble
 from matrix_model import ARCHES
 
-from tilewright.emulator.matrix.shapes import MatrixShape, shapes
+from tilewright.emulator.matrix.shapes import MatrixShape, list_shapes
 
 pytestmark = pytest.mark.compile
 
@@ -43,7 +43,7 @@ def complaints(arch: str, lines: list[str]) -> dict[int, str]:
 
 def text_of(name: str, shape: MatrixShape, doubled: int | None = None, files: str = "vvvv") -> str:
     """An instruction with the registers that its shape says; the operand of that number has twice as many."""
-    counts = [shape.registers(operand) for operand in ("d", "a", "b", "d")]
+    counts = [shape.count_registers(operand) for operand in ("d", "a", "b", "d")]
     operands = []
     for at, (file, start, count) in enumerate(zip(files, (0, 64, 96, 128), counts, strict=True)):
         last = start + count * (2 if at == doubled else 1) - 1
@@ -58,12 +58,12 @@ def test_the_assembler_knows_the_same_instructions(arch: str) -> None:
     said = complaints(arch, names)
     # A name that exists is refused for its missing operands.
     exist = {name for at, name in enumerate(names) if "too few operands" in said[at]}
-    assert exist == set(shapes(ARCHES[arch].family))
+    assert exist == set(list_shapes(ARCHES[arch].family))
 
 
 @pytest.mark.parametrize("arch", ARCHES)
 def test_the_assembler_wants_the_same_numbers_of_registers(arch: str) -> None:
-    known = shapes(ARCHES[arch].family)
+    known = list_shapes(ARCHES[arch].family)
     files = "avva" if arch == "gfx908" else "vvvv"  # MI100 accumulates in registers of their own
     right = [text_of(name, shape, files=files) for name, shape in known.items()]
     assert complaints(arch, right) == {}
@@ -74,9 +74,9 @@ def test_the_assembler_wants_the_same_numbers_of_registers(arch: str) -> None:
 @pytest.mark.parametrize("formats", [(0, 1), (2, 4), (4, 3), (3, 0)])
 def test_the_assembler_wants_registers_for_the_formats(formats: tuple[int, int]) -> None:
     kinds = ("fp8", "bf8", "fp6", "bf6", "fp4")
-    known = {name: shape for name, shape in shapes("cdna4").items() if shape.a == "f8f6f4"}
+    known = {name: shape for name, shape in list_shapes("cdna4").items() if shape.a == "f8f6f4"}
     lines = [
-        f"{text_of(name, shape.of_formats(kinds[formats[0]], kinds[formats[1]]))} cbsz:{formats[0]} blgp:{formats[1]}"
+        f"{text_of(name, shape.replace_formats(kinds[formats[0]], kinds[formats[1]]))} cbsz:{formats[0]} blgp:{formats[1]}"
         for name, shape in known.items()
     ]
     assert complaints("gfx950", lines) == {}
@@ -89,7 +89,7 @@ def test_all_instructions_in_one_kernel(arch: str) -> None:
 
     from tilewright.emulator.launch import Extent
 
-    known = shapes(ARCHES[arch].family)
+    known = list_shapes(ARCHES[arch].family)
     body = "\n".join([*(text_of(name, shape) for name, shape in known.items()), "s_endpgm"])
     code = assemble(body, arch, vgprs=200)
     outcome = launch(code, arch, block=Extent(3 * LANES[arch]))
@@ -103,11 +103,11 @@ def test_a_product_of_a_kernel(arch: str) -> None:
 
     from tilewright.emulator.launch import Extent
 
-    known = shapes(ARCHES[arch].family)
+    known = list_shapes(ARCHES[arch].family)
     name = next(name for name, shape in known.items() if (shape.m, shape.a, shape.result) == (16, "f16", "f32")
                 and shape.blocks == 1)  # fmt: skip
     shape = known[name]
-    a, b = shape.registers("a"), shape.registers("b")
+    a, b = shape.count_registers("a"), shape.count_registers("b")
     body = "\n".join(
         [
             "s_load_dwordx2 s[8:9], s[0:1], 0x0",
@@ -120,7 +120,7 @@ def test_a_product_of_a_kernel(arch: str) -> None:
             "v_or_b32 v2, v2, v3",
             *(f"v_mov_b32 v{64 + at}, 0x40004000" for at in range(a)),
             *(f"v_mov_b32 v{96 + at}, v2" for at in range(b)),
-            f"{name} v[16:{15 + shape.registers('d')}], v[64:{63 + a}], v[96:{95 + b}], 1.0",
+            f"{name} v[16:{15 + shape.count_registers('d')}], v[64:{63 + a}], v[96:{95 + b}], 1.0",
             "s_nop 15",
             "s_nop 15",
             "v_lshlrev_b32 v4, 2, v1",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matrix_model import ARCHES, Run, d_place, put, value
 
-from tilewright.emulator.matrix.shapes import F8F6F4, MatrixShape, shapes
+from tilewright.emulator.matrix.shapes import F8F6F4, MatrixShape, list_shapes
 
 ENCODING = {"gfx942": "fnuz", "gfx950": "ocp", "gfx1200": "ocp", "gfx1201": "ocp"}
 
@@ -25,7 +25,7 @@ def cases() -> list[tuple[str, str, MatrixShape, dict[str, object]]]:
     found = []
     for arch, facts in ARCHES.items():
         seen = set()
-        for name, shape in shapes(facts.family).items():
+        for name, shape in list_shapes(facts.family).items():
             if (shape, shape.scaled) in seen:
                 continue  # another spelling
             seen.add((shape, shape.scaled))
@@ -33,7 +33,7 @@ def cases() -> list[tuple[str, str, MatrixShape, dict[str, object]]]:
                 opsel = {"op_sel_hi": (0, 0, 0)} if shape.scaled else {}
                 for i, a in enumerate(F8F6F4):
                     for j, b in enumerate(F8F6F4):
-                        found.append((arch, name, shape.of_formats(a, b), {"cbsz": i, "blgp": j, **opsel}))
+                        found.append((arch, name, shape.replace_formats(a, b), {"cbsz": i, "blgp": j, **opsel}))
             else:
                 signed = {"neg_lo": (1, 1, 0)} if shape.a in ("iu8", "iu4") else {}
                 found.append((arch, name, shape, signed))
@@ -138,7 +138,7 @@ def test_every_instruction_of_the_gpu_files_is_known() -> None:
     for arch in ARCHES.values():
         named = {name for table in arch.mma.values() for name in table.values()}
         assert named
-        assert named <= set(shapes(arch.family)), arch.name
+        assert named <= set(list_shapes(arch.family)), arch.name
 
 
 def test_no_layout_is_left_out() -> None:

@@ -9,12 +9,12 @@ from matrix_model import ARCHES, Run, code_for, make_group
 from tilewright.emulator.faults import UnknownInstructionFault
 from tilewright.emulator.instruction import Instruction, Operand
 from tilewright.emulator.matrix import translate
-from tilewright.emulator.matrix.shapes import shapes
+from tilewright.emulator.matrix.shapes import list_shapes
 
 
 def filled(arch: str, name: str, waves: int = 2, **modifiers: object) -> Run:
     """An instruction with small whole numbers in A and B, and C = 0."""
-    shape = shapes(ARCHES[arch].family)[name]
+    shape = list_shapes(ARCHES[arch].family)[name]
     run = Run(arch, name, shape, waves, **modifiers)
     rng = np.random.default_rng(3)
     dtype = {"f16": np.float16, "f32": np.float32, "f64": np.float64}[shape.a]
@@ -88,7 +88,7 @@ def test_wmma_signs(arch: str) -> None:
 @pytest.mark.parametrize("result", ["f16", "bf16"])
 def test_16_bit_results_of_rdna3_fill_one_half(high: int, result: str) -> None:
     name = f"v_wmma_{result}_16x16x16_{result}"
-    run = Run("gfx1100", name, shapes("rdna3")[name], 2, op_sel=(0, 0, high))
+    run = Run("gfx1100", name, list_shapes("rdna3")[name], 2, op_sel=(0, 0, high))
     one = 0x3C00 if result == "f16" else 0x3F80
     two = 0x4000  # of both formats
     run.d[...] = 0xDEADBEEF
@@ -105,7 +105,7 @@ def test_16_bit_results_of_rdna3_fill_one_half(high: int, result: str) -> None:
 def test_scales(name: str, cbsz: int, one: int) -> None:
     """All ones in A and B. Every row of A has another scale for each 32 along k, and one byte is chosen of four."""
     kind = {0: "fp8", 2: "fp6", 4: "fp4"}[cbsz]
-    shape = shapes("cdna4")[name].of_formats(kind, kind)
+    shape = list_shapes("cdna4")[name].replace_formats(kind, kind)
     run = Run("gfx950", name, shape, 2, cbsz=cbsz, blgp=cbsz, op_sel=(0, 1, 0), op_sel_hi=(1, 0, 0))
     run.put_inputs(np.full((2, 1, shape.m, shape.k), one), np.full((2, 1, shape.n, shape.k), one), kind, kind)
     rng = np.random.default_rng(4)
@@ -120,7 +120,7 @@ def test_scales(name: str, cbsz: int, one: int) -> None:
 
 
 def test_a_scale_that_is_nan() -> None:
-    shape = shapes("cdna4")["v_mfma_scale_f32_32x32x64_f8f6f4"].of_formats("fp8", "fp8")
+    shape = list_shapes("cdna4")["v_mfma_scale_f32_32x32x64_f8f6f4"].replace_formats("fp8", "fp8")
     run = Run("gfx950", "v_mfma_scale_f32_32x32x64_f8f6f4", shape, 1, op_sel_hi=(0, 0, 0))
     run.scales[0][...] = run.scales[1][...] = 127
     run.scales[0][0, 0, 3] = 255
@@ -131,7 +131,7 @@ def test_a_scale_that_is_nan() -> None:
 
 
 def test_scales_beyond_the_range_of_f32_cancel() -> None:
-    shape = shapes("cdna4")["v_mfma_scale_f32_32x32x64_f8f6f4"].of_formats("fp8", "fp8")
+    shape = list_shapes("cdna4")["v_mfma_scale_f32_32x32x64_f8f6f4"].replace_formats("fp8", "fp8")
     run = Run("gfx950", "v_mfma_scale_f32_32x32x64_f8f6f4", shape, 1, op_sel_hi=(0, 0, 0))
     run.a[...] = run.b[...] = 0x7E7E7E7E  # 448
     run.scales[0][...], run.scales[1][...] = 254, 0
@@ -143,7 +143,7 @@ def test_scales_beyond_the_range_of_f32_cancel() -> None:
 def test_constants_for_c(number: float, word: int) -> None:
     constant = Operand("const", value=number)
     for name in ("v_mfma_f32_32x32x8_f16", "v_mfma_i32_32x32x16_i8"):
-        run = Run("gfx942", name, shapes("cdna3")[name], 1)
+        run = Run("gfx942", name, list_shapes("cdna3")[name], 1)
         run.step(constant)
         if word == 0xFFFFFFFF and "f32" in name:
             assert np.isnan(floats(run, run.d)).all()
@@ -154,7 +154,7 @@ def test_constants_for_c(number: float, word: int) -> None:
 
 
 def test_d_may_be_c_or_overlap_a() -> None:
-    shape = shapes("cdna3")["v_mfma_f32_32x32x8_f16"]
+    shape = list_shapes("cdna3")["v_mfma_f32_32x32x8_f16"]
     apart = filled("gfx942", "v_mfma_f32_32x32x8_f16")
     apart.c[...] = np.float32(2).view(np.uint32)
     group = make_group(32, 2, 64)
@@ -165,7 +165,7 @@ def test_d_may_be_c_or_overlap_a() -> None:
     apart.c[14:16] = apart.a
     apart.step()
     step(group)
-    assert np.array_equal(group.vgprs[: shape.registers("d")], apart.d)
+    assert np.array_equal(group.vgprs[: shape.count_registers("d")], apart.d)
 
 
 def test_accumulation_registers_follow_the_others() -> None:

@@ -7,9 +7,9 @@ import pytest
 from matrix_model import ARCHES, Run, value
 
 from tilewright.base.errors import UnknownValueError
-from tilewright.emulator.formats import FORMATS, encode, flush_subnormal, format_of, table, unpack
+from tilewright.emulator.formats import FORMATS, encode, find_format, flush_subnormal, make_value_table, unpack
 from tilewright.emulator.instruction import Operand
-from tilewright.emulator.matrix.shapes import shapes
+from tilewright.emulator.matrix.shapes import list_shapes
 
 SMALL = ("f16", "bf16", "fp8_fnuz", "bf8_fnuz", "fp8_ocp", "bf8_ocp", "fp6", "bf6", "fp4")
 
@@ -27,7 +27,7 @@ def one_product(arch: str, name: str, a: int, b: int, c: Operand, waves: int = 1
 
 
 def prepared(arch: str, name: str, waves: int, **modifiers: object) -> Run:
-    shape = shapes(ARCHES[arch].family)[name]
+    shape = list_shapes(ARCHES[arch].family)[name]
     return Run(arch, name, shape, waves, **modifiers)
 
 
@@ -42,14 +42,14 @@ def bits(number: float) -> int:
 @pytest.mark.parametrize("name", SMALL)
 def test_every_pattern_means_what_its_format_says(name: str) -> None:
     expected = np.array([value(name, code) for code in range(1 << FORMATS[name].bits)], np.float32)
-    assert np.array_equal(table(name), expected, equal_nan=True)
+    assert np.array_equal(make_value_table(name), expected, equal_nan=True)
     signs = np.signbit(expected[expected == 0])
-    assert np.array_equal(np.signbit(table(name)[expected == 0]), signs)
+    assert np.array_equal(np.signbit(make_value_table(name)[expected == 0]), signs)
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_encoding_gives_the_pattern_back(name: str) -> None:
-    values = table(name)
+    values = make_value_table(name)
     numbers = ~np.isnan(values)
     codes = np.arange(values.size)[numbers]
     assert np.array_equal(encode(values[numbers], FORMATS[name]), codes)
@@ -57,17 +57,19 @@ def test_encoding_gives_the_pattern_back(name: str) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_encoding_rounds_to_the_nearest_and_ties_to_even(name: str) -> None:
-    values = np.unique(table(name)[np.isfinite(table(name)) & (table(name) >= 0)]).astype(np.float64)
+    values = np.unique(
+        make_value_table(name)[np.isfinite(make_value_table(name)) & (make_value_table(name) >= 0)]
+    ).astype(np.float64)
     low, high = values[:-1], values[1:]
     middle = ((low + high) / 2).astype(np.float32)
     codes = encode(middle, FORMATS[name]).astype(np.int64)
     assert not (codes & 1).any(), "the even neighbour"
     quarter = (low + (high - low) / 4).astype(np.float32)
-    assert np.array_equal(table(name)[encode(quarter, FORMATS[name])], low)
+    assert np.array_equal(make_value_table(name)[encode(quarter, FORMATS[name])], low)
 
 
 def test_scales_are_powers_of_two_and_one_nan() -> None:
-    scales = table("e8m0").astype(np.float64)
+    scales = make_value_table("e8m0").astype(np.float64)
     assert np.array_equal(scales[:255], 2.0 ** np.arange(-127, 128))
     assert np.isnan(scales[255])
 
@@ -82,11 +84,11 @@ def test_too_large_numbers() -> None:
 
 
 def test_8_bit_floats_are_those_of_the_gpu() -> None:
-    assert format_of("fp8", ARCHES["gfx942"]).name == "fp8_fnuz"
-    assert format_of("bf8", ARCHES["gfx950"]).name == "bf8_ocp"
-    assert format_of("bf8", ARCHES["gfx1201"]).name == "bf8_ocp"
+    assert find_format("fp8", ARCHES["gfx942"]).name == "fp8_fnuz"
+    assert find_format("bf8", ARCHES["gfx950"]).name == "bf8_ocp"
+    assert find_format("bf8", ARCHES["gfx1201"]).name == "bf8_ocp"
     with pytest.raises(UnknownValueError, match="fp7"):
-        format_of("fp7", ARCHES["gfx942"])
+        find_format("fp7", ARCHES["gfx942"])
 
 
 def test_unpacking_keeps_the_order_of_the_bits() -> None:
@@ -115,8 +117,8 @@ def test_unpacking_keeps_the_order_of_the_bits() -> None:
 )
 def test_8_bit_floats_in_matrices(arch: str, name: str, kinds: tuple[str, str]) -> None:
     """All 256 patterns of A, one to a wave, times 1 in B; the NaNs among them, too."""
-    shape = shapes(ARCHES[arch].family)[name]
-    shape = shape.of_formats("fp8", "fp8") if shape.a == "f8f6f4" else shape
+    shape = list_shapes(ARCHES[arch].family)[name]
+    shape = shape.replace_formats("fp8", "fp8") if shape.a == "f8f6f4" else shape
     run = Run(arch, name, shape, 256)
     a = np.zeros((256, 1, shape.m, shape.k), np.uint8)
     b = np.zeros((256, 1, shape.n, shape.k), np.uint8)

@@ -14,9 +14,9 @@ from tilewright.base.errors import DeviceError, UnknownValueError
 from tilewright.emulator.device import EmulatedDevice
 from tilewright.emulator.launch import Extent, Launch, Mode
 from tilewright.emulator.memory import Memory
-from tilewright.emulator.native.choose import native_parts
+from tilewright.emulator.native.choose import prepare_native
 from tilewright.emulator.native.layout import STRUCTURES
-from tilewright.emulator.native.library import handler_count, library
+from tilewright.emulator.native.library import count_handlers, load_engine
 
 pytestmark = pytest.mark.compile
 
@@ -297,11 +297,11 @@ def test_the_clock_goes_forward() -> None:
 
 
 def test_structures_are_those_of_the_library() -> None:
-    compiled = library()
+    compiled = load_engine()
     assert compiled is not None
     sizes = (ctypes.c_uint32 * (len(STRUCTURES) + 1))()
     compiled.handle.tilewright_sizes(sizes)
-    assert list(sizes) == [*(ctypes.sizeof(structure) for structure in STRUCTURES), handler_count()]
+    assert list(sizes) == [*(ctypes.sizeof(structure) for structure in STRUCTURES), count_handlers()]
 
 
 def test_what_only_numpy_runs() -> None:
@@ -310,8 +310,8 @@ def test_what_only_numpy_runs() -> None:
     memory = Memory(1 << 24)
     device = EmulatedDevice(tilewright.arch.load("gfx942"), memory)
     (kernel,) = device.load(assemble(START + body + END, "gfx942")).kernels.values()
-    assert native_parts(kernel, "auto") is None
+    assert prepare_native(kernel, "auto") is None
     with pytest.raises(DeviceError, match="ds_read_addtid_b32"):
-        native_parts(kernel, "native")
+        prepare_native(kernel, "native")
     with pytest.raises(UnknownValueError, match="engine"):
         device.launch(kernel, Launch(Extent(1), Extent(64), bytes(16)), engine="cuda")

@@ -25,11 +25,11 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-def opened() -> tuple[module.Library, int]:
+def opened() -> tuple[module.EngineLibrary, int]:
     """The library as a new process would open it, and how often it was compiled for that."""
     compiled = []
-    with events.listening(lambda event: compiled.append(event) if isinstance(event, events.Finished) else None):
-        library = module.library.__wrapped__()
+    with events.add_listener(lambda event: compiled.append(event) if isinstance(event, events.Finished) else None):
+        library = module.load_engine.__wrapped__()
     assert library is not None
     return library, len(compiled)
 

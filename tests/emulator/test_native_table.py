@@ -8,10 +8,10 @@ from edge_values import edge_values, same
 from isa_in_c import numpy_type
 from native_records import KEPT, LANES, bits64, run_scalar, run_vector
 
-from tilewright.emulator.isa.float_functions import flushed
-from tilewright.emulator.isa.numpy_form import function_of
+from tilewright.emulator.isa.float_functions import flush_subnormals
+from tilewright.emulator.isa.numpy_form import make_function
 from tilewright.emulator.isa.operation import Operation
-from tilewright.emulator.native.generate import numbers
+from tilewright.emulator.native.generate import handler_numbers
 
 pytestmark = pytest.mark.compile
 
@@ -39,16 +39,16 @@ def expected(
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Result, and SCC or mask, by NumPy."""
     if flush and "class_" not in operation.expression:
-        sources = [flushed(values) if values.dtype.kind == "f" else values for values in sources]
+        sources = [flush_subnormals(values) if values.dtype.kind == "f" else values for values in sources]
     with np.errstate(all="ignore"):
         result = None
         if operation.expression:
-            computed = function_of(operation.expression, len(sources))(*sources)
+            computed = make_function(operation.expression, len(sources))(*sources)
             result = np.broadcast_to(computed, sources[0].shape).astype(numpy_type(operation.result))
         other = operation.scc or operation.second
-        flag = function_of(other, len(sources), "r")(*sources, result) if other else None
+        flag = make_function(other, len(sources), "r")(*sources, result) if other else None
         if flush and result is not None and result.dtype.kind == "f":
-            result = flushed(result)
+            result = flush_subnormals(result)
     return result, flag
 
 
@@ -68,7 +68,7 @@ def check_result(operation: Operation, got: np.ndarray, want: np.ndarray) -> Non
 
 @pytest.mark.parametrize("mode", [KEPT, FLUSHING], ids=["kept", "flushing"])
 def test_vector_operations(mode: int) -> None:
-    for operation in numbers()[0]:
+    for operation in handler_numbers()[0]:
         if mode == FLUSHING and not any(
             kind.endswith(("f16", "f32", "f64")) for kind in (*operation.sources, operation.result)
         ):
@@ -87,7 +87,7 @@ def test_vector_operations(mode: int) -> None:
 
 @pytest.mark.parametrize("mode", [KEPT, FLUSHING], ids=["kept", "flushing"])
 def test_scalar_operations(mode: int) -> None:
-    for operation in numbers()[1]:
+    for operation in handler_numbers()[1]:
         sources = sources_of(operation, SCALAR_COUNT)
         got, scc = run_scalar(operation, sources, mode)
         want, flag = expected(operation, sources, mode == FLUSHING)

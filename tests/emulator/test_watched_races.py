@@ -12,7 +12,7 @@ import tilewright.arch
 from mutating.changes import NOTHING, Mutation
 from mutating.races import Races
 from mutating.reasons import WATCHES, Watched
-from tilewright.emulator.device import EmulatedDevice, Kernel
+from tilewright.emulator.device import DeviceKernel, EmulatedDevice
 from tilewright.emulator.launch import Extent, Launch, Mode
 from tilewright.emulator.memory import Memory
 
@@ -53,7 +53,7 @@ class Launched:
     def addresses(self, text: str) -> list[int]:
         return [at for at, line in sorted(self.kernel.program.lines.items()) if line.text.startswith(text)]
 
-    def run(self, kernel: Kernel, turned: bool = False) -> bytes:
+    def run(self, kernel: DeviceKernel, turned: bool = False) -> bytes:
         self._memory.write(self._output, bytes(512))
         asked = Launch(Extent(1), TWO_WAVES, self._output.to_bytes(8, "little") + bytes(8))
         self._device.launch(kernel, asked, Mode.STRICT, engine="numpy", turned=turned)
@@ -64,7 +64,7 @@ def races_without(body: str, barrier: int | None) -> Races:
     """What is found when the barrier with this number is not counted on."""
     launched = Launched(body)
     races = Races(None if barrier is None else launched.addresses("s_barrier")[barrier])
-    program = launched.kernel.program.changed(launched.addresses("s_endpgm")[0], "s_endpgm")
+    program = launched.kernel.program.replace_instruction(launched.addresses("s_endpgm")[0], "s_endpgm")
     races.watch(program)
     with races.watching():
         launched.run(dataclasses.replace(launched.kernel, program=program))

@@ -19,14 +19,14 @@ import pytest
 from tilewright import arch as archs
 from tilewright.base.errors import IllegalConfigError
 from tilewright.codegen.render import render, render_unchecked
-from tilewright.ops import OPS, op_named, parse_kernel
+from tilewright.ops import OPS, find_op, parse_kernel
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
-from tilewright.ops.sampling import draw_legal, strata
+from tilewright.ops.sampling import draw_legal, list_strata
 
 FOLDER = Path(__file__).parent
-GEMM = op_named("gemm")
-CONV = op_named("grouped_conv")
+GEMM = find_op("gemm")
+CONV = find_op("grouped_conv")
 # Forms that are no kinds of their own: what they change in the op's example, which is forward, 2-D and fp16.
 FORMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "grouped_conv": {
@@ -63,7 +63,7 @@ def representatives(op: Op) -> list[Kernel]:
     chosen: dict[tuple[str, ...], Kernel] = {}
     for name in ("gfx942", "gfx950"):
         arch = archs.load(name)
-        for fixed in strata(op, arch):
+        for fixed in list_strata(op, arch):
             kind = tuple(str(fixed[field]) for field in op.kinds)
             if kind in chosen:
                 continue
@@ -81,7 +81,7 @@ def golden_kernels(op: Op) -> dict[Path, Kernel]:
         kind = "-".join(str(getattr(kernel.config, field)) for field in op.kinds)
         kernels[folder / f"{kind}.golden"] = kernel
     for form, changes in FORMS.get(op.name, {}).items():
-        kernels[folder / f"{form}.golden"] = op.kernel(op.example_config(changes), "gfx942")
+        kernels[folder / f"{form}.golden"] = op.make_kernel(op.make_example(changes), "gfx942")
     return kernels
 
 
@@ -155,7 +155,7 @@ def test_rendering_depends_on_nothing_but_the_kernel(tmp_path: Path) -> None:
 
 
 def test_an_illegal_kernel_is_not_rendered() -> None:
-    kernel = GEMM.kernel(GEMM.example_config({"block": (96, 128, 32), "scheduler": "interwave"}), "gfx942")
+    kernel = GEMM.make_kernel(GEMM.make_example({"block": (96, 128, 32), "scheduler": "interwave"}), "gfx942")
 
     with pytest.raises(IllegalConfigError, match="breaks 2 rule") as caught:
         render(kernel)
@@ -167,7 +167,7 @@ def test_an_illegal_kernel_is_not_rendered() -> None:
 def test_a_missing_template_variable_is_an_error() -> None:
     import jinja2
 
-    from tilewright.codegen.render import _template
+    from tilewright.codegen.render import _load_template
 
     with pytest.raises(jinja2.UndefinedError):
-        _template(GEMM.template).render({})
+        _load_template(GEMM.template).render({})

@@ -7,11 +7,11 @@ import itertools
 import numpy as np
 
 from tilewright import arch as archs
-from tilewright.learn.measurements import Measurement, Measurements, table_of
+from tilewright.learn.measurements import Measurement, Measurements, make_table
 from tilewright.ops import gemm, kernel_of
+from tilewright.ops.cost_model.cost import Facts
 from tilewright.ops.kernel import Kernel
-from tilewright.ops.machine.cost import Facts
-from tilewright.ops.problem_values import problem_json
+from tilewright.ops.problem_values import dump_problem
 
 ARCH = "gfx942"
 
@@ -60,7 +60,7 @@ def estimated_us(kernel: Kernel, problem: gemm.Problem) -> float:
 
 def measurement(kernel: Kernel, problem: gemm.Problem, us: float | None, status: str = "ok") -> Measurement:
     return Measurement(
-        op="gemm", arch=ARCH, kernel=kernel.slug, problem=problem_json(problem), us=us, status=status, source="made up"
+        op="gemm", arch=ARCH, kernel=kernel.slug, problem=dump_problem(problem), us=us, status=status, source="made up"
     )
 
 
@@ -72,4 +72,4 @@ def table(number: int = 60, noise: float = 0.01) -> Measurements:
         for p in problems(number)
         for k in kernels()
     ]
-    return table_of([*rows, measurement(kernels()[0], problems(1, seed=99)[0], None, "failed")])
+    return make_table([*rows, measurement(kernels()[0], problems(1, seed=99)[0], None, "failed")])

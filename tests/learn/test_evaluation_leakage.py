@@ -7,7 +7,7 @@ import pytest
 
 from evaluation import hipblaslt, hipblaslt_data, miopen, miopen_data, moe, moe_data, sources
 from tilewright.base.errors import LeakageError
-from tilewright.learn.splits import folds_by
+from tilewright.learn.splits import make_folds
 
 pytestmark = pytest.mark.skipif(
     not sources.DATA.is_dir(), reason=f"the public measurements are not here: {sources.DATA}"
@@ -18,7 +18,7 @@ def test_clusters_of_gemms_are_apart_and_problems_are_not() -> None:
     sweep = hipblaslt_data.load()
     cluster = hipblaslt.clusters(sweep)
     hipblaslt.check(sweep, cluster)
-    hipblaslt.check(sweep, folds_by(cluster, 5, seed=0))
+    hipblaslt.check(sweep, make_folds(cluster, 5, seed=0))
     with pytest.raises(LeakageError, match="pairs of near ones"):
         hipblaslt.check(sweep, np.arange(len(cluster)))
 
@@ -54,11 +54,11 @@ def test_configs_of_models_are_apart_and_their_scales_are_not() -> None:
 def test_families_of_geometries_are_apart_and_problems_are_not() -> None:
     db = miopen_data.load()
     family = miopen.families(db)
-    fold = folds_by(family, 2, seed=7)
+    fold = make_folds(family, 2, seed=7)
     miopen.check(db, fold)
     # All batches, types and directions of a geometry are in one fold.
     geometry = db.geometry
     for each in np.unique(geometry)[::400]:
         assert len(set(fold[geometry == each].tolist())) == 1
     with pytest.raises(LeakageError):
-        miopen.check(db, folds_by(np.arange(len(family)), 2, seed=7))
+        miopen.check(db, make_folds(np.arange(len(family)), 2, seed=7))

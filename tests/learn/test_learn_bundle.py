@@ -16,26 +16,26 @@ from learn import synthetic
 from tilewright import arch as archs
 from tilewright.base.digest import digest_text, digest_tree
 from tilewright.base.errors import BundleError, FileFormatError, TilewrightError, UnknownValueError
-from tilewright.base.events import Noticed, listening
+from tilewright.base.events import Notice, add_listener
 from tilewright.learn import evaluation, training
-from tilewright.learn.bundle_writer import About, held_out_facts, seen_values, write_bundle
-from tilewright.learn.dataset import Dataset, dataset
-from tilewright.learn.recipe import Recipe
-from tilewright.ops import gemm, grouped_conv, op_named
-from tilewright.ops.machine.cost import Facts
-from tilewright.select.bundle import MANIFEST, read_bundle, shipped_bundles
-from tilewright.select.learned import rerank
+from tilewright.learn.bundle_writer import BundleInfo, collect_problem_values, format_held_out, write_bundle
+from tilewright.learn.dataset import Dataset, build_dataset
+from tilewright.learn.training_config import TrainingConfig
+from tilewright.ops import find_op, gemm, grouped_conv
+from tilewright.ops.cost_model.cost import Facts
+from tilewright.select.bundle import MANIFEST, load_builtin_bundles, read_bundle
+from tilewright.select.learned_scores import score_kernels
 
-QUICK = Recipe(rounds=20, patience=0, seeds=(0, 1), least_in_leaf=5)
+QUICK = TrainingConfig(rounds=20, patience=0, seeds=(0, 1), least_in_leaf=5)
 
 
 @pytest.fixture(scope="module")
 def data() -> Dataset:
-    return dataset(synthetic.table(), "gemm", synthetic.ARCH)
+    return build_dataset(synthetic.table(), "gemm", synthetic.ARCH)
 
 
-def _about(data: Dataset, **held_out: Any) -> About:
-    return About(data="made up", where=seen_values(data), held_out=held_out)
+def _about(data: Dataset, **held_out: Any) -> BundleInfo:
+    return BundleInfo(data="made up", where=collect_problem_values(data), held_out=held_out)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def folder(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_bundle_gives_the_scores_of_its_model(data: Dataset, folder: Path) -> None:
     bundle, arch = read_bundle(folder), archs.load(synthetic.ARCH)
-    expected = training.scores(training.train(data, QUICK), data)
+    expected = training.compute_scores(training.train(data, QUICK), data)
     cost = gemm.OP.cost
     assert cost is not None
     for number in (0, 17):
@@ -55,7 +55,7 @@ def test_a_bundle_gives_the_scores_of_its_model(data: Dataset, folder: Path) -> 
         p = Facts(**cost.problem_numbers(data.problems[number]))
         numbers = [cost.kernel_numbers(data.kernels[k].config, arch, None) for k in data.kernel[rows]]
         columns = Facts(**{name: np.array([each[name] for each in numbers]) for name in numbers[0]})
-        scores = rerank(bundle, p, columns, cost.estimate(p, columns, arch), arch)
+        scores = score_kernels(bundle, p, columns, cost.estimate(p, columns, arch), arch)
         np.testing.assert_allclose(scores, expected[rows], rtol=1e-12)
 
 
@@ -68,8 +68,10 @@ def test_a_ranker_gives_estimated_times_in_its_order(data: Dataset, tmp_path: Pa
     p = Facts(**cost.problem_numbers(data.problems[3]))
     numbers = [cost.kernel_numbers(data.kernels[k].config, arch, None) for k in data.kernel[rows]]
     columns = Facts(**{name: np.array([each[name] for each in numbers]) for name in numbers[0]})
-    scores = rerank(bundle, p, columns, cost.estimate(p, columns, arch), arch)
-    np.testing.assert_array_equal(np.argsort(scores), np.argsort(training.scores(model, data)[rows], kind="stable"))
+    scores = score_kernels(bundle, p, columns, cost.estimate(p, columns, arch), arch)
+    np.testing.assert_array_equal(
+        np.argsort(scores), np.argsort(training.compute_scores(model, data)[rows], kind="stable")
+    )
     np.testing.assert_allclose(np.sort(np.exp(scores)), np.sort(data.estimate[rows]))
 
 
@@ -170,9 +172,7 @@ NOT_NUMBERS = ("nan", "inf", "-inf", "1e999")
 @pytest.mark.parametrize("key", ["leaf_value", "threshold"])
 def test_a_model_whose_numbers_are_not_finite_is_refused(folder: Path, tmp_path: Path, key: str, word: str) -> None:
     text = re.sub(rf"(?m)^{key}=\S+", f"{key}={word}", (folder / "model-0.txt").read_text(), count=1)
-    with pytest.raises(
-        FileFormatError, match=f"Tree=.: {key} has 1 values that are not finite, the first is {word}"
-    ):
+    with pytest.raises(FileFormatError, match=f"Tree=.: {key} has 1 values that are not finite, the first is {word}"):
         read_bundle(_with_model(folder, tmp_path / "other", text))
 
 
@@ -212,32 +212,32 @@ def test_no_bundle_at_all(tmp_path: Path) -> None:
 
 def test_a_bundle_is_judged_and_says_when_it_knows_the_table(data: Dataset, folder: Path) -> None:
     said: list[Any] = []
-    with listening(said.append):
+    with add_listener(said.append):
         found = evaluation.evaluate_bundle(data, read_bundle(folder))
     assert found.judged[0].figures["learned"].mean > 0.97
-    assert any(isinstance(event, Noticed) and "these very rows" in event.message for event in said)
+    assert any(isinstance(event, Notice) and "these very rows" in event.message for event in said)
     said.clear()
-    other = dataset(synthetic.table(50, noise=0.02), "gemm", synthetic.ARCH)
-    with listening(said.append):
+    other = build_dataset(synthetic.table(50, noise=0.02), "gemm", synthetic.ARCH)
+    with add_listener(said.append):
         evaluation.evaluate_bundle(other, read_bundle(folder))
-    assert not any(isinstance(event, Noticed) for event in said)
+    assert not any(isinstance(event, Notice) for event in said)
 
 
 def test_held_out_figures_are_in_the_manifest(data: Dataset, tmp_path: Path) -> None:
-    found = evaluation.evaluate_recipe(data, replace(QUICK, seeds=(0,)))
-    about = About(data="made up", where={}, held_out=held_out_facts(found))
+    found = evaluation.evaluate_config(data, replace(QUICK, seeds=(0,)))
+    about = BundleInfo(data="made up", where={}, held_out=format_held_out(found))
     write_bundle(tmp_path / "b", training.train(data, QUICK), data, about)
     held_out = read_bundle(tmp_path / "b").held_out
     assert set(held_out) == {"by problem", "by cluster", "baselines"}
     assert held_out["by problem"]["mean"] == pytest.approx(
-        found.by_name("by problem").figures["learned"].mean, abs=1e-4
+        found.get_split("by problem").figures["learned"].mean, abs=1e-4
     )
     assert set(held_out["baselines"]["by problem"]) == {"analytical", "nearest neighbour", "one best kernel", "random"}
 
 
 def test_the_shipped_bundle_reads_and_applies() -> None:
     """Refused when estimates or features changed since it was trained: run tools/train_bundles.py."""
-    (bundle,) = shipped_bundles(grouped_conv.OP)
+    (bundle,) = load_builtin_bundles(grouped_conv.OP)
     assert bundle.name == "forward_bf16_gfx950"
     sizes = {"n": 2, "c": 64, "k": 64, "input_size": 32, "filter_size": 3, "pad": 1, "dtype": "bf16"}
     problem = grouped_conv.Problem(direction="forward", **{**sizes, "input_size": (32, 32), "filter_size": (3, 3)})
@@ -253,4 +253,4 @@ def test_the_shipped_bundle_reads_and_applies() -> None:
 
 
 def _folder(name: str) -> Path:
-    return op_named("grouped_conv").template.parent / "bundles" / name
+    return find_op("grouped_conv").template.parent / "bundles" / name

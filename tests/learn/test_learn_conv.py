@@ -12,11 +12,11 @@ from evaluation import conv, conv_data
 from evaluation.sources import DATA
 from evaluation.table import Line
 from tilewright.learn import evaluation, training
-from tilewright.learn.efficiency import judge
-from tilewright.learn.recipe import Recipe
+from tilewright.learn.efficiency import evaluate_scores
 from tilewright.learn.splits import check_apart
+from tilewright.learn.training_config import TrainingConfig
 from tilewright.ops import explain, fits, grouped_conv
-from tilewright.select.bundle import MANIFEST, shipped_bundles
+from tilewright.select.bundle import MANIFEST, load_builtin_bundles
 
 pytestmark = pytest.mark.skipif(
     not DATA.joinpath(*conv_data.FILE).is_file(), reason="the public measurements are not beside the repository"
@@ -38,7 +38,7 @@ def test_every_label_is_a_legal_kernel_that_fits_every_problem(data: conv_data.L
 
 
 def test_a_compv5_label_cannot_be_a_kernel_of_its_own() -> None:
-    config = replace(conv_data.kernel_of_label(64, 64, 64, "compv5").config, pipeline="compv5")
+    config = replace(conv_data.make_labelled_kernel(64, 64, 64, "compv5").config, pipeline="compv5")
     assert {a.rule.code for a in explain(config, "gfx950") if not a.passed} == {"P305", "T204"}
 
 
@@ -52,19 +52,19 @@ def test_labels_of_one_kernel_take_equally_long(data: conv_data.Labelled) -> Non
 
 def test_no_problem_nor_a_near_one_is_on_both_sides(data: conv_data.Labelled) -> None:
     for rows in (data.data, data.by_label):
-        for split in evaluation.default_splits(rows):
+        for split in evaluation.make_default_splits(rows):
             check_apart(rows.points, split.fold, training.NEAR)
             # Told by hand, too: the nearest problem of another fold, in its largest difference.
             gap = np.abs(rows.points[:, None] - rows.points[None]).max(2)
             gap[split.fold[:, None] == split.fold[None]] = np.inf
             assert gap.min() > training.NEAR
-            fold = split.of_rows(rows)
+            fold = split.get_row_folds(rows)
             assert all(len(set(fold[data.problem == i])) == 1 for i in range(231)) if rows is data.by_label else True
 
 
 def test_all_rows_are_timings_of_the_file(data: conv_data.Labelled) -> None:
     scores = np.log(data.us)
-    perfect = judge(data.problem, data.us, scores, data.label)
+    perfect = evaluate_scores(data.problem, data.us, scores, data.label)
     assert (perfect.mean, perfect.problems) == (1, 231)
 
 
@@ -83,10 +83,10 @@ def test_the_shipped_bundle_is_what_its_recipe_gives(data: conv_data.Labelled) -
     NumPy's logarithms have the same last bits: `tools/train_bundles.py --check`."""
     facts = json.loads((FOLDER / MANIFEST).read_text())
     assert facts["training"]["data_digest"] == data.data.digest
-    recipe = Recipe.from_json(facts["training"]["recipe"])
+    recipe = TrainingConfig.from_json(facts["training"]["recipe"])
     assert recipe == conv.KERNELS
     model = training.train(data.data, recipe)
-    (bundle,) = shipped_bundles(grouped_conv.OP)
+    (bundle,) = load_builtin_bundles(grouped_conv.OP)
     shipped = np.mean([forest.predict(data.data.features) for forest in bundle.forests], axis=0)
     np.testing.assert_allclose(shipped, training.predict(model, data.data), atol=1e-6)
 
@@ -94,7 +94,7 @@ def test_the_shipped_bundle_is_what_its_recipe_gives(data: conv_data.Labelled) -
 def test_the_shipped_models_load_in_lightgbm_itself(data: conv_data.Labelled) -> None:
     import lightgbm
 
-    (bundle,) = shipped_bundles(grouped_conv.OP)
+    (bundle,) = load_builtin_bundles(grouped_conv.OP)
     for i, forest in enumerate(bundle.forests):
         booster = lightgbm.Booster(model_file=str(FOLDER / f"model-{i}.txt"))
         np.testing.assert_array_equal(booster.predict(data.data.features), forest.predict(data.data.features))

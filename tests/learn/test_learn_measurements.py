@@ -12,8 +12,8 @@ import pytest
 
 from learn import synthetic
 from tilewright.base.errors import FileFormatError, InvalidValueError
-from tilewright.learn.dataset import dataset
-from tilewright.learn.measurements import COLUMNS, Words, read_measurements, table_of, write_measurements
+from tilewright.learn.dataset import build_dataset
+from tilewright.learn.measurements import COLUMNS, TextColumn, make_table, read_measurements, write_measurements
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def test_what_is_written_is_read(table, tmp_path: Path) -> None:
     write_measurements(tmp_path / "t.parquet", table)
     again = read_measurements(tmp_path / "t.parquet")
     assert again.digest == table.digest
-    assert again.problem.texts() == table.problem.texts()
+    assert again.problem.to_list() == table.problem.texts()
     np.testing.assert_array_equal(again.us, table.us)
     assert list(again.status.values) == ["failed", "ok"]
 
@@ -40,8 +40,8 @@ def test_every_column_is_in_the_digest(table) -> None:
     seen = {table.digest}
     for name in COLUMNS:
         column = getattr(table, name)
-        if isinstance(column, Words):
-            changed = Words((*column.values[:-1], column.values[-1] + " "), column.codes)
+        if isinstance(column, TextColumn):
+            changed = TextColumn((*column.values[:-1], column.values[-1] + " "), column.codes)
         else:
             changed = np.where(np.arange(len(column)) == 0, 5, column).astype(column.dtype)
         seen.add(replace(table, **{name: changed}).digest)
@@ -121,11 +121,11 @@ def test_rows_that_cannot_be_are_no_table() -> None:
     row = synthetic.measurement(synthetic.kernels()[0], synthetic.problems(1)[0], 4.0)
     for change in ({"us": None}, {"us": float("inf")}, {"status": "failed"}, {"runs": 0}, {"us_min": 5.0}):
         with pytest.raises(InvalidValueError, match="are invalid"):
-            table_of([replace(row, **change)])
+            make_table([replace(row, **change)])
 
 
 def test_a_data_set_has_features_and_estimates_of_each_row(table) -> None:
-    data = dataset(table, "gemm", synthetic.ARCH)
+    data = build_dataset(table, "gemm", synthetic.ARCH)
     assert (len(data), len(data.problems), len(data.kernels)) == (48, 8, 6)
     for row in (0, 13, 47):
         kernel, problem = data.kernels[data.kernel[row]], data.problems[data.problem[row]]
@@ -142,25 +142,25 @@ def test_repeats_become_their_median_or_stay(table) -> None:
     kernel, problem = synthetic.kernels()[0], synthetic.problems(1)[0]
     other = synthetic.kernels()[1]
     times = [(kernel, 9.0), (other, 2.0), (kernel, 1.0), (kernel, 4.0)]
-    repeated = table_of([synthetic.measurement(k, problem, us) for k, us in times])
-    data = dataset(repeated, "gemm", synthetic.ARCH)
+    repeated = make_table([synthetic.measurement(k, problem, us) for k, us in times])
+    data = build_dataset(repeated, "gemm", synthetic.ARCH)
     assert [(data.kernels[k], us) for k, us in zip(data.kernel, data.us, strict=True)] == [(kernel, 4.0), (other, 2.0)]
     assert data.row.tolist() == [0, 1]
-    kept = dataset(repeated, "gemm", synthetic.ARCH, repeats="keep")
+    kept = build_dataset(repeated, "gemm", synthetic.ARCH, repeats="keep")
     assert kept.us.tolist() == [9.0, 2.0, 1.0, 4.0]
     with pytest.raises(InvalidValueError, match="repeats is 'mean'"):
-        dataset(repeated, "gemm", synthetic.ARCH, repeats="mean")
+        build_dataset(repeated, "gemm", synthetic.ARCH, repeats="mean")
 
 
 def test_a_data_set_of_nothing_says_what_there_is(table) -> None:
     with pytest.raises(InvalidValueError, match="It has rows of: gemm on gfx942"):
-        dataset(table, "gemm", "gfx950")
+        build_dataset(table, "gemm", "gfx950")
     with pytest.raises(InvalidValueError, match=r"kernel 'gemm-gfx942-nonsense' cannot be parsed"):
         row = synthetic.measurement(synthetic.kernels()[0], synthetic.problems(1)[0], 4.0)
-        dataset(table_of([replace(row, kernel="gemm-gfx942-nonsense")]), "gemm", synthetic.ARCH)
+        build_dataset(make_table([replace(row, kernel="gemm-gfx942-nonsense")]), "gemm", synthetic.ARCH)
 
 
 def test_a_kernel_of_another_gpu_is_refused(table) -> None:
     row = synthetic.measurement(synthetic.kernels()[0], synthetic.problems(1)[0], 4.0)
     with pytest.raises(InvalidValueError, match="it is a kernel of gemm on gfx942, but its row is for gemm on gfx950"):
-        dataset(table_of([replace(row, arch="gfx950")]), "gemm", "gfx950")
+        build_dataset(make_table([replace(row, arch="gfx950")]), "gemm", "gfx950")

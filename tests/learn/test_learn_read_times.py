@@ -9,25 +9,25 @@ import pytest
 
 import tilewright as tw
 from tilewright.base.errors import FileFormatError, InvalidValueError
-from tilewright.base.events import Event, Noticed, listening
+from tilewright.base.events import Event, Notice, add_listener
 from tilewright.bench.journal import Journal
-from tilewright.bench.record import Record, Task, Times
-from tilewright.bench.table import export
+from tilewright.bench.record import Record, Task, TimeStats
+from tilewright.bench.table import export_table
 from tilewright.learn.measurements import write_measurements
 from tilewright.learn.read_times import read_times
-from tilewright.ops import op_named
-from tilewright.ops.problem_values import problem_json
+from tilewright.ops import find_op
+from tilewright.ops.problem_values import dump_problem
 
-KERNELS = list(op_named("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"))[:3]
+KERNELS = list(find_op("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"))[:3]
 
 
 def records() -> list[Record]:
     made = []
     for number, (kernel, m) in enumerate((kernel, m) for kernel in KERNELS for m in (256, 512, 768)):
-        text = problem_json(tw.gemm.Problem(m=m, n=4096, k=512, dtype="fp16", layout="rcr"))
+        text = dump_problem(tw.gemm.Problem(m=m, n=4096, k=512, dtype="fp16", layout="rcr"))
         task = Task(op="gemm", arch="gfx942", kernel=kernel.slug, problem=text, device="gpu:0")
         us = 10.0 + number
-        times = Times(us=us, us_min=us - 1, us_max=us + 1, us_p10=us, us_p90=us, runs=20, warmups=3)
+        times = TimeStats(us=us, us_min=us - 1, us_max=us + 1, us_p10=us, us_p90=us, runs=20, warmups=3)
         made.append(Record(task=task, status="ok", kind="time", times=times))
     made[4] = Record(task=made[4].task, status="timeout", message="took longer than 5 s")
     return made
@@ -49,7 +49,7 @@ def test_the_order_of_a_journal_does_not_matter(tmp_path: Path) -> None:
 
 
 def test_tables_of_both_kinds_are_told_apart(tmp_path: Path) -> None:
-    export(records(), tmp_path / "records.parquet")
+    export_table(records(), tmp_path / "records.parquet")
     table = read_times(tmp_path / "records.parquet")
     write_measurements(tmp_path / "measurements.parquet", table)
     assert read_times(tmp_path / "measurements.parquet").digest == table.digest
@@ -65,9 +65,9 @@ def test_damaged_lines_are_told(tmp_path: Path) -> None:
     (file,) = folder.glob("*.jsonl")
     file.write_bytes(file.read_bytes().replace(b"10.0", b"11.0", 1))
     told: list[Event] = []
-    with listening(told.append):
+    with add_listener(told.append):
         assert len(read_times(folder)) == 8
-    assert [event.message.split(":")[0] for event in told if isinstance(event, Noticed)] == ["skipped"]
+    assert [event.message.split(":")[0] for event in told if isinstance(event, Notice)] == ["skipped"]
 
 
 def test_counters_teach_nothing_about_time(tmp_path: Path) -> None:

@@ -17,20 +17,20 @@ import tilewright
 from learn import synthetic
 from tilewright.cli.app import root
 from tilewright.learn import evaluation
-from tilewright.learn.dataset import Dataset, dataset
+from tilewright.learn.dataset import Dataset, build_dataset
+from tilewright.learn.labels import describe_kernels, describe_problems
 from tilewright.learn.measurements import write_measurements
-from tilewright.learn.recipe import Recipe
-from tilewright.learn.report import worst_choices, write_report
-from tilewright.learn.wording import kernel_words, problem_words
+from tilewright.learn.report import find_worst_choices, write_report
+from tilewright.learn.training_config import TrainingConfig
 from tilewright.select.bundle import read_bundle
 
-QUICK = Recipe(rounds=15, patience=0, seeds=(0,), least_in_leaf=5)
+QUICK = TrainingConfig(rounds=15, patience=0, seeds=(0,), least_in_leaf=5)
 PNG = b"\x89PNG\r\n"
 
 
 @pytest.fixture(scope="module")
 def data() -> Dataset:
-    return dataset(synthetic.table(45), "gemm", synthetic.ARCH)
+    return build_dataset(synthetic.table(45), "gemm", synthetic.ARCH)
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def run(*args: str | Path) -> Result:
 
 
 def test_a_report_is_one_page_with_its_plots_beside_it(data: Dataset, tmp_path: Path) -> None:
-    found = evaluation.evaluate_recipe(data, QUICK)
-    curve = (evaluation.Point(5, 0.9, 0.8), evaluation.Point(40, 0.95, 0.8))
+    found = evaluation.evaluate_config(data, QUICK)
+    curve = (evaluation.CurvePoint(5, 0.9, 0.8), evaluation.CurvePoint(40, 0.95, 0.8))
     page, *plots = write_report(tmp_path / "r", found, curve=curve)
     assert [plot.name for plot in plots] == [
         "efficiency.png",
@@ -59,7 +59,7 @@ def test_a_report_is_one_page_with_its_plots_beside_it(data: Dataset, tmp_path: 
     text = page.read_text()
     assert text.count("data:image/png;base64,") == len(plots)
     assert 'src="http' not in text
-    learned = found.by_name("by cluster").figures["learned"]
+    learned = found.get_split("by cluster").figures["learned"]
     assert f"{100 * learned.mean:.2f}" in text
     for method in evaluation.METHODS:
         assert f"<td>{method}</td>" in text
@@ -67,14 +67,14 @@ def test_a_report_is_one_page_with_its_plots_beside_it(data: Dataset, tmp_path: 
 
 @pytest.mark.slow
 def test_a_report_is_the_same_twice(data: Dataset, tmp_path: Path) -> None:
-    found = evaluation.evaluate_recipe(data, QUICK)
+    found = evaluation.evaluate_config(data, QUICK)
     first, second = (write_report(tmp_path / name, found) for name in "ab")
     assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
 
 
 def test_the_worst_choices_are_the_worst(data: Dataset) -> None:
-    found = evaluation.evaluate_recipe(data, QUICK)
-    worst = worst_choices(found, most=5)
+    found = evaluation.evaluate_config(data, QUICK)
+    worst = find_worst_choices(found, most=5)
     assert [w.efficiency for w in worst] == sorted(w.efficiency for w in worst)
     assert worst[0].efficiency == pytest.approx(found.judged[0].figures["learned"].minimum)
     for each in worst:
@@ -82,10 +82,10 @@ def test_the_worst_choices_are_the_worst(data: Dataset) -> None:
 
 
 def test_words_tell_apart(data: Dataset) -> None:
-    assert len(set(kernel_words(data))) == len(data.kernels)
-    assert len(set(problem_words(data))) == len(data.problems)
-    assert not any("compv" not in words for words in kernel_words(data))
-    assert not any("fp16" in words for words in (*kernel_words(data), *problem_words(data)))
+    assert len(set(describe_kernels(data))) == len(data.kernels)
+    assert len(set(describe_problems(data))) == len(data.problems)
+    assert not any("compv" not in words for words in describe_kernels(data))
+    assert not any("fp16" in words for words in (*describe_kernels(data), *describe_problems(data)))
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.base.errors import InvalidValueError, LeakageError
-from tilewright.learn.splits import check_apart, folds_by, merge_near, ward_clusters
+from tilewright.learn.splits import check_apart, compute_ward_clusters, make_folds, merge_near
 
 coordinates = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=4, max_size=60)
 
@@ -17,9 +17,9 @@ coordinates = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_si
 def test_no_group_is_divided_and_no_fold_is_empty(groups: list[int], number: int, seed: int) -> None:
     if number > len(set(groups)):
         with pytest.raises(InvalidValueError, match=f"{number} folds, must be from 2 to {len(set(groups))}"):
-            folds_by(groups, number, seed)
+            make_folds(groups, number, seed)
         return
-    fold = folds_by(groups, number, seed)
+    fold = make_folds(groups, number, seed)
     assert set(fold.tolist()) == set(range(number))
     for group in set(groups):
         assert len(set(fold[np.array(groups) == group].tolist())) == 1
@@ -27,21 +27,21 @@ def test_no_group_is_divided_and_no_fold_is_empty(groups: list[int], number: int
 
 def test_folds_are_balanced_and_follow_the_seed() -> None:
     groups = np.repeat(np.arange(100), np.random.default_rng(0).integers(1, 20, 100))
-    fold = folds_by(groups, 4, seed=3)
+    fold = make_folds(groups, 4, seed=3)
     rows = np.bincount(fold)
     assert rows.max() - rows.min() <= 2
-    assert (fold == folds_by(groups, 4, seed=3)).all()
-    assert (fold != folds_by(groups, 4, seed=4)).any()
+    assert (fold == make_folds(groups, 4, seed=3)).all()
+    assert (fold != make_folds(groups, 4, seed=4)).any()
 
 
 def test_as_many_folds_as_groups_leave_one_out() -> None:
-    fold = folds_by([5, 5, 9, 2, 2, 2], 3, seed=0)
+    fold = make_folds([5, 5, 9, 2, 2, 2], 3, seed=0)
     assert len(set(zip([5, 5, 9, 2, 2, 2], fold.tolist(), strict=True))) == 3
 
 
 def test_folds_of_many_groups_are_even() -> None:
     groups = np.random.default_rng(0).integers(0, 190_000, 650_000)
-    rows = np.bincount(folds_by(groups, 2, seed=0))
+    rows = np.bincount(make_folds(groups, 2, seed=0))
     assert abs(rows[0] - rows[1]) <= 1
 
 
@@ -58,11 +58,11 @@ def test_near_is_measured_in_each_coordinate() -> None:
 
 def test_ward_finds_the_bundles() -> None:
     points = np.array([[0, 0], [0, 1], [1, 0], [10, 10], [11, 10], [50, 0]], float)
-    assert _partition(ward_clusters(points, 3)) == {(0, 1, 2), (3, 4), (5,)}
-    assert len(set(ward_clusters(points, 5).tolist())) == 5
-    assert _partition(ward_clusters(np.ones((3, 2)), 1)) == {(0, 1, 2)}
+    assert _partition(compute_ward_clusters(points, 3)) == {(0, 1, 2), (3, 4), (5,)}
+    assert len(set(compute_ward_clusters(points, 5).tolist())) == 5
+    assert _partition(compute_ward_clusters(np.ones((3, 2)), 1)) == {(0, 1, 2)}
     with pytest.raises(InvalidValueError, match="7 clusters are impossible: there are 6 distinct points"):
-        ward_clusters(points, 7)
+        compute_ward_clusters(points, 7)
 
 
 def test_the_same_problem_on_both_sides_is_a_leak() -> None:
@@ -83,7 +83,7 @@ def test_folds_of_merged_groups_are_apart_and_others_are_not(
 ) -> None:
     group = merge_near(points, distance)
     if len(set(group.tolist())) >= 2:
-        check_apart(points, folds_by(group, 2, seed), distance)
+        check_apart(points, make_folds(group, 2, seed), distance)
     for each in set(group.tolist()):
         members = np.flatnonzero(group == each)
         if len(members) >= 2:

@@ -8,15 +8,15 @@ import random
 from typing import Any
 
 from tilewright.arch import Arch, arch_names, load
-from tilewright.ops import op_named
-from tilewright.ops.sampling import draw_legal, strata
+from tilewright.ops import find_op
+from tilewright.ops.sampling import draw_legal, list_strata
 
 
 @functools.cache
 def legal_kernels(op_name: str, arch: str, number: int) -> tuple[tuple[Any, Arch], ...]:
     """Configs that no rule refuses, of as many kinds as there are, each with its GPU."""
-    op, rng, gpu = op_named(op_name), random.Random(7), load(arch)
-    kinds = strata(op, gpu)
+    op, rng, gpu = find_op(op_name), random.Random(7), load(arch)
+    kinds = list_strata(op, gpu)
     rng.shuffle(kinds)
     drawn = (draw_legal(op, gpu, rng, kind) for kind in kinds)
     return tuple(itertools.islice(((config, gpu) for config in drawn if config is not None), number))

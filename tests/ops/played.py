@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arch.number_formats import numpy_dtype
+from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.arch.spec import Arch
-from tilewright.dispatch.guarded import Guarded
-from tilewright.dispatch.plan import execution_of
-from tilewright.dispatch.remembered import Remembered
-from tilewright.dispatch.verify import SPECIAL_SEED, Difference, compared
+from tilewright.dispatch.plan import get_execution
+from tilewright.dispatch.poisoned_tensor import PoisonedTensor
+from tilewright.dispatch.reference_cache import ReferenceCache
+from tilewright.dispatch.verify import SPECIAL_SEED, Difference, compare_output
 from tilewright.ops.kernel import Kernel
 
 # The outputs by name, from inputs by name and a seed.
@@ -24,7 +24,7 @@ class Played:
 
     def __init__(self, kernel: Kernel, problem: Any, arch: Arch, seeds: tuple[int, ...] = (SPECIAL_SEED, 1)) -> None:
         self.kernel, self.problem, self.arch, self.seeds = kernel, problem, arch, seeds
-        self._remembered = Remembered()
+        self._remembered = ReferenceCache()
 
     def judge(self, compute: Compute) -> list[Difference]:
         """What `verify` says of a kernel that computes so: one for each output and input."""
@@ -32,16 +32,16 @@ class Played:
 
     def _judge(self, compute: Compute, seed: int) -> list[Difference]:
         op, kept = self.kernel.op, self._remembered
-        expected = kept.expected(op, self.problem, seed, self.arch)
-        allowed = kept.allowed((self.kernel,), self.problem, seed, self.arch)
+        expected = kept.get_expected(op, self.problem, seed, self.arch)
+        allowed = kept.get_tolerances((self.kernel,), self.problem, seed, self.arch)
         outputs = compute(expected.inputs, seed)
         found = []
-        for tensor in execution_of(op).tensors(self.problem):
+        for tensor in get_execution(op).tensors(self.problem):
             if tensor.output:
-                placed = Guarded(tensor, numpy_dtype(tensor.dtype, self.arch), None)
-                placed.values()[...] = outputs[tensor.name]
-                ulps = kept.ulps(op, self.problem, seed, self.arch, tensor)
-                found.append(compared(placed, expected.outputs, allowed, ulps, seed))
+                placed = PoisonedTensor(tensor, to_numpy_dtype(tensor.dtype, self.arch), None)
+                placed.get_values()[...] = outputs[tensor.name]
+                ulps = kept.get_ulps(op, self.problem, seed, self.arch, tensor)
+                found.append(compare_output(placed, expected.outputs, allowed, ulps, seed))
         return found
 
     def refuses(self, compute: Compute) -> bool:

@@ -11,11 +11,16 @@ import numpy as np
 from simulated_sums import F, shares_of, stored
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.dropout import factor, kept, kept_share
+from tilewright.ops.fmha.dropout import draw_keep_mask, dropout_scale, keep_probability
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.reference_forward import distances, outputs, parts, visible
-from tilewright.ops.fmha.sequences import rows, sequences, shared
-from tilewright.ops.fmha.tensors import tensors
+from tilewright.ops.fmha.reference_forward import (
+    allocate_outputs,
+    build_visibility_mask,
+    compute_alibi_distances,
+    split_keys,
+)
+from tilewright.ops.fmha.sequences import iterate_sequences, repeat_kv_heads, select_rows
+from tilewright.ops.fmha.tensors import list_tensors
 from tilewright.ops.fmha.types import DTYPES
 
 LOG2E = F(np.log2(np.e))
@@ -27,7 +32,7 @@ class Simulated:
     def __init__(self, problem: Problem, arch: Arch, tile: int = 32, seed: int = 0, overlooked: int = -1) -> None:
         self.problem, self.arch, self.tile, self.overlooked = problem, arch, tile, overlooked
         self.generator = np.random.default_rng(seed)
-        self.factor = F(factor(problem)) if problem.p_drop > 0 else F(1)
+        self.factor = F(dropout_scale(problem)) if problem.p_drop > 0 else F(1)
         self.p_type = DTYPES[problem.dtype].p
 
     def near(self, values: Any, ulps: float = 1.0) -> Any:
@@ -41,19 +46,19 @@ class Simulated:
     def scores(self, given: Any, sequence: Any) -> Any:
         """In units of the logarithm to the base 2; minus infinity where masked."""
         p = self.problem
-        q = rows(p, given, "q", sequence).astype(F)
-        k = shared(p, rows(p, given, "k", sequence).astype(F))
+        q = select_rows(p, given, "q", sequence).astype(F)
+        k = repeat_kv_heads(p, select_rows(p, given, "k", sequence).astype(F))
         s = F(F(p.scale) * LOG2E) * np.matmul(q, k.swapaxes(1, 2))
         if p.bias == "elementwise":
-            s = s + LOG2E * rows(p, given, "bias", sequence).astype(F)
+            s = s + LOG2E * select_rows(p, given, "bias", sequence).astype(F)
         elif p.bias == "alibi":
             slopes = np.asarray(given["bias"], F)[sequence.number] * LOG2E
-            s = s + slopes[:, None, None] * distances(p, sequence.queries, sequence.keys).astype(F)
+            s = s + slopes[:, None, None] * compute_alibi_distances(p, sequence.queries, sequence.keys).astype(F)
         if p.logits_cap > 0:
             argument = s * F(1 / (LOG2E * F(p.logits_cap)))
             power = self.near(np.exp2((2 * LOG2E * argument).astype(np.float64)))
             s = F(p.logits_cap) * LOG2E * (1 - 2 * self.near(1 / (power + F(1))))
-        seen = visible(p, sequence.queries, sequence.keys) & (np.arange(sequence.keys) != self.overlooked)
+        seen = build_visibility_mask(p, sequence.queries, sequence.keys) & (np.arange(sequence.keys) != self.overlooked)
         return np.where(seen, s, F(-np.inf)).astype(F)
 
     def attended(self, s: Any, v: Any, keep: Any) -> tuple[Any, Any]:
@@ -84,36 +89,36 @@ class Simulated:
 
     def forward(self, given: Any) -> dict[str, Any]:
         p = self.problem
-        made = outputs(p)
-        for sequence in sequences(p, given):
+        made = allocate_outputs(p)
+        for sequence in iterate_sequences(p, given):
             s = self.scores(given, sequence)
-            v = shared(p, rows(p, given, "v", sequence).astype(F))
-            keep = kept(p, sequence.number, *s.shape[1:]) if p.p_drop > 0 else None
+            v = repeat_kv_heads(p, select_rows(p, given, "v", sequence).astype(F))
+            keep = draw_keep_mask(p, sequence.number, *s.shape[1:]) if p.p_drop > 0 else None
             o, lse = self.attended(s, v, keep)
             if p.static_quant:
                 o = o * F(p.scale_o)
-            rows(p, made, "o", sequence)[...] = o
+            select_rows(p, made, "o", sequence)[...] = o
             if "lse" in made:
-                rows(p, made, "lse", sequence)[...] = lse
+                select_rows(p, made, "lse", sequence)[...] = lse
         return self.stored(made)
 
     def splitkv(self, given: Any) -> dict[str, Any]:
         p = self.problem
-        made = outputs(p)
-        for sequence in sequences(p, given):
+        made = allocate_outputs(p)
+        for sequence in iterate_sequences(p, given):
             s = self.scores(given, sequence)
-            v = shared(p, rows(p, given, "v", sequence).astype(F))
-            for i, part in enumerate(parts(p, sequence.keys)):
+            v = repeat_kv_heads(p, select_rows(p, given, "v", sequence).astype(F))
+            for i, part in enumerate(split_keys(p, sequence.keys)):
                 o, lse = self.attended(s[..., part], v[:, part], None)
-                rows(p, made, "o_acc", sequence)[i] = o
-                rows(p, made, "lse_acc", sequence)[i] = lse
+                select_rows(p, made, "o_acc", sequence)[i] = o
+                select_rows(p, made, "lse_acc", sequence)[i] = lse
         return self.stored(made)
 
     def combine(self, given: Any) -> dict[str, Any]:
         p = self.problem
-        made = outputs(p)
-        for sequence in sequences(p, given):
-            o_acc, lse_acc = (rows(p, given, name, sequence).astype(F) for name in ("o_acc", "lse_acc"))
+        made = allocate_outputs(p)
+        for sequence in iterate_sequences(p, given):
+            o_acc, lse_acc = (select_rows(p, given, name, sequence).astype(F) for name in ("o_acc", "lse_acc"))
             m = lse_acc.max(axis=0)
             base = np.where(np.isfinite(m), m, F(0))
             total = self.near(np.exp((lse_acc - base).astype(np.float64))).sum(axis=0, dtype=F)
@@ -121,48 +126,48 @@ class Simulated:
                 lse = self.near(np.log(total.astype(np.float64))) + base
             finite = np.where(np.isfinite(lse), lse, F(0))
             o = (self.near(np.exp((lse_acc - finite).astype(np.float64)))[..., None] * o_acc).sum(axis=0, dtype=F)
-            rows(p, made, "o", sequence)[...] = o
+            select_rows(p, made, "o", sequence)[...] = o
             if "lse" in made:
-                rows(p, made, "lse", sequence)[...] = lse
+                select_rows(p, made, "lse", sequence)[...] = lse
         return self.stored(made)
 
     def gradients(self, given: Any) -> dict[str, Any]:
         """Of dq_dk_dv, with all of dq in one part, or of the whole backward problem."""
         p, kind = self.problem, DTYPES[self.problem.dtype].qkv
-        made = outputs(p)
+        made = allocate_outputs(p)
         if "d" not in given:
-            dots = (given["o"].astype(F) * given["d_o"].astype(F)).sum(axis=-1, dtype=F) * F(kept_share(p))
+            dots = (given["o"].astype(F) * given["d_o"].astype(F)).sum(axis=-1, dtype=F) * F(keep_probability(p))
             given = {**given, "d": dots.swapaxes(-1, -2) if p.layout == "bshd" else dots}
-        for sequence in sequences(p, given):
-            q, d_o = (rows(p, given, name, sequence).astype(F) for name in ("q", "d_o"))
-            k, v = (shared(p, rows(p, given, name, sequence).astype(F)) for name in ("k", "v"))
-            lse, d = (rows(p, given, name, sequence).astype(F)[..., None] for name in ("lse", "d"))
+        for sequence in iterate_sequences(p, given):
+            q, d_o = (select_rows(p, given, name, sequence).astype(F) for name in ("q", "d_o"))
+            k, v = (repeat_kv_heads(p, select_rows(p, given, name, sequence).astype(F)) for name in ("k", "v"))
+            lse, d = (select_rows(p, given, name, sequence).astype(F)[..., None] for name in ("lse", "d"))
             s = self.scores(given, sequence)
             weights = self.near(np.exp2((s - LOG2E * np.where(np.isfinite(lse), lse, F(0))).astype(np.float64)))
             f = self.factor
-            keep = kept(p, sequence.number, *s.shape[1:]) if p.p_drop > 0 else np.ones_like(s, dtype=bool)
+            keep = draw_keep_mask(p, sequence.number, *s.shape[1:]) if p.p_drop > 0 else np.ones_like(s, dtype=bool)
             by_score = weights * (np.where(keep, np.matmul(d_o, v.swapaxes(1, 2)), F(0)) - d)
             operand = self.cast(by_score, kind)
             dropped = self.cast(np.where(keep, weights, F(0)), kind)
             dv = self.cast(f * np.matmul(dropped.swapaxes(1, 2), d_o), kind)
             dk = self.cast(F(p.scale) * f * np.matmul(operand.swapaxes(1, 2), q), kind)
             shape = (p.kv_heads, p.heads // p.kv_heads)
-            rows(p, made, "dv", sequence)[...] = dv.reshape(*shape, *dv.shape[1:]).sum(axis=1, dtype=F)
-            rows(p, made, "dk", sequence)[...] = dk.reshape(*shape, *dk.shape[1:]).sum(axis=1, dtype=F)
+            select_rows(p, made, "dv", sequence)[...] = dv.reshape(*shape, *dv.shape[1:]).sum(axis=1, dtype=F)
+            select_rows(p, made, "dk", sequence)[...] = dk.reshape(*shape, *dk.shape[1:]).sum(axis=1, dtype=F)
             dq = np.zeros_like(q)
             for first in range(0, sequence.keys, self.tile):
                 at = slice(first, first + self.tile)
                 dq = dq + F(p.scale) * f * np.matmul(operand[..., at], k[:, at])
             if "dq" in made:
-                rows(p, made, "dq", sequence)[...] = dq
+                select_rows(p, made, "dq", sequence)[...] = dq
             else:
-                rows(p, made, "dq_acc", sequence)[0] = dq
+                select_rows(p, made, "dq_acc", sequence)[0] = dq
             if "dbias" in made:
-                rows(p, made, "dbias", sequence)[...] = f * by_score
+                select_rows(p, made, "dbias", sequence)[...] = f * by_score
         return self.stored(made)
 
     def stored(self, made: dict[str, Any]) -> dict[str, Any]:
-        kinds = {tensor.name: tensor.dtype for tensor in tensors(self.problem)}
+        kinds = {tensor.name: tensor.dtype for tensor in list_tensors(self.problem)}
         return {name: self.cast(each, kinds[name]) for name, each in made.items()}
 
 

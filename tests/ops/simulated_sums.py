@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arch.number_formats import numpy_dtype
+from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.arch.spec import Arch
 
 F = np.float32
@@ -29,8 +29,8 @@ def stored(values: Any, name: str, arch: Arch) -> Any:
     """In C's type, as CK Tile makes it: bf16 is cut off."""
     if name == "bf16":
         cut = (np.asarray(values, F).view(np.uint32) & np.uint32(0xFFFF0000)).view(F)
-        return cut.astype(numpy_dtype(name, arch))
-    return np.asarray(values).astype(numpy_dtype(name, arch))
+        return cut.astype(to_numpy_dtype(name, arch))
+    return np.asarray(values).astype(to_numpy_dtype(name, arch))
 
 
 def shares_of(error: Any, allowed: Any) -> Any:

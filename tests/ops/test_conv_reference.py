@@ -13,13 +13,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tilewright import arch as archs
-from tilewright.arch.number_formats import numpy_dtype, representable
+from tilewright.arch.number_formats import is_representable, to_numpy_dtype
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.grouped_conv.config import DIRECTIONS
-from tilewright.ops.grouped_conv.gemm_sizes import gemm_sizes
+from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
 from tilewright.ops.grouped_conv.problem import Problem
-from tilewright.ops.grouped_conv.reference import convolved, inputs, reference
-from tilewright.ops.grouped_conv.tensors import tensors
+from tilewright.ops.grouped_conv.reference import compute_convolution, compute_reference, make_inputs
+from tilewright.ops.grouped_conv.tensors import list_tensors
 
 GFX942 = archs.load("gfx942")
 
@@ -32,7 +32,7 @@ def problem(direction: str = "forward", **values: Any) -> Problem:
 def arrays(made: Problem, seed: int = 1) -> dict[str, Any]:
     """Input, weights and a gradient of the output, in float64."""
     rng = np.random.default_rng(seed)
-    shapes = {t.name: t.shape for direction in DIRECTIONS for t in tensors(turned(made, direction))}
+    shapes = {t.name: t.shape for direction in DIRECTIONS for t in list_tensors(turned(made, direction))}
     return {name: rng.standard_normal(shapes[name]) for name in ("input", "weight", "grad_output")}
 
 
@@ -68,7 +68,7 @@ HARD: tuple[dict[str, Any], ...] = (
 def test_forward_is_the_loop(values: dict[str, Any]) -> None:
     made = problem(**values)
     given = arrays(made)
-    found = convolved(made, given["input"], given["weight"])
+    found = compute_convolution(made, given["input"], given["weight"])
     np.testing.assert_allclose(found, loop(made, given["input"], given["weight"]), rtol=1e-12, atol=1e-12)
 
 
@@ -124,8 +124,8 @@ def test_all_directions_are_those_of_torch(made: Problem, seed: int) -> None:
         "backward_weight": ("grad_output", "input", weight.grad),
     }.items():
         asked = turned(made, direction)
-        found = convolved(asked, given[first], given[second])
-        assert found.shape == tensors(asked)[-1].shape
+        found = compute_convolution(asked, given[first], given[second])
+        assert found.shape == list_tensors(asked)[-1].shape
         np.testing.assert_allclose(found, logical(theirs, found.shape), rtol=1e-10, atol=1e-11)
 
 
@@ -134,18 +134,18 @@ def test_all_directions_are_those_of_torch(made: Problem, seed: int) -> None:
 def test_gradients_are_adjoint_to_the_convolution(made: Problem, seed: int) -> None:
     given = arrays(made, seed)
     image, weight, grad = given["input"], given["weight"], given["grad_output"]
-    forward = np.sum(grad * convolved(turned(made, "forward"), image, weight))
-    by_data = np.sum(image * convolved(turned(made, "backward_data"), grad, weight))
-    by_weight = np.sum(weight * convolved(turned(made, "backward_weight"), grad, image))
-    magnitude = np.sum(np.abs(grad) * convolved(turned(made, "forward"), np.abs(image), np.abs(weight)))
+    forward = np.sum(grad * compute_convolution(turned(made, "forward"), image, weight))
+    by_data = np.sum(image * compute_convolution(turned(made, "backward_data"), grad, weight))
+    by_weight = np.sum(weight * compute_convolution(turned(made, "backward_weight"), grad, image))
+    magnitude = np.sum(np.abs(grad) * compute_convolution(turned(made, "forward"), np.abs(image), np.abs(weight)))
     assert abs(forward - by_data) <= 1e-13 * magnitude
     assert abs(forward - by_weight) <= 1e-13 * magnitude
 
 
 def test_inputs_that_no_filter_reads_have_no_gradient() -> None:
     made = problem("backward_data", input_size=(6, 6), filter_size=1, stride=2)
-    given = inputs(made, 3, GFX942)
-    found = reference(made, given, GFX942)["grad_input"]
+    given = make_inputs(made, 3, GFX942)
+    found = compute_reference(made, given, GFX942)["grad_input"]
     assert found[:, ::2, ::2].all() and not found[:, 1::2].any() and not found[:, :, 1::2].any()
 
 
@@ -153,29 +153,29 @@ def test_inputs_that_no_filter_reads_have_no_gradient() -> None:
 @pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32", "fp8"])
 def test_seed_0_gives_whole_numbers_with_exact_sums(direction: str, dtype: str) -> None:
     made = problem(direction, dtype=dtype, n=4, c=32, k=32, input_size=(8, 9), left_pad=1, right_pad=1)
-    given = inputs(made, 0, GFX942)
-    for tensor in tensors(made)[:2]:
+    given = make_inputs(made, 0, GFX942)
+    for tensor in list_tensors(made)[:2]:
         values = given[tensor.name].astype(float)
-        assert given[tensor.name].dtype == numpy_dtype(tensor.dtype, GFX942) and values.shape == tensor.shape
+        assert given[tensor.name].dtype == to_numpy_dtype(tensor.dtype, GFX942) and values.shape == tensor.shape
         assert np.array_equal(values, np.rint(values)) and len(np.unique(values)) > 2
     absolute = {name: np.abs(array.astype(float)) for name, array in given.items()}
-    name = tensors(made)[-1].name
-    assert reference(made, absolute, GFX942)[name].max() <= 2**24
-    assert representable(reference(made, given, GFX942)[name], made.dtype_c, GFX942).mean() > 0.9
+    name = list_tensors(made)[-1].name
+    assert compute_reference(made, absolute, GFX942)[name].max() <= 2**24
+    assert is_representable(compute_reference(made, given, GFX942)[name], made.dtype_c, GFX942).mean() > 0.9
 
 
 def test_inputs_depend_on_the_seed_only() -> None:
     made = problem()
-    assert np.array_equal(inputs(made, 4, GFX942)["input"], inputs(made, 4, GFX942)["input"])
-    assert not np.array_equal(inputs(made, 4, GFX942)["input"], inputs(made, 5, GFX942)["input"])
+    assert np.array_equal(make_inputs(made, 4, GFX942)["input"], make_inputs(made, 4, GFX942)["input"])
+    assert not np.array_equal(make_inputs(made, 4, GFX942)["input"], make_inputs(made, 5, GFX942)["input"])
 
 
 @given(made=problems(DIRECTIONS))
 def test_sizes_of_the_gemm_are_those_of_the_sums(made: Problem) -> None:
     """With ones everywhere, an element is the number of products that are not in the padding."""
-    ones = [np.ones(t.shape) for t in tensors(made)[:2]]
-    found = convolved(made, *ones)
-    sizes = gemm_sizes(made)
+    ones = [np.ones(t.shape) for t in list_tensors(made)[:2]]
+    found = compute_convolution(made, *ones)
+    sizes = compute_gemm_sizes(made)
     assert found.size == made.g * sizes.m * sizes.n
     assert found.max() <= sizes.k
     if not any(made.left_pad) and not any(made.right_pad) and made.direction != "backward_data":
@@ -187,7 +187,7 @@ def test_a_hundred_million_products_take_seconds(direction: str) -> None:
     made = problem(direction, n=2, g=1, c=64, k=64, input_size=(37, 37), left_pad=1, right_pad=1)
     assert made.flops > 2 * 99_000_000
     given = arrays(made)
-    first, second, _ = (t.name for t in tensors(made))
+    first, second, _ = (t.name for t in list_tensors(made))
     began = time.perf_counter()
-    convolved(made, given[first], given[second])
+    compute_convolution(made, given[first], given[second])
     assert time.perf_counter() - began < 10  # 0.1 to 0.7 s on two busy cores

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from tilewright import arch as archs
-from tilewright.ops import fits, op_named
+from tilewright.ops import find_op, fits
+from tilewright.ops.builtin_sets import find_space
 from tilewright.ops.grouped_conv.config import DIRECTIONS, NDIMS, Config
-from tilewright.ops.grouped_conv.padding import padded
+from tilewright.ops.grouped_conv.padding import pad_problem
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.kernel_set import KernelSet
-from tilewright.ops.shipped_sets import named_space
 
-CONV = op_named("grouped_conv")
+CONV = find_op("grouped_conv")
 SETS: dict[str, KernelSet] = dict(CONV.sets())
 # Kernels for each type and number of dimensions.
 SIZES = {"small": (4, 10), "default": (20, 60), "full": (80, 200)}
@@ -103,7 +103,7 @@ def test_a_small_set_computes_every_problem(name: str) -> None:
             for dtype in dtypes_of(name):
                 own = [c for c in configs if (c.ndim, c.dtype_a) == (ndim, dtype)]
                 for problem in problems(direction, ndim, dtype):
-                    assert any(padded(config, problem, spec) for config in own), f"{name} on {arch}: {problem}"
+                    assert any(pad_problem(config, problem, spec) for config in own), f"{name} on {arch}: {problem}"
                     if name != "rdna_backward_weight":
                         assert any(not fits(config, problem, arch) for config in own), f"{name} on {arch}: {problem}"
 
@@ -130,7 +130,7 @@ def test_the_blocks_of_the_public_sweep_are_in_the_default_set() -> None:
 
 def test_the_named_space_has_kernels_in_every_direction() -> None:
     for direction in DIRECTIONS:
-        space = named_space(CONV, "default_grid", direction=direction, pipeline="compv3", waves="2x2x1")
+        space = find_space(CONV, "default_grid", direction=direction, pipeline="compv3", waves="2x2x1")
         report = space.report("gfx942")
         assert report.raw == 20_000
         assert 200 < report.legal < report.raw, report

@@ -8,7 +8,7 @@ import numpy as np
 
 from conv_slices import written
 from tilewright.arch import load
-from tilewright.dispatch.plan import execution_of
+from tilewright.dispatch.plan import get_execution
 from tilewright.ops.grouped_conv import Problem
 
 BASE = {"direction": "backward_data", "n": 1, "c": 1, "k": 1, "dtype": "fp32"}
@@ -16,7 +16,7 @@ BASE = {"direction": "backward_data", "n": 1, "c": 1, "k": 1, "dtype": "fp32"}
 
 def met(problem: Problem) -> set[int]:
     """The inputs that meet a tap, by the reference: their gradients are sums of ones."""
-    execution = execution_of("grouped_conv")
+    execution = get_execution("grouped_conv")
     ones = {t.name: np.ones(t.shape, np.float32) for t in execution.tensors(problem) if not t.output}
     (gradient,) = execution.reference(problem, ones, load("gfx942")).values()
     return set(np.flatnonzero(gradient.reshape(-1)).tolist())

@@ -11,11 +11,11 @@ import pytest
 import tilewright as tw
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, UnknownValueError
-from tilewright.dispatch.host_arrays import laid_out
-from tilewright.ops.block_gemm.types import dtype_fields
+from tilewright.dispatch.host_arrays import to_tensor_bytes
+from tilewright.ops.block_gemm.types import expand_dtype
 from tilewright.ops.execution import Execution
 from tilewright.ops.fields import read_config
-from tilewright.ops.grouped_conv.abi import Args
+from tilewright.ops.grouped_conv.abi import ConvArgs
 from tilewright.ops.grouped_conv.config import DIRECTIONS, Config
 from tilewright.ops.grouped_conv.execution import EXECUTION
 from tilewright.ops.grouped_conv.problem import Problem
@@ -33,7 +33,7 @@ def config(**values: Any) -> Config:
     made = read_config(
         Config,
         {
-            **dtype_fields("fp16"), "direction": "forward", "ndim": 2, "block": (64, 64, 32), "waves": (2, 2, 1),
+            **expand_dtype("fp16"), "direction": "forward", "ndim": 2, "block": (64, 64, 32), "waves": (2, 2, 1),
             "mma": (32, 32, 8), "pipeline": "compv3", "scheduler": "intrawave", "epilogue": "cshuffle",
             "vector": (8, 8, 8), **values,
         },
@@ -98,7 +98,7 @@ def test_strides_that_a_convolution_cannot_have(strides: dict[str, tuple[int, ..
 def test_a_problem_fills_the_struct(direction: str) -> None:
     made = problem(direction, stride=(2, 1), dilation=(1, 3), left_pad=(1, 0), right_pad=(0, 2), k_batch=4)
     args: Any = EXECUTION.arguments(made)
-    assert (args.size, args.ndim, args.n, args.g, args.k_batch) == (ctypes.sizeof(Args), 2, 2, 3, 4)
+    assert (args.size, args.ndim, args.n, args.g, args.k_batch) == (ctypes.sizeof(ConvArgs), 2, 2, 3, 4)
     assert (args.channels_in, args.channels_out) == (12, 6)
     assert [list(x) for x in (args.input_size, args.filter_size)] == [[5, 7, 0], [3, 1, 0]]
     assert [list(x) for x in (args.stride, args.dilation)] == [[2, 1, 0], [1, 3, 0]]
@@ -164,7 +164,7 @@ def test_groups_stay_together_when_padded(direction: str) -> None:
     given = EXECUTION.inputs(made, 0, GFX942)
     launched = {t.name: t for t in EXECUTION.tensors(larger)}
     uploaded = {
-        name: laid_out(array, launched[name]).view(array.dtype).reshape(launched[name].shape)
+        name: to_tensor_bytes(array, launched[name]).view(array.dtype).reshape(launched[name].shape)
         for name, array in given.items()
     }
     assert all(uploaded[name].size > array.size for name, array in given.items())

@@ -19,17 +19,17 @@ from simulated_sums import F, rounding_of, shares_of, stored
 
 import tilewright as tw
 from tilewright import arch as archs
-from tilewright.arch.number_formats import representable, spacing
+from tilewright.arch.number_formats import compute_spacing, is_representable
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
-from tilewright.ops.block_gemm.types import dtype_fields
+from tilewright.ops.block_gemm.types import expand_dtype
 from tilewright.ops.fields import read_config
 from tilewright.ops.grouped_conv.config import BACKWARD_WEIGHT, DIRECTIONS, Config
-from tilewright.ops.grouped_conv.gemm_sizes import gemm_sizes
+from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
 from tilewright.ops.grouped_conv.problem import Problem
-from tilewright.ops.grouped_conv.reference import convolved, inputs, reference
-from tilewright.ops.grouped_conv.tensors import tensors
-from tilewright.ops.grouped_conv.tolerance import tolerance
+from tilewright.ops.grouped_conv.reference import compute_convolution, compute_reference, make_inputs
+from tilewright.ops.grouped_conv.tensors import list_tensors
+from tilewright.ops.grouped_conv.tolerance import compute_tolerance
 
 GFX942, GFX90A = archs.load("gfx942"), archs.load("gfx90a")
 MMA_K = 8
@@ -45,7 +45,7 @@ def subject(direction: str, dtype: str = "fp16", dtype_c: str = "", **values: An
     config = read_config(
         Config,
         {
-            **dtype_fields(dtype), "dtype_c": problem.dtype_c, "direction": direction, "ndim": problem.ndim,
+            **expand_dtype(dtype), "dtype_c": problem.dtype_c, "direction": direction, "ndim": problem.ndim,
             "block": (64, 64, 32), "waves": (2, 2, 1), "mma": (32, 32, MMA_K), "pipeline": "compv3",
             "scheduler": "intrawave", "epilogue": "cshuffle", "vector": (1, 1, 2),
             "split_k": direction == BACKWARD_WEIGHT, "two_stage": two_stage,
@@ -62,7 +62,7 @@ def products(problem: Problem, a: Any, b: Any) -> Iterator[Any]:
         for position in range(len(rows)):
             one = np.zeros_like(rows)
             one[position] = rows[position]
-            yield convolved(problem, one.reshape(a.shape), b)
+            yield compute_convolution(problem, one.reshape(a.shape), b)
         return
     # Weights of one tap and one of the channels that are summed.
     summed = b.shape[-1] if problem.direction == "forward" else b.shape[1]
@@ -73,7 +73,7 @@ def products(problem: Problem, a: Any, b: Any) -> Iterator[Any]:
                 index = (slice(None), channel, *tap, slice(None))
             one = np.zeros_like(b)
             one[index] = b[index]
-            yield convolved(problem, a, one)
+            yield compute_convolution(problem, a, one)
 
 
 def added_up(terms: list[Any], rng: Any, rounding: Any) -> Any:
@@ -101,9 +101,9 @@ def in_parts(terms: list[Any], count: int, rng: Any) -> list[list[Any]]:
 def computed(config: Config, problem: Problem, given: dict[str, Any], seed: int, arch: Arch) -> Any:
     """The result as a kernel might compute it."""
     rng, rounding = np.random.default_rng(seed), rounding_of(seed)
-    a, b = (given[t.name].astype(float) for t in tensors(problem)[:2])
+    a, b = (given[t.name].astype(float) for t in list_tensors(problem)[:2])
     terms = list(products(problem, a, b))
-    assert len(terms) == gemm_sizes(problem).k
+    assert len(terms) == compute_gemm_sizes(problem).k
     if problem.k_batch == 1:
         return stored(added_up(terms, rng, rounding), problem.dtype_c, arch)
     kept = "fp32" if config.two_stage else problem.dtype_c
@@ -118,8 +118,8 @@ def computed(config: Config, problem: Problem, given: dict[str, Any], seed: int,
 
 def allowed_to(config: Config, problem: Problem, given: dict[str, Any], arch: Arch = GFX942) -> tuple[Any, Any]:
     """The exact result and what it may be off."""
-    exact = reference(problem, given, arch)
-    allowed = tolerance(config, problem, given, exact, arch)
+    exact = compute_reference(problem, given, arch)
+    allowed = compute_tolerance(config, problem, given, exact, arch)
     (name,) = exact
     assert list(allowed) == [name] and allowed[name].limit.shape == exact[name].shape
     return exact[name], allowed[name].limit
@@ -127,7 +127,7 @@ def allowed_to(config: Config, problem: Problem, given: dict[str, Any], arch: Ar
 
 def shares(config: Config, problem: Problem, seed: int, arch: Arch = GFX942) -> Any:
     """Error over tolerance, element by element."""
-    given = inputs(problem, seed, arch)
+    given = make_inputs(problem, seed, arch)
     exact, allowed = allowed_to(config, problem, given, arch)
     return shares_of(np.abs(computed(config, problem, given, seed, arch).astype(float) - exact), allowed)
 
@@ -155,7 +155,7 @@ def test_parts_in_any_order_stay_within(dtype: str, dtype_c: str, two_stage: boo
 def test_a_right_kernel_has_room(dtype: str, dtype_c: str, direction: str, k_batch: int) -> None:
     """Also by the root mean square of its errors."""
     config, problem = subject(direction, dtype, dtype_c, k_batch=k_batch)
-    (output,) = [tensor.name for tensor in tensors(problem) if tensor.output]
+    (output,) = [tensor.name for tensor in list_tensors(problem) if tensor.output]
     played = Played(tw.kernel_of(config, "gfx942"), problem, GFX942, seeds=(0, 1, 2, 3))
     assert played.share(lambda given, seed: {output: computed(config, problem, dict(given), seed, GFX942)}) < 0.7
 
@@ -170,7 +170,7 @@ def test_parts_that_cancel_stay_within() -> None:
     given = {"grad_output": grad, "input": np.abs(rng.standard_normal(grad.shape)).astype(np.float16)}
     exact, allowed = allowed_to(config, problem, given)
     errors = [np.abs(computed(config, problem, given, seed, GFX942).astype(float) - exact) for seed in range(60)]
-    assert max(float(error.max()) for error in errors) > float(spacing(exact, "fp16", GFX942).max())
+    assert max(float(error.max()) for error in errors) > float(compute_spacing(exact, "fp16", GFX942).max())
     assert all(np.all(error <= allowed) for error in errors)
 
 
@@ -178,16 +178,16 @@ def test_parts_that_cancel_stay_within() -> None:
 @pytest.mark.parametrize(("dtype", "dtype_c"), FLOATS)
 def test_whole_numbers_are_exact_where_c_holds_them(direction: str, dtype: str, dtype_c: str) -> None:
     config, problem = subject(direction, dtype, dtype_c)
-    exact, allowed = allowed_to(config, problem, inputs(problem, 0, GFX942))
+    exact, allowed = allowed_to(config, problem, make_inputs(problem, 0, GFX942))
     assert np.mean(allowed == 0) > 0.8
-    assert representable(exact[allowed == 0], problem.dtype_c, GFX942).all()
+    assert is_representable(exact[allowed == 0], problem.dtype_c, GFX942).all()
 
 
 @pytest.mark.parametrize("k_batch", [2, 3])
 @pytest.mark.parametrize(("dtype", "dtype_c"), FLOATS)
 def test_parts_of_whole_numbers_are_exact(dtype: str, dtype_c: str, k_batch: int) -> None:
     config, problem = subject(BACKWARD_WEIGHT, dtype, dtype_c, n=16, k_batch=k_batch)
-    given = inputs(problem, 0, GFX942)
+    given = make_inputs(problem, 0, GFX942)
     exact, allowed = allowed_to(config, problem, given)
     assert np.mean(allowed == 0) > 0.8
     for seed in range(4):
@@ -225,11 +225,13 @@ def test_parts_of_large_whole_numbers_by_hand(signs: list[int], two_stage: bool,
 def test_the_bound_is_not_much_wider_than_needed(direction: str, dtype: str, dtype_c: str) -> None:
     """One rounding of the result, and what as many roundings as terms can cost in fp32."""
     config, problem = subject(direction, dtype, dtype_c)
-    given = inputs(problem, 5, GFX942)
+    given = make_inputs(problem, 5, GFX942)
     exact, allowed = allowed_to(config, problem, given)
-    magnitude = convolved(problem, *(np.abs(given[t.name].astype(float)) for t in tensors(problem)[:2]))
-    terms = gemm_sizes(problem).k
-    store = (1.0 if problem.dtype_c == "bf16" else 0.5) * spacing(np.abs(exact) * 1.001, problem.dtype_c, GFX942)
+    magnitude = compute_convolution(problem, *(np.abs(given[t.name].astype(float)) for t in list_tensors(problem)[:2]))
+    terms = compute_gemm_sizes(problem).k
+    store = (1.0 if problem.dtype_c == "bf16" else 0.5) * compute_spacing(
+        np.abs(exact) * 1.001, problem.dtype_c, GFX942
+    )
     assert np.all(allowed <= 2 * store + (terms + 1) * 2.0**-23 * magnitude + 1e-30)
 
 
@@ -248,9 +250,9 @@ def test_the_bound_is_not_much_wider_than_needed(direction: str, dtype: str, dty
 )
 def test_a_missing_product_is_noticed(values: dict[str, Any], least: float) -> None:
     config, problem = subject(**values)
-    given = inputs(problem, 5, GFX942)
+    given = make_inputs(problem, 5, GFX942)
     exact, allowed = allowed_to(config, problem, given)
-    a, b = (given[t.name].astype(float) for t in tensors(problem)[:2])
+    a, b = (given[t.name].astype(float) for t in list_tensors(problem)[:2])
     seen = []
     for product in products(problem, a, b):
         usual = np.abs(product) > 0.25
@@ -262,17 +264,17 @@ def test_a_missing_product_is_noticed(values: dict[str, Any], least: float) -> N
 def test_a_split_of_sums_over_positions_only() -> None:
     config, problem = subject("forward", k_batch=2)
     with pytest.raises(InvalidValueError, match="k_batch is 2, but only sums of backward_weight are split"):
-        allowed_to(config, problem, inputs(problem, 1, GFX942))
+        allowed_to(config, problem, make_inputs(problem, 1, GFX942))
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_gfx90a_may_take_subnormal_inputs_for_zero(direction: str) -> None:
     config, problem = subject(direction, dtype_c="fp32")
-    given = inputs(problem, 5, GFX90A)
-    first = tensors(problem)[0].name
+    given = make_inputs(problem, 5, GFX90A)
+    first = list_tensors(problem)[0].name
     given[first] = (given[first].astype(float) * 2.0**-15).astype(np.float16)
     flushed = {**given, first: np.where(np.abs(given[first]) < 2.0**-14, np.float16(0), given[first])}
-    (exact,) = reference(problem, given, GFX90A).values()
-    (found,) = reference(problem, flushed, GFX90A).values()
+    (exact,) = compute_reference(problem, given, GFX90A).values()
+    (found,) = compute_reference(problem, flushed, GFX90A).values()
     assert np.all(np.abs(found - exact) <= allowed_to(config, problem, given, GFX90A)[1])
     assert np.any(np.abs(found - exact) > allowed_to(config, problem, given, GFX942)[1])

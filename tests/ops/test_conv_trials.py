@@ -10,12 +10,12 @@ import pytest
 
 import tilewright as tw
 from tilewright import arch as archs
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, DIRECTIONS, NDIMS, SPECIALIZATIONS
-from tilewright.ops.grouped_conv.gemm_sizes import gemm_sizes
-from tilewright.ops.sampling import draw_legal, strata
+from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
+from tilewright.ops.sampling import draw_legal, list_strata
 
-CONV = op_named("grouped_conv")
+CONV = find_op("grouped_conv")
 GPUS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 
 
@@ -25,11 +25,11 @@ def trials(config: Any, arch: str = "gfx942") -> tuple[Any, ...]:
 
 
 def config(**values: Any) -> Any:
-    return CONV.config(**{**CONV.example, "block": (64, 64, 32), "vector": (4, 4, 4), **values})
+    return CONV.make_config(**{**CONV.example, "block": (64, 64, 32), "vector": (4, 4, 4), **values})
 
 
 def work_groups(config: Any, problem: Any) -> int:
-    sizes = gemm_sizes(problem)
+    sizes = compute_gemm_sizes(problem)
     merged = config.merge_groups
     blocks = math.ceil(sizes.m / config.block.m) * math.ceil(sizes.n / config.block.n)
     return int(blocks * problem.g // merged * problem.k_batch)
@@ -38,7 +38,7 @@ def work_groups(config: Any, problem: Any) -> int:
 @pytest.mark.parametrize("gpu", GPUS)
 def test_all_kinds_of_kernels_have_trials_that_fit(gpu: str) -> None:
     rng, arch = random.Random(3), archs.load(gpu)
-    kinds = strata(CONV, arch)
+    kinds = list_strata(CONV, arch)
     drawn = [
         draw_legal(CONV, arch, rng, {**fixed, "specialization": rng.choice(SPECIALIZATIONS)})
         for fixed in rng.sample(kinds, min(len(kinds), 40))
@@ -59,7 +59,7 @@ def test_trials_are_small(direction: str, ndim: int) -> None:
     kernel = config(direction=direction, ndim=ndim, split_k=direction == BACKWARD_WEIGHT)
     for problem in trials(kernel):
         assert work_groups(kernel, problem) <= 80 and problem.n <= 5 and problem.k_batch <= 3
-        assert gemm_sizes(problem).k <= 28 * kernel.block.k or math.prod(problem.filter_size) > 9
+        assert compute_gemm_sizes(problem).k <= 28 * kernel.block.k or math.prod(problem.filter_size) > 9
         assert problem.flops < 2 * 60_000_000
 
 
@@ -95,7 +95,7 @@ def test_dimensions_differ(direction: str) -> None:
 def test_channels_and_outputs_around_a_block(direction: str) -> None:
     kernel = config(direction=direction)
     found = trials(kernel)
-    sizes = [gemm_sizes(p) for p in found]
+    sizes = [compute_gemm_sizes(p) for p in found]
     channels = [p.group_channels for p in found]
     assert (4, 4) in channels  # one vector of each
     assert any(c % 8 and k % 8 and c > 4 and k > 4 for c, k in channels)  # odd multiples of vectors
@@ -124,7 +124,7 @@ def test_every_form_of_the_loop_has_many_tiles_and_a_filter(
     kernel = config(direction=direction, pipeline=pipeline)
     many, filtered = set(), set()
     for problem in trials(kernel):
-        sizes = gemm_sizes(problem)
+        sizes = compute_gemm_sizes(problem)
         m, n, steps = (math.ceil(size / tile) for size, tile in zip(sizes, kernel.block, strict=True))
         if m > 4 and m % 4 and n > 3 and m * n % 8:
             many.add(steps)
@@ -140,7 +140,7 @@ def test_long_loops_go_on_to_other_rows_of_the_filter_and_read_padding_alone() -
     kernel = config(pipeline="mem")  # four steps are under way
     found = dict.fromkeys(range(4), False)
     for problem in trials(kernel):
-        steps = math.ceil(gemm_sizes(problem).k / kernel.block.k)
+        steps = math.ceil(compute_gemm_sizes(problem).k / kernel.block.k)
         beyond = all(left >= reach for left, reach in zip(problem.left_pad[-1:], problem.reach[-1:], strict=True))
         if steps > 8 and problem.filter_size[0] > 2 and problem.g > 1 and beyond:
             found[steps % 4] = True
@@ -152,9 +152,12 @@ def test_each_form_with_a_loop_has_passes_whose_every_step_goes_on_to_other_rows
     kernel = config(pipeline="mem")
     taps = kernel.block.k // 4
     found = {
-        math.ceil(gemm_sizes(p).k / kernel.block.k) % 4
+        math.ceil(compute_gemm_sizes(p).k / kernel.block.k) % 4
         for p in trials(kernel)
-        if gemm_sizes(p).k > 8 * kernel.block.k and p.group_channels[0] == 4 and 1 < p.filter_size[1] < taps and p.g > 1
+        if compute_gemm_sizes(p).k > 8 * kernel.block.k
+        and p.group_channels[0] == 4
+        and 1 < p.filter_size[1] < taps
+        and p.g > 1
     }
     assert found == {0, 1, 2, 3}
 
@@ -164,7 +167,7 @@ def test_steps_of_many_tiles_begin_in_every_column_of_the_filter() -> None:
     kernel = config(pipeline="mem")
     taps = kernel.block.k // 4
     for problem in trials(kernel):
-        sizes = gemm_sizes(problem)
+        sizes = compute_gemm_sizes(problem)
         m, n, steps = (math.ceil(size / tile) for size, tile in zip(sizes, kernel.block, strict=True))
         if m > 4 and n > 3 and steps > 4:
             columns = {step * taps % problem.filter_size[-1] for step in range(steps)}
@@ -173,7 +176,7 @@ def test_steps_of_many_tiles_begin_in_every_column_of_the_filter() -> None:
 
 def test_edges_come_in_every_form_without_a_loop_and_with_several_groups() -> None:
     kernel = config(pipeline="mem")
-    grouped = {math.ceil(gemm_sizes(p).k / kernel.block.k) for p in trials(kernel) if p.g > 1}
+    grouped = {math.ceil(compute_gemm_sizes(p).k / kernel.block.k) for p in trials(kernel) if p.g > 1}
     assert grouped >= {1, 2, 3, 4}
 
 
@@ -194,7 +197,7 @@ def test_splits() -> None:
     split = trials(config(direction=BACKWARD_WEIGHT, split_k=True))
     assert {p.k_batch for p in split} == {1, 2, 3}
     assert any(p.k_batch > 1 and p.g > 1 for p in split)
-    assert any(gemm_sizes(p).k % (32 * p.k_batch) for p in split if p.k_batch > 1)
+    assert any(compute_gemm_sizes(p).k % (32 * p.k_batch) for p in split if p.k_batch > 1)
     assert {p.k_batch for p in trials(config(direction=BACKWARD_WEIGHT))} == {1}
 
 

@@ -10,15 +10,15 @@ import pytest
 
 from ops.kernel_samples import legal_kernels
 from tilewright.arch import load
-from tilewright.ops import OPS, op_named
-from tilewright.ops.machine.cost import CostModel, Facts
+from tilewright.ops import OPS, find_op
+from tilewright.ops.cost_model.cost import CostModel, Facts
 from tilewright.ops.op import Op
 
 ARCHS = ("gfx942", "gfx950", "gfx1201")
 
 
 def cost_of(name: str) -> tuple[Op, CostModel]:
-    op = op_named(name)
+    op = find_op(name)
     assert op.cost is not None, "every op of ours has an estimate"
     return op, op.cost
 

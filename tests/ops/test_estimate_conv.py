@@ -12,7 +12,7 @@ from kernel_samples import all_kernels
 
 from tilewright.arch import Arch, load
 from tilewright.ops import grouped_conv
-from tilewright.ops.machine.cost import Estimate, Facts, Use
+from tilewright.ops.cost_model.cost import Estimate, Facts, ResourceUse
 
 COST = grouped_conv.OP.cost
 assert COST is not None
@@ -29,10 +29,10 @@ def problem(config: Any, **changes: Any) -> grouped_conv.Problem:
 
 
 def config(**changes: Any) -> Any:
-    return grouped_conv.OP.example_config(changes)
+    return grouped_conv.OP.make_example(changes)
 
 
-def estimated(config: Any, arch: Arch = ARCH, use: Use | None = None, **changes: Any) -> Estimate:
+def estimated(config: Any, arch: Arch = ARCH, use: ResourceUse | None = None, **changes: Any) -> Estimate:
     facts = Facts(**COST.problem_numbers(problem(config, **changes)))
     return COST.estimate(facts, Facts(**COST.kernel_numbers(config, arch, use)), arch)
 
@@ -112,8 +112,8 @@ def test_two_stages_cost_a_launch_and_memory() -> None:
 
 
 def test_the_registers_of_a_compiled_kernel_count() -> None:
-    free = Use(vgprs=64, agprs=0, sgprs=40, lds_bytes=16384, scratch_bytes=0)
-    full = Use(vgprs=256, agprs=0, sgprs=40, lds_bytes=16384, scratch_bytes=0)
+    free = ResourceUse(vgprs=64, agprs=0, sgprs=40, lds_bytes=16384, scratch_bytes=0)
+    full = ResourceUse(vgprs=256, agprs=0, sgprs=40, lds_bytes=16384, scratch_bytes=0)
     large = {"n": 256, "k": 256}
     assert estimated(config(), use=free, **large).shape["resident"] == 8
     assert estimated(config(), use=full, **large).shape["resident"] == 2
@@ -135,7 +135,7 @@ def test_registers_before_compiling(block: Any, waves: Any, mma: Any, registers:
     kernel = config(block=block, waves=waves, mma=mma, vector=(4, 8, 8))
     numbers = COST.kernel_numbers(kernel, ARCH, None)
     assert numbers["registers"] == pytest.approx(registers, rel=0.15)
-    use = Use(vgprs=registers, agprs=0, sgprs=90, lds_bytes=int(numbers["lds_bytes"]), scratch_bytes=0)
+    use = ResourceUse(vgprs=registers, agprs=0, sgprs=90, lds_bytes=int(numbers["lds_bytes"]), scratch_bytes=0)
     assert abs(numbers["resident"] - COST.kernel_numbers(kernel, ARCH, use)["resident"]) <= 1
 
 

@@ -13,8 +13,8 @@ from kernel_samples import all_kernels
 
 from tilewright.arch import Arch, load
 from tilewright.ops import gemm
-from tilewright.ops.block_gemm.types import dtype_fields
-from tilewright.ops.machine.cost import Estimate, Facts, Use
+from tilewright.ops.block_gemm.types import expand_dtype
+from tilewright.ops.cost_model.cost import Estimate, Facts, ResourceUse
 
 COST = gemm.OP.cost
 assert COST is not None
@@ -30,13 +30,13 @@ def problem(config: Any, **changes: Any) -> gemm.Problem:
     return gemm.Problem(**(values | changes))
 
 
-def estimated(config: Any, arch: Arch = ARCH, use: Use | None = None, **changes: Any) -> Estimate:
+def estimated(config: Any, arch: Arch = ARCH, use: ResourceUse | None = None, **changes: Any) -> Estimate:
     facts = Facts(**COST.problem_numbers(problem(config, **changes)))
     return COST.estimate(facts, Facts(**COST.kernel_numbers(config, arch, use)), arch)
 
 
 def config(**changes: Any) -> Any:
-    return gemm.OP.example_config(changes)
+    return gemm.OP.make_example(changes)
 
 
 @given(index=st.integers(0, 10**6), m=SIZES, n=SIZES, k=SIZES, split=st.sampled_from([1, 2, 7]))
@@ -59,7 +59,7 @@ def test_every_legal_kernel_has_an_estimate(index: int, m: int, n: int, k: int, 
 
 
 def test_what_a_compiled_kernel_uses_decides_how_many_fit() -> None:
-    use = Use(vgprs=64, agprs=0, sgprs=40, lds_bytes=16384, scratch_bytes=0)
+    use = ResourceUse(vgprs=64, agprs=0, sgprs=40, lds_bytes=16384, scratch_bytes=0)
     large = {"m": 8192, "n": 8192}
     fits = {
         changes: estimated(config(), use=dataclasses.replace(use, **dict(changes)), **large).shape["resident"]
@@ -94,7 +94,7 @@ def test_layouts_differ_in_lines_and_instructions() -> None:
 
 
 def test_an_eight_bit_type_has_twice_the_rate_and_half_the_bytes() -> None:
-    wide, narrow = (estimated(config(**dtype_fields(dtype), block=(128, 128, 64))) for dtype in ("fp16", "fp8"))
+    wide, narrow = (estimated(config(**expand_dtype(dtype), block=(128, 128, 64))) for dtype in ("fp16", "fp8"))
     assert wide.terms["matrix"] == pytest.approx(2 * narrow.terms["matrix"], rel=1e-3)
     assert wide.terms["lds"] == 2 * narrow.terms["lds"]
 

@@ -12,7 +12,7 @@ from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.ops import OPS
 from tilewright.ops.op import Op
-from tilewright.ops.sampling import draw_legal, strata
+from tilewright.ops.sampling import draw_legal, list_strata
 
 GPUS = ("gfx942", "gfx950", "gfx1201")
 KERNELS = 60
@@ -35,7 +35,7 @@ class Recorder:
 
 
 def drawn(op: Op, arch: Arch, rng: random.Random) -> list[Any]:
-    kinds = strata(op, arch)
+    kinds = list_strata(op, arch)
     configs = [draw_legal(op, arch, rng, fixed) for fixed in rng.sample(kinds, min(len(kinds), KERNELS))]
     return [config for config in configs if config is not None]
 

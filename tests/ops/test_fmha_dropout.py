@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.ops.fmha.dropout import factor, kept, kept_share, philox, random_bytes
+from tilewright.ops.fmha.dropout import (
+    compute_philox,
+    draw_keep_mask,
+    draw_random_bytes,
+    dropout_scale,
+    keep_probability,
+)
 from tilewright.ops.fmha.problem import Problem
 
 WORD = 0xFFFFFFFF
@@ -32,13 +38,13 @@ def one(seed: int, low: int, high: int) -> list[int]:
 @pytest.mark.parametrize("low", [0, 77, 2**64 - 1])
 def test_generator(seed: int, low: int) -> None:
     high = 5 << 32 | 3
-    assert philox(seed, np.uint64([low]), np.uint64([high])).tolist() == [one(seed, low, high)]
+    assert compute_philox(seed, np.uint64([low]), np.uint64([high])).tolist() == [one(seed, low, high)]
 
 
 def test_places() -> None:
     """Any byte, found from the place it has according to the text of dropout.py."""
     of = problem(drop_seed=99, drop_offset=2**64 - 70, seqlen_k=70)
-    found = random_bytes(of, 2, 40, 70)
+    found = draw_random_bytes(of, 2, 40, 70)
     assert found.shape == (3, 40, 70)
     for head, row, column in [(0, 0, 0), (1, 8, 1), (2, 39, 69), (0, 17, 33), (1, 31, 31), (2, 32, 64)]:
         down, within = divmod(row, 32)
@@ -52,17 +58,17 @@ def test_places() -> None:
 def test_does_not_depend_on_sizes() -> None:
     """A longer sequence begins with the same bytes."""
     of = problem(drop_seed=7)
-    np.testing.assert_array_equal(random_bytes(of, 1, 65, 100)[:, :10, :33], random_bytes(of, 1, 10, 33))
+    np.testing.assert_array_equal(draw_random_bytes(of, 1, 65, 100)[:, :10, :33], draw_random_bytes(of, 1, 10, 33))
 
 
 def test_share_that_is_dropped() -> None:
     of = problem(p_drop=0.2, drop_seed=3)
-    share = kept(of, 0, 512, 512).mean()
+    share = draw_keep_mask(of, 0, 512, 512).mean()
     # fp32's 0.8 times 255, rounded to fp32 and down, is 204: 205 of 256 bytes are at most that.
     assert share == pytest.approx(205 / 256, abs=0.003)
-    assert kept_share(of) == float(np.float32(0.8))
-    assert factor(of) == float(np.float32(1 / kept_share(of)))
+    assert keep_probability(of) == float(np.float32(0.8))
+    assert dropout_scale(of) == float(np.float32(1 / keep_probability(of)))
 
 
 def test_nothing_is_dropped_without_dropout() -> None:
-    assert kept(problem(), 0, 64, 64).all()
+    assert draw_keep_mask(problem(), 0, 64, 64).all()

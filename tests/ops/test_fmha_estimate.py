@@ -16,12 +16,12 @@ from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops import fmha
+from tilewright.ops.cost_model.cost import Estimate, ResourceUse
 from tilewright.ops.fmha.estimate import COST
 from tilewright.ops.fmha.families import FAMILIES
-from tilewright.ops.fmha.stages import next_stage
-from tilewright.ops.fmha.trials import trials
-from tilewright.ops.machine.cost import Estimate, Use
-from tilewright.ops.sampling import draw_legal, strata
+from tilewright.ops.fmha.stages import plan_next_stage
+from tilewright.ops.fmha.trials import list_trials
+from tilewright.ops.sampling import draw_legal, list_strata
 
 GFX942, GFX950 = archs.load("gfx942"), archs.load("gfx950")
 LARGE = "128x128x32x128x32x128/4x1x1x4x1x1/32x32x16x32x32x16"
@@ -33,7 +33,7 @@ def facts(numbers: Any) -> SimpleNamespace:
     return SimpleNamespace(**numbers)
 
 
-def estimated(config: Any, problem: fmha.Problem, arch: Arch = GFX942, use: Use | None = None) -> Estimate:
+def estimated(config: Any, problem: fmha.Problem, arch: Arch = GFX942, use: ResourceUse | None = None) -> Estimate:
     return COST.estimate(facts(COST.problem_numbers(problem)), facts(COST.kernel_numbers(config, arch, use)), arch)
 
 
@@ -48,7 +48,7 @@ def attention(**values: Any) -> fmha.Problem:
 
 
 def drawn(arch: Arch, seed: int, number: int) -> list[Any]:
-    rng, kinds = random.Random(seed), strata(fmha.OP, arch)
+    rng, kinds = random.Random(seed), list_strata(fmha.OP, arch)
     found = [draw_legal(fmha.OP, arch, rng, fixed) for fixed in rng.sample(kinds, min(number, len(kinds)))]
     return [config for config in found if config is not None]
 
@@ -56,11 +56,11 @@ def drawn(arch: Arch, seed: int, number: int) -> list[Any]:
 @pytest.mark.parametrize("gpu", ["gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"])
 def test_every_kernel_has_a_finite_estimate_for_all_that_it_computes(gpu: str) -> None:
     arch = archs.load(gpu)
-    use = Use(vgprs=96, agprs=0, sgprs=64, lds_bytes=16384, scratch_bytes=128)
+    use = ResourceUse(vgprs=96, agprs=0, sgprs=64, lds_bytes=16384, scratch_bytes=128)
     families, problems, kernels = set(), set(), set()
     for config in drawn(arch, 5, 50):
         families.add(config.family)
-        for problem in trials(config, arch)[:6]:
+        for problem in list_trials(config, arch)[:6]:
             p, k = COST.problem_numbers(problem), COST.kernel_numbers(config, arch, None)
             problems.add(tuple(p))
             kernels.add(tuple(k))
@@ -183,7 +183,7 @@ def test_pipelines_that_work_ahead_are_faster() -> None:
 
 def test_registers_of_the_compiled_kernel_count() -> None:
     def with_registers(vgprs: int, scratch: int = 0) -> float:
-        use = Use(vgprs=vgprs, agprs=0, sgprs=64, lds_bytes=8192, scratch_bytes=scratch)
+        use = ResourceUse(vgprs=vgprs, agprs=0, sgprs=64, lds_bytes=8192, scratch_bytes=scratch)
         return float(estimated(kernel(), attention(batch=8), use=use).us)
 
     assert with_registers(120) < with_registers(168) < with_registers(256) < with_registers(256, scratch=256)
@@ -199,7 +199,7 @@ def test_gradients_cost_more_than_twice_the_attention() -> None:
     )
     times = []
     for i, config in enumerate(chosen):
-        stage = next_stage(problem, chosen[:i])
+        stage = plan_next_stage(problem, chosen[:i])
         assert stage is not None and stage.family == config.family
         times.append(estimated(config, stage).us)
     tile = "128x64x32x64x32x64/4x1x1x4x1x1/32x32x16x32x32x16"
@@ -214,7 +214,7 @@ def test_gradients_cost_more_than_twice_the_attention() -> None:
 def in_parts(problem: fmha.Problem, parts: int) -> float:
     """The fastest plan of splitkv and combine, over some tiles, with heads together or apart."""
     whole = dataclasses.replace(problem, num_splits=parts)
-    first = next_stage(whole, ())
+    first = plan_next_stage(whole, ())
     assert first is not None
     pipelines = {FLAT: "qr_nwarp_sshuffle", SMALL: "qr", LARGE: "qr"}
     chosen = [
@@ -222,7 +222,7 @@ def in_parts(problem: fmha.Problem, parts: int) -> float:
         for tile, name in pipelines.items()
         for merged in (False, True)
     ]
-    second = next_stage(whole, (chosen[0],))
+    second = plan_next_stage(whole, (chosen[0],))
     assert second is not None
     block = {"block": (32, 128), "log_max_splits": 4, "pad_q": True}
     join = fmha.config(family="combine", mode="batch", dtype="fp16", pipeline="combine", **block)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tilewright import arch as archs
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.fmha.profiles import FP8, PROFILES
 
-FMHA = op_named("fmha")
+FMHA = find_op("fmha")
 ARCH = archs.load("gfx942")
 DQ_DK_DV = {
     **{"family": "dq_dk_dv", "pipeline": "kr_ktr_vr", "block": "32x128x64x32x64x32x32x64x64", "pad_q": False},
@@ -20,7 +20,7 @@ LSE = {"lse": True}
 
 
 def wanted(profile: str, overrides: dict[str, Any]) -> bool:
-    return PROFILES[profile].wants(FMHA.example_config(overrides), ARCH)
+    return PROFILES[profile].wants(FMHA.make_example(overrides), ARCH)
 
 
 @pytest.mark.parametrize(

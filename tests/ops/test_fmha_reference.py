@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from plain_attention import attention, sees
 
 from tilewright import arch as archs
-from tilewright.ops.fmha.inputs import inputs
+from tilewright.ops.fmha.inputs import make_inputs
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.reference import reference
-from tilewright.ops.fmha.reference_forward import distances, parts, visible
-from tilewright.ops.fmha.stages import next_stage
-from tilewright.ops.fmha.tensors import tensors
+from tilewright.ops.fmha.reference import compute_reference
+from tilewright.ops.fmha.reference_forward import build_visibility_mask, compute_alibi_distances, split_keys
+from tilewright.ops.fmha.stages import plan_next_stage
+from tilewright.ops.fmha.tensors import list_tensors
 
 GFX942 = archs.load("gfx942")
 SIZES = {"batch": 2, "heads": 4, "kv_heads": 2, "seqlen_q": 5, "seqlen_k": 7, "hdim_q": 8, "hdim_v": 4}
@@ -29,7 +29,7 @@ def problem(family: str = "forward", **values: Any) -> Problem:
 
 
 def drawn(of: Problem, seed: int = 1) -> dict[str, Any]:
-    return inputs(of, seed, GFX942)
+    return make_inputs(of, seed, GFX942)
 
 
 def plain(of: Problem, given: Any, b: int, h: int) -> tuple[Any, Any]:
@@ -65,7 +65,7 @@ def plain(of: Problem, given: Any, b: int, h: int) -> tuple[Any, Any]:
 def test_equals_plain_loops(values: dict[str, Any]) -> None:
     of = problem(lse=True, **values)
     given = drawn(of)
-    found = reference(of, given, GFX942)
+    found = compute_reference(of, given, GFX942)
     for b in range(of.batch):
         for h in range(of.heads):
             o, lse = plain(of, given, b, h)
@@ -79,7 +79,7 @@ def picture(seen: Any) -> list[str]:
 
 def mask(kind: str, queries: int, keys: int, left: int = -1, right: int = 0, sink: int = 0) -> list[str]:
     of = problem(mask=kind, window_left=left, window_right=right, sink=sink)
-    return picture(visible(of, queries, keys))
+    return picture(build_visibility_mask(of, queries, keys))
 
 
 def test_masks_drawn_by_hand() -> None:
@@ -94,12 +94,12 @@ def test_masks_drawn_by_hand() -> None:
 
 
 def test_distances_of_alibi_drawn_by_hand() -> None:
-    assert distances(problem(), 2, 4).tolist() == [[-2, -1, 0, -1], [-3, -2, -1, 0]]
-    assert distances(problem(), 3, 2).tolist() == [[-1, -2], [0, -1], [-1, 0]]
+    assert compute_alibi_distances(problem(), 2, 4).tolist() == [[-2, -1, 0, -1], [-3, -2, -1, 0]]
+    assert compute_alibi_distances(problem(), 3, 2).tolist() == [[-1, -2], [0, -1], [-1, 0]]
     window = problem(mask="top_left", window_left=2)
-    assert distances(window, 3, 4).tolist() == [[0, -1, -2, -3], [-1, 0, -1, -2], [-2, -1, 0, -1]]
+    assert compute_alibi_distances(window, 3, 4).tolist() == [[0, -1, -2, -3], [-1, 0, -1, -2], [-2, -1, 0, -1]]
     causal = problem(mask="bottom_right")
-    assert distances(causal, 2, 4).tolist() == [[0, 1, 2, 3], [0, 1, 2, 3]]
+    assert compute_alibi_distances(causal, 2, 4).tolist() == [[0, 1, 2, 3], [0, 1, 2, 3]]
 
 
 def test_alibi_of_a_causal_mask_is_that_of_its_corner() -> None:
@@ -108,14 +108,14 @@ def test_alibi_of_a_causal_mask_is_that_of_its_corner() -> None:
     given = drawn(causal)
     # A window as wide as there are keys is the same mask, but counts from the diagonal.
     window = replace(causal, window_left=7)
-    first, second = reference(causal, given, GFX942), reference(window, given, GFX942)
+    first, second = compute_reference(causal, given, GFX942), compute_reference(window, given, GFX942)
     np.testing.assert_allclose(first["o"], second["o"], rtol=1e-12)
     slopes = given["bias"].astype(float)[:, :, None]
     np.testing.assert_allclose(first["lse"] - second["lse"], slopes * (np.arange(5) + 2), rtol=1e-9)
 
 
 def test_rows_that_see_nothing() -> None:
-    found = reference(problem(mask="bottom_right", seqlen_q=9, lse=True), drawn(problem(seqlen_q=9)), GFX942)
+    found = compute_reference(problem(mask="bottom_right", seqlen_q=9, lse=True), drawn(problem(seqlen_q=9)), GFX942)
     assert np.all(found["o"][:, :2] == 0)
     assert np.all(found["lse"][..., :2] == -np.inf)
     assert np.all(np.isfinite(found["lse"][..., 2:]))
@@ -124,12 +124,12 @@ def test_rows_that_see_nothing() -> None:
 def test_layouts_agree() -> None:
     of = problem(lse=True)
     given = drawn(of)
-    expected = reference(of, given, GFX942)
+    expected = compute_reference(of, given, GFX942)
     turned = {name: each.swapaxes(1, 2) for name, each in given.items()}
-    found = reference(replace(of, layout="bhsd"), turned, GFX942)
+    found = compute_reference(replace(of, layout="bhsd"), turned, GFX942)
     np.testing.assert_array_equal(found["o"].swapaxes(1, 2), expected["o"])
     column = {**given, "v": np.moveaxis(given["v"], 1, 3)}
-    np.testing.assert_array_equal(reference(replace(of, v_layout="col"), column, GFX942)["o"], expected["o"])
+    np.testing.assert_array_equal(compute_reference(replace(of, v_layout="col"), column, GFX942)["o"], expected["o"])
 
 
 @settings(max_examples=25, deadline=None)
@@ -137,7 +137,7 @@ def test_layouts_agree() -> None:
 def test_a_group_is_its_sequences(kind: str, seed: int, alibi: bool) -> None:
     of = problem(**GROUP, mask=kind, lse=True, bias="alibi" if alibi else "none")
     given = drawn(of, seed)
-    found = reference(of, given, GFX942)
+    found = compute_reference(of, given, GFX942)
     q_at, k_at = given["seqstart_q"], given["seqstart_k"]
     for i in range(of.batch):
         q, k = slice(q_at[i], q_at[i + 1]), slice(k_at[i], k_at[i + 1])
@@ -149,7 +149,7 @@ def test_a_group_is_its_sequences(kind: str, seed: int, alibi: bool) -> None:
         its = {"q": given["q"][q][None], "k": given["k"][k][None], "v": given["v"][k][None]}
         if alibi:
             its["bias"] = given["bias"][i : i + 1]
-        expected = reference(alone, its, GFX942)
+        expected = compute_reference(alone, its, GFX942)
         np.testing.assert_allclose(found["o"][q], expected["o"][0], rtol=1e-12, atol=1e-15)
         np.testing.assert_allclose(found["lse"][:, q], expected["lse"][0], rtol=1e-12)
 
@@ -159,19 +159,19 @@ def test_a_group_is_its_sequences(kind: str, seed: int, alibi: bool) -> None:
 def test_splitting_and_combining_is_forward(splits: int, values: dict[str, Any]) -> None:
     of = problem(num_splits=splits, lse=True, **values)
     given = drawn(of)
-    expected = reference(of, given, GFX942)
-    split, combine = next_stage(of, ()), next_stage(of, (None,))  # type: ignore[arg-type]
+    expected = compute_reference(of, given, GFX942)
+    split, combine = plan_next_stage(of, ()), plan_next_stage(of, (None,))  # type: ignore[arg-type]
     assert split is not None
     assert combine is not None
-    between = reference(split, given, GFX942)
-    found = reference(combine, {**given, **between}, GFX942)
+    between = compute_reference(split, given, GFX942)
+    found = compute_reference(combine, {**given, **between}, GFX942)
     for name in ("o", "lse"):
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-12, atol=1e-15)
 
 
 def test_parts_as_kernels_cut_them() -> None:
     def cut(splits: int, keys: int) -> list[tuple[int, int]]:
-        return [(part.start, part.stop) for part in parts(problem(num_splits=splits), keys)]
+        return [(part.start, part.stop) for part in split_keys(problem(num_splits=splits), keys)]
 
     assert cut(1, 7) == [(0, 7)]
     assert cut(3, 7) == [(0, 3), (3, 6), (6, 7)]
@@ -197,8 +197,8 @@ def unpaged(of: Problem, given: dict[str, Any]) -> dict[str, Any]:
 def test_paging_changes_nothing(page_size: int, seed: int, kind: str) -> None:
     of = problem("pagedkv", batch=4, page_size=page_size, pages=40, mask=kind, lse=True)
     given = drawn(of, seed)
-    found = reference(of, given, GFX942)
-    expected = reference(replace(of, page_size=0, pages=0), unpaged(of, given), GFX942)
+    found = compute_reference(of, given, GFX942)
+    expected = compute_reference(replace(of, page_size=0, pages=0), unpaged(of, given), GFX942)
     for name in ("o", "lse"):
         np.testing.assert_array_equal(found[name], expected[name])
 
@@ -212,8 +212,8 @@ def test_listed_pages_are_paged_group() -> None:
     paged = {**given, "seqstart_k": given["page_starts"], "page_table": table}
     for name in ("page_list", "page_starts"):
         del paged[name]
-    expected = reference(replace(of, family="pagedkv"), paged, GFX942)
-    found = reference(of, given, GFX942)
+    expected = compute_reference(replace(of, family="pagedkv"), paged, GFX942)
+    found = compute_reference(of, given, GFX942)
     for name in ("o", "lse"):
         np.testing.assert_array_equal(found[name], expected[name])
 
@@ -221,14 +221,14 @@ def test_listed_pages_are_paged_group() -> None:
 def test_quantised_results_are_scaled_and_held_to_their_type() -> None:
     of = problem(dtype="fp8")
     given = drawn(of)
-    usual = reference(of, given, GFX942)["o"]
+    usual = compute_reference(of, given, GFX942)["o"]
     scaled = replace(of, static_quant=True, scale_p=4.0, scale_o=0.5)
-    np.testing.assert_allclose(reference(scaled, given, GFX942)["o"], 2 * usual, rtol=1e-12)
-    held = reference(replace(scaled, scale_o=1e4), given, GFX942)["o"]
+    np.testing.assert_allclose(compute_reference(scaled, given, GFX942)["o"], 2 * usual, rtol=1e-12)
+    held = compute_reference(replace(scaled, scale_o=1e4), given, GFX942)["o"]
     assert np.abs(held).max() == 240  # the largest value of E4M3 fnuz
 
 
 def test_every_output_has_its_shape() -> None:
     of = problem(store_randval=True, lse=True, p_drop=0.25, **GROUP)
-    found = reference(of, drawn(of), GFX942)
-    assert {name: each.shape for name, each in found.items()} == {t.name: t.shape for t in tensors(of) if t.output}
+    found = compute_reference(of, drawn(of), GFX942)
+    assert {name: each.shape for name, each in found.items()} == {t.name: t.shape for t in list_tensors(of) if t.output}

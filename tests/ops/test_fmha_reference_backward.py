@@ -9,10 +9,10 @@ import pytest
 
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError
-from tilewright.ops.fmha.inputs import inputs
+from tilewright.ops.fmha.inputs import make_inputs
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.reference import reference
-from tilewright.ops.fmha.stages import stage
+from tilewright.ops.fmha.reference import compute_reference
+from tilewright.ops.fmha.stages import make_stage
 
 GFX942 = archs.load("gfx942")
 SIZES = {"batch": 2, "heads": 4, "kv_heads": 2, "seqlen_q": 3, "seqlen_k": 4, "hdim_q": 3, "hdim_v": 2}
@@ -36,10 +36,10 @@ def problem(family: str = "backward", **values: Any) -> Problem:
 
 def in_float64(of: Problem, seed: int = 1) -> dict[str, Any]:
     """Inputs with o and lse that are not rounded, so that they fit each other exactly."""
-    drawn = {name: np.asarray(each) for name, each in inputs(of, seed, GFX942).items()}
+    drawn = {name: np.asarray(each) for name, each in make_inputs(of, seed, GFX942).items()}
     wide = {name: each.astype(np.float64) if each.dtype != np.int32 else each for name, each in drawn.items()}
     forward = forward_of(of)
-    return {**wide, **reference(forward, wide, GFX942)}
+    return {**wide, **compute_reference(forward, wide, GFX942)}
 
 
 def forward_of(of: Problem) -> Problem:
@@ -49,14 +49,14 @@ def forward_of(of: Problem) -> Problem:
 
 def loss(of: Problem, given: dict[str, Any]) -> float:
     """A number whose gradient by o is d_o."""
-    return float((reference(forward_of(of), given, GFX942)["o"] * given["d_o"]).sum())
+    return float((compute_reference(forward_of(of), given, GFX942)["o"] * given["d_o"]).sum())
 
 
 @pytest.mark.parametrize("values", CASES, ids=str)
 def test_equals_differences(values: dict[str, Any]) -> None:
     of = problem(**values)
     given = in_float64(of)
-    found = reference(of, given, GFX942)
+    found = compute_reference(of, given, GFX942)
     generator = np.random.default_rng(0)
     for name in ("q", "k", "v", *(["bias"] if of.bias_gradient else [])):
         # The derivative in a random direction is the gradient times it.
@@ -71,10 +71,10 @@ def test_equals_differences(values: dict[str, Any]) -> None:
 def test_stages_together_are_the_whole(values: dict[str, Any]) -> None:
     of = problem(**values)
     given = in_float64(of)
-    expected = reference(of, given, GFX942)
+    expected = compute_reference(of, given, GFX942)
     known = dict(given)
     for family in ("dot_do_o", "dq_dk_dv", "convert_dq"):
-        known.update(reference(stage(of, family), known, GFX942))
+        known.update(compute_reference(make_stage(of, family), known, GFX942))
     for name, each in expected.items():
         np.testing.assert_allclose(known[name], each, rtol=1e-12, atol=1e-14)
 
@@ -85,22 +85,22 @@ def test_stages_together_are_the_whole(values: dict[str, Any]) -> None:
 def test_parts_of_a_deterministic_problem_add_up(values: dict[str, Any]) -> None:
     whole = problem(deterministic=True, seqlen_k=50, dq_parts=4, **values)
     given = in_float64(whole)
-    known = {**given, **reference(stage(whole, "dot_do_o"), given, GFX942)}
-    parted = reference(stage(whole, "dq_dk_dv", dq_parts=4), known, GFX942)["dq_acc"]
-    single = reference(stage(whole, "dq_dk_dv"), known, GFX942)["dq_acc"]
+    known = {**given, **compute_reference(make_stage(whole, "dot_do_o"), given, GFX942)}
+    parted = compute_reference(make_stage(whole, "dq_dk_dv", dq_parts=4), known, GFX942)["dq_acc"]
+    single = compute_reference(make_stage(whole, "dq_dk_dv"), known, GFX942)["dq_acc"]
     assert len(parted) == 4
     np.testing.assert_allclose(parted.sum(axis=0), single[0], rtol=1e-12, atol=1e-14)
     # The last of four tiles of 16 keys has two.
     assert 0 < np.abs(parted[3]).max() < np.abs(parted[:3]).max()
-    dq = reference(stage(whole, "convert_dq", dq_parts=4), {**known, "dq_acc": parted}, GFX942)["dq"]
-    np.testing.assert_allclose(dq, reference(whole, given, GFX942)["dq"], rtol=1e-12, atol=1e-14)
+    dq = compute_reference(make_stage(whole, "convert_dq", dq_parts=4), {**known, "dq_acc": parted}, GFX942)["dq"]
+    np.testing.assert_allclose(dq, compute_reference(whole, given, GFX942)["dq"], rtol=1e-12, atol=1e-14)
 
 
 def test_inputs_fit_each_other() -> None:
     """o, lse and d that kernels are given are those of a forward pass, rounded."""
     of = problem("dq_dk_dv", dtype="fp16", p_drop=0.3)
-    given = inputs(of, 1, GFX942)
-    forward = reference(forward_of(of), given, GFX942)
+    given = make_inputs(of, 1, GFX942)
+    forward = compute_reference(forward_of(of), given, GFX942)
     np.testing.assert_allclose(given["lse"], forward["lse"], rtol=1e-6)
     o = forward["o"].astype(np.float16).astype(np.float64)
     kept = float(np.float32(1 - float(np.float32(0.3))))
@@ -111,4 +111,4 @@ def test_inputs_fit_each_other() -> None:
 def test_capped_scores_have_no_gradient() -> None:
     of = problem(logits_cap=3.0)
     with pytest.raises(InvalidValueError, match="logits_cap"):
-        reference(of, inputs(of, 1, GFX942), GFX942)
+        compute_reference(of, make_inputs(of, 1, GFX942), GFX942)

@@ -11,10 +11,10 @@ import pytest
 
 from tilewright import arch as archs
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.inputs import inputs
+from tilewright.ops.fmha.inputs import make_inputs
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.reference import reference
-from tilewright.ops.fmha.tolerance import tolerance
+from tilewright.ops.fmha.reference import compute_reference
+from tilewright.ops.fmha.tolerance import compute_tolerance
 
 GFX942 = archs.load("gfx942")
 SIZES = {"batch": 3, "heads": 4, "kv_heads": 2, "seqlen_q": 3, "seqlen_k": 9, "hdim_q": 8, "hdim_v": 4}
@@ -41,8 +41,8 @@ def turned(values: Any, angles: Any, rotary: str, size: int) -> list[float]:
 @pytest.mark.parametrize("size", [8, 4])
 def test_rotation_equals_plain_loops(rotary: str, mask: str, size: int) -> None:
     of = problem(rotary=rotary, rotary_dim=size, mask=mask)
-    given = inputs(of, 1, GFX942)
-    found = reference(of, given, GFX942)
+    given = make_inputs(of, 1, GFX942)
+    found = compute_reference(of, given, GFX942)
     table = given["rotary_cos"], given["rotary_sin"]
     for b, before in enumerate(given["seqlens_k"].tolist()):
         for i in range(4):
@@ -56,14 +56,14 @@ def test_rotation_equals_plain_loops(rotary: str, mask: str, size: int) -> None:
 
 
 def test_angles() -> None:
-    given = inputs(problem(rotary="half"), 1, GFX942)
+    given = make_inputs(problem(rotary="half"), 1, GFX942)
     assert given["rotary_cos"][5, 1] == pytest.approx(math.cos(5 * 10000 ** (-1 / 4)), rel=1e-6)
 
 
 def test_the_rest_stays() -> None:
     of = problem()
-    given = inputs(of, 1, GFX942)
-    found = reference(of, given, GFX942)
+    given = make_inputs(of, 1, GFX942)
+    found = compute_reference(of, given, GFX942)
     np.testing.assert_array_equal(found["q"], given["q"])
     for b, before in enumerate(given["seqlens_k"].tolist()):
         new = slice(before, before + 4)
@@ -77,20 +77,20 @@ def test_the_rest_stays() -> None:
 def test_appending_then_attention(values: dict[str, Any]) -> None:
     """Attention over the cache sees old and new keys, as over both in one piece."""
     of = problem(**values)
-    given = inputs(of, 1, GFX942)
-    after = {**given, **reference(of, given, GFX942)}
+    given = make_inputs(of, 1, GFX942)
+    after = {**given, **compute_reference(of, given, GFX942)}
     after["seqlens_k"] = given["seqlens_k"] + 4
     over = replace(of, family="pagedkv", seqlen_new=0, lse=True)
-    found = reference(over, after, GFX942)
-    before = reference(over, {**given, "q": after["q"]}, GFX942)
+    found = compute_reference(over, after, GFX942)
+    before = compute_reference(over, {**given, "q": after["q"]}, GFX942)
     plain_layout = {"layout": of.layout, "v_layout": of.v_layout}
     only_new = Problem(**{"family": "forward", "dtype": "fp32", **SIZES, "seqlen_k": 4, "lse": True, **plain_layout})
-    new = reference(only_new, {"q": given["q"], "k": given["k_new"], "v": given["v_new"]}, GFX942)
+    new = compute_reference(only_new, {"q": given["q"], "k": given["k_new"], "v": given["v_new"]}, GFX942)
     # The two pieces are joined as combine joins parts.
     joined = replace(only_new, family="combine", num_splits=2)
     by_head = [each["o"].swapaxes(1, 2) if of.layout == "bshd" else each["o"] for each in (before, new)]
     pieces = {"o_acc": np.stack(by_head), "lse_acc": np.stack([before["lse"], new["lse"]])}
-    expected = reference(joined, pieces, GFX942)
+    expected = compute_reference(joined, pieces, GFX942)
     for name in ("o", "lse"):
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-12, atol=1e-14)
 
@@ -98,9 +98,9 @@ def test_appending_then_attention(values: dict[str, Any]) -> None:
 @pytest.mark.parametrize("seed", [0, 1])
 def test_tolerance_of_copies_is_zero_and_of_rotations_is_small(seed: int) -> None:
     of = problem(dtype="fp16", rotary="half", rotary_dim=4, page_size=4)
-    given = inputs(of, seed, GFX942)
-    expected = reference(of, given, GFX942)
-    allowed = tolerance(CONFIG, of, given, expected, GFX942)
+    given = make_inputs(of, seed, GFX942)
+    expected = compute_reference(of, given, GFX942)
+    allowed = compute_tolerance(CONFIG, of, given, expected, GFX942)
     assert not allowed["v"].limit.any()
     assert not allowed["k"].limit[..., 4:].any()
     stored = {name: expected[name].astype(np.float16).astype(float) for name in ("q", "k")}

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from tilewright import arch as archs
-from tilewright.ops import op_named
-from tilewright.ops.fields import fields_of
+from tilewright.ops import find_op
+from tilewright.ops.fields import list_fields
 from tilewright.ops.fmha import resources, rules
 from tilewright.ops.fmha.families import FAMILIES
-from tilewright.ops.fmha.rules.fields import DQ_DK_DV_EXAMPLE, gemms
+from tilewright.ops.fmha.rules.common import DQ_DK_DV_EXAMPLE, list_gemms
 from tilewright.ops.fmha.source import LAUNCHERS
-from tilewright.ops.fmha.uses import USED
-from tilewright.ops.rule import violations
+from tilewright.ops.fmha.used_fields import USED
+from tilewright.ops.rule import find_violations
 
-FMHA = op_named("fmha")
+FMHA = find_op("fmha")
 # Fields under other names in the sources, and those that our own parts of a source read for all families.
 SAID_AS = {"v_layout": "v_row_major", "waves": "Waves0", "mma": "Mma0"}
 
@@ -39,28 +39,28 @@ def test_a_launcher_reads_the_fields_that_its_family_uses(family: str) -> None:
 
 
 def test_unused_fields_are_those_of_other_families() -> None:
-    optional = {name for name, field in fields_of(FMHA.config_type).items() if not field.required}
+    optional = {name for name, field in list_fields(FMHA.config_type).items() if not field.required}
     assert set(USED) == set(FAMILIES)
     assert {name for names in USED.values() for name in names} == optional
 
 
 def test_gemms_of_gradients() -> None:
-    found = gemms(FMHA.example_config(DQ_DK_DV_EXAMPLE))
+    found = list_gemms(FMHA.make_example(DQ_DK_DV_EXAMPLE))
     assert [str(gemm.block) for gemm in found] == ["32x128x64", "128x64x32", "32x128x64", "128x64x32", "32x64x32"]
     assert [str(gemm.waves) for gemm in found] == ["1x4x1", "4x1x1", "1x4x1", "4x1x1", "1x4x1"]
 
 
 def test_matrix_instructions_are_one_for_each_gemm() -> None:
     arch = archs.load("gfx942")
-    assert len(resources.matrix_instructions(FMHA.example_config(), arch)) == 2
-    mixed = FMHA.example_config({"mma": (32, 32, 16, 16, 16, 16)})
+    assert len(resources.matrix_instructions(FMHA.make_example(), arch)) == 2
+    mixed = FMHA.make_example({"mma": (32, 32, 16, 16, 16, 16)})
     assert len(set(resources.matrix_instructions(mixed, arch))) == 2
     combine = {"family": "combine", "pipeline": "combine", "block": (32, 64), "waves": (), "mma": ()}
-    assert resources.matrix_instructions(FMHA.example_config(combine), arch) == ()
+    assert resources.matrix_instructions(FMHA.make_example(combine), arch) == ()
 
 
 def test_a_message_names_the_gemm() -> None:
-    wrong = FMHA.example_config({"mma": (32, 32, 16, 32, 32, 4)})
-    (found,) = [v for v in violations(FMHA.rules, wrong, archs.load("gfx942")) if v.code == "A101"]
+    wrong = FMHA.make_example({"mma": (32, 32, 16, 32, 32, 4)})
+    (found,) = [v for v in find_violations(FMHA.rules, wrong, archs.load("gfx942")) if v.code == "A101"]
     assert "GEMM 1" in found.message
     assert "32x32x4" in found.message

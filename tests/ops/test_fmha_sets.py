@@ -8,14 +8,14 @@ import pytest
 
 from tilewright import arch as archs
 from tilewright.base.errors import FileFormatError, InvalidValueError, UnknownValueError
-from tilewright.ops import op_named
-from tilewright.ops.fmha.arch_table import read_tile, tile_text, tiles
+from tilewright.ops import find_op
+from tilewright.ops.fmha.arch_table import format_tile, list_tiles, read_tile
 from tilewright.ops.fmha.families import COMBINE, CONVERT_DQ, DOT_DO_O, DQ_DK_DV, FAMILIES, FORWARD, SPLITKV
-from tilewright.ops.fmha.pads import PAD_FIELDS, PADS
+from tilewright.ops.fmha.padding_presets import PAD_FIELDS, PADS
 from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.space import Space
 
-FMHA = op_named("fmha")
+FMHA = find_op("fmha")
 DEFAULT = FMHA.spaces()["default"]
 # gfx1100 has no attention with CK Tile's headers (P403): what has no GEMM is left.
 GPUS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
@@ -29,7 +29,7 @@ def by_family(arch: str) -> dict[str, int]:
 def test_every_tile_of_a_table_is_legal_with_some_features(arch: str) -> None:
     spaces = {family: space for space in DEFAULT.spaces for family in space.declared["family"]}
     useless = []
-    for tile in tiles(archs.load(arch)):
+    for tile in list_tiles(archs.load(arch)):
         declared = spaces[tile.family].declared
         space = Space(FMHA, {**declared, "family": tile.family, "dtype": tile.dtype, "tile": tile.text})
         if next(space.iter(arch), None) is None:
@@ -39,9 +39,9 @@ def test_every_tile_of_a_table_is_legal_with_some_features(arch: str) -> None:
 
 @pytest.mark.parametrize("arch", GPUS)
 def test_tables_have_tiles_of_every_kind(arch: str) -> None:
-    found = tiles(archs.load(arch))
+    found = list_tiles(archs.load(arch))
     assert {tile.family for tile in found} >= set(FAMILIES) - {"batch_prefill", "dq_dk_dv"}
-    heads = {FMHA.config(
+    heads = {FMHA.make_config(
         family=FORWARD, mode="batch", dtype=tile.dtype, pipeline="qr", block=tile.block, waves=tile.waves, mma=tile.mma
     ).hdim_q for tile in found if tile.family == FORWARD}  # fmt: skip
     assert heads >= {32, 64, 96, 128, 192, 256}
@@ -51,9 +51,9 @@ def test_tables_have_tiles_of_every_kind(arch: str) -> None:
 
 
 def test_a_tile_is_written_as_it_is_read() -> None:
-    for tile in tiles(archs.load("gfx950")):
+    for tile in list_tiles(archs.load("gfx950")):
         assert read_tile(tile.text) == (tile.block, tile.waves, tile.mma)
-    assert tile_text(((32, 64), (), ())) == "32x64"
+    assert format_tile(((32, 64), (), ())) == "32x64"
     with pytest.raises(InvalidValueError, match="block/waves/mma"):
         read_tile("64x64/4x1x1")
 
@@ -64,7 +64,7 @@ def test_an_unknown_family_in_a_table_is_refused(tmp_path: object) -> None:
     arch = archs.load("gfx942")
     wrong = {"fmha": {"tiles": [{"families": ["forwards"], "dtypes": ["fp16"], "tiles": ["1x1"], "tile": 1}]}}
     with pytest.raises(FileFormatError) as caught:
-        tiles(dataclasses.replace(arch, op_tables=wrong, source=f"{tmp_path}/gpu.toml"))
+        list_tiles(dataclasses.replace(arch, op_tables=wrong, source=f"{tmp_path}/gpu.toml"))
     assert "forward" in str(caught.value)
     assert "tile" in str(caught.value)
 
@@ -85,17 +85,17 @@ def test_counting_agrees_with_naming() -> None:
     narrow = Space(
         FMHA, {**DEFAULT.spaces[0].declared, "dtype": "bf16", "tile": "64x64x32x64x32x64/4x1x1x4x1x1/16x16x16x16x16x16"}
     )
-    reports = narrow.reports_by("pipeline", "gfx942")
+    reports = narrow.report_by("pipeline", "gfx942")
     named = [kernel.config.pipeline for kernel in narrow.iter("gfx942")]  # type: ignore[attr-defined]
     assert {pipeline: report.legal for pipeline, report in reports.items() if report.legal} == {
         pipeline: named.count(pipeline) for pipeline in set(named)
     }
-    assert sum(report.raw for report in reports.values()) == narrow.raw_count("gfx942")
+    assert sum(report.raw for report in reports.values()) == narrow.count_raw("gfx942")
 
 
 def test_pads_stand_for_four_fields() -> None:
     for name, values in PADS.items():
-        assert FMHA.shorthands["pads"].written_out(name) == dict(zip(PAD_FIELDS, values, strict=True))
+        assert FMHA.shorthands["pads"].expand_value(name) == dict(zip(PAD_FIELDS, values, strict=True))
     with pytest.raises(UnknownValueError, match="pads"):
         FMHA.shorthands["pads"].row("all")
 

@@ -11,8 +11,8 @@ from tilewright.ops.fmha import abi
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import BACKWARD, FAMILIES
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.stages import keys_of_a_part, next_stage
-from tilewright.ops.fmha.tensors import struct_strides, tensors, with_strides
+from tilewright.ops.fmha.stages import get_keys_per_part, plan_next_stage
+from tilewright.ops.fmha.tensors import apply_strides, get_struct_strides, list_tensors
 
 SIZES = {"batch": 2, "heads": 4, "kv_heads": 2, "seqlen_q": 5, "seqlen_k": 7, "hdim_q": 16, "hdim_v": 8}
 GROUP = {"mode": "group", "total_q": 8, "total_k": 9}
@@ -23,12 +23,12 @@ def problem(family: str = "forward", **values: Any) -> Problem:
 
 
 def shapes(of: Problem) -> dict[str, tuple[int, ...]]:
-    return {tensor.name: tensor.shape for tensor in tensors(of)}
+    return {tensor.name: tensor.shape for tensor in list_tensors(of)}
 
 
 def strides(of: Problem, name: str) -> tuple[int, int, int, int]:
-    (tensor,) = [tensor for tensor in tensors(of) if tensor.name == name]
-    return struct_strides(of, tensor)
+    (tensor,) = [tensor for tensor in list_tensors(of) if tensor.name == name]
+    return get_struct_strides(of, tensor)
 
 
 def test_two_layouts() -> None:
@@ -72,7 +72,7 @@ def test_cached_keys_have_lengths() -> None:
 
 
 def test_appendkv_updates() -> None:
-    found = tensors(problem("appendkv", seqlen_new=2, rotary="half", rotary_dim=8))
+    found = list_tensors(problem("appendkv", seqlen_new=2, rotary="half", rotary_dim=8))
     assert [t.name for t in found if t.updated] == [t.name for t in found if t.output] == ["q", "k", "v"]
     positions = {t.name: t.shape for t in found}["rotary_cos"]
     assert positions == (7 + 5 - 2, 4)
@@ -80,7 +80,7 @@ def test_appendkv_updates() -> None:
 
 def test_types() -> None:
     def types(of: Problem) -> dict[str, str]:
-        return {tensor.name: tensor.dtype for tensor in tensors(of)}
+        return {tensor.name: tensor.dtype for tensor in list_tensors(of)}
 
     found = types(problem(dtype="fp8bf16", bias="elementwise", lse=True, store_randval=True))
     assert found == {**dict.fromkeys("qkv", "fp8"), "bias": "fp32", "o": "bf16", "lse": "fp32", "randval": "uint8"}
@@ -93,27 +93,27 @@ def test_types() -> None:
 @pytest.mark.parametrize("values", [{}, GROUP], ids=["batch", "group"])
 def test_every_family_fills_the_struct(family: str, values: dict[str, Any]) -> None:
     of = problem(family, num_splits=2 if family in ("splitkv", "combine") else 0, seqlen_new=1, **values)
-    args = abi.arguments(of)
-    names = [tensor.name for tensor in tensors(of)]
+    args = abi.make_arguments(of)
+    names = [tensor.name for tensor in list_tensors(of)]
     assert len(set(names)) == len(names)
-    abi.point(of)(args, range(4096, 4096 + len(names)))
+    abi.make_address_setter(of)(args, range(4096, 4096 + len(names)))
     for address, name in enumerate(names, 4096):
         placed = getattr(args, name)
         assert (placed.data if name in abi.STRIDED else placed) == address
-    outputs = [tensor.output for tensor in tensors(of)]
+    outputs = [tensor.output for tensor in list_tensors(of)]
     assert outputs == sorted(outputs)
 
 
 def test_other_strides_are_refused() -> None:
     of = problem()
-    assert with_strides(of, {"q": (320, 64, 16, 1)}) is of
-    assert with_strides(problem(batch=1), {"q": (7, 64, 16, 1)}).batch == 1
+    assert apply_strides(of, {"q": (320, 64, 16, 1)}) is of
+    assert apply_strides(problem(batch=1), {"q": (7, 64, 16, 1)}).batch == 1
     with pytest.raises(InvalidValueError, match="no gaps"):
-        with_strides(of, {"q": (640, 64, 16, 1)})
+        apply_strides(of, {"q": (640, 64, 16, 1)})
     with pytest.raises(InvalidValueError, match="4 dimensions, 3 strides"):
-        with_strides(of, {"q": (64, 16, 1)})
+        apply_strides(of, {"q": (64, 16, 1)})
     with pytest.raises(UnknownValueError):
-        with_strides(of, {"lse": (20, 5, 1)})
+        apply_strides(of, {"lse": (20, 5, 1)})
 
 
 def config(family: str) -> Config:
@@ -122,7 +122,7 @@ def config(family: str) -> Config:
 
 def stages(of: Problem) -> list[Problem]:
     found: list[Problem] = []
-    while (stage := next_stage(of, tuple(config(each.family) for each in found))) is not None:
+    while (stage := plan_next_stage(of, tuple(config(each.family) for each in found))) is not None:
         found.append(stage)
     return found
 
@@ -163,20 +163,20 @@ def test_deterministic_gradients_keep_parts(values: dict[str, Any], parts: int) 
 @pytest.mark.parametrize("of", [problem(num_splits=2, lse=True), problem(BACKWARD), problem(num_splits=2, **GROUP)])
 def test_stages_share_tensors(of: Problem) -> None:
     """What a stage reads is given, or was written before with the same shape; at the end all is written."""
-    known = {tensor.name: tensor for tensor in tensors(of) if not tensor.output}
+    known = {tensor.name: tensor for tensor in list_tensors(of) if not tensor.output}
     for stage in stages(of):
-        for tensor in tensors(stage):
+        for tensor in list_tensors(stage):
             if tensor.name in known:
                 assert known[tensor.name].shape == tensor.shape
             else:
                 assert tensor.output
                 known[tensor.name] = tensor
-    assert {tensor.name for tensor in tensors(of)} <= set(known)
+    assert {tensor.name for tensor in list_tensors(of)} <= set(known)
 
 
 def test_keys_of_a_part() -> None:
-    assert keys_of_a_part(problem("dq_dk_dv")) == 7
-    assert keys_of_a_part(problem("dq_dk_dv", seqlen_k=300, dq_parts=3)) == 128
-    assert keys_of_a_part(problem("dq_dk_dv", seqlen_k=300, dq_parts=5)) == 64
+    assert get_keys_per_part(problem("dq_dk_dv")) == 7
+    assert get_keys_per_part(problem("dq_dk_dv", seqlen_k=300, dq_parts=3)) == 128
+    assert get_keys_per_part(problem("dq_dk_dv", seqlen_k=300, dq_parts=5)) == 64
     with pytest.raises(InvalidValueError, match="dq_parts = 4"):
-        keys_of_a_part(problem("dq_dk_dv", seqlen_k=300, dq_parts=4))
+        get_keys_per_part(problem("dq_dk_dv", seqlen_k=300, dq_parts=4))

@@ -15,11 +15,11 @@ from simulated_attention import Simulated, shares
 import tilewright as tw
 from tilewright import arch as archs
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.inputs import inputs
+from tilewright.ops.fmha.inputs import make_inputs
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.reference import reference
-from tilewright.ops.fmha.stages import stage
-from tilewright.ops.fmha.tolerance import tolerance
+from tilewright.ops.fmha.reference import compute_reference
+from tilewright.ops.fmha.stages import make_stage
+from tilewright.ops.fmha.tolerance import compute_tolerance
 
 GFX942, GFX90A = archs.load("gfx942"), archs.load("gfx90a")
 SIZES = {"batch": 3, "heads": 4, "kv_heads": 2, "seqlen_q": 40, "seqlen_k": 75, "hdim_q": 32, "hdim_v": 16}
@@ -52,9 +52,9 @@ def computed(kernel: Simulated, given: dict[str, Any]) -> dict[str, Any]:
 
 def worst(of: Problem, mistake: Mistake | None = None, arch: Any = GFX942, seed: int = 1) -> float:
     """The largest share of the tolerance that a kernel's errors have."""
-    given = inputs(of, seed, arch)
-    expected = reference(of, given, arch)
-    allowed = tolerance(config(of.family), of, given, expected, arch)
+    given = make_inputs(of, seed, arch)
+    expected = compute_reference(of, given, arch)
+    allowed = compute_tolerance(config(of.family), of, given, expected, arch)
     kernel, given = (Simulated(of, arch, TILE, seed), given) if mistake is None else mistake(of, dict(given))
     return max(shares(computed(kernel, given), expected, allowed).values())
 
@@ -97,10 +97,11 @@ def test_holds_where_subnormals_are_flushed() -> None:
 
 def test_some_pipelines_cut_probabilities_off() -> None:
     of = problem()
-    given = inputs(of, 1, GFX942)
-    expected = reference(of, given, GFX942)
+    given = make_inputs(of, 1, GFX942)
+    expected = compute_reference(of, given, GFX942)
     rounds, cuts = (
-        tolerance(config("forward", name), of, given, expected, GFX942)["o"].limit for name in ("qr", "qr_async")
+        compute_tolerance(config("forward", name), of, given, expected, GFX942)["o"].limit
+        for name in ("qr", "qr_async")
     )
     assert np.all(rounds < cuts)
     assert np.all(cuts < 2.5 * rounds)
@@ -109,16 +110,16 @@ def test_some_pipelines_cut_probabilities_off() -> None:
 @pytest.mark.parametrize("values", [{}, {"mask": "bottom_right", **GROUP}, {"page_size": 8}], ids=str)
 def test_holds_for_two_kernels(values: dict[str, Any]) -> None:
     of = problem(num_splits=3, lse=True, **values)
-    given = inputs(of, 1, GFX942)
-    expected = reference(of, given, GFX942)
+    given = make_inputs(of, 1, GFX942)
+    expected = compute_reference(of, given, GFX942)
     configs = config("splitkv"), config("combine")
-    allowed = tolerance(configs, of, given, expected, GFX942)
-    first, second = stage(of, "splitkv"), stage(of, "combine")
+    allowed = compute_tolerance(configs, of, given, expected, GFX942)
+    first, second = make_stage(of, "splitkv"), make_stage(of, "combine")
     between = Simulated(first, GFX942, TILE).splitkv(given)
     found = Simulated(second, GFX942, TILE).combine({**given, **between})
     assert max(shares(found, expected, allowed).values()) <= 1.0
     # Not much wider than for one kernel.
-    one = tolerance(config("forward"), replace(of, num_splits=0), {**given}, expected, GFX942)
+    one = compute_tolerance(config("forward"), replace(of, num_splits=0), {**given}, expected, GFX942)
     assert np.all(allowed["o"].limit <= 1.5 * one["o"].limit + 1e-5)
 
 
@@ -126,8 +127,8 @@ def test_what_is_left_open() -> None:
     of = problem(
         mask="top_left", p_drop=0.2, store_randval=True, lse=True, min_seqlen_q=20, **{**GROUP, "total_k": 200}
     )
-    given = inputs(of, 1, GFX942)
-    found = tolerance(config("forward"), of, given, reference(of, given, GFX942), GFX942)
+    given = make_inputs(of, 1, GFX942)
+    found = compute_tolerance(config("forward"), of, given, compute_reference(of, given, GFX942), GFX942)
     allowed = {name: each.limit for name, each in found.items()}
     starts = given["seqstart_q"]
     for first, last in itertools.pairwise(starts):
@@ -142,9 +143,9 @@ def test_what_is_left_open() -> None:
 def test_sharp_inputs_leave_only_the_last_rounding() -> None:
     """Seed 0: nothing but a division and the rounding of the result is left to be off."""
     of = problem()
-    given = inputs(of, 0, GFX942)
-    expected = reference(of, given, GFX942)
-    allowed = tolerance(config("forward"), of, given, expected, GFX942)["o"].limit
+    given = make_inputs(of, 0, GFX942)
+    expected = compute_reference(of, given, GFX942)
+    allowed = compute_tolerance(config("forward"), of, given, expected, GFX942)["o"].limit
     assert np.all(allowed <= 0.51 * np.spacing(np.abs(expected["o"]).astype(np.float16)).astype(float) + 1e-7)
 
 

@@ -11,11 +11,11 @@ import pytest
 import tilewright as tw
 from mutating.kernels import subjects
 from tilewright import arch as archs
-from tilewright.ops import op_named
-from tilewright.ops.fmha.fit import query_step
-from tilewright.ops.sampling import draw_legal, strata
+from tilewright.ops import find_op
+from tilewright.ops.fmha.fit import query_tile_rows
+from tilewright.ops.sampling import draw_legal, list_strata
 
-FMHA = op_named("fmha")
+FMHA = find_op("fmha")
 GPUS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 SUBJECTS = {name: kernel for name, kernel in subjects().items() if kernel.op == "fmha"}
 
@@ -29,7 +29,7 @@ def trials(config: Any, arch: str) -> tuple[Any, ...]:
 def test_all_kinds_of_kernels_have_trials_that_fit(gpu: str) -> None:
     rng, arch = random.Random(5), archs.load(gpu)
     assert FMHA.execution is not None
-    kinds = strata(FMHA, arch)
+    kinds = list_strata(FMHA, arch)
     for fixed in rng.sample(kinds, min(len(kinds), 60)):
         config = draw_legal(FMHA, arch, rng, fixed)
         if config is None:
@@ -45,7 +45,7 @@ def test_all_kinds_of_kernels_have_trials_that_fit(gpu: str) -> None:
 def test_ends_of_queries_are_spread_over_a_tile(name: str) -> None:
     """An index of a row that is one off shows only where a sequence ends at that row."""
     kernel = SUBJECTS[name]
-    rows = query_step(kernel.config)
+    rows = query_tile_rows(kernel.config)
     ends = sorted({problem.seqlen_q % rows for problem in trials(kernel.config, kernel.arch)})
     gaps = [after - before for before, after in zip(ends, [*ends[1:], ends[0] + rows], strict=True)]
     assert max(gaps) <= max(rows // 5, 1), ends
@@ -54,7 +54,7 @@ def test_ends_of_queries_are_spread_over_a_tile(name: str) -> None:
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_a_trial_has_many_tiles_of_queries(name: str) -> None:
     kernel = SUBJECTS[name]
-    assert max(p.seqlen_q for p in trials(kernel.config, kernel.arch)) > 6 * query_step(kernel.config)
+    assert max(p.seqlen_q for p in trials(kernel.config, kernel.arch)) > 6 * query_tile_rows(kernel.config)
 
 
 @pytest.mark.parametrize("name", SUBJECTS)

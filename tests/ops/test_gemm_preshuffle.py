@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.ops import op_named
-from tilewright.ops.gemm.preshuffle import preshuffled
+from tilewright.ops import find_op
+from tilewright.ops.gemm.preshuffle import shuffle_b
 
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 assert GEMM.execution is not None
 PREPARATIONS = GEMM.execution.preparations
 
@@ -26,7 +26,7 @@ def config(**values: Any) -> Any:
         "waves": (1, 2, 1),
         "mma": (32, 32, 8),
     }
-    return GEMM.config(**{**fields, **values})
+    return GEMM.make_config(**{**fields, **values})
 
 
 def problem(**values: Any) -> Any:
@@ -77,11 +77,11 @@ def test_every_element_lies_where_its_lane_looks(mma: tuple[int, int, int], perm
 
 def test_the_memory_of_the_array_does_not_matter() -> None:
     b = np.arange(64 * 256).reshape(64, 256)
-    assert np.array_equal(preshuffled(config(), b), preshuffled(config(), np.asfortranarray(b)))
+    assert np.array_equal(shuffle_b(config(), b), shuffle_b(config(), np.asfortranarray(b)))
 
 
 def test_other_variants_need_nothing() -> None:
-    assert PREPARATIONS(GEMM.config(**GEMM.example), problem()) == ()
+    assert PREPARATIONS(GEMM.make_config(**GEMM.example), problem()) == ()
 
 
 @pytest.mark.parametrize(

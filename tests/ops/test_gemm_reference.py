@@ -12,10 +12,10 @@ import pytest
 
 import tilewright as tw
 from tilewright import arch as archs
-from tilewright.arch.number_formats import format_of, numpy_dtype, representable, spacing
+from tilewright.arch.number_formats import compute_spacing, find_format, is_representable, to_numpy_dtype
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.gemm.config import ELEMENTWISE
-from tilewright.ops.gemm.reference import inputs, reference
+from tilewright.ops.gemm.reference import compute_reference, make_inputs
 
 GFX942, GFX950 = archs.load("gfx942"), archs.load("gfx950")
 TYPES = ("fp32", "fp16", "bf16", "fp8", "bf8", "fp8*bf8", "bf8*fp8", "int8")
@@ -60,8 +60,8 @@ def test_all_operations_have_a_formula() -> None:
 @pytest.mark.parametrize("batch", [1, 3])
 def test_products_of_all_types(dtype: str, batch: int) -> None:
     made = problem(dtype=dtype, batch=batch)
-    given = inputs(made, 7, GFX942)
-    c = reference(made, given, GFX942)["c"]
+    given = make_inputs(made, 7, GFX942)
+    c = compute_reference(made, given, GFX942)["c"]
     assert c.shape == ((3, 5, 4) if batch > 1 else (5, 4))
     assert c.dtype == (np.int64 if dtype == "int8" else np.float64)
     np.testing.assert_allclose(c, loops(made, given), rtol=1e-14, atol=1e-14)
@@ -72,34 +72,34 @@ def test_products_of_all_types(dtype: str, batch: int) -> None:
 @pytest.mark.parametrize("dtype", ["fp16", "int8"])
 def test_element_wise_operations(elementwise: str, num_d: int, dtype: str) -> None:
     made = problem(elementwise=elementwise, num_d=num_d, dtype=dtype)
-    given = inputs(made, 3, GFX942)
+    given = make_inputs(made, 3, GFX942)
     if dtype == "int8":  # sums on which the functions are not flat
         given["a"] = np.clip(given["a"], -1, 1)
         given["b"] = np.clip(given["b"], -1, 1)
-    c = reference(made, given, GFX942)["c"]
+    c = compute_reference(made, given, GFX942)["c"]
     # The constants of CK Tile are rounded to fp32: 2e-8 of the argument.
     np.testing.assert_allclose(c, loops(made, given), rtol=2e-6, atol=2e-7)
 
 
 def test_memory_layout_does_not_matter() -> None:
     made = problem()
-    given = inputs(made, 1, GFX942)
+    given = make_inputs(made, 1, GFX942)
     turned = {name: np.asfortranarray(array) for name, array in given.items()}
     strided = {name: np.repeat(array, 2, axis=1)[:, ::2] for name, array in given.items()}
-    expected = reference(made, given, GFX942)["c"]
-    assert np.array_equal(reference(made, turned, GFX942)["c"], expected)
-    assert np.array_equal(reference(made, strided, GFX942)["c"], expected)
+    expected = compute_reference(made, given, GFX942)["c"]
+    assert np.array_equal(compute_reference(made, turned, GFX942)["c"], expected)
+    assert np.array_equal(compute_reference(made, strided, GFX942)["c"], expected)
 
 
 def test_large_integers_are_exact() -> None:
     made = problem(dtype="int8", k=3000)
     given = {"a": np.full((5, 3000), -128, np.int8), "b": np.full((3000, 4), -128, np.int8)}
-    assert reference(made, given, GFX942)["c"].tolist() == [[3000 * 16384] * 4] * 5
+    assert compute_reference(made, given, GFX942)["c"].tolist() == [[3000 * 16384] * 4] * 5
 
 
 def test_eight_bit_floats_are_encoded_as_the_gpu_does() -> None:
     made = problem(dtype="fp8*bf8")
-    fnuz, ocp = inputs(made, 5, GFX942), inputs(made, 5, GFX950)
+    fnuz, ocp = make_inputs(made, 5, GFX942), make_inputs(made, 5, GFX950)
     assert (fnuz["a"].dtype, fnuz["b"].dtype) == (ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2fnuz)
     assert (ocp["a"].dtype, ocp["b"].dtype) == (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)
     # One bit pattern, two meanings: the biases differ by one.
@@ -109,41 +109,41 @@ def test_eight_bit_floats_are_encoded_as_the_gpu_does() -> None:
 
 def test_packed_types_have_no_arrays() -> None:
     with pytest.raises(InvalidValueError, match="packs two values per byte"):
-        numpy_dtype("pk_fp4", GFX950)
+        to_numpy_dtype("pk_fp4", GFX950)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_seed_0_gives_whole_numbers_with_exact_sums(dtype: str) -> None:
     made = problem(dtype=dtype, k=160, num_d=1, elementwise="MultiDAdd")
-    given = inputs(made, 0, GFX942)
+    given = make_inputs(made, 0, GFX942)
     for array in given.values():
         values = array.astype(np.float64)
         assert np.array_equal(values, np.rint(values)) and len(np.unique(values)) > 2
     magnitude = np.abs(given["a"].astype(float)) @ np.abs(given["b"].astype(float))
     assert magnitude.max() <= 2**24
-    held = representable(reference(made, given, GFX942)["c"], made.dtype_c, GFX942)
+    held = is_representable(compute_reference(made, given, GFX942)["c"], made.dtype_c, GFX942)
     assert held.mean() > 0.9
 
 
 def test_inputs_depend_on_the_seed_only() -> None:
     made = problem()
-    assert np.array_equal(inputs(made, 4, GFX942)["a"], inputs(made, 4, GFX942)["a"])
-    assert not np.array_equal(inputs(made, 4, GFX942)["a"], inputs(made, 5, GFX942)["a"])
+    assert np.array_equal(make_inputs(made, 4, GFX942)["a"], make_inputs(made, 4, GFX942)["a"])
+    assert not np.array_equal(make_inputs(made, 4, GFX942)["a"], make_inputs(made, 5, GFX942)["a"])
 
 
 @pytest.mark.parametrize("arch", [GFX942, GFX950], ids=lambda a: str(a.name))
 @pytest.mark.parametrize("name", ["fp64", "fp32", "fp16", "bf16", "fp8", "bf8"])
 def test_spacing_is_that_of_the_real_type(name: str, arch: Any) -> None:
-    kind = numpy_dtype(name, arch)
+    kind = to_numpy_dtype(name, arch)
     finfo = np.finfo(kind) if name in ("fp64", "fp32", "fp16") else ml_dtypes.finfo(kind)
-    stated = format_of(name, arch)
+    stated = find_format(name, arch)
     assert float(finfo.smallest_normal) == stated.smallest_normal
     assert float(finfo.smallest_subnormal) == stated.smallest
     one = np.array([1.0])
-    assert spacing(one, name, arch)[0] == float(finfo.eps)
+    assert compute_spacing(one, name, arch)[0] == float(finfo.eps)
     for value in (1.0, 1.5, 3.0, stated.smallest_normal, stated.smallest):
-        step = float(spacing(np.array([value]), name, arch)[0])
+        step = float(compute_spacing(np.array([value]), name, arch)[0])
         assert float(kind.type(value + step)) == value + step
-        assert representable(np.array([value, value + step]), name, arch).all()
+        assert is_representable(np.array([value, value + step]), name, arch).all()
         if value + step / 2 != value:
-            assert not representable(np.array([value + step / 2]), name, arch).any()
+            assert not is_representable(np.array([value + step / 2]), name, arch).any()

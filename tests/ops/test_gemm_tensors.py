@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, UnknownValueError
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.execution import Execution, Tensor
 from tilewright.ops.gemm.config import LAYOUTS
 
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 GFX942 = archs.load("gfx942")
 EXECUTION = GEMM.execution
 assert isinstance(EXECUTION, Execution)
@@ -114,7 +114,7 @@ def test_addresses_go_where_the_kernel_looks_for_them() -> None:
 
 def config(**values: Any) -> Any:
     fields = {**GEMM.example, "block": (64, 64, 32), **values}
-    return GEMM.config(**fields)
+    return GEMM.make_config(**fields)
 
 
 def test_a_problem_that_fits_is_not_padded() -> None:

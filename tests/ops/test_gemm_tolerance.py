@@ -18,15 +18,15 @@ from simulated_sums import F, rounding_of, shares_of, stored
 
 import tilewright as tw
 from tilewright import arch as archs
-from tilewright.arch.number_formats import representable, spacing
+from tilewright.arch.number_formats import compute_spacing, is_representable
 from tilewright.arch.spec import Arch
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.gemm.config import ELEMENTWISE
 from tilewright.ops.gemm.elementwise import UNARY
-from tilewright.ops.gemm.reference import inputs, reference
-from tilewright.ops.gemm.tolerance import tolerance
+from tilewright.ops.gemm.reference import compute_reference, make_inputs
+from tilewright.ops.gemm.tolerance import compute_tolerance
 
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 GFX942, GFX90A = archs.load("gfx942"), archs.load("gfx90a")
 
 
@@ -103,9 +103,9 @@ def computed(config: Any, problem: Any, given: dict[str, Any], seed: int, arch: 
 
 def shares(config: Any, problem: Any, seed: int, arch: Arch = GFX942, given: Any = None) -> Any:
     """Error over tolerance, element by element; 0 where both are 0."""
-    given = inputs(problem, seed, arch) if given is None else given
-    exact = reference(problem, given, arch)
-    allowed = tolerance(config, problem, given, exact, arch)["c"].limit
+    given = make_inputs(problem, seed, arch) if given is None else given
+    exact = compute_reference(problem, given, arch)
+    allowed = compute_tolerance(config, problem, given, exact, arch)["c"].limit
     error = np.abs(computed(config, problem, given, seed, arch).astype(float) - exact["c"])
     return shares_of(error, allowed)
 
@@ -150,9 +150,9 @@ def test_element_wise_operations_stay_within(elementwise: str, epilogue: str, dt
 @pytest.mark.parametrize("elementwise", [name for name in ELEMENTWISE if name != "PassThrough"])
 def test_operations_on_integers_stay_within(elementwise: str) -> None:
     config, problem = subject(elementwise, 1, dtype="int8")
-    given = inputs(problem, 3, GFX942)
-    exact = reference(problem, given, GFX942)
-    allowed = tolerance(config, problem, given, exact, GFX942)["c"].limit
+    given = make_inputs(problem, 3, GFX942)
+    exact = compute_reference(problem, given, GFX942)
+    allowed = compute_tolerance(config, problem, given, exact, GFX942)["c"].limit
     product = given["a"].astype(np.int32) @ given["b"].astype(np.int32)
     found = np.trunc(operated(elementwise, product, [given["d0"]]))
     assert np.all(np.abs(found - exact["c"]) <= allowed)
@@ -162,19 +162,19 @@ def test_operations_on_integers_stay_within(elementwise: str) -> None:
 @pytest.mark.parametrize("k_batch", [1, 3])
 def test_whole_numbers_are_exact_where_c_holds_them(dtype: str, dtype_c: str | None, k_batch: int) -> None:
     config, problem = subject(dtype=dtype, dtype_c=dtype_c, k_batch=k_batch)
-    given = inputs(problem, 0, GFX942)
-    exact = reference(problem, given, GFX942)
-    allowed = tolerance(config, problem, given, exact, GFX942)["c"].limit
+    given = make_inputs(problem, 0, GFX942)
+    exact = compute_reference(problem, given, GFX942)
+    allowed = compute_tolerance(config, problem, given, exact, GFX942)["c"].limit
     assert np.mean(allowed == 0) > 0.8
-    assert representable(exact["c"][allowed == 0], problem.dtype_c, GFX942).all()
+    assert is_representable(exact["c"][allowed == 0], problem.dtype_c, GFX942).all()
     assert shares(config, problem, 0).max() <= 1
 
 
 def test_integers_are_exact() -> None:
     config, problem = subject(dtype="int8", k_batch=2)
-    given = inputs(problem, 5, GFX942)
-    exact = reference(problem, given, GFX942)
-    assert not tolerance(config, problem, given, exact, GFX942)["c"].limit.any()
+    given = make_inputs(problem, 5, GFX942)
+    exact = compute_reference(problem, given, GFX942)
+    assert not compute_tolerance(config, problem, given, exact, GFX942)["c"].limit.any()
 
 
 @pytest.mark.parametrize(("dtype", "dtype_c"), FLOATS)
@@ -182,11 +182,11 @@ def test_integers_are_exact() -> None:
 def test_the_bound_is_not_much_wider_than_needed(dtype: str, dtype_c: str | None, k_batch: int) -> None:
     """A few ulps of C at the size of the sum, or, for fp32, what k roundings of it can cost."""
     config, problem = subject(dtype=dtype, dtype_c=dtype_c, k=64, k_batch=k_batch)
-    given = inputs(problem, 5, GFX942)
-    exact = reference(problem, given, GFX942)
-    allowed = tolerance(config, problem, given, exact, GFX942)["c"].limit
+    given = make_inputs(problem, 5, GFX942)
+    exact = compute_reference(problem, given, GFX942)
+    allowed = compute_tolerance(config, problem, given, exact, GFX942)["c"].limit
     magnitude = np.abs(given["a"].astype(float)) @ np.abs(given["b"].astype(float))
-    ulps = spacing(magnitude, problem.dtype_c, GFX942)
+    ulps = compute_spacing(magnitude, problem.dtype_c, GFX942)
     most = (1 + k_batch) * (1.0 if problem.dtype_c == "bf16" else 0.5) * ulps + 65 * 2.0**-23 * magnitude
     assert np.all(allowed <= most)
 
@@ -194,32 +194,32 @@ def test_the_bound_is_not_much_wider_than_needed(dtype: str, dtype_c: str | None
 def test_a_missing_term_is_noticed() -> None:
     for dtype, dtype_c in FLOATS:
         config, problem = subject(dtype=dtype, dtype_c=dtype_c)
-        given = inputs(problem, 5, GFX942)
-        exact = reference(problem, given, GFX942)
-        allowed = tolerance(config, problem, given, exact, GFX942)["c"].limit
+        given = make_inputs(problem, 5, GFX942)
+        exact = compute_reference(problem, given, GFX942)
+        allowed = compute_tolerance(config, problem, given, exact, GFX942)["c"].limit
         without = given["a"].astype(float)[:, 1:] @ given["b"].astype(float)[1:]
         assert np.mean(np.abs(without - exact["c"]) > allowed) > 0.9
 
 
 def test_four_times_the_bound_is_refused() -> None:
     config, problem = subject()
-    given = inputs(problem, 5, GFX942)
-    exact = reference(problem, given, GFX942)["c"]
-    allowed = tolerance(config, problem, given, {"c": exact}, GFX942)["c"].limit
+    given = make_inputs(problem, 5, GFX942)
+    exact = compute_reference(problem, given, GFX942)["c"]
+    allowed = compute_tolerance(config, problem, given, {"c": exact}, GFX942)["c"].limit
     off = (exact + 4 * allowed).astype(np.float16).astype(float)
     assert np.all(np.abs(off - exact) > allowed)
 
 
 def test_gfx90a_may_take_subnormal_inputs_for_zero() -> None:
     config, problem = subject(dtype_c="fp32")
-    given = inputs(problem, 5, GFX90A)
+    given = make_inputs(problem, 5, GFX90A)
     given["a"] = (given["a"].astype(float) * 2.0**-15).astype(np.float16)
     flushed = {**given, "a": np.where(np.abs(given["a"]) < 2.0**-14, np.float16(0), given["a"])}
-    exact = reference(problem, given, GFX90A)["c"]
-    found = reference(problem, flushed, GFX90A)["c"]
+    exact = compute_reference(problem, given, GFX90A)["c"]
+    found = compute_reference(problem, flushed, GFX90A)["c"]
     off = np.abs(found - exact)
-    assert np.all(off <= tolerance(config, problem, given, {"c": exact}, GFX90A)["c"].limit)
-    assert np.any(off > tolerance(config, problem, given, {"c": exact}, GFX942)["c"].limit)
+    assert np.all(off <= compute_tolerance(config, problem, given, {"c": exact}, GFX90A)["c"].limit)
+    assert np.any(off > compute_tolerance(config, problem, given, {"c": exact}, GFX942)["c"].limit)
 
 
 @pytest.mark.parametrize("name", UNARY)

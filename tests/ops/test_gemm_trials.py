@@ -9,11 +9,11 @@ import pytest
 
 import tilewright as tw
 from tilewright import arch as archs
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.sampling import draw_legal, strata
+from tilewright.ops.sampling import draw_legal, list_strata
 
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 GPUS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 
 
@@ -23,7 +23,7 @@ def trials(config: Any, arch: str) -> tuple[Any, ...]:
 
 
 def config(**values: Any) -> Any:
-    return GEMM.config(**{**GEMM.example, "block": (64, 64, 32), **values})
+    return GEMM.make_config(**{**GEMM.example, "block": (64, 64, 32), **values})
 
 
 def tiles(config: Any, problem: Any) -> tuple[int, int]:
@@ -35,7 +35,7 @@ def tiles(config: Any, problem: Any) -> tuple[int, int]:
 def test_all_kinds_of_kernels_have_trials_that_fit(gpu: str) -> None:
     rng, arch = random.Random(3), archs.load(gpu)
     assert GEMM.execution is not None
-    kinds = strata(GEMM, arch)
+    kinds = list_strata(GEMM, arch)
     drawn = [draw_legal(GEMM, arch, rng, fixed) for fixed in rng.sample(kinds, min(len(kinds), 80))]
     for kernel in drawn:
         if kernel is None:

@@ -17,13 +17,13 @@ from strategies import configs, values_of
 
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, TilewrightError, UnknownValueError
-from tilewright.ops import OPS, op_named, parse_kernel
-from tilewright.ops.fields import fields_of
+from tilewright.ops import OPS, find_op, parse_kernel
+from tilewright.ops.fields import list_fields
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
-from tilewright.ops.sampling import draw_legal, strata
+from tilewright.ops.sampling import draw_legal, list_strata
 
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 KERNELS = st.one_of(
     [st.builds(Kernel, st.just(op.name), configs(op), st.sampled_from(archs.arch_names())) for op in OPS]
 )
@@ -46,8 +46,8 @@ def test_a_name_can_be_a_file_and_a_symbol_an_identifier(kernel: Kernel) -> None
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_names_of_legal_kernels_are_short_enough_for_files(op: Op) -> None:
     arch = archs.load("gfx950")
-    drawn = [draw_legal(op, arch, random.Random(seed), fixed) for fixed in strata(op, arch) for seed in (1, 2)]
-    longest = max((op.kernel(config, arch.name).slug for config in drawn if config is not None), key=len)
+    drawn = [draw_legal(op, arch, random.Random(seed), fixed) for fixed in list_strata(op, arch) for seed in (1, 2)]
+    longest = max((op.make_kernel(config, arch.name).slug for config in drawn if config is not None), key=len)
     # Linux allows 255 bytes; files have endings. A drawn kernel has few of the features that others have.
     assert len(longest) <= 220, longest
 
@@ -55,7 +55,7 @@ def test_names_of_legal_kernels_are_short_enough_for_files(op: Op) -> None:
 @settings(max_examples=200, deadline=None)
 @given(data=st.data(), kernel=KERNELS)
 def test_every_field_is_in_the_digest(data: st.DataObject, kernel: Kernel) -> None:
-    fields = fields_of(type(kernel.config))
+    fields = list_fields(type(kernel.config))
     name = data.draw(st.sampled_from(sorted(fields)))
     value = data.draw(values_of(fields[name].kind))
     other: Any = dataclasses.replace(kernel.config, **{name: value})  # type: ignore[type-var]
@@ -66,13 +66,13 @@ def test_every_field_is_in_the_digest(data: st.DataObject, kernel: Kernel) -> No
 
 
 def test_the_arch_is_in_the_digest() -> None:
-    config = GEMM.example_config()
-    assert GEMM.kernel(config, "gfx942").digest != GEMM.kernel(config, "gfx950").digest
+    config = GEMM.make_example()
+    assert GEMM.make_kernel(config, "gfx942").digest != GEMM.make_kernel(config, "gfx950").digest
 
 
 def test_names_do_not_change_between_runs() -> None:
     program = (
-        "from tilewright.ops import op_named as o; g = o('gemm'); print(g.kernel(g.example_config(), 'gfx942').slug)"
+        "from tilewright.ops import find_op as o; g = o('gemm'); print(g.kernel(g.example_config(), 'gfx942').slug)"
     )
     slugs = {
         subprocess.run(
@@ -101,7 +101,7 @@ def test_a_misspelt_name_tells_the_nearest(slug: str, nearest: str) -> None:
 
 
 def test_a_changed_name_is_told_by_its_digest() -> None:
-    slug = GEMM.kernel(GEMM.example_config(), "gfx942").slug
+    slug = GEMM.make_kernel(GEMM.make_example(), "gfx942").slug
     with pytest.raises(InvalidValueError, match="the digest of its fields is"):
         parse_kernel(slug.replace("b128x128x32", "b128x128x64"))
 
@@ -131,7 +131,7 @@ def test_names_and_digests_are_those_of_earlier_versions(op: Op) -> None:
     for _ in range(3400):
         gpu = rng.choice(gpus)
         values = {
-            name: rng.choice(sorted(op.candidates(name, gpu), key=repr)) for name in fields_of(op.config_type)
+            name: rng.choice(sorted(op.list_candidates(name, gpu), key=repr)) for name in list_fields(op.config_type)
         }
         kernel = Kernel(op.name, op.config_type(**values), gpu.name)
         total.update(f"{kernel.slug} {kernel.digest}\n".encode())

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from tilewright.arch import arch_names
 from tilewright.base.errors import FileFormatError, InvalidValueError, TilewrightError
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.declaration import MOST_TILES
-from tilewright.ops.fields import Choice, Count, Flag, OptionalTile, Tile, fields_of
+from tilewright.ops.fields import ChoiceType, CountType, FlagType, OptionalTileType, TileType, list_fields
 from tilewright.ops.kernel_set import (
     KernelSet,
     dump_kernel_set,
-    illegal_members,
+    find_illegal_members,
     load_kernel_set,
 )
 from tilewright.ops.space import Space
 
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 SPACE = """
 [[space]]
 variant = "standard"
@@ -172,8 +172,8 @@ def test_kernels_come_once_and_in_order(tmp_path: Path) -> None:
 
 
 def test_illegal_members_say_why(tmp_path: Path) -> None:
-    assert illegal_members(loaded(tmp_path, GOOD)) == []
-    found = illegal_members(loaded(tmp_path, GOOD.replace("256, 128, 32", "256, 100, 32")))
+    assert find_illegal_members(loaded(tmp_path, GOOD)) == []
+    found = find_illegal_members(loaded(tmp_path, GOOD.replace("256, 128, 32", "256, 100, 32")))
     assert {(m.arch, m.space) for m in found} == {("gfx942", 0), ("gfx950", 0)}
     assert len(found) == 8
     assert "block n = 100 is not a multiple" in str(found[0])
@@ -181,7 +181,7 @@ def test_illegal_members_say_why(tmp_path: Path) -> None:
 
 def test_illegal_members_needs_gpus(tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match="lists no GPUs"):
-        illegal_members(loaded(tmp_path, f'op = "gemm"\n{SPACE}'))
+        find_illegal_members(loaded(tmp_path, f'op = "gemm"\n{SPACE}'))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_equal_meaning_is_equality() -> None:
     assert a == b
 
 
-def tiles(tile: Tile) -> st.SearchStrategy[Any]:
+def tiles(tile: TileType) -> st.SearchStrategy[Any]:
     number = st.integers(1, tile.most)
     columns = [st.lists(number, min_size=1, max_size=3) for _ in tile.labels]
     grid = st.fixed_dictionaries(dict(zip(tile.labels, columns, strict=True)))
@@ -216,17 +216,17 @@ def tiles(tile: Tile) -> st.SearchStrategy[Any]:
 
 
 def declarations(kind: Any) -> st.SearchStrategy[Any]:
-    if isinstance(kind, (Choice, Flag)):
+    if isinstance(kind, (ChoiceType, FlagType)):
         return st.lists(st.sampled_from(kind.values), min_size=1, max_size=4) | st.just("*")
-    if isinstance(kind, Count):
+    if isinstance(kind, CountType):
         return st.lists(st.integers(kind.least, kind.most), min_size=1, max_size=4)
-    if isinstance(kind, OptionalTile):
+    if isinstance(kind, OptionalTileType):
         number = st.integers(1, kind.tile.most)
         return st.lists(st.none() | st.tuples(number, number, number), min_size=1, max_size=5)
     return tiles(kind)
 
 
-FIELDS = fields_of(GEMM.config_type)
+FIELDS = list_fields(GEMM.config_type)
 TYPE_FIELDS = {"dtype_a", "dtype_b", "dtype_acc", "dtype_c"}
 PAIRS = st.lists(st.sampled_from(["fp16", "bf16", "fp8*bf8", "int8"]), min_size=1, max_size=3)
 

@@ -17,14 +17,14 @@ from simulated_sums import F, cut_off, stored
 
 import tilewright as tw
 from tilewright import arch as archs
-from tilewright.ops.block_gemm.types import dtype_fields
+from tilewright.ops.block_gemm.types import expand_dtype
 from tilewright.ops.fields import read_config
 from tilewright.ops.fmha.config import Config as FmhaConfig
 from tilewright.ops.fmha.problem import Problem as FmhaProblem
 from tilewright.ops.grouped_conv.config import BACKWARD_WEIGHT, DIRECTIONS, Config
 from tilewright.ops.grouped_conv.problem import Problem
-from tilewright.ops.grouped_conv.reference import convolved
-from tilewright.ops.grouped_conv.tensors import tensors
+from tilewright.ops.grouped_conv.reference import compute_convolution
+from tilewright.ops.grouped_conv.tensors import list_tensors
 
 GFX942 = archs.load("gfx942")
 MOST = 0.7  # of a limit, for a right kernel: nothing may depend on the last bit
@@ -164,7 +164,7 @@ def conv(direction: str, dtype: str, terms: int) -> Played:
         sizes = {"n": 2, "c": c, "k": k, "input_size": (3, 5), "filter_size": (2, 4)}
     problem = Problem(direction=direction, dtype=dtype, g=1, left_pad=1, right_pad=1, **sizes)
     fields = {
-        **dtype_fields(dtype), "direction": direction, "ndim": 2, "block": (64, 64, 32), "waves": (2, 2, 1),
+        **expand_dtype(dtype), "direction": direction, "ndim": 2, "block": (64, 64, 32), "waves": (2, 2, 1),
         "mma": (32, 32, 8), "pipeline": "compv3", "scheduler": "intrawave", "epilogue": "cshuffle",
         "vector": (1, 1, 2),
     }  # fmt: skip
@@ -172,11 +172,11 @@ def conv(direction: str, dtype: str, terms: int) -> Played:
 
 
 def convolution_of(played: Played, change: Callable[[Any, Any], tuple[Any, Any]]) -> Any:
-    first, second, output = tensors(played.problem)
+    first, second, output = list_tensors(played.problem)
 
     def compute(given: Mapping[str, Any], seed: int) -> dict[str, Any]:
         a, b = change(*(given[t.name].astype(np.float64) for t in (first, second)))
-        return {output.name: stored(convolved(played.problem, a, b), output.dtype, GFX942)}
+        return {output.name: stored(compute_convolution(played.problem, a, b), output.dtype, GFX942)}
 
     return compute
 

@@ -12,13 +12,20 @@ from hypothesis import strategies as st
 
 from tilewright.arch import Arch, arch_names, load
 from tilewright.base.errors import UnknownValueError
-from tilewright.ops.machine.tiled import Pace, Sizes, Tile, estimate, matrix_rate, pace
+from tilewright.ops.cost_model.tiled import (
+    BatchedGemmSizes,
+    KernelTile,
+    LoopCost,
+    compute_loop_cost,
+    estimate_problem,
+    matrix_rate,
+)
 
 ARCH = load("gfx950")
 KIB = 1024.0
 STEPS = 10.0
 # One tile of C, computed in ten steps.
-ONE = Sizes(m=128.0, n=128.0, k=640.0, read_bytes=1.0, written_bytes=1.0)
+ONE = BatchedGemmSizes(m=128.0, n=128.0, k=640.0, read_bytes=1.0, written_bytes=1.0)
 
 
 def changed(arch: Arch, **parts: dict[str, Any]) -> Arch:
@@ -31,7 +38,7 @@ def changed(arch: Arch, **parts: dict[str, Any]) -> Arch:
 FREE = changed(ARCH, memory={"bandwidth_gbs": 1e15, "l2_channels": 10**12})
 
 
-def tile(**changes: Any) -> Tile:
+def tile(**changes: Any) -> KernelTile:
     """128x128x64 of fp16 in 2x2 waves, with round numbers of instructions."""
     values: dict[str, Any] = {
         "block_m": 128.0, "block_n": 128.0, "block_k": 64.0, "waves_m": 2.0, "waves_n": 2.0,
@@ -39,16 +46,16 @@ def tile(**changes: Any) -> Tile:
         "inner_a": 64.0, "inner_b": 64.0, "lds_bytes": 32 * KIB, "registers": 128.0,
         "step_instructions": 10.0, "load_instructions": 5.0, "block_instructions": 100.0,
     }  # fmt: skip
-    return Tile(**(values | changes))
+    return KernelTile(**(values | changes))
 
 
-def paced(arch: Arch = ARCH, **changes: Any) -> Pace:
-    return pace(tile(**changes), arch)
+def paced(arch: Arch = ARCH, **changes: Any) -> LoopCost:
+    return compute_loop_cost(tile(**changes), arch)
 
 
-def in_units(sizes: Sizes, block: Pace) -> float:
+def in_units(sizes: BatchedGemmSizes, block: LoopCost) -> float:
     """Clocks in the units alone."""
-    return float((estimate(sizes, block, FREE).us - FREE.compute.launch_us) * FREE.compute.clock_mhz)
+    return float((estimate_problem(sizes, block, FREE).us - FREE.compute.launch_us) * FREE.compute.clock_mhz)
 
 
 def test_a_step_worked_by_hand() -> None:
@@ -137,7 +144,7 @@ def test_256_tiles_are_one_block_on_each_unit_and_257_are_two_on_one() -> None:
     shared = paced()
     more = in_units(over, shared) - in_units(full, shared)
     assert more == pytest.approx(STEPS * shared.busiest + 2 * 32 * KIB / 64)
-    shape = estimate(over, shared, ARCH).shape
+    shape = estimate_problem(over, shared, ARCH).shape
     assert (shape["tiles"], shape["blocks"], shape["rounds"]) == (257, 2, 1)
     assert shape["fill"] == pytest.approx(257 / 512)
 
@@ -148,14 +155,14 @@ def test_the_tail_of_the_last_round() -> None:
     assert rounds[5] == pytest.approx(rounds[4] + rounds[1])
     assert rounds[8] == pytest.approx(2 * rounds[4])
     assert rounds[4] < 4 * rounds[1]
-    tail = estimate(dataclasses.replace(ONE, batch=256.0 * 5), block, ARCH).shape
+    tail = estimate_problem(dataclasses.replace(ONE, batch=256.0 * 5), block, ARCH).shape
     assert (tail["rounds"], tail["last_round"]) == (2, 5 / 8)
 
 
 def test_padding_counts_as_work() -> None:
     block = paced()
-    ragged = estimate(dataclasses.replace(ONE, m=129.0, n=100.0, k=577.0), block, ARCH)
-    whole = estimate(dataclasses.replace(ONE, m=256.0, k=640.0), block, ARCH)
+    ragged = estimate_problem(dataclasses.replace(ONE, m=129.0, n=100.0, k=577.0), block, ARCH)
+    whole = estimate_problem(dataclasses.replace(ONE, m=256.0, k=640.0), block, ARCH)
     assert ragged.terms["matrix"] == whole.terms["matrix"]
     assert ragged.shape["use_m"] == 129 / 256
     assert ragged.shape["use_n"] == 100 / 128
@@ -166,7 +173,7 @@ def test_splitting_k_shortens_few_blocks_and_costs_memory() -> None:
     long = dataclasses.replace(ONE, k=64000.0, written_bytes=32768.0)
     split = dataclasses.replace(long, split=10.0)
     block = paced()
-    whole, parts = estimate(long, block, ARCH), estimate(split, block, ARCH)
+    whole, parts = estimate_problem(long, block, ARCH), estimate_problem(split, block, ARCH)
     assert (whole.shape["steps"], parts.shape["steps"]) == (1000, 100)
     assert parts.us < whole.us / 5
     assert parts.terms["launch"] == whole.terms["launch"] + ARCH.compute.launch_us
@@ -175,7 +182,7 @@ def test_splitting_k_shortens_few_blocks_and_costs_memory() -> None:
     assert more == pytest.approx(32768 * (2 * 10 - 1))
     # With enough tiles there is nothing to gain.
     many, many_parts = dataclasses.replace(long, batch=4096.0), dataclasses.replace(split, batch=4096.0)
-    assert estimate(many_parts, block, ARCH).us > estimate(many, block, ARCH).us
+    assert estimate_problem(many_parts, block, ARCH).us > estimate_problem(many, block, ARCH).us
 
 
 def test_spilled_registers_cost_time() -> None:
@@ -185,7 +192,7 @@ def test_spilled_registers_cost_time() -> None:
 
 
 def test_terms_are_parts_of_the_time() -> None:
-    found = estimate(dataclasses.replace(ONE, batch=1000.0, read_bytes=1e8), paced(), ARCH)
+    found = estimate_problem(dataclasses.replace(ONE, batch=1000.0, read_bytes=1e8), paced(), ARCH)
     for name in ("matrix", "vector", "lds", "fetch", "latency", "l2", "memory", "ends", "launch"):
         assert 0 < found.terms[name] < found.us
     busiest = max(found.terms[name] for name in ("matrix", "vector", "lds", "fetch"))
@@ -211,17 +218,21 @@ def test_a_faster_machine_is_never_slower(
 ) -> None:
     gpu = load(arch)
     more = changed(gpu, **{table: {name: 2 * getattr(getattr(gpu, table), name)}})
-    sizes = Sizes(m=float(m), n=float(n), k=float(k), read_bytes=2.0 * (m + n) * k, written_bytes=2.0 * m * n)
-    before, after = (estimate(sizes, pace(tile(covered=float(covered)), each), each).us for each in (gpu, more))
+    sizes = BatchedGemmSizes(
+        m=float(m), n=float(n), k=float(k), read_bytes=2.0 * (m + n) * k, written_bytes=2.0 * m * n
+    )
+    before, after = (
+        estimate_problem(sizes, compute_loop_cost(tile(covered=float(covered)), each), each).us for each in (gpu, more)
+    )
     assert after <= before * (1 + 1e-12)
 
 
 def test_columns_give_the_same_numbers() -> None:
     blocks = [64.0, 128.0, 192.0, 256.0]
-    columns = pace(tile(block_m=np.array(blocks)), ARCH)
-    together = estimate(ONE, columns, ARCH)
+    columns = compute_loop_cost(tile(block_m=np.array(blocks)), ARCH)
+    together = estimate_problem(ONE, columns, ARCH)
     for i, block in enumerate(blocks):
-        single = estimate(ONE, pace(tile(block_m=block), ARCH), ARCH)
+        single = estimate_problem(ONE, compute_loop_cost(tile(block_m=block), ARCH), ARCH)
         assert together.us[i] == pytest.approx(single.us, rel=1e-12)
         for name, term in single.terms.items():
             assert np.broadcast_to(together.terms[name], 4)[i] == pytest.approx(term, rel=1e-12)

@@ -39,7 +39,7 @@ def error(done: subprocess.CompletedProcess[str]) -> str:
     return done.stderr.strip().splitlines()[-1]
 
 
-ASK = "from tilewright.ops import all_ops; print(*(op.name for op in all_ops()))"
+ASK = "from tilewright.ops import list_ops; print(*(op.name for op in list_ops()))"
 
 
 def test_an_op_is_found_and_works_like_any_other() -> None:
@@ -47,11 +47,11 @@ def test_an_op_is_found_and_works_like_any_other() -> None:
     assert done.stdout.split() == [*OWN, "scale"], done.stderr
     program = """
 from tilewright.codegen.render import render
-from tilewright.ops import kernel_of, op_named, op_of, parse_kernel
-op = op_named("scale")
+from tilewright.ops import kernel_of, find_op, infer_op, parse_kernel
+op = find_op("scale")
 config = op.config(dtype="fp64", threads=128, factor=3)
 kernel = kernel_of(config, "gfx90a")
-assert op_of(config) is op and parse_kernel(kernel.slug) == kernel
+assert infer_op(config) is op and parse_kernel(kernel.slug) == kernel
 source = render(kernel)
 assert "3 * x[i * stride_x]" in source.text and list(source.files) == ["tilewright_scale.h"]
 print(kernel.slug)
@@ -63,11 +63,11 @@ print(kernel.slug)
 
 def test_without_the_package_the_op_is_unknown() -> None:
     assert run(ASK).stdout.split() == OWN
-    said = error(run("from tilewright.ops import op_named; op_named('scale')"))
+    said = error(run("from tilewright.ops import find_op; find_op('scale')"))
     assert said.endswith(f"unknown op 'scale'. Known: {', '.join(OWN)}.")
 
 
-FAILURES = "from tilewright.ops import plugin_failures; print(*plugin_failures(), sep='\\n')"
+FAILURES = "from tilewright.ops import list_plugin_failures; print(*list_plugin_failures(), sep='\\n')"
 
 
 def test_an_object_that_is_no_op(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_name_that_is_taken(tmp_path: Path) -> None:
 def test_a_package_that_cannot_be_imported_is_in_nobodys_way(tmp_path: Path, text: str, reason: str) -> None:
     absent = package(tmp_path, "absent", text, "absent = absent:OP")
     told = f"absent = absent:OP of absent 1.0: it cannot be imported: {reason}"
-    done = run(f"{ASK}; {FAILURES}; from tilewright.ops import op_named; op_named('absent')", PLUGIN, absent)
+    done = run(f"{ASK}; {FAILURES}; from tilewright.ops import find_op; find_op('absent')", PLUGIN, absent)
     ops, failures = done.stdout.splitlines()[:2]
     assert ops.split() == [*OWN, "scale"] and failures.startswith(told)
     assert f"unknown op 'absent'. Known: {', '.join(OWN)}, scale. Not loaded: {told}" in done.stderr

@@ -10,15 +10,15 @@ import pytest
 
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, UnknownValueError
-from tilewright.ops import OPS, op_named
+from tilewright.ops import OPS, find_op
+from tilewright.ops.builtin_sets import find_space
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.problem import Problem
-from tilewright.ops.kernel_set import KernelSet, dump_kernel_set, illegal_members, load_kernel_set
+from tilewright.ops.kernel_set import KernelSet, dump_kernel_set, find_illegal_members, load_kernel_set
 from tilewright.ops.op import Op
-from tilewright.ops.rule import violations
-from tilewright.ops.shipped_sets import named_space
+from tilewright.ops.rule import find_violations
 
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 SETS: list[KernelSet] = [found for op in OPS for found in op.sets().values()]
 NAMES = {
     "fp16_rcr_essential",
@@ -59,7 +59,7 @@ def test_the_sets_of_gemm() -> None:
 def test_every_member_is_legal_on_every_gpu_it_names(found: KernelSet) -> None:
     assert found.archs, f"{found.name} names no GPU"
     assert found.doc, f"{found.name} does not say what it is for"
-    illegal = illegal_members(found)
+    illegal = find_illegal_members(found)
     assert not illegal, "\n".join(map(str, illegal[:20]))
     for arch in found.archs:
         report = found.report(arch)
@@ -93,7 +93,7 @@ def test_an_essential_set_runs_every_aligned_shape(name: str) -> None:
         kernels = list(found.kernels(arch))
         for m, n, k in itertools.product((1, 17, 4096), (16, 48, 4096), (16, 208, 4096)):
             problem = Problem(m=m, n=n, k=k, dtype=dtype, layout="rcr")
-            fits = any(not violations(rules, kernel.config, problem, spec) for kernel in kernels)
+            fits = any(not find_violations(rules, kernel.config, problem, spec) for kernel in kernels)
             assert fits, f"no kernel of {name} on {arch} runs {m}x{n}x{k}"
 
 
@@ -106,7 +106,7 @@ def test_mixed_precision_mixes() -> None:
 
 def test_the_default_space_of_tile_engine() -> None:
     assert set(GEMM.spaces()) == {"tile_engine_default"}
-    space = named_space(GEMM, "tile_engine_default")
+    space = find_space(GEMM, "tile_engine_default")
     start = time.process_time()
     report = space.report("gfx942")
     assert time.process_time() - start < 5
@@ -115,8 +115,8 @@ def test_the_default_space_of_tile_engine() -> None:
 
 
 def test_a_named_space_takes_overrides() -> None:
-    space = named_space(GEMM, "tile_engine_default", dtype="bf16", layout="rrr", pipeline="mem")
-    assert space.raw_count("gfx942") == 622_080 // 3
+    space = find_space(GEMM, "tile_engine_default", dtype="bf16", layout="rrr", pipeline="mem")
+    assert space.count_raw("gfx942") == 622_080 // 3
     kernel = next(space.iter("gfx942"))
     assert "bf16-bf16" in kernel.slug
     assert "-rrr-" in kernel.slug
@@ -124,8 +124,8 @@ def test_a_named_space_takes_overrides() -> None:
 
 def test_a_named_space_refuses_what_it_does_not_know() -> None:
     with pytest.raises(UnknownValueError, match="Did you mean 'tile_engine_default'"):
-        named_space(GEMM, "tile_engine_defalt")
+        find_space(GEMM, "tile_engine_defalt")
     with pytest.raises(UnknownValueError, match="Did you mean 'layout'"):
-        named_space(GEMM, "tile_engine_default", layuot="rcr")
+        find_space(GEMM, "tile_engine_default", layuot="rcr")
     with pytest.raises(InvalidValueError, match="declared twice"):
-        named_space(GEMM, "tile_engine_default", dtype_a="fp16")
+        find_space(GEMM, "tile_engine_default", dtype_a="fp16")

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, TilewrightError, UnknownValueError
-from tilewright.ops import op_named
-from tilewright.ops.rule import violations
+from tilewright.ops import find_op
+from tilewright.ops.rule import find_violations
 
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 
 
 def problem(**values: Any) -> Any:
@@ -70,9 +70,9 @@ def test_rubbish_raises_only_our_errors(values: dict[str, Any]) -> None:
 
 
 def test_a_kernel_says_which_problems_it_cannot_compute() -> None:
-    config = GEMM.example_config()
+    config = GEMM.make_example()
     arch = archs.load("gfx942")
 
-    assert violations(GEMM.fit_rules, config, problem(), arch) == []
-    codes = {v.code for v in violations(GEMM.fit_rules, config, problem(n=100, k=100, dtype="bf16"), arch)}
+    assert find_violations(GEMM.fit_rules, config, problem(), arch) == []
+    codes = {v.code for v in find_violations(GEMM.fit_rules, config, problem(n=100, k=100, dtype="bf16"), arch)}
     assert codes == {"S501", "S503", "S504", "S505"}

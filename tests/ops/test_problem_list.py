@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright.base.errors import FileFormatError, InvalidValueError, UnknownValueError
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 from tilewright.ops.grouped_conv.config import DIRECTIONS
 from tilewright.ops.grouped_conv.problem import Problem as Convolution
 from tilewright.ops.op import Op
 from tilewright.ops.problem_list import read_problems, to_csv, to_json
 
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 # Only the name and the problems of an op take part here.
 CONVOLUTION = replace(GEMM, name="convolution", problem_type=Convolution)
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from tilewright.ops.problem_text import problem_text, short_text
-from tilewright.ops.problem_values import read_value, value_text
+from tilewright.ops.problem_text import format_problem, format_short_problem
+from tilewright.ops.problem_values import format_problem_value, read_value
 
 
 @pytest.mark.parametrize(
@@ -31,16 +31,18 @@ from tilewright.ops.problem_values import read_value, value_text
 def test_texts_are_read(text: str, value: Any) -> None:
     found = read_value(text)
     assert found == value and type(found) is type(value)
-    assert value_text(found) == text
+    assert format_problem_value(found) == text
 
 
 def test_extents_are_written_with_an_x() -> None:
-    assert value_text((28, 14)) == "28x14"
+    assert format_problem_value((28, 14)) == "28x14"
 
 
 def test_a_problem_in_a_message() -> None:
     problem = tw.gemm.Problem(m=64, n=32, k=16, dtype="fp16", layout="rcr")
-    config = tw.gemm.OP.example_config()
-    assert problem_text(problem, config) == "m=64,n=32,k=16"
-    assert short_text(problem).startswith("Problem(m=64, n=32, k=16, ") and "stride" not in short_text(problem)
-    assert short_text("512") == "'512'"
+    config = tw.gemm.OP.make_example()
+    assert format_problem(problem, config) == "m=64,n=32,k=16"
+    assert format_short_problem(problem).startswith(
+        "Problem(m=64, n=32, k=16, "
+    ) and "stride" not in format_short_problem(problem)
+    assert format_short_problem("512") == "'512'"

@@ -11,7 +11,7 @@ from strategies import configs
 from tilewright import arch as archs
 from tilewright.ops import OPS
 from tilewright.ops.op import Op
-from tilewright.ops.rule import Rule, rule, violations
+from tilewright.ops.rule import Rule, find_violations, rule
 
 RULES = [pytest.param(op, r, id=r.code) for op in OPS for r in op.rules]
 FIT_RULES = [pytest.param(op, r, id=r.code) for op in OPS for r in op.fit_rules]
@@ -20,15 +20,15 @@ FIT_RULES = [pytest.param(op, r, id=r.code) for op in OPS for r in op.fit_rules]
 def fit_example(op: Op, overrides: Any) -> tuple[Any, Any]:
     values = dict(overrides)
     sizes = values.pop("problem", {})
-    return op.example_config(values), op.problem_type(**{**op.example_problem, **sizes})
+    return op.make_example(values), op.problem_type(**{**op.example_problem, **sizes})
 
 
 @pytest.mark.parametrize(("op", "r"), RULES)
 def test_a_rule_passes_its_good_example_and_fails_its_bad_one(op: Op, r: Rule) -> None:
     arch = archs.load(r.arch)
 
-    assert r.violation(op.example_config(r.good), arch) is None
-    violation = r.violation(op.example_config(r.bad), arch)
+    assert r.find_violation(op.make_example(r.good), arch) is None
+    violation = r.find_violation(op.make_example(r.bad), arch)
     assert violation is not None
     assert violation.code == r.code
 
@@ -37,15 +37,15 @@ def test_a_rule_passes_its_good_example_and_fails_its_bad_one(op: Op, r: Rule) -
 def test_a_fit_rule_passes_its_good_example_and_fails_its_bad_one(op: Op, r: Rule) -> None:
     arch = archs.load(r.arch)
 
-    assert r.violation(*fit_example(op, r.good), arch) is None
-    assert r.violation(*fit_example(op, r.bad), arch) is not None
+    assert r.find_violation(*fit_example(op, r.good), arch) is None
+    assert r.find_violation(*fit_example(op, r.bad), arch) is not None
 
 
 @pytest.mark.parametrize(("op", "r"), [*RULES, *FIT_RULES])
 def test_a_rule_is_documented_and_its_message_carries_facts(op: Op, r: Rule) -> None:
     arch = archs.load(r.arch)
-    subjects = (*fit_example(op, r.bad), arch) if r in op.fit_rules else (op.example_config(r.bad), arch)
-    violation = r.violation(*subjects)
+    subjects = (*fit_example(op, r.bad), arch) if r in op.fit_rules else (op.make_example(r.bad), arch)
+    violation = r.find_violation(*subjects)
 
     assert violation is not None
     assert all(len(text) > 15 for text in (r.what, r.why, r.fix))
@@ -56,7 +56,7 @@ def test_a_rule_is_documented_and_its_message_carries_facts(op: Op, r: Rule) -> 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_the_example_of_an_op_is_legal(op: Op) -> None:
-    assert violations(op.rules, op.example_config(), archs.load("gfx942")) == []
+    assert find_violations(op.rules, op.make_example(), archs.load("gfx942")) == []
 
 
 def test_codes_and_slugs_are_unique() -> None:

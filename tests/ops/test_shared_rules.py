@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from tilewright import arch as archs
-from tilewright.ops import op_named
-from tilewright.ops.block_gemm.lift import joined, lifted, unless
+from tilewright.ops import find_op
+from tilewright.ops.block_gemm.rule_reuse import merge_rules, rule_except, rule_through_view
 from tilewright.ops.block_gemm.rules import RULES, hardware, pipeline, storage, tiles
 from tilewright.ops.rule import Rule
 
 GFX942 = archs.load("gfx942")
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 # All that a block GEMM's config has: rules that are shared may read no more.
 ATTRIBUTES = (
     "dtype_a",
@@ -37,7 +37,7 @@ ATTRIBUTES = (
 
 def bare(overrides: Any) -> SimpleNamespace:
     """GEMM's example with the attributes of a block GEMM only."""
-    config = GEMM.example_config(overrides)
+    config = GEMM.make_example(overrides)
     return SimpleNamespace(**{name: getattr(config, name) for name in ATTRIBUTES})
 
 
@@ -60,8 +60,8 @@ def test_a_shared_rule_needs_nothing_that_only_gemm_has(rule: Rule) -> None:
     arch = archs.load(rule.arch)
 
     assert set(rule.reads) <= set(ATTRIBUTES)
-    assert rule.violation(bare(rule.good), arch) is None
-    assert rule.violation(bare(rule.bad), arch) is not None
+    assert rule.find_violation(bare(rule.good), arch) is None
+    assert rule.find_violation(bare(rule.bad), arch) is not None
 
 
 def test_gemm_has_every_shared_rule() -> None:
@@ -69,8 +69,8 @@ def test_gemm_has_every_shared_rule() -> None:
 
 
 def test_a_lifted_rule_sees_the_view_and_keeps_its_texts() -> None:
-    rule = pipeline.compv5_layout
-    mine = lifted(
+    rule = pipeline.check_compv5_layout
+    mine = rule_through_view(
         rule, Turned, reads=("pipeline", "turned"), good={"turned": False}, bad={"turned": True}, arch="gfx90a"
     )
 
@@ -83,17 +83,17 @@ def test_a_lifted_rule_sees_the_view_and_keeps_its_texts() -> None:
     )
     assert (mine.reads, mine.arch, mine.enforced_by) == (("pipeline", "turned"), "gfx90a", "compiler")
     assert (mine.good, mine.bad) == ({"turned": False}, {"turned": True})
-    assert mine.violation(SimpleNamespace(pipeline="compv5", turned=False), GFX942) is None
-    violation = mine.violation(SimpleNamespace(pipeline="compv5", turned=True), GFX942)
+    assert mine.find_violation(SimpleNamespace(pipeline="compv5", turned=False), GFX942) is None
+    violation = mine.find_violation(SimpleNamespace(pipeline="compv5", turned=True), GFX942)
     assert violation is not None
     assert violation.message == "compv5 requires layout rcr, not rrr"
 
 
 def test_a_lifted_rule_names_only_fields_that_its_op_has() -> None:
-    layout = lifted(pipeline.compv5_layout, Turned, reads=("pipeline", "turned"))
-    waves = lifted(tiles.waves_along_k, Turned)
+    layout = rule_through_view(pipeline.check_compv5_layout, Turned, reads=("pipeline", "turned"))
+    waves = rule_through_view(tiles.check_waves_along_k, Turned)
     config = SimpleNamespace(**vars(bare({"pipeline": "compv5", "waves": (2, 2, 1)})), turned=True)
-    about_layout, about_waves = (rule.violation(config, GFX942) for rule in (layout, waves))
+    about_layout, about_waves = (rule.find_violation(config, GFX942) for rule in (layout, waves))
 
     assert about_layout is not None
     assert (about_layout.field, about_layout.nearest) == ("", None)
@@ -102,31 +102,33 @@ def test_a_lifted_rule_names_only_fields_that_its_op_has() -> None:
 
 
 def test_what_is_not_given_to_a_lifted_rule_stays() -> None:
-    rule = hardware.no_matrix_instruction
-    mine = lifted(rule, lambda config: config)
+    rule = hardware.check_matrix_instruction
+    mine = rule_through_view(rule, lambda config: config)
 
     assert dataclasses.replace(mine, check=rule.check) == rule
 
 
 def test_an_exempt_config_passes() -> None:
-    rule = unless(storage.lds_overflow, lambda config: config.split_k, reads=(*storage.lds_overflow.reads, "split_k"))
+    rule = rule_except(
+        storage.check_lds_size, lambda config: config.split_k, reads=(*storage.check_lds_size.reads, "split_k")
+    )
     large = {"block": (64, 64, 512)}
 
-    assert rule.violation(bare(large), GFX942) is not None
-    assert rule.violation(bare({**large, "split_k": True}), GFX942) is None
-    assert rule.reads == (*storage.lds_overflow.reads, "split_k")
+    assert rule.find_violation(bare(large), GFX942) is not None
+    assert rule.find_violation(bare({**large, "split_k": True}), GFX942) is None
+    assert rule.reads == (*storage.check_lds_size.reads, "split_k")
 
 
 def test_an_own_rule_takes_the_place_of_the_shared_one_of_its_code() -> None:
-    own = dataclasses.replace(tiles.block_not_covered, why="of another reason that the op has")
-    new = dataclasses.replace(tiles.block_not_covered, code="T299", slug="new")
+    own = dataclasses.replace(tiles.check_block_multiple, why="of another reason that the op has")
+    new = dataclasses.replace(tiles.check_block_multiple, code="T299", slug="new")
 
-    rules = joined((tiles.waves_along_k, tiles.block_not_covered), (new, own))
-    assert rules == (own, tiles.waves_along_k, new)
+    rules = merge_rules((tiles.check_waves_along_k, tiles.check_block_multiple), (new, own))
+    assert rules == (own, tiles.check_waves_along_k, new)
 
 
 def test_a_code_means_one_rule() -> None:
-    other = dataclasses.replace(tiles.block_not_covered, slug="something-else")
+    other = dataclasses.replace(tiles.check_block_multiple, slug="something-else")
 
     with pytest.raises(ValueError, match="T201 used twice: for block-not-covered and for something-else"):
-        joined((tiles.block_not_covered,), (other,))
+        merge_rules((tiles.check_block_multiple,), (other,))

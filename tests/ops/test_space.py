@@ -13,12 +13,12 @@ import tilewright as tw
 from tilewright import arch as archs
 from tilewright.arch.spec import Shape
 from tilewright.base.errors import InvalidValueError, UnknownValueError
-from tilewright.ops import op_named
+from tilewright.ops import find_op
+from tilewright.ops.builtin_sets import find_space
 from tilewright.ops.rule import is_legal
-from tilewright.ops.shipped_sets import named_space
-from tilewright.ops.space import Axis, Search, Space, joined
+from tilewright.ops.space import Axis, Search, Space, merge_reports
 
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 SMALL = {
     "variant": "standard",
     "dtype": "fp16",
@@ -37,7 +37,7 @@ def test_a_search_finds_what_trying_everything_finds() -> None:
     """The depth-first search prunes and remembers; its members, counts and removals must not depend on that."""
     arch = archs.load("gfx942")
     space = Space(GEMM, SMALL)
-    axes = space.axes(arch)
+    axes = space.list_axes(arch)
     names = [name for axis in axes for name in axis.fields]
     legal = []
     for rows in itertools.product(*(axis.values for axis in axes)):
@@ -48,15 +48,15 @@ def test_a_search_finds_what_trying_everything_finds() -> None:
     assert {k.config for k in space.iter("gfx942")} == set(legal)
     report = space.report("gfx942")
     assert report.legal == len(legal) > 0
-    assert report.raw == space.raw_count("gfx942") == report.legal + sum(c.removed for c in report.removed)
+    assert report.raw == space.count_raw("gfx942") == report.legal + sum(c.removed for c in report.removed)
 
 
 def test_reports_by_a_field_add_up_to_the_whole() -> None:
     space = Space(GEMM, SMALL)
     whole = space.report("gfx942")
-    parts = space.reports_by("pipeline", "gfx942")
+    parts = space.report_by("pipeline", "gfx942")
     assert len(parts) > 1
-    assert joined(list(parts.values())) == whole
+    assert merge_reports(list(parts.values())) == whole
     for pipeline, part in parts.items():
         alone = Space(GEMM, {**SMALL, "pipeline": pipeline}).report("gfx942")
         assert (part.raw, part.legal) == (alone.raw, alone.legal)
@@ -65,17 +65,17 @@ def test_reports_by_a_field_add_up_to_the_whole() -> None:
 def test_a_jumping_search_finds_a_member_if_there_is_one() -> None:
     """In the worst order of axes: what decides comes last, and much that does not matter lies in between."""
     arch = archs.load("gfx942")
-    axes = sorted(Space(GEMM, SMALL).axes(arch), key=lambda axis: axis.fields == ("block",))
-    found = Search(GEMM, axes, arch).jumping_member(random.Random(1))
+    axes = sorted(Space(GEMM, SMALL).list_axes(arch), key=lambda axis: axis.fields == ("block",))
+    found = Search(GEMM, axes, arch).draw_member_backjumping(random.Random(1))
     assert found is not None
     assert is_legal(GEMM.rules, GEMM.config_type(**found), arch)
     hopeless = [axis if axis.fields != ("block",) else Axis(("block",), ((Shape(7, 7, 7),),)) for axis in axes]
-    assert Search(GEMM, hopeless, arch).jumping_member(random.Random(1)) is None
+    assert Search(GEMM, hopeless, arch).draw_member_backjumping(random.Random(1)) is None
 
 
 def test_the_default_space_of_tile_engine_is_counted_in_under_five_seconds() -> None:
     start = time.process_time()
-    report = named_space(GEMM, "tile_engine_default").report("gfx942")
+    report = find_space(GEMM, "tile_engine_default").report("gfx942")
 
     assert time.process_time() - start < 5
     assert report.raw == 622_080

@@ -10,8 +10,8 @@ import tilewright as tw
 from tilewright import arch as archs
 from tilewright.ops import OPS
 from tilewright.ops.op import Op
-from tilewright.ops.rule import violations
-from tilewright.ops.sampling import draw_breaking, strata
+from tilewright.ops.rule import find_violations
+from tilewright.ops.sampling import draw_breaking, list_strata
 
 BASE = {
     "variant": "standard", "dtype": "fp16", "layout": "rcr", "block": (128, 128, 32), "waves": (2, 2, 1),
@@ -51,7 +51,7 @@ def test_every_suggestion_is_legal_and_ranked(op: Op) -> None:
     answered = 0
     for name in ("gfx942", "gfx950", "gfx1201"):
         arch = archs.load(name)
-        spread = strata(op, arch)
+        spread = list_strata(op, arch)
         for rule in op.rules:
             config = draw_breaking(op, arch, rng, rule.code, spread, tries=5)
             if config is None:
@@ -59,7 +59,7 @@ def test_every_suggestion_is_legal_and_ranked(op: Op) -> None:
             found = tw.suggest(config, name)
             answered += bool(found)
             for suggestion in found:
-                assert violations(op.rules, suggestion.config, arch) == []
+                assert find_violations(op.rules, suggestion.config, arch) == []
                 assert suggestion.changes
             assert [(len(s.changes), s.distance) for s in found] == sorted((len(s.changes), s.distance) for s in found)
     assert answered > 20

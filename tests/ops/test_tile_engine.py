@@ -19,15 +19,15 @@ from tilewright.base.errors import (
     ToolchainError,
     UnknownValueError,
 )
-from tilewright.building.ck_headers import ck_tools
-from tilewright.ops import op_named
+from tilewright.building.ck_headers import find_ck_tools
+from tilewright.ops import find_op
 from tilewright.ops.block_gemm.config_fields import EPILOGUES
+from tilewright.ops.builtin_sets import find_space
 from tilewright.ops.gemm.config import LAYOUTS, PIPELINES, SCHEDULERS
 from tilewright.ops.gemm.tile_engine import read_tile_engine, write_tile_engine
-from tilewright.ops.shipped_sets import named_space
 from tilewright.ops.space import Space
 
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 GOOD: dict[str, Any] = {
     "tile_config": {
         "tile_m": {"min": 64, "max": 256, "step": 64},
@@ -81,7 +81,7 @@ def test_ranges_and_lists_are_read() -> None:
     assert declared["waves"] == ((2, 2, 1), (2, 4, 1))
     assert declared["pad_m"] == (False, True)
     assert declared["blocks_per_cu"] == (2,)
-    assert space.raw_count("gfx942") == 12 * 2 * 2 * 2 * 2
+    assert space.count_raw("gfx942") == 12 * 2 * 2 * 2 * 2
 
 
 def test_a_file_is_read_like_its_data(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_multi_d_needs_its_operation() -> None:
 
 
 def test_the_named_space_is_what_its_json_says() -> None:
-    space = named_space(GEMM, "tile_engine_default")
+    space = find_space(GEMM, "tile_engine_default")
     assert read_tile_engine(write_tile_engine(space), dtype="fp16", layout="rcr") == space
 
 
@@ -270,7 +270,7 @@ def ck_configurations() -> list[Path]:
     if folder := os.environ.get("TILEWRIGHT_TEST_TILE_ENGINE"):
         return sorted(Path(folder).glob("ops/*/configs/*.json"))
     try:
-        return sorted(ck_tools().glob("ops/*/configs/*.json"))
+        return sorted(find_ck_tools().glob("ops/*/configs/*.json"))
     except ToolchainError as error:
         pytest.skip(f"CK's tile_engine is not here: {error}")
 
@@ -286,7 +286,7 @@ def test_every_configuration_of_ck_is_read() -> None:
     for path in paths:
         more = arguments[path.parent.parent.name]
         space = read_tile_engine(path, dtype="fp16", layout="rcr", **more)
-        assert space.raw_count("gfx942") > 0
+        assert space.count_raw("gfx942") > 0
         again = read_tile_engine(write_tile_engine(space), dtype="fp16", layout="rcr", **more)
         assert again == space, path
 

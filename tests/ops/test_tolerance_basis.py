@@ -14,9 +14,9 @@ import pytest
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.ops import OPS
-from tilewright.ops.fields import fields_of
+from tilewright.ops.fields import list_fields
 from tilewright.ops.op import Op
-from tilewright.ops.sampling import draw_legal, strata
+from tilewright.ops.sampling import draw_legal, list_strata
 
 ARCH = "gfx942"
 KINDS, EACH = 30, 6
@@ -29,7 +29,7 @@ def test_kernels_alike_in_the_basis_have_one_tolerance(op: Op) -> None:
     arch, rng = archs.load(ARCH), random.Random(5)
     execution = op.execution
     assert execution is not None
-    kinds = strata(op, arch)
+    kinds = list_strata(op, arch)
     shared = 0
     for fixed in rng.sample(kinds, min(len(kinds), KINDS)):
         configs = _of_one_kind(op, arch, rng, fixed)
@@ -67,7 +67,7 @@ def _of_one_kind(op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any
     first = draw_legal(op, arch, rng, fixed)
     if first is None:
         return []
-    shared = {name: getattr(first, name) for name in fields_of(op.config_type) if hasattr(op.problem_type, name)}
-    named = {f.name: getattr(first, f.name) for f in fields(op.problem_type) if f.name in fields_of(op.config_type)}
+    shared = {name: getattr(first, name) for name in list_fields(op.config_type) if hasattr(op.problem_type, name)}
+    named = {f.name: getattr(first, f.name) for f in fields(op.problem_type) if f.name in list_fields(op.config_type)}
     others = (draw_legal(op, arch, rng, {**fixed, **shared, **named}) for _ in range(EACH))
     return [first, *(config for config in others if config is not None)]

@@ -11,9 +11,9 @@ from scale_calls import ScaleLibrary
 from built_kernels import STORE
 from tilewright.base import knobs
 from tilewright.building.builder import build_kernels
+from tilewright.building.compile_job import LIBRARY
 from tilewright.building.store.tiers import Tiers
-from tilewright.building.unit import LIBRARY
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +23,8 @@ def scale(plugin: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sc
     (ck / "include" / "ck_tile").mkdir(parents=True)  # `scale` includes none of CK
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(knobs.CK_PATH.name, str(ck))
-        op = op_named("scale")
-        kernel = op.kernel(op.config(dtype="fp32", threads=64, factor=3), "gfx942")
+        op = find_op("scale")
+        kernel = op.make_kernel(op.make_config(dtype="fp32", threads=64, factor=3), "gfx942")
         built = build_kernels([kernel], tiers=Tiers(STORE), jobs=1)
         assert built.failures == {}
-        yield ScaleLibrary(built.artifacts[kernel].checked(LIBRARY), kernel.symbol)
+        yield ScaleLibrary(built.artifacts[kernel].verify_file(LIBRARY), kernel.symbol)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.runtime import Device
-from tilewright.runtime.streams import stream_handle
+from tilewright.runtime.streams import get_stream_handle
 
 ROOT = Path(__file__).resolve().parents[2]
 OK, HIP_ERROR = 0, 4
@@ -40,8 +40,8 @@ class ScaleLibrary:
         library = device.library(self.path)
         args = Args(ctypes.sizeof(Args), x, y, n)
         function = getattr(library, f"{self.symbol}_run")
-        with device.selected():
-            status: int = function(ctypes.byref(args), ctypes.c_void_p(stream_handle(stream)))
+        with device.make_current():
+            status: int = function(ctypes.byref(args), ctypes.c_void_p(get_stream_handle(stream)))
         return status
 
     def tripled(self, device: Device, x: NDArray[np.float32], stream: object = None) -> NDArray[np.float32]:

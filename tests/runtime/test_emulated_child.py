@@ -13,25 +13,25 @@ import pytest
 from scale_calls import ROOT, ScaleLibrary, in_own_process
 
 from built_kernels import STORE
-from tilewright.building.toolchain import find
-from tilewright.emulator.stand_in.build import real_library
+from tilewright.building.toolchain import find_toolchain
+from tilewright.emulator.hip_shim.build import find_hip_library
 
 pytestmark = pytest.mark.compile
 
 
 def beside_hip(scale: ScaleLibrary, text: str) -> str:
     """A program in whose process AMD's library is loaded first, as torch of ROCm does it."""
-    hip = f"import ctypes; ctypes.CDLL({str(real_library(find()))!r})\n"
+    hip = f"import ctypes; ctypes.CDLL({str(find_hip_library(find_toolchain()))!r})\n"
     return hip + scale.program(START + text)
 
 
 START = """
 import os, signal, threading, time
 from tilewright.base.errors import DeviceError, InvalidValueError
-from tilewright.base.events import Noticed, listening
+from tilewright.base.events import Notice, add_listener
 from tilewright.emulator.faults import EndlessLoopFault, MemoryFault
 from tilewright.emulator.launch import Mode
-from tilewright.runtime import HipError, loaded
+from tilewright.runtime import HipError, hip_library
 device = Device("emulated:gfx942")
 x = np.arange(300, dtype=np.float32)
 def raised(kind, function, *arguments):
@@ -72,8 +72,8 @@ import tilewright as tw
 from click.testing import CliRunner
 from tilewright.cli.app import root
 from tilewright.dispatch.verify import verify
-from tilewright.ops import op_named
-op = op_named("scale")
+from tilewright.ops import find_op
+op = find_op("scale")
 plain = op.kernel(op.config(dtype="fp32", threads=64, factor=3), "gfx942")
 scratch = op.kernel(op.config(dtype="fp32", threads=64, factor=11, scratch=256), "gfx942")
 registry = tw.build([plain, scratch], jobs=1)

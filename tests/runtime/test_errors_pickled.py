@@ -21,7 +21,7 @@ from tilewright.base.errors import (
     TilewrightError,
     UnknownValueError,
 )
-from tilewright.emulator.faults import Fault, MemoryFault, Place
+from tilewright.emulator.faults import Fault, FaultLocation, MemoryFault
 from tilewright.runtime.errors import HipError, HipMemoryError
 
 # What classes are made of whose constructor takes more than a message. Others inherit these constructors.
@@ -29,7 +29,7 @@ ARGUMENTS: dict[type[TilewrightError], tuple[Any, ...]] = {
     UnknownValueError: ("dtype", "fp61", ["fp16", "fp32"]),
     FileFormatError: ("set.toml", [FileProblem("block", "is missing"), FileProblem("", "is empty")]),
     CompileError: ("the compiler refused it", "error: no such intrinsic"),
-    Fault: ("16 bytes past the end of 'y'", Place(kernel="k", address=64, instruction="global_store", lane=3)),
+    Fault: ("16 bytes past the end of 'y'", FaultLocation(kernel="k", address=64, instruction="global_store", lane=3)),
     HipError: ("hipMalloc", 2, "hipErrorOutOfMemory", "out of memory"),
 }
 

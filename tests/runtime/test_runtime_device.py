@@ -15,8 +15,8 @@ from tilewright.base import knobs
 from tilewright.base.errors import DeviceError, InvalidValueError, KnobError, UnknownValueError
 from tilewright.emulator.faults import EndlessLoopFault
 from tilewright.emulator.launch import Mode
-from tilewright.runtime import Buffer, Device, HipError, current_device, devices, loaded
-from tilewright.runtime.streams import stream_handle
+from tilewright.runtime import Buffer, Device, HipError, current_device, devices, hip_library
+from tilewright.runtime.streams import get_stream_handle
 
 GFX942 = Device("emulated:gfx942")
 
@@ -53,9 +53,9 @@ def test_current_device(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_importing_the_runtime_loads_nothing() -> None:
     program = """
 import sys, tilewright.runtime
-from tilewright.runtime import Device, devices, loaded
+from tilewright.runtime import Device, devices, hip_library
 assert len(devices()) >= 5 and Device("emulated:gfx942").arch.name == "gfx942"
-print(loaded.in_memory(), [name for name in ("numpy", "elftools", "ml_dtypes", "torch") if name in sys.modules])
+print(hip_library.in_memory(), [name for name in ("numpy", "elftools", "ml_dtypes", "torch") if name in sys.modules])
 """
     assert in_own_process(program) == "[] []\n"
 
@@ -65,12 +65,12 @@ def test_handles_of_streams() -> None:
         def __int__(self) -> int:
             return 77
 
-    assert [stream_handle(s) for s in (None, 0, 5, np.int64(6))] == [0, 0, 5, 6]
-    assert stream_handle(SimpleNamespace(cuda_stream=9)) == 9
-    assert stream_handle(HipPython()) == 77
+    assert [get_stream_handle(s) for s in (None, 0, 5, np.int64(6))] == [0, 0, 5, 6]
+    assert get_stream_handle(SimpleNamespace(cuda_stream=9)) == 9
+    assert get_stream_handle(HipPython()) == 77
     for wrong in ("0", 1.5, object(), True):
         with pytest.raises(InvalidValueError, match="is not a stream"):
-            stream_handle(wrong)
+            get_stream_handle(wrong)
 
 
 def test_without_the_extras() -> None:
@@ -144,8 +144,8 @@ def test_buffers_check_what_they_are_given() -> None:
 def test_a_buffer_that_nobody_has_is_freed() -> None:
     kept = GFX942.allocate(100)
     address = Buffer(GFX942, 100, "lost").address  # gone in the same line
-    hip = GFX942.hip()
-    with GFX942.selected():
+    hip = GFX942.load_hip()
+    with GFX942.make_current():
         assert hip.call("hipMemset", address, 0, 100) == 1  # hipErrorInvalidValue
         assert hip.call("hipMemset", kept.address, 0, 100) == 0
     with pytest.raises(DeviceError, match=r"'lost'.* was freed"):
@@ -199,7 +199,7 @@ def test_settings_and_records(scale: ScaleLibrary) -> None:
 
 @pytest.mark.compile
 def test_a_process_that_has_the_emulator_takes_no_gpu() -> None:
-    GFX942.hip()
+    GFX942.load_hip()
     with pytest.raises(DeviceError, match="Use the GPU first: then emulated devices run in a separate process"):
         Device("gpu:0").allocate(16)
 
@@ -208,7 +208,7 @@ def test_a_process_that_has_the_emulator_takes_no_gpu() -> None:
 def test_all_devices_are_listed_without_loading_hip() -> None:
     names = [device.name for device in devices()]
     assert names[-5:] == [f"emulated:{arch}" for arch in ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")]
-    assert [path.parent for path in loaded.in_memory()] == [GFX942.hip().path.parent]
+    assert [path.parent for path in hip_library.find_mapped_libraries()] == [GFX942.load_hip().path.parent]
 
 
 @pytest.mark.compile
@@ -218,12 +218,12 @@ def test_building_loads_no_hip(plugin: Path, tmp_path: Path) -> None:
     program = f"""
 import sys; sys.path.insert(0, {str(plugin)!r})
 import tilewright as tw
-from tilewright.ops import op_named
-from tilewright.runtime import loaded
-op = op_named("scale")
+from tilewright.ops import find_op
+from tilewright.runtime import hip_library
+op = find_op("scale")
 registry = tw.build([op.kernel(op.config(dtype="fp32", threads=64, factor=17), "gfx942")], jobs=1)
 assert len(registry.kernels) == 1 and not registry.failures, registry
-print(loaded.in_memory())
+print(hip_library.in_memory())
 """
     said = in_own_process(program, TILEWRIGHT_CK=str(ck), TILEWRIGHT_STORE=str(tmp_path / "store"))
     assert said == "[]\n"

@@ -91,8 +91,8 @@ def test_names_of_statuses() -> None:
 def test_more_memory_than_there_is() -> None:
     with pytest.raises(DeviceError, match="no room for 1099511627776 bytes"):
         GFX942.allocate(1 << 40)
-    hip = GFX942.hip()
-    with GFX942.selected():
+    hip = GFX942.load_hip()
+    with GFX942.make_current():
         assert hip.call("hipMalloc", ctypes.byref(ctypes.c_void_p()), 1 << 40) == 2  # hipErrorOutOfMemory
     with pytest.raises(DeviceError, match="no room"):
         GFX942.synchronize()

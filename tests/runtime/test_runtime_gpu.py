@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from scale_calls import ScaleLibrary, in_own_process
 
-from tilewright.building.toolchain import find
-from tilewright.emulator.stand_in.build import real_library
+from tilewright.building.toolchain import find_toolchain
+from tilewright.emulator.hip_shim.build import find_hip_library
 from tilewright.runtime import Device, count_gpus
 from tilewright.runtime.hip import SIGNATURES
 
@@ -22,9 +22,9 @@ no_gpu = pytest.mark.skipif(Path("/dev/kfd").exists(), reason="this machine may 
 
 AS_GPU = """
 from tilewright.base.errors import DeviceError
-from tilewright.emulator.stand_in.opened import opened
-from tilewright.runtime import HipError, devices, loaded
-loaded.use_for_gpus(opened().path)
+from tilewright.emulator.hip_shim.shim import open_shim
+from tilewright.runtime import HipError, devices, hip_library
+hip_library.use_for_gpus(open_shim().path)
 x = np.arange(200, dtype=np.float32)
 """
 
@@ -45,7 +45,7 @@ except HipError as error:
 
 @no_gpu
 def test_counting_in_another_process() -> None:
-    library = str(real_library(find()))
+    library = str(find_hip_library(find_toolchain()))
     command = [sys.executable, "-I", count_gpus.__file__]
     assert subprocess.check_output([*command, "libabsent.so", library], text=True) == "100 0"
     assert subprocess.check_output([*command, "libabsent.so"], text=True) == "none"
@@ -104,9 +104,9 @@ print([device.name for device in devices()][:6])
 
 
 def test_the_device_of_a_thread_is_given_back(scale: ScaleLibrary) -> None:
-    hip, gfx950 = Device("emulated:gfx942").hip(), Device("emulated:gfx950")
+    hip, gfx950 = Device("emulated:gfx942").load_hip(), Device("emulated:gfx950")
     Device("emulated:gfx1100").activate()
-    with gfx950.selected():
+    with gfx950.make_current():
         assert hip.current_device() == 2
         gfx950.allocate(4).free()
         Device("emulated:gfx942").allocate(4).free()
@@ -118,7 +118,7 @@ def test_the_device_of_a_thread_is_given_back(scale: ScaleLibrary) -> None:
 
 def test_every_function_that_is_bound_can_be_called(scale: ScaleLibrary) -> None:
     device = Device("emulated:gfx942")
-    hip, number, gone = device.hip(), c_int(), c_float()
+    hip, number, gone = device.load_hip(), c_int(), c_float()
     address, stream, event, module, function = (c_void_p() for _ in range(5))
     code = (scale.path.parent / "kernel.co").read_bytes()
     host = ctypes.create_string_buffer(16)
@@ -161,9 +161,9 @@ def test_every_function_that_is_bound_can_be_called(scale: ScaleLibrary) -> None
         ("hipModuleUnload", (module,), 0),
         ("hipFree", (address,), 0),
     ]
-    with device.selected():
+    with device.make_current():
         for name, arguments, status in calls:
             assert hip.call(name, *arguments) == status, name
-    hip.forget_error()
+    hip.clear_error()
     assert host.raw == b"\1" * 16
     assert {name for name, _, _ in calls} == set(SIGNATURES)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scale_calls import HIP_ERROR, Args, ScaleLibrary
 
-from tilewright.building.toolchain import find
-from tilewright.emulator.stand_in import pending
+from tilewright.building.toolchain import find_toolchain
+from tilewright.emulator.hip_shim import deferred_errors
 from tilewright.runtime import Device
 
 pytestmark = pytest.mark.compile
@@ -37,7 +37,16 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder: Path = tmp_path_factory.mktemp("interrupted")
     (folder / "interrupted.c").write_text(_SOURCE)
     library = folder / "interrupted.so"
-    command = [str(find().cxx), "-x", "c", "-shared", "-fPIC", "-o", str(library), str(folder / "interrupted.c")]
+    command = [
+        str(find_toolchain().cxx),
+        "-x",
+        "c",
+        "-shared",
+        "-fPIC",
+        "-o",
+        str(library),
+        str(folder / "interrupted.c"),
+    ]
     subprocess.run(command, check=True)
     function = ctypes.CDLL(str(library)).interrupted
     function.argtypes = (ctypes.c_void_p,) * 3
@@ -50,14 +59,14 @@ def address(function: Any) -> int | None:
 
 def test_an_interrupt_before_the_first_line_of_a_callback_is_no_success(interrupted: Any) -> None:
     made = ctypes.c_void_p(0)
-    status = interrupted(address(GFX942.hip().library.hipMalloc), ctypes.addressof(made), 64)
+    status = interrupted(address(GFX942.load_hip().library.hipMalloc), ctypes.addressof(made), 64)
 
     assert status == UNKNOWN
     assert made.value is None
     with pytest.raises(KeyboardInterrupt) as caught:
         GFX942.check(status, "hipMalloc")
     assert caught.value.__notes__ == ["raised by: hipMalloc"]
-    assert not pending.has_own(GFX942.index)
+    assert not deferred_errors.has_errors(GFX942.index)
 
 
 def test_an_interrupt_as_a_launch_begins_comes_up_and_leaves_the_device_in_order(
@@ -68,7 +77,7 @@ def test_an_interrupt_as_a_launch_begins_comes_up_and_leaves_the_device_in_order
         source.copy_from(x)
         args = Args(ctypes.sizeof(Args), source.address, target.address, 100)
         run = getattr(GFX942.library(scale.path), f"{scale.symbol}_run")
-        with GFX942.selected():
+        with GFX942.make_current():
             status = interrupted(address(run), ctypes.addressof(args), 0)
         assert status == HIP_ERROR
         with pytest.raises(KeyboardInterrupt):
@@ -79,7 +88,7 @@ def test_an_interrupt_as_a_launch_begins_comes_up_and_leaves_the_device_in_order
 
 def test_an_interrupt_that_nobody_asked_for_is_raised_by_the_next_call_on_any_device(interrupted: Any) -> None:
     made = ctypes.c_void_p(0)
-    interrupted(address(GFX942.hip().library.hipMalloc), ctypes.addressof(made), 64)
+    interrupted(address(GFX942.load_hip().library.hipMalloc), ctypes.addressof(made), 64)
 
     with pytest.raises(KeyboardInterrupt):
         Device("emulated:gfx950").allocate(4)
@@ -90,7 +99,7 @@ def test_other_lost_exceptions_go_where_they_went(monkeypatch: pytest.MonkeyPatc
     seen: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", seen.append)
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # put back after the test what follows replaces
-    pending.keep_what_leaves([address])
+    deferred_errors.keep_uncaught_errors([address])
 
     class Broken:
         def __del__(self) -> None:
@@ -98,4 +107,4 @@ def test_other_lost_exceptions_go_where_they_went(monkeypatch: pytest.MonkeyPatc
 
     Broken()
     assert [str(lost.exc_value) for lost in seen] == ["not ours"]
-    assert not pending.has_own(GFX942.index)
+    assert not deferred_errors.has_errors(GFX942.index)

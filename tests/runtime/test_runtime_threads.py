@@ -11,8 +11,8 @@ import pytest
 from scale_calls import HIP_ERROR, ScaleLibrary
 
 from tilewright.emulator.faults import MemoryFault
+from tilewright.emulator.hip_shim.shim import open_shim
 from tilewright.emulator.launch import Mode
-from tilewright.emulator.stand_in.opened import opened
 from tilewright.runtime import Device
 
 pytestmark = pytest.mark.compile
@@ -67,13 +67,13 @@ def test_a_fault_of_a_thread_that_ended(scale: ScaleLibrary) -> None:
 
 
 def test_a_buffer_that_is_collected_in_the_middle_of_work_is_freed_after_it() -> None:
-    gpu = opened().gpus[GFX942.index]
+    gpu = open_shim().gpus[GFX942.index]
     buffer = GFX942.allocate(64, "collected")
     address = buffer.address
     ring: list[object] = [buffer]
     ring.append(ring)  # only the collector can free it
     del buffer
-    with gpu.working():
+    with gpu.lock_gpu():
         del ring
         gc.collect()
         gpu.memory.view(address, 64)  # still there

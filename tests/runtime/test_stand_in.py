@@ -15,9 +15,9 @@ from scale_calls import ScaleLibrary, in_own_process
 
 from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.building.store.local import Store
-from tilewright.building.toolchain import find
+from tilewright.building.toolchain import find_toolchain
 from tilewright.emulator.faults import CodeObjectError, LaunchFault
-from tilewright.emulator.stand_in import build, interface
+from tilewright.emulator.hip_shim import build, interface
 from tilewright.runtime import Device
 from tilewright.runtime.hip import SIGNATURES
 
@@ -31,26 +31,26 @@ INVALID_VALUE, INVALID_DIRECTION, NO_BINARY, INVALID_HANDLE = 1, 21, 209, 400
 def quiet() -> Iterator[None]:
     """What a test leaves pending is its own."""
     yield
-    GFX942.hip().forget_error()
+    GFX942.load_hip().clear_error()
 
 
 @contextmanager
 def fault_of(device: Device, match: str, kind: type[Exception] = TilewrightError) -> Iterator[None]:
     """Inside, a call fails; the fault behind it is the one that is expected."""
-    with device.selected():
+    with device.make_current():
         yield
     with pytest.raises(kind, match=match):
         device.raise_pending("nothing was kept")
 
 
 def exported(path: Path) -> dict[str, str]:
-    return dict(build.versions_of(path, find()))
+    return dict(build.read_versions(path, find_toolchain()))
 
 
 def test_it_passes_for_the_real_library(tmp_path: Path) -> None:
-    toolchain = find()
-    real, made = build.real_library(toolchain), GFX942.hip().path
-    assert build.soname_of(made, toolchain) == build.soname_of(real, toolchain) == made.name
+    toolchain = find_toolchain()
+    real, made = build.find_hip_library(toolchain), GFX942.load_hip().path
+    assert build.read_soname(made, toolchain) == build.read_soname(real, toolchain) == made.name
     ours, theirs = exported(made), exported(real)
     entry_points = {name: version for name, version in ours.items() if "hip" in name}
     assert len(entry_points) == 45
@@ -72,16 +72,16 @@ def test_structures_are_the_same_in_both_languages(tmp_path: Path) -> None:
     source = tmp_path / "sizes.cpp"
     body = "\n".join(lines)
     source.write_text(f'#include <cstddef>\n#include <cstdio>\n#include "interface.hpp"\nint main()\n{{\n{body}\n}}\n')
-    command = [find().cxx, f"-I{Path(build.__file__).parent}", source, "-o", tmp_path / "sizes"]
+    command = [find_toolchain().cxx, f"-I{Path(build.__file__).parent}", source, "-o", tmp_path / "sizes"]
     subprocess.run(command, check=True)
     said = subprocess.run([tmp_path / "sizes"], check=True, capture_output=True, text=True).stdout
     assert said.splitlines() == expected
 
 
 def test_a_version_script_without_versions() -> None:
-    script = build.version_script({})
+    script = build.format_version_script({})
     assert "hip*; __hip*;" in script and "local: *;" in script
-    mixed = build.version_script({"hipFree": "hip_4.2", "hipB": "hip_5.0", "amd_x": "other", "hipA": "hip_4.2"})
+    mixed = build.format_version_script({"hipFree": "hip_4.2", "hipB": "hip_5.0", "amd_x": "other", "hipA": "hip_4.2"})
     assert re.findall(r"^(\w[\w.]*) \{\n  global: (.*);$", mixed, re.MULTILINE)[:2] == [
         ("hip_4.2", "hipA; hipFree"),
         ("hip_5.0", "hipB"),
@@ -89,13 +89,13 @@ def test_a_version_script_without_versions() -> None:
 
 
 def test_it_is_built_once_and_again_when_damaged(tmp_path: Path) -> None:
-    store, toolchain = Store(tmp_path / "store"), find()
-    first = build.stand_in_library(toolchain, store)
+    store, toolchain = Store(tmp_path / "store"), find_toolchain()
+    first = build.build_shim(toolchain, store)
     written = first.stat().st_mtime_ns
-    assert build.stand_in_library(toolchain, store) == first and first.stat().st_mtime_ns == written
+    assert build.build_shim(toolchain, store) == first and first.stat().st_mtime_ns == written
     sound = first.read_bytes()
     first.write_bytes(sound[:1000] + bytes([sound[1000] ^ 1]) + sound[1001:])
-    again = build.stand_in_library(toolchain, store)
+    again = build.build_shim(toolchain, store)
     assert again.read_bytes() == sound
 
 
@@ -104,7 +104,7 @@ def test_an_entry_point_that_is_not_there(tmp_path: Path) -> None:
     source.write_text(
         "int hipMallocManaged(void**, unsigned long, unsigned); int f(void) { return hipMallocManaged(0, 1, 1); }"
     )
-    command = [find().cxx, "-x", "c", "-shared", "-fPIC", "-fuse-ld=lld", source, "-o", library, "-lamdhip64"]
+    command = [find_toolchain().cxx, "-x", "c", "-shared", "-fPIC", "-fuse-ld=lld", source, "-o", library, "-lamdhip64"]
     subprocess.run(command, check=True)
     with pytest.raises(DeviceError, match="needs the function hipMallocManaged, which the emulated device"):
         GFX942.library(library)
@@ -113,10 +113,10 @@ def test_an_entry_point_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_copies_follow_their_direction() -> None:
-    hip, host, back = GFX942.hip(), ctypes.create_string_buffer(b"abcdefgh", 8), ctypes.create_string_buffer(8)
+    hip, host, back = GFX942.load_hip(), ctypes.create_string_buffer(b"abcdefgh", 8), ctypes.create_string_buffer(8)
     at, to = ctypes.addressof(host), ctypes.addressof(back)
     with GFX942.allocate(8, "left") as left, GFX950.allocate(8, "right") as right:
-        with GFX942.selected():
+        with GFX942.make_current():
             assert hip.call("hipMemcpy", left.address, at, 8, 1) == 0
             assert hip.call("hipMemcpy", right.address, left.address, 8, 3) == 0  # from one GPU to another
             assert hip.call("hipMemcpy", to, right.address, 8, 4) == 0  # hipMemcpyDefault
@@ -138,10 +138,10 @@ def test_copies_follow_their_direction() -> None:
 
 
 def test_filling_rows() -> None:
-    hip = GFX942.hip()
+    hip = GFX942.load_hip()
     fill = hip.library.hipMemset2DAsync
     fill.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p]
-    with GFX942.allocate(100, "rows") as buffer, GFX942.selected():
+    with GFX942.allocate(100, "rows") as buffer, GFX942.make_current():
         buffer.fill(1)
         assert fill(buffer.address, 30, 0x1FF, 10, 4, None) == 0
         back = np.zeros(100, np.uint8)
@@ -160,12 +160,12 @@ def test_filling_rows() -> None:
 
 
 def test_modules(scale: ScaleLibrary) -> None:
-    hip, code = GFX942.hip(), (scale.path.parent / "kernel.co").read_bytes()
+    hip, code = GFX942.load_hip(), (scale.path.parent / "kernel.co").read_bytes()
     name = re.search(rb"_ZN\w+scaleE\w+", code)
     assert name is not None
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     x = np.arange(64, dtype=np.float32)
-    with GFX942.allocate(256, "x") as source, GFX942.allocate(256, "y") as target, GFX942.selected():
+    with GFX942.allocate(256, "x") as source, GFX942.allocate(256, "y") as target, GFX942.make_current():
         source.copy_from(x)
         kept = ctypes.create_string_buffer(code, len(code))
         assert hip.call("hipModuleLoadData", ctypes.byref(module), kept) == 0
@@ -214,7 +214,7 @@ def test_modules(scale: ScaleLibrary) -> None:
 def test_damaged_images(image: bytes) -> None:
     held = ctypes.create_string_buffer(image, len(image))
     with fault_of(GFX942, "bad-code-object", CodeObjectError):
-        assert GFX942.hip().call("hipModuleLoadData", ctypes.byref(ctypes.c_void_p()), held) == 200
+        assert GFX942.load_hip().call("hipModuleLoadData", ctypes.byref(ctypes.c_void_p()), held) == 200
 
 
 def test_a_library_without_code_for_the_gpu(scale: ScaleLibrary) -> None:
@@ -224,19 +224,19 @@ def test_a_library_without_code_for_the_gpu(scale: ScaleLibrary) -> None:
     with fault_of(GFX950, "it is for gfx942", CodeObjectError):
         code = (scale.path.parent / "kernel.co").read_bytes()
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        hip = GFX950.hip()
+        hip = GFX950.load_hip()
         assert hip.call("hipModuleLoadData", ctypes.byref(module), code) == 0
         assert hip.call("hipModuleGetFunction", ctypes.byref(function), module, b"any") == 200
 
 
 def test_occupancy_and_units(scale: ScaleLibrary) -> None:
-    hip, library = GFX942.hip().library, GFX942.library(scale.path)
+    hip, library = GFX942.load_hip().library, GFX942.library(scale.path)
     name = re.search(rb"_ZN\w+5scaleE\w+", scale.path.read_bytes())
     assert name is not None
     handle = ctypes.addressof(ctypes.c_char.in_dll(library, name[0].decode()))
     ask, blocks = hip.hipOccupancyMaxActiveBlocksPerMultiprocessor, ctypes.c_int()
     ask.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
-    with GFX942.selected():
+    with GFX942.make_current():
         assert ask(ctypes.byref(blocks), handle, 64, 0) == 0
         assert blocks.value == 32  # 4 SIMDs of 8 waves, and one wave per work-group
         assert ask(ctypes.byref(blocks), handle, 64, 20000) == 0
@@ -261,7 +261,7 @@ print(kept[-1].tolist())
 
 
 def test_a_library_that_brings_another_hip(tmp_path: Path, scale: ScaleLibrary) -> None:
-    other, kernel, cxx = tmp_path / "libamdhip64.so.6", tmp_path / "kernel.so", find().cxx
+    other, kernel, cxx = tmp_path / "libamdhip64.so.6", tmp_path / "kernel.so", find_toolchain().cxx
     (tmp_path / "hip.c").write_text("int hipThing(void) { return 1; }")
     (tmp_path / "kernel.c").write_text("int hipThing(void); int kernel(void) { return hipThing(); }")
     common = [cxx, "-x", "c", "-shared", "-fPIC", "-fuse-ld=lld"]

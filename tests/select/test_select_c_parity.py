@@ -14,13 +14,13 @@ pytest.importorskip("lightgbm")
 from ranking_in_c import Ranking, address, columns, kernels_for, random_bundle, random_problem, rows_of  # noqa: E402
 from tilewright import arch as archs  # noqa: E402
 from tilewright.base.errors import BundleError, InvalidValueError  # noqa: E402
-from tilewright.ops import OPS, op_named  # noqa: E402
-from tilewright.ops.machine.cost import Use  # noqa: E402
+from tilewright.ops import OPS, find_op  # noqa: E402
+from tilewright.ops.cost_model.cost import ResourceUse  # noqa: E402
 from tilewright.ops.op import Op  # noqa: E402
-from tilewright.select.bundle import LOG_RATIO, RELEVANCE, Bundle, shipped_bundles  # noqa: E402
-from tilewright.select.c_source import rank_sources  # noqa: E402
+from tilewright.select.bundle import LOG_RATIO, RELEVANCE, Bundle, load_builtin_bundles  # noqa: E402
+from tilewright.select.c_source import render_rank_sources  # noqa: E402
 from tilewright.select.chain import Chain  # noqa: E402
-from tilewright.select.pool import Pool, fitting  # noqa: E402
+from tilewright.select.pool import CandidatePool, find_candidates  # noqa: E402
 
 GPU = "gfx942"
 ROWS = 10_000
@@ -37,7 +37,7 @@ RANKED_OPS = ("gemm", "grouped_conv", "fmha")
 @pytest.mark.compile
 @pytest.mark.parametrize("name", RANKED_OPS)
 def test_estimates_and_features_are_those_of_python(name: str, tmp_path: Path) -> None:
-    op, arch = op_named(name), archs.load(GPU)
+    op, arch = find_op(name), archs.load(GPU)
     kernels = kernels_for(op, GPU)
     ranking = Ranking(tmp_path, arch, kernels, [random_bundle(op, GPU, kernels)])
     p, k, problem_names, kernel_names = rows_of(op, kernels, GPU, ROWS, seed=1)
@@ -60,7 +60,7 @@ def test_estimates_and_features_are_those_of_python(name: str, tmp_path: Path) -
 @pytest.mark.compile
 @pytest.mark.parametrize("name", RANKED_OPS)
 def test_problem_numbers_come_from_the_arguments(name: str, tmp_path: Path) -> None:
-    op = op_named(name)
+    op = find_op(name)
     kernels = kernels_for(op, GPU)
     ranking = Ranking(tmp_path, archs.load(GPU), kernels)
     random = np.random.default_rng(2)
@@ -77,7 +77,7 @@ def test_problem_numbers_come_from_the_arguments(name: str, tmp_path: Path) -> N
 
 @pytest.mark.compile
 def test_ten_thousand_rows_through_the_trees_have_the_bits_of_python(tmp_path: Path) -> None:
-    op = op_named("grouped_conv")
+    op = find_op("grouped_conv")
     kernels = kernels_for(op, GPU)
     bundle = random_bundle(op, GPU, kernels)
     ranking = Ranking(tmp_path, archs.load(GPU), kernels, [bundle])
@@ -109,19 +109,19 @@ def bundles_of(op: Any, kernels: Any, kinds: str) -> list[Any]:
 @pytest.mark.parametrize("kinds", ["none", LOG_RATIO, RELEVANCE, "two"])
 @pytest.mark.parametrize("name", RANKED_OPS)
 def test_the_choice_is_that_of_python(name: str, kinds: str, tmp_path: Path) -> None:
-    op, arch = op_named(name), archs.load(GPU)
+    op, arch = find_op(name), archs.load(GPU)
     kernels = kernels_for(op, GPU)
     bundles = bundles_of(op, kernels, kinds)
     ranking = Ranking(tmp_path, arch, kernels, bundles)
-    pool = Pool.of(arch, kernels)
+    pool = CandidatePool.create(arch, kernels)
     chain = Chain(bundles=tuple(bundles))
     random = np.random.default_rng(4)
     compared = 0
     while compared < CHOICES:
         problem = random_problem(op, kernels[random.integers(len(kernels))].config, random)
-        part = pool.part_for(problem)
+        part = pool.get_candidates(problem)
         assert part is not None
-        able = fitting(part, problem, pad=False)
+        able = find_candidates(part, problem, pad=False)
         if len(able.places) < 2:
             continue
         compared += 1
@@ -134,8 +134,8 @@ def test_the_choice_is_that_of_python(name: str, kinds: str, tmp_path: Path) -> 
 @pytest.mark.compile
 @pytest.mark.parametrize("name", [op.name for op in OPS if (op.template.parent / "bundles").is_dir()])
 def test_shipped_bundles_choose_as_in_python(name: str, tmp_path: Path) -> None:
-    op = op_named(name)
-    for number, bundle in enumerate(shipped_bundles(op)):
+    op = find_op(name)
+    for number, bundle in enumerate(load_builtin_bundles(op)):
         folder = tmp_path / str(number)
         folder.mkdir()
         compare_shipped(op, bundle, folder)
@@ -151,17 +151,17 @@ def compare_shipped(op: Op, bundle: Bundle, folder: Path) -> None:
         for kernel in kernels_for(op, gpu, 5_000)
         if all(getattr(kernel.config, name) in values for name, values in own.items())
     ]
-    ranking = Ranking(folder, arch, kernels, shipped_bundles(op))
-    pool = Pool.of(arch, kernels)
+    ranking = Ranking(folder, arch, kernels, load_builtin_bundles(op))
+    pool = CandidatePool.create(arch, kernels)
     random = np.random.default_rng(5)
     asked = {name: values[0] for name, values in bundle.where.items() if name not in own}
     differing = 0
     for _ in range(CHOICES):
         config = kernels[random.integers(len(kernels))].config
         problem = replace(random_problem(op, config, random), **(asked if random.random() < 0.8 else {}))
-        part = pool.part_for(problem)
+        part = pool.get_candidates(problem)
         assert part is not None
-        able = fitting(part, problem, pad=False)
+        able = find_candidates(part, problem, pad=False)
         wanted = [choice.kernel for choice in Chain().rank(problem, arch, able).choices]
         assert [kernels[number] for number in ranking.rank(problem, able.places)[0]] == wanted, problem
         estimated = Chain(bundles=()).rank(problem, arch, able).choices
@@ -171,7 +171,7 @@ def compare_shipped(op: Op, bundle: Bundle, folder: Path) -> None:
 
 @pytest.mark.compile
 def test_kernels_of_several_types_are_estimated_each_with_its_own(tmp_path: Path) -> None:
-    op, arch = op_named("gemm"), archs.load(GPU)
+    op, arch = find_op("gemm"), archs.load(GPU)
     kernels = kernels_for(op, GPU)
     ranking = Ranking(tmp_path, arch, kernels)
     problem = op.problem_type(m=4096, n=128, k=4096, dtype="fp16", layout="rcr")
@@ -184,7 +184,7 @@ def test_kernels_of_several_types_are_estimated_each_with_its_own(tmp_path: Path
 
 @pytest.mark.compile
 def test_arguments_and_kernels_that_cannot_be_are_refused_and_nothing_is_touched(tmp_path: Path) -> None:
-    op, arch = op_named("gemm"), archs.load(GPU)
+    op, arch = find_op("gemm"), archs.load(GPU)
     kernels = kernels_for(op, GPU, 8)
     ranking = Ranking(tmp_path, arch, kernels)
     assert op.execution is not None
@@ -204,41 +204,44 @@ def test_arguments_and_kernels_that_cannot_be_are_refused_and_nothing_is_touched
 
 
 def test_the_same_kernels_give_the_same_text_and_compiled_facts_count() -> None:
-    op, arch = op_named("gemm"), archs.load(GPU)
+    op, arch = find_op("gemm"), archs.load(GPU)
     kernels = kernels_for(op, GPU, 20)
-    use = Use(vgprs=256, agprs=256, sgprs=100, lds_bytes=65536, scratch_bytes=0)
+    use = ResourceUse(vgprs=256, agprs=256, sgprs=100, lds_bytes=65536, scratch_bytes=0)
 
-    assert rank_sources(arch, kernels) == rank_sources(arch, list(kernels))
-    assert rank_sources(arch, kernels) != rank_sources(arch, kernels, uses={kernels[0]: use})
+    assert render_rank_sources(arch, kernels) == render_rank_sources(arch, list(kernels))
+    assert render_rank_sources(arch, kernels) != render_rank_sources(arch, kernels, uses={kernels[0]: use})
 
 
 def test_ops_lie_one_after_the_other() -> None:
     arch = archs.load(GPU)
-    kernels = [*kernels_for(op_named("gemm"), GPU, 3), *kernels_for(op_named("grouped_conv"), GPU, 2)]
-    sources = rank_sources(arch, kernels, bundles=())
+    kernels = [*kernels_for(find_op("gemm"), GPU, 3), *kernels_for(find_op("grouped_conv"), GPU, 2)]
+    sources = render_rank_sources(arch, kernels, bundles=())
 
     assert "FIRST    = 0," in sources["gemm"]
     assert "FIRST    = 3," in sources["grouped_conv"]
     with pytest.raises(InvalidValueError, match="kernels of gemm are not consecutive"):
-        rank_sources(arch, [*kernels, kernels[0]], bundles=())
+        render_rank_sources(arch, [*kernels, kernels[0]], bundles=())
 
 
 @pytest.mark.usefixtures("plugin")
 def test_an_op_without_numbers_for_c_is_left_out() -> None:
-    op = op_named("scale")
-    kernels = [op.kernel(op.example_config(), GPU), *kernels_for(op_named("gemm"), GPU, 2)]
-    found = rank_sources(archs.load(GPU), kernels)
+    op = find_op("scale")
+    kernels = [op.make_kernel(op.make_example(), GPU), *kernels_for(find_op("gemm"), GPU, 2)]
+    found = render_rank_sources(archs.load(GPU), kernels)
 
     assert list(found) == ["gemm"]
     assert "FIRST    = 1," in found["gemm"]
 
 
 def test_a_bundle_that_asks_what_kernels_do_not_tell_is_refused() -> None:
-    op = op_named("grouped_conv")
+    op = find_op("grouped_conv")
     kernels = kernels_for(op, GPU, 4)
     bundle = random_bundle(op, GPU, kernels, where={"reach": ((1, 1),)})
 
     with pytest.raises(BundleError, match="depends on the problem field reach, which neither the arguments nor"):
-        rank_sources(archs.load(GPU), kernels, bundles=[bundle])
-    assert "learned" not in rank_sources(archs.load("gfx950"), kernels, bundles=[bundle])["grouped_conv"]
-    assert "learned" not in rank_sources(archs.load(GPU), kernels, bundles=[replace(bundle, op="gemm")])["grouped_conv"]
+        render_rank_sources(archs.load(GPU), kernels, bundles=[bundle])
+    assert "learned" not in render_rank_sources(archs.load("gfx950"), kernels, bundles=[bundle])["grouped_conv"]
+    assert (
+        "learned"
+        not in render_rank_sources(archs.load(GPU), kernels, bundles=[replace(bundle, op="gemm")])["grouped_conv"]
+    )

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from tilewright.base.errors import UnknownValueError
-from tilewright.ops.machine.cost import Facts
-from tilewright.ops.machine.expression import Expression, Trace, c_lines, constant, read_variables
-from tilewright.ops.machine.numbers import ceil_div, log2, maximum, minimum, where
+from tilewright.ops.cost_model.arithmetic import ceil_div, log2, maximum, minimum, where
+from tilewright.ops.cost_model.cost import Facts
+from tilewright.ops.cost_model.expression import Expression, Trace, find_variables, format_constant, write_c_lines
 
 
 def lines(formula: Callable[[Facts], Any]) -> list[str]:
-    return c_lines({"*us": formula(Trace().variables("p", ("a", "b", "c")))})
+    return write_c_lines({"*us": formula(Trace().add_variables("p", ("a", "b", "c")))})
 
 
 def test_what_is_computed_twice_is_written_once() -> None:
@@ -66,35 +66,35 @@ def test_long_formulas_are_cut_into_lines() -> None:
 
 def test_constants_keep_all_of_their_digits() -> None:
     for value in (0.1, 1 / 3, 1e300, 5e-324, 2.0**53, -1.5, 16):
-        assert float(constant(value).strip("()")) == value
+        assert float(format_constant(value).strip("()")) == value
     for value in (math.nan, math.inf, -math.inf):
         with pytest.raises(ValueError, match="it must be finite"):
-            constant(value)
+            format_constant(value)
 
 
 def test_the_variables_of_a_formula_are_known() -> None:
     trace = Trace()
-    p, k = trace.variables("p", ("a", "b")), trace.variables("k", ("a", "b"))
+    p, k = trace.add_variables("p", ("a", "b")), trace.add_variables("k", ("a", "b"))
     result = p.a * 1e6 + where(k.b > 0, 1.0, 2.0)
 
-    assert read_variables([result, 3.0]) == {"p->a", "k->b"}
-    assert read_variables([1.0]) == set()
+    assert find_variables([result, 3.0]) == {"p->a", "k->b"}
+    assert find_variables([1.0]) == set()
 
 
 def test_an_expression_decides_nothing() -> None:
     trace = Trace()
-    a = trace.variable("a")
+    a = trace.add_variable("a")
 
     with pytest.raises(TypeError, match="neither true nor false: write where"):
         bool(a > 1)
     with pytest.raises(TypeError, match="has no value"):
         float(a)
     with pytest.raises(TypeError, match="two traces"):
-        a + Trace().variable("b")
+        a + Trace().add_variable("b")
     with pytest.raises(TypeError, match="two traces"):
-        c_lines({"x": a, "y": Trace().variable("b")})
+        write_c_lines({"x": a, "y": Trace().add_variable("b")})
     with pytest.raises(UnknownValueError, match="unknown operation of expressions 'sin'"):
-        a.traced("sin", (a,))
+        a.apply_operation("sin", (a,))
     with pytest.raises(TypeError):
         hash(a)
 
@@ -128,8 +128,10 @@ def test_c_computes_what_numpy_computes(tmp_path: Path) -> None:
     columns[1, ::5] = columns[0, ::5]
     wanted = everything(Facts(a=columns[0], b=columns[1], c=columns[2]))
     trace = Trace()
-    own = Facts(**{name: trace.variable(f"{name}[i]") for name in "abc"})
-    written = c_lines({f"out[i * {len(wanted)} + {n}]": value for n, value in enumerate(everything(own).values())})
+    own = Facts(**{name: trace.add_variable(f"{name}[i]") for name in "abc"})
+    written = write_c_lines(
+        {f"out[i * {len(wanted)} + {n}]": value for n, value in enumerate(everything(own).values())}
+    )
     head = "#include <math.h>\n#include <stdint.h>\nvoid all(const double* a, const double* b, const double* c, "
     body = (
         "double* out, int64_t count)\n{\n    for(int64_t i = 0; i < count; ++i)\n    {\n" + "\n".join(written) + "\n}}"
@@ -150,4 +152,4 @@ def test_python_numbers_go_through_the_same_formula(name: str) -> None:
 
     singles = [everything(Facts(a=float(a), b=float(b), c=float(c)))[name] for a, b, c in rows]
     assert singles == columns.tolist()
-    assert isinstance(everything(Trace().variables("p", "abc"))[name], Expression)
+    assert isinstance(everything(Trace().add_variables("p", "abc"))[name], Expression)

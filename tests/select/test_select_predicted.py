@@ -11,12 +11,12 @@ import pytest
 from tilewright import arch as archs
 from tilewright.base import events
 from tilewright.base.errors import InvalidValueError
-from tilewright.ops import op_named
-from tilewright.ops.machine.cost import Facts
-from tilewright.ops.rule import violations
-from tilewright.select.predicted import predicted_times
+from tilewright.ops import find_op
+from tilewright.ops.cost_model.cost import Facts
+from tilewright.ops.rule import find_violations
+from tilewright.select.predict_times import predict_times
 
-GEMM = op_named("gemm")
+GEMM = find_op("gemm")
 GPU = archs.load("gfx942")
 KERNELS = [
     kernel for name in ("fp16_rcr_essential", "bf16_rcr_essential") for kernel in GEMM.sets()[name].kernels("gfx942")
@@ -29,13 +29,13 @@ PROBLEMS = [
 
 def test_a_time_is_the_estimate_where_the_kernel_fits() -> None:
     assert GEMM.cost is not None
-    times = predicted_times(GEMM, GPU, KERNELS, PROBLEMS)
+    times = predict_times(GEMM, GPU, KERNELS, PROBLEMS)
 
     assert times.shape == (len(PROBLEMS), len(KERNELS))
     for row, problem in zip(times, PROBLEMS, strict=True):
         facts = Facts(**GEMM.cost.problem_numbers(problem))
         for us, kernel in zip(row, KERNELS, strict=True):
-            if violations(GEMM.fit_rules, kernel.config, problem, GPU):
+            if find_violations(GEMM.fit_rules, kernel.config, problem, GPU):
                 assert math.isnan(us)
             else:
                 numbers = Facts(**GEMM.cost.kernel_numbers(kernel.config, GPU, None))
@@ -46,8 +46,8 @@ def test_a_time_is_the_estimate_where_the_kernel_fits() -> None:
 
 def test_a_problem_that_comes_twice_has_the_same_times_and_is_counted_twice() -> None:
     seen: list[events.Event] = []
-    with events.listening(seen.append):
-        times = predicted_times(GEMM, GPU, KERNELS, [PROBLEMS[0], PROBLEMS[0]])
+    with events.add_listener(seen.append):
+        times = predict_times(GEMM, GPU, KERNELS, [PROBLEMS[0], PROBLEMS[0]])
 
     assert np.array_equal(times[0], times[1], equal_nan=True)
     assert [event.total for event in seen if isinstance(event, events.Started)] == [2]
@@ -56,6 +56,6 @@ def test_a_problem_that_comes_twice_has_the_same_times_and_is_counted_twice() ->
 
 def test_without_an_estimate_or_kernels_there_is_nothing_to_predict() -> None:
     with pytest.raises(InvalidValueError, match="gemm has no time estimates"):
-        predicted_times(dataclasses.replace(GEMM, cost=None), GPU, KERNELS, PROBLEMS)
+        predict_times(dataclasses.replace(GEMM, cost=None), GPU, KERNELS, PROBLEMS)
     with pytest.raises(InvalidValueError, match="there are no gemm kernels to estimate"):
-        predicted_times(GEMM, GPU, [], PROBLEMS)
+        predict_times(GEMM, GPU, [], PROBLEMS)

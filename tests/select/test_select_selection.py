@@ -11,11 +11,11 @@ import pytest
 import tilewright as tw
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError, UnsupportedError
-from tilewright.dispatch.plan import stage_of
+from tilewright.dispatch.plan import build_stage
 from tilewright.ops.kernel import Kernel
 from tilewright.select.first_fit import FIRST_FIT
-from tilewright.select.select import select
-from tilewright.select.selection import Choice, Ranking
+from tilewright.select.select import select_kernels
+from tilewright.select.selection import Candidate, Ranking
 
 GFX942 = tw.load("gfx942")
 
@@ -48,16 +48,16 @@ def test_first_fit_follows_priority_then_registration() -> None:
     square = problem(256, 256, 64)
     kernels = [LARGE, SMALL, PADDING]
 
-    assert [c.kernel for c in select(square, GFX942, kernels)] == kernels
-    assert [c.kernel for c in select(square, GFX942, kernels[::-1])] == kernels[::-1]
-    ranked = select(square, GFX942, kernels, {PADDING: 2, SMALL: -1}).choices
+    assert [c.kernel for c in select_kernels(square, GFX942, kernels)] == kernels
+    assert [c.kernel for c in select_kernels(square, GFX942, kernels[::-1])] == kernels[::-1]
+    ranked = select_kernels(square, GFX942, kernels, {PADDING: 2, SMALL: -1}).choices
     assert [c.kernel for c in ranked] == [PADDING, LARGE, SMALL]
     assert [c.score for c in ranked] == [2.0, 0.0, -1.0]
     assert ranked[0].why == "priority 2, supports the problem unpadded"
 
 
 def test_what_cannot_is_rejected_with_every_reason() -> None:
-    selection = select(problem(256, 192, 64), GFX942, [LARGE, SMALL, BF16])
+    selection = select_kernels(problem(256, 192, 64), GFX942, [LARGE, SMALL, BF16])
 
     assert [c.kernel for c in selection] == [SMALL]
     assert [r.kernel for r in selection.rejected] == [LARGE, BF16], "what padding would help is nearest"
@@ -70,24 +70,24 @@ def test_what_cannot_is_rejected_with_every_reason() -> None:
 def test_nothing_fits_names_the_nearest_and_padding_only_where_it_helps() -> None:
     odd = problem(200, 200, 72)
     with pytest.raises(UnsupportedError) as raised:
-        _ = select(odd, GFX942, [LARGE, SMALL, BF16, kernel(dtype="bf16", block=(64, 64, 32))]).best
+        _ = select_kernels(odd, GFX942, [LARGE, SMALL, BF16, kernel(dtype="bf16", block=(64, 64, 32))]).best
     said = str(raised.value)
     assert said.startswith("none of 4 kernels for gfx942 supports Problem(m=200")
     assert "pad=True" in said and "N = 200 is not a multiple" in said and "… and 1 more" in said
     with pytest.raises(UnsupportedError) as raised:
-        _ = select(odd, GFX942, [BF16]).best
+        _ = select_kernels(odd, GFX942, [BF16]).best
     assert "pad=True" not in str(raised.value)
 
 
 def test_padding_comes_after_what_fits_and_says_so() -> None:
     odd = problem(200, 200, 72)
-    plain = select(odd, GFX942, [LARGE, PADDING], {LARGE: 9})
+    plain = select_kernels(odd, GFX942, [LARGE, PADDING], {LARGE: 9})
     assert [c.kernel for c in plain] == [PADDING]
-    padded = select(odd, GFX942, [LARGE, PADDING], {LARGE: 9}, pad=True)
+    padded = select_kernels(odd, GFX942, [LARGE, PADDING], {LARGE: 9}, pad=True)
     assert [c.kernel for c in padded] == [PADDING, LARGE]
     last = padded.choices[-1]
     assert last.padded is not None and tw.fits(LARGE.config, last.padded, "gfx942") == []
-    stage = stage_of(last, odd, 0)
+    stage = build_stage(last, odd, 0)
     assert stage.problem == last.padded and stage.padding is not None
     larger = last.padded
     assert f"b padded from 72×200 to {larger.k}×{larger.n} with zeros" in stage.describe()
@@ -98,23 +98,23 @@ def test_a_preparation_that_cannot_be_made_is_a_reason() -> None:
     shuffled = kernel(variant="preshuffle", pipeline="preshufflev2", scheduler="default", block=(128, 128, 64))
     assert tw.explain(shuffled.config, "gfx942")
     strided = problem(128, 128, 128, stride_b=256)
-    [rejection] = select(strided, GFX942, [shuffled]).rejected
+    [rejection] = select_kernels(strided, GFX942, [shuffled]).rejected
     assert "no gaps" in rejection.reasons[0]
-    [choice] = select(replace(strided, stride_b=128), GFX942, [shuffled]).choices
+    [choice] = select_kernels(replace(strided, stride_b=128), GFX942, [shuffled]).choices
     assert (
         "b is reordered"
-        in stage_of(choice, strided.__class__(m=128, n=128, k=128, dtype="fp16", layout="rcr"), 0).describe()
+        in build_stage(choice, strided.__class__(m=128, n=128, k=128, dtype="fp16", layout="rcr"), 0).describe()
     )
 
 
 def test_a_selector_plugs_in() -> None:
     @dataclass(frozen=True)
     class SmallestBlock:
-        def rank(self, problem: Any, arch: Arch, candidates: Sequence[Choice]) -> Ranking:
+        def rank(self, problem: Any, arch: Arch, candidates: Sequence[Candidate]) -> Ranking:
             scored = [replace(c, score=-float(c.kernel.config.block.m), why="small") for c in candidates]  # type: ignore[attr-defined]
             return Ranking(sorted(scored, key=lambda choice: -choice.score))
 
-    selection = select(problem(256, 256, 64), GFX942, [LARGE, SMALL], selector=SmallestBlock())
+    selection = select_kernels(problem(256, 256, 64), GFX942, [LARGE, SMALL], selector=SmallestBlock())
     assert [(c.kernel, c.why) for c in selection] == [(SMALL, "small"), (LARGE, "small")]
     registry = replace(tw.Registry.of([LARGE, SMALL]), selector=SmallestBlock())
     assert registry.select(problem(256, 256, 64), "gfx942", built=False).best.kernel == SMALL

@@ -10,10 +10,10 @@ import pytest
 
 import tilewright as tw
 from tilewright.base.errors import FileFormatError
-from tilewright.ops import op_named, parse_kernel
-from tilewright.select.tuned import Tuned, TunedTable, read_tuned, write_tuned
+from tilewright.ops import find_op, parse_kernel
+from tilewright.select.tuned import TunedEntry, TunedTable, read_tuned, write_tuned
 
-FIRST, SECOND = list(op_named("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"))[:2]
+FIRST, SECOND = list(find_op("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"))[:2]
 
 
 def problem(m: int, **fields: Any) -> Any:
@@ -21,34 +21,42 @@ def problem(m: int, **fields: Any) -> Any:
 
 
 def test_only_the_very_problem_on_the_very_gpu() -> None:
-    table = TunedTable([Tuned(FIRST, problem(64), 9.0)])
-    assert table.find("gfx942", problem(64)) == Tuned(FIRST, problem(64), 9.0)
-    assert table.find("gfx950", problem(64)) is None
-    assert table.find("gfx942", problem(65)) is None
-    assert table.find("gfx942", problem(64, stride_a=512)) is None
+    table = TunedTable([TunedEntry(FIRST, problem(64), 9.0)])
+    assert table.find_entry("gfx942", problem(64)) == TunedEntry(FIRST, problem(64), 9.0)
+    assert table.find_entry("gfx950", problem(64)) is None
+    assert table.find_entry("gfx942", problem(65)) is None
+    assert table.find_entry("gfx942", problem(64, stride_a=512)) is None
 
 
 def test_the_quickest_of_several_counts_in_any_order() -> None:
-    entries = [Tuned(FIRST, problem(64), 9.0), Tuned(SECOND, problem(64), 7.5), Tuned(FIRST, problem(64), 8.0)]
+    entries = [
+        TunedEntry(FIRST, problem(64), 9.0),
+        TunedEntry(SECOND, problem(64), 7.5),
+        TunedEntry(FIRST, problem(64), 8.0),
+    ]
     for order in (entries, entries[::-1]):
-        found = TunedTable(order).find("gfx942", problem(64))
+        found = TunedTable(order).find_entry("gfx942", problem(64))
         assert found is not None and (found.kernel, found.us) == (SECOND, 7.5)
         assert len(TunedTable(order)) == 1
 
 
 def test_a_file_comes_back_and_has_the_same_bytes_in_any_order(tmp_path: Path) -> None:
-    conv = next(iter(op_named("grouped_conv").sets().values()))
+    conv = next(iter(find_op("grouped_conv").sets().values()))
     kernel = next(conv.kernels(conv.archs[0]))
     image = tw.grouped_conv.Problem(
         direction="forward", n=1, c=64, k=64, input_size=(14, 14), filter_size=(3, 3), pad=1, dtype="fp16"
     )
-    entries = [Tuned(FIRST, problem(64), 9.0), Tuned(SECOND, problem(128), 7.5), Tuned(kernel, image, 3.25)]
+    entries = [
+        TunedEntry(FIRST, problem(64), 9.0),
+        TunedEntry(SECOND, problem(128), 7.5),
+        TunedEntry(kernel, image, 3.25),
+    ]
     write_tuned(TunedTable(entries), tmp_path / "a.json")
     write_tuned(TunedTable(entries[::-1]), tmp_path / "b.json")
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
     table = read_tuned(tmp_path / "a.json")
     assert table.source == "a.json"
-    assert table.find(kernel.arch, image) == Tuned(kernel, image, 3.25)
+    assert table.find_entry(kernel.arch, image) == TunedEntry(kernel, image, 3.25)
     assert sorted(entry.us for entry in table) == [3.25, 7.5, 9.0]
     assert parse_kernel(FIRST.slug) == FIRST
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from evaluation.sources import measurements
 from evaluation.table import Correlation, Line, Remark
 from tilewright import arch as archs
-from tilewright.learn.efficiency import judge, judge_random
+from tilewright.learn.efficiency import evaluate_random, evaluate_scores
 from tilewright.ops import fmha
 from tilewright.ops.fmha.estimate import COST
 
@@ -217,8 +217,8 @@ def _choices(kind: str, these: Sequence[Shape]) -> list[Line]:
         "aiter's rule": rule,
         "analytical": estimated,
     }
-    lines = [Line(DATA, kind, "random", judge_random(problem, us))]
-    return [*lines, *(Line(DATA, kind, name, judge(problem, us, score)) for name, score in scores.items())]
+    lines = [Line(DATA, kind, "random", evaluate_random(problem, us))]
+    return [*lines, *(Line(DATA, kind, name, evaluate_scores(problem, us, score)) for name, score in scores.items())]
 
 
 def _rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:

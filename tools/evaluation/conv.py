@@ -17,17 +17,17 @@ from evaluation.boost import Progress
 from evaluation.conv_data import Floats, Labelled, load
 from evaluation.table import Line, Remark, Target
 from tilewright.learn import evaluation
-from tilewright.learn.baselines import nearest_neighbour, one_best_kernel
+from tilewright.learn.baselines import score_by_mean, score_by_nearest
 from tilewright.learn.dataset import Dataset
-from tilewright.learn.efficiency import Efficiency, efficiencies, judge, judge_random
+from tilewright.learn.efficiency import Efficiency, compute_efficiencies, evaluate_random, evaluate_scores
 from tilewright.learn.evaluation import Split
-from tilewright.learn.recipe import Recipe
-from tilewright.learn.training import fitted, predict
+from tilewright.learn.training import fit_model, predict
+from tilewright.learn.training_config import TrainingConfig
 
 DATA = "CK Tile conv gfx950"
-LABELS = Recipe(rounds=200, learning_rate=0.05, patience=0, seeds=(0, 1, 2))
+LABELS = TrainingConfig(rounds=200, learning_rate=0.05, patience=0, seeds=(0, 1, 2))
 # What the shipped bundle is trained with.
-KERNELS = Recipe(rounds=150, learning_rate=0.1, patience=0, seeds=(0, 1))
+KERNELS = TrainingConfig(rounds=150, learning_rate=0.1, patience=0, seeds=(0, 1))
 ANALYTICAL = Target({"mean": 0.931})
 BY_PROBLEM = Target({"mean": 0.985, "p10": 0.95})
 BY_CLUSTER = Target({"mean": 0.965})
@@ -45,7 +45,7 @@ def run(bounded: bool) -> list[Line | Remark]:
         *_without_training(data),
     ]
     labels, kernels = (replace(each, seeds=(0,)) if bounded else each for each in (LABELS, KERNELS))
-    for split, target in ((evaluation.by_problem, BY_PROBLEM), (evaluation.by_cluster, BY_CLUSTER)):
+    for split, target in ((evaluation.split_by_problem, BY_PROBLEM), (evaluation.split_by_cluster, BY_CLUSTER)):
         found += _by_label(data, split(data.by_label), labels, target)
         say(f"labels, {split(data.by_label).name}")
         found += _by_kernel(data, split(data.data), kernels)
@@ -58,7 +58,7 @@ def judged_labels(data: Labelled, split: str, method: str, scores: Floats, targe
     """Lines of all 231 problems and of the 167 plausible ones; equal scores in the order of the labels."""
     lines = []
     for name, rows in (("231", np.ones(len(data.us), bool)), ("167", data.plausible[data.problem])):
-        result = judge(data.problem[rows], data.us[rows], scores[rows], data.label[rows])
+        result = evaluate_scores(data.problem[rows], data.us[rows], scores[rows], data.label[rows])
         title = f"{DATA}, 30 labels, {name}"
         made = Line(title, split, method, result) if target is None else target.line(title, split, method, result)
         lines.append(made)
@@ -71,7 +71,7 @@ def _without_training(data: Labelled) -> list[Line]:
     lines = []
     for name, rows in (("231", np.ones(len(data.us), bool)), ("167", data.plausible[data.problem])):
         lines.append(
-            Line(f"{DATA}, 30 labels, {name}", "none", "random", judge_random(data.problem[rows], data.us[rows]))
+            Line(f"{DATA}, 30 labels, {name}", "none", "random", evaluate_random(data.problem[rows], data.us[rows]))
         )
     for pipeline in ("compv5", "compv3"):
         scores = estimate[data.pair] - TIE * _has(data, pipeline)
@@ -80,12 +80,12 @@ def _without_training(data: Labelled) -> list[Line]:
     return lines
 
 
-def _by_label(data: Labelled, split: Split, recipe: Recipe, target: Target) -> list[Line]:
-    fold = split.of_rows(data.by_label)
+def _by_label(data: Labelled, split: Split, recipe: TrainingConfig, target: Target) -> list[Line]:
+    fold = split.get_row_folds(data.by_label)
     points = data.by_label.points[data.by_label.problem[np.unique(data.problem, return_index=True)[1]]]
-    one = one_best_kernel(data.problem, data.label, data.us, fold)
-    near = nearest_neighbour(data.problem, data.label, data.us, fold, points)
-    learned, _ = evaluation.held_out(data.by_label, recipe, split)
+    one = score_by_mean(data.problem, data.label, data.us, fold)
+    near = score_by_nearest(data.problem, data.label, data.us, fold, points)
+    learned, _ = evaluation.predict_held_out(data.by_label, recipe, split)
     return [
         *judged_labels(data, split.name, "one best label", one, None),
         *judged_labels(data, split.name, "nearest neighbour", near, None),
@@ -93,9 +93,9 @@ def _by_label(data: Labelled, split: Split, recipe: Recipe, target: Target) -> l
     ]
 
 
-def _by_kernel(data: Labelled, split: Split, recipe: Recipe) -> list[Line]:
+def _by_kernel(data: Labelled, split: Split, recipe: TrainingConfig) -> list[Line]:
     """Choices among kernels; and the same choices among labels, where a kernel is run under its label compv5."""
-    found = evaluation.evaluate_recipe(data.data, recipe, [split]).judged[0]
+    found = evaluation.evaluate_config(data.data, recipe, [split]).judged[0]
     names = [name for name in reversed(evaluation.METHODS) if name != evaluation.ANALYTICAL]
     lines = [Line(f"{DATA}, 13 kernels", split.name, name, found.figures[name]) for name in names]
     scores = found.scores[evaluation.LEARNED][data.pair] - TIE * _has(data, "compv5")
@@ -109,11 +109,11 @@ def _has(data: Labelled, pipeline: str) -> NDArray[np.bool_]:
 
 def _other_splits(data: Labelled) -> list[Line]:
     """The same by other draws of folds, and by few large clusters, each left out alone."""
-    splits = {f"by problem, draw {seed}": evaluation.by_problem(data.by_label, seed=seed) for seed in (2, 3)}
-    splits["by cluster, 8, one out"] = evaluation.by_cluster(data.by_label, clusters=8, folds=8)
+    splits = {f"by problem, draw {seed}": evaluation.split_by_problem(data.by_label, seed=seed) for seed in (2, 3)}
+    splits["by cluster, 8, one out"] = evaluation.split_by_cluster(data.by_label, clusters=8, folds=8)
     lines = []
     for name, split in splits.items():
-        learned, _ = evaluation.held_out(data.by_label, LABELS, split)
+        learned, _ = evaluation.predict_held_out(data.by_label, LABELS, split)
         target = BY_CLUSTER if split.name == "by cluster" else BY_PROBLEM
         lines += judged_labels(data, name, "learned", learned, target)
     return lines
@@ -146,17 +146,17 @@ def _named(data: Labelled) -> list[tuple[int, int, float, str]]:
 
 
 def _two(data: Labelled, scores: Floats) -> tuple[str, str]:
-    each = efficiencies(data.problem, data.us, scores)
+    each = compute_efficiencies(data.problem, data.us, scores)
     return f"{100 * each.mean():.2f}", f"{100 * np.percentile(each, 10):.2f}"
 
 
-def _curve(data: Dataset, recipe: Recipe) -> Remark:
-    points = evaluation.learning_curve(data, replace(recipe, seeds=(0,)), CURVE)
+def _curve(data: Dataset, recipe: TrainingConfig) -> Remark:
+    points = evaluation.compute_learning_curve(data, replace(recipe, seeds=(0,)), CURVE)
     rows = tuple((str(p.problems), f"{100 * p.learned:.2f}", f"{100 * p.analytical:.2f}") for p in points)
     return Remark("Learning curve among 13 kernels (mean)", ("problems trained on", "learned", "analytical"), rows)
 
 
-def _unseen_kernels(data: Dataset, recipe: Recipe) -> Remark:
+def _unseen_kernels(data: Dataset, recipe: TrainingConfig) -> Remark:
     """Kernels left out of training, problems by folds: may a bundle put kernels into order that it never saw?"""
     alone = [_without(data, recipe, [kernel]) for kernel in range(len(data.kernels))]
     rows = [
@@ -173,15 +173,19 @@ def _unseen_kernels(data: Dataset, recipe: Recipe) -> Remark:
     return Remark("Kernels that a model has not seen", columns, tuple(rows))
 
 
-def _without(data: Dataset, recipe: Recipe, kernels: list[int]) -> float:
+def _without(data: Dataset, recipe: TrainingConfig, kernels: list[int]) -> float:
     """Mean efficiency, in per cent, of choices among all kernels by models that never saw some of them."""
-    split, scores, unseen = evaluation.by_problem(data, folds=5), np.log(data.estimate), np.isin(data.kernel, kernels)
+    split, scores, unseen = (
+        evaluation.split_by_problem(data, folds=5),
+        np.log(data.estimate),
+        np.isin(data.kernel, kernels),
+    )
     for fold in np.unique(split.fold):
-        test = split.of_rows(data) == fold
-        model = fitted(data.rows(~test & ~unseen), replace(recipe, seeds=(0,)))
-        scores[test] += predict(model, data.rows(test))
+        test = split.get_row_folds(data) == fold
+        model = fit_model(data.select_rows(~test & ~unseen), replace(recipe, seeds=(0,)))
+        scores[test] += predict(model, data.select_rows(test))
     return 100 * _judge(data, scores).mean
 
 
 def _judge(data: Dataset, scores: Floats) -> Efficiency:
-    return judge(data.problem, data.us, scores, data.kernel)
+    return evaluate_scores(data.problem, data.us, scores, data.kernel)

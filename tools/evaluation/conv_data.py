@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.sources import measurements
-from tilewright.learn.dataset import Dataset, dataset
-from tilewright.learn.measurements import Measurement, Measurements, table_of
-from tilewright.ops.grouped_conv.gfx950_times import ARCH, PIPELINES, PLAUSIBLE, kernel_of_label, problem_of_row
-from tilewright.ops.problem_values import problem_json
+from tilewright.learn.dataset import Dataset, build_dataset
+from tilewright.learn.measurements import Measurement, Measurements, make_table
+from tilewright.ops.grouped_conv.gfx950_times import ARCH, PIPELINES, PLAUSIBLE, make_labelled_kernel, read_row_problem
+from tilewright.ops.problem_values import dump_problem
 
 OP = "grouped_conv"
 FILE = ("ck_tile_conv_gfx950", "conv_fwd_bf16_gfx950.csv")
@@ -50,8 +50,8 @@ def load() -> Labelled:
     labels = tuple(sorted(set(keys), key=lambda key: (order[key[3]], *key[:3])))
     first = {row["problem_idx"]: row for row in reversed(rows)}
     numbers = {name: i for i, name in enumerate(dict.fromkeys(row["problem_idx"] for row in rows))}
-    table = _table(rows, keys, {name: problem_json(problem_of_row(row)) for name, row in first.items()})
-    data, every = dataset(table, OP, ARCH), dataset(table, OP, ARCH, repeats="keep")
+    table = _table(rows, keys, {name: dump_problem(read_row_problem(row)) for name, row in first.items()})
+    data, every = build_dataset(table, OP, ARCH), build_dataset(table, OP, ARCH, repeats="keep")
     second = [float(key[3] == "compv5") for key in keys]
     return Labelled(
         table=table,
@@ -71,8 +71,8 @@ def load() -> Labelled:
 def _table(
     rows: Sequence[Mapping[str, str]], keys: Sequence[tuple[int, int, int, str]], problems: Mapping[str, str]
 ) -> Measurements:
-    slugs = {key: kernel_of_label(*key).slug for key in set(keys)}
-    return table_of(
+    slugs = {key: make_labelled_kernel(*key).slug for key in set(keys)}
+    return make_table(
         Measurement(
             op=OP,
             arch=ARCH,

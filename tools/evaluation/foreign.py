@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from evaluation.tensile import Columns
 from tilewright.arch import Arch, load
 from tilewright.base.errors import choose
+from tilewright.ops.cost_model import tiled
+from tilewright.ops.cost_model.arithmetic import Number
+from tilewright.ops.cost_model.cost import Estimate
+from tilewright.ops.cost_model.estimate_features import compute_estimate_features
 from tilewright.ops.gemm.estimate import CODE
-from tilewright.ops.machine import tiled
-from tilewright.ops.machine.cost import Estimate
-from tilewright.ops.machine.estimate_features import estimate_features
-from tilewright.ops.machine.numbers import Number
 
 Floats = NDArray[np.float64]
 
@@ -47,12 +47,12 @@ def gpu(units: int) -> Arch:
     )
 
 
-def tensile_tile(kernels: Columns, arch: Arch) -> tiled.Tile:
+def tensile_tile(kernels: Columns, arch: Arch) -> tiled.KernelTile:
     """Tensile's fp16 kernels without transposition: A lies along m, B along k."""
     k, lanes = kernels, 64 * kernels["waves_m"] * kernels["waves_n"]
     one = ((k["block_m"] + k["block_n"]) * k["block_k"] + k["block_n"] * k["pad_b"]) * 2
     fragments = 2 * (k["repeat_m"] + k["repeat_n"]) * np.minimum(k["prefetch"] + 1, k["block_k"] / k["mma_k"])
-    return tiled.Tile(
+    return tiled.KernelTile(
         block_m=k["block_m"],
         block_n=k["block_n"],
         block_k=k["block_k"],
@@ -77,12 +77,12 @@ def tensile_tile(kernels: Columns, arch: Arch) -> tiled.Tile:
     )
 
 
-def plain_tile(tile: Mapping[str, Number], bits_a: Number, bits_b: Number, rate: Number) -> tiled.Tile:
+def plain_tile(tile: Mapping[str, Number], bits_a: Number, bits_b: Number, rate: Number) -> tiled.KernelTile:
     """A kernel of which nothing but block and waves is known: k runs along memory, two buffers, full vectors."""
     block_m, block_n, block_k = (tile[name] for name in ("block_m", "block_n", "block_k"))
     lanes = 64 * tile["waves_m"] * tile["waves_n"]
     one = (block_m * bits_a + block_n * bits_b) * block_k / 8
-    return tiled.Tile(
+    return tiled.KernelTile(
         block_m=block_m,
         block_n=block_n,
         block_k=block_k,
@@ -115,5 +115,6 @@ def rate(arch: Arch, bits: int) -> float:
 def columns(estimate: Estimate, shape: tuple[int, ...]) -> dict[str, Floats]:
     """What trees see of an estimate, each number as an array of this shape."""
     return {
-        name: np.broadcast_to(np.asarray(value, float), shape) for name, value in estimate_features(estimate).items()
+        name: np.broadcast_to(np.asarray(value, float), shape)
+        for name, value in compute_estimate_features(estimate).items()
     }

@@ -13,10 +13,10 @@ from evaluation.foreign import columns, tensile_tile
 from evaluation.hipblaslt_data import Sweep, load
 from evaluation.table import Line, Remark, Target
 from tilewright.arch import load as load_gpu
-from tilewright.learn.baselines import nearest_neighbour, one_best_kernel
-from tilewright.learn.efficiency import Efficiency, judge, judge_random
-from tilewright.learn.splits import check_apart, folds_by, merge_near
-from tilewright.ops.machine import tiled
+from tilewright.learn.baselines import score_by_mean, score_by_nearest
+from tilewright.learn.efficiency import Efficiency, evaluate_random, evaluate_scores
+from tilewright.learn.splits import check_apart, make_folds, merge_near
+from tilewright.ops.cost_model import tiled
 
 DATA = "hipBLASLt MI250X"
 # Half as large again in any size is another problem.
@@ -49,8 +49,8 @@ def table() -> Table:
     """Estimates and features of all pairs."""
     sweep, arch = load(), load_gpu("gfx90a")
     m, n, k = (sweep.problems[:, [axis]] for axis in range(3))
-    sizes = tiled.Sizes(m=m, n=n, k=k, read_bytes=2 * (m + n) * k, written_bytes=2 * m * n)
-    estimate = tiled.estimate(sizes, tiled.pace(tensile_tile(sweep.kernels, arch), arch), arch)
+    sizes = tiled.BatchedGemmSizes(m=m, n=n, k=k, read_bytes=2 * (m + n) * k, written_bytes=2 * m * n)
+    estimate = tiled.estimate_problem(sizes, tiled.compute_loop_cost(tensile_tile(sweep.kernels, arch), arch), arch)
     shape = sweep.us.shape
     seen = columns(estimate, shape) | {name: np.broadcast_to(each, shape) for name, each in sweep.kernels.items()}
     best = sweep.us.min(1, keepdims=True)
@@ -78,7 +78,7 @@ def run(bounded: bool) -> list[Line | Remark]:
     sweep = data.sweep
     found: list[Line | Remark] = [
         Remark(f"{DATA}: left out", ("what", "how many"), tuple((what, f"{many:,}") for what, many in sweep.left_out)),
-        Line(DATA, "none", "random", judge_random(_problem(sweep), sweep.us.ravel())),
+        Line(DATA, "none", "random", evaluate_random(_problem(sweep), sweep.us.ravel())),
         ANALYTICAL.line(DATA, "no training", "analytical", _judge(sweep, data.estimate)),
     ]
     cluster = clusters(sweep)
@@ -88,7 +88,7 @@ def run(bounded: bool) -> list[Line | Remark]:
     }
     if bounded:
         splits.popitem()
-        splits = {f"five folds of {cluster.max() + 1} clusters": folds_by(cluster, 5, seed=0)}
+        splits = {f"five folds of {cluster.max() + 1} clusters": make_folds(cluster, 5, seed=0)}
     for split, group in splits.items():
         for method, score in _baselines(sweep, group).items():
             found.append(Line(DATA, split, method, _judge(sweep, score)))
@@ -153,8 +153,8 @@ def _baselines(sweep: Sweep, group: NDArray[np.int64]) -> dict[str, Floats]:
     kernel = np.tile(np.arange(sweep.us.shape[1]), len(sweep.us))
     fold = group[problem]
     return {
-        "one best kernel": one_best_kernel(problem, kernel, us, fold),
-        "nearest neighbour": nearest_neighbour(problem, kernel, us, fold, np.log2(sweep.problems)),
+        "one best kernel": score_by_mean(problem, kernel, us, fold),
+        "nearest neighbour": score_by_nearest(problem, kernel, us, fold, np.log2(sweep.problems)),
     }
 
 
@@ -163,7 +163,7 @@ def _problem(sweep: Sweep) -> NDArray[np.int64]:
 
 
 def _judge(sweep: Sweep, score: Floats) -> Efficiency:
-    return judge(_problem(sweep), sweep.us.ravel(), score.ravel())
+    return evaluate_scores(_problem(sweep), sweep.us.ravel(), score.ravel())
 
 
 def curve() -> Remark:

@@ -15,9 +15,9 @@ from evaluation.boost import Floats, Progress, Trees, fit_predict, side_by_side
 from evaluation.miopen_data import FindDb, load
 from evaluation.table import Line, Remark, Target
 from tilewright.arch import load as load_gpu
-from tilewright.learn.baselines import nearest_neighbour, one_best_kernel
-from tilewright.learn.efficiency import judge, judge_random
-from tilewright.learn.splits import check_apart, folds_by, merge_near
+from tilewright.learn.baselines import score_by_mean, score_by_nearest
+from tilewright.learn.efficiency import evaluate_random, evaluate_scores
+from tilewright.learn.splits import check_apart, make_folds, merge_near
 
 DATA = "MIOpen gfx90a"
 # Geometries whose sizes all are within 19 % (2 to this power) are one layer, a little cut or grown.
@@ -44,12 +44,12 @@ def run(bounded: bool) -> list[Line | Remark]:
         kept = np.isin(family, names[np.random.default_rng(0).random(len(names)) < SAMPLE])
     data = f"{DATA}, {kept.sum():,} problems" + (" (sample)" if bounded else "")
     rows = kept[db.problem]
-    found.append(Line(data, "none", "random", judge_random(db.problem[rows], db.us[rows])))
+    found.append(Line(data, "none", "random", evaluate_random(db.problem[rows], db.us[rows])))
     for split, group in (("by problem", np.arange(len(family))), ("by family of geometries", family)):
         fold = np.full(len(family), -1)
-        fold[kept] = folds_by(group[kept], 2, seed=7)
+        fold[kept] = make_folds(group[kept], 2, seed=7)
         for method, score in _scores(db, fold, BOUNDED if bounded else TREES):
-            result = judge(db.problem[rows], db.us[rows], score[rows])
+            result = evaluate_scores(db.problem[rows], db.us[rows], score[rows])
             target = TARGETS.get(split) if method == "LightGBM" and not bounded else None
             found.append(target.line(data, split, method, result) if target else Line(data, split, method, result))
             say(f"{split}, {method}: mean {result.mean:.4f}, P10 {result.p10:.4f}")
@@ -78,14 +78,14 @@ def _scores(db: FindDb, fold: NDArray[np.int64], trees: Trees) -> list[tuple[str
     rows = np.flatnonzero(fold[db.problem] >= 0)
     problem, solver, us, row_fold = (each[rows] for each in (db.problem, db.solver, db.us, fold[db.problem]))
     features = problem_features(db)
-    near = nearest_neighbour(problem, solver, us, row_fold, _neighbour_points(db), only_fastest=True)
+    near = score_by_nearest(problem, solver, us, row_fold, _neighbour_points(db), only_fastest=True)
     learned = np.zeros(len(rows))
     folds = np.unique(row_fold)
     tasks = [partial(_learn, db, features, rows[row_fold != each], rows[row_fold == each], trees) for each in folds]
     for each, predicted in zip(folds, side_by_side(tasks), strict=True):
         learned[row_fold == each] = predicted
     methods = {
-        "one best solver": one_best_kernel(problem, solver, us, row_fold),
+        "one best solver": score_by_mean(problem, solver, us, row_fold),
         "nearest neighbour": near,
         "LightGBM": learned,
     }
@@ -167,7 +167,7 @@ def curve() -> Remark:
     for share in CURVE:
         trained = np.isin(family, others[: round(share * len(others))])
         score = _learn(db, features, np.flatnonzero(trained[db.problem]), test, TREES)
-        got = judge(db.problem[test], db.us[test], score)
+        got = evaluate_scores(db.problem[test], db.us[test], score)
         rows.append((f"{trained.sum():,}", f"{100 * got.mean:.2f}", f"{100 * got.p10:.2f}"))
         say(f"curve, {trained.sum():,} problems: mean {got.mean:.4f}")
     return Remark(f"{DATA}: learning curve by family of geometries", ("training problems", "mean", "P10"), tuple(rows))

@@ -16,10 +16,10 @@ from evaluation.boost import Floats, Progress, Trees, fit_predict, side_by_side,
 from evaluation.foreign import columns, gpu, plain_tile, rate
 from evaluation.moe_data import BITS, STAGES, Candidates, enough, load
 from evaluation.table import Line, Remark, Target
-from tilewright.learn.baselines import nearest_neighbour, one_best_kernel
-from tilewright.learn.efficiency import Efficiency, judge, judge_random
+from tilewright.learn.baselines import score_by_mean, score_by_nearest
+from tilewright.learn.efficiency import Efficiency, evaluate_random, evaluate_scores
 from tilewright.learn.splits import check_apart
-from tilewright.ops.machine import tiled
+from tilewright.ops.cost_model import tiled
 
 Integers = NDArray[np.int64]
 
@@ -75,7 +75,7 @@ def _estimates(
         # Operands of two types are computed in the wider one.
         one = plain_tile(tile, float(wide_a), float(wide_b), rate(arch, max(wide_a, wide_b)))
         m, n, k, batch = (sizes[name][here] for name in ("m", "n", "k", "batch"))
-        product = tiled.Sizes(
+        product = tiled.BatchedGemmSizes(
             m=m,
             n=n,
             k=k,
@@ -84,7 +84,7 @@ def _estimates(
             read_bytes=batch * k * (m * wide_a + n * wide_b) / 8,
             written_bytes=2 * batch * m * n,
         )
-        estimate = tiled.estimate(product, tiled.pace(one, arch), arch)
+        estimate = tiled.estimate_problem(product, tiled.compute_loop_cost(one, arch), arch)
         us[here] = estimate.us
         for name, column in columns(estimate, m.shape).items():
             seen.setdefault(name, np.empty(len(us)))[here] = column
@@ -143,8 +143,8 @@ def _lines(
 ) -> list[Line | Remark]:
     problem = table.data.problem
     found: list[Line | Remark] = [
-        Line(name, "none", "random", judge_random(problem, us)),
-        Line(name, "no training", "analytical", judge(problem, us, table.estimate)),
+        Line(name, "none", "random", evaluate_random(problem, us)),
+        Line(name, "no training", "analytical", evaluate_scores(problem, us, table.estimate)),
     ]
     for split in splits:
         found += learned(name, table, us, split, SPLITS[split](table.data))
@@ -178,13 +178,13 @@ def _ck_lines(name: str, table: Grouped, us: Floats, split: str, group: Integers
 
 
 def _judged(table: Grouped, us: Floats, score: Floats) -> Efficiency:
-    return judge(table.data.problem, us, score)
+    return evaluate_scores(table.data.problem, us, score)
 
 
 def _baseline_lines(name: str, table: Grouped, us: Floats, split: str, group: Integers) -> list[Line | Remark]:
     data = table.data
     scores = {
-        "one best kernel": one_best_kernel(data.problem, data.name, data.us, group),
+        "one best kernel": score_by_mean(data.problem, data.name, data.us, group),
         "nearest neighbour": _neighbour(table, group),
     }
     return [Line(name, split, method, _judged(table, us, score)) for method, score in scores.items()]
@@ -195,7 +195,7 @@ def _neighbour(table: Grouped, group: Integers) -> Floats:
     data, rows = table.data, neighbour_points(table)
     points = np.zeros((data.problem.max() + 1, rows.shape[1]))
     points[data.problem] = rows
-    return nearest_neighbour(data.problem, data.name, data.us, group, points)
+    return score_by_nearest(data.problem, data.name, data.us, group, points)
 
 
 def neighbour_points(table: Grouped) -> Floats:

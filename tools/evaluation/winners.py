@@ -16,7 +16,7 @@ from evaluation.foreign import gpu, plain_tile, rate
 from evaluation.table import Correlation, Line, Remark, Target
 from evaluation.winners_data import Winners, load, without
 from tilewright.arch import Arch
-from tilewright.ops.machine import tiled
+from tilewright.ops.cost_model import tiled
 
 # Microseconds from sizes, tile, bits of an element and GPU.
 Estimator = Callable[[Mapping[str, Floats], Mapping[str, Floats], int, Arch], Floats]
@@ -100,7 +100,7 @@ def _estimate(sizes: Mapping[str, Floats], block: Mapping[str, object], split: o
     flat = np.asarray(block["block_m"]) < 32
     waves = {"waves_m": np.where(flat, 1.0, 2.0), "waves_n": np.where(flat, 4.0, 2.0)}
     tile = plain_tile({**block, **waves}, float(bits), float(bits), rate(arch, bits))
-    product = tiled.Sizes(
+    product = tiled.BatchedGemmSizes(
         m=m,
         n=n,
         k=k,
@@ -109,7 +109,7 @@ def _estimate(sizes: Mapping[str, Floats], block: Mapping[str, object], split: o
         read_bytes=batch * (m + n) * k * bits / 8,
         written_bytes=2 * batch * m * n,
     )
-    return np.asarray(tiled.estimate(product, tiled.pace(tile, arch), arch).us, float)
+    return np.asarray(tiled.estimate_problem(product, tiled.compute_loop_cost(tile, arch), arch).us, float)
 
 
 def _roofline(sizes: Mapping[str, Floats], tile: Mapping[str, Floats], bits: int, arch: Arch) -> Floats:  # noqa: ARG001

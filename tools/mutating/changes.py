@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tilewright.building.code_object import Line
-from tilewright.emulator.program import Program, Raising
+from tilewright.building.code_object import DisassembledLine
+from tilewright.emulator.program import FaultStep, Program
 
 SWAPS = (
     ("v_add_u32", "v_sub_u32"), ("v_lshlrev_b32", "v_lshrrev_b32"), ("v_and_b32", "v_or_b32"),
@@ -27,7 +27,7 @@ WAIT = re.compile(r"s_waitcnt |s_waitcnt_vscnt|s_wait_(load|store|ds|km)cnt")
 class Mutation:
     """A changed line of a kernel's code."""
 
-    line: Line
+    line: DisassembledLine
     text: str
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class Mutation:
 
 
 def random_mutations(
-    lines: Sequence[Line], count: int, seed: int, is_known: Callable[[Mutation], bool]
+    lines: Sequence[DisassembledLine], count: int, seed: int, is_known: Callable[[Mutation], bool]
 ) -> list[Mutation]:
     """Changes of instructions chosen at random, each another one. The first of them do not depend on `count`.
 
@@ -58,8 +58,8 @@ def random_mutations(
 
 def is_known_in(program: Program, mutation: Mutation) -> bool:
     """Whether the emulated device knows the changed instruction, with registers that the kernel has."""
-    _, _, step = program.changed(mutation.line.address, mutation.text).read(mutation.line.address)
-    return not isinstance(step, Raising)
+    _, _, step = program.replace_instruction(mutation.line.address, mutation.text).translate_at(mutation.line.address)
+    return not isinstance(step, FaultStep)
 
 
 def swapped(text: str, _: random.Random) -> str | None:
@@ -101,7 +101,7 @@ def removed(text: str, _: random.Random) -> str | None:
     return NOTHING
 
 
-def synchronisation(lines: Sequence[Line]) -> list[Mutation]:
+def synchronisation(lines: Sequence[DisassembledLine]) -> list[Mutation]:
     """Every barrier and every wait taken away, one at a time; of a wait for two counters each by itself, too."""
     found = []
     for line in lines:

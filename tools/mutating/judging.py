@@ -28,19 +28,19 @@ from mutating.reasons import (
     covered,
     watched_barrier,
 )
-from tilewright.arch.number_formats import numpy_dtype
+from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.base.digest import digest_text
 from tilewright.base.errors import DeviceError
-from tilewright.building.code_object import Line
+from tilewright.building.code_object import DisassembledLine
+from tilewright.building.compile_job import LIBRARY
 from tilewright.building.store.artifact import Artifact
-from tilewright.building.unit import LIBRARY
-from tilewright.dispatch.guarded import Guarded
-from tilewright.dispatch.launch import Call, functions_of
-from tilewright.dispatch.plan import execution_of
-from tilewright.dispatch.remembered import Remembered
+from tilewright.dispatch.launch import BoundKernel, bind_functions
+from tilewright.dispatch.plan import get_execution
+from tilewright.dispatch.poisoned_tensor import PoisonedTensor
+from tilewright.dispatch.reference_cache import ReferenceCache
 from tilewright.dispatch.verify import Check, verify
-from tilewright.emulator.device import Kernel
-from tilewright.emulator.group import Pending
+from tilewright.emulator.device import DeviceKernel
+from tilewright.emulator.group import PendingEffect
 from tilewright.emulator.launch import Mode
 from tilewright.ops.kernel import Kernel as OpKernel
 
@@ -75,7 +75,7 @@ class Tried:
     problem: Any
     reached: frozenset[int]
     instructions: int
-    remembered: Remembered = field(repr=False)
+    remembered: ReferenceCache = field(repr=False)
     result: bytes = field(default=b"", repr=False)
 
     @property
@@ -90,8 +90,8 @@ class Judge:
         self.kernel = kernel
         self.artifact = artifact
         self._device = tw.Device(f"emulated:{kernel.arch}")
-        self._execution = execution_of(kernel.op)
-        self._loaded: dict[str, Kernel] = {}
+        self._execution = get_execution(kernel.op)
+        self._loaded: dict[str, DeviceKernel] = {}
         self._noticed: Counter[int] = Counter()  # changes that each trial noticed
         self._slow: dict[Any, bytes] = {}
         self.wrong: list[str] = []  # problems that the unchanged kernel computes wrongly: a defect of its own
@@ -114,14 +114,14 @@ class Judge:
         return tuple(found)
 
     @cached_property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[DisassembledLine, ...]:
         """The instructions that trials or larger problems execute."""
         reached: set[int] = set().union(*(tried.reached for tried in (*self.trials, *self.larger)))
         (lines,) = {id(k.program.lines): k.program.lines for k in self._loaded.values()}.values()
         return tuple(lines[address] for address in sorted(reached))
 
     @property
-    def unreached(self) -> tuple[Line, ...]:
+    def unreached(self) -> tuple[DisassembledLine, ...]:
         """Those that no trial executes: changes of them cannot be noticed."""
         reached: set[int] = set().union(*(tried.reached for tried in self.trials))
         return tuple(line for line in self.lines if line.address not in reached)
@@ -194,8 +194,8 @@ class Judge:
     def _tried(self, problem: Any) -> Tried:
         """What the unchanged kernel does with a problem."""
         for loaded in self._loaded.values():
-            loaded.program.forget_reached()
-        remembered = Remembered()
+            loaded.program.clear_reached()
+        remembered = ReferenceCache()
         check = self._verified(Tried(problem, frozenset(), 1 << 27, remembered), Mode.STRICT, self._seen)
         if not check.ok:
             self.wrong.append(f"{shown(problem)}: {_short(check)}")
@@ -203,7 +203,7 @@ class Judge:
         executed = sum(check.counters.instructions.values()) if check.counters else 0
         return Tried(problem, frozenset(reached), executed, remembered)
 
-    def _seen(self, kernel: Kernel) -> Kernel:
+    def _seen(self, kernel: DeviceKernel) -> DeviceKernel:
         self._loaded.setdefault(kernel.name, kernel)
         return kernel
 
@@ -219,29 +219,32 @@ class Judge:
     ) -> bytes:
         """All tensors as a launch leaves them, with random inputs, bit for bit."""
         device, execution, problem = self._device, self._execution, tried.problem
-        given = dict(tried.remembered.expected(self.kernel.op, problem, 1, device.arch).inputs)
+        given = dict(tried.remembered.get_expected(self.kernel.op, problem, 1, device.arch).inputs)
         for preparation in execution.preparations(self.kernel.config, problem):
             given[preparation.tensor] = preparation.apply(given[preparation.tensor])
-        placed = [Guarded(t, numpy_dtype(t.dtype, device.arch), given.get(t.name)) for t in execution.tensors(problem)]
-        functions = functions_of(device, self.artifact.checked(LIBRARY), self.kernel)
-        call = Call(device, self.kernel, functions, execution, problem)
+        placed = [
+            PoisonedTensor(t, to_numpy_dtype(t.dtype, device.arch), given.get(t.name))
+            for t in execution.tensors(problem)
+        ]
+        functions = bind_functions(device, self.artifact.verify_file(LIBRARY), self.kernel)
+        call = BoundKernel(device, self.kernel, functions, execution, problem)
         with ExitStack() as freed:
             buffers = [freed.enter_context(device.allocate(each.nbytes, each.tensor.name)) for each in placed]
             for buffer, each in zip(buffers, placed, strict=True):
                 buffer.copy_from(each.memory)
             settings: dict[str, Any] = {"exchange": exchange, "limit": tried.limit, "engine": engine, "turned": turned}
-            with device.selected(), device.emulating(mode=Mode.STRICT, **settings):
+            with device.make_current(), device.emulating(mode=Mode.STRICT, **settings):
                 call([buffer.address for buffer in buffers], None)
                 device.synchronize()
             for buffer, each in zip(buffers, placed, strict=True):
                 buffer.copy_to(each.after)
         return b"".join(each.after.tobytes() for each in placed)
 
-    def _holder(self, mutation: Mutation) -> Kernel:
+    def _holder(self, mutation: Mutation) -> DeviceKernel:
         """A kernel of the code object that the changed line may belong to: all have the same listing."""
         return next(k for k in self._loaded.values() if mutation.line.address in k.program.lines)
 
-    def _reaching(self, line: Line) -> Iterator[Tried]:
+    def _reaching(self, line: DisassembledLine) -> Iterator[Tried]:
         """Problems that execute a line, the smallest first: one at least, and as many as the budget allows."""
         reaching = (tried for tried in (*self.trials, *self.larger) if line.address in tried.reached)
         left = BUDGET
@@ -262,7 +265,7 @@ class Judge:
         """Why nobody needs a wait whose lack changes no result; empty when that is not known."""
         if covered(mutation, self._holder(mutation)):
             return COVERED
-        due: list[Pending] = []
+        due: list[PendingEffect] = []
         for tried in self._reaching(mutation.line):
             for garbage, turned in WATCHES:
                 watched = Watched(mutation, garbage)
@@ -291,10 +294,10 @@ class Judge:
         return ORDERED
 
 
-def _changed(known: dict[str, Kernel], mutation: Mutation, kernel: Kernel) -> Kernel:
+def _changed(known: dict[str, DeviceKernel], mutation: Mutation, kernel: DeviceKernel) -> DeviceKernel:
     """The kernel with one line changed, made once."""
     if kernel.name not in known:
-        program = kernel.program.changed(mutation.line.address, mutation.text)
+        program = kernel.program.replace_instruction(mutation.line.address, mutation.text)
         known[kernel.name] = dataclasses.replace(kernel, program=program)
     return known[kernel.name]
 

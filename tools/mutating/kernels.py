@@ -80,17 +80,17 @@ _FMHA: dict[str, dict[str, Any]] = {
 
 def gemm(gpu: str = GPU, **changes: Any) -> Kernel:
     """The GEMM kernel with other values in some fields."""
-    return gemm_op.OP.kernel(gemm_op.config(**{**GEMM, **changes}), gpu)
+    return gemm_op.OP.make_kernel(gemm_op.config(**{**GEMM, **changes}), gpu)
 
 
 def _conv(direction: str, vector: tuple[int, int, int], **changes: Any) -> Kernel:
     fields = {**_CONV, "direction": direction, "vector": vector, **changes}
-    return conv_op.OP.kernel(conv_op.config(**fields), GPU)
+    return conv_op.OP.make_kernel(conv_op.config(**fields), GPU)
 
 
 def _fmha(family: str) -> Kernel:
     fields = {"family": family, "mode": "batch", "dtype": "fp16", "pipeline": family, **_FMHA[family]}
-    return fmha.OP.kernel(fmha.Config(**fields), GPU)
+    return fmha.OP.make_kernel(fmha.Config(**fields), GPU)
 
 
 def subjects() -> dict[str, Kernel]:

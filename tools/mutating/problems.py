@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError
-from tilewright.dispatch.plan import execution_of
+from tilewright.dispatch.plan import get_execution
 from tilewright.ops import fits
 from tilewright.ops.fmha.families import APPENDKV
 from tilewright.ops.grouped_conv.vectors import channel_units
@@ -27,7 +27,7 @@ Draw = Callable[[Any, Any, random.Random], dict[str, Any]]
 def larger_problems(kernel: Kernel, count: int = COUNT) -> tuple[Any, ...]:
     """Problems that the kernel's rules accept, always the same ones for a kernel, the largest last."""
     rng = random.Random(kernel.slug)
-    trials = execution_of(kernel.op).trials(kernel.config, archs.load(kernel.arch))
+    trials = get_execution(kernel.op).trials(kernel.config, archs.load(kernel.arch))
     found: dict[Any, None] = {}
     for _ in range(_DRAWS):
         if len(found) == count:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tilewright.emulator.access import buffer, flat, global_memory, lds, lds_dma, traffic
 from tilewright.emulator.access.effects import LdsWrite
-from tilewright.emulator.group import Group, Step
+from tilewright.emulator.group import Step, WaveGroup
 from tilewright.emulator.memory import Index, Mask
 from tilewright.emulator.program import Program
 
@@ -64,7 +64,9 @@ class Races:
         self._blocks: dict[int, _Block] = {}
         self._memory: list[tuple[Bytes, int, int, int, int, int]] = []  # bytes, work-group, epoch, met, wave, what
         self._copying = False
-        self._unclaimed: tuple[Group, int, Mask | None, tuple[Index, ...]] | None = None  # a write without values yet
+        self._unclaimed: tuple[WaveGroup, int, Mask | None, tuple[Index, ...]] | None = (
+            None  # a write without values yet
+        )
         self.found = ""
         self.exchanged = False
 
@@ -111,7 +113,7 @@ class Races:
                 setattr(module, name, counted)
             self.finish()
 
-    def _rows(self, group: Group) -> Iterator[tuple[int, int, _Block]]:
+    def _rows(self, group: WaveGroup) -> Iterator[tuple[int, int, _Block]]:
         """Row, number in the work-group, and work-group of each wave."""
         waves = group.batch.waves_per_block
         for row, (number, wave) in enumerate(zip(*np.divmod(group.places.wave, waves), strict=True)):
@@ -122,7 +124,7 @@ class Races:
                 self._blocks[int(number)] = block
             yield row, int(wave), block
 
-    def _lds_read(self, group: Group, size: int, mask: Mask | None, _: int, *index: Index) -> None:
+    def _lds_read(self, group: WaveGroup, size: int, mask: Mask | None, _: int, *index: Index) -> None:
         self._settle()
         for row, wave, block in self._rows(group):
             places = np.concatenate([_bytes(each, row, size, mask) for each in index]) - group.places.lds_base[row]
@@ -132,12 +134,12 @@ class Races:
             block.again[places[own]] |= bit
             block.read[places[~own]] |= bit
 
-    def _lds_write(self, group: Group, size: int, mask: Mask | None, _: int, *index: Index) -> None:
+    def _lds_write(self, group: WaveGroup, size: int, mask: Mask | None, _: int, *index: Index) -> None:
         """A write whose values come with the next call, or never."""
         self._settle()
         self._unclaimed = group, size, mask, index
 
-    def _lds_values(self, group: Group, write: LdsWrite) -> None:
+    def _lds_values(self, group: WaveGroup, write: LdsWrite) -> None:
         self._unclaimed = None
         words = np.stack([np.asarray(value) for value in write.values], axis=-1).astype(np.uint32)
         octets = np.ascontiguousarray(words).view(np.uint8)[..., : write.size].astype(np.int16)
@@ -180,21 +182,21 @@ class Races:
     def _conflict(self, what: str) -> None:
         self.found = self.found or what
 
-    def _accessed(self, kind: int, group: Group, index: Index, size: int, mask: Mask | None, _: int) -> None:
+    def _accessed(self, kind: int, group: WaveGroup, index: Index, size: int, mask: Mask | None, _: int) -> None:
         waves = group.batch.waves_per_block
         for row, wave, block in self._rows(group):
             number = int(group.places.wave[row]) // waves
             self._memory.append((_bytes(index, row, size, mask), number, block.epoch, block.met, wave, kind))
 
     def _atomic(
-        self, group: Group, operation: Any, index: Index, mask: Mask | None, _: int, destination: int | None
+        self, group: WaveGroup, operation: Any, index: Index, mask: Mask | None, _: int, destination: int | None
     ) -> None:
         self._accessed(ATOMIC if destination is None else WRITE, group, index, operation.size, mask, 0)
         if destination is not None:
             self._accessed(READ, group, index, operation.size, mask, 0)
 
     def _watched_barrier(self, address: int, name: str, _: Step) -> Step:
-        def run(group: Group) -> None:
+        def run(group: WaveGroup) -> None:
             self._settle()
             for row, wave, block in self._rows(group):
                 if name.startswith("s_endpgm"):
@@ -212,7 +214,7 @@ class Races:
 
         return run
 
-    def _carry(self, group: Group, block: _Block, wave: int) -> None:
+    def _carry(self, group: WaveGroup, block: _Block, wave: int) -> None:
         """Keep what may not be over: as many of the latest writes as accesses of their kind are under way."""
         for kind in ("lds", "load"):
             under_way = len(group.pending.get(group.batch.counter_of[kind], ()))
@@ -236,7 +238,7 @@ class Races:
                         self._write(block, wave, places, values)
 
     def _watched_copy(self, step: Step) -> Step:
-        def run(group: Group) -> None:
+        def run(group: WaveGroup) -> None:
             self._copying = True
             try:
                 step(group)
@@ -246,7 +248,7 @@ class Races:
         return run
 
     def _watched_unknown(self, step: Step) -> Step:
-        def run(group: Group) -> None:
+        def run(group: WaveGroup) -> None:
             self._conflict("a flat atomic, which is not watched")
             step(group)
 

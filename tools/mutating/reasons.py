@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from mutating.changes import Mutation
 from mutating.races import Races
-from tilewright.emulator import waits
-from tilewright.emulator.device import Kernel
-from tilewright.emulator.disassembly import parse
-from tilewright.emulator.group import POISON, Group, Pending, Step
+from tilewright.emulator import waitcnt
+from tilewright.emulator.device import DeviceKernel
+from tilewright.emulator.disassembly import parse_line
+from tilewright.emulator.group import POISON, PendingEffect, Step, WaveGroup
 
 IDLE = "nothing to wait for"
 COVERED = "the next one waits for it, too"
@@ -27,14 +27,14 @@ HARMLESS = (IDLE, COVERED, LDS_READS, UNUSED, ORDERED)
 WATCHES = ((POISON, True), (0x2B7A5C31, True), (0x2B7A5C31, False))
 # Wave instructions that NumPy's engine runs for one barrier or wait: it takes some 10 s for them.
 BUDGET = 1 << 17
-Exchange = Callable[[Kernel], Kernel]
+Exchange = Callable[[DeviceKernel], DeviceKernel]
 
 
-def covered(mutation: Mutation, kernel: Kernel) -> bool:
+def covered(mutation: Mutation, kernel: DeviceKernel) -> bool:
     """Whether a wait right behind, with only waits between, asks for as much."""
     line, lines = mutation.line, kernel.program.lines
-    wait, at = waits.translate(parse(line), kernel.code), line.address + line.size
-    while wait is not None and (behind := waits.translate(parse(lines[at]), kernel.code)) is not None:
+    wait, at = waitcnt.translate(parse_line(line), kernel.code), line.address + line.size
+    while wait is not None and (behind := waitcnt.translate(parse_line(lines[at]), kernel.code)) is not None:
         if all(behind.counts.get(counter, count + 1) <= count for counter, count in wait.counts.items()):
             return True
         at += lines[at].size
@@ -47,19 +47,19 @@ class Watched:
     def __init__(self, mutation: Mutation, garbage: int) -> None:
         self._mutation = mutation
         self._garbage = np.uint32(garbage)
-        self.due: list[Pending] = []
+        self.due: list[PendingEffect] = []
         self.races = Races()
 
-    def exchange(self, kernel: Kernel) -> Kernel:
+    def exchange(self, kernel: DeviceKernel) -> DeviceKernel:
         """The kernel without the wait, that tells what is missing."""
-        wait = waits.translate(parse(self._mutation.line), kernel.code)
+        wait = waitcnt.translate(parse_line(self._mutation.line), kernel.code)
         assert wait is not None, self._mutation
         address = self._mutation.line.address
-        program = kernel.program.changed(address, self._mutation.text)
+        program = kernel.program.replace_instruction(address, self._mutation.text)
         self.races.watch(program)
 
         def watched(step: Step) -> Step:
-            def run(group: Group) -> None:
+            def run(group: WaveGroup) -> None:
                 step(group)
                 for effect in _due(group, wait):
                     self.due.append(effect)
@@ -80,15 +80,15 @@ class Watched:
 def watched_barrier(mutation: Mutation, races: Races) -> Exchange:
     """Gives kernels whose accesses are seen as if the barrier were not there."""
 
-    def exchange(kernel: Kernel) -> Kernel:
-        program = kernel.program.changed(mutation.line.address, mutation.line.text)
+    def exchange(kernel: DeviceKernel) -> DeviceKernel:
+        program = kernel.program.replace_instruction(mutation.line.address, mutation.line.text)
         races.watch(program)
         return dataclasses.replace(kernel, program=program)
 
     return exchange
 
 
-def _due(group: Group, wait: waits.Wait) -> list[Pending]:
+def _due(group: WaveGroup, wait: waitcnt.Wait) -> list[PendingEffect]:
     """What the wait would make visible: see `Group.drain`."""
     found = []
     for counter, count in wait.counts.items():
@@ -98,7 +98,7 @@ def _due(group: Group, wait: waits.Wait) -> list[Pending]:
     return found
 
 
-def _spoil(group: Group, effect: Pending, garbage: np.uint32) -> None:
+def _spoil(group: WaveGroup, effect: PendingEffect, garbage: np.uint32) -> None:
     """Fill registers with garbage where the effect is going to write: in its lanes, and its half of a register."""
     if not effect.registers:
         return
@@ -111,7 +111,7 @@ def _spoil(group: Group, effect: Pending, garbage: np.uint32) -> None:
 
 
 def _committed(
-    group: Group, effect: Pending, registers: Iterable[NDArray[np.uint32]], filling: int
+    group: WaveGroup, effect: PendingEffect, registers: Iterable[NDArray[np.uint32]], filling: int
 ) -> list[NDArray[np.uint32]]:
     for register in registers:
         register[...] = np.uint32(filling)

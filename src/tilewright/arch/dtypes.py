@@ -73,7 +73,7 @@ ACCUMULATORS: dict[tuple[str, str], str] = {
 }
 
 
-def dtype(name: str) -> DType:
+def find_dtype(name: str) -> DType:
     """The data type with this name; `UnknownValueError` lists all names."""
     found = DTYPES.get(name)
     if found is None:
@@ -81,9 +81,9 @@ def dtype(name: str) -> DType:
     return found
 
 
-def accumulator(a: str, b: str) -> str:
+def find_accumulator(a: str, b: str) -> str:
     """The accumulator type of a pair of input types; an error if no matrix instruction supports them."""
-    dtype(a), dtype(b)
+    find_dtype(a), find_dtype(b)
     found = ACCUMULATORS.get((a, b))
     if found is None:
         pairs = ", ".join(f"{x}×{y}" for x, y in ACCUMULATORS)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from tilewright.arch.schema import TRIPLES, ArchFile, Draft, contradictions, parse_shape
-from tilewright.arch.spec import Arch, Compute, Lds, Memory, Numbers, Registers
+from tilewright.arch.schema import TRIPLES, ArchFile, Draft, find_contradictions, parse_shape
+from tilewright.arch.spec import Arch, Compute, LdsSpec, MemorySpec, NumberSpec, Registers
 from tilewright.base import knobs
-from tilewright.base.document_models import problems_of
-from tilewright.base.documents import read_toml, reading
+from tilewright.base.document_models import list_problems
+from tilewright.base.documents import convert_read_errors, read_toml
 from tilewright.base.errors import FileFormatError, FileProblem, KnobError, UnknownValueError
 
 DATA = Path(__file__).parent / "data"
@@ -30,16 +30,16 @@ def load_file(path: Path) -> Arch:
     try:
         parsed = ArchFile.model_validate(raw)
     except ValidationError as error:
-        problems += problems_of(error, ArchFile)
+        problems += list_problems(error, ArchFile)
     broken = {problem.where for problem in problems}
-    with reading(path):
-        problems += contradictions(Draft(raw, path, broken))
+    with convert_read_errors(path):
+        problems += find_contradictions(Draft(raw, path, broken))
         if problems or parsed is None:
             raise FileFormatError(path, problems)
-        return _arch(parsed, path)
+        return _build_arch(parsed, path)
 
 
-def _arch(parsed: ArchFile, path: Path) -> Arch:
+def _build_arch(parsed: ArchFile, path: Path) -> Arch:
     return Arch(
         name=parsed.name,
         family=parsed.family,
@@ -48,9 +48,9 @@ def _arch(parsed: ArchFile, path: Path) -> Arch:
         matrix=parsed.matrix,
         compute=Compute(**parsed.compute.model_dump()),
         registers=Registers(**parsed.registers.model_dump()),
-        lds=Lds(**parsed.lds.model_dump()),
-        memory=Memory(**parsed.memory.model_dump()),
-        numbers=Numbers(**parsed.numbers.model_dump()),
+        lds=LdsSpec(**parsed.lds.model_dump()),
+        memory=MemorySpec(**parsed.memory.model_dump()),
+        numbers=NumberSpec(**parsed.numbers.model_dump()),
         peak_tflops=parsed.peak_tflops,
         matrix_share=parsed.matrix_share,
         waves=tuple(parse_shape(text) for text in parsed.waves),
@@ -63,7 +63,7 @@ def _arch(parsed: ArchFile, path: Path) -> Arch:
     )
 
 
-def arch_files() -> dict[str, Path]:
+def list_arch_files() -> dict[str, Path]:
     """Name → file of every known GPU: the shipped ones and those in TILEWRIGHT_ARCH_PATH.
 
     A file in that folder overrides a shipped one of the same name; see `Arch.source`.
@@ -82,7 +82,7 @@ def arch_files() -> dict[str, Path]:
 
 def arch_names() -> tuple[str, ...]:
     """Names of all known GPUs, in the order gfx908, gfx90a, …, gfx1201."""
-    return tuple(sorted(arch_files(), key=lambda name: (len(name), name)))
+    return tuple(sorted(list_arch_files(), key=lambda name: (len(name), name)))
 
 
 def load(name: str) -> Arch:

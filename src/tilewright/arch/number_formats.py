@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class FloatFormat:
     """A binary floating-point format: bits of the significand (with the hidden one), and its smallest exponent."""
 
     precision: int
@@ -43,14 +43,14 @@ class Format:
 # By names of `ARRAY_TYPES`. OCP's 8-bit floats have a bias of 7 and 15; the older ones, without infinities and with one
 # NaN (fnuz), have 8 and 16.
 FORMATS = {
-    "fp64": Format(53, -1022),
-    "fp32": Format(24, -126),
-    "fp16": Format(11, -14),
-    "bf16": Format(8, -126),
-    "fp8_ocp": Format(4, -6),
-    "fp8_fnuz": Format(4, -7),
-    "bf8_ocp": Format(3, -14),
-    "bf8_fnuz": Format(3, -15),
+    "fp64": FloatFormat(53, -1022),
+    "fp32": FloatFormat(24, -126),
+    "fp16": FloatFormat(11, -14),
+    "bf16": FloatFormat(8, -126),
+    "fp8_ocp": FloatFormat(4, -6),
+    "fp8_fnuz": FloatFormat(4, -7),
+    "bf8_ocp": FloatFormat(3, -14),
+    "bf8_fnuz": FloatFormat(3, -15),
 }
 _EXPONENT_BITS = np.int64(0x7FF << 52)  # of a float64
 INTEGERS = {"int8": 8, "uint8": 8, "int32": 32}
@@ -61,17 +61,17 @@ def is_integer(name: str) -> bool:
     return name in INTEGERS
 
 
-def format_of(name: str, arch: Arch) -> Format:
+def find_format(name: str, arch: Arch) -> FloatFormat:
     """The format of a floating-point type on a GPU."""
-    return FORMATS[choose("floating-point type", arch.stored(name), FORMATS)]
+    return FORMATS[choose("floating-point type", arch.resolve_dtype(name), FORMATS)]
 
 
-def numpy_dtype(name: str, arch: Arch) -> np.dtype[Any]:
+def to_numpy_dtype(name: str, arch: Arch) -> np.dtype[Any]:
     """The NumPy or ml_dtypes type with this GPU's encoding of a data type."""
-    return array_dtype(arch.stored(name))
+    return find_array_dtype(arch.resolve_dtype(name))
 
 
-def array_dtype(name: str) -> np.dtype[Any]:
+def find_array_dtype(name: str) -> np.dtype[Any]:
     """The NumPy type for a name of `ARRAY_TYPES`. Types that NumPy lacks come from ml_dtypes."""
     if name not in ARRAY_TYPES:
         known = ", ".join(ARRAY_TYPES)
@@ -85,20 +85,20 @@ def array_dtype(name: str) -> np.dtype[Any]:
     return held
 
 
-def spacing(values: NDArray[Any], name: str, arch: Arch) -> Floats:
+def compute_spacing(values: NDArray[Any], name: str, arch: Arch) -> Floats:
     """One ulp of each value: the distance to the next larger magnitude of its type. 1 for integers."""
     magnitude = np.abs(np.asarray(values, dtype=np.float64))
     if is_integer(name):
         return np.ones_like(magnitude)
-    kind = format_of(name, arch)
+    kind = find_format(name, arch)
     # A float64 without its fraction bits is the power of two below it: far faster than frexp and ldexp.
     power = (np.atleast_1d(magnitude).view(np.int64) & _EXPONENT_BITS).view(np.float64).reshape(magnitude.shape)
     return np.asarray(np.maximum(power, 2.0**kind.least_exponent) * 2.0 ** (1 - kind.precision))
 
 
-def representable(values: NDArray[Any], name: str, arch: Arch) -> NDArray[np.bool_]:
+def is_representable(values: NDArray[Any], name: str, arch: Arch) -> NDArray[np.bool_]:
     """Which values the type represents exactly."""
     wide = np.asarray(values, dtype=np.float64)
-    steps = wide / spacing(wide, name, arch)
+    steps = wide / compute_spacing(wide, name, arch)
     exact: NDArray[np.bool_] = np.asarray(steps == np.rint(steps))
     return exact

@@ -28,32 +28,34 @@ class Occupancy:
     limits: Mapping[str, int]  # waves per SIMD that each resource alone allows
 
 
-def occupancy(arch: Arch, *, vgprs: int, agprs: int, sgprs: int, lds_bytes: int, block_threads: int) -> Occupancy:
+def compute_occupancy(
+    arch: Arch, *, vgprs: int, agprs: int, sgprs: int, lds_bytes: int, block_threads: int
+) -> Occupancy:
     """Occupancy of a kernel with these registers per wave, and this LDS and these threads per work-group.
 
     `vgprs` are architectural registers only. With a unified register file, the `.vgpr_count` of a code object includes
     the AGPRs: see `count_architectural_vgprs`.
     """
     _check_registers(arch, vgprs=vgprs, agprs=agprs, sgprs=sgprs)
-    _check_block(arch, lds_bytes=lds_bytes, block_threads=block_threads)
+    _check_work_group(arch, lds_bytes=lds_bytes, block_threads=block_threads)
     compute = arch.compute
     block_waves = -(-block_threads // arch.wave_size)
     limits = {
         "waves": compute.max_waves_per_simd,
-        "vgprs": _vgpr_waves(arch, vgprs, agprs),
-        "sgprs": _sgpr_waves(arch, sgprs),
+        "vgprs": _count_vgpr_waves(arch, vgprs, agprs),
+        "sgprs": _count_sgpr_waves(arch, sgprs),
     }
     register_waves = min(limits.values())
     # The waves of a work-group go to any SIMDs of the unit with free slots, but all or none of them.
     blocks = compute.simds_per_unit * register_waves // block_waves
     if block_waves > 1:  # a single wave needs no barrier
         blocks = min(blocks, compute.max_blocks_per_unit)
-    lds_blocks = _lds_blocks(arch, lds_bytes)
+    lds_blocks = _count_lds_groups(arch, lds_bytes)
 
-    def waves(count: int) -> int:
+    def count_waves(count: int) -> int:
         return min(compute.max_waves_per_simd, -(-count * block_waves // compute.simds_per_unit))
 
-    limits |= {"lds": waves(lds_blocks), "block": waves(blocks)}
+    limits |= {"lds": count_waves(lds_blocks), "block": count_waves(blocks)}
     if lds_blocks < blocks:
         limited_by = "lds"
     elif limits["block"] < register_waves:
@@ -61,10 +63,10 @@ def occupancy(arch: Arch, *, vgprs: int, agprs: int, sgprs: int, lds_bytes: int,
     else:
         limited_by = next(name for name, limit in limits.items() if limit == register_waves)
     resident = min(blocks, lds_blocks)
-    return Occupancy(waves(resident), resident, limited_by, limits)
+    return Occupancy(count_waves(resident), resident, limited_by, limits)
 
 
-def architectural_vgprs(arch: Arch, vgpr_count: int, agpr_count: int) -> int:
+def count_architectural_vgprs(arch: Arch, vgpr_count: int, agpr_count: int) -> int:
     """VGPRs without AGPRs, from the `.vgpr_count` and `.agpr_count` of a code object's metadata.
 
     With a unified file `.vgpr_count` is the sum, with the VGPRs rounded up to the start of the AGPRs. With separate
@@ -85,7 +87,7 @@ def _round_up(value: int, granule: int) -> int:
     return -(-max(value, 1) // granule) * granule
 
 
-def _vgpr_waves(arch: Arch, vgprs: int, agprs: int) -> int:
+def _count_vgpr_waves(arch: Arch, vgprs: int, agprs: int) -> int:
     registers = arch.registers
     if registers.agprs == "unified" and agprs:
         used = -(-vgprs // AGPR_START_GRANULE) * AGPR_START_GRANULE + agprs
@@ -95,7 +97,7 @@ def _vgpr_waves(arch: Arch, vgprs: int, agprs: int) -> int:
     return min(fitting, arch.compute.max_waves_per_simd)
 
 
-def _sgpr_waves(arch: Arch, sgprs: int) -> int:
+def _count_sgpr_waves(arch: Arch, sgprs: int) -> int:
     registers = arch.registers
     if registers.sgprs == 0:
         return arch.compute.max_waves_per_simd
@@ -105,7 +107,7 @@ def _sgpr_waves(arch: Arch, sgprs: int) -> int:
     return min(fitting, arch.compute.max_waves_per_simd)
 
 
-def _lds_blocks(arch: Arch, lds_bytes: int) -> int:
+def _count_lds_groups(arch: Arch, lds_bytes: int) -> int:
     """Number of work-groups whose LDS fits into one unit; without LDS, the number of wave slots."""
     if lds_bytes == 0:
         return arch.compute.simds_per_unit * arch.compute.max_waves_per_simd
@@ -120,10 +122,10 @@ def _check_registers(arch: Arch, *, vgprs: int, agprs: int, sgprs: int) -> None:
     other_gpu = "Check which GPU the kernel was compiled for."
     _check_range(arch, "vgprs", vgprs, (0, registers.max_vgprs), "Subtract AGPRs from a total count.")
     _check_range(arch, "agprs", agprs, (0, most_agprs), other_gpu)
-    _check_range(arch, "sgprs", sgprs, (0, _most_sgprs(arch)), other_gpu)
+    _check_range(arch, "sgprs", sgprs, (0, _max_sgprs(arch)), other_gpu)
 
 
-def _check_block(arch: Arch, *, lds_bytes: int, block_threads: int) -> None:
+def _check_work_group(arch: Arch, *, lds_bytes: int, block_threads: int) -> None:
     """LDS above the limit is allowed: a launch may request it, and then no work-group fits."""
     if lds_bytes < 0:
         raise InvalidValueError(f"lds_bytes is {lds_bytes}; it cannot be negative.")
@@ -137,7 +139,7 @@ def _check_range(arch: Arch, name: str, value: int, limits: tuple[int, int], adv
         raise InvalidValueError(f"{name} is {value}; {arch.name} allows {least} to {most}. {advice}")
 
 
-def _most_sgprs(arch: Arch) -> int:
+def _max_sgprs(arch: Arch) -> int:
     """Metadata counts VCC, XNACK and flat scratch in addition to the registers that a wave addresses: at most 6 more
     (LLVM, getNumExtraSGPRs), rounded up here to the granule that is allocated anyway."""
     registers = arch.registers

@@ -26,11 +26,11 @@ ShapeText = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}x[1-9][0-9]{0,3}x[1-9
 Instruction = Annotated[str, Field(pattern=r"^v_(mfma|wmma)_[a-z0-9_]+$")]
 
 
-class _Strict(BaseModel):
+class _ArchModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class _Compute(_Strict):
+class _Compute(_ArchModel):
     units: Count
     simds_per_unit: Count
     max_waves_per_simd: Count
@@ -42,7 +42,7 @@ class _Compute(_Strict):
     launch_us: Positive
 
 
-class _Registers(_Strict):
+class _Registers(_ArchModel):
     vgprs: Count
     vgpr_granule: Count
     max_vgprs: Count
@@ -52,7 +52,7 @@ class _Registers(_Strict):
     max_sgprs: Count
 
 
-class _Lds(_Strict):
+class _Lds(_ArchModel):
     bytes: Count
     unit_bytes: Count
     granule: Count
@@ -63,7 +63,7 @@ class _Lds(_Strict):
     latency_clocks: Count
 
 
-class _Memory(_Strict):
+class _Memory(_ArchModel):
     bandwidth_gbs: Positive
     capacity_gib: Count
     l2_bytes: Count
@@ -76,13 +76,13 @@ class _Memory(_Strict):
     store_cost: Positive
 
 
-class _Numbers(_Strict):
+class _Numbers(_ArchModel):
     fp8: Literal["fnuz", "ocp"]
     halves_flushed: Annotated[bool, Field(strict=True)]
     bf16_add: Annotated[bool, Field(strict=True)]
 
 
-class ArchFile(_Strict):
+class ArchFile(_ArchModel):
     """One GPU file as written; `load.load_file` turns it into an `Arch`."""
 
     name: Annotated[str, Field(pattern=r"^gfx[0-9a-f]{3,4}$")]
@@ -116,67 +116,67 @@ class Draft:
     path: Path
     broken: Collection[str]
 
-    def sound(self, *places: str) -> bool:
+    def is_sound(self, *places: str) -> bool:
         """Whether these keys, the tables that hold them and the values below them follow the schema."""
-        return all(self._reachable(p) and not any(_below(b, p) for b in self.broken) for p in places)
+        return all(self._is_reachable(p) and not any(_is_below(b, p) for b in self.broken) for p in places)
 
-    def _reachable(self, place: str) -> bool:
-        return not any(b in ("", place) or _below(place, b) for b in self.broken)
+    def _is_reachable(self, place: str) -> bool:
+        return not any(b in ("", place) or _is_below(place, b) for b in self.broken)
 
-    def table(self, name: str) -> Iterator[tuple[str, Any]]:
+    def iterate_table(self, name: str) -> Iterator[tuple[str, Any]]:
         """The entries of a table; none if the table itself is invalid."""
-        if self._reachable(name):
+        if self._is_reachable(name):
             yield from self.raw[name].items()
 
 
-def _below(place: str, other: str) -> bool:
+def _is_below(place: str, other: str) -> bool:
     return place.startswith(f"{other}.")
 
 
-def contradictions(draft: Draft) -> Iterator[FileProblem]:
+def find_contradictions(draft: Draft) -> Iterator[FileProblem]:
     """Checks that a schema cannot express: names must be known, numbers must be consistent.
 
     Checks that would read an invalid value are skipped. All others run, so that one run reports all problems.
     """
-    yield from _unknown_names(draft)
-    yield from _foreign_instructions(draft)
-    yield from _large_work_groups(draft)
-    yield from _unfitting_numbers(draft)
+    yield from _find_unknown_names(draft)
+    yield from _find_foreign_instructions(draft)
+    yield from _find_large_work_groups(draft)
+    yield from _find_inconsistent_numbers(draft)
 
 
-def _unknown_names(draft: Draft) -> Iterator[FileProblem]:
+def _find_unknown_names(draft: Draft) -> Iterator[FileProblem]:
     raw, path = draft.raw, draft.path
-    if draft.sound("name") and raw["name"] != path.stem:
+    if draft.is_sound("name") and raw["name"] != path.stem:
         yield FileProblem("name", f"is {raw['name']!r} but the file is called {path.name}")
-    if draft.sound("family"):
-        yield from _unless_known("family", raw["family"], "family", FAMILIES)
-    for key, _ in draft.table("peak_tflops"):
-        yield from _unless_known(f"peak_tflops.{key}", key, "dtype", DTYPES)
-    for key, _ in draft.table("mma"):
-        yield from _unless_known(f"mma.{key}", key, "triple of types", TRIPLES)
-    yield from _unknown_instructions(draft)
+    if draft.is_sound("family"):
+        yield from _check_known("family", raw["family"], "family", FAMILIES)
+    for key, _ in draft.iterate_table("peak_tflops"):
+        yield from _check_known(f"peak_tflops.{key}", key, "dtype", DTYPES)
+    for key, _ in draft.iterate_table("mma"):
+        yield from _check_known(f"mma.{key}", key, "triple of types", TRIPLES)
+    yield from _find_unknown_instructions(draft)
 
 
-def _unknown_instructions(draft: Draft) -> Iterator[FileProblem]:
-    if "matrix_share" not in draft.raw or not draft.sound("mma"):
+def _find_unknown_instructions(draft: Draft) -> Iterator[FileProblem]:
+    if "matrix_share" not in draft.raw or not draft.is_sound("mma"):
         return
-    known = {instruction for _, table in draft.table("mma") for instruction in table.values()}
-    for key, _ in draft.table("matrix_share"):
-        yield from _unless_known(f"matrix_share.{key}", key, "instruction of this file", known)
+    known = {instruction for _, table in draft.iterate_table("mma") for instruction in table.values()}
+    for key, _ in draft.iterate_table("matrix_share"):
+        yield from _check_known(f"matrix_share.{key}", key, "instruction of this file", known)
 
 
-def _unless_known(where: str, value: str, what: str, known: Collection[str]) -> Iterator[FileProblem]:
+def _check_known(where: str, value: str, what: str, known: Collection[str]) -> Iterator[FileProblem]:
     if value not in known:
         yield FileProblem(where, str(UnknownValueError(what, value, known)))
 
 
-def _foreign_instructions(draft: Draft) -> Iterator[FileProblem]:
-    if not draft.sound("matrix"):
+def _find_foreign_instructions(draft: Draft) -> Iterator[FileProblem]:
+    if not draft.is_sound("matrix"):
         return
     matrix = draft.raw["matrix"]
     prefix = f"v_{matrix}_"
-    for key, table in draft.table("mma"):
-        if not draft.sound(f"mma.{key}"):
+    for key, table in draft.iterate_table("mma"):
+        if not draft.is_sound(f"mma.{key}"):
             continue
         for shape, instruction in table.items():
             if not instruction.startswith(prefix):
@@ -184,8 +184,8 @@ def _foreign_instructions(draft: Draft) -> Iterator[FileProblem]:
                 yield FileProblem(f"mma.{key}.{shape}", what)
 
 
-def _large_work_groups(draft: Draft) -> Iterator[FileProblem]:
-    if not draft.sound("waves", "wave_size", "compute.max_block_threads"):
+def _find_large_work_groups(draft: Draft) -> Iterator[FileProblem]:
+    if not draft.is_sound("waves", "wave_size", "compute.max_block_threads"):
         return
     limit = draft.raw["compute"]["max_block_threads"]
     for index, text in enumerate(draft.raw["waves"]):
@@ -196,19 +196,19 @@ def _large_work_groups(draft: Draft) -> Iterator[FileProblem]:
             yield FileProblem(f"waves.{index}", what)
 
 
-def _unfitting_numbers(draft: Draft) -> Iterator[FileProblem]:
+def _find_inconsistent_numbers(draft: Draft) -> Iterator[FileProblem]:
     raw = draft.raw
-    if draft.sound("registers.vgprs", "registers.vgpr_granule"):
+    if draft.is_sound("registers.vgprs", "registers.vgpr_granule"):
         vgprs, granule = raw["registers"]["vgprs"], raw["registers"]["vgpr_granule"]
         if vgprs % granule:
             what = f"{granule} does not divide registers.vgprs = {vgprs}"
             yield FileProblem("registers.vgpr_granule", what)
-    if draft.sound("registers.vgprs", "registers.max_vgprs"):
+    if draft.is_sound("registers.vgprs", "registers.max_vgprs"):
         vgprs, most = raw["registers"]["vgprs"], raw["registers"]["max_vgprs"]
         if most > vgprs:
             what = f"{most} is more than registers.vgprs = {vgprs}"
             yield FileProblem("registers.max_vgprs", what)
-    if draft.sound("lds.bytes", "lds.unit_bytes"):
+    if draft.is_sound("lds.bytes", "lds.unit_bytes"):
         block, unit = raw["lds"]["bytes"], raw["lds"]["unit_bytes"]
         if block > unit:
             what = f"{block} is more than lds.unit_bytes = {unit}"

@@ -62,7 +62,7 @@ class Registers:
 
 
 @dataclass(frozen=True, slots=True)
-class Lds:
+class LdsSpec:
     """Local data share of one unit, as `Compute` defines a unit."""
 
     bytes: int  # maximum allocation of one work-group
@@ -76,7 +76,7 @@ class Lds:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemorySpec:
     """Memory and caches of the whole GPU."""
 
     bandwidth_gbs: float
@@ -92,7 +92,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class NumberSpec:
     """Number encodings of the GPU, and its atomic additions."""
 
     # Encoding of fp8 and bf8: "ocp" is the standard's, "fnuz" has no infinities and no minus zero. If no instruction
@@ -113,9 +113,9 @@ class Arch:
     matrix: str  # "mfma" or "wmma"
     compute: Compute
     registers: Registers
-    lds: Lds
-    memory: Memory
-    numbers: Numbers
+    lds: LdsSpec
+    memory: MemorySpec
+    numbers: NumberSpec
     peak_tflops: Mapping[str, float]  # dense matrix rate by input dtype (TOPS for integers)
     matrix_share: Mapping[str, float]  # fraction of that rate that an instruction reaches; 1 if not listed
     waves: tuple[Shape, ...]
@@ -127,7 +127,7 @@ class Arch:
         """Matrix tiles for these types, with their instruction; empty if the GPU has none."""
         return self.mma.get(Triple(a, b, acc), {})
 
-    def stored(self, dtype: str) -> str:
+    def resolve_dtype(self, dtype: str) -> str:
         """A data type in this GPU's encoding: "fp8" is "fp8_ocp" or "fp8_fnuz"; most types have only one encoding."""
         return f"{dtype}_{self.numbers.fp8}" if dtype in ("fp8", "bf8") else dtype
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 
-def canonical_json(value: Any) -> str:
+def to_canonical_json(value: Any) -> str:
     """JSON with sorted keys, without whitespace and NaN. Equal values give equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -22,7 +22,7 @@ def digest_text(text: str) -> str:
 
 def digest_value(value: Any) -> str:
     """Digest of any value that JSON can represent."""
-    return digest_text(canonical_json(value))
+    return digest_text(to_canonical_json(value))
 
 
 def digest_file(path: Path) -> str:
@@ -34,13 +34,13 @@ def digest_file(path: Path) -> str:
 def digest_tree(root: Path) -> str:
     """Digest of a folder: names and contents of all files below it, but not their times or the folder's own path."""
     hasher = hashlib.blake2b(digest_size=16)
-    for name, entry in sorted(tree_files(root), key=lambda found: found[0].split("/")):
+    for name, entry in sorted(walk_tree(root), key=lambda found: found[0].split("/")):
         content = "" if entry.is_dir() else hashlib.blake2b(Path(entry.path).read_bytes(), digest_size=16).hexdigest()
         hasher.update(f"{name}\0{content}\n".encode())
     return hasher.hexdigest()
 
 
-def tree_files(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+def walk_tree(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """All files below `root`, by name relative to it. Links are followed, as a compiler follows them.
 
     A link to one of its parent folders is listed as a folder and not followed: the walk would not end, and all files

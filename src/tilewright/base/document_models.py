@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tilewright.base.document_values import shown
-from tilewright.base.errors import FileFormatError, FileProblem, nearest_name
+from tilewright.base.document_values import format_value
+from tilewright.base.errors import FileFormatError, FileProblem, find_nearest_name
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     M = TypeVar("M", bound=BaseModel)
 
 
-def validated(path: object, model: type[M], raw: Any, *, strict: bool | None = None) -> M:
+def validate_document(path: object, model: type[M], raw: Any, *, strict: bool | None = None) -> M:
     """Validate a document's value. Raises `FileFormatError` with every problem in it."""
     from pydantic import ValidationError  # noqa: PLC0415  (heavy, and few callers need it)
 
     try:
         return model.model_validate(raw, strict=strict)
     except ValidationError as error:
-        raise FileFormatError(path, problems_of(error, model)) from error
+        raise FileFormatError(path, list_problems(error, model)) from error
 
 
-def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FileProblem]:
+def list_problems(error: ValidationError, model: type[BaseModel]) -> list[FileProblem]:
     """Pydantic's errors as file problems. For an unknown key, the nearest known key is suggested."""
     problems = []
     for item in error.errors():
@@ -32,19 +32,19 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FileProb
         where = ".".join(str(part) for part in loc)
         what = item["msg"]
         if item["type"] == "extra_forbidden":
-            known = _known_keys(model, loc[:-1])
-            nearest = nearest_name(str(loc[-1]), known)
+            known = _list_known_keys(model, loc[:-1])
+            nearest = find_nearest_name(str(loc[-1]), known)
             hint = f" Did you mean '{nearest}'?" if nearest else ""
             what = f"unknown key.{hint} Known: {', '.join(known)}."
         elif item["type"] == "missing":
             what = "missing"
         elif not isinstance(item["input"], dict):
-            what = f"{what}, got {shown(item['input'])}"
+            what = f"{what}, got {format_value(item['input'])}"
         problems.append(FileProblem(where, what))
     return problems
 
 
-def _known_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+def _list_known_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
     from pydantic import BaseModel  # noqa: PLC0415
 
     for part in loc:

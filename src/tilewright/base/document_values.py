@@ -14,7 +14,7 @@ _LONGEST = 100  # characters of a value that a message shows
 _DIGITS = re.compile("[0-9]{1,20}")  # as many as 64 bits have
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value for a message. A long one is cut, and its length is given."""
     text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"
@@ -23,7 +23,7 @@ def shown(value: object) -> str:
 def expect_integer(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
     """Require an integer within bounds; true and false are not integers."""
     if type(value) is not int:
-        raise InvalidValueError(f"{name} must be an integer, got {shown(value)}")
+        raise InvalidValueError(f"{name} must be an integer, got {format_value(value)}")
     _check_bounds(name, value, least, most)
     return value
 
@@ -31,7 +31,7 @@ def expect_integer(name: str, value: Any, least: int | None = None, most: int | 
 def parse_digits(name: str, text: Any) -> int:
     """Convert a text of decimal digits to an integer."""
     if not is_digits(text):
-        raise InvalidValueError(f"{name} must be an integer of at most 20 digits, got {shown(text)}")
+        raise InvalidValueError(f"{name} must be an integer of at most 20 digits, got {format_value(text)}")
     return int(text)
 
 
@@ -45,13 +45,13 @@ def expect_number(
 ) -> float:
     """Require a finite number within bounds, and return it as a float; true and false are not numbers."""
     if type(value) not in (int, float):
-        raise InvalidValueError(f"{name} must be a number, got {shown(value)}")
+        raise InvalidValueError(f"{name} must be a number, got {format_value(value)}")
     try:
         found = float(value)
     except OverflowError:
         found = math.inf
     if not math.isfinite(found):
-        raise InvalidValueError(f"{name} is {shown(value)}, must be finite")
+        raise InvalidValueError(f"{name} is {format_value(value)}, must be finite")
     _check_bounds(name, found, least, most)
     if above is not None and not found > above:
         raise InvalidValueError(f"{name} is {found:g}, must be above {above:g}")
@@ -63,7 +63,7 @@ def parse_number(name: str, text: Any, above: float | None = None) -> float:
     try:
         found = float(text)
     except (ValueError, TypeError) as error:
-        raise InvalidValueError(f"{name} must be a number, got {shown(text)}") from error
+        raise InvalidValueError(f"{name} must be a number, got {format_value(text)}") from error
     return expect_number(name, found, above=above)
 
 
@@ -76,26 +76,26 @@ def _check_bounds(name: str, value: float, least: float | None, most: float | No
 
 def expect_text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidValueError(f"{name} must be a text, got {shown(value)}")
+        raise InvalidValueError(f"{name} must be a text, got {format_value(value)}")
     return value
 
 
 def expect_table(name: str, value: Any) -> dict[str, Any]:
     """Require a table (JSON's object) with any keys."""
     if not isinstance(value, dict):
-        raise InvalidValueError(f"{name} must be an object, got {shown(value)}")
+        raise InvalidValueError(f"{name} must be an object, got {format_value(value)}")
     return value
 
 
-def expect_table_of(name: str, value: Any, read: Callable[[str, Any], T]) -> dict[str, T]:
+def expect_table_values(name: str, value: Any, read: Callable[[str, Any], T]) -> dict[str, T]:
     """Require a table whose values are all of one kind."""
     return {key: read(f"{name}.{key}", each) for key, each in expect_table(name, value).items()}
 
 
-def expect_list_of(name: str, value: Any, read: Callable[[str, Any], T]) -> list[T]:
+def expect_list_items(name: str, value: Any, read: Callable[[str, Any], T]) -> list[T]:
     """Require a list whose items are all of one kind."""
     if not isinstance(value, list):
-        raise InvalidValueError(f"{name} must be a list, got {shown(value)}")
+        raise InvalidValueError(f"{name} must be a list, got {format_value(value)}")
     return [read(f"{name}.{i}", each) for i, each in enumerate(value)]
 
 

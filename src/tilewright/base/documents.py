@@ -38,7 +38,7 @@ CONTENT_ERRORS = (ValueError, TypeError, LookupError, AttributeError, Arithmetic
 
 
 @contextmanager
-def reading(path: object, advice: str = "") -> Iterator[None]:
+def convert_read_errors(path: object, advice: str = "") -> Iterator[None]:
     """Convert errors that a document's content causes to `FileFormatError`, with advice. Other errors of this package
     pass."""
     try:
@@ -49,23 +49,23 @@ def reading(path: object, advice: str = "") -> Iterator[None]:
         advised = [FileProblem(problem.where, f"{problem.what}; {advice}") for problem in error.problems]
         raise FileFormatError(error.path, advised) from error
     except OSError as error:
-        raise FileFormatError(path, [_problem(f"cannot be read: {error.strerror or error}", advice)]) from error
+        raise FileFormatError(path, [_make_problem(f"cannot be read: {error.strerror or error}", advice)]) from error
     except CONTENT_ERRORS as error:
-        if _is_told(error):
+        if _is_complete(error):
             raise
-        raise FileFormatError(path, [_problem(reason(error), advice)]) from error
+        raise FileFormatError(path, [_make_problem(describe_error(error), advice)]) from error
 
 
-def _problem(what: str, advice: str) -> FileProblem:
+def _make_problem(what: str, advice: str) -> FileProblem:
     return FileProblem("", f"{what}; {advice}" if advice else what)
 
 
-def _is_told(error: Exception) -> bool:
+def _is_complete(error: Exception) -> bool:
     """Whether an error of this package is complete. The error of a single value does not name its document."""
     return isinstance(error, TilewrightError) and not isinstance(error, InvalidValueError)
 
 
-def reason(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Why a value was rejected, in words: for a missing key, Python's message is only the key."""
     if isinstance(error, KeyError) and not isinstance(error, TilewrightError):
         return f"has no {error}"
@@ -76,7 +76,7 @@ def reason(error: BaseException) -> str:
     return f"does not have the expected form: {error} ({type(error).__name__})"
 
 
-class Faults:
+class FileProblems:
     """Collects the problems of a document, so that all of them are reported at once."""
 
     def __init__(self) -> None:
@@ -85,14 +85,14 @@ class Faults:
     def add(self, where: str, what: str) -> None:
         self.found.append(FileProblem(where, what))
 
-    def trying(self, where: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+    def try_call(self, where: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """Call a function. If it rejects its arguments, record the problem and return None."""
         try:
             return function(*args, **kwargs)
         except CONTENT_ERRORS as error:
-            if _is_told(error):
+            if _is_complete(error):
                 raise
-            self.add(where, reason(error))
+            self.add(where, describe_error(error))
             return None
 
     def raise_any(self, path: object) -> None:
@@ -104,7 +104,7 @@ class Faults:
 def read_bytes(path: Path | str, most: int = MOST_BYTES) -> bytes:
     """Read a file of at most `most` bytes. The path may be a pipe."""
     pieces, size = [], 0
-    with reading(path), Path(path).open("rb") as stream:
+    with convert_read_errors(path), Path(path).open("rb") as stream:
         while piece := stream.read(_PIECE):
             pieces.append(piece)
             size += len(piece)
@@ -116,60 +116,60 @@ def read_bytes(path: Path | str, most: int = MOST_BYTES) -> bytes:
 def read_text(path: Path | str) -> str:
     """Read a UTF-8 file. Line ends become a newline, and a byte-order mark, which spreadsheets write, is removed."""
     raw = read_bytes(path)
-    with reading(path):
-        return _decoded(raw).replace("\r\n", "\n").replace("\r", "\n")
+    with convert_read_errors(path):
+        return _decode_utf8(raw).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_json(path: Path | str) -> Any:
     """Read the value of a JSON file."""
     raw = read_bytes(path)
-    with reading(path):
-        value = _loaded(raw)
-    return _usable(path, value)
+    with convert_read_errors(path):
+        value = _load_json(raw)
+    return _require_usable(path, value)
 
 
 def read_toml(path: Path | str) -> dict[str, Any]:
     """Read the tables of a TOML file."""
     text = read_text(path)
-    with reading(path):
+    with convert_read_errors(path):
         try:
             tables = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
-            raise InvalidValueError(f"is not TOML: {reason(error)}") from error
-    return _usable(path, tables)
+            raise InvalidValueError(f"is not TOML: {describe_error(error)}") from error
+    return _require_usable(path, tables)
 
 
 def parse_json(text: str | bytes) -> Any:
     """Parse a JSON text, or one line of JSON lines. Raises `InvalidValueError`."""
-    value = _loaded(text)
-    if problem := _first_unusable(value):
+    value = _load_json(text)
+    if problem := _find_unusable(value):
         raise InvalidValueError(str(problem))
     return value
 
 
-def _loaded(text: str | bytes) -> Any:
-    text = _decoded(text) if isinstance(text, bytes) else text
+def _load_json(text: str | bytes) -> Any:
+    text = _decode_utf8(text) if isinstance(text, bytes) else text
     try:
-        return json.loads(text, object_pairs_hook=_object)
+        return json.loads(text, object_pairs_hook=_build_object)
     except (ValueError, RecursionError) as error:
-        raise InvalidValueError(f"is not JSON: {reason(error)}") from error
+        raise InvalidValueError(f"is not JSON: {describe_error(error)}") from error
 
 
-def _usable(path: Path | str, value: T) -> T:
-    if problem := _first_unusable(value):
+def _require_usable(path: Path | str, value: T) -> T:
+    if problem := _find_unusable(value):
         raise FileFormatError(path, [problem])
     return value
 
 
 @dataclass(frozen=True)
-class Sheet:
+class CsvTable:
     """A CSV file: its column names, and the cells of each line below them that is not blank."""
 
     place: str  # location of the header
     header: tuple[str, ...]
     lines: Sequence[tuple[str, Sequence[str]]]  # location and cells of each line
 
-    def header_faults(self, needed: Iterable[str] = ()) -> list[FileProblem]:
+    def check_header(self, needed: Iterable[str] = ()) -> list[FileProblem]:
         """Report duplicate columns, and columns of `needed` that are missing."""
         counts = Counter(self.header)
         faults = [f"has the column {name!r} {count} times" for name, count in counts.items() if count > 1]
@@ -177,14 +177,14 @@ class Sheet:
         faults += [f"has no column for {', '.join(missing)}"] if missing else []
         return [FileProblem(self.place, fault) for fault in faults]
 
-    def row(self, cells: Sequence[str]) -> dict[str, str]:
+    def get_row(self, cells: Sequence[str]) -> dict[str, str]:
         """Column → cell of a line. Raises `InvalidValueError` if the number of cells differs from the header's."""
         if len(cells) != len(self.header):
             raise InvalidValueError(f"has {len(cells)} cells, the header has {len(self.header)}")
         return dict(zip(self.header, cells, strict=True))
 
 
-def read_csv(path: Path | str) -> Sheet | None:
+def read_csv(path: Path | str) -> CsvTable | None:
     """Read a CSV file, with whitespace around cells removed; None for a blank file."""
     reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     lines: list[tuple[str, list[str]]] = []
@@ -198,17 +198,17 @@ def read_csv(path: Path | str) -> Sheet | None:
     if not lines:
         return None
     (place, header), *below = lines
-    return Sheet(place, tuple(header), below)
+    return CsvTable(place, tuple(header), below)
 
 
-def _decoded(raw: bytes) -> str:
+def _decode_utf8(raw: bytes) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidValueError(f"is not UTF-8: {error.reason} at byte {error.start:,}") from error
 
 
-def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Build an object with unique keys: Python would silently keep the last of equal ones."""
     made = dict(pairs)
     if len(made) != len(pairs):
@@ -222,7 +222,7 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 _Place = tuple[Any, Any]
 
 
-def _first_unusable(value: Any) -> FileProblem | None:
+def _find_unusable(value: Any) -> FileProblem | None:
     """Find the first unusable value. Looks at one level after another, so deep documents need no recursion."""
     level: list[tuple[Any, _Place | None]] = [(value, None)]
     for _ in range(DEEPEST + 1):
@@ -233,15 +233,15 @@ def _first_unusable(value: Any) -> FileProblem | None:
                 inside += ((part, (place, name)) for name, part in each.items())
             elif isinstance(each, list):
                 inside += ((part, (place, number)) for number, part in enumerate(each))
-            elif fault := _fault(each):
-                return FileProblem(_dotted(place), fault)
+            elif fault := _describe_fault(each):
+                return FileProblem(_format_location(place), fault)
         if not inside:
             return None
         level = inside
     return FileProblem("", f"is nested more than {DEEPEST} levels deep")
 
 
-def _dotted(place: _Place | None) -> str:
+def _format_location(place: _Place | None) -> str:
     names: list[str] = []
     while place is not None:
         place, name = place
@@ -249,7 +249,7 @@ def _dotted(place: _Place | None) -> str:
     return ".".join(names)
 
 
-def _fault(value: Any) -> str:
+def _describe_fault(value: Any) -> str:
     """Why a single value is unusable; empty if it is usable."""
     if isinstance(value, float) and not math.isfinite(value):
         return f"is {value}: a number must be finite, within ±1.8e308"

@@ -47,7 +47,7 @@ class TilewrightError(Exception):
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _revived, (type(self), self.args), self.__dict__
+        return _restore_error, (type(self), self.args), self.__dict__
 
 
 class InvalidValueError(TilewrightError, ValueError):
@@ -61,7 +61,7 @@ class UnknownValueError(InvalidValueError):
         self.what = what
         self.value = value
         self.known = tuple(str(k) for k in known)
-        nearest = nearest_name(str(value), self.known)
+        nearest = find_nearest_name(str(value), self.known)
         hint = f" Did you mean '{nearest}'?" if nearest else ""
         listing = ", ".join(self.known) if self.known else "(none)"
         super().__init__(f"unknown {what} {value!r}.{hint} Known: {listing}.{f' {note}' if note else ''}")
@@ -165,11 +165,11 @@ class RemoteError(StoreError):
     """A remote tier that did not answer in time, is unreachable, or rejected a request."""
 
 
-class RubbishError(StoreError):
+class InvalidBlobError(StoreError):
     """Bytes that are not a valid entry: format, digest or signature is wrong."""
 
 
-def _revived(kind: type[TilewrightError], args: tuple[Any, ...]) -> TilewrightError:
+def _restore_error(kind: type[TilewrightError], args: tuple[Any, ...]) -> TilewrightError:
     """Restore a pickled error without calling its constructor. Fields that Python's base class sets from `args` are
     restored, too."""
     error = kind.__new__(kind, *args)
@@ -178,7 +178,7 @@ def _revived(kind: type[TilewrightError], args: tuple[Any, ...]) -> TilewrightEr
     return error
 
 
-def nearest_name(value: str, known: Iterable[str]) -> str | None:
+def find_nearest_name(value: str, known: Iterable[str]) -> str | None:
     """The known name closest in spelling, ignoring case; None if none is close."""
     if len(value) > _LONGEST_NAME:
         return None

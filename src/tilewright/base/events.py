@@ -52,7 +52,7 @@ class Finished(Event):
 
 
 @dataclass(frozen=True)
-class Noticed(Event):
+class Notice(Event):
     """Information for the user that is not an error: the work continues."""
 
     message: str
@@ -69,7 +69,7 @@ def emit(event: Event) -> None:
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
+def add_listener(listener: Listener) -> Iterator[None]:
     """Add a listener for the duration of a `with` block."""
     token = _listeners.set((*_listeners.get(), listener))
     try:
@@ -85,7 +85,7 @@ class Advance(Protocol):
 
 
 @contextmanager
-def task(name: str, total: int | None = None) -> Iterator[Advance]:
+def report_task(name: str, total: int | None = None) -> Iterator[Advance]:
     """Emit the start and end of a task. The `with` block gets a callback that reports finished steps."""
 
     def advance(detail: str = "") -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tilewright.base.errors import MissingExtraError
 
 
-def need_packages(what: str, packages: Sequence[str], extra: str) -> None:
+def require_packages(what: str, packages: Sequence[str], extra: str) -> None:
     """Raise `MissingExtraError` if packages that `what` needs are missing. It names the extra that installs them."""
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
     if missing:

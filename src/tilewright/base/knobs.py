@@ -38,21 +38,21 @@ class Knob(Generic[T]):
             raise KnobError(f"{self.name}={text!r} cannot be used: {error}") from error
 
 
-def _path(text: str) -> Path | None:
+def _parse_path(text: str) -> Path | None:
     return Path(text).expanduser()
 
 
-def _positive_int(text: str) -> int | None:
+def _parse_positive_int(text: str) -> int | None:
     if not text.isdecimal() or int(text) == 0:
         raise ValueError("expected an integer of at least 1")
     return int(text)
 
 
-def _text(text: str) -> str | None:
+def _parse_text(text: str) -> str | None:
     return text
 
 
-def _remote_mode(text: str) -> str | None:
+def _parse_remote_mode(text: str) -> str | None:
     return choose("mode", text, REMOTE_MODES)
 
 
@@ -62,70 +62,70 @@ REMOTE_MODES = (READ, READ_WRITE)
 ROCM_PATH: Knob[Path | None] = Knob(
     "ROCM_PATH",
     "folder",
-    _path,
+    _parse_path,
     None,
     "A ROCm installation. When set, only its compiler and headers are used.",
 )
 CXX: Knob[Path | None] = Knob(
     "TILEWRIGHT_CXX",
     "file",
-    _path,
+    _parse_path,
     None,
     "The clang++ (or amdclang++) that compiles kernels. Default: found automatically.",
 )
 CK_PATH: Knob[Path | None] = Knob(
     "TILEWRIGHT_CK",
     "folder",
-    _path,
+    _parse_path,
     None,
     "A composable_kernel checkout or install whose `include/ck_tile` is used instead of the downloaded headers.",
 )
 CACHE_DIR: Knob[Path | None] = Knob(
     "TILEWRIGHT_CACHE",
     "folder",
-    _path,
+    _parse_path,
     None,
     "Folder for downloaded headers and built artifacts. Default: the user's cache folder.",
 )
 ARCH_PATH: Knob[Path | None] = Knob(
     "TILEWRIGHT_ARCH_PATH",
     "folder",
-    _path,
+    _parse_path,
     None,
     "A folder of GPU files (`gfx*.toml`) in addition to the shipped ones.",
 )
 ALLOCATOR: Knob[Path | None] = Knob(
     "TILEWRIGHT_ALLOCATOR",
     "file",
-    _path,
+    _parse_path,
     None,
     "A memory allocator to preload into compilers (tcmalloc, jemalloc). Default: found automatically.",
 )
 JOBS: Knob[int | None] = Knob(
     "TILEWRIGHT_JOBS",
     "number",
-    _positive_int,
+    _parse_positive_int,
     None,
     "Number of parallel processes if a command does not set it. Default: one per core.",
 )
 STORE: Knob[Path | None] = Knob(
     "TILEWRIGHT_STORE",
     "folder",
-    _path,
+    _parse_path,
     None,
     "Folder for built artifacts. Default: `store` in the cache folder.",
 )
 REMOTE: Knob[str | None] = Knob(
     "TILEWRIGHT_REMOTE",
     "url",
-    _text,
+    _parse_text,
     None,
     "A store shared by several machines: `folder:/path`, an absolute path, or `redis://host:port/db`.",
 )
 REMOTE_SECRET_FILE: Knob[Path | None] = Knob(
     "TILEWRIGHT_REMOTE_SECRET_FILE",
     "file",
-    _path,
+    _parse_path,
     None,
     "A file with the secret that signs entries of the shared store. When set, entries without a valid signature are "
     "rejected.",
@@ -133,7 +133,7 @@ REMOTE_SECRET_FILE: Knob[Path | None] = Knob(
 REMOTE_MODE: Knob[str | None] = Knob(
     "TILEWRIGHT_REMOTE_MODE",
     "read or read-write",
-    _remote_mode,
+    _parse_remote_mode,
     None,
     "Whether this machine only reads the shared store, or also writes to it. Default: read-write.",
 )
@@ -141,7 +141,7 @@ REMOTE_MODE: Knob[str | None] = Knob(
 DEVICE: Knob[str | None] = Knob(
     "TILEWRIGHT_DEVICE",
     "device",
-    _text,
+    _parse_text,
     None,
     "The device of calls without a device: `gpu:0`, or `emulated:gfx942` without a GPU.",
 )
@@ -177,7 +177,7 @@ def store_dir() -> Path:
     return STORE.get() or cache_dir() / "store"
 
 
-def remote_writes() -> bool:
+def is_remote_writable() -> bool:
     """Whether the shared store is written, not only read."""
     return (REMOTE_MODE.get() or READ_WRITE) == READ_WRITE
 
@@ -192,16 +192,16 @@ def search_path() -> str:
     return os.environ.get("PATH", os.defpath)
 
 
-def variables_of_others(names: Iterable[str]) -> dict[str, str]:
+def read_foreign_variables(names: Iterable[str]) -> dict[str, str]:
     """Variables of other programs, such as the settings of pip; only those that are set and not empty."""
     return {name: os.environ[name] for name in names if os.environ.get(name)}
 
 
-def environment_without(names: Collection[str]) -> dict[str, str]:
+def copy_environment_without(names: Collection[str]) -> dict[str, str]:
     """The environment of this process without some variables, for a program that must not see them."""
     return {name: value for name, value in os.environ.items() if name not in names}
 
 
-def hand_down(values: Mapping[str, str]) -> None:
+def set_variables(values: Mapping[str, str]) -> None:
     """Set environment variables of this process and of all processes that it starts from now on."""
     os.environ.update(values)

@@ -19,7 +19,7 @@ def is_own(status: os.stat_result) -> bool:
 
 def describe_owner(status: os.stat_result) -> str:
     """`belongs to nobody (uid 65534) and has mode 0777`."""
-    return f"belongs to {_user(status.st_uid)} and has mode {stat.S_IMODE(status.st_mode):04o}"
+    return f"belongs to {_describe_user(status.st_uid)} and has mode {stat.S_IMODE(status.st_mode):04o}"
 
 
 def require_own(folder: Path, knob: str) -> None:
@@ -30,7 +30,7 @@ def require_own(folder: Path, knob: str) -> None:
         return  # missing or unreadable: the caller reports that when it uses the folder
     if is_own(status):
         return
-    fact = f"{folder} {describe_owner(status)}: users other than {_user(os.geteuid())} could place code there"
+    fact = f"{folder} {describe_owner(status)}: users other than {_describe_user(os.geteuid())} could place code there"
     if status.st_uid in (os.geteuid(), 0):
         advice = f"If you trust its contents, run: chmod go-w {folder}"
     else:
@@ -38,7 +38,7 @@ def require_own(folder: Path, knob: str) -> None:
     raise StoreError(f"{fact}, so it is not used. {advice}")
 
 
-def _user(uid: int) -> str:
+def _describe_user(uid: int) -> str:
     import pwd  # noqa: PLC0415  (seldom needed)
 
     try:

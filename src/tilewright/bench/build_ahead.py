@@ -7,12 +7,12 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 
 from tilewright.base import knobs
-from tilewright.base.events import Event, listening
-from tilewright.bench.executor import Place
-from tilewright.bench.record import message_of
+from tilewright.base.events import Event, add_listener
+from tilewright.bench.executor import ArtifactRef
+from tilewright.bench.record import format_message
 from tilewright.building.builder import build_kernels
 from tilewright.building.store.artifact import Artifact, Failure
-from tilewright.building.store.layout import layout_of_entry
+from tilewright.building.store.layout import get_entry_layout
 from tilewright.building.store.tiers import Tiers
 from tilewright.ops import parse_kernel
 from tilewright.ops.kernel import Kernel
@@ -34,7 +34,7 @@ class BuildAhead:
         self._jobs = jobs or knobs.job_count()
         self._tiers = tiers
         self._changed = threading.Condition()
-        self._found: dict[str, Place | Failure] = {}
+        self._found: dict[str, ArtifactRef | Failure] = {}
         self._wanted: str | None = None
         self._stopped = False
         self._error: BaseException | None = None
@@ -45,7 +45,7 @@ class BuildAhead:
         )
         self._thread.start()
 
-    def wait(self, kernel: str) -> Place | Failure | None:
+    def wait(self, kernel: str) -> ArtifactRef | Failure | None:
         """Wait for a build and return its result; None after `stop`. Raises the error that stopped all builds."""
         with self._changed:
             self._wanted = kernel
@@ -70,8 +70,8 @@ class BuildAhead:
 
     def _build_all(self) -> None:
         try:
-            with listening(self._end_if_stopped):
-                for chunk in self._chunks():
+            with add_listener(self._raise_if_stopped):
+                for chunk in self._iterate_chunks():
                     self._build(chunk)
         except _StoppedError:
             return
@@ -80,11 +80,11 @@ class BuildAhead:
                 self._error = error
                 self._changed.notify_all()
 
-    def _end_if_stopped(self, _: Event) -> None:
+    def _raise_if_stopped(self, _: Event) -> None:
         if self._stopped:
             raise _StoppedError
 
-    def _chunks(self) -> Iterator[list[Kernel]]:
+    def _iterate_chunks(self) -> Iterator[list[Kernel]]:
         """The kernels of each builder call: the one a caller waits for, then the next in order."""
         most = self._jobs
         coming: str | None = ""
@@ -107,14 +107,16 @@ class BuildAhead:
         return self._stopped or (self._wanted is not None and self._wanted not in self._found)
 
     def _build(self, kernels: Sequence[Kernel]) -> None:
-        results = built(kernels, jobs=self._jobs, tiers=self._tiers)
+        results = build_with_retry(kernels, jobs=self._jobs, tiers=self._tiers)
         with self._changed:
             for kernel, entry in results.items():
-                self._found[kernel.slug] = place_of_artifact(entry) if isinstance(entry, Artifact) else entry
+                self._found[kernel.slug] = make_artifact_ref(entry) if isinstance(entry, Artifact) else entry
             self._changed.notify_all()
 
 
-def built(kernels: Sequence[Kernel], *, jobs: int, tiers: Tiers | None = None) -> dict[Kernel, Artifact | Failure]:
+def build_with_retry(
+    kernels: Sequence[Kernel], *, jobs: int, tiers: Tiers | None = None
+) -> dict[Kernel, Artifact | Failure]:
     """Build kernels. A kernel whose compiler was killed is tried once more.
 
     A compiler that was killed, by a signal to the whole terminal or for lack of memory, proves nothing about the
@@ -127,12 +129,12 @@ def built(kernels: Sequence[Kernel], *, jobs: int, tiers: Tiers | None = None) -
     return results
 
 
-def why_not_built(failure: Failure) -> str:
+def describe_build_failure(failure: Failure) -> str:
     """The compiler's first error, as a record's message."""
     errors = failure.facts.get("errors") or [line for line in failure.log.splitlines() if line.strip()][:1]
-    return message_of(errors[0] if errors else "the compiler failed without a message")
+    return format_message(errors[0] if errors else "the compiler failed without a message")
 
 
-def place_of_artifact(artifact: Artifact) -> Place:
+def make_artifact_ref(artifact: Artifact) -> ArtifactRef:
     """Refer to an artifact, for a process that shares the disk."""
-    return Place(str(layout_of_entry(artifact.folder).root), artifact.key)
+    return ArtifactRef(str(get_entry_layout(artifact.folder).root), artifact.key)

@@ -11,7 +11,7 @@ EXTRAS = ("pyarrow", "duckdb")
 INSTALL = "pip install 'tilewright[data]'"
 
 
-def need_data(what: str) -> None:
+def require_data_extra(what: str) -> None:
     """Raise if packages that `what` needs are missing."""
     missing = [name for name in EXTRAS if importlib.util.find_spec(name) is None]
     if missing:

@@ -9,14 +9,14 @@ from tilewright.bench.timing import MAX_BATCH
 
 if TYPE_CHECKING:
     from tilewright.runtime.device import Device
-    from tilewright.runtime.streams import Event, Stream
+    from tilewright.runtime.streams import Stream, StreamEvent
 
 
-class _Pair(NamedTuple):
+class _EventPair(NamedTuple):
     """The events of a sample, and the functions that record them in the stream."""
 
-    start: Event
-    stop: Event
+    start: StreamEvent
+    stop: StreamEvent
     record_start: Callable[[], None]
     record_stop: Callable[[], None]
 
@@ -44,13 +44,13 @@ class EventClock:
         self.max_batch = max_batch
         self._before = before
         self._busy = busy
-        self._pairs: list[_Pair] = []
+        self._pairs: list[_EventPair] = []
 
-    def samples(self, call: Callable[[], None], count: int, batch: int) -> list[float]:
+    def take_samples(self, call: Callable[[], None], count: int, batch: int) -> list[float]:
         while len(self._pairs) < count:
-            self._pairs.append(self._new_pair())
+            self._pairs.append(self._create_pair())
         pairs = self._pairs[:count]
-        with self.device.selected():
+        with self.device.make_current():
             if self._before is None:
                 for _ in range(batch):
                     call()
@@ -66,6 +66,6 @@ class EventClock:
         pairs[-1].stop.synchronize()
         return [pair.stop.elapsed_ms(pair.start) * 1000 / batch for pair in pairs]
 
-    def _new_pair(self) -> _Pair:
+    def _create_pair(self) -> _EventPair:
         start, stop = self.device.event(), self.device.event()
-        return _Pair(start, stop, start.recorder(self.stream), stop.recorder(self.stream))
+        return _EventPair(start, stop, start.make_recorder(self.stream), stop.make_recorder(self.stream))

@@ -19,13 +19,13 @@ LEAST_SILENCE_S = 2.0
 
 
 @dataclass(frozen=True)
-class Place:
+class ArtifactRef:
     """Refers to a built kernel: the folder of a store, and the key there. Executors pass it to workers."""
 
     store: str
     key: str
 
-    def artifact(self) -> Artifact:
+    def load_artifact(self) -> Artifact:
         """Load the artifact. Raises an error if it is no longer in the store."""
         found = Store(Path(self.store)).get(self.key)
         if not isinstance(found, Artifact):
@@ -34,18 +34,18 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkItem:
     """A task and its built kernel. A sweep yields work without an artifact; the executor builds the kernel."""
 
     task: Task
-    place: Place | None = None
+    place: ArtifactRef | None = None
 
     @property
     def needs_build(self) -> bool:
         """Whether its kernel must be built before a worker can measure it."""
         return self.place is None and self.task.device.partition(":")[0] != REPLAY
 
-    def built(self, place: Place) -> Work:
+    def bind_artifact(self, place: ArtifactRef) -> WorkItem:
         """The same work, with its kernel built."""
         return replace(self, place=place)
 
@@ -77,7 +77,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Crew:
+class WorkerConfig:
     """The settings of workers: those of `measure`, as plain values, and the limits.
 
     `replay` is the file behind replayed devices. `runner` names the function that measures, as `module:function`; it
@@ -95,7 +95,7 @@ class Crew:
 class Executor(Protocol):
     """Runs work. Each piece gives exactly one record, whatever happens to the process that measures it."""
 
-    def run(self, work: Iterable[Work], kernels: Iterable[str] = ()) -> Iterator[Record]:
+    def run(self, work: Iterable[WorkItem], kernels: Iterable[str] = ()) -> Iterator[Record]:
         """The records, in any order, as they arrive. Work is taken as there is room for it, so it may be endless.
 
         `kernels` are the names of the kernels that the work will need, in this order, so that they can be built ahead.

@@ -59,7 +59,7 @@ def _is_count(value: object, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
 
 
-def _are_counters(value: object) -> bool:
+def _is_counter_table(value: object) -> bool:
     return isinstance(value, Mapping) and all(
         isinstance(name, str) and COUNTER_NAME.fullmatch(name) and _is_count(count, INT64)
         for name, count in value.items()
@@ -72,7 +72,7 @@ NUMBER = FieldKind(_is_number, "a finite number")
 OPTIONAL_NUMBER = FieldKind(lambda value: value is None or _is_number(value), "a finite number or nothing")
 UNBOUNDED = FieldKind(_is_unbounded, "a number or nothing")
 COUNT = FieldKind(lambda value: _is_count(value, INT32), f"an integer from 0 to {INT32:,}")
-COUNTERS = FieldKind(_are_counters, f"names (letters, digits, _ and .) with integers from 0 to {INT64:,}")
+COUNTERS = FieldKind(_is_counter_table, f"names (letters, digits, _ and .) with integers from 0 to {INT64:,}")
 
 
 def check_fields(what: str, value: object, kinds: Mapping[str, FieldKind]) -> None:
@@ -80,22 +80,22 @@ def check_fields(what: str, value: object, kinds: Mapping[str, FieldKind]) -> No
     own = vars(value)
     for name, kind in kinds.items():
         if not kind.holds(own[name]):
-            raise InvalidValueError(f"{what}: {name} is {quoted(own[name])}, must be {kind.wanted}")
+            raise InvalidValueError(f"{what}: {name} is {format_quoted(own[name])}, must be {kind.wanted}")
 
 
-def checked_object(what: str, value: object, names: Collection[str]) -> dict[str, Any]:
+def check_object(what: str, value: object, names: Collection[str]) -> dict[str, Any]:
     """Return `value` if it is a JSON object with exactly these fields, else raise `InvalidValueError`."""
     if not isinstance(value, dict):
-        raise InvalidValueError(f"{what} is {quoted(value)}, must be an object with fields")
+        raise InvalidValueError(f"{what} is {format_quoted(value)}, must be an object with fields")
     if value.keys() != set(names):
         lacks = ", ".join(name for name in names if name not in value)
-        odd = ", ".join(quoted(name) for name in value if name not in names)
+        odd = ", ".join(format_quoted(name) for name in value if name not in names)
         told = [f"lacks {lacks}"] * bool(lacks) + [f"has the unknown fields {odd[:QUOTED]}"] * bool(odd)
         raise InvalidValueError(f"{what} {' and '.join(told)}. Its fields: {', '.join(names)}.")
     return value
 
 
-def quoted(value: object) -> str:
+def format_quoted(value: object) -> str:
     """The beginning of any value, as ASCII."""
     try:
         text = ascii(value)

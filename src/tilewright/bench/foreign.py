@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.errors import FileProblem, InvalidValueError, choose
-from tilewright.bench.record import OK, Record, Task, Times
-from tilewright.ops import all_ops
-from tilewright.ops.measured import Measured, MeasurementReader
-from tilewright.ops.problem_values import problem_json
+from tilewright.bench.record import OK, Record, Task, TimeStats
+from tilewright.ops import list_ops
+from tilewright.ops.measurement_files import ImportedTime, MeasurementReader
+from tilewright.ops.problem_values import dump_problem
 
 # With fewer values there are no deciles: minimum and maximum are used instead.
 DECILES_FROM = 10
@@ -28,7 +28,7 @@ NOT_OURS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportResult:
     """The content of a file: records, the rejected rows with the reasons, and notes for the user."""
 
     records: Sequence[Record]
@@ -36,14 +36,14 @@ class Imported:
     notes: Sequence[str] = ()
 
 
-def formats() -> dict[str, MeasurementReader]:
+def list_formats() -> dict[str, MeasurementReader]:
     """The formats that ops can read, sorted by name."""
-    return dict(sorted(each for op in all_ops() for each in op.measurement_readers.items()))
+    return dict(sorted(each for op in list_ops() for each in op.measurement_readers.items()))
 
 
-def read_foreign(name: str, path: Path | str, **options: Any) -> Imported:
+def read_foreign(name: str, path: Path | str, **options: Any) -> ImportResult:
     """The records of a file in the format `name`. Raises an error for options that the format does not have."""
-    known = formats()
+    known = list_formats()
     if name in NOT_OURS:
         raise InvalidValueError(f"{name} cannot be imported: {NOT_OURS[name]}. Formats: {', '.join(known)}.")
     reader = known[choose("format", name, known)]
@@ -51,34 +51,37 @@ def read_foreign(name: str, path: Path | str, **options: Any) -> Imported:
     for option in given:
         choose(f"option of the format {name}", option, reader.options)
     found = reader.read(Path(path), **given)
-    return Imported(_records(found.rows, reader.source, f"import:{name}"), found.refused, found.notes)
+    return ImportResult(_make_records(found.rows, reader.source, f"import:{name}"), found.refused, found.notes)
 
 
-def _records(rows: Iterable[Measured], source: str, worker: str) -> list[Record]:
+def _make_records(rows: Iterable[ImportedTime], source: str, worker: str) -> list[Record]:
     """One record per task, with the median and spread of its times in microseconds."""
     repeats: dict[Task, list[float]] = {}
     for row in rows:
-        repeats.setdefault(_task(row, source), []).append(row.us)
-    return [Record(task=task, status=OK, kind="time", times=_times(us), worker=worker) for task, us in repeats.items()]
+        repeats.setdefault(_make_task(row, source), []).append(row.us)
+    return [
+        Record(task=task, status=OK, kind="time", times=_compute_times(us), worker=worker)
+        for task, us in repeats.items()
+    ]
 
 
-def _task(row: Measured, source: str) -> Task:
+def _make_task(row: ImportedTime, source: str) -> Task:
     return Task(
         op=row.kernel.op,
         arch=row.kernel.arch,
         kernel=row.kernel.slug,
-        problem=problem_json(row.problem),
+        problem=dump_problem(row.problem),
         device=f"imported:{source}",
         versions=row.versions,
     )
 
 
-def _times(us: Sequence[float]) -> Times:
+def _compute_times(us: Sequence[float]) -> TimeStats:
     low, high = min(us), max(us)
     if len(us) >= DECILES_FROM:
         deciles = statistics.quantiles(us, n=10, method="inclusive")
         low, high = deciles[0], deciles[-1]
-    return Times(
+    return TimeStats(
         us=statistics.median(us),
         us_min=min(us),
         us_max=max(us),

@@ -13,13 +13,13 @@ MODEL = "gpu"  # among the versions of a task
 UNKNOWN_MODEL = "unknown model"
 
 
-def gpu_of(versions: str) -> str | None:
+def get_gpu_model(versions: str) -> str | None:
     """The GPU model in a task's versions; None if there is none, as for emulated devices."""
-    return parsed(versions).get(MODEL)
+    return parse_versions(versions).get(MODEL)
 
 
 @lru_cache(maxsize=64)
-def parsed(versions: str) -> Mapping[str, str]:
+def parse_versions(versions: str) -> Mapping[str, str]:
     """A task's versions by name. Empty for text that `format_versions` did not write."""
     try:
         found = json.loads(versions)
@@ -28,7 +28,7 @@ def parsed(versions: str) -> Mapping[str, str]:
     return {name: str(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
 
-class OneModel:
+class SingleModelCheck:
     """Checks that all times of an architecture come from one GPU model. Records without a model pass."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class OneModel:
 
     def check(self, task: Task) -> None:
         """Raise an error if the task was measured on another model than the earlier ones."""
-        model = gpu_of(task.versions)
+        model = get_gpu_model(task.versions)
         if model is None:
             return
         known = self._models.setdefault(task.arch, model)
@@ -47,12 +47,12 @@ class OneModel:
             )
 
 
-def of_model(records: Iterable[Record], text: str) -> Iterator[Record]:
+def filter_by_model(records: Iterable[Record], text: str) -> Iterator[Record]:
     """The records whose GPU model contains this text, such as MI300X. Raises an error if there are none."""
     seen: dict[str, None] = {}
     found = False
     for record in records:
-        model = gpu_of(record.task.versions) or UNKNOWN_MODEL
+        model = get_gpu_model(record.task.versions) or UNKNOWN_MODEL
         seen[model] = None
         if text.casefold() in model.casefold():
             found = True

@@ -9,20 +9,20 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from tilewright.arch.number_formats import numpy_dtype
+from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.bench import smi
 from tilewright.bench.event_clock import EventClock
-from tilewright.bench.record import Times
-from tilewright.bench.timing import MAX_BATCH, Settings, summarise, time_calls
-from tilewright.building.unit import LIBRARY
-from tilewright.dispatch.guarded import Guarded
-from tilewright.dispatch.launch import Call, functions_of
-from tilewright.dispatch.plan import execution_of
+from tilewright.bench.record import TimeStats
+from tilewright.bench.timing import MAX_BATCH, TimingSettings, compute_time_stats, time_calls
+from tilewright.building.compile_job import LIBRARY
+from tilewright.dispatch.launch import BoundKernel, bind_functions
+from tilewright.dispatch.plan import get_execution
+from tilewright.dispatch.poisoned_tensor import PoisonedTensor
 
 if TYPE_CHECKING:
     from tilewright.arch.spec import Arch
     from tilewright.building.store.artifact import Artifact
-    from tilewright.dispatch.remembered import Expected, Remembered
+    from tilewright.dispatch.reference_cache import ExpectedOutputs, ReferenceCache
     from tilewright.ops.kernel import Kernel
     from tilewright.runtime.buffers import Buffer
     from tilewright.runtime.device import Device
@@ -33,31 +33,40 @@ ALIGNMENT = 4096
 MAX_SETS = MAX_BATCH
 
 
-def timed(
-    device: Device, kernel: Kernel, artifact: Artifact, problem: Any, settings: Settings, remembered: Remembered
-) -> tuple[Times, str]:
+def measure_times(
+    device: Device,
+    kernel: Kernel,
+    artifact: Artifact,
+    problem: Any,
+    settings: TimingSettings,
+    remembered: ReferenceCache,
+) -> tuple[TimeStats, str]:
     """The kernel's times on a problem, and a note for readers of the times. Correctness is not checked here.
 
     `remembered` holds the inputs that the kernel was verified with.
     """
-    execution = execution_of(kernel.op)
-    call = Call(device, kernel, functions_of(device, artifact.checked(LIBRARY), kernel), execution, problem)
-    tensors = _contents(
-        kernel, problem, remembered.expected(kernel.op, problem, settings.seed, device.arch), device.arch
+    execution = get_execution(kernel.op)
+    call = BoundKernel(
+        device, kernel, bind_functions(device, artifact.verify_file(LIBRARY), kernel), execution, problem
     )
-    size = sum(_aligned(each.nbytes) for each in tensors)
-    count = sets_wanted(size, device.arch) if settings.cold else 1
+    tensors = _prepare_tensors(
+        kernel, problem, remembered.get_expected(kernel.op, problem, settings.seed, device.arch), device.arch
+    )
+    size = sum(_round_to_alignment(each.nbytes) for each in tensors)
+    count = count_tensor_sets(size, device.arch) if settings.cold else 1
     with ExitStack() as freed:
         memory = freed.enter_context(device.allocate(size * count, f"{count} sets of tensors"))
         stream = device.stream()
-        launches = [call.prepared(_placed(memory, tensors, number * size), stream) for number in range(count)]
-        turn = Turn(launches)
+        launches = [
+            call.prepare_launch(_copy_tensors(memory, tensors, number * size), stream) for number in range(count)
+        ]
+        turn = RotatingLaunches(launches)
         before = None
         if settings.cold and size * (count - 1) < cache_bytes(device.arch):
             sweep = freed.enter_context(device.allocate(cache_bytes(device.arch), "the buffer that flushes the caches"))
-            before = _sweeping(sweep, stream, turn)
+            before = _make_cache_flush(sweep, stream, turn)
         readings: list[smi.Reading] = []
-        read = smi.watch(device)
+        read = smi.open_monitor(device)
         clock = EventClock(
             device,
             stream,
@@ -68,11 +77,11 @@ def timed(
         timing = time_calls(clock, turn, settings)
         stream.synchronize()
     last = readings[-1] if readings else smi.Reading()
-    times = summarise(timing.samples, warmups=timing.warmups, clock_mhz=last.clock_mhz, power_w=last.power_w)
+    times = compute_time_stats(timing.samples, warmups=timing.warmups, clock_mhz=last.clock_mhz, power_w=last.power_w)
     return times, timing.note
 
 
-class Turn:
+class RotatingLaunches:
     """Launches in rotation: each call makes the next one, and the first again after the last."""
 
     __slots__ = ("_launches", "_next")
@@ -86,7 +95,7 @@ class Turn:
         self._next = number + 1 if number + 1 < len(self._launches) else 0
         self._launches[number]()
 
-    def restart(self) -> None:
+    def reset(self) -> None:
         """Make the next call the first launch."""
         self._next = 0
 
@@ -96,7 +105,7 @@ def cache_bytes(arch: Arch) -> int:
     return arch.memory.l2_bytes * arch.compute.dies + arch.memory.mall_bytes
 
 
-def sets_wanted(size: int, arch: Arch) -> int:
+def count_tensor_sets(size: int, arch: Arch) -> int:
     """The number of tensor sets, of `size` bytes each, that a cold measurement rotates through.
 
     Enough that the other sets fill the caches before a set is used again; at most MAX_SETS, and at least two.
@@ -104,37 +113,40 @@ def sets_wanted(size: int, arch: Arch) -> int:
     return max(2, min(-(-cache_bytes(arch) // size) + 1, MAX_SETS))
 
 
-def _sweeping(sweep: Buffer, stream: Any, turn: Turn) -> Callable[[], None]:
+def _make_cache_flush(sweep: Buffer, stream: Any, turn: RotatingLaunches) -> Callable[[], None]:
     """The step before each sample if the sets do not fill the caches.
 
     It flushes them with another buffer and restarts the rotation, so that no sample uses a set twice.
     """
 
-    def before() -> None:
+    def flush_caches() -> None:
         sweep.fill(0, stream, wait=False)
-        turn.restart()
+        turn.reset()
 
-    return before
+    return flush_caches
 
 
-def _contents(kernel: Kernel, problem: Any, expected: Expected, arch: Arch) -> list[Guarded]:
+def _prepare_tensors(kernel: Kernel, problem: Any, expected: ExpectedOutputs, arch: Arch) -> list[PoisonedTensor]:
     """The tensors' memory as in verification: random inputs, poisoned outputs and gaps."""
-    execution = execution_of(kernel.op)
+    execution = get_execution(kernel.op)
     inputs = dict(expected.inputs)
     for preparation in execution.preparations(kernel.config, problem):
         inputs[preparation.tensor] = preparation.apply(inputs[preparation.tensor])
-    return [Guarded(each, numpy_dtype(each.dtype, arch), inputs.get(each.name)) for each in execution.tensors(problem)]
+    return [
+        PoisonedTensor(each, to_numpy_dtype(each.dtype, arch), inputs.get(each.name))
+        for each in execution.tensors(problem)
+    ]
 
 
-def _placed(memory: Buffer, tensors: Sequence[Guarded], start: int) -> list[int]:
+def _copy_tensors(memory: Buffer, tensors: Sequence[PoisonedTensor], start: int) -> list[int]:
     """Copy the tensors into memory one after another, and return their addresses."""
     addresses = []
     for each in tensors:
         memory.copy_from(each.memory, at=start)
         addresses.append(memory.address + start)
-        start += _aligned(each.nbytes)
+        start += _round_to_alignment(each.nbytes)
     return addresses
 
 
-def _aligned(nbytes: int) -> int:
+def _round_to_alignment(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT

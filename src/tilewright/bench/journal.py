@@ -19,19 +19,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tilewright.base.atomic_write import describe_write_error, remove_draft, suggest_write_fix
 from tilewright.base.errors import InvalidValueError, JournalError, choose
-from tilewright.base.events import Noticed, emit
-from tilewright.base.whole_file import advice_for, cannot_write, remove_draft
+from tilewright.base.events import Notice, emit
 from tilewright.bench.journal_lines import (
     LONGEST,
     TAIL,
-    Damage,
-    Intact,
-    Summary,
-    intact_lines,
-    line_of,
-    record_of,
-    summary_of,
+    DamagedLine,
+    IntactLine,
+    RecordSummary,
+    format_line,
+    parse_record,
+    parse_summary,
+    read_lines,
 )
 from tilewright.bench.record import Record
 
@@ -49,7 +49,7 @@ class JournalContents:
     """A journal's content: all intact records in order, duplicate keys included, and the damaged lines."""
 
     records: list[Record]
-    damaged: list[Damage]
+    damaged: list[DamagedLine]
 
 
 class Journal:
@@ -67,14 +67,14 @@ class Journal:
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise JournalError(cannot_write(self.file, error)) from error
+            raise JournalError(describe_write_error(self.file, error)) from error
         self._open(self.file)
 
     def _open(self, file: Path) -> None:
         try:
             descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise JournalError(cannot_write(file, error)) from error
+            raise JournalError(describe_write_error(file, error)) from error
         try:
             _lock(file, descriptor)
             size = os.fstat(descriptor).st_size
@@ -85,7 +85,7 @@ class Journal:
         except BaseException as error:
             os.close(descriptor)
             if isinstance(error, OSError):
-                raise JournalError(cannot_write(file, error)) from error
+                raise JournalError(describe_write_error(file, error)) from error
             raise
         self.file, self._descriptor, self._size, self._torn = file, descriptor, size, torn
 
@@ -99,11 +99,9 @@ class Journal:
         report it. So the lines that are not on the disk are written again, to a new file, which replaces the journal's
         file.
         """
-        line = line_of(record)
+        line = format_line(record)
         if len(line) > LONGEST:
-            raise InvalidValueError(
-                f"a record has {len(line):,} bytes, the limit is {LONGEST:,}: shorten its message"
-            )
+            raise InvalidValueError(f"a record has {len(line):,} bytes, the limit is {LONGEST:,}: shorten its message")
         with self._guard:
             if self._descriptor < 0:
                 raise JournalError(f"{self.file} is closed: nothing can be appended to it")
@@ -113,7 +111,7 @@ class Journal:
             if self.fsync == "never":
                 return
             self._unsynced.append(line)
-            if self._due():
+            if self._is_sync_due():
                 try:
                     self._sync()
                 except JournalError:
@@ -151,7 +149,7 @@ class Journal:
             rest = self._cut_back(written)
             raise JournalError(
                 f"{self.file}: only {written:,} of {len(data):,} bytes could be appended at byte {self._size:,}: "
-                f"{error.strerror}. {rest} {advice_for(error)}, then resume: all earlier records are kept"
+                f"{error.strerror}. {rest} {suggest_write_fix(error)}, then resume: all earlier records are kept"
             ) from error
         self._size += len(data)
         self._torn = False
@@ -167,7 +165,7 @@ class Journal:
             return f"They could not be removed ({error.strerror}): readers will report a damaged line."
         return "The file was cut back to that byte."
 
-    def _due(self) -> bool:
+    def _is_sync_due(self) -> bool:
         if self.fsync == "batch":
             return len(self._unsynced) >= BATCH_RECORDS or time.monotonic() - self._synced_at >= BATCH_S
         return self.fsync == "record"
@@ -187,7 +185,7 @@ class Journal:
         failed, before = self._failed, (self._descriptor, self.file, self._size, self._torn)
         again = len(self._unsynced)
         try:
-            self._open(_next_file(self.file))
+            self._open(_choose_next_file(self.file))
             try:
                 for line in self._unsynced:
                     self._write(line)
@@ -199,21 +197,21 @@ class Journal:
                 raise
         except (OSError, JournalError) as error:
             raise JournalError(
-                f"{failed}. The last {_plural(again)} may not be on the disk, and could not be written again: {error}. "
+                f"{failed}. The last {_format_count(again)} may not be on the disk, and could not be written again: {error}. "
                 "Check the disk, then resume: missing results are measured again"
             ) from error
         os.close(before[0])
         self._failed = ""
         self._unsynced.clear()
         self._synced_at = time.monotonic()
-        emit(Noticed(f"{failed}. The last {_plural(again)} were written again, to {self.file}"))
+        emit(Notice(f"{failed}. The last {_format_count(again)} were written again, to {self.file}"))
 
 
-def _plural(records: int) -> str:
+def _format_count(records: int) -> str:
     return f"{records:,} record{'' if records == 1 else 's'}"
 
 
-def _next_file(file: Path) -> Path:
+def _choose_next_file(file: Path) -> Path:
     """A new file name for the same worker."""
     stem = file.stem.partition("+")[0]
     return next(each for n in itertools.count(2) if not (each := file.with_name(f"{stem}+{n}{SUFFIX}")).exists())
@@ -228,7 +226,7 @@ def _lock(file: Path, descriptor: int) -> None:
         raise JournalError(f"{file} cannot be locked: {error.strerror}. Use a disk that supports locks") from error
 
 
-def journal_files(journal: Path | str) -> list[Path]:
+def list_journal_files(journal: Path | str) -> list[Path]:
     """The files of a journal, sorted: those of a folder, or one file. Raises an error if the path does not exist."""
     path = Path(journal)
     if path.is_dir():
@@ -238,51 +236,51 @@ def journal_files(journal: Path | str) -> list[Path]:
     raise JournalError(f"{path} does not exist: a journal is a folder of {SUFFIX} files, or one such file")
 
 
-def scan(*journals: Path | str) -> Iterator[Intact | Damage]:
+def scan_lines(*journals: Path | str) -> Iterator[IntactLine | DamagedLine]:
     """Every intact and every damaged line, file by file: memory does not grow with their number."""
     for journal in journals:
-        for file in journal_files(journal):
-            yield from intact_lines(file)
+        for file in list_journal_files(journal):
+            yield from read_lines(file)
 
 
-def journal_records(*journals: Path | str) -> Iterator[Record | Damage]:
+def iterate_records(*journals: Path | str) -> Iterator[Record | DamagedLine]:
     """Every record and every damaged line of journals. Keys may repeat: see `merge_records`."""
-    for line in scan(*journals):
-        yield line if isinstance(line, Damage) else record_of(line)
+    for line in scan_lines(*journals):
+        yield line if isinstance(line, DamagedLine) else parse_record(line)
 
 
 def read_journal(folder: Path | str) -> JournalContents:
     """Everything in a journal at once. Damaged lines are returned, never raised."""
     contents = JournalContents([], [])
-    for each in journal_records(folder):
-        if isinstance(each, Damage):
+    for each in iterate_records(folder):
+        if isinstance(each, DamagedLine):
             contents.damaged.append(each)
         else:
             contents.records.append(each)
     return contents
 
 
-def merged(records: Iterable[Record]) -> dict[str, Record]:
+def merge_records(records: Iterable[Record]) -> dict[str, Record]:
     """One record per key: a good one rather than a failure, else the latest. The order of the input does not matter."""
     best: dict[str, Record] = {}
     for record in records:
         known = best.get(record.key)
-        if known is None or _beats(record, known):
+        if known is None or _is_better(record, known):
             best[record.key] = record
     return best
 
 
-def known_keys(folder: Path | str, *, retry_failed: bool = False) -> set[str]:
+def read_known_keys(folder: Path | str, *, retry_failed: bool = False) -> set[str]:
     """The keys that a resumed sweep need not measure again: all in the journal, or only the good ones."""
-    summaries = (summary_of(line) for line in scan(folder) if isinstance(line, Intact))
-    return {each.key for each in summaries if isinstance(each, Summary) and (each.ok or not retry_failed)}
+    summaries = (parse_summary(line) for line in scan_lines(folder) if isinstance(line, IntactLine))
+    return {each.key for each in summaries if isinstance(each, RecordSummary) and (each.ok or not retry_failed)}
 
 
-def _beats(new: Record, old: Record) -> bool:
+def _is_better(new: Record, old: Record) -> bool:
     if (new.ok, new.started) != (old.ok, old.started):
         return (new.ok, new.started) > (old.ok, old.started)
     # Equal timestamps: the checksums decide, so that the order of files does not.
-    return line_of(new)[-TAIL:] > line_of(old)[-TAIL:]
+    return format_line(new)[-TAIL:] > format_line(old)[-TAIL:]
 
 
 def _sync_folder(folder: Path) -> None:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from tilewright.base.digest import canonical_json
-from tilewright.bench.line_pattern import is_surely_record
+from tilewright.base.digest import to_canonical_json
+from tilewright.bench.line_pattern import match_record
 from tilewright.bench.record import OK, Record
 
 CHECK = b',"check":"'
@@ -31,7 +31,7 @@ LONGEST = 1 << 24
 
 
 @dataclass(frozen=True)
-class Damage:
+class DamagedLine:
     """A journal line that is not one intact record."""
 
     file: Path
@@ -42,7 +42,7 @@ class Damage:
         return f"{self.file}:{self.line}: {self.why}"
 
 
-class Intact(NamedTuple):
+class IntactLine(NamedTuple):
     """The bytes of a record whose checksum is right, and their location. A tuple, as a merge makes millions."""
 
     file: Path
@@ -56,7 +56,7 @@ class Intact(NamedTuple):
         return self.text[-TAIL:][len(CHECK) : -2]
 
 
-class Summary(NamedTuple):
+class RecordSummary(NamedTuple):
     """The fields that decide which of two records with one key is kept."""
 
     key: str
@@ -64,62 +64,66 @@ class Summary(NamedTuple):
     started: float
 
 
-def line_of(record: Record) -> bytes:
+def format_line(record: Record) -> bytes:
     """A record as one line, with its checksum and line end."""
-    return with_check(canonical_json(record.to_json())[:-1].encode())
+    return append_checksum(to_canonical_json(record.to_json())[:-1].encode())
 
 
-def with_check(body: bytes) -> bytes:
+def append_checksum(body: bytes) -> bytes:
     """A complete line from a record's JSON without its last brace."""
-    return body + CHECK + _digest(body) + b'"}\n'
+    return body + CHECK + _compute_checksum(body) + b'"}\n'
 
 
-def intact_lines(file: Path, *, longest: int = LONGEST) -> Iterator[Intact | Damage]:
+def read_lines(file: Path, *, longest: int = LONGEST) -> Iterator[IntactLine | DamagedLine]:
     """All intact records of a file, in order, and every damaged line. Never raises because of the file's content."""
     number, offset = 0, 0
     with file.open("rb") as stream:
         while line := stream.readline(longest):
             number += 1
             if len(line) == longest and not line.endswith(b"\n"):
-                offset = yield from _endless(file, stream, number, offset, line, longest)
+                offset = yield from _skip_overlong_line(file, stream, number, offset, line, longest)
                 continue
             text = line.removesuffix(b"\n")
-            if _checked(text):
-                yield Intact(file, number, offset, text)
+            if _has_valid_checksum(text):
+                yield IntactLine(file, number, offset, text)
             elif text.strip():
-                yield from _damaged(file, number, offset, text)
+                yield from _scan_damaged_line(file, number, offset, text)
             offset += len(line)
 
 
-def record_of(line: Intact) -> Record | Damage:
+def parse_record(line: IntactLine) -> Record | DamagedLine:
     """The record of a line. A record of another schema, or with an unknown field, is returned as damaged."""
     try:
         value = json.loads(line.text)
         if isinstance(value, dict):
             value.pop("check", None)
-        return Record.of_json(value)
+        return Record.from_json(value)
     except (ValueError, RecursionError) as error:  # InvalidValueError is a ValueError
-        return Damage(line.file, line.line, f"has a valid checksum, but is not a record of this version: {error}")
+        return DamagedLine(line.file, line.line, f"has a valid checksum, but is not a record of this version: {error}")
 
 
-def summary_of(line: Intact) -> Summary | Damage:
+def parse_summary(line: IntactLine) -> RecordSummary | DamagedLine:
     """The fields that a merge needs, several times faster than the whole record. Damaged where the record is."""
-    found = is_surely_record(line.text)
+    found = match_record(line.text)
     if found is not None:
-        return Summary(found["key"].decode(), found["status"] == b"ok", float(found["started"]))
-    record = record_of(line)
-    return record if isinstance(record, Damage) else Summary(record.key, record.status == OK, float(record.started))
+        return RecordSummary(found["key"].decode(), found["status"] == b"ok", float(found["started"]))
+    record = parse_record(line)
+    return (
+        record
+        if isinstance(record, DamagedLine)
+        else RecordSummary(record.key, record.status == OK, float(record.started))
+    )
 
 
-def _endless(
+def _skip_overlong_line(
     file: Path, stream: IO[bytes], number: int, offset: int, held: bytes, longest: int
-) -> Generator[Intact | Damage, None, int]:
+) -> Generator[IntactLine | DamagedLine, None, int]:
     """Read a line that is longer than any record, piece by piece. Returns the offset of the next line."""
-    yield Damage(file, number, f"is longer than {longest:,} bytes, the limit of a record")
+    yield DamagedLine(file, number, f"is longer than {longest:,} bytes, the limit of a record")
     while True:
         after = 0
-        for start, end in _intact_inside(held):
-            yield Intact(file, number, offset + start, held[start:end])
+        for start, end in _find_intact_records(held):
+            yield IntactLine(file, number, offset + start, held[start:end])
             after = end
         more = b"" if held.endswith(b"\n") else stream.readline(longest)
         if not more:
@@ -129,25 +133,25 @@ def _endless(
         offset, held = offset + cut, held[cut:] + more
 
 
-def _damaged(file: Path, number: int, offset: int, text: bytes) -> Iterator[Intact | Damage]:
-    inside = list(_intact_inside(text))
+def _scan_damaged_line(file: Path, number: int, offset: int, text: bytes) -> Iterator[IntactLine | DamagedLine]:
+    inside = list(_find_intact_records(text))
     kept = f"; intact records inside it: {len(inside)}, which are kept" if inside else ""
-    yield Damage(file, number, _why(text) + kept)
+    yield DamagedLine(file, number, _describe_damage(text) + kept)
     for start, end in inside:
-        yield Intact(file, number, offset + start, text[start:end])
+        yield IntactLine(file, number, offset + start, text[start:end])
 
 
-def _intact_inside(text: bytes) -> Iterator[tuple[int, int]]:
+def _find_intact_records(text: bytes) -> Iterator[tuple[int, int]]:
     """The start and end of every intact record in a damaged line."""
     after = 0
     for end in END.finditer(text):
         start = text.rfind(START, after, end.start())
-        if start >= 0 and _checked(text[start : end.end()]):
+        if start >= 0 and _has_valid_checksum(text[start : end.end()]):
             yield start, end.end()
         after = end.end()
 
 
-def _why(text: bytes) -> str:
+def _describe_damage(text: bytes) -> str:
     if not text.startswith(START):
         return f"does not begin with {START.decode()}, as records do: its beginning is lost or changed"
     if END.search(text) is None:
@@ -155,10 +159,10 @@ def _why(text: bytes) -> str:
     return "has a checksum that does not match its bytes: it was changed"
 
 
-def _checked(text: bytes) -> bool:
+def _has_valid_checksum(text: bytes) -> bool:
     """Whether a text ends with the digest of the bytes before it."""
-    return text[-TAIL:] == CHECK + _digest(text[:-TAIL]) + b'"}'
+    return text[-TAIL:] == CHECK + _compute_checksum(text[:-TAIL]) + b'"}'
 
 
-def _digest(body: bytes) -> bytes:
+def _compute_checksum(body: bytes) -> bytes:
     return hashlib.blake2b(body, digest_size=DIGEST_BYTES).hexdigest().encode()

@@ -22,46 +22,46 @@ _OPTIONAL = rb"(?:null|" + _NUMBER + rb")"
 _COUNTER = rb'"[A-Za-z_][A-Za-z0-9_.]*+":(?:0|[1-9][0-9]{0,17})'
 
 
-def _group(name: str, pattern: bytes) -> bytes:
+def _make_group(name: str, pattern: bytes) -> bytes:
     return b"(?P<%s>%s)" % (name.encode(), pattern)
 
 
-def _object(**fields: bytes) -> bytes:
+def _make_object_pattern(**fields: bytes) -> bytes:
     return rb"\{" + b",".join(b'"%s":%s' % (name.encode(), fields[name]) for name in sorted(fields)) + rb"\}"
 
 
-_TASK = _object(
-    cold=_group("cold", rb"true|false"),
-    **{name: _group(name, _TEXT) for name in ("arch", "device", "kernel", "op", "problem", "versions")},
+_TASK = _make_object_pattern(
+    cold=_make_group("cold", rb"true|false"),
+    **{name: _make_group(name, _TEXT) for name in ("arch", "device", "kernel", "op", "problem", "versions")},
 )
-_TIMES = _object(
-    **{name: _group(name, _NUMBER) for name in ("us", "us_min", "us_max")},
+_TIMES = _make_object_pattern(
+    **{name: _make_group(name, _NUMBER) for name in ("us", "us_min", "us_max")},
     **dict.fromkeys(("us_p10", "us_p90"), _NUMBER),
     **dict.fromkeys(("runs", "warmups"), _COUNT),
     **dict.fromkeys(("clock_mhz", "power_w"), _OPTIONAL),
 )
-_BODY = _object(
-    counters=rb"\{" + _group("counters", rb"(?:" + _COUNTER + rb"(?:," + _COUNTER + rb")*+)?+") + rb"\}",
+_BODY = _make_object_pattern(
+    counters=rb"\{" + _make_group("counters", rb"(?:" + _COUNTER + rb"(?:," + _COUNTER + rb")*+)?+") + rb"\}",
     error_ulps=_UNBOUNDED,
-    key=b'"%s"' % _group("key", rb"[0-9a-f]{32}"),
-    kind=b'"%s"' % _group("kind", rb"time|counters|none"),
+    key=b'"%s"' % _make_group("key", rb"[0-9a-f]{32}"),
+    kind=b'"%s"' % _make_group("kind", rb"time|counters|none"),
     message=_TEXT,
     schema=b"%d" % SCHEMA,
     share=_UNBOUNDED,
-    started=_group("started", _NUMBER),
-    status=b'"%s"' % _group("status", b"|".join(status.encode() for status in STATUSES)),
+    started=_make_group("started", _NUMBER),
+    status=b'"%s"' % _make_group("status", b"|".join(status.encode() for status in STATUSES)),
     task=_TASK,
-    times=_group("times", rb"null|" + _TIMES),
+    times=_make_group("times", rb"null|" + _TIMES),
     took_s=_NUMBER,
     worker=_TEXT,
 )
 LINE = re.compile(_BODY.removesuffix(rb"\}") + rb',"check":"[0-9a-f]{32}"\}')
 
 
-def is_surely_record(line: bytes) -> re.Match[bytes] | None:
+def match_record(line: bytes) -> re.Match[bytes] | None:
     """The parts of a line by name if it is certainly a valid record; None if only parsing it can decide."""
     found = LINE.fullmatch(line)
-    if found is None or found["key"] != _key(found):
+    if found is None or found["key"] != _compute_key(found):
         return None
     has_times = found["us"] is not None
     kind = b"time" if has_times else b"counters" if found["counters"] else b"none"
@@ -72,7 +72,7 @@ def is_surely_record(line: bytes) -> re.Match[bytes] | None:
     return found
 
 
-def _key(found: re.Match[bytes]) -> bytes:
+def _compute_key(found: re.Match[bytes]) -> bytes:
     """As `Task.key`: the texts of a line are canonical JSON already."""
     device = found["device"]
     where = b'"gpu"' if device.startswith(b'"gpu:') else device

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.bench.build_ahead import BuildAhead, why_not_built
-from tilewright.bench.executor import Crew, Place, Work
+from tilewright.bench.build_ahead import BuildAhead, describe_build_failure
+from tilewright.bench.executor import ArtifactRef, WorkerConfig, WorkItem
 from tilewright.bench.pool import IN_FLIGHT, LocalPool
 from tilewright.bench.record import Record, Task
 from tilewright.building.store.tiers import Tiers
@@ -23,7 +23,7 @@ class LocalExecutor:
     def __init__(
         self,
         devices: Sequence[tuple[str, str]],
-        crew: Crew,
+        crew: WorkerConfig,
         *,
         jobs: int | None = None,
         tiers: Tiers | None = None,
@@ -42,17 +42,17 @@ class LocalExecutor:
         """The number of processes that were started."""
         return sum(worker.starts for worker in self._pool.workers)
 
-    def run(self, work: Iterable[Work], kernels: Iterable[str] = ()) -> Iterator[Record]:
+    def run(self, work: Iterable[WorkItem], kernels: Iterable[str] = ()) -> Iterator[Record]:
         """See `Executor.run`."""
         if self._feeder is not None:
             raise InvalidValueError("an executor runs only once: create another one")
         context = contextvars.copy_context()
         self._feeder = threading.Thread(
-            target=context.run, args=(self._feed, work, kernels), name="tilewright feeds", daemon=True
+            target=context.run, args=(self._submit_all, work, kernels), name="tilewright feeds", daemon=True
         )
         self._feeder.start()
         try:
-            yield from self._pool.results()
+            yield from self._pool.iterate_results()
         finally:
             self.close()
 
@@ -73,28 +73,30 @@ class LocalExecutor:
         if self._ahead is not None:
             self._ahead.join(PATIENCE_S)
 
-    def _feed(self, work: Iterable[Work], kernels: Iterable[str]) -> None:
+    def _submit_all(self, work: Iterable[WorkItem], kernels: Iterable[str]) -> None:
         try:
             for each in work:
-                if not self._take(each, kernels):
+                if not self._submit_next(each, kernels):
                     break
         except BaseException as error:  # of the work, the builder or the pool: `run` raises it
             self._pool.fail(error)
         else:
-            self._pool.end()
+            self._pool.finish_input()
 
-    def _take(self, work: Work, kernels: Iterable[str]) -> bool:
+    def _submit_next(self, work: WorkItem, kernels: Iterable[str]) -> bool:
         if not work.needs_build:
             return self._pool.submit(work)
-        ahead = self._builder(kernels)
+        ahead = self._start_builder(kernels)
         entry = None if ahead is None else ahead.wait(work.task.kernel)
         if entry is None:
             return False
-        if isinstance(entry, Place):
-            return self._pool.submit(work.built(entry))
-        return self._pool.give(Record(task=work.task, status="build_failed", message=why_not_built(entry)))
+        if isinstance(entry, ArtifactRef):
+            return self._pool.submit(work.bind_artifact(entry))
+        return self._pool.put_record(
+            Record(task=work.task, status="build_failed", message=describe_build_failure(entry))
+        )
 
-    def _builder(self, kernels: Iterable[str]) -> BuildAhead | None:
+    def _start_builder(self, kernels: Iterable[str]) -> BuildAhead | None:
         """The builder; None after a stop."""
         with self._guard:
             if self._ahead is None and not self._stopped:

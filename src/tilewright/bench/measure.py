@@ -14,19 +14,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import DeviceError, DeviceMemoryError, InvalidValueError, UnsupportedError
-from tilewright.bench.record import OK, Record, Task, message_of
+from tilewright.bench.record import OK, Record, Task, format_message
 from tilewright.bench.replay import ReplayDevice
-from tilewright.bench.timing import Settings
+from tilewright.bench.timing import TimingSettings
 
 if TYPE_CHECKING:
     from tilewright.building.store.artifact import Artifact
-    from tilewright.dispatch.remembered import Remembered
+    from tilewright.dispatch.reference_cache import ReferenceCache
     from tilewright.dispatch.verify import Check
     from tilewright.emulator.counters import Counters
     from tilewright.ops.kernel import Kernel
     from tilewright.runtime.device import Device
 
-__all__ = ["Settings", "counts", "measure", "worker_name"]
+__all__ = ["TimingSettings", "collect_counts", "get_worker_name", "measure"]
 
 OUT_OF_MEMORY = "out_of_memory"
 
@@ -37,8 +37,8 @@ def measure(
     kernel: Kernel | None,
     artifact: Artifact | None,
     problem: Any,
-    settings: Settings,
-    remembered: Remembered | None = None,
+    settings: TimingSettings,
+    remembered: ReferenceCache | None = None,
 ) -> Record:
     """Measure a task and return its record. Whatever goes wrong with the kernel is a status, never an exception.
 
@@ -47,26 +47,26 @@ def measure(
     it needs no kernel, artifact or problem. To measure several kernels on one problem after another, pass the same
     `remembered` each time: the problem's reference is then computed once.
     """
-    _check_asked(task, device, settings)
+    _check_request(task, device, settings)
     started, clock = time.time(), time.perf_counter()
     if isinstance(device, ReplayDevice):
-        found = device.answer(task)
+        found = device.get_result(task)
     else:
         if kernel is None or artifact is None:
             raise InvalidValueError(f"{device.name} runs kernels: it needs {task.kernel} built, not only its name")
         if kernel.slug != task.kernel:
             raise InvalidValueError(f"the task is for kernel {task.kernel}, but the kernel is {kernel.slug}")
-        found = _outcome(partial(_measured, device, kernel, artifact, problem, settings, remembered))
-    found["message"] = message_of(found.get("message", ""))
-    return Record(task=task, worker=worker_name(), started=started, took_s=time.perf_counter() - clock, **found)
+        found = _collect_outcome(partial(_measure_kernel, device, kernel, artifact, problem, settings, remembered))
+    found["message"] = format_message(found.get("message", ""))
+    return Record(task=task, worker=get_worker_name(), started=started, took_s=time.perf_counter() - clock, **found)
 
 
-def worker_name() -> str:
+def get_worker_name() -> str:
     """Host and process, as records name them."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def _check_asked(task: Task, device: Device | ReplayDevice, settings: Settings) -> None:
+def _check_request(task: Task, device: Device | ReplayDevice, settings: TimingSettings) -> None:
     if task.device != device.name:
         raise InvalidValueError(f"the task is for {task.device}, not for {device.name}")
     if task.cold != settings.cold:
@@ -79,7 +79,7 @@ def _check_asked(task: Task, device: Device | ReplayDevice, settings: Settings) 
         raise InvalidValueError(f"mode={settings.mode} applies to emulated devices only, not to {device.name}")
 
 
-def _outcome(measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _collect_outcome(measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """The result fields of a record. Errors of the device or the host become a status."""
     try:
         return measured()
@@ -93,40 +93,40 @@ def _outcome(measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {"status": "fault", "message": f"verified, but failed while it was timed: {error}"}
 
 
-def _measured(
+def _measure_kernel(
     device: Device,
     kernel: Kernel,
     artifact: Artifact,
     problem: Any,
-    settings: Settings,
-    remembered: Remembered | None,
+    settings: TimingSettings,
+    remembered: ReferenceCache | None,
 ) -> dict[str, Any]:
-    from tilewright.dispatch.remembered import Remembered  # noqa: PLC0415  (loads NumPy)
+    from tilewright.dispatch.reference_cache import ReferenceCache  # noqa: PLC0415  (loads NumPy)
     from tilewright.dispatch.verify import verify  # noqa: PLC0415  (see above)
     from tilewright.emulator.launch import Mode  # noqa: PLC0415  (needed by few)
 
     mode = None if settings.mode is None else Mode(settings.mode)
-    remembered = remembered or Remembered()
+    remembered = remembered or ReferenceCache()
     (check,) = verify(kernel, artifact, device, [problem], settings.seed, mode, remembered)
     if not check.ok:
         status = OUT_OF_MEMORY if check.memory_full else check.verdict
-        return {"status": status, "message": check.message, **_errors(check)}
+        return {"status": status, "message": check.message, **_extract_errors(check)}
     if device.kind == "emulated":
-        return {"status": OK, "kind": "counters", "counters": counts(check.counters), **_errors(check)}
-    from tilewright.bench.gpu_time import timed  # noqa: PLC0415  (loads NumPy)
+        return {"status": OK, "kind": "counters", "counters": collect_counts(check.counters), **_extract_errors(check)}
+    from tilewright.bench.gpu_time import measure_times  # noqa: PLC0415  (loads NumPy)
 
-    times, note = timed(device, kernel, artifact, problem, settings, remembered)
-    return {"status": OK, "kind": "time", "times": times, "message": note, **_errors(check)}
+    times, note = measure_times(device, kernel, artifact, problem, settings, remembered)
+    return {"status": OK, "kind": "time", "times": times, "message": note, **_extract_errors(check)}
 
 
-def _errors(check: Check) -> dict[str, Any]:
+def _extract_errors(check: Check) -> dict[str, Any]:
     """How much of the tolerance was used; empty if nothing was compared."""
     if check.verdict not in (OK, "wrong"):
         return {}
     return {"share": check.share, "error_ulps": check.error_ulps}
 
 
-def counts(counters: Counters | None) -> dict[str, int]:
+def collect_counts(counters: Counters | None) -> dict[str, int]:
     """Counters as one flat table, sorted by name, without the engine's own step count."""
     if counters is None:
         raise InvalidValueError("the emulated device counted nothing: the kernel launched nothing")

@@ -14,12 +14,12 @@ from typing import Any
 
 from tilewright.base.digest import digest_text, digest_value
 from tilewright.base.errors import InvalidValueError, TilewrightError
-from tilewright.bench.field_checks import quoted
-from tilewright.bench.record import Task, place_of
-from tilewright.ops import op_named
+from tilewright.bench.field_checks import format_quoted
+from tilewright.bench.record import Task, get_device_group
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
-from tilewright.ops.problem_text import fixed_names
-from tilewright.ops.problem_values import problem_from_json, problem_json
+from tilewright.ops.problem_text import find_fixed_names
+from tilewright.ops.problem_values import dump_problem, load_problem
 
 # Kernels that measure one problem after each other and share the cost of its reference. More would gain little, as
 # each result has to be compared with it. Their libraries stay loaded: fewer than `Limits.kernels`.
@@ -27,15 +27,17 @@ TEAM = 64
 _SHARD = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})")
 
 
-def problem_of(op: str, text: str) -> Any:
+def parse_problem(op: str, text: str) -> Any:
     """The problem of canonical JSON: the inverse of `problem_json`. Raises `InvalidValueError` for other text."""
-    problem_type = op_named(op).problem_type
+    problem_type = find_op(op).problem_type
     try:
-        return problem_from_json(problem_type, json.loads(text))
+        return load_problem(problem_type, json.loads(text))
     except TilewrightError:
         raise
     except Exception as error:  # from JSON, or from a field of an unexpected type
-        raise InvalidValueError(f"{quoted(text)} is not a problem of {op}: {type(error).__name__}: {error}") from error
+        raise InvalidValueError(
+            f"{format_quoted(text)} is not a problem of {op}: {type(error).__name__}: {error}"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,14 @@ class Shard:
             raise InvalidValueError(f"shard {self.number}/{self.count}: the first number must be from 1 to the second")
 
     @classmethod
-    def of_text(cls, text: str) -> Shard:
+    def parse_text(cls, text: str) -> Shard:
         """Parse text such as `2/8`."""
         found = _SHARD.fullmatch(text)
         if found is None:
             raise InvalidValueError(f"{text!r} is not a shard: write 2/8 for the second of eight")
         return cls(int(found[1]), int(found[2]))
 
-    def of(self, count: int) -> range:
+    def index_range(self, count: int) -> range:
         """The index range of this shard in a sequence of `count` items."""
         return range(count * (self.number - 1) // self.count, count * self.number // self.count)
 
@@ -69,7 +71,7 @@ ALL = Shard()
 
 
 @dataclass(frozen=True)
-class Block:
+class TaskGrid:
     """Kernels of one kind on all problems of that kind, on one kind of device.
 
     All kernels on the first problem, then all on the next. The reference of a problem is computed once for them, and
@@ -85,13 +87,13 @@ class Block:
     def __len__(self) -> int:
         return len(self.kernels) * len(self.problems)
 
-    def tasks(self, which: range | None = None) -> Iterator[Task]:
+    def iterate_tasks(self, which: range | None = None) -> Iterator[Task]:
         """All tasks, or those with the given indices."""
         for number in range(len(self)) if which is None else which:
             problem, kernel = divmod(number, len(self.kernels))
-            yield self.task(self.kernels[kernel], self.problems[problem])
+            yield self.make_task(self.kernels[kernel], self.problems[problem])
 
-    def task(self, kernel: Kernel, problem: str) -> Task:
+    def make_task(self, kernel: Kernel, problem: str) -> Task:
         return Task(
             op=kernel.op,
             arch=kernel.arch,
@@ -104,7 +106,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """All tasks of a sweep: each kernel on each problem of its kind, on each kind of device with its GPU.
 
     `devices` maps names to their GPUs: {"gpu:0": "gfx942"}. Identical devices share the work. `settings` are those of
@@ -127,60 +129,60 @@ class Plan:
                 raise InvalidValueError(f"a sweep without a {what} measures nothing: pass at least one")
 
     @cached_property
-    def places(self) -> tuple[tuple[str, str], ...]:
+    def distinct_devices(self) -> tuple[tuple[str, str], ...]:
         """One device and its GPU for each kind of device: the first of identical ones."""
         first: dict[tuple[str, str], str] = {}
         for device, arch in self.devices.items():
-            first.setdefault((place_of(device), arch), device)
+            first.setdefault((get_device_group(device), arch), device)
         return tuple((device, arch) for (_, arch), device in first.items())
 
     @cached_property
-    def blocks(self) -> tuple[Block, ...]:
+    def grids(self) -> tuple[TaskGrid, ...]:
         """All task grids, in order. Devices of several kinds take turns."""
         cold = bool(self.settings.get("cold", False))
         made = [
             [
-                Block(kernels, device, self._problems_of(kernels[0]), cold, self.versions)
-                for kernels in self._teams(arch)
+                TaskGrid(kernels, device, self._find_problems(kernels[0]), cold, self.versions)
+                for kernels in self._iterate_batches(arch)
             ]
-            for device, arch in self.places
+            for device, arch in self.distinct_devices
         ]
         turns = itertools.zip_longest(*made)
         return tuple(block for turn in turns for block in turn if block is not None)
 
-    def parts(self, shard: Shard = ALL) -> Iterator[tuple[Block, range]]:
+    def split_grids(self, shard: Shard = ALL) -> Iterator[tuple[TaskGrid, range]]:
         """Task grids and the indices of a shard's tasks in them: a shard has few kernels and few references."""
-        own = shard.of(self.count)
+        own = shard.index_range(self.count)
         start = 0
-        for block in self.blocks:
+        for block in self.grids:
             which = range(max(own.start - start, 0), min(own.stop - start, len(block)))
             if which:
                 yield block, which
             start += len(block)
 
-    def tasks(self, shard: Shard = ALL) -> Iterator[Task]:
+    def iterate_tasks(self, shard: Shard = ALL) -> Iterator[Task]:
         """All tasks, or those of a shard."""
-        for block, which in self.parts(shard):
-            yield from block.tasks(which)
+        for block, which in self.split_grids(shard):
+            yield from block.iterate_tasks(which)
 
     @cached_property
     def count(self) -> int:
         """The number of tasks."""
-        return sum(map(len, self.blocks))
+        return sum(map(len, self.grids))
 
     @cached_property
     def idle(self) -> tuple[Kernel, ...]:
         """Kernels without tasks: no problem has their kind, or no device has their GPU."""
         archs = set(self.devices.values())
-        return tuple(k for k in self._kernels if k.arch not in archs or not self._problems_of(k))
+        return tuple(k for k in self._kernels if k.arch not in archs or not self._find_problems(k))
 
     @cached_property
     def untried(self) -> int:
         """The number of problems without a kernel of their kind."""
-        tried = {problem for kernel in self._kernels for problem in self._problems_of(kernel)}
+        tried = {problem for kernel in self._kernels for problem in self._find_problems(kernel)}
         return len(set(self._texts) - tried)
 
-    def asked(self) -> dict[str, Any]:
+    def describe_request(self) -> dict[str, Any]:
         """The content of `sweep.json`: equal for plans with the same content."""
         problems = sorted(set(self._texts))
         return {
@@ -188,7 +190,7 @@ class Plan:
             "kernels_digest": digest_value(sorted(kernel.slug for kernel in self._kernels)),
             "problems": len(problems),
             "problems_digest": digest_value(problems),
-            "devices": sorted({f"{place_of(device)} {arch}" for device, arch in self.places}),
+            "devices": sorted({f"{get_device_group(device)} {arch}" for device, arch in self.distinct_devices}),
             "settings": dict(self.settings),
             "versions": self.versions,
         }
@@ -196,13 +198,13 @@ class Plan:
     @cached_property
     def _texts(self) -> tuple[str, ...]:
         """The problems as in tasks, in the plan's order."""
-        return tuple(map(problem_json, self.problems))
+        return tuple(map(dump_problem, self.problems))
 
     @cached_property
     def _kernels(self) -> tuple[Kernel, ...]:
         return tuple(sorted(set(self.kernels), key=lambda kernel: kernel.slug))
 
-    def _teams(self, arch: str) -> Iterator[tuple[Kernel, ...]]:
+    def _iterate_batches(self, arch: str) -> Iterator[tuple[Kernel, ...]]:
         """The kernels of a GPU in batches that measure the same problems.
 
         The first batch is one kernel, and each next one is twice as large: devices start as soon as one kernel is
@@ -210,7 +212,7 @@ class Plan:
         """
         kinds: dict[int, list[Kernel]] = defaultdict(list)
         for kernel in self._kernels:
-            problems = self._problems_of(kernel)
+            problems = self._find_problems(kernel)
             if kernel.arch == arch and problems:
                 kinds[id(problems)].append(kernel)
         size = 1
@@ -225,10 +227,10 @@ class Plan:
         """Problems as JSON by op and the fields that kernels fix, then by their values. Filled on demand."""
         return {}
 
-    def _problems_of(self, kernel: Kernel) -> Sequence[str]:
+    def _find_problems(self, kernel: Kernel) -> Sequence[str]:
         """The problems of a kernel's kind: those that agree with it in all fields that both have."""
-        problem_type = op_named(kernel.op).problem_type
-        names = fixed_names(type(kernel.config), problem_type)
+        problem_type = find_op(kernel.op).problem_type
+        names = find_fixed_names(type(kernel.config), problem_type)
         kind = (kernel.op, names)
         if kind not in self._kinds:
             by_values: dict[tuple[Any, ...], dict[str, None]] = defaultdict(dict)

@@ -7,10 +7,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 
 from tilewright.base.errors import DeviceError, InvalidValueError
-from tilewright.base.events import Noticed, emit
-from tilewright.bench.device_worker import DeviceWorker
-from tilewright.bench.executor import Crew, Work
-from tilewright.bench.record import Record, Task, place_of
+from tilewright.base.events import Notice, emit
+from tilewright.bench.executor import WorkerConfig, WorkItem
+from tilewright.bench.record import Record, Task, get_device_group
+from tilewright.bench.worker_client import WorkerClient
 
 # Work that waits for a device, or for its record to be read, per device: enough that no device waits for the
 # coordinator, and few enough that a stop or a quarantine takes effect at once.
@@ -19,11 +19,11 @@ IN_FLIGHT = 64
 Kind = tuple[str, str]  # the group of identical devices, and their GPU
 
 
-def _kind(task: Task) -> Kind:
-    return place_of(task.device), task.arch
+def _get_queue_key(task: Task) -> Kind:
+    return get_device_group(task.device), task.arch
 
 
-def _nothing_refused(_: Task) -> Record | None:
+def _reject_nothing(_: Task) -> Record | None:
     return None
 
 
@@ -37,20 +37,20 @@ class LocalPool:
     def __init__(
         self,
         devices: Sequence[tuple[str, str]],
-        crew: Crew,
+        crew: WorkerConfig,
         *,
-        refuse: Callable[[Task], Record | None] = _nothing_refused,
+        refuse: Callable[[Task], Record | None] = _reject_nothing,
         in_flight: int = IN_FLIGHT,
     ) -> None:
         _check_devices(devices)
-        self.workers = tuple(DeviceWorker(name, crew) for name, _ in devices)
-        self._kinds = tuple((place_of(name), arch) for name, arch in devices)
+        self.workers = tuple(WorkerClient(name, crew) for name, _ in devices)
+        self._kinds = tuple((get_device_group(name), arch) for name, arch in devices)
         self._refuse = refuse
         self._most = in_flight * len(devices)
         self._changed = threading.Condition()
-        self._waiting: dict[Kind, deque[Work]] = {kind: deque() for kind in self._kinds}
+        self._waiting: dict[Kind, deque[WorkItem]] = {kind: deque() for kind in self._kinds}
         self._running = 0
-        self._problems: dict[DeviceWorker, str] = {}  # the current or last problem of each
+        self._problems: dict[WorkerClient, str] = {}  # the current or last problem of each
         self._results: deque[Record] = deque()
         self._notices: deque[str] = deque()
         self._ended = self._stopped = self._closed = False
@@ -58,25 +58,27 @@ class LocalPool:
         self._lost: list[str] = []
         self._failure: BaseException | None = None
         self._threads = [
-            threading.Thread(target=self._work, args=(worker, kind), name=f"tilewright {worker.device}", daemon=True)
+            threading.Thread(
+                target=self._run_worker, args=(worker, kind), name=f"tilewright {worker.device}", daemon=True
+            )
             for worker, kind in zip(self.workers, self._kinds, strict=True)
         ]
         for thread in self._threads:
             thread.start()
 
-    def submit(self, work: Work) -> bool:
+    def submit(self, work: WorkItem) -> bool:
         """Queue work, and wait while too much of it is pending. False if the pool takes no more."""
-        kind = _kind(work.task)
+        kind = _get_queue_key(work.task)
         if kind not in self._waiting:
             there = ", ".join(f"{place} ({arch})" for place, arch in self._waiting)
             raise InvalidValueError(f"no device of this pool is a {kind[0]} ({kind[1]}): it has {there}")
         return self._put(lambda: self._waiting[kind].append(work))
 
-    def give(self, record: Record) -> bool:
+    def put_record(self, record: Record) -> bool:
         """Add a record of work that needs no worker to the results. False if the pool takes no more."""
         return self._put(lambda: self._results.append(record))
 
-    def end(self) -> None:
+    def finish_input(self) -> None:
         """End the input: `iterate_results` ends when all work is done."""
         with self._changed:
             self._ended = True
@@ -88,19 +90,19 @@ class LocalPool:
             self._failure = self._failure or error
             self._drop_waiting()
 
-    def results(self) -> Iterator[Record]:
+    def iterate_results(self) -> Iterator[Record]:
         """The records as they arrive. Raises the error that stopped the pool, after all records."""
         while True:
             with self._changed:
-                self._changed.wait_for(self._news)
+                self._changed.wait_for(self._has_news)
                 notices = [self._notices.popleft() for _ in range(len(self._notices))]
                 record = self._results.popleft() if self._results else None
                 self._changed.notify_all()
             for notice in notices:
-                emit(Noticed(notice))
+                emit(Notice(notice))
             if record is not None:
                 yield record
-            elif self._done():
+            elif self._is_done():
                 break
         if self._failure is not None:
             raise self._failure
@@ -129,52 +131,52 @@ class LocalPool:
 
     def _put(self, put: Callable[[], None]) -> bool:
         with self._changed:
-            self._changed.wait_for(lambda: self._ended or self._under_way() < self._most)
+            self._changed.wait_for(lambda: self._ended or self._count_running() < self._most)
             if self._ended:
                 return False
             put()
             self._changed.notify_all()
             return True
 
-    def _under_way(self) -> int:
+    def _count_running(self) -> int:
         return sum(map(len, self._waiting.values())) + self._running + len(self._results)
 
-    def _done(self) -> bool:
-        return self._ended and self._under_way() == 0
+    def _is_done(self) -> bool:
+        return self._ended and self._count_running() == 0
 
-    def _news(self) -> bool:
-        return bool(self._results) or bool(self._notices) or self._done()
+    def _has_news(self) -> bool:
+        return bool(self._results) or bool(self._notices) or self._is_done()
 
     # The methods below run in the threads, one for each worker.
 
-    def _work(self, worker: DeviceWorker, kind: Kind) -> None:
+    def _run_worker(self, worker: WorkerClient, kind: Kind) -> None:
         try:
-            while (work := self._take(worker, kind)) is not None:
+            while (work := self._take_work(worker, kind)) is not None:
                 try:
                     self._finish(self._refuse(work.task) or worker.measure(work), worker.take_notices())
                 except DeviceError as error:
-                    self._give_up(worker, kind, work, error)
+                    self._handle_lost_device(worker, kind, work, error)
                     break
         except BaseException as error:  # a bug in this program: raised where results are read
-            self._broken(error)
+            self._fail_worker(error)
         finally:
             worker.close()
 
-    def _take(self, worker: DeviceWorker, kind: Kind) -> Work | None:
+    def _take_work(self, worker: WorkerClient, kind: Kind) -> WorkItem | None:
         """The next work for a worker: of its current problem, else of one that no other worker has, else the first."""
         waiting = self._waiting[kind]
         with self._changed:
-            self._changed.wait_for(lambda: bool(waiting) or self._over(kind))
+            self._changed.wait_for(lambda: bool(waiting) or self._is_exhausted(kind))
             if not waiting:
                 return None
-            best = self._best(worker, waiting)
+            best = self._choose_index(worker, waiting)
             work = waiting[best]
             del waiting[best]
             self._running += 1
             self._problems[worker] = work.task.problem
             return work
 
-    def _best(self, worker: DeviceWorker, waiting: Sequence[Work]) -> int:
+    def _choose_index(self, worker: WorkerClient, waiting: Sequence[WorkItem]) -> int:
         """A worker that stays with a problem has its reference cached; two workers on one problem compute it twice."""
         own = self._problems.get(worker)
         others = {problem for each, problem in self._problems.items() if each is not worker}
@@ -187,7 +189,7 @@ class LocalPool:
                 fresh = place
         return fresh or 0
 
-    def _over(self, kind: Kind) -> bool:
+    def _is_exhausted(self, kind: Kind) -> bool:
         """Whether no more work can come: running work may come back from a lost device."""
         return self._stopped or self._closed or (self._ended and self._running == 0 and not self._waiting[kind])
 
@@ -198,7 +200,7 @@ class LocalPool:
             self._results.append(record)
             self._changed.notify_all()
 
-    def _give_up(self, worker: DeviceWorker, kind: Kind, work: Work, error: DeviceError) -> None:
+    def _handle_lost_device(self, worker: WorkerClient, kind: Kind, work: WorkItem, error: DeviceError) -> None:
         """Handle a lost device. Its work, which was not measured, goes back to the remaining ones."""
         with self._changed:
             self._running -= 1
@@ -214,7 +216,7 @@ class LocalPool:
                     self._drop_waiting()
             self._changed.notify_all()
 
-    def _broken(self, error: BaseException) -> None:
+    def _fail_worker(self, error: BaseException) -> None:
         with self._changed:
             self._running = max(self._running - 1, 0)
             self._failure = self._failure or error
@@ -224,7 +226,9 @@ class LocalPool:
 def _check_devices(devices: Sequence[tuple[str, str]]) -> None:
     if not devices:
         raise InvalidValueError("a pool without a device measures nothing: name at least one")
-    twice = [name for name, n in Counter(name for name, _ in devices).items() if n > 1 and place_of(name) == "gpu"]
+    twice = [
+        name for name, n in Counter(name for name, _ in devices).items() if n > 1 and get_device_group(name) == "gpu"
+    ]
     if twice:
         raise InvalidValueError(
             f"{', '.join(twice)} would have two workers, which disturb each other's times: name it once"

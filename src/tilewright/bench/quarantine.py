@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.bench.record import Record, Task, place_of
+from tilewright.bench.record import Record, Task, get_device_group
 
 # Failures that count against the kernel. Other failures are due to a problem that it does not support or that is too
 # large for the device, or to the compiler.
@@ -27,30 +27,28 @@ class Quarantine:
         self._failures: Counter[tuple[str, str]] = Counter()
         self._last: dict[tuple[str, str], str] = {}
 
-    def note(self, record: Record) -> None:
+    def count_record(self, record: Record) -> None:
         """Count a record, if it is a failure that counts against its kernel."""
         if record.status in COUNTED:
-            subject = _subject(record.task)
+            subject = _make_key(record.task)
             self._failures[subject] += 1
             self._last[subject] = record.status
 
-    def note_all(self, records: Iterable[Record]) -> None:
+    def count_records(self, records: Iterable[Record]) -> None:
         for record in records:
-            self.note(record)
+            self.count_record(record)
 
-    def why(self, task: Task) -> str | None:
+    def get_reason(self, task: Task) -> str | None:
         """Why a task is not tried, or None if it is."""
-        subject = _subject(task)
+        subject = _make_key(task)
         failures = self._failures.get(subject, 0)
         if not self.limit or failures < self.limit:
             return None
-        return (
-            f"the kernel failed {failures} times on {subject[1]} (last: {self._last[subject]}), limit {self.limit}"
-        )
+        return f"the kernel failed {failures} times on {subject[1]} (last: {self._last[subject]}), limit {self.limit}"
 
-    def refused(self, task: Task) -> Record | None:
+    def reject_task(self, task: Task) -> Record | None:
         """The record of a task that is not tried; None if it may be tried."""
-        why = self.why(task)
+        why = self.get_reason(task)
         return None if why is None else Record(task=task, status="quarantined", message=why)
 
     @property
@@ -59,5 +57,5 @@ class Quarantine:
         return tuple(sorted({kernel for (kernel, _), n in self._failures.items() if self.limit and n >= self.limit}))
 
 
-def _subject(task: Task) -> tuple[str, str]:
-    return task.kernel, place_of(task.device)
+def _make_key(task: Task) -> tuple[str, str]:
+    return task.kernel, get_device_group(task.device)

@@ -9,42 +9,42 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.bench.data_extra import need_data
-from tilewright.bench.journal_lines import Damage
+from tilewright.bench.data_extra import require_data_extra
+from tilewright.bench.journal_lines import DamagedLine
 from tilewright.bench.sources import TABLE_SUFFIX, open_sources
-from tilewright.bench.table import check_table, export
+from tilewright.bench.table import check_table, export_table
 
 VIEW = "records"
 
 
 @dataclass(frozen=True)
-class Answer:
+class QueryResult:
     """The columns and rows of a result, and the damaged journal lines that were skipped."""
 
     columns: Sequence[str]
     rows: Sequence[tuple[Any, ...]]
-    damaged: Sequence[Damage] = ()
+    damaged: Sequence[DamagedLine] = ()
 
 
-def query(sql: str, *sources: Path | str) -> Answer:
+def run_query(sql: str, *sources: Path | str) -> QueryResult:
     """Run a DuckDB statement on the records of journals and tables.
 
     A single table is queried directly. Anything else is merged into a temporary table first, for each query again.
     """
-    need_data("a query")
+    require_data_extra("a query")
     paths = [Path(source) for source in sources]
     if len(paths) == 1 and paths[0].suffix == TABLE_SUFFIX:
         # The schema is checked first: otherwise another kind of table would only seem to lack columns.
         check_table(paths[0])
-        return _asked(sql, paths[0], ())
+        return _execute_query(sql, paths[0], ())
     opened = open_sources(*paths)
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         table = Path(folder) / f"records{TABLE_SUFFIX}"
-        export(opened.records(), table, counters=opened.counters())
-        return _asked(sql, table, opened.damaged)
+        export_table(opened.iterate_records(), table, counters=opened.list_counters())
+        return _execute_query(sql, table, opened.damaged)
 
 
-def _asked(sql: str, table: Path, damaged: Sequence[Damage]) -> Answer:
+def _execute_query(sql: str, table: Path, damaged: Sequence[DamagedLine]) -> QueryResult:
     import duckdb  # noqa: PLC0415
 
     quoted = str(table).replace("'", "''")
@@ -52,6 +52,6 @@ def _asked(sql: str, table: Path, damaged: Sequence[Damage]) -> Answer:
         try:
             connection.execute(f"CREATE VIEW {VIEW} AS SELECT * FROM read_parquet('{quoted}')")
             answer = connection.execute(sql)
-            return Answer([column[0] for column in answer.description or ()], answer.fetchall(), damaged)
+            return QueryResult([column[0] for column in answer.description or ()], answer.fetchall(), damaged)
         except duckdb.Error as error:
             raise InvalidValueError(f"DuckDB rejected the query: {error}") from error

@@ -6,11 +6,11 @@ import functools
 import math
 from dataclasses import dataclass
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.base.errors import InvalidValueError
-from tilewright.bench.plan import problem_of
+from tilewright.bench.plan import parse_problem
 from tilewright.bench.record import Task
-from tilewright.ops import op_named
+from tilewright.ops import find_op
 
 
 @dataclass(frozen=True)
@@ -34,30 +34,30 @@ class Rates:
 
 # In a sweep each problem occurs once for every kernel.
 @functools.lru_cache(maxsize=1 << 16)
-def effort(op: str, problem: str) -> Effort:
+def compute_effort(op: str, problem: str) -> Effort:
     """The operations of a problem, and its least traffic: as the problem defines it, else each tensor once.
 
     A tensor that is changed in place counts twice. For paged memory the whole pool counts, used or not.
     """
     try:
-        value = problem_of(op, problem)
+        value = parse_problem(op, problem)
     except InvalidValueError:  # a record of another installation is a valid record, too
         return Effort(None, None)
     flops: int | None = getattr(value, "flops", None)
     moved: int | None = getattr(value, "bytes_moved", None)
-    execution = op_named(op).execution
+    execution = find_op(op).execution
     if moved is None and execution is not None:
         bits = (
-            math.prod(tensor.shape) * dtype(tensor.dtype).bits * (2 if tensor.updated else 1)
+            math.prod(tensor.shape) * find_dtype(tensor.dtype).bits * (2 if tensor.updated else 1)
             for tensor in execution.tensors(value)
         )
         moved = sum(bits) // 8
     return Effort(flops, moved)
 
 
-def rates(task: Task, us: float) -> Rates:
+def compute_rates(task: Task, us: float) -> Rates:
     """The rates of a task's time: operations and bytes per microsecond, scaled."""
-    own = effort(task.op, task.problem)
+    own = compute_effort(task.op, task.problem)
     return Rates(
         None if own.flops is None else own.flops / us * 1e-6,
         None if own.bytes_moved is None else own.bytes_moved / us * 1e-3,

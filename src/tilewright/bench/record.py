@@ -22,8 +22,8 @@ from tilewright.bench.field_checks import (
     UNBOUNDED,
     FieldKind,
     check_fields,
-    checked_object,
-    quoted,
+    check_object,
+    format_quoted,
 )
 
 SCHEMA = 1
@@ -52,7 +52,7 @@ STATUSES = (
 KINDS = ("time", "counters", "none")
 
 
-def message_of(reason: object) -> str:
+def format_message(reason: object) -> str:
     """A reason as records store it: cut to `LONGEST_MESSAGE`, with characters that UTF-8 cannot encode escaped.
 
     File names that are not UTF-8 appear in error messages as unpaired surrogates.
@@ -60,7 +60,7 @@ def message_of(reason: object) -> str:
     return str(reason)[:LONGEST_MESSAGE].encode(errors="backslashreplace").decode()
 
 
-def place_of(device: str) -> str:
+def get_device_group(device: str) -> str:
     """The group of identical devices: the GPUs of a sweep, which are of one model, or one device by its name."""
     kind = device.partition(":")[0]
     return kind if kind == "gpu" else device
@@ -86,7 +86,7 @@ class Task:
         check_fields("task", self, _TASK_KINDS)
 
     @classmethod
-    def shared(cls, fields: Mapping[str, Any]) -> Task:
+    def create_interned(cls, fields: Mapping[str, Any]) -> Task:
         """A task whose texts are in memory only once, however many tasks share them, as in a sweep."""
         own = dict(fields)
         for name, value in fields.items():
@@ -100,12 +100,12 @@ class Task:
 
         The index of a GPU is not part of it: GPUs of one model are identical, and the model is in `versions`.
         """
-        where = place_of(self.device)
+        where = get_device_group(self.device)
         return digest_value([self.op, self.arch, self.kernel, self.problem, where, self.cold, self.versions])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Times:
+class TimeStats:
     """Statistics of the measured repeats in microseconds: in steady state, after verification."""
 
     us: float  # median
@@ -132,7 +132,7 @@ class Record:
     status: str
     kind: str = "none"
     message: str = ""
-    times: Times | None = None
+    times: TimeStats | None = None
     counters: Mapping[str, int] = field(default_factory=dict)
     share: float | None = None
     error_ulps: float | None = None
@@ -167,33 +167,35 @@ class Record:
         return {
             "schema": SCHEMA,
             "key": self.key,
-            **_named(self, _OWN),
-            "task": _named(self.task, _TASK),
-            "times": None if self.times is None else _named(self.times, _TIMES),
+            **_check_names(self, _OWN),
+            "task": _check_names(self.task, _TASK),
+            "times": None if self.times is None else _check_names(self.times, _TIMES),
             "counters": dict(self.counters),
-            **{name: _number_or_text(getattr(self, name)) for name in _UNBOUNDED},
+            **{name: _encode_number(getattr(self, name)) for name in _UNBOUNDED},
         }
 
     @classmethod
-    def of_json(cls, value: object) -> Record:
+    def from_json(cls, value: object) -> Record:
         """The inverse of `to_json`: raises `InvalidValueError` for anything else."""
         if isinstance(value, dict) and value.get("schema") != SCHEMA:
-            raise InvalidValueError(f"the record has schema {quoted(value.get('schema'))}, this version reads {SCHEMA}")
-        fields = dict(checked_object("record", value, _JSON))
+            raise InvalidValueError(
+                f"the record has schema {format_quoted(value.get('schema'))}, this version reads {SCHEMA}"
+            )
+        fields = dict(check_object("record", value, _JSON))
         key, times = fields.pop("key"), fields.pop("times")
         del fields["schema"]
         for name in _UNBOUNDED:
             if isinstance(fields[name], str):
                 fields[name] = float(choose(name, fields[name], _NOT_FINITE))
-        fields["task"] = Task.shared(checked_object("task", fields["task"], _TASK))
-        record = cls(times=None if times is None else Times(**checked_object("times", times, _TIMES)), **fields)
+        fields["task"] = Task.create_interned(check_object("task", fields["task"], _TASK))
+        record = cls(times=None if times is None else TimeStats(**check_object("times", times, _TIMES)), **fields)
         if key != record.key:
-            raise InvalidValueError(f"the record's key is {quoted(key)}, but its task has {record.key}")
+            raise InvalidValueError(f"the record's key is {format_quoted(key)}, but its task has {record.key}")
         return record
 
 
 # `dataclasses.asdict` would copy every value, which takes ten times as long.
-_TASK, _TIMES, _OWN = (tuple(field.name for field in dataclasses.fields(kind)) for kind in (Task, Times, Record))
+_TASK, _TIMES, _OWN = (tuple(field.name for field in dataclasses.fields(kind)) for kind in (Task, TimeStats, Record))
 _JSON = ("schema", "key", *_OWN)
 # An output that was never written has no finite error. JSON has no number for it: the line holds the text "inf".
 _UNBOUNDED = ("share", "error_ulps")
@@ -207,7 +209,7 @@ _TIMES_KINDS = {
 }
 _OWN_KINDS = {
     "task": FieldKind(lambda value: isinstance(value, Task), "a task"),
-    "times": FieldKind(lambda value: value is None or isinstance(value, Times), "times or nothing"),
+    "times": FieldKind(lambda value: value is None or isinstance(value, TimeStats), "times or nothing"),
     **dict.fromkeys(("status", "kind", "message", "worker"), TEXT),
     "counters": COUNTERS,
     **dict.fromkeys(_UNBOUNDED, UNBOUNDED),
@@ -215,10 +217,10 @@ _OWN_KINDS = {
 }
 
 
-def _named(value: object, names: Sequence[str]) -> dict[str, Any]:
+def _check_names(value: object, names: Sequence[str]) -> dict[str, Any]:
     own = vars(value)
     return {name: own[name] for name in names}
 
 
-def _number_or_text(value: float | None) -> float | str | None:
+def _encode_number(value: float | None) -> float | str | None:
     return value if value is None or math.isfinite(value) else str(float(value))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.base.digest import digest_value
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError
-from tilewright.bench.gpu_model import OneModel, gpu_of
+from tilewright.bench.gpu_model import SingleModelCheck, get_gpu_model
 from tilewright.bench.record import Record, Task
 
 if TYPE_CHECKING:
@@ -51,26 +51,26 @@ class ReplayDevice:
     @cached_property
     def models(self) -> tuple[str, ...]:
         """The recorded GPU models, if the records have them."""
-        told = {gpu_of(record.task.versions) for record in self.records.values() if record.ok}
+        told = {get_gpu_model(record.task.versions) for record in self.records.values() if record.ok}
         return tuple(sorted(model for model in told if model is not None))
 
-    def answer(self, task: Task) -> dict[str, Any]:
+    def get_result(self, task: Task) -> dict[str, Any]:
         """The result fields of a task's record."""
-        found = self.records.get(_wanted(task))
+        found = self.records.get(_make_lookup_key(task))
         if found is None:
             return {"status": NOT_RECORDED, "message": f"{self.source or self.name} has no such measurement"}
         fields = ("status", "kind", "message", "times", "share", "error_ulps")
         return {name: getattr(found, name) for name in fields}
 
 
-def replayed(name: str, records: Iterable[Record], source: str = "") -> ReplayDevice:
+def make_replay_device(name: str, records: Iterable[Record], source: str = "") -> ReplayDevice:
     """A device from records. For one task a measurement wins over a failure, else the later record counts.
 
     Counters are rejected, as they must not be taken for times. So are times of two GPU models of one architecture,
     which are not comparable.
     """
     kept: dict[_Wanted, Record] = {}
-    models = OneModel()
+    models = SingleModelCheck()
     for record in records:
         if record.kind == "counters":
             raise InvalidValueError(
@@ -79,7 +79,7 @@ def replayed(name: str, records: Iterable[Record], source: str = "") -> ReplayDe
             )
         if record.ok:
             models.check(record.task)
-        wanted = _wanted(record.task)
+        wanted = _make_lookup_key(record.task)
         other = kept.get(wanted)
         if other is None or (record.ok, record.started) >= (other.ok, other.started):
             kept[wanted] = record
@@ -90,10 +90,10 @@ def replayed(name: str, records: Iterable[Record], source: str = "") -> ReplayDe
 
 def read_replay(name: str, path: Path) -> ReplayDevice:
     """A device from a Parquet file of records, or from a journal: its folder, or one of its files."""
-    return replayed(name, _records_of(path), str(path))
+    return make_replay_device(name, _read_records(path), str(path))
 
 
-def device_named(name: str, replay: Path | None = None) -> Device | ReplayDevice:
+def open_device(name: str, replay: Path | None = None) -> Device | ReplayDevice:
     """Open a device by name; `replay` is the file behind a replayed one."""
     if name.startswith(PREFIX):
         if replay is None:
@@ -104,7 +104,7 @@ def device_named(name: str, replay: Path | None = None) -> Device | ReplayDevice
     return Device(name)
 
 
-def _records_of(path: Path) -> Iterable[Record]:
+def _read_records(path: Path) -> Iterable[Record]:
     from tilewright.bench.journal import SUFFIX, read_journal  # noqa: PLC0415  (one of two)
 
     if path.is_dir() or path.suffix == SUFFIX:
@@ -118,5 +118,5 @@ def _records_of(path: Path) -> Iterable[Record]:
     return read_table(path)
 
 
-def _wanted(task: Task) -> _Wanted:
+def _make_lookup_key(task: Task) -> _Wanted:
     return (task.op, task.arch, task.kernel, task.problem, task.cold)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.bench.journal_lines import Damage
-from tilewright.bench.journal_merge import Selected, select_best, write_records
+from tilewright.bench.journal_lines import DamagedLine
+from tilewright.bench.journal_merge import SelectedLines, select_best, write_records
 from tilewright.bench.record import Record
 from tilewright.bench.table import read_table
 
@@ -19,10 +19,10 @@ TABLE_SUFFIX = ".parquet"
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class OpenedSources:
     """The records of some sources. The temporary files of the merge are removed with this value."""
 
-    selected: Selected
+    selected: SelectedLines
 
     def __len__(self) -> int:
         return len(self.selected)
@@ -33,20 +33,20 @@ class Opened:
         return self.selected.seen
 
     @property
-    def damaged(self) -> Sequence[Damage]:
+    def damaged(self) -> Sequence[DamagedLine]:
         """The damaged lines of journals."""
         return self.selected.damaged
 
-    def records(self) -> Iterator[Record]:
+    def iterate_records(self) -> Iterator[Record]:
         """The records, one per key: memory does not grow with their number."""
-        yield from self.selected.records()
+        yield from self.selected.iterate_records()
 
-    def counters(self) -> tuple[str, ...]:
+    def list_counters(self) -> tuple[str, ...]:
         """The names of all counters of the records, sorted."""
-        return self.selected.counters()
+        return self.selected.list_counters()
 
 
-def open_sources(*sources: Path | str) -> Opened:
+def open_sources(*sources: Path | str) -> OpenedSources:
     """The records of journals (folders or files) and tables (.parquet), merged: see `journal.merge_records`.
 
     Tables are first written as journals into a temporary folder, so that they are merged in little memory, too.
@@ -55,10 +55,12 @@ def open_sources(*sources: Path | str) -> Opened:
         raise InvalidValueError("no journal or table is given: pass at least one")
     paths = [Path(source) for source in sources]
     if all(path.suffix != TABLE_SUFFIX for path in paths):
-        return Opened(select_best(*paths))
+        return OpenedSources(select_best(*paths))
     folder = Path(tempfile.mkdtemp(prefix="tilewright-"))
     try:
-        opened = Opened(select_best(*(_as_journal(path, folder / f"{i:06}.jsonl") for i, path in enumerate(paths))))
+        opened = OpenedSources(
+            select_best(*(_convert_to_journal(path, folder / f"{i:06}.jsonl") for i, path in enumerate(paths)))
+        )
     except BaseException:
         shutil.rmtree(folder)
         raise
@@ -66,7 +68,7 @@ def open_sources(*sources: Path | str) -> Opened:
     return opened
 
 
-def _as_journal(source: Path, file: Path) -> Path:
+def _convert_to_journal(source: Path, file: Path) -> Path:
     if source.suffix != TABLE_SUFFIX:
         return source
     write_records(read_table(source), file)

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from tilewright.base.events import Noticed, emit
+from tilewright.base.events import Notice, emit
 from tilewright.bench.executor import Executor
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def stopped_by_signals(executor: Executor) -> Iterator[threading.Event]:
+def stop_on_signals(executor: Executor) -> Iterator[threading.Event]:
     """Inside the `with` block the first signal stops the executor; a second one interrupts at once.
 
     The first signal sets the event. Only for the main thread of a program, as Python delivers signals to no other.
@@ -45,6 +45,6 @@ def stopped_by_signals(executor: Executor) -> Iterator[threading.Event]:
 def _stop(executor: Executor, number: int) -> None:
     name = signal.Signals(number).name
     try:
-        emit(Noticed(f"{name}: running tasks are finished and kept, then the sweep ends. Repeat to end it at once."))
+        emit(Notice(f"{name}: running tasks are finished and kept, then the sweep ends. Repeat to end it at once."))
     finally:
         executor.stop()

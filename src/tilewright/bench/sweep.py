@@ -14,14 +14,14 @@ from pathlib import Path
 
 from tilewright.base import events
 from tilewright.base.errors import JournalError
-from tilewright.bench.executor import Executor, Work
-from tilewright.bench.journal import Journal, scan
-from tilewright.bench.journal_lines import Damage, record_of, summary_of
-from tilewright.bench.plan import Plan, Shard
+from tilewright.bench.executor import Executor, WorkItem
+from tilewright.bench.journal import Journal, scan_lines
+from tilewright.bench.journal_lines import DamagedLine, parse_record, parse_summary
+from tilewright.bench.plan import Shard, SweepPlan
 from tilewright.bench.quarantine import FAILURES, Quarantine
 from tilewright.bench.record import OK, Record
 from tilewright.bench.sweep_file import check_folder, claim_folder
-from tilewright.bench.sweep_lock import alone
+from tilewright.bench.sweep_lock import lock_shard
 
 TASK = "sweep"
 # The rate is measured over this many seconds, as kernels differ, and so do the remaining tasks.
@@ -33,7 +33,7 @@ DISK_PATIENCE_S, DISK_PAUSE_S = 3600.0, 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class How:
+class SweepOptions:
     """Options of a sweep that do not change what is measured."""
 
     shard: Shard = Shard()
@@ -43,11 +43,11 @@ class How:
     disk_patience_s: float = DISK_PATIENCE_S
 
 
-USUAL = How()
+USUAL = SweepOptions()
 
 
 @dataclass(frozen=True)
-class Summary:
+class SweepSummary:
     """The result of a sweep: the numbers of results by status, of earlier results, and of remaining tasks."""
 
     statuses: Counter[str]
@@ -68,11 +68,11 @@ class Summary:
 
 
 @dataclass
-class _State:
+class _SweepState:
     """The state of a running sweep."""
 
-    plan: Plan
-    how: How
+    plan: SweepPlan
+    how: SweepOptions
     known: set[str]
     damaged: int
     quarantine: Quarantine
@@ -86,7 +86,7 @@ class _State:
     @property
     def total(self) -> int:
         """The tasks of this sweep, or of its shard, including those with results."""
-        return len(self.how.shard.of(self.plan.count))
+        return len(self.how.shard.index_range(self.plan.count))
 
     @property
     def left(self) -> int:
@@ -94,26 +94,26 @@ class _State:
             return len(self.awaited)
         return max(self.total - self.skipped - sum(self.statuses.values()), len(self.awaited), 1)
 
-    def work(self) -> Iterator[Work]:
+    def iterate_work(self) -> Iterator[WorkItem]:
         """The tasks to measure. The executor may iterate over them in its own thread."""
-        for task in self.plan.tasks(self.how.shard):
+        for task in self.plan.iterate_tasks(self.how.shard):
             if task.key in self.known:
                 self.skipped += 1
                 continue
             self.awaited.add(task.key)
-            refused = self.quarantine.refused(task)
+            refused = self.quarantine.reject_task(task)
             if refused is None:
-                yield Work(task)
+                yield WorkItem(task)
             else:
                 self.refused.append(refused)
         self.asked_all = True
 
-    def kernels(self) -> Iterator[str]:
+    def iterate_kernels(self) -> Iterator[str]:
         """The names of the kernels with remaining tasks, in the order of the work."""
-        for block, which in self.plan.parts(self.how.shard):
+        for block, which in self.plan.split_grids(self.how.shard):
             names: dict[str, None] = {}
-            for task in block.tasks(which):
-                if task.kernel not in names and task.key not in self.known and self.quarantine.why(task) is None:
+            for task in block.iterate_tasks(which):
+                if task.kernel not in names and task.key not in self.known and self.quarantine.get_reason(task) is None:
                     names[task.kernel] = None
                     if len(names) == len(block.kernels):
                         break
@@ -121,14 +121,14 @@ class _State:
 
 
 def sweep(
-    plan: Plan,
+    plan: SweepPlan,
     folder: Path | str,
     executor: Executor,
-    how: How = USUAL,
+    how: SweepOptions = USUAL,
     *,
     quarantine: Quarantine | None = None,
     stopping: threading.Event | None = None,
-) -> Summary:
+) -> SweepSummary:
     """Measure all tasks of a plan that the folder's journal does not have yet. Always ends, whatever kernels do.
 
     A folder of the same plan is resumed; a folder of another plan is rejected. Pass the `quarantine` that the executor
@@ -139,12 +139,12 @@ def sweep(
     folder = Path(folder)
     began = time.monotonic()
     with closing(executor):
-        claim_folder(folder, plan.asked())
-        with alone(folder, how.shard):
-            state = _resumed(plan, folder, how, quarantine or Quarantine(how.quarantine))
-            with Journal(folder, _writer(how.shard), fsync=how.fsync) as journal:
-                _carry_out(state, executor, lambda record: _append(journal, record, how, stopping))
-    return Summary(
+        claim_folder(folder, plan.describe_request())
+        with lock_shard(folder, how.shard):
+            state = _resume_state(plan, folder, how, quarantine or Quarantine(how.quarantine))
+            with Journal(folder, _make_writer_name(how.shard), fsync=how.fsync) as journal:
+                _execute_sweep(state, executor, lambda record: _append_record(journal, record, how, stopping))
+    return SweepSummary(
         statuses=state.statuses,
         known=state.skipped,
         damaged=state.damaged,
@@ -156,7 +156,7 @@ def sweep(
 
 
 @dataclass(frozen=True)
-class Outlook:
+class DryRun:
     """A sweep's remaining work: the numbers of tasks, of existing results, and of kernels still needed."""
 
     tasks: int
@@ -168,35 +168,39 @@ class Outlook:
         return self.tasks - self.known
 
 
-def outlook(plan: Plan, folder: Path | str, how: How = USUAL) -> Outlook:
+def make_dry_run(plan: SweepPlan, folder: Path | str, how: SweepOptions = USUAL) -> DryRun:
     """The work that `sweep` would do with the same arguments. Nothing is measured or written."""
     known: set[str] = set()
-    if check_folder(folder, plan.asked()):
-        known = _resumed(plan, Path(folder), how, Quarantine(how.quarantine)).known
-    total = len(how.shard.of(plan.count))
+    if check_folder(folder, plan.describe_request()):
+        known = _resume_state(plan, Path(folder), how, Quarantine(how.quarantine)).known
+    total = len(how.shard.index_range(plan.count))
     done, kernels = 0, set()
-    with events.task("tasks", total) as advance:
-        for task in plan.tasks(how.shard):
+    with events.report_task("tasks", total) as advance:
+        for task in plan.iterate_tasks(how.shard):
             if known and task.key in known:
                 done += 1
             else:
                 kernels.add(task.kernel)
             advance()
-    return Outlook(total, done, len(kernels))
+    return DryRun(total, done, len(kernels))
 
 
-def _resumed(plan: Plan, folder: Path, how: How, quarantine: Quarantine) -> _State:
+def _resume_state(plan: SweepPlan, folder: Path, how: SweepOptions, quarantine: Quarantine) -> _SweepState:
     """The state from the journal: which tasks are done, and which kernels failed too often."""
     good: set[str] = set()
     failed: dict[str, Record] = {}
-    damages: list[Damage] = []
-    for line in scan(folder):
-        summary = line if isinstance(line, Damage) else summary_of(line)
+    damages: list[DamagedLine] = []
+    for line in scan_lines(folder):
+        summary = line if isinstance(line, DamagedLine) else parse_summary(line)
         # Only failures are parsed completely, for the quarantine: they should be few among millions of results.
-        found = line if isinstance(line, Damage) or isinstance(summary, Damage) or summary.ok else record_of(line)
-        if isinstance(summary, Damage):
+        found = (
+            line
+            if isinstance(line, DamagedLine) or isinstance(summary, DamagedLine) or summary.ok
+            else parse_record(line)
+        )
+        if isinstance(summary, DamagedLine):
             damages.append(summary)
-        elif isinstance(found, Damage):
+        elif isinstance(found, DamagedLine):
             damages.append(found)
         elif isinstance(found, Record):
             failed[found.key] = found
@@ -204,34 +208,34 @@ def _resumed(plan: Plan, folder: Path, how: How, quarantine: Quarantine) -> _Sta
             good.add(summary.key)
     known = good if how.retry_failed else good | failed.keys()
     if not how.retry_failed:
-        quarantine.note_all(record for key, record in failed.items() if key not in good)
+        quarantine.count_records(record for key, record in failed.items() if key not in good)
     if damages:
         first = damages[0]
         events.emit(
-            events.Noticed(
+            events.Notice(
                 f"{len(damages)} damaged lines in {folder} (the first: {first.file}, line {first.line}: {first.why}). "
                 "Their results are measured again."
             )
         )
-    return _State(plan, how, known, len(damages), quarantine)
+    return _SweepState(plan, how, known, len(damages), quarantine)
 
 
-def _carry_out(state: _State, executor: Executor, append: Callable[[Record], None]) -> None:
-    pace = _Pace(state)
-    with events.task(TASK, state.total) as advance:
+def _execute_sweep(state: _SweepState, executor: Executor, append: Callable[[Record], None]) -> None:
+    pace = _ProgressMeter(state)
+    with events.report_task(TASK, state.total) as advance:
 
         def keep(record: Record) -> None:
             if record.key not in state.awaited:
-                events.emit(events.Noticed(f"a duplicate result of {record.task.kernel} was ignored"))
+                events.emit(events.Notice(f"a duplicate result of {record.task.kernel} was ignored"))
                 return
             append(record)
             state.awaited.discard(record.key)
             state.statuses[record.status] += 1
-            state.quarantine.note(record)
+            state.quarantine.count_record(record)
             advance(record.task.kernel)
-            pace.tell()
+            pace.report()
 
-        for record in executor.run(state.work(), state.kernels()):
+        for record in executor.run(state.iterate_work(), state.iterate_kernels()):
             keep(record)
             while state.refused:
                 keep(state.refused.popleft())
@@ -239,7 +243,7 @@ def _carry_out(state: _State, executor: Executor, append: Callable[[Record], Non
             keep(state.refused.popleft())
 
 
-def _append(journal: Journal, record: Record, how: How, stopping: threading.Event | None) -> None:
+def _append_record(journal: Journal, record: Record, how: SweepOptions, stopping: threading.Event | None) -> None:
     """Append, and wait for room on a full disk: devices wait meanwhile, as their results are not taken."""
     deadline = time.monotonic() + how.disk_patience_s
     told = False
@@ -253,20 +257,20 @@ def _append(journal: Journal, record: Record, how: How, stopping: threading.Even
                 raise
             if not told:
                 waits = f"Waiting up to {how.disk_patience_s:g} s for room; all results so far are kept."
-                events.emit(events.Noticed(f"{error}. {waits}"))
+                events.emit(events.Notice(f"{error}. {waits}"))
                 told = True
         time.sleep(DISK_PAUSE_S)
 
 
-class _Pace:
+class _ProgressMeter:
     """The rate of a sweep, and its remaining time."""
 
-    def __init__(self, state: _State) -> None:
+    def __init__(self, state: _SweepState) -> None:
         self._state = state
         self._recent: deque[tuple[float, int]] = deque([(time.monotonic(), 0)])
         self._told = 0.0
 
-    def tell(self) -> None:
+    def report(self) -> None:
         now = time.monotonic()
         if now - self._told < TELL_S:
             return
@@ -285,7 +289,7 @@ class _Pace:
         events.emit(events.Working(TASK, (said,), max(left, 0) / rate if rate else None))
 
 
-def _writer(shard: Shard) -> str:
+def _make_writer_name(shard: Shard) -> str:
     """The name of this process's journal file."""
     host = re.sub(r"[^A-Za-z0-9_.-]", "_", os.uname().nodename)
     return f"w-{host}-{shard.number}-of-{shard.count}-{os.getpid()}"

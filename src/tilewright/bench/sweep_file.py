@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tilewright.base.digest import canonical_json, digest_value
+from tilewright.base.atomic_write import describe_write_error, make_temporary_path, remove_draft
+from tilewright.base.digest import digest_value, to_canonical_json
 from tilewright.base.errors import FileFormatError, FileProblem, JournalError
-from tilewright.base.whole_file import cannot_write, hidden_beside, remove_draft
-from tilewright.bench.field_checks import quoted
+from tilewright.bench.field_checks import format_quoted
 
 FILE = "sweep.json"
 SCHEMA = 1
@@ -24,9 +24,9 @@ def claim_folder(folder: Path | str, asked: Mapping[str, Any]) -> bool:
     one writes and all others compare.
     """
     folder = Path(folder)
-    wanted = json.loads(canonical_json(dict(asked)))
+    wanted = json.loads(to_canonical_json(dict(asked)))
     text = json.dumps({"schema": SCHEMA, "digest": digest_value(wanted), "asked": wanted}, indent=2) + "\n"
-    beside = hidden_beside(folder / FILE)
+    beside = make_temporary_path(folder / FILE)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with beside.open("w") as stream:
@@ -36,11 +36,11 @@ def claim_folder(folder: Path | str, asked: Mapping[str, Any]) -> bool:
         os.link(beside, folder / FILE)
     except FileExistsError as error:
         if not (folder / FILE).exists():  # the folder itself is a file
-            raise JournalError(cannot_write(folder, error)) from error
-        _compare(folder, read_asked(folder), wanted)
+            raise JournalError(describe_write_error(folder, error)) from error
+        _compare_requests(folder, read_request(folder), wanted)
         return True
     except OSError as error:
-        raise JournalError(cannot_write(folder, error)) from error
+        raise JournalError(describe_write_error(folder, error)) from error
     finally:
         remove_draft(beside)
     return False
@@ -50,15 +50,15 @@ def check_folder(folder: Path | str, asked: Mapping[str, Any]) -> bool:
     """Whether a folder belongs to the requested sweep, without claiming it. Raises as `claim_folder` does."""
     if not (Path(folder) / FILE).exists():
         return False
-    _compare(Path(folder), read_asked(folder), json.loads(canonical_json(dict(asked))))
+    _compare_requests(Path(folder), read_request(folder), json.loads(to_canonical_json(dict(asked))))
     return True
 
 
-def read_asked(folder: Path | str) -> dict[str, Any]:
+def read_request(folder: Path | str) -> dict[str, Any]:
     """The request of a folder's sweep. Raises `FileFormatError` for an invalid file."""
     path = Path(folder) / FILE
     try:
-        value = json.loads(path.read_text("utf-8"), parse_constant=_refuse_constant)
+        value = json.loads(path.read_text("utf-8"), parse_constant=_reject_constant)
         schema, digest, asked = value["schema"], value["digest"], value["asked"]
     except FileNotFoundError as error:
         raise JournalError(f"{path} does not exist: the folder does not belong to a sweep") from error
@@ -67,32 +67,34 @@ def read_asked(folder: Path | str) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FileFormatError(path, [FileProblem("", f"is not the request of a sweep: {error}")]) from error
     if schema != SCHEMA:
-        raise FileFormatError(path, [FileProblem("schema", f"is {quoted(schema)}, this version reads {SCHEMA}")])
-    if not isinstance(asked, dict) or not _is_digest_of(digest, asked):
+        raise FileFormatError(path, [FileProblem("schema", f"is {format_quoted(schema)}, this version reads {SCHEMA}")])
+    if not isinstance(asked, dict) or not _has_digest(digest, asked):
         raise FileFormatError(path, [FileProblem("asked", "was changed: its digest does not match")])
     return asked
 
 
-def _refuse_constant(name: str) -> None:
+def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _is_digest_of(digest: object, asked: dict[str, Any]) -> bool:
+def _has_digest(digest: object, asked: dict[str, Any]) -> bool:
     try:
         return bool(digest == digest_value(asked))
     except (ValueError, RecursionError):  # a number such as 1e999 is infinite, which no request has
         return False
 
 
-def _compare(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+def _compare_requests(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     names = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
     if names:
-        told = "; ".join(f"{name}: {_short(found, name)} there, {_short(wanted, name)} now" for name in names)
+        told = "; ".join(
+            f"{name}: {_format_field(found, name)} there, {_format_field(wanted, name)} now" for name in names
+        )
         raise JournalError(
             f"{folder} holds another sweep ({told}). Repeat the same request to resume it, or use a new folder"
         )
 
 
-def _short(asked: Mapping[str, Any], name: str) -> str:
-    text = canonical_json(asked[name]) if name in asked else "nothing"
+def _format_field(asked: Mapping[str, Any], name: str) -> str:
+    text = to_canonical_json(asked[name]) if name in asked else "nothing"
     return text if len(text) <= 60 else f"{text[:57]}…"

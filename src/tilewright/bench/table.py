@@ -13,14 +13,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from tilewright.base.atomic_write import describe_write_error, make_temporary_path, remove_draft
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, JournalError
-from tilewright.base.whole_file import cannot_write, hidden_beside, remove_draft
-from tilewright.bench.counting import counted
-from tilewright.bench.data_extra import need_data
-from tilewright.bench.gpu_model import gpu_of
+from tilewright.bench.data_extra import require_data_extra
+from tilewright.bench.gpu_model import get_gpu_model
 from tilewright.bench.parquet_schema import check_columns, check_version
-from tilewright.bench.rates import Rates, effort, rates
-from tilewright.bench.record import Record, Task, Times
+from tilewright.bench.progress import report_progress
+from tilewright.bench.rates import Rates, compute_effort, compute_rates
+from tilewright.bench.record import Record, Task, TimeStats
 
 SCHEMA = "1"
 SCHEMA_KEY = "tilewright.records"
@@ -69,12 +69,12 @@ COLUMNS: Mapping[str, str] = {
 NULLABLE = frozenset((*TIMES, *DERIVED, "gpu", "share", "error_ulps"))
 
 
-def export(records: Iterable[Record], path: Path | str, *, counters: Sequence[str] | None = None) -> int:
+def export_table(records: Iterable[Record], path: Path | str, *, counters: Sequence[str] | None = None) -> int:
     """Write records as a table, atomically, and return the number of rows.
 
     `counters` are the names of all counters that occur. Without them, all records are held in memory to find the names.
     """
-    need_data("writing tables")
+    require_data_extra("writing tables")
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -82,21 +82,21 @@ def export(records: Iterable[Record], path: Path | str, *, counters: Sequence[st
     if counters is None:
         records = list(records)
         counters = sorted({name for record in records for name in record.counters})
-    schema = _schema(counters)
-    beside = hidden_beside(path)
+    schema = _make_schema(counters)
+    beside = make_temporary_path(path)
     rows = 0
     try:
         with (
             pq.ParquetWriter(beside, schema, compression="zstd") as writer,
-            counted("records exported", len(records) if isinstance(records, Sequence) else None) as count,
+            report_progress("records exported", len(records) if isinstance(records, Sequence) else None) as count,
         ):
-            batches = _batches(count(records), schema, counters)
+            batches = _iterate_batches(count(records), schema, counters)
             while group := list(islice(batches, ROWS // RECORDS)):
                 writer.write_table(pa.Table.from_batches(group), row_group_size=ROWS)
                 rows += sum(map(len, group))
         beside.replace(path)
     except OSError as error:
-        raise JournalError(cannot_write(path, error, f"after {rows:,} rows")) from error
+        raise JournalError(describe_write_error(path, error, f"after {rows:,} rows")) from error
     finally:
         remove_draft(beside)
     return rows
@@ -105,22 +105,22 @@ def export(records: Iterable[Record], path: Path | str, *, counters: Sequence[st
 def read_table(path: Path | str) -> Iterator[Record]:
     """The records of a table, some rows at a time. Raises `FileFormatError` with the errors in the file."""
     row = 0
-    with _opened(path) as (file, counters):
+    with _open_table(path) as (file, counters):
         for batch in file.iter_batches(RECORDS):
-            yield from _records(path, batch, counters, row)
+            yield from _parse_records(path, batch, counters, row)
             row += len(batch)
 
 
 def check_table(path: Path | str) -> None:
     """Raise `FileFormatError` unless the file is a table of records. Only the schema is checked, not the rows."""
-    with _opened(path):
+    with _open_table(path):
         pass
 
 
 @contextmanager
-def _opened(path: Path | str) -> Iterator[tuple[Any, Sequence[str]]]:
+def _open_table(path: Path | str) -> Iterator[tuple[Any, Sequence[str]]]:
     """A table of records and the names of its counters. Arrow's errors become a `FileFormatError`."""
-    need_data("reading tables")
+    require_data_extra("reading tables")
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -133,7 +133,7 @@ def _opened(path: Path | str) -> Iterator[tuple[Any, Sequence[str]]]:
         raise FileFormatError(path, [FileProblem("", f"is not a Parquet file, or is damaged: {error}")]) from error
 
 
-def _schema(counters: Sequence[str]) -> Any:
+def _make_schema(counters: Sequence[str]) -> Any:
     import pyarrow as pa  # noqa: PLC0415
 
     fields = [pa.field(name, pa.type_for_alias(kind), name in NULLABLE) for name, kind in COLUMNS.items()]
@@ -141,17 +141,17 @@ def _schema(counters: Sequence[str]) -> Any:
     return pa.schema(fields, metadata={SCHEMA_KEY: SCHEMA})
 
 
-def _batches(records: Iterable[Record], schema: Any, counters: Sequence[str]) -> Iterator[Any]:
+def _iterate_batches(records: Iterable[Record], schema: Any, counters: Sequence[str]) -> Iterator[Any]:
     remaining = iter(records)
     while part := list(islice(remaining, RECORDS)):
-        yield _batch(part, schema, counters)
+        yield _make_batch(part, schema, counters)
 
 
-def _batch(records: Sequence[Record], schema: Any, counters: Sequence[str]) -> Any:
+def _make_batch(records: Sequence[Record], schema: Any, counters: Sequence[str]) -> Any:
     import pyarrow as pa  # noqa: PLC0415
 
     columns = {name: list(map(read, records)) for name, read in _READERS.items()}
-    for name, values in zip(DERIVED, zip(*map(_derived, records), strict=True), strict=True):
+    for name, values in zip(DERIVED, zip(*map(_compute_derived, records), strict=True), strict=True):
         columns[name] = list(values)
     known = frozenset(counters)
     for record in records:
@@ -161,22 +161,22 @@ def _batch(records: Sequence[Record], schema: Any, counters: Sequence[str]) -> A
     return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
 
 
-def _derived(record: Record) -> tuple[float | None, ...]:
+def _compute_derived(record: Record) -> tuple[float | None, ...]:
     """Flops and bytes of the problem, and the rates. Records with counters have no rates."""
-    own = effort(record.task.op, record.task.problem)
-    made = Rates(None, None) if record.times is None else rates(record.task, record.times.us)
+    own = compute_effort(record.task.op, record.task.problem)
+    made = Rates(None, None) if record.times is None else compute_rates(record.task, record.times.us)
     return own.flops, own.bytes_moved, made.tflops, made.gbs
 
 
-def _of_times(name: str) -> Callable[[Record], Any]:
+def _make_time_reader(name: str) -> Callable[[Record], Any]:
     return lambda record: None if record.times is None else getattr(record.times, name)
 
 
 _READERS: Mapping[str, Callable[[Record], Any]] = {
     "key": attrgetter("key"),
     **{name: attrgetter(f"task.{name}") for name in TASK},
-    "gpu": lambda record: gpu_of(record.task.versions),
-    **{name: _of_times(name) for name in TIMES},
+    "gpu": lambda record: get_gpu_model(record.task.versions),
+    **{name: _make_time_reader(name) for name in TIMES},
     **{name: attrgetter(name) for name in OWN},
 }
 
@@ -185,20 +185,20 @@ def _check_schema(path: Path | str, found: Any) -> tuple[str, ...]:
     """The names of the counters. Raises an error if the schema is not that of a table of records."""
     check_version(path, found, SCHEMA_KEY, SCHEMA, "a table of records")
     counters = tuple(name.removeprefix(COUNTER) for name in found.names if name.startswith(COUNTER))
-    check_columns(path, found, _schema(counters), (*COLUMNS, f"{COUNTER}*"))
+    check_columns(path, found, _make_schema(counters), (*COLUMNS, f"{COUNTER}*"))
     return counters
 
 
-def _records(path: Path | str, batch: Any, counters: Sequence[str], first: int) -> Iterator[Record]:
+def _parse_records(path: Path | str, batch: Any, counters: Sequence[str], first: int) -> Iterator[Record]:
     columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
     counted_by = [(name, columns[f"{COUNTER}{name}"]) for name in counters]
     for i in range(len(batch)):
         try:
-            task = Task.shared({name: columns[name][i] for name in TASK})
+            task = Task.create_interned({name: columns[name][i] for name in TASK})
             times = {name: columns[name][i] for name in TIMES}
             record = Record(
                 task=task,
-                times=None if times["us"] is None else Times(**times),
+                times=None if times["us"] is None else TimeStats(**times),
                 counters={name: values[i] for name, values in counted_by if values[i] is not None},
                 **{name: columns[name][i] for name in OWN},
             )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tilewright.base.errors import InvalidValueError, choose
-from tilewright.bench.record import Times
+from tilewright.bench.record import TimeStats
 
 MODES = ("fast", "strict")
 
@@ -29,7 +29,7 @@ MAX_BATCH = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class TimingSettings:
     """How to measure. Not part of a result's identity, except for `cold`, which a task has, too.
 
     `seed` is the seed of the inputs. `mode` is the mode of an emulated device (None: its current mode). The rest is for
@@ -68,7 +68,7 @@ class Settings:
         return dataclasses.asdict(self)
 
     @classmethod
-    def of_json(cls, value: Mapping[str, Any]) -> Settings:
+    def from_json(cls, value: Mapping[str, Any]) -> TimingSettings:
         """The inverse of `to_json`; an unknown name is an error."""
         known = [field.name for field in dataclasses.fields(cls)]
         for name in value:
@@ -79,7 +79,7 @@ class Settings:
 class Clock(Protocol):
     """Takes `count` samples, each of `batch` consecutive calls; returns the microseconds per call of each sample."""
 
-    def samples(self, call: Callable[[], None], count: int, batch: int) -> list[float]: ...
+    def take_samples(self, call: Callable[[], None], count: int, batch: int) -> list[float]: ...
 
     @property
     def max_batch(self) -> int:
@@ -107,45 +107,45 @@ class Timing:
         )
 
 
-def steady(samples: Sequence[float]) -> bool:
+def is_steady(samples: Sequence[float]) -> bool:
     """Whether the medians of the last warm-up rounds lie close together."""
     whole = len(samples) // ROUND
     if whole < STEADY_ROUNDS:
         return False
     start = len(samples) - STEADY_ROUNDS * ROUND
-    medians = [quantile(sorted(samples[at : at + ROUND]), 0.5) for at in range(start, len(samples), ROUND)]
+    medians = [compute_quantile(sorted(samples[at : at + ROUND]), 0.5) for at in range(start, len(samples), ROUND)]
     return max(medians) <= min(medians) * (1 + STEADY_SHARE)
 
 
-def time_calls(clock: Clock, call: Callable[[], None], settings: Settings) -> Timing:
+def time_calls(clock: Clock, call: Callable[[], None], settings: TimingSettings) -> Timing:
     """Warm up until times are steady, then take as many samples as the settings require."""
-    single = clock.samples(call, ROUND, 1)
-    batch = batch_of(quantile(sorted(single), 0.5), clock.max_batch)
+    single = clock.take_samples(call, ROUND, 1)
+    batch = choose_batch_size(compute_quantile(sorted(single), 0.5), clock.max_batch)
     warm: list[float] = []
-    while not warmed(warm, batch, settings):
-        warm += clock.samples(call, ROUND, batch)
+    while not is_warm(warm, batch, settings):
+        warm += clock.take_samples(call, ROUND, batch)
     taken: list[float] = []
-    while (missing := wanted(taken, batch, settings)) > 0:
-        taken += clock.samples(call, missing, batch)
-    return Timing(tuple(taken), batch, len(single) + len(warm), steady(warm))
+    while (missing := count_missing_samples(taken, batch, settings)) > 0:
+        taken += clock.take_samples(call, missing, batch)
+    return Timing(tuple(taken), batch, len(single) + len(warm), is_steady(warm))
 
 
-def warmed(samples: Sequence[float], batch: int, settings: Settings) -> bool:
+def is_warm(samples: Sequence[float], batch: int, settings: TimingSettings) -> bool:
     """Whether warm-up may end: long enough and steady, or too long."""
     ms = sum(samples) * batch / 1000
     if ms >= settings.max_warmup_ms:
         return len(samples) > 0
-    return ms >= settings.least_warmup_ms and steady(samples)
+    return ms >= settings.least_warmup_ms and is_steady(samples)
 
 
-def batch_of(us: float, limit: int) -> int:
+def choose_batch_size(us: float, limit: int) -> int:
     """The number of calls per sample, from the time of one call. As first calls are slow, it is rather too small."""
     if not us > 0:
         raise InvalidValueError(f"a call took {us} µs: the device's events do not measure time")
     return max(1, min(math.ceil(SAMPLE_US / us), limit))
 
 
-def wanted(taken: Sequence[float], batch: int, settings: Settings) -> int:
+def count_missing_samples(taken: Sequence[float], batch: int, settings: TimingSettings) -> int:
     """The number of samples still to take, given those taken; 0 if they are enough."""
     if len(taken) < settings.least_runs:
         return settings.least_runs - len(taken)
@@ -156,13 +156,13 @@ def wanted(taken: Sequence[float], batch: int, settings: Settings) -> int:
     return min(math.ceil(missing_us / each), settings.max_runs - len(taken))
 
 
-def summarise(
+def compute_time_stats(
     samples: Sequence[float],
     *,
     warmups: int = 0,
     clock_mhz: float | None = None,
     power_w: float | None = None,
-) -> Times:
+) -> TimeStats:
     """Median and spread of samples, in microseconds."""
     if not samples:
         raise InvalidValueError("there are no samples to summarise")
@@ -170,12 +170,12 @@ def summarise(
         if not (math.isfinite(value) and value > 0):
             raise InvalidValueError(f"a sample took {value} µs, must be finite and above 0")
     ordered = sorted(samples)
-    return Times(
-        us=quantile(ordered, 0.5),
+    return TimeStats(
+        us=compute_quantile(ordered, 0.5),
         us_min=ordered[0],
         us_max=ordered[-1],
-        us_p10=quantile(ordered, 0.1),
-        us_p90=quantile(ordered, 0.9),
+        us_p10=compute_quantile(ordered, 0.1),
+        us_p90=compute_quantile(ordered, 0.9),
         runs=len(ordered),
         warmups=warmups,
         clock_mhz=clock_mhz,
@@ -183,7 +183,7 @@ def summarise(
     )
 
 
-def quantile(ordered: Sequence[float], share: float) -> float:
+def compute_quantile(ordered: Sequence[float], share: float) -> float:
     """The quantile of sorted values at `share`, interpolated linearly."""
     place = share * (len(ordered) - 1)
     low = math.floor(place)

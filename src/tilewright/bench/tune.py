@@ -11,19 +11,19 @@ from typing import Any
 
 from tilewright.arch import load as load_arch
 from tilewright.base.errors import InvalidValueError, TilewrightError
-from tilewright.base.events import task
-from tilewright.bench.gpu_model import OneModel
-from tilewright.bench.plan import problem_of
+from tilewright.base.events import report_task
+from tilewright.bench.gpu_model import SingleModelCheck
+from tilewright.bench.plan import parse_problem
 from tilewright.bench.record import Record
 from tilewright.ops import parse_kernel
 from tilewright.ops.kernel import Kernel
-from tilewright.select.analytical import estimated_us
-from tilewright.select.pool import Part, Pool
-from tilewright.select.tuned import Tuned, TunedTable
+from tilewright.select.analytical import estimate_times
+from tilewright.select.pool import CandidatePool, OpCandidates
+from tilewright.select.tuned import TunedEntry, TunedTable
 
 
 @dataclass(frozen=True)
-class Timed:
+class ProblemTimes:
     """A problem on a GPU, and the times of all measured kernels, ordered by name.
 
     A kernel that was measured several times, on several machines or with several software versions, has the median: the
@@ -35,17 +35,17 @@ class Timed:
     us: Mapping[Kernel, float]
 
     @property
-    def winner(self) -> Tuned:
+    def winner(self) -> TunedEntry:
         """The kernel with the least time; on a tie the first by name."""
         best = min(self.us, key=lambda kernel: (self.us[kernel], kernel.slug))
-        return Tuned(best, self.problem, self.us[best])
+        return TunedEntry(best, self.problem, self.us[best])
 
 
 @dataclass(frozen=True)
 class Gain:
     """The gain from measuring a problem: the winner compared with the kernel that the estimate selects."""
 
-    winner: Tuned
+    winner: TunedEntry
     chosen: Kernel
     chosen_us: float  # measured, too
 
@@ -79,25 +79,25 @@ class Gains:
         return max(self.gains, key=lambda gain: gain.times_faster, default=None)
 
 
-def tuned_of(records: Iterable[Record], source: str = "", *, cold: bool | None = None) -> TunedTable:
+def make_tuned_table(records: Iterable[Record], source: str = "", *, cold: bool | None = None) -> TunedTable:
     """The fastest kernel of each problem and GPU, from records with times. Counters and failures are skipped.
 
     Raises as `group_times` does.
     """
-    return TunedTable((each.winner for each in timed(records, cold=cold)), source)
+    return TunedTable((each.winner for each in group_times(records, cold=cold)), source)
 
 
-def timed(records: Iterable[Record], *, cold: bool | None = None) -> list[Timed]:
+def group_times(records: Iterable[Record], *, cold: bool | None = None) -> list[ProblemTimes]:
     """The measured times by GPU and problem, in the order of first appearance.
 
     `cold` selects times with cold caches, or with warm ones. Raises `InvalidValueError` if no record holds a time, if
     cold and warm times are mixed without a choice, for times of two GPU models of one architecture, and for a record
     that cannot be parsed.
     """
-    read = _Reading()
+    read = _TimesReader()
     passed: Counter[str] = Counter()
     caches: Counter[bool] = Counter()
-    models = OneModel()
+    models = SingleModelCheck()
     for record in records:
         if record.times is None:
             passed["counters" if record.kind == "counters" else record.status] += 1
@@ -106,39 +106,40 @@ def timed(records: Iterable[Record], *, cold: bool | None = None) -> list[Timed]
         if cold in (None, record.task.cold):
             models.check(record.task)
             read.add(record, record.times.us)
-    _check(passed, caches, cold)
-    return read.timed()
+    _check_times(passed, caches, cold)
+    return read.to_problem_times()
 
 
-def gains(problems: Sequence[Timed]) -> Gains:
+def compute_gains(problems: Sequence[ProblemTimes]) -> Gains:
     """The winners compared with the kernel that the estimate selects among those measured for the same problem."""
     kernels: dict[str, dict[Kernel, None]] = defaultdict(dict)
     for each in problems:
         kernels[each.arch].update(dict.fromkeys(each.us))
     pools = {
-        arch: Pool.of(load_arch(arch), sorted(names, key=lambda kernel: kernel.slug)) for arch, names in kernels.items()
+        arch: CandidatePool.create(load_arch(arch), sorted(names, key=lambda kernel: kernel.slug))
+        for arch, names in kernels.items()
     }
     compared: list[Gain] = []
-    with task("comparing with the estimate", len(problems)) as advance:
+    with report_task("comparing with the estimate", len(problems)) as advance:
         for each in problems:
-            part = pools[each.arch].part_for(each.problem)
-            chosen = _estimated(part, each) if part is not None and part.op.cost is not None else None
+            part = pools[each.arch].get_candidates(each.problem)
+            chosen = _choose_by_estimate(part, each) if part is not None and part.op.cost is not None else None
             if chosen is not None:
                 compared.append(Gain(each.winner, chosen, each.us[chosen]))
             advance()
     return Gains(tuple(compared), len(problems) - len(compared))
 
 
-def _estimated(part: Part, problem: Timed) -> Kernel | None:
+def _choose_by_estimate(part: OpCandidates, problem: ProblemTimes) -> Kernel | None:
     """The measured kernel with the least estimate. Kernels that a rule rejects for this problem are not considered."""
-    places = [place for place in part.places(problem.problem) if part.kernels[place] in problem.us]
+    places = [place for place in part.find_supporting(problem.problem) if part.kernels[place] in problem.us]
     if not places:
         return None
-    us = estimated_us(part, problem.problem, places)
+    us = estimate_times(part, problem.problem, places)
     return part.kernels[places[min(range(len(places)), key=us.__getitem__)]]
 
 
-class _Reading:
+class _TimesReader:
     """Times by problem and kernel. Texts repeat often: each is parsed once, and then has a number."""
 
     def __init__(self) -> None:
@@ -150,24 +151,24 @@ class _Reading:
     def add(self, record: Record, us: float) -> None:
         asked = record.task
         if (asked.op, asked.arch, asked.kernel) not in self._kernels:
-            self._kernels[asked.op, asked.arch, asked.kernel] = _kernel_of(record)
+            self._kernels[asked.op, asked.arch, asked.kernel] = _parse_kernel(record)
         number = self._numbers.get((asked.op, asked.arch, asked.problem))
         if number is None:
-            number = self._problems.setdefault((asked.arch, _problem_of(record)), len(self._times))
+            number = self._problems.setdefault((asked.arch, _parse_problem(record)), len(self._times))
             self._numbers[asked.op, asked.arch, asked.problem] = number
             if number == len(self._times):
                 self._times.append({})
         self._times[number].setdefault(asked.kernel, []).append(us)
 
-    def timed(self) -> list[Timed]:
+    def to_problem_times(self) -> list[ProblemTimes]:
         kernels = {name: kernel for (_, _, name), kernel in self._kernels.items()}
         return [
-            Timed(arch, problem, {kernels[name]: statistics.median(times[name]) for name in sorted(times)})
+            ProblemTimes(arch, problem, {kernels[name]: statistics.median(times[name]) for name in sorted(times)})
             for (arch, problem), times in zip(self._problems, self._times, strict=True)
         ]
 
 
-def _kernel_of(record: Record) -> Kernel:
+def _parse_kernel(record: Record) -> Kernel:
     asked = record.task
     kernel = parse_kernel(asked.kernel)
     if (kernel.op, kernel.arch) != (asked.op, asked.arch):
@@ -178,14 +179,14 @@ def _kernel_of(record: Record) -> Kernel:
     return kernel
 
 
-def _problem_of(record: Record) -> Any:
+def _parse_problem(record: Record) -> Any:
     try:
-        return problem_of(record.task.op, record.task.problem)
+        return parse_problem(record.task.op, record.task.problem)
     except TilewrightError as error:
         raise InvalidValueError(f"record {record.key} has an invalid problem: {error}") from error
 
 
-def _check(passed: Mapping[str, int], caches: Mapping[bool, int], cold: bool | None) -> None:
+def _check_times(passed: Mapping[str, int], caches: Mapping[bool, int], cold: bool | None) -> None:
     warm_times, cold_times = caches.get(False, 0), caches.get(True, 0)
     if not (warm_times or cold_times):
         held = ", ".join(f"{count:,} {name}" for name, count in sorted(passed.items())) or "no records"

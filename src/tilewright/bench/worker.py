@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.base.errors import CorruptError, DeviceError, InvalidValueError, TilewrightError, UnsupportedError
-from tilewright.bench.executor import REPLAY, Crew, Limits, Place, Work
-from tilewright.bench.record import Record, Task, message_of
+from tilewright.bench.executor import REPLAY, ArtifactRef, Limits, WorkerConfig, WorkItem
+from tilewright.bench.record import Record, Task, format_message
 
 if TYPE_CHECKING:
-    from tilewright.dispatch.remembered import Remembered
+    from tilewright.dispatch.reference_cache import ReferenceCache
     from tilewright.ops.kernel import Kernel
 
 HEARTBEAT_S = 1.0
@@ -42,40 +42,40 @@ PR_SET_PDEATHSIG = 1
 # Exit code of a process that must be replaced.
 SPENT = 75
 
-Runner = Callable[[Work, Crew], Record]
+Runner = Callable[[WorkItem, WorkerConfig], Record]
 
 
-def run_work(work: Work, crew: Crew) -> Record:
+def run_work(work: WorkItem, crew: WorkerConfig) -> Record:
     """Measure a task. The kernel's library is loaded from the store, once in this process."""
-    from tilewright.bench.measure import Settings, measure  # noqa: PLC0415  (a config may have another runner)
+    from tilewright.bench.measure import TimingSettings, measure  # noqa: PLC0415  (a config may have another runner)
 
-    task, settings = work.task, Settings(**crew.settings)
-    device = _device(task.device, crew.replay)
+    task, settings = work.task, TimingSettings(**crew.settings)
+    device = _open_device(task.device, crew.replay)
     if device.kind == REPLAY:
         return measure(task, device, None, None, None, settings)
-    artifact = None if work.place is None else _artifact(work.place)
-    problem = _problem(task.op, task.problem)
-    return measure(task, device, _kernel(task.kernel), artifact, problem, settings, _remembered())
+    artifact = None if work.place is None else _load_artifact(work.place)
+    problem = _parse_problem(task.op, task.problem)
+    return measure(task, device, _parse_kernel(task.kernel), artifact, problem, settings, _get_reference_cache())
 
 
-def compute_reference(work: Work, crew: Crew) -> None:
+def compute_reference(work: WorkItem, crew: WorkerConfig) -> None:
     """Compute the problem's reference outputs on the host, outside the kernel's time limit."""
-    from tilewright.bench.measure import Settings  # noqa: PLC0415  (see above)
+    from tilewright.bench.measure import TimingSettings  # noqa: PLC0415  (see above)
     from tilewright.dispatch import verify  # noqa: PLC0415  (loads NumPy)
 
     task = work.task
-    device = _device(task.device, crew.replay)
+    device = _open_device(task.device, crew.replay)
     if device.kind != REPLAY:
-        problem, seed = _problem(task.op, task.problem), Settings(**crew.settings).seed
-        verify.work_out(_kernel(task.kernel), problem, seed, device.arch, _remembered())
+        problem, seed = _parse_problem(task.op, task.problem), TimingSettings(**crew.settings).seed
+        verify.compute_reference(_parse_kernel(task.kernel), problem, seed, device.arch, _get_reference_cache())
 
 
-def prepare(device: str, crew: Crew) -> None:
+def prepare(device: str, crew: WorkerConfig) -> None:
     """Do the slow steps before the first measurement, outside a kernel's time limit."""
-    from tilewright.bench.measure import Settings  # noqa: PLC0415  (see above)
+    from tilewright.bench.measure import TimingSettings  # noqa: PLC0415  (see above)
 
-    Settings(**crew.settings)
-    opened = _device(device, crew.replay)
+    TimingSettings(**crew.settings)
+    opened = _open_device(device, crew.replay)
     if opened.kind != REPLAY:
         import tilewright.dispatch.verify  # noqa: F401, PLC0415  (loads NumPy)
 
@@ -83,40 +83,40 @@ def prepare(device: str, crew: Crew) -> None:
 
 
 @lru_cache(maxsize=4)
-def _device(name: str, replay: str | None) -> Any:
-    from tilewright.bench.replay import device_named  # noqa: PLC0415  (see above)
+def _open_device(name: str, replay: str | None) -> Any:
+    from tilewright.bench.replay import open_device  # noqa: PLC0415  (see above)
 
-    return device_named(name, None if replay is None else Path(replay))
+    return open_device(name, None if replay is None else Path(replay))
 
 
 @cache
-def _remembered() -> Remembered:
+def _get_reference_cache() -> ReferenceCache:
     """Shared by consecutive kernels on one problem, whose reference is computed once."""
-    from tilewright.dispatch.remembered import Remembered  # noqa: PLC0415  (loads NumPy)
+    from tilewright.dispatch.reference_cache import ReferenceCache  # noqa: PLC0415  (loads NumPy)
 
-    return Remembered()
-
-
-@lru_cache(maxsize=64)
-def _artifact(place: Place) -> Any:
-    return place.artifact()
+    return ReferenceCache()
 
 
 @lru_cache(maxsize=64)
-def _kernel(slug: str) -> Kernel:
+def _load_artifact(place: ArtifactRef) -> Any:
+    return place.load_artifact()
+
+
+@lru_cache(maxsize=64)
+def _parse_kernel(slug: str) -> Kernel:
     from tilewright.ops import parse_kernel  # noqa: PLC0415  (loads all ops: half a second)
 
     return parse_kernel(slug)
 
 
 @lru_cache(maxsize=4096)
-def _problem(op: str, text: str) -> Any:
-    from tilewright.bench.plan import problem_of  # noqa: PLC0415  (see above)
+def _parse_problem(op: str, text: str) -> Any:
+    from tilewright.bench.plan import parse_problem  # noqa: PLC0415  (see above)
 
-    return problem_of(op, text)
+    return parse_problem(op, text)
 
 
-class _Line:
+class _ResultPipe:
     """The pipe to the coordinator, shared by threads. If it breaks, the process and its children end."""
 
     def __init__(self, descriptor: int) -> None:
@@ -130,24 +130,24 @@ class _Line:
                 while data:
                     data = data[os.write(self._descriptor, data) :]
             except OSError:
-                _end_group()
+                _stop_group()
 
 
-def _end_group() -> None:
+def _stop_group() -> None:
     """Kill this process and all its children. It leads its own process group."""
     os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
-def _watch_stdin(busy: threading.Event) -> None:
+def _wait_for_stdin_end(busy: threading.Event) -> None:
     """Wait for the end of stdin, which kills a busy process at once. An idle process reads the end itself."""
     poll = select.poll()
     poll.register(sys.stdin.fileno(), 0)  # only the hang-up, which poll always reports
     poll.poll()
     if busy.is_set():
-        _end_group()
+        _stop_group()
 
 
-def _beat(line: _Line, busy: threading.Event) -> None:
+def _send_heartbeats(line: _ResultPipe, busy: threading.Event) -> None:
     while True:
         busy.wait()
         time.sleep(HEARTBEAT_S)
@@ -155,58 +155,58 @@ def _beat(line: _Line, busy: threading.Event) -> None:
             line.send(alive=time.time())
 
 
-def _die_with_parent() -> None:
+def _set_parent_death_signal() -> None:
     """Let the kernel of the system kill this process when its parent dies, even while a GPU kernel hangs."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise DeviceError(f"prctl(PR_SET_PDEATHSIG) failed: {os.strerror(ctypes.get_errno())}")
 
 
-class _Steps(NamedTuple):
+class _RunnerFunctions(NamedTuple):
     """The functions of a runner's module."""
 
     run: Runner
-    prepare: Callable[[str, Crew], None] | None
-    compute_reference: Callable[[Work, Crew], None] | None
+    prepare: Callable[[str, WorkerConfig], None] | None
+    compute_reference: Callable[[WorkItem, WorkerConfig], None] | None
 
 
-def _found(name: str) -> _Steps:
+def _load_runner(name: str) -> _RunnerFunctions:
     module_name, _, function = name.partition(":")
     if module_name == "tilewright.bench.worker":  # this module runs as __main__
-        return _Steps(run_work, prepare, compute_reference)
+        return _RunnerFunctions(run_work, prepare, compute_reference)
     module = importlib.import_module(module_name)
     runner = getattr(module, function, None)
     if runner is None:
         raise InvalidValueError(f"{module_name} has no function {function!r} to measure with")
-    return _Steps(runner, getattr(module, "prepare", None), getattr(module, "compute_reference", None))
+    return _RunnerFunctions(runner, getattr(module, "prepare", None), getattr(module, "compute_reference", None))
 
 
-def _attempt(run: Runner, work: Work, crew: Crew) -> tuple[Record, bool]:
+def _try_task(run: Runner, work: WorkItem, crew: WorkerConfig) -> tuple[Record, bool]:
     """The record of a task, and whether this process can still be trusted."""
     task = work.task
     try:
         record = run(work, crew)
         return record, record.status not in ("fault", "out_of_memory")
     except MemoryError as error:
-        return _failed(task, "out_of_memory", str(error) or "the process ran out of memory"), False
+        return _make_failure(task, "out_of_memory", str(error) or "the process ran out of memory"), False
     except UnsupportedError as error:
-        return _failed(task, "unsupported", str(error)), True
+        return _make_failure(task, "unsupported", str(error)), True
     except CorruptError as error:
-        return _failed(task, "build_failed", str(error)), True
+        return _make_failure(task, "build_failed", str(error)), True
     except DeviceError as error:
         short = getattr(error, "status", None) == HIP_OUT_OF_MEMORY
-        return _failed(task, "out_of_memory" if short else "fault", str(error)), False
+        return _make_failure(task, "out_of_memory" if short else "fault", str(error)), False
     except Exception as error:  # any other error fails this task only, and is recorded
         place = traceback.extract_tb(error.__traceback__)[-1]
         told = f"{type(error).__name__}: {error} ({Path(place.filename).name}, line {place.lineno})"
-        return _failed(task, "crashed", told), False
+        return _make_failure(task, "crashed", told), False
 
 
-def _failed(task: Task, status: str, message: str) -> Record:
-    return Record(task=task, status=status, message=message_of(message))
+def _make_failure(task: Task, status: str, message: str) -> Record:
+    return Record(task=task, status=status, message=format_message(message))
 
 
-def _signed(record: Record, started: float, took_s: float) -> Record:
+def _fill_origin(record: Record, started: float, took_s: float) -> Record:
     """Add worker and time to a record, unless it has them: a replayed record keeps the time of its measurement."""
     return replace(
         record,
@@ -216,47 +216,47 @@ def _signed(record: Record, started: float, took_s: float) -> Record:
     )
 
 
-def work_of(values: Mapping[str, Any]) -> Work:
+def parse_work(values: Mapping[str, Any]) -> WorkItem:
     """Work from plain values: the inverse of `dataclasses.asdict`."""
     place = values["place"]
-    return Work(Task(**values["task"]), None if place is None else Place(**place))
+    return WorkItem(Task(**values["task"]), None if place is None else ArtifactRef(**place))
 
 
-def crew_of(values: Mapping[str, Any]) -> Crew:
+def parse_worker_config(values: Mapping[str, Any]) -> WorkerConfig:
     """A worker config from plain values: the inverse of `dataclasses.asdict`."""
-    return Crew(**{**values, "limits": Limits(**values["limits"])})
+    return WorkerConfig(**{**values, "limits": Limits(**values["limits"])})
 
 
 def main(device: str, descriptor: int) -> int:
     """Work until stdin ends."""
-    _die_with_parent()
+    _set_parent_death_signal()
     os.dup2(2, 1)
-    line = _Line(descriptor)
+    line = _ResultPipe(descriptor)
     busy = threading.Event()
     asked = json.loads(sys.stdin.readline())
     sys.path[:] = asked["path"]
-    crew = crew_of(asked["crew"])
+    crew = parse_worker_config(asked["crew"])
     if crew.limits.memory_bytes is not None:
         resource.setrlimit(resource.RLIMIT_AS, (crew.limits.memory_bytes, crew.limits.memory_bytes))
-    threading.Thread(target=_watch_stdin, args=(busy,), daemon=True).start()
-    threading.Thread(target=_beat, args=(line, busy), daemon=True).start()
-    steps = _found(crew.runner)
+    threading.Thread(target=_wait_for_stdin_end, args=(busy,), daemon=True).start()
+    threading.Thread(target=_send_heartbeats, args=(line, busy), daemon=True).start()
+    steps = _load_runner(crew.runner)
     if steps.prepare is not None:
         steps.prepare(device, crew)
     line.send(ready=os.getpid())
 
-    def run(work: Work, crew: Crew) -> Record:
+    def run(work: WorkItem, crew: WorkerConfig) -> Record:
         if steps.compute_reference is not None:
             steps.compute_reference(work, crew)
         line.send(begun=work.task.key)
         return steps.run(work, crew)
 
     while text := sys.stdin.readline():
-        work = work_of(json.loads(text))
+        work = parse_work(json.loads(text))
         busy.set()
         started, begun = time.time(), time.monotonic()
-        record, sound = _attempt(run, work, crew)
-        record = _signed(record, started, time.monotonic() - begun)
+        record, sound = _try_task(run, work, crew)
+        record = _fill_origin(record, started, time.monotonic() - begun)
         busy.clear()
         line.send(done=record.to_json(), sound=sound)
         if not sound:

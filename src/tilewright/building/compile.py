@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from tilewright.arch.spec import Arch
 from tilewright.base.digest import digest_text
 from tilewright.base.errors import InvalidValueError, ToolchainError
-from tilewright.building.process import LOG, Ran, run
+from tilewright.building.process import LOG, ProcessResult, run_command
 from tilewright.building.toolchain import Toolchain
 
 SOURCE = "kernel.hip"
@@ -56,7 +56,7 @@ def compile_device(
         if ran.code == 0 and not ran.timed_out and made.is_file():
             made.replace(out)
             return CompileOutcome(True, ran.output, (), ran.cpu_s, ran.wall_s, out)
-    return _failure(ran, folder, timeout_s)
+    return _make_failure(ran, folder, timeout_s)
 
 
 def compile_host_syntax(
@@ -81,7 +81,7 @@ def compile_host_syntax(
         ran = _run_compiler(toolchain, (*flags, unit_flag(text), SOURCE), folder, timeout_s)
     if ran.code == 0 and not ran.timed_out:
         return CompileOutcome(True, ran.output, (), ran.cpu_s, ran.wall_s, None)
-    return _failure(ran, folder, timeout_s)
+    return _make_failure(ran, folder, timeout_s)
 
 
 def unit_flag(text: str) -> str:
@@ -92,16 +92,16 @@ def unit_flag(text: str) -> str:
     return f"-cuid={digest_text(text)}"
 
 
-def error_lines(log: str) -> tuple[str, ...]:
+def extract_errors(log: str) -> tuple[str, ...]:
     """Extract the distinct errors of a compiler log in order, without file names, line numbers and program names."""
     matches = (_ERROR.match(line) for line in log.splitlines())
     return tuple(dict.fromkeys(match["text"].strip() for match in matches if match))
 
 
-def _run_compiler(toolchain: Toolchain, arguments: Sequence[str], folder: Path, timeout_s: float) -> Ran:
+def _run_compiler(toolchain: Toolchain, arguments: Sequence[str], folder: Path, timeout_s: float) -> ProcessResult:
     if not toolchain.cxx.is_file():
         raise ToolchainError(f"the compiler {toolchain.cxx} no longer exists. Look again with: tilewright doctor")
-    return run((str(toolchain.cxx), *arguments), folder=folder, timeout_s=timeout_s)
+    return run_command((str(toolchain.cxx), *arguments), folder=folder, timeout_s=timeout_s)
 
 
 def _write_all(folder: Path, text: str, files: Mapping[str, str]) -> None:
@@ -117,17 +117,17 @@ def _write_all(folder: Path, text: str, files: Mapping[str, str]) -> None:
         path.write_text(content, encoding="utf-8")
 
 
-def _failure(ran: Ran, folder: Path, timeout_s: float) -> CompileOutcome:
+def _make_failure(ran: ProcessResult, folder: Path, timeout_s: float) -> CompileOutcome:
     log = ran.output.replace(f"{folder}/", "")
-    errors = error_lines(log)
-    ending = _ending(ran, timeout_s)
+    errors = extract_errors(log)
+    ending = _describe_ending(ran, timeout_s)
     if ending:
         log = f"{log.rstrip()}\n{ending}\n".lstrip()
         errors = (*errors, ending)
     return CompileOutcome(False, log, errors, ran.cpu_s, ran.wall_s, None)
 
 
-def _ending(ran: Ran, timeout_s: float) -> str:
+def _describe_ending(ran: ProcessResult, timeout_s: float) -> str:
     """Describe how a compiler ended other than by rejecting the source; empty if it rejected the source."""
     if ran.timed_out:
         return f"the compiler was stopped after {timeout_s:g} s, its time limit"
@@ -135,6 +135,6 @@ def _ending(ran: Ran, timeout_s: float) -> str:
         return f"the compiler crashed with signal {-ran.code}"
     if ran.code == 0:
         return "the compiler ended with code 0 but wrote no code object"
-    if not error_lines(ran.output):
+    if not extract_errors(ran.output):
         return f"the compiler ended with code {ran.code} without an error message"
     return ""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tilewright.base.errors import ToolchainError
-from tilewright.building.driver import Driver, ask_driver, version_line
-from tilewright.building.process import tool_output
-from tilewright.building.tree_digest import remembered_text
+from tilewright.building.driver import Driver, find_version_line, inspect_driver
+from tilewright.building.process import read_tool_output
+from tilewright.building.tree_digest import read_cached_text
 
 _HIP_DEFINE = re.compile(r"^#define HIP_VERSION_(MAJOR|MINOR|PATCH)\s+(\d+)\s*$", re.MULTILINE)
 
@@ -43,7 +43,7 @@ class Component:
         return f"{self.name} ({self.what}): {self.problem}. Get it with: {self.fix}"
 
 
-def program(
+def check_program(
     name: str,
     what: str,
     path: Path | None,
@@ -60,24 +60,26 @@ def program(
     try:
         # A script may print the version of another program, which can change without the script.
         version = (
-            version_line(tool_output(command))
+            find_version_line(read_tool_output(command))
             if is_script(path)
-            else remembered_text(" ".join(command), [path.resolve()], lambda: version_line(tool_output(command)))
+            else read_cached_text(
+                " ".join(command), [path.resolve()], lambda: find_version_line(read_tool_output(command))
+            )
         )
     except (ToolchainError, OSError) as error:
         return Component(name, what, path, "", str(error), fix, optional)
     return Component(name, what, path, version, "", fix, optional)
 
 
-def compiler(name: str, what: str, path: Path | None, *, missing: str, fix: str) -> Component:
+def check_compiler(name: str, what: str, path: Path | None, *, missing: str, fix: str) -> Component:
     """Check a compiler at `path`. Its version and programs are never cached: a script may run another compiler."""
     if path is None:
         return Component(name, what, None, "", missing, fix)
     try:
-        driver = ask_driver(path)
+        driver = inspect_driver(path)
     except ToolchainError as error:
         # Its version output, if any, is more useful than the reason why the driver could not be inspected.
-        return replace(program(name, what, path, missing=missing, fix=fix), problem=str(error))
+        return replace(check_program(name, what, path, missing=missing, fix=fix), problem=str(error))
     return Component(name, what, path, driver.version, "", fix, driver=driver)
 
 
@@ -87,7 +89,7 @@ def is_script(path: Path) -> bool:
         return stream.read(2) == b"#!"
 
 
-def hip_headers(include: Path, fix: str) -> Component:
+def check_hip_headers(include: Path, fix: str) -> Component:
     """Check the HIP headers below `include` and read their version."""
     name, what = "hip-headers", "HIP headers"
     header = include / "hip" / "hip_version.h"
@@ -103,7 +105,7 @@ def hip_headers(include: Path, fix: str) -> Component:
     return Component(name, what, include / "hip", version, "", fix)
 
 
-def device_libraries(folders: tuple[Path, ...], needed: tuple[str, ...], fix: str) -> Component:
+def check_device_libraries(folders: tuple[Path, ...], needed: tuple[str, ...], fix: str) -> Component:
     """Check the first existing folder for the bitcode libraries `needed` (names without .bc)."""
     name, what = "device-libraries", "bitcode libraries of device functions"
     present = next((folder for folder in folders if folder.is_dir()), None)

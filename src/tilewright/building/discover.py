@@ -10,7 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tilewright.base import knobs
-from tilewright.building.component import Component, compiler, device_libraries, hip_headers, program
+from tilewright.building.component import (
+    Component,
+    check_compiler,
+    check_device_libraries,
+    check_hip_headers,
+    check_program,
+)
 
 ROCM = "rocm"
 GPU_LESS = "gpu-less"
@@ -39,7 +45,7 @@ RETIRED_CONSTANTS = ("oclc_daz_opt_off",)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Discovery:
     """The components of both kinds, without the CK headers, and the chosen kind."""
 
     rocm_root: Path
@@ -56,20 +62,20 @@ class Found:
         return self.gpu_less
 
 
-def discover() -> Found:
+def discover() -> Discovery:
     """Find all components. Missing ones are values; only an unusable knob raises an error."""
     wanted = knobs.ROCM_PATH.get()
     root = wanted if wanted is not None else DEFAULT_ROCM
-    rocm = rocm_parts(root)
-    gpu_less = gpu_less_parts()
-    chosen, reason = _choose(root, wanted is not None, rocm, gpu_less)
-    return Found(root, rocm, gpu_less, chosen, reason)
+    rocm = find_rocm_parts(root)
+    gpu_less = find_gpu_less_parts()
+    chosen, reason = _choose_kind(root, wanted is not None, rocm, gpu_less)
+    return Discovery(root, rocm, gpu_less, chosen, reason)
 
 
-def _choose(
+def _choose_kind(
     root: Path, insisted: bool, rocm: Sequence[Component], gpu_less: Sequence[Component]
 ) -> tuple[str | None, str]:
-    rocm_lacks = _lacks(rocm)
+    rocm_lacks = _list_missing(rocm)
     if insisted:
         if not rocm_lacks:
             return ROCM, f"ROCM_PATH={root} is set and complete"
@@ -77,45 +83,47 @@ def _choose(
     if not rocm_lacks:
         return ROCM, f"{root} is complete"
     why = f"{root} lacks {rocm_lacks}" if root.is_dir() else f"{root} does not exist"
-    gpu_less_lacks = _lacks(gpu_less)
+    gpu_less_lacks = _list_missing(gpu_less)
     if not gpu_less_lacks:
         return GPU_LESS, f"{why}; the GPU-less toolchain is complete"
     return None, f"{why}; the GPU-less toolchain lacks {gpu_less_lacks}"
 
 
-def _unset(knob: knobs.Knob[Path | None]) -> str:
+def _suggest_unset(knob: knobs.Knob[Path | None]) -> str:
     """Return the advice to unset a knob; empty if the knob is not set."""
     return f"unset {knob.name}" if knob.get() is not None else ""
 
 
-def _lacks(parts: Sequence[Component]) -> str:
+def _list_missing(parts: Sequence[Component]) -> str:
     return ", ".join(part.name for part in parts if part.blocks)
 
 
-def rocm_parts(root: Path) -> tuple[Component, ...]:
+def find_rocm_parts(root: Path) -> tuple[Component, ...]:
     """Find the components of the ROCm installation at `root`; the compiler knob overrides its compiler."""
     if not root.is_dir():
         problem = f"{root} does not exist"
-        fix = _unset(knobs.ROCM_PATH) or "apt-get install rocm-hip-sdk"  # from AMD's own package repository
+        fix = _suggest_unset(knobs.ROCM_PATH) or "apt-get install rocm-hip-sdk"  # from AMD's own package repository
         return (Component("rocm", "a ROCm installation", None, "", problem, fix),)
     llvm = (root / "llvm" / "bin", root / "lib" / "llvm" / "bin")
     clangs = [folder / name for folder in llvm for name in ("amdclang++", "clang++")]
-    own = _first_file(root / "bin" / "amdclang++", *clangs, root / "bin" / "hipcc")
-    path, asked = _overridden(own)
+    own = _find_first_file(root / "bin" / "amdclang++", *clangs, root / "bin" / "hipcc")
+    path, asked = _apply_override(own)
     missing = asked or f"{root} has neither bin/amdclang++ nor llvm/bin/clang++ nor bin/hipcc"
-    found = compiler("compiler", "HIP compiler", path, missing=missing, fix=_unset(knobs.CXX) or _ROCM_LLVM)
+    found = check_compiler(
+        "compiler", "HIP compiler", path, missing=missing, fix=_suggest_unset(knobs.CXX) or _ROCM_LLVM
+    )
     bitcode = (root / "amdgcn" / "bitcode", *root.glob("lib/llvm/lib/clang/*/lib/amdgcn/bitcode"))
     return (
-        replace(_stated_version(root), fix="apt-get install rocm-hip-sdk"),
+        replace(_read_version(root), fix="apt-get install rocm-hip-sdk"),
         found,
-        *(_rocm_tool(root, llvm, tool) for tool in _TOOLS),
-        hip_headers(root / "include", "apt-get install hip-dev"),
-        device_libraries(bitcode, ("ockl", "ocml"), "apt-get install rocm-device-libs"),
-        _rocm_ck(root),
+        *(_find_rocm_tool(root, llvm, tool) for tool in _TOOLS),
+        check_hip_headers(root / "include", "apt-get install hip-dev"),
+        check_device_libraries(bitcode, ("ockl", "ocml"), "apt-get install rocm-device-libs"),
+        _find_rocm_ck(root),
     )
 
 
-def _rocm_ck(root: Path) -> Component:
+def _find_rocm_ck(root: Path) -> Component:
     """Find CK in a ROCm installation. Optional: fetched headers or a checkout also work."""
     name, what = "rocm-ck", "CK Tile headers of this ROCm"
     fix = "apt-get install composablekernel-dev"
@@ -124,21 +132,21 @@ def _rocm_ck(root: Path) -> Component:
     return Component(name, what, root / "include", "", "", fix, optional=True)
 
 
-def _stated_version(root: Path) -> Component:
+def _read_version(root: Path) -> Component:
     stated = root / ".info" / "version"
     version = stated.read_text(encoding="utf-8", errors="replace").strip() if stated.is_file() else ""
     return Component("rocm", "a ROCm installation", root, version, "", "")
 
 
-def _rocm_tool(root: Path, folders: Sequence[Path], tool: Tool) -> Component:
-    path = _first_file(*(folder / tool.program for folder in folders))
+def _find_rocm_tool(root: Path, folders: Sequence[Path], tool: Tool) -> Component:
+    path = _find_first_file(*(folder / tool.program for folder in folders))
     missing = f"{root}/llvm/bin has no {tool.program}"
-    return program(tool.name, tool.what, path, missing=missing, fix=_ROCM_LLVM, optional=tool.optional)
+    return check_program(tool.name, tool.what, path, missing=missing, fix=_ROCM_LLVM, optional=tool.optional)
 
 
-def gpu_less_parts() -> tuple[Component, ...]:
+def find_gpu_less_parts() -> tuple[Component, ...]:
     """Find the components of the GPU-less toolchain: upstream clang and the distribution's HIP packages."""
-    clang, major = _clang()
+    clang, major = _find_clang()
     bitcode = (
         *sorted((DISTRIBUTION / "lib").glob("*-linux-gnu/amdgcn/bitcode")),
         DISTRIBUTION / "lib" / "amdgcn" / "bitcode",
@@ -146,23 +154,23 @@ def gpu_less_parts() -> tuple[Component, ...]:
     )
     return (
         clang,
-        _linker(clang, major),
-        *(_llvm_tool(clang, major, tool) for tool in _TOOLS),
-        hip_headers(DISTRIBUTION / "include", "apt-get install --no-install-recommends libamdhip64-dev"),
-        device_libraries(bitcode, LIBRARIES, "apt-get install rocm-device-libs"),
+        _find_linker(clang, major),
+        *(_find_llvm_tool(clang, major, tool) for tool in _TOOLS),
+        check_hip_headers(DISTRIBUTION / "include", "apt-get install --no-install-recommends libamdhip64-dev"),
+        check_device_libraries(bitcode, LIBRARIES, "apt-get install rocm-device-libs"),
     )
 
 
-def _clang() -> tuple[Component, int]:
+def _find_clang() -> tuple[Component, int]:
     """Find the clang++ that the knob names, or the newest on PATH, and its major version."""
     name, what = "compiler", "clang++ with the AMDGPU target"
-    path, asked = _overridden(_newest_clang())
+    path, asked = _apply_override(_find_newest_clang())
     missing = asked or f"no clang++-{MIN_CLANG} or newer on PATH"
-    fix = _unset(knobs.CXX) or f"apt-get install clang-{MIN_CLANG}"
-    found = compiler(name, what, path, missing=missing, fix=fix)
+    fix = _suggest_unset(knobs.CXX) or f"apt-get install clang-{MIN_CLANG}"
+    found = check_compiler(name, what, path, missing=missing, fix=fix)
     if not found.version:
         return found, MIN_CLANG
-    major = _clang_major(found.version)
+    major = _parse_clang_major(found.version)
     if major is None:
         problem = f"{path} is not clang: its version is {found.version!r}"
     elif major < MIN_CLANG:
@@ -172,7 +180,7 @@ def _clang() -> tuple[Component, int]:
     return replace(found, path=None, problem=problem, driver=None), MIN_CLANG
 
 
-def _newest_clang() -> Path | None:
+def _find_newest_clang() -> Path | None:
     """Find the clang++-NN with the largest NN on PATH, else a plain clang++."""
     numbered: dict[int, Path] = {}
     for folder in knobs.search_path().split(os.pathsep):
@@ -182,30 +190,30 @@ def _newest_clang() -> Path | None:
                 numbered.setdefault(int(number), path)
     if numbered:
         return numbered[max(numbered)]
-    return _on_path("clang++")
+    return _find_on_path("clang++")
 
 
-def _clang_major(version: str) -> int | None:
+def _parse_clang_major(version: str) -> int | None:
     match = re.search(r"\bclang version (\d+)\.", version)
     return int(match[1]) if match else None
 
 
-def _linker(clang: Component, major: int) -> Component:
+def _find_linker(clang: Component, major: int) -> Component:
     """Find the lld that the compiler uses."""
-    fix = ("" if clang.ok else _unset(knobs.CXX)) or f"apt-get install lld-{major}"
+    fix = ("" if clang.ok else _suggest_unset(knobs.CXX)) or f"apt-get install lld-{major}"
     path = clang.driver.linker if clang.driver is not None else None
     # lld itself only selects one of its linkers: clang runs it as ld.lld.
     ask = ("-flavor", "gnu", "--version")
     missing = f"no lld for clang {major}"
-    return program("linker", "linker of device code", path, missing=missing, fix=fix, ask=ask)
+    return check_program("linker", "linker of device code", path, missing=missing, fix=fix, ask=ask)
 
 
-def _llvm_tool(clang: Component, major: int, tool: Tool) -> Component:
+def _find_llvm_tool(clang: Component, major: int, tool: Tool) -> Component:
     """Find a tool of the compiler's LLVM: on PATH with its version number, else next to the compiler."""
-    path = _on_path(f"{tool.program}-{major}")
+    path = _find_on_path(f"{tool.program}-{major}")
     if path is None and clang.driver is not None:
-        path = _first_file(clang.driver.compiler.parent / tool.program)
-    return program(
+        path = _find_first_file(clang.driver.compiler.parent / tool.program)
+    return check_program(
         tool.name,
         tool.what,
         path,
@@ -215,20 +223,20 @@ def _llvm_tool(clang: Component, major: int, tool: Tool) -> Component:
     )
 
 
-def _overridden(own: Path | None) -> tuple[Path | None, str]:
+def _apply_override(own: Path | None) -> tuple[Path | None, str]:
     """Return the compiler that the knob names, else `own`, and the problem to report if it does not exist."""
     wanted = knobs.CXX.get()
     if wanted is None:
         return own, ""
-    return _on_path(str(wanted)), f"{knobs.CXX.name}={wanted} is not a program"
+    return _find_on_path(str(wanted)), f"{knobs.CXX.name}={wanted} is not a program"
 
 
-def _on_path(name: str) -> Path | None:
+def _find_on_path(name: str) -> Path | None:
     found = shutil.which(name, path=knobs.search_path())
     return Path(found).absolute() if found else None
 
 
-def _first_file(*candidates: Path) -> Path | None:
+def _find_first_file(*candidates: Path) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from tilewright.base.digest import digest_value
 from tilewright.base.errors import ToolchainError
-from tilewright.building.process import said_by, tool_output
-from tilewright.building.tree_digest import files_digest, tree_digest
+from tilewright.building.process import read_all_output, read_tool_output
+from tilewright.building.tree_digest import compute_files_digest, compute_tree_digest
 
 # Disables config files that clang reads by default (clang++.cfg next to it, in /etc and in the home folder): their
 # flags are not part of any key.
@@ -47,15 +47,15 @@ class Driver:
     system: tuple[Path, ...]  # system include folders, in search order
     arguments: tuple[str, ...]  # of the compiler, without folders of this machine
 
-    def digest(self) -> str:
+    def compute_digest(self) -> str:
         """Compute the digest of this driver's programs and headers, independent of their folders."""
         files = {self.program.resolve(), self.compiler, *([self.linker] if self.linker else [])}
         for path in (self.compiler, self.linker):
-            files |= set(_llvm_libraries(path) if path is not None else ())
+            files |= set(_list_llvm_libraries(path) if path is not None else ())
         contents = sorted({path.resolve() for path in files}, key=lambda path: path.name)
-        return digest_value([files_digest(contents), tree_digest(self.resources), self.arguments])
+        return digest_value([compute_files_digest(contents), compute_tree_digest(self.resources), self.arguments])
 
-    def system_digest(self) -> str:
+    def compute_system_digest(self) -> str:
         """Compute the digest of the C++ library's headers and of the header that defines the C library's version.
 
         Templates of the C++ library end up in device code, and host code needs the libraries that it was compiled for.
@@ -65,23 +65,23 @@ class Driver:
         library = [path for path in found if "c++" in path.parts]
         whole = [path for path in library if not any(path != other and path.is_relative_to(other) for other in library)]
         stated = [path / "features.h" for path in found if (path / "features.h").is_file()]
-        return digest_value([[tree_digest(path) for path in whole], files_digest(stated[:1])])
+        return digest_value([[compute_tree_digest(path) for path in whole], compute_files_digest(stated[:1])])
 
 
-def ask_driver(program: Path) -> Driver:
+def inspect_driver(program: Path) -> Driver:
     """Read the commands that a compiler driver would run. Raises `ToolchainError` if it prints none."""
-    said = said_by((str(program), *_QUESTION))
+    said = read_all_output((str(program), *_QUESTION))
     commands = [shlex.split(line) for line in said.splitlines() if line.startswith(' "')]
     compilers = [words for words in commands if words[1:2] == ["-cc1"]]
-    version = version_line(said)
+    version = find_version_line(said)
     if not compilers:
         raise ToolchainError(f"{program} is not clang: its version is {version!r}, and -### prints no command")
     compiler = compilers[0]  # reads the headers
-    resources = Path(next(_after(compiler, "-resource-dir"), ""), "include")
+    resources = Path(next(_list_values_after(compiler, "-resource-dir"), ""), "include")
     if not resources.is_dir():
         raise ToolchainError(f"{program} has no headers of its own: {resources} does not exist")
     linkers = [words[0] for words in commands if words[1:2] not in (["-cc1"], ["-cc1as"])]
-    system = [Path(folder).resolve() for name in _SYSTEM_FOLDERS for folder in _after(compiler, name)]
+    system = [Path(folder).resolve() for name in _SYSTEM_FOLDERS for folder in _list_values_after(compiler, name)]
     return Driver(
         version=version,
         program=program,
@@ -89,28 +89,28 @@ def ask_driver(program: Path) -> Driver:
         linker=Path(linkers[-1]).resolve() if linkers and linkers[-1].startswith("/") else None,
         resources=resources,
         system=tuple(dict.fromkeys(system)),
-        arguments=tuple(word for words in compilers for word in _without_folders(words[1:])),
+        arguments=tuple(word for words in compilers for word in _drop_folders(words[1:])),
     )
 
 
-def version_line(text: str) -> str:
+def find_version_line(text: str) -> str:
     """Find the line with the version in the output of `--version`; unlike other lines it contains no folders."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return next((line for line in lines if " version " in line), lines[0] if lines else "")
 
 
-def _after(words: Sequence[str], name: str) -> Iterator[str]:
+def _list_values_after(words: Sequence[str], name: str) -> Iterator[str]:
     return (word for before, word in pairwise(words) if before == name)
 
 
-def _without_folders(words: Sequence[str]) -> Iterator[str]:
+def _drop_folders(words: Sequence[str]) -> Iterator[str]:
     for before, word in pairwise(["", *words]):
         if word not in _MACHINE_FOLDERS and before not in _MACHINE_FOLDERS and not word.startswith(_MACHINE_PREFIXES):
             yield word
 
 
-def _llvm_libraries(program: Path) -> list[Path]:
+def _list_llvm_libraries(program: Path) -> list[Path]:
     """List the LLVM shared libraries that the dynamic linker currently loads for a program."""
     # As ldd does: the dynamic linker lists the libraries and does not start the program.
-    listed = tool_output(["/usr/bin/env", "LD_TRACE_LOADED_OBJECTS=1", str(program)], allow_failure=True)
+    listed = read_tool_output(["/usr/bin/env", "LD_TRACE_LOADED_OBJECTS=1", str(program)], allow_failure=True)
     return [Path(path) for path in _LLVM_LIBRARY.findall(listed)]

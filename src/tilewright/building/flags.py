@@ -23,7 +23,7 @@ STAND_INS = (("gfx94", "940"), ("gfx95", "940"), ("gfx11", "1036"), ("gfx12", "1
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class FlagPaths:
     """The paths that flags contain, as text: real ones, or placeholders for a build key."""
 
     rocm: str
@@ -33,10 +33,10 @@ class Places:
 
 
 # Placeholders for build keys: equal on every machine.
-NOWHERE = Places(rocm="<rocm>", bitcode="<bitcode>", ck="<ck>", compat="<compat>")
+NOWHERE = FlagPaths(rocm="<rocm>", bitcode="<bitcode>", ck="<ck>", compat="<compat>")
 
 
-def device_flags(arch: Arch, places: Places, libraries: tuple[str, ...]) -> tuple[str, ...]:
+def device_flags(arch: Arch, places: FlagPaths, libraries: tuple[str, ...]) -> tuple[str, ...]:
     """Flags of the device pass. If `libraries` is empty, the compiler uses those of its own ROCm."""
     linked = [
         flag
@@ -52,18 +52,18 @@ def device_flags(arch: Arch, places: Places, libraries: tuple[str, ...]) -> tupl
         "--no-gpu-bundle-output",  # a plain code object, not a bundle around one
         "-c",
         "-O3",
-        *_both_passes(places),
+        *_common_flags(places),
         *own,
         *linked,
     )
 
 
-def host_flags(places: Places) -> tuple[str, ...]:
+def host_flags(places: FlagPaths) -> tuple[str, ...]:
     """Flags of the host pass, without the action (-c, -fsyntax-only)."""
-    return ("-x", "hip", "--cuda-host-only", "-O1", "-fPIC", *_both_passes(places), "-nogpulib")
+    return ("-x", "hip", "--cuda-host-only", "-O1", "-fPIC", *_common_flags(places), "-nogpulib")
 
 
-def _both_passes(places: Places) -> tuple[str, ...]:
+def _common_flags(places: FlagPaths) -> tuple[str, ...]:
     return (
         NO_CONFIG_FILES,
         "-std=c++17",
@@ -77,23 +77,23 @@ def _both_passes(places: Places) -> tuple[str, ...]:
     )
 
 
-def gpu_less_libraries(arch: Arch, bitcode: Path) -> tuple[str, ...]:
+def list_gpu_less_libraries(arch: Arch, bitcode: Path) -> tuple[str, ...]:
     """List the device libraries of the GPU-less toolchain for one GPU (names without .bc)."""
     wide = "on" if arch.wave_size == 64 else "off"
 
-    def present(stems: tuple[str, ...]) -> list[str]:
+    def find_present(stems: tuple[str, ...]) -> list[str]:
         return [stem for stem in stems if (bitcode / f"{stem}.bc").is_file()]
 
     return (
-        *present(RETIRED_CALLERS),
+        *find_present(RETIRED_CALLERS),
         *LIBRARIES,
-        *present(RETIRED_CONSTANTS),
+        *find_present(RETIRED_CONSTANTS),
         f"oclc_wavefrontsize64_{wide}",
-        f"oclc_isa_version_{_isa_file(arch.name, bitcode)}",
+        f"oclc_isa_version_{_find_isa_file(arch.name, bitcode)}",
     )
 
 
-def _isa_file(name: str, bitcode: Path) -> str:
+def _find_isa_file(name: str, bitcode: Path) -> str:
     own = name.removeprefix("gfx")
     if (bitcode / f"oclc_isa_version_{own}.bc").is_file():
         return own

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright.building.prefix import PRECOMPILED, Prefix, Roof
-from tilewright.building.store.faults import explained
+from tilewright.building.compile_job import CODE_OBJECT, HOST_OBJECT, LIBRARY, CompileJob, write_texts
+from tilewright.building.header_set import PRECOMPILED, HeaderSet, PchFlags
 from tilewright.building.store.local import Store
-from tilewright.building.unit import CODE_OBJECT, HOST_OBJECT, LIBRARY, Unit, write_texts
-from tilewright.codegen.build_files.template import shell_command
+from tilewright.building.store.os_errors import translate_os_errors
+from tilewright.codegen.build_files.template import format_shell_command
 
 GRAPH = "build.ninja"
 EVENTS = "events"
@@ -22,46 +22,46 @@ _COMPILERS = "compilers"
 
 
 @dataclass(frozen=True)
-class Work:
+class NinjaJob:
     """A compile job with the precompiled-header flags of its two passes."""
 
-    unit: Unit
-    device: Roof
-    host: Roof
+    unit: CompileJob
+    device: PchFlags
+    host: PchFlags
 
 
 def write_graph(
-    works: Sequence[Work], folder: Path, *, preload: Path | None, limit_s: float, jobs: int | None = None
+    works: Sequence[NinjaJob], folder: Path, *, preload: Path | None, limit_s: float, jobs: int | None = None
 ) -> None:
     """Write sources and ninja file into `folder`. Steps start in the order of `works`.
 
     At most `jobs` compilers run at once, plus one link step; None leaves the number to ninja.
     """
-    before = _before(preload, limit_s)
-    with explained("write", folder):
+    before = _make_command_prefix(preload, limit_s)
+    with translate_os_errors("write", folder):
         for work in works:
             write_texts(work.unit.texts(), folder / work.unit.key)
         # The host pass is short, so it does not delay device passes.
-        _write(folder, jobs, [text for work in works for text in _edges(work, before)])
+        _write_ninja_file(folder, jobs, [text for work in works for text in _format_edges(work, before)])
 
 
 def write_headers_graph(
-    prefixes: Mapping[str, Prefix], store: Store, folder: Path, *, preload: Path | None, limit_s: float, jobs: int
+    prefixes: Mapping[str, HeaderSet], store: Store, folder: Path, *, preload: Path | None, limit_s: float, jobs: int
 ) -> None:
     """Write the ninja file that precompiles header sets, each in a folder named after its key."""
-    before = _before(preload, limit_s)
+    before = _make_command_prefix(preload, limit_s)
     edges = [
-        _edge(f"{key}/{PRECOMPILED}", (), key, HEADERS, (*before, *prefix.command(store)))
+        _format_edge(f"{key}/{PRECOMPILED}", (), key, HEADERS, (*before, *prefix.command(store)))
         for key, prefix in prefixes.items()
     ]
-    with explained("write", folder):
+    with translate_os_errors("write", folder):
         for key in prefixes:
             (folder / key).mkdir(mode=0o700)
-        _write(folder, jobs, edges)
+        _write_ninja_file(folder, jobs, edges)
 
 
-def _write(folder: Path, jobs: int | None, edges: Sequence[str]) -> None:
-    begin = shell_command(["sh", str(STEP), str(folder / EVENTS)], {})
+def _write_ninja_file(folder: Path, jobs: int | None, edges: Sequence[str]) -> None:
+    begin = format_shell_command(["sh", str(STEP), str(folder / EVENTS)], {})
     rule = f"rule step\n  command = {begin} $step $folder $how\n  description = $step"
     # ninja starts steps with the most dependents first, so it would link all libraries after compiling the last kernel.
     # Compilers have a pool of their own, and `run_graph` gives ninja one more job, which only a link step can use.
@@ -70,24 +70,24 @@ def _write(folder: Path, jobs: int | None, edges: Sequence[str]) -> None:
     (folder / GRAPH).write_text(f"{text}\n", encoding="utf-8")
 
 
-def _edges(work: Work, before: tuple[str, ...]) -> Iterable[str]:
+def _format_edges(work: NinjaJob, before: tuple[str, ...]) -> Iterable[str]:
     unit = work.unit
     key = unit.key
     device, host, library = (f"{key}/{name}" for name in (CODE_OBJECT, HOST_OBJECT, LIBRARY))
-    yield _edge(device, (), key, DEVICE, (*before, *unit.device_command(work.device)))
-    yield _edge(host, (), key, HOST, (*before, *unit.host_command(work.host)))
-    yield _edge(library, (device, host), key, LINK, unit.link_command())
+    yield _format_edge(device, (), key, DEVICE, (*before, *unit.device_command(work.device)))
+    yield _format_edge(host, (), key, HOST, (*before, *unit.host_command(work.host)))
+    yield _format_edge(library, (device, host), key, LINK, unit.link_command())
 
 
-def _edge(product: str, needs: tuple[str, ...], key: str, step: str, command: Sequence[str]) -> str:
+def _format_edge(product: str, needs: tuple[str, ...], key: str, step: str, command: Sequence[str]) -> str:
     pool = "" if step == LINK else _COMPILERS
     return (
         f"build {product}: step {' '.join(needs)}\n  pool = {pool}\n"
-        f"  step = {key}/{step}\n  folder = {key}\n  how = {shell_command(command, {})}"
+        f"  step = {key}/{step}\n  folder = {key}\n  how = {format_shell_command(command, {})}"
     )
 
 
-def _before(preload: Path | None, limit_s: float) -> tuple[str, ...]:
+def _make_command_prefix(preload: Path | None, limit_s: float) -> tuple[str, ...]:
     """Make the words in front of compiler commands: a time limit, and a faster allocator if there is one."""
     # --foreground: ninja stops a step through its process group, which timeout would leave otherwise.
     limit = ("timeout", "--foreground", f"{limit_s:g}")

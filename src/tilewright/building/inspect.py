@@ -11,25 +11,25 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tilewright import arch as archs
-from tilewright.arch.occupancy import Occupancy, occupancy
+from tilewright.arch.occupancy import Occupancy, compute_occupancy
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import CompileError, ToolchainError
-from tilewright.building.builder import build_units
-from tilewright.building.calls import reached
+from tilewright.building.builder import build_compile_jobs
+from tilewright.building.call_graph import find_reachable
 from tilewright.building.code_object import (
-    Instruction,
+    DisassembledInstruction,
     KernelResources,
     disassemble,
-    op_kernels,
     read_functions,
     read_resources,
+    select_op_kernels,
 )
 from tilewright.building.compile import compile_device
-from tilewright.building.instruction_mix import matrix_instructions, mix
+from tilewright.building.compile_job import CODE_OBJECT, CompileJob
+from tilewright.building.instruction_mix import count_by_class, count_matrix_instructions
 from tilewright.building.store.artifact import Failure
-from tilewright.building.toolchain import Toolchain, find
-from tilewright.building.unit import CODE_OBJECT, Unit
-from tilewright.codegen.render import Source, render
+from tilewright.building.toolchain import Toolchain, find_toolchain
+from tilewright.codegen.render import KernelSource, render
 from tilewright.ops.kernel import Kernel
 
 
@@ -109,7 +109,7 @@ class Inspection:
         }
 
 
-def inspect(
+def inspect_source(
     source: SourceLike,
     arch: Arch,
     toolchain: Toolchain,
@@ -136,7 +136,7 @@ def inspect(
             timeout_s=timeout_s,
         )
         if not outcome.ok:
-            raise _refused(source.name, arch, outcome.errors, outcome.log)
+            raise _make_compile_error(source.name, arch, outcome.errors, outcome.log)
         kernels = inspect_object(out, arch, toolchain)
         object_bytes = out.stat().st_size
     return Inspection(
@@ -152,7 +152,7 @@ def inspect(
 
 def inspect_kernel(kernel: Kernel) -> Inspection:
     """Inspect a legal kernel with the toolchain of this machine. Builds it if it is not in the store."""
-    return inspect_built(render(kernel), find()).inspection
+    return inspect_built(render(kernel), find_toolchain()).inspection
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,19 +163,19 @@ class InspectedBuild:
     code_object: Path
 
 
-def inspect_built(source: Source, toolchain: Toolchain) -> InspectedBuild:
+def inspect_built(source: KernelSource, toolchain: Toolchain) -> InspectedBuild:
     """Inspect a kernel in the store; build it first if it is missing.
 
     Raises `CompileError` with the compiler's log if the kernel does not compile.
     """
     started = time.monotonic()
     arch = archs.load(source.kernel.arch)
-    built = build_units([Unit(source, toolchain)])
+    built = build_compile_jobs([CompileJob(source, toolchain)])
     entry = built.results[source.kernel]
     if isinstance(entry, Failure):
         known = "" if built.spans else ". The store has this failure; `tilewright build` with --retry compiles again."
-        raise _refused(source.name, arch, tuple(entry.facts.get("errors", ())), entry.log, known)
-    path = entry.checked(CODE_OBJECT)
+        raise _make_compile_error(source.name, arch, tuple(entry.facts.get("errors", ())), entry.log, known)
+    path = entry.verify_file(CODE_OBJECT)
     kernels = inspect_object(path, arch, toolchain)
     inspection = Inspection(
         name=source.name,
@@ -195,25 +195,25 @@ def inspect_object(path: Path, arch: Arch, toolchain: Toolchain) -> tuple[Kernel
     functions = read_functions(path, toolchain)
     code = disassemble(path, arch, toolchain)
     listed = read_resources(path, arch, toolchain)
-    of_op = {each.name for each in op_kernels(listed)}
+    of_op = {each.name for each in select_op_kernels(listed)}
     found = []
     for resources in listed:
         if resources.name not in code:
             raise ToolchainError(f"{path} describes kernel {resources.name} but has no code for it")
-        parts = reached(resources.name, code, functions)
+        parts = find_reachable(resources.name, code, functions)
         instructions = [instruction for part in parts for instruction in code[part]]
         size = sum(functions[part].size for part in parts)
-        found.append(_inspect_kernel(resources, instructions, size, arch, is_op=resources.name in of_op))
+        found.append(_inspect_device_kernel(resources, instructions, size, arch, is_op=resources.name in of_op))
     return tuple(found)
 
 
-def _inspect_kernel(
-    resources: KernelResources, code: Sequence[Instruction], code_bytes: int, arch: Arch, *, is_op: bool
+def _inspect_device_kernel(
+    resources: KernelResources, code: Sequence[DisassembledInstruction], code_bytes: int, arch: Arch, *, is_op: bool
 ) -> KernelInspection:
-    matrix = matrix_instructions(code)
+    matrix = count_matrix_instructions(code)
     return KernelInspection(
         resources=resources,
-        occupancy=occupancy(
+        occupancy=compute_occupancy(
             arch,
             vgprs=resources.vgprs,
             agprs=resources.agprs,
@@ -221,14 +221,14 @@ def _inspect_kernel(
             lds_bytes=resources.lds_bytes,
             block_threads=resources.max_block_threads,
         ),
-        mix=mix(code),
+        mix=count_by_class(code),
         matrix=matrix,
         code_bytes=code_bytes,
         is_op=bool(matrix) or is_op,
     )
 
 
-def _refused(name: str, arch: Arch, errors: Sequence[str], log: str, advice: str = "") -> CompileError:
+def _make_compile_error(name: str, arch: Arch, errors: Sequence[str], log: str, advice: str = "") -> CompileError:
     first = errors[0] if errors else "the compiler printed no error"
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return CompileError(f"{name} does not compile for {arch.name}: {first}{more}{advice}", log)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from tilewright.building.code_object import Instruction
+from tilewright.building.code_object import DisassembledInstruction
 
 # Instruction classes by executing unit, in report order.
 CLASSES = (
@@ -86,13 +86,13 @@ def classify(mnemonic: str) -> str:
     return "other"
 
 
-def mix(instructions: Iterable[Instruction]) -> Mapping[str, int]:
+def count_by_class(instructions: Iterable[DisassembledInstruction]) -> Mapping[str, int]:
     """Count the instructions of each class; classes without instructions are included."""
     counts = Counter(classify(m) for instruction in instructions for m in instruction.mnemonics)
     return {name: counts[name] for name in CLASSES}
 
 
-def matrix_instructions(instructions: Iterable[Instruction]) -> Mapping[str, int]:
+def count_matrix_instructions(instructions: Iterable[DisassembledInstruction]) -> Mapping[str, int]:
     """Count the matrix instructions by mnemonic."""
     names = (i.mnemonic for i in instructions if classify(i.mnemonic) == "matrix")
     return dict(sorted(Counter(names).items()))

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TextIO
 
 from tilewright.base.errors import ToolchainError
-from tilewright.base.events import Noticed, emit
+from tilewright.base.events import Notice, emit
 from tilewright.building.graph import EVENTS, GRAPH
-from tilewright.building.process import without_hidden_inputs
-from tilewright.building.store.faults import explained
+from tilewright.building.process import format_env_removals
+from tilewright.building.store.os_errors import translate_os_errors
 
 _POLL_S = 0.02
 # Interval of idle events while no step starts or ends, so that a clock on the screen moves.
@@ -56,13 +56,13 @@ class StepEnded:
 
 
 @dataclass(frozen=True)
-class Waited:
+class IdleTick:
     """No step started or ended for a second."""
 
     at: float
 
 
-StepEvent = StepStarted | StepEnded | Waited
+StepEvent = StepStarted | StepEnded | IdleTick
 
 
 def run_graph(folder: Path, jobs: int) -> Iterator[StepEvent]:
@@ -71,25 +71,36 @@ def run_graph(folder: Path, jobs: int) -> Iterator[StepEvent]:
     Leaving the iteration early, by an exception or Ctrl-C, stops ninja and every compiler it started. So does the death
     of this process.
     """
-    with explained("write", folder):
+    with translate_os_errors("write", folder):
         (folder / EVENTS).touch()
         sink = (folder / OUTPUT).open("wb")
     with sink, (folder / EVENTS).open("r", encoding="utf-8") as stream:
-        run = _Run(stream)
+        run = _NinjaRun(stream)
         process = subprocess.Popen(
-            [*_wrapped(), str(ninja_program()), "-C", str(folder), "-f", GRAPH, "-k", "0", "-j", str(jobs + 1)],
+            [
+                *_make_command_prefix(),
+                str(find_ninja()),
+                "-C",
+                str(folder),
+                "-f",
+                GRAPH,
+                "-k",
+                "0",
+                "-j",
+                str(jobs + 1),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=subprocess.STDOUT,
         )
         try:
-            yield from run.events(process)
+            yield from run.stream_events(process)
         finally:
-            _end(process)
-            run.end_steps()
+            _stop_ninja(process)
+            run.stop_steps()
 
 
-def cpu_seconds(folder: Path, step: str) -> float:
+def read_cpu_seconds(folder: Path, step: str) -> float:
     """Read the CPU time of a step and all processes it started. 0 if the step did not finish."""
     try:
         text = (folder / f"{step}.times").read_text(encoding="utf-8", errors="replace")
@@ -101,7 +112,7 @@ def cpu_seconds(folder: Path, step: str) -> float:
     return 60 * (user_m + system_m) + user_s + system_s
 
 
-def ninja_program() -> Path:
+def find_ninja() -> Path:
     """Find the program of the Python package ninja."""
     import ninja  # noqa: PLC0415  (costs start-up time, needed by few commands)
 
@@ -111,7 +122,7 @@ def ninja_program() -> Path:
     return path
 
 
-class _Run:
+class _NinjaRun:
     """Reads the events of one run and tracks the process groups that may still be running."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -120,13 +131,13 @@ class _Run:
         self._began = time.monotonic()
         self._groups: dict[tuple[str, str], int] = {}
 
-    def events(self, process: subprocess.Popen[bytes]) -> Iterator[StepEvent]:
+    def stream_events(self, process: subprocess.Popen[bytes]) -> Iterator[StepEvent]:
         running = True
         told = self._began
         while running:
             running = process.poll() is None
             any_told = False
-            for event in self._read():
+            for event in self._read_events():
                 any_told = True
                 yield event
             if any_told:
@@ -135,16 +146,16 @@ class _Run:
                 time.sleep(_POLL_S)
                 if time.monotonic() - told >= _TICK_S:
                     told = time.monotonic()
-                    yield Waited(told - self._began)
+                    yield IdleTick(told - self._began)
 
-    def end_steps(self) -> None:
+    def stop_steps(self) -> None:
         """Stop remaining processes of stopped steps, and steps that are still running because ninja was killed."""
-        for _ in self._read():
+        for _ in self._read_events():
             pass
         for group in self._groups.values():
-            _end_group(group)
+            _stop_group(group)
 
-    def _read(self) -> Iterator[StepEvent]:
+    def _read_events(self) -> Iterator[StepEvent]:
         self._pending += self._stream.read()
         lines = self._pending.split("\n")
         self._pending = lines.pop()
@@ -155,39 +166,39 @@ class _Run:
             word, key, step, number = found.groups()
             at = time.monotonic() - self._began
             if word == "start":
-                self._note_group(key, step, int(number))
+                self._record_group(key, step, int(number))
                 yield StepStarted(key, step, at)
             else:
-                self._ended(key, step, int(number))
+                self._finish_step(key, step, int(number))
                 yield StepEnded(key, step, at, int(number))
 
-    def _note_group(self, key: str, step: str, pid: int) -> None:
+    def _record_group(self, key: str, step: str, pid: int) -> None:
         """Record the process group of a step: ninja creates one per step, which contains all of its compilers."""
         with suppress(ProcessLookupError):  # it has ended already
             group = os.getpgid(pid)
             if group != os.getpgrp():
                 self._groups[key, step] = group
 
-    def _ended(self, key: str, step: str, code: int) -> None:
+    def _finish_step(self, key: str, step: str, code: int) -> None:
         group = self._groups.pop((key, step), None)
         # A compiler driver that is stopped leaves its device compiler running.
         if group is not None and code >= _ENDED:
-            _end_group(group)
+            _stop_group(group)
 
 
-def _wrapped() -> Sequence[str]:
+def _make_command_prefix() -> Sequence[str]:
     """Make the words in front of ninja's command: it ends with this process, and hidden inputs are removed."""
     # LC_ALL=C: messages and numbers are parsed. Temporary files go to the step's folder, by a relative name: in an
     # absolute one clang replaces each "%" with a random character (llvm::sys::fs::createUniqueFile).
-    cleaned = ["/usr/bin/env", *without_hidden_inputs(), "LC_ALL=C", "TMPDIR=."]
+    cleaned = ["/usr/bin/env", *format_env_removals(), "LC_ALL=C", "TMPDIR=."]
     guard = shutil.which("setpriv")
     if guard is None:
-        emit(Noticed("setpriv (util-linux) is missing: compilers run on for a while if this process is killed"))
+        emit(Notice("setpriv (util-linux) is missing: compilers run on for a while if this process is killed"))
         return cleaned
     return [guard, "--pdeathsig", "TERM", *cleaned]
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _stop_ninja(process: subprocess.Popen[bytes]) -> None:
     """Stop ninja if it still runs. It stops its compilers on SIGTERM, but not when it is killed."""
     if process.poll() is not None:
         return
@@ -199,16 +210,16 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _end_group(group: int) -> None:
+def _stop_group(group: int) -> None:
     """Kill a process group and wait until it is gone: no process may write into a folder that is being removed."""
     deadline = time.monotonic() + _GONE_S
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
-        while _at_work(group) and time.monotonic() < deadline:
+        while _is_running(group) and time.monotonic() < deadline:
             time.sleep(0.005)
 
 
-def _at_work(group: int) -> bool:
+def _is_running(group: int) -> bool:
     """Return whether a process of the group is running; zombies do not count."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

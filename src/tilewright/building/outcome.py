@@ -12,12 +12,12 @@ from typing import Any
 from tilewright import arch as archs
 from tilewright.base.errors import ToolchainError
 from tilewright.building.code_object import KernelResources, read_resources
-from tilewright.building.compile import error_lines
-from tilewright.building.graph import DEVICE, HOST, LINK, STEPS, Work
-from tilewright.building.ninja_run import cpu_seconds
-from tilewright.building.prefix import Roof
+from tilewright.building.compile import extract_errors
+from tilewright.building.compile_job import CODE_OBJECT, PRODUCTS, CompileJob
+from tilewright.building.graph import DEVICE, HOST, LINK, STEPS, NinjaJob
+from tilewright.building.header_set import PchFlags
+from tilewright.building.ninja_run import read_cpu_seconds
 from tilewright.building.store.artifact import Artifact, Failure
-from tilewright.building.unit import CODE_OBJECT, PRODUCTS, Unit
 
 _RESOURCES = {each.name for each in dataclasses.fields(KernelResources)}
 
@@ -37,7 +37,7 @@ _TIMED_OUT, _UNUSUAL = 124, 126
 
 
 @dataclasses.dataclass(frozen=True)
-class Broken:
+class BuildFailure:
     """A kernel that was not built.
 
     `lasting`: it will fail again with the same inputs. `no_room`: the disk was full. `outdated`: system headers have
@@ -52,17 +52,17 @@ class Broken:
 
 
 # Commands are stored without the folders of the build and without precompiled headers.
-_NO_ROOF = Roof(("-I.",))
+_NO_ROOF = PchFlags(("-I.",))
 
 
-def facts_of(work: Work, folder: Path) -> dict[str, Any]:
+def collect_facts(work: NinjaJob, folder: Path) -> dict[str, Any]:
     """Collect the facts to store with a kernel whose three products are in `folder`."""
     unit = work.unit
     missing = [name for name in PRODUCTS if not (folder / name).is_file()]
     if missing:
         raise ToolchainError(f"{unit.kernel.slug}: every step succeeded, but {', '.join(missing)} was not written")
     resources = read_resources(folder / CODE_OBJECT, archs.load(unit.kernel.arch), unit.toolchain)
-    cost = {f"{step}_cpu_s": round(cpu_seconds(folder, step), 2) for step in STEPS}
+    cost = {f"{step}_cpu_s": round(read_cpu_seconds(folder, step), 2) for step in STEPS}
     return {
         **unit.facts(),
         "resources": [dataclasses.asdict(kernel) for kernel in resources],
@@ -75,7 +75,7 @@ def facts_of(work: Work, folder: Path) -> dict[str, Any]:
     }
 
 
-def misfit(unit: Unit, entry: Artifact | Failure) -> str:
+def find_misfit(unit: CompileJob, entry: Artifact | Failure) -> str:
     """Describe why an entry cannot belong to a unit, although it is stored under its key; empty if it can."""
     facts = entry.facts
     if isinstance(entry, Failure):
@@ -102,24 +102,24 @@ def _is_resources(row: Any) -> bool:
     )
 
 
-def broken(folder: Path, codes: dict[str, int], limit_s: float) -> Broken:
+def read_failure(folder: Path, codes: dict[str, int], limit_s: float) -> BuildFailure:
     """Make a failure from exit codes and logs. If no step failed, ninja itself was stopped."""
     failed = {step: codes[step] for step in STEPS if codes.get(step, 0) != 0}
     if not failed:
         text = "the build was stopped before this kernel was built"
-        return Broken(f"{text}\n", (text,), lasting=False, no_room=without_room(folder, ""))
+        return BuildFailure(f"{text}\n", (text,), lasting=False, no_room=is_disk_full(folder, ""))
     log, errors, lasting = "", [], True
     for step, code in failed.items():
         said = read_log(folder, step)
-        ending = _ending(step, code, said, limit_s)
+        ending = _describe_ending(step, code, said, limit_s)
         log += f"[{step}]\n{said}" + (f"{ending}\n" if ending else "")
-        errors += [*error_lines(said), *([ending] if ending else [])]
+        errors += [*extract_errors(said), *([ending] if ending else [])]
         lasting = lasting and not ending and _MACHINE.search(said) is None
-    no_room = not lasting and without_room(folder, log)
-    return Broken(log, tuple(dict.fromkeys(errors)), lasting, no_room, outdated=_OUTDATED.search(log) is not None)
+    no_room = not lasting and is_disk_full(folder, log)
+    return BuildFailure(log, tuple(dict.fromkeys(errors)), lasting, no_room, outdated=_OUTDATED.search(log) is not None)
 
 
-def without_room(folder: Path, said: str) -> bool:
+def is_disk_full(folder: Path, said: str) -> bool:
     """Return whether a step failed because the disk is full. Its message may be lost for the same reason."""
     return _NO_ROOM.search(said) is not None or shutil.disk_usage(folder).free < _LEAST_ROOM
 
@@ -133,9 +133,9 @@ def read_log(folder: Path, step: str) -> str:
     return text.replace(f"{folder}/", "")
 
 
-def _ending(step: str, code: int, said: str, limit_s: float) -> str:
+def _describe_ending(step: str, code: int, said: str, limit_s: float) -> str:
     if code == _TIMED_OUT:
         return f"the {step} pass was stopped after {limit_s:g} s, its time limit"
     if code >= _UNUSUAL:
         return f"the {step} pass ended with code {code}: it was ended by signal {code - 128} or could not start"
-    return "" if error_lines(said) else f"the {step} pass ended with code {code} without an error message"
+    return "" if extract_errors(said) else f"the {step} pass ended with code {code} without an error message"

@@ -11,26 +11,26 @@ from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.local import Store
 
 
-def own_library(store: Store, key: str, name: str, compile_in: Callable[[Path], Mapping[str, Any]]) -> Path:
+def build_own_library(store: Store, key: str, name: str, compile_in: Callable[[Path], Mapping[str, Any]]) -> Path:
     """Return the verified file `name` of the entry `key`; compile it if it is missing or damaged.
 
     `compile_in` writes the file into an empty private folder and returns the facts to store with it.
     """
     # Waits for another process that compiles it.
-    with store.flight(key, landed=lambda: isinstance(store.get(key), Artifact)):
-        found = _checked(store, key, name)
+    with store.lock_build(key, landed=lambda: isinstance(store.get(key), Artifact)):
+        found = _find_verified(store, key, name)
         if found is not None:
             return found
-        with store.work_folder("library") as folder:
+        with store.create_work_folder("library") as folder:
             facts = compile_in(folder)
-            return store.put(key, {name: folder / name}, facts).checked(name)
+            return store.put(key, {name: folder / name}, facts).verify_file(name)
 
 
-def _checked(store: Store, key: str, name: str) -> Path | None:
+def _find_verified(store: Store, key: str, name: str) -> Path | None:
     found = store.get(key)
     if not isinstance(found, Artifact) or name not in found.files:
         return None
     try:
-        return found.checked(name)
+        return found.verify_file(name)
     except CorruptError:
         return None  # reported and moved by `verify_file`

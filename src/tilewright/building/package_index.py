@@ -40,7 +40,7 @@ _VARIABLES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class IndexSettings:
     """Where to look for packages, in this order."""
 
     find_links: tuple[str, ...]  # folders, or pages with links to files
@@ -49,7 +49,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedFile:
     """One file of a package, with its required digest and a size limit."""
 
     package: str  # normalized as in index URLs: lower case, with hyphens
@@ -62,50 +62,52 @@ class _NotThereError(Exception):
     """A source does not have the file; the message is the reason."""
 
 
-def download_file(wanted: Wanted, folder: Path, limit_s: float) -> Path:
+def download_file(wanted: WantedFile, folder: Path, limit_s: float) -> Path:
     """Download the file into `folder`. Raises `ToolchainError` with the reason for each source that lacks it."""
-    settings = settings_of_pip_and_uv()
+    settings = read_index_settings()
     deadline = time.monotonic() + limit_s
     reasons = []
     for place in (*settings.find_links, *settings.indexes):
         is_index = place not in settings.find_links
         try:
-            return _from_place(place, wanted, folder, settings, deadline, is_index=is_index)
+            return _fetch_from(place, wanted, folder, settings, deadline, is_index=is_index)
         except (_NotThereError, ValueError) as error:
-            reasons.append(f"  {shown(place)}: {error}")
+            reasons.append(f"  {remove_password(place)}: {error}")
         except (HTTPError, URLError, OSError) as error:
-            reasons.append(f"  {shown(place)}: {_cause(error)}")
+            reasons.append(f"  {remove_password(place)}: {_describe_cause(error)}")
     listed = "\n".join(reasons) or "  no index is set (PIP_NO_INDEX or UV_NO_INDEX)"
     raise ToolchainError(f"no package index has {wanted.file}:\n{listed}")
 
 
-def settings_of_pip_and_uv() -> Settings:
+def read_index_settings() -> IndexSettings:
     """Read the settings from variables and pip's files; the default index is PyPI."""
-    said = knobs.variables_of_others(_VARIABLES)
-    filed = _pip_files(said)
+    said = knobs.read_foreign_variables(_VARIABLES)
+    filed = _read_pip_files(said)
 
-    def words(*names: str) -> list[str]:
+    def split_words(*names: str) -> list[str]:
         return [word for name in names for word in said.get(name, "").split()]
 
-    links = [*words("PIP_FIND_LINKS", "UV_FIND_LINKS"), *filed.get("find-links", "").split()]
+    links = [*split_words("PIP_FIND_LINKS", "UV_FIND_LINKS"), *filed.get("find-links", "").split()]
     # uv allows a name in front of a URL.
-    named = [re.sub(r"^[\w.-]+=(?=\w+:)", "", word) for word in words("UV_INDEX", "UV_EXTRA_INDEX_URL")]
-    extra = [*named, *words("PIP_EXTRA_INDEX_URL"), *filed.get("extra-index-url", "").split()]
-    own = words("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL") or filed.get("index-url", "").split() or [PYPI]
-    none = any(_is_true(text) for text in (*words("PIP_NO_INDEX", "UV_NO_INDEX"), filed.get("no-index", "")))
-    return Settings(
+    named = [re.sub(r"^[\w.-]+=(?=\w+:)", "", word) for word in split_words("UV_INDEX", "UV_EXTRA_INDEX_URL")]
+    extra = [*named, *split_words("PIP_EXTRA_INDEX_URL"), *filed.get("extra-index-url", "").split()]
+    own = (
+        split_words("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL") or filed.get("index-url", "").split() or [PYPI]
+    )
+    none = any(_is_true(text) for text in (*split_words("PIP_NO_INDEX", "UV_NO_INDEX"), filed.get("no-index", "")))
+    return IndexSettings(
         find_links=tuple(dict.fromkeys(links)),
         indexes=() if none else tuple(dict.fromkeys([*extra, *own])),
         certificates=said.get("PIP_CERT") or filed.get("cert") or None,
     )
 
 
-def shown(address: str) -> str:
+def remove_password(address: str) -> str:
     """Return a URL without its password."""
     return re.sub(r"(?<=//)[^/@]*@", "***@", address)
 
 
-def _pip_files(said: Mapping[str, str]) -> dict[str, str]:
+def _read_pip_files(said: Mapping[str, str]) -> dict[str, str]:
     """Read the options in pip's files; later files override earlier ones (pip's manual, "Configuration")."""
     own = said.get("PIP_CONFIG_FILE", "")
     if own == "/dev/null":  # pip's convention for "no files"
@@ -137,17 +139,17 @@ def _is_true(text: str) -> bool:
     return text.lower() in ("1", "true", "yes", "on", "y", "t")
 
 
-def _from_place(
-    place: str, wanted: Wanted, folder: Path, settings: Settings, deadline: float, *, is_index: bool
+def _fetch_from(
+    place: str, wanted: WantedFile, folder: Path, settings: IndexSettings, deadline: float, *, is_index: bool
 ) -> Path:
-    local = _local_folder(place)
+    local = _find_local_folder(place)
     if not is_index and local is not None:
         if not (local / wanted.file).is_file():
             raise _NotThereError("the folder does not have it")
         with (local / wanted.file).open("rb") as source:
-            return _copied(source, wanted, folder, deadline)
+            return _copy_checked(source, wanted, folder, deadline)
     page = f"{place.rstrip('/')}/{wanted.package}/" if is_index else place
-    listed = _listed_files(page, settings)
+    listed = _list_files(page, settings)
     found = listed.get(wanted.file)
     if found is None:
         others = f"it lists {len(listed)} other files of {wanted.package}" if listed else "it lists no files"
@@ -155,11 +157,11 @@ def _from_place(
     address, _, fragment = found.partition("#")
     if fragment.startswith("sha256=") and fragment != f"sha256={wanted.sha256}":
         raise _NotThereError(f"it has another file of this name, with {fragment}; expected sha256={wanted.sha256}")
-    with _opened(address, place, settings) as source:
-        return _copied(source, wanted, folder, deadline)
+    with _open_address(address, place, settings) as source:
+        return _copy_checked(source, wanted, folder, deadline)
 
 
-def _local_folder(place: str) -> Path | None:
+def _find_local_folder(place: str) -> Path | None:
     """Return the folder that a source names; None for a URL."""
     parts = urlsplit(place)
     if parts.scheme in ("", "file"):
@@ -168,20 +170,20 @@ def _local_folder(place: str) -> Path | None:
     return None
 
 
-def _listed_files(page: str, settings: Settings) -> dict[str, str]:
+def _list_files(page: str, settings: IndexSettings) -> dict[str, str]:
     """List the files on a page: name → URL, with a digest after "#" where the page has one."""
-    local = _local_folder(page)
+    local = _find_local_folder(page)
     address = (local / "index.html").as_uri() if local is not None else page
-    with _opened(address, page, settings) as answer:
+    with _open_address(address, page, settings) as answer:
         text = answer.read(_MOST_LISTED + 1)
         kind, base = answer.headers.get_content_type(), answer.geturl()
     if len(text) > _MOST_LISTED:
         raise _NotThereError(f"its file list has more than {_MOST_LISTED:,} bytes")
-    links = _links_of_json(text) if kind == _JSON else _links_of_html(text)
+    links = _parse_json_links(text) if kind == _JSON else _parse_html_links(text)
     return {unquote(urlsplit(link).path.rpartition("/")[2]): urljoin(base, link) for link in links}
 
 
-def _links_of_json(text: bytes) -> list[str]:
+def _parse_json_links(text: bytes) -> list[str]:
     try:
         files = parse_json(text)["files"]
         stated = [(file["url"].partition("#")[0], file.get("hashes", {}).get("sha256")) for file in files]
@@ -199,17 +201,17 @@ class _Anchors(HTMLParser):
         self.links += [value for name, value in attrs if tag == "a" and name == "href" and value]
 
 
-def _links_of_html(text: bytes) -> list[str]:
+def _parse_html_links(text: bytes) -> list[str]:
     anchors = _Anchors()
     anchors.feed(text.decode("utf-8", errors="replace"))
     return anchors.links
 
 
-def _opened(address: str, place: str, settings: Settings) -> Any:
+def _open_address(address: str, place: str, settings: IndexSettings) -> Any:
     """Open a URL for reading, with the user name and password of `place` if it is on the same server."""
     parts, home = urlsplit(address), urlsplit(place)
     if parts.scheme not in ("http", "https", "file"):
-        raise _NotThereError(f"{shown(address)} is not an http, https or file URL")
+        raise _NotThereError(f"{remove_password(address)} is not an http, https or file URL")
     server = parts.netloc.rpartition("@")[2]
     request = Request(urlunsplit(parts._replace(netloc=server, fragment="")), headers={"Accept": _ACCEPT})
     user = parts if parts.username is not None else home if home.netloc.rpartition("@")[2] == server else None
@@ -221,7 +223,7 @@ def _opened(address: str, place: str, settings: Settings) -> Any:
     return build_opener(HTTPSHandler(context=context)).open(request, timeout=_ANSWER_S)
 
 
-def _copied(source: IO[bytes], wanted: Wanted, folder: Path, deadline: float) -> Path:
+def _copy_checked(source: IO[bytes], wanted: WantedFile, folder: Path, deadline: float) -> Path:
     """Copy the file into `folder` and check its size and digest."""
     target = folder / wanted.file
     size, hasher = 0, hashlib.sha256()
@@ -239,7 +241,7 @@ def _copied(source: IO[bytes], wanted: Wanted, folder: Path, deadline: float) ->
     return target
 
 
-def _cause(error: Exception) -> str:
+def _describe_cause(error: Exception) -> str:
     if isinstance(error, HTTPError):
         return f"it does not have the package (HTTP {error.code})" if error.code == 404 else f"HTTP {error.code}"
     if isinstance(error, FileNotFoundError) or (

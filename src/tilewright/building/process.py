@@ -38,7 +38,7 @@ _LONGEST_NAP_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ProcessResult:
     """The result of a program: `code` is its exit code, or -N if signal N ended it."""
 
     code: int
@@ -48,7 +48,7 @@ class Ran:
     timed_out: bool
 
 
-def run(command: Sequence[str], *, folder: Path, timeout_s: float) -> Ran:
+def run_command(command: Sequence[str], *, folder: Path, timeout_s: float) -> ProcessResult:
     """Run `command` in `folder`, a private folder that is also used for the program's temporary files.
 
     A program that is still running after `timeout_s` is killed with all processes it started.
@@ -58,7 +58,7 @@ def run(command: Sequence[str], *, folder: Path, timeout_s: float) -> Ran:
     with log.open("wb") as sink:
         # env(1) sets and removes variables, so that this module never reads the environment itself.
         process = subprocess.Popen(
-            ["/usr/bin/env", *without_hidden_inputs(), f"TMPDIR={folder}", *command],
+            ["/usr/bin/env", *format_env_removals(), f"TMPDIR={folder}", *command],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=sink,
@@ -66,36 +66,36 @@ def run(command: Sequence[str], *, folder: Path, timeout_s: float) -> Ran:
             start_new_session=True,
         )
         try:
-            status, cpu_s, timed_out = _wait(process, started + timeout_s)
+            status, cpu_s, timed_out = _wait_for_process(process, started + timeout_s)
         except BaseException:  # such as Ctrl-C, which does not reach another process group
-            _end(process)
+            _stop_process(process)
             raise
     process.returncode = os.waitstatus_to_exitcode(status)
     wall_s = time.monotonic() - started
     output = log.read_text(encoding="utf-8", errors="replace")
     log.unlink()
-    return Ran(process.returncode, output, cpu_s, wall_s, timed_out)
+    return ProcessResult(process.returncode, output, cpu_s, wall_s, timed_out)
 
 
-def tool_output(command: Sequence[str], *, timeout_s: float = 60, allow_failure: bool = False) -> str:
+def read_tool_output(command: Sequence[str], *, timeout_s: float = 60, allow_failure: bool = False) -> str:
     """Return the output of a small tool. Raises `ToolchainError` if it times out, or fails without `allow_failure`."""
-    done = _small_tool(command, timeout_s)
+    done = _run_small_tool(command, timeout_s)
     if done.returncode != 0 and not allow_failure:
         said = (done.stderr or done.stdout).decode(errors="replace").strip() or "it printed nothing"
         raise ToolchainError(f"{' '.join(command)} ended with code {done.returncode}: {said}")
     return done.stdout.decode(errors="replace")
 
 
-def said_by(command: Sequence[str], *, timeout_s: float = 60) -> str:
+def read_all_output(command: Sequence[str], *, timeout_s: float = 60) -> str:
     """Like `read_tool_output`, but with standard error first, then standard output."""
-    done = _small_tool(command, timeout_s)
+    done = _run_small_tool(command, timeout_s)
     said = (done.stderr + done.stdout).decode(errors="replace")
     if done.returncode != 0:
         raise ToolchainError(f"{' '.join(command)} ended with code {done.returncode}: {said.strip() or 'no output'}")
     return said
 
 
-def _small_tool(command: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[bytes]:
+def _run_small_tool(command: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[bytes]:
     try:
         return subprocess.run(
             list(command),
@@ -103,7 +103,7 @@ def _small_tool(command: Sequence[str], timeout_s: float) -> subprocess.Complete
             stdin=subprocess.DEVNULL,
             timeout=timeout_s,
             check=False,
-            env=knobs.environment_without(HIDDEN_INPUTS),
+            env=knobs.copy_environment_without(HIDDEN_INPUTS),
         )
     except OSError as error:
         raise ToolchainError(f"{command[0]} cannot be started: {error}") from error
@@ -111,12 +111,12 @@ def _small_tool(command: Sequence[str], timeout_s: float) -> subprocess.Complete
         raise ToolchainError(f"{command[0]} did not end within {timeout_s:g} s") from error
 
 
-def without_hidden_inputs() -> list[str]:
+def format_env_removals() -> list[str]:
     """Return the arguments of env(1) that remove the hidden inputs."""
     return [word for name in HIDDEN_INPUTS for word in ("-u", name)]
 
 
-def _wait(process: subprocess.Popen[bytes], deadline: float) -> tuple[int, float, bool]:
+def _wait_for_process(process: subprocess.Popen[bytes], deadline: float) -> tuple[int, float, bool]:
     """Wait with wait4, the only call that returns the CPU time of a single child."""
     nap = 0.001
     while True:
@@ -127,11 +127,11 @@ def _wait(process: subprocess.Popen[bytes], deadline: float) -> tuple[int, float
             break
         time.sleep(nap)
         nap = min(nap * 2, _LONGEST_NAP_S)
-    status, cpu_s = _end(process)
+    status, cpu_s = _stop_process(process)
     return status, cpu_s, True
 
 
-def _end(process: subprocess.Popen[bytes]) -> tuple[int, float]:
+def _stop_process(process: subprocess.Popen[bytes]) -> tuple[int, float]:
     """Kill the program and all processes it started: they are in one process group, see start_new_session."""
     os.killpg(process.pid, signal.SIGKILL)
     _, status, usage = os.wait4(process.pid, 0)

@@ -11,8 +11,8 @@ from tilewright.base.errors import ToolchainError, choose
 from tilewright.building import ck_headers, flags
 from tilewright.building.discover import discover
 from tilewright.building.link_flags import HIP_LIBRARY
-from tilewright.building.toolchain import GPU_LESS, ROCM, Toolchain, find
-from tilewright.codegen.build_files.recipe import WRAPPER_SUFFIX, CompileRecipe, Slot, Step
+from tilewright.building.toolchain import GPU_LESS, ROCM, Toolchain, find_toolchain
+from tilewright.codegen.build_files.recipe import WRAPPER_SUFFIX, BuildStep, CompileRecipe, Slot
 
 KINDS = (ROCM, GPU_LESS)
 # One call of a ROCm compiler writes the whole object. With its newer driver, objects would need a special link step
@@ -23,7 +23,7 @@ _LISTS_HEADERS = ("-Xclang", "-dependency-file", "-Xclang", Slot.DEPFILE)
 _DEVICE_ONLY = ("--cuda-device-only", "--no-gpu-bundle-output")
 
 
-def recipe(kind: str | None, archs: Sequence[Arch]) -> CompileRecipe:
+def make_recipe(kind: str | None, archs: Sequence[Arch]) -> CompileRecipe:
     """Make the recipe for `archs` with a kind of toolchain; None means the current one.
 
     ROCm may be missing on this machine: then the recipe calls the `hipcc` on PATH of the machine that builds.
@@ -32,20 +32,20 @@ def recipe(kind: str | None, archs: Sequence[Arch]) -> CompileRecipe:
         choose("toolchain", kind, KINDS)
     found = discover()
     if kind == ROCM and found.chosen != ROCM:
-        return hipcc_recipe(archs)
+        return make_hipcc_recipe(archs)
     if kind == GPU_LESS and found.chosen == ROCM:
         raise ToolchainError(
             f"the GPU-less toolchain is used only without ROCm, and {found.reason}. Leave --toolchain out."
         )
-    toolchain = find()
-    return rocm_recipe(toolchain, archs) if toolchain.kind == ROCM else gpu_less_recipe(toolchain, archs)
+    toolchain = find_toolchain()
+    return make_rocm_recipe(toolchain, archs) if toolchain.kind == ROCM else make_gpu_less_recipe(toolchain, archs)
 
 
-def gpu_less_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> CompileRecipe:
+def make_gpu_less_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> CompileRecipe:
     """Make a recipe of two passes that can run in parallel, and a step that embeds the code objects."""
     targets = tuple(f"--offload-arch={arch.name}" for arch in archs)
     device = [
-        Step(
+        BuildStep(
             f"device_{arch.name}",
             f"(device code for {arch.name})",
             (*toolchain.device_flags(arch), *_LISTS_HEADERS),
@@ -55,45 +55,47 @@ def gpu_less_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> CompileRecip
         for arch in archs
     ]
     host_flags = (*toolchain.host_flags(), *targets, "-c")
-    host = Step("host", "(host code)", host_flags, WRAPPER_SUFFIX, ".host.o", linked=True)
+    host = BuildStep("host", "(host code)", host_flags, WRAPPER_SUFFIX, ".host.o", linked=True)
     needs = tuple(step.product for step in device)
-    embed = Step("embed", "(embedding)", ("-c",), ".fatbin.s", ".fatbin.o", needs, reads_headers=False, linked=True)
-    return CompileRecipe(str(toolchain.cxx), _names(archs), (*device, host, embed), toolchain.link_flags())
+    embed = BuildStep(
+        "embed", "(embedding)", ("-c",), ".fatbin.s", ".fatbin.o", needs, reads_headers=False, linked=True
+    )
+    return CompileRecipe(str(toolchain.cxx), _list_names(archs), (*device, host, embed), toolchain.link_flags())
 
 
-def rocm_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> CompileRecipe:
+def make_rocm_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> CompileRecipe:
     """Make a recipe with one call of ROCm's compiler per kernel."""
-    step = _whole_step([toolchain.device_flags(arch) for arch in archs])
+    step = _make_whole_step([toolchain.device_flags(arch) for arch in archs])
     # The library stays on this machine, and programs that load it do not know HIP's folder.
     rpath = f"-Wl,-rpath,{toolchain.rocm_path}/lib"
-    return CompileRecipe(str(toolchain.cxx), _names(archs), (step,), (rpath, *toolchain.link_flags()))
+    return CompileRecipe(str(toolchain.cxx), _list_names(archs), (step,), (rpath, *toolchain.link_flags()))
 
 
-def hipcc_recipe(archs: Sequence[Arch]) -> CompileRecipe:
+def make_hipcc_recipe(archs: Sequence[Arch]) -> CompileRecipe:
     """Like `make_rocm_recipe`, for a ROCm on another machine. hipcc finds its own headers and libraries.
 
     CK's headers are those of this machine if it has any, otherwise those of hipcc's ROCm.
     """
-    ck = ck_headers.locate(None)
+    ck = ck_headers.find_ck_component(None)
     nowhere = flags.NOWHERE
     places = replace(nowhere, compat="", ck=str(ck.path) if ck.path is not None else nowhere.ck)
     absent = (nowhere.rocm, nowhere.bitcode, nowhere.ck)
-    step = _whole_step(
+    step = _make_whole_step(
         [
             tuple(flag for flag in flags.device_flags(arch, places, ()) if not any(a in flag for a in absent))
             for arch in archs
         ]
     )
-    return CompileRecipe("hipcc", _names(archs), (step,), (HIP_LIBRARY,))
+    return CompileRecipe("hipcc", _list_names(archs), (step,), (HIP_LIBRARY,))
 
 
-def _whole_step(per_gpu: Sequence[Sequence[str]]) -> Step:
+def _make_whole_step(per_gpu: Sequence[Sequence[str]]) -> BuildStep:
     """Make a step that compiles for host and GPUs at once, from the common flags of the device passes."""
     targets = [flag for flag in chain.from_iterable(per_gpu) if flag.startswith("--offload-arch=")]
     shared = [flag for flag in per_gpu[0] if flag not in _DEVICE_ONLY and flag not in targets]
     # hipcc compiles for the machine's GPU unless the command line names one.
-    return Step("compile", "", (*targets, *shared, *_WHOLE_OBJECT), WRAPPER_SUFFIX, ".o", linked=True)
+    return BuildStep("compile", "", (*targets, *shared, *_WHOLE_OBJECT), WRAPPER_SUFFIX, ".o", linked=True)
 
 
-def _names(archs: Sequence[Arch]) -> tuple[str, ...]:
+def _list_names(archs: Sequence[Arch]) -> tuple[str, ...]:
     return tuple(arch.name for arch in archs)

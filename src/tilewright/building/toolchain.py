@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.arch.spec import Arch
-from tilewright.base.digest import canonical_json, digest_text
+from tilewright.base.digest import digest_text, to_canonical_json
 from tilewright.base.errors import ToolchainError
 from tilewright.building import ck_headers, flags
 from tilewright.building.component import Component
-from tilewright.building.discover import DISTRIBUTION, GPU_LESS, ROCM, Found, discover
+from tilewright.building.discover import DISTRIBUTION, GPU_LESS, ROCM, Discovery, discover
 from tilewright.building.link_flags import link_flags
-from tilewright.building.tree_digest import tree_digest
+from tilewright.building.tree_digest import compute_tree_digest
 
-__all__ = ["GPU_LESS", "ROCM", "Component", "Survey", "Toolchain", "find", "survey"]
+__all__ = ["GPU_LESS", "ROCM", "Component", "Survey", "Toolchain", "find_toolchain", "survey_toolchains"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,11 @@ class Toolchain:
     def device_flags(self, arch: Arch, compat: str = "") -> tuple[str, ...]:
         """Flags that compile a source to a plain code object for `arch`. `compat` replaces the path of the
         compatibility header that is included first, where one is needed."""
-        return flags.device_flags(arch, self._places(compat), self._libraries(arch))
+        return flags.device_flags(arch, self._flag_paths(compat), self._libraries(arch))
 
     def host_flags(self, compat: str = "") -> tuple[str, ...]:
         """Flags of the host pass; the caller adds the action (-c, -fsyntax-only)."""
-        return flags.host_flags(self._places(compat))
+        return flags.host_flags(self._flag_paths(compat))
 
     def compat_files(self) -> dict[str, str]:
         """The compatibility header, if needed, as a file to store with other headers."""
@@ -94,9 +94,9 @@ class Toolchain:
             "device_libraries": self.bitcode_digest,
             "compat": {name: digest_text(text) for name, text in self.compat_files().items()},
         }
-        return canonical_json(facts)
+        return to_canonical_json(facts)
 
-    def need_bundler(self) -> Path:
+    def require_bundler(self) -> Path:
         """Return the bundler; raise `ToolchainError` if it is missing."""
         if self.bundler is not None:
             return self.bundler
@@ -104,63 +104,63 @@ class Toolchain:
         listed = parts.rocm if self.kind == ROCM else parts.gpu_less
         raise ToolchainError("\n".join(str(p) for p in listed if p.name == "bundler"))
 
-    def _places(self, compat: str) -> flags.Places:
+    def _flag_paths(self, compat: str) -> flags.FlagPaths:
         front = (compat or str(flags.COMPAT)) if self.kind == GPU_LESS else ""
-        return flags.Places(str(self.rocm_path), str(self.bitcode_dir), str(self.ck_include), front)
+        return flags.FlagPaths(str(self.rocm_path), str(self.bitcode_dir), str(self.ck_include), front)
 
     def _libraries(self, arch: Arch) -> tuple[str, ...]:
-        return flags.gpu_less_libraries(arch, self.bitcode_dir) if self.kind == GPU_LESS else ()
+        return flags.list_gpu_less_libraries(arch, self.bitcode_dir) if self.kind == GPU_LESS else ()
 
 
-def survey() -> Survey:
+def survey_toolchains() -> Survey:
     """Find the components of both kinds of toolchain. Missing ones are values, never exceptions."""
     found = discover()
-    return Survey(found.rocm, found.gpu_less, _ck(found), found.chosen, found.reason)
+    return Survey(found.rocm, found.gpu_less, _find_ck(found), found.chosen, found.reason)
 
 
-def find() -> Toolchain:
+def find_toolchain() -> Toolchain:
     """Find the current toolchain. Raises `ToolchainError` with every missing component and how to install it."""
     found = discover()
-    ck = _ck(found)
+    ck = _find_ck(found)
     missing = [part for part in (*found.parts, ck) if part.blocks]
     if found.chosen is None or missing:
-        raise ToolchainError(_missing_text(found, missing))
+        raise ToolchainError(_describe_missing(found, missing))
     parts = {part.name: part for part in found.parts}
     driver = parts["compiler"].driver
     if driver is None:
         raise ToolchainError(str(parts["compiler"]))
-    bitcode = _path(parts["device-libraries"])
-    ck_include = _path(ck)
+    bitcode = _require_path(parts["device-libraries"])
+    ck_include = _require_path(ck)
     return Toolchain(
         kind=found.chosen,
-        cxx=_path(parts["compiler"]),
+        cxx=_require_path(parts["compiler"]),
         compiler=parts["compiler"].version,
-        compiler_digest=driver.digest(),
-        system_digest=driver.system_digest(),
-        objdump=_path(parts["objdump"]),
-        readelf=_path(parts["readelf"]),
+        compiler_digest=driver.compute_digest(),
+        system_digest=driver.compute_system_digest(),
+        objdump=_require_path(parts["objdump"]),
+        readelf=_require_path(parts["readelf"]),
         bundler=parts["bundler"].path if parts["bundler"].ok else None,
         rocm_path=found.rocm_root if found.chosen == ROCM else DISTRIBUTION,
         bitcode_dir=bitcode,
-        bitcode_digest=tree_digest(bitcode),
+        bitcode_digest=compute_tree_digest(bitcode),
         ck_include=ck_include,
-        ck_digest=tree_digest(ck_include),
+        ck_digest=compute_tree_digest(ck_include),
         hip_version=parts["hip-headers"].version,
-        hip_digest=tree_digest(_path(parts["hip-headers"])),
+        hip_digest=compute_tree_digest(_require_path(parts["hip-headers"])),
     )
 
 
-def _ck(found: Found) -> Component:
-    return ck_headers.locate(found.rocm_root if found.chosen == ROCM else None)
+def _find_ck(found: Discovery) -> Component:
+    return ck_headers.find_ck_component(found.rocm_root if found.chosen == ROCM else None)
 
 
-def _path(part: Component) -> Path:
+def _require_path(part: Component) -> Path:
     if part.path is None:
         raise ToolchainError(str(part))
     return part.path
 
 
-def _missing_text(found: Found, missing: Iterable[Component]) -> str:
+def _describe_missing(found: Discovery, missing: Iterable[Component]) -> str:
     lines = [f"  {part}" for part in missing]
     count = f"{len(lines)} part{'s' if len(lines) != 1 else ''} missing"
     return "\n".join([f"kernels cannot be compiled, {count} ({found.reason}):", *lines])

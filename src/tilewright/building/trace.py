@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewright.building.schedule import Span
-from tilewright.building.unit import Unit
+from tilewright.building.build_progress import Span
+from tilewright.building.compile_job import CompileJob
 
 
-def trace_json(spans: Sequence[Span], units: Mapping[str, Unit]) -> dict[str, Any]:
+def build_trace(spans: Sequence[Span], units: Mapping[str, CompileJob]) -> dict[str, Any]:
     """Build a trace in Chrome's "Trace Event Format": steps as complete events in microseconds, one row per job."""
     rows: list[float] = []
     events = []
@@ -30,10 +30,10 @@ def trace_json(spans: Sequence[Span], units: Mapping[str, Unit]) -> dict[str, An
                 "args": {"step": span.step, "key": span.key, "arch": unit.kernel.arch, "code": span.code},
             }
         )
-    names = [_named(1, 0, "process_name", "tilewright build")]
-    names += [_named(1, row + 1, "thread_name", f"job {row + 1}") for row in range(len(rows))]
+    names = [_make_name_event(1, 0, "process_name", "tilewright build")]
+    names += [_make_name_event(1, row + 1, "thread_name", f"job {row + 1}") for row in range(len(rows))]
     return {"traceEvents": [*names, *events], "displayTimeUnit": "ms"}
 
 
-def _named(process: int, thread: int, kind: str, name: str) -> dict[str, Any]:
+def _make_name_event(process: int, thread: int, kind: str, name: str) -> dict[str, Any]:
     return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}

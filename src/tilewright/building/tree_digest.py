@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tilewright.base import knobs
-from tilewright.base.digest import digest_file, digest_tree, digest_value, tree_files
+from tilewright.base.digest import digest_file, digest_tree, digest_value, walk_tree
 from tilewright.base.documents import read_json
 from tilewright.base.errors import FileFormatError
 from tilewright.base.ownership import require_own
@@ -28,46 +28,46 @@ RACY_S = 2.0
 Stamp = tuple[str, int, int, int, int]
 
 
-def tree_digest(root: Path) -> str:
+def compute_tree_digest(root: Path) -> str:
     """Compute the digest of a folder like `digest_tree`, with a cache."""
-    stamps = tuple(_stamp(entry.path, entry.stat()) for _, entry in tree_files(root))
-    return _remembered(f"tree {root.absolute()}", stamps, lambda: digest_tree(root))
+    stamps = tuple(_make_stamp(entry.path, entry.stat()) for _, entry in walk_tree(root))
+    return _read_or_compute(f"tree {root.absolute()}", stamps, lambda: digest_tree(root))
 
 
-def files_digest(paths: Sequence[Path]) -> str:
+def compute_files_digest(paths: Sequence[Path]) -> str:
     """Compute the digest of the contents of some files in the given order, with a cache."""
-    stamps = tuple(_stamp(str(path), path.stat()) for path in paths)
+    stamps = tuple(_make_stamp(str(path), path.stat()) for path in paths)
     named = " ".join(str(path.absolute()) for path in paths)
-    return _remembered(f"files {named}", stamps, lambda: digest_value([digest_file(path) for path in paths]))
+    return _read_or_compute(f"files {named}", stamps, lambda: digest_value([digest_file(path) for path in paths]))
 
 
-def remembered_text(what: str, paths: Sequence[Path], calculate: Callable[[], str]) -> str:
+def read_cached_text(what: str, paths: Sequence[Path], calculate: Callable[[], str]) -> str:
     """Cache the result of `calculate`, such as a program's version output, until one of the files changes."""
-    return _remembered(what, tuple(_stamp(str(path), path.stat()) for path in paths), calculate)
+    return _read_or_compute(what, tuple(_make_stamp(str(path), path.stat()) for path in paths), calculate)
 
 
-def _stamp(path: str, status: os.stat_result) -> Stamp:
+def _make_stamp(path: str, status: os.stat_result) -> Stamp:
     return (path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 
-def _remembered(what: str, stamps: tuple[Stamp, ...], calculate: Callable[[], str]) -> str:
+def _read_or_compute(what: str, stamps: tuple[Stamp, ...], calculate: Callable[[], str]) -> str:
     signature = hashlib.blake2b(repr(stamps).encode(), digest_size=16).hexdigest()
     folder = knobs.cache_dir() / "digests"
     # Anybody who can write there could make us use kernels that were compiled with other headers.
     require_own(folder, knobs.CACHE_DIR.name)
     memory = folder / f"{digest_value(what)}.json"
-    known = _read(memory)
+    known = _read_cache(memory)
     if known.get("signature") == signature and isinstance(known.get("digest"), str):
         return str(known["digest"])
     started = time.time()
     digest = calculate()
     newest = max((max(stamp[2], stamp[3]) for stamp in stamps), default=0)
     if newest < (started - RACY_S) * 1e9:
-        _write(memory, {"what": what, "signature": signature, "digest": digest})
+        _write_cache(memory, {"what": what, "signature": signature, "digest": digest})
     return digest
 
 
-def _read(memory: Path) -> dict[str, object]:
+def _read_cache(memory: Path) -> dict[str, object]:
     """Read a cache file. One that cannot be read or parsed counts as empty."""
     try:
         known = read_json(memory)
@@ -76,7 +76,7 @@ def _read(memory: Path) -> dict[str, object]:
     return known if isinstance(known, dict) else {}
 
 
-def _write(memory: Path, known: dict[str, str]) -> None:
+def _write_cache(memory: Path, known: dict[str, str]) -> None:
     """Write a cache file. If the folder cannot be written, the digest is computed again next time."""
     private = memory.with_name(f".{memory.name}.{secrets.token_hex(4)}")  # unique, since several threads may write
     try:

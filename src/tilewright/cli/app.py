@@ -11,7 +11,7 @@ import click
 from tilewright import __version__
 from tilewright.base import knobs
 from tilewright.base.errors import CompileError, TilewrightError
-from tilewright.cli.command import Group
+from tilewright.cli.command import CommandGroup
 from tilewright.cli.output import COLUMNS
 
 FAILED = 2
@@ -47,7 +47,7 @@ COMMANDS = {
 }
 
 
-class Root(Group):
+class RootGroup(CommandGroup):
     """The outermost group. Turns every error of a command into one message and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -60,23 +60,23 @@ class Root(Group):
         extra["standalone_mode"] = False
         extra.setdefault("color", _get_color())
         run = super().main
-        sys.exit(_exit_code(lambda: run(*args, **extra)))
+        sys.exit(_run_to_exit_code(lambda: run(*args, **extra)))
 
 
-def _exit_code(run: Callable[[], Any]) -> int:
+def _run_to_exit_code(run: Callable[[], Any]) -> int:
     try:
         code = run()
     except click.ClickException as error:
-        _show(error.format_message(), _help_hint(error))
+        _print_error(error.format_message(), _make_help_hint(error))
         return error.exit_code
     except CompileError as error:
-        _show(str(error), _head(error.log))
+        _print_error(str(error), _cut_log(error.log))
         return FAILED
     except TilewrightError as error:
-        _show(str(error))
+        _print_error(str(error))
         return FAILED
     except OSError as error:
-        _show(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        _print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         return FAILED
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
@@ -86,22 +86,22 @@ def _exit_code(run: Callable[[], Any]) -> int:
 
 def _get_color() -> bool | None:
     """False if the user does not want colours (see no-color.org), else None: terminals have colours."""
-    return False if knobs.variables_of_others(("NO_COLOR",)) else None
+    return False if knobs.read_foreign_variables(("NO_COLOR",)) else None
 
 
-def _show(message: str, more: str = "") -> None:
+def _print_error(message: str, more: str = "") -> None:
     click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True, color=_get_color())
     if more:
         click.echo(more, err=True)
 
 
-def _help_hint(error: click.ClickException) -> str:
+def _make_help_hint(error: click.ClickException) -> str:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         return f"       Run `{error.ctx.command_path} --help` for usage."
     return ""
 
 
-def _head(log: str) -> str:
+def _cut_log(log: str) -> str:
     """The first lines of a compiler's log: the first error is the one that matters."""
     lines = log.rstrip().splitlines()
     left = len(lines) - LOG_LINES
@@ -109,7 +109,7 @@ def _head(log: str) -> str:
 
 
 @click.group(
-    cls=Root,
+    cls=RootGroup,
     modules=COMMANDS,
     context_settings={"max_content_width": COLUMNS, "help_option_names": ["-h", "--help"]},  # of all commands
     examples=(

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewright.cli.command import Command, Group
+from tilewright.cli.command import Command, CommandGroup
 from tilewright.cli.gpu_option import resolve_gpu
 from tilewright.cli.output import (
-    bad,
-    good,
-    heading_line,
-    json_option,
-    plural,
+    add_json_option,
+    format_count,
+    mark_bad,
+    mark_good,
     print_facts,
+    print_heading,
     print_json,
     print_table,
 )
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from tilewright.arch.spec import Arch
 
 
-@click.group("arch", cls=Group, examples=("tilewright arch list", "tilewright arch show gfx942 --json"))
+@click.group("arch", cls=CommandGroup, examples=("tilewright arch list", "tilewright arch show gfx942 --json"))
 def command() -> None:
     """List, show and check the files that describe GPUs."""
 
 
 @command.command("list", cls=Command, examples=("tilewright arch list",))
-@json_option
+@add_json_option
 def list_archs(as_json: bool) -> None:
     """List the known GPUs and their main properties."""
     from tilewright import arch as gpus
 
     specs = [gpus.load(name) for name in gpus.arch_names()]
     if as_json:
-        print_json([_summary(spec) for spec in specs])
+        print_json([_make_summary(spec) for spec in specs])
         return
     headings = ("GPU", "product", "family", "matrix", "wave", "units", "LDS KiB", "GB/s", "tiles")
     rows = [
@@ -60,8 +60,8 @@ def list_archs(as_json: bool) -> None:
 
 @command.command("show", cls=Command, examples=("tilewright arch show gfx942", "tilewright arch show MI300X"))
 @click.argument("name", metavar="GPU")
-@json_option
-def show_arch(name: str, as_json: bool) -> None:
+@add_json_option
+def print_arch(name: str, as_json: bool) -> None:
     """Show hardware facts and matrix instructions of a GPU.
 
     GPU is a name (gfx942) or a product name (MI300X).
@@ -70,15 +70,15 @@ def show_arch(name: str, as_json: bool) -> None:
 
     spec = gpus.load(resolve_gpu(name))
     if as_json:
-        print_json(_document(spec))
+        print_json(_to_json(spec))
         return
     click.echo(f"{click.style(spec.name, bold=True)}  {spec.product} ({spec.family})")
-    print_facts([("file", spec.source), *_hardware(spec)])
-    heading_line("Matrix tiles")
+    print_facts([("file", spec.source), *_describe_hardware(spec)])
+    print_heading("Matrix tiles")
     rows = [
-        (_types(str(triple)) if first else "", str(shape), instruction)
+        (_format_triple(str(triple)) if first else "", str(shape), instruction)
         for triple, shapes in spec.mma.items()
-        for first, (shape, instruction) in _marked(shapes)
+        for first, (shape, instruction) in _mark_first(shapes)
     ]
     print_table(("types", "tile", "instruction"), rows, whole=("types", "tile"))
     waves = ", ".join(str(shape) for shape in spec.waves)
@@ -88,7 +88,7 @@ def show_arch(name: str, as_json: bool) -> None:
 
 @command.command("check", cls=Command, examples=("tilewright arch check my_gpus/gfx999.toml",))
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@json_option
+@add_json_option
 @click.pass_context
 def check_file(ctx: click.Context, file: Path, as_json: bool) -> None:
     """Check a GPU file and list every error in it.
@@ -108,29 +108,29 @@ def check_file(ctx: click.Context, file: Path, as_json: bool) -> None:
         listed = [dataclasses.asdict(problem) for problem in problems]
         print_json({"file": str(file), "ok": not problems, "arch": name, "problems": listed})
     elif problems:
-        click.echo(f"{bad(plural(len(problems), 'problem'))} in {file}")
+        click.echo(f"{mark_bad(format_count(len(problems), 'problem'))} in {file}")
         for problem in problems:
             click.echo(f"  {problem}")
     else:
-        click.echo(f"{good('good:')} {file} describes {name}")
+        click.echo(f"{mark_good('good:')} {file} describes {name}")
     ctx.exit(1 if problems else 0)
 
 
-def _marked(shapes: Any) -> list[tuple[bool, Any]]:
+def _mark_first(shapes: Any) -> list[tuple[bool, Any]]:
     return [(index == 0, item) for index, item in enumerate(shapes.items())]
 
 
-def _types(triple: str) -> str:
+def _format_triple(triple: str) -> str:
     return triple.replace("_", " ")
 
 
-def _identity(spec: Arch) -> dict[str, Any]:
+def _get_identity(spec: Arch) -> dict[str, Any]:
     return {name: getattr(spec, name) for name in ("name", "product", "family", "matrix", "wave_size")}
 
 
-def _summary(spec: Arch) -> dict[str, Any]:
+def _make_summary(spec: Arch) -> dict[str, Any]:
     return {
-        **_identity(spec),
+        **_get_identity(spec),
         "units": spec.compute.units,
         "lds_bytes": spec.lds.bytes,
         "bandwidth_gbs": spec.memory.bandwidth_gbs,
@@ -139,9 +139,9 @@ def _summary(spec: Arch) -> dict[str, Any]:
     }
 
 
-def _document(spec: Arch) -> dict[str, Any]:
+def _to_json(spec: Arch) -> dict[str, Any]:
     return {
-        **_identity(spec),
+        **_get_identity(spec),
         "compute": dataclasses.asdict(spec.compute),
         "registers": dataclasses.asdict(spec.registers),
         "lds": dataclasses.asdict(spec.lds),
@@ -159,17 +159,17 @@ def _document(spec: Arch) -> dict[str, Any]:
     }
 
 
-def _hardware(spec: Arch) -> list[tuple[str, str]]:
+def _describe_hardware(spec: Arch) -> list[tuple[str, str]]:
     compute, registers, lds, memory = spec.compute, spec.registers, spec.lds, spec.memory
     scalar = f"{registers.sgprs} shared" if registers.sgprs else "a fixed set per wave"
     peaks = ", ".join(f"{name} {rate:g}" for name, rate in spec.peak_tflops.items())
     subnormal = "flushed to zero" if spec.numbers.halves_flushed else "kept"
-    last_level = f", {_bytes(memory.mall_bytes)} last-level" if memory.mall_bytes else ""
+    last_level = f", {_format_bytes(memory.mall_bytes)} last-level" if memory.mall_bytes else ""
     return [
         (
             "compute",
             f"{compute.units} units of {compute.simds_per_unit} SIMDs on "
-            f"{plural(compute.dies, 'die')}, {compute.clock_mhz:,} MHz, waves of {spec.wave_size}",
+            f"{format_count(compute.dies, 'die')}, {compute.clock_mhz:,} MHz, waves of {spec.wave_size}",
         ),
         (
             "residency",
@@ -184,20 +184,20 @@ def _hardware(spec: Arch) -> list[tuple[str, str]]:
         ("scalar registers", f"{scalar}, at most {registers.max_sgprs} per wave"),
         (
             "LDS",
-            f"{_bytes(lds.bytes)} per work-group, {_bytes(lds.unit_bytes)} per unit, "
+            f"{_format_bytes(lds.bytes)} per work-group, {_format_bytes(lds.unit_bytes)} per unit, "
             f"in steps of {lds.granule:,} bytes, {lds.banks} banks",
         ),
         (
             "memory",
             f"{memory.capacity_gib} GiB, {memory.bandwidth_gbs:,g} GB/s, "
-            f"{_bytes(memory.l2_bytes)} L2 per die{last_level}",
+            f"{_format_bytes(memory.l2_bytes)} L2 per die{last_level}",
         ),
         ("peak TFLOPS", f"{peaks} (dense {spec.matrix})"),
         ("numbers", f"8-bit floats as {spec.numbers.fp8}; subnormal fp16 and bf16 {subnormal} by {spec.matrix}"),
     ]
 
 
-def _bytes(count: int) -> str:
+def _format_bytes(count: int) -> str:
     for size, unit in ((2**20, "MiB"), (2**10, "KiB")):
         if count >= size:
             return f"{count / size:g} {unit}"

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.base.errors import InvalidValueError, choose
-from tilewright.base.events import task
+from tilewright.base.events import report_task
 from tilewright.cli.command import Command, Option
-from tilewright.cli.measuring import Measuring, measuring_options, plan_of
-from tilewright.cli.output import bad, heading_line, json_option, plural, print_json, print_table
-from tilewright.cli.progress import progress
+from tilewright.cli.measure_options import MeasureArguments, add_measure_options, make_plan
+from tilewright.cli.output import add_json_option, format_count, mark_bad, print_heading, print_json, print_table
+from tilewright.cli.progress import report_progress
 
 if TYPE_CHECKING:
-    from tilewright.bench.plan import Plan
+    from tilewright.bench.plan import SweepPlan
     from tilewright.bench.record import Record
 
 # Counters and their headings in a narrow table.
@@ -46,7 +46,7 @@ USUAL_COUNTER = "cache_lines"
     metavar="FIELD=N,…",
     help="The problem fields that the kernels do not fix, such as sizes.",
 )
-@measuring_options
+@add_measure_options
 @click.option(
     "--by",
     cls=Option,
@@ -54,7 +54,7 @@ USUAL_COUNTER = "cache_lines"
     show_default=USUAL_COUNTER,
     help="Counter that kernels are sorted by on an emulated device.",
 )
-@json_option
+@add_json_option
 @click.pass_context
 def command(
     ctx: click.Context, /, *, subjects: tuple[str, ...], text: str, by: str | None, as_json: bool, **common: Any
@@ -67,13 +67,13 @@ def command(
 
     The exit code is 1 if no kernel could be measured.
     """
-    asked = Measuring(**common)
-    with progress(as_json=as_json, steps=True):
-        with task("planning"):
-            plan = plan_of(asked, subjects, (text,), None, None)
+    asked = MeasureArguments(**common)
+    with report_progress(as_json=as_json, steps=True):
+        with report_task("planning"):
+            plan = make_plan(asked, subjects, (text,), None, None)
             _check_order(by, plan)
-        records = _measured(plan, asked)
-    order = _ordered(records, by)
+        records = _measure_plan(plan, asked)
+    order = _sort_records(records, by)
     if as_json:
         print_json({"problem": text, "records": [record.to_json() for record in order]})
     else:
@@ -81,16 +81,16 @@ def command(
     ctx.exit(0 if any(record.ok for record in order) else 1)
 
 
-def _measured(plan: Plan, asked: Measuring) -> list[Record]:
-    from tilewright.bench.executor import Work
+def _measure_plan(plan: SweepPlan, asked: MeasureArguments) -> list[Record]:
+    from tilewright.bench.executor import WorkItem
     from tilewright.bench.local import LocalExecutor
 
-    executor = LocalExecutor(asked.seats(plan.devices), asked.crew(), jobs=asked.jobs)
+    executor = LocalExecutor(asked.list_slots(plan.devices), asked.make_worker_config(), jobs=asked.jobs)
     found: list[Record] = []
     try:
-        with task("kernels", plan.count) as advance:
-            names = (kernel.slug for block in plan.blocks for kernel in block.kernels)
-            for record in executor.run((Work(each) for each in plan.tasks()), names):
+        with report_task("kernels", plan.count) as advance:
+            names = (kernel.slug for block in plan.grids for kernel in block.kernels)
+            for record in executor.run((WorkItem(each) for each in plan.iterate_tasks()), names):
                 found.append(record)
                 advance(record.task.kernel)
     finally:
@@ -98,7 +98,7 @@ def _measured(plan: Plan, asked: Measuring) -> list[Record]:
     return found
 
 
-def _check_order(by: str | None, plan: Plan) -> None:
+def _check_order(by: str | None, plan: SweepPlan) -> None:
     """Raise an error if kernels cannot be sorted by this counter, before anything is measured."""
     from dataclasses import fields
 
@@ -115,15 +115,15 @@ def _check_order(by: str | None, plan: Plan) -> None:
         choose("counter", by, [*known, "instructions_valu", "instructions_…"])
 
 
-def _ordered(records: Sequence[Record], by: str | None) -> list[Record]:
+def _sort_records(records: Sequence[Record], by: str | None) -> list[Record]:
     """Successful records, the best first, then failed ones."""
     name = by or USUAL_COUNTER
 
-    def place(record: Record) -> tuple[int, float, str]:
+    def rank_record(record: Record) -> tuple[int, float, str]:
         value = record.times.us if record.times is not None else float(record.counters.get(name, 0))
         return (0 if record.ok else 1, value, record.task.kernel)
 
-    return sorted(records, key=place)
+    return sorted(records, key=rank_record)
 
 
 def _print(records: Sequence[Record], by: str | None) -> None:
@@ -136,20 +136,20 @@ def _print(records: Sequence[Record], by: str | None) -> None:
         _print_counters(counted, by or USUAL_COUNTER)
     failed = [record for record in records if not record.ok]
     if failed:
-        heading_line(f"{plural(len(failed), 'kernel')} without a measurement")
+        print_heading(f"{format_count(len(failed), 'kernel')} without a measurement")
         for record in failed:
-            click.echo(f"{bad(record.status)} {record.task.kernel}\n  {record.message}")
+            click.echo(f"{mark_bad(record.status)} {record.task.kernel}\n  {record.message}")
 
 
 def _print_times(records: Sequence[Record]) -> None:
-    from tilewright.bench.rates import rates
+    from tilewright.bench.rates import compute_rates
 
     numbers = ("µs", "p10", "p90", "runs", "TFLOPS", "GB/s", "of limit")
     rows = []
     for record in records:
         times = record.times
         assert times is not None
-        rate = rates(record.task, times.us)
+        rate = compute_rates(record.task, times.us)
         rows.append(
             (
                 f"{times.us:,.2f}",

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.base.events import task
+from tilewright.base.events import report_task
 from tilewright.cli.command import Option
-from tilewright.cli.filters import FilterCommand, filter_options, named_filters
+from tilewright.cli.filters import FilterCommand, add_filter_options, resolve_filters
 from tilewright.cli.gpu_option import make_gpu_option
-from tilewright.cli.output import bad, json_option, plural, print_facts, print_json, print_table
-from tilewright.cli.outputs import OutputFile, OutputFolder
-from tilewright.cli.progress import progress
-from tilewright.cli.selection import choose_bounded_kernels, chosen_profile, chosen_sets, nothing_chosen
-from tilewright.cli.settings import setting_option
+from tilewright.cli.kernel_choice import choose_bounded_kernels, explain_no_kernels, find_profile, find_sets
+from tilewright.cli.output import add_json_option, format_count, mark_bad, print_facts, print_json, print_table
+from tilewright.cli.output_paths import OutputFile, OutputFolder
+from tilewright.cli.progress import report_progress
+from tilewright.cli.settings import make_setting_option
 
 if TYPE_CHECKING:
     from tilewright.building.pack.manifest import Pack
@@ -40,7 +40,7 @@ MOST_FAILURES = 20
 )
 @click.argument("op_name", metavar="OP")
 @make_gpu_option("gpu_target", "Build for these GPUs, such as gfx942,gfx950.", required=True, several=True)
-@filter_options
+@add_filter_options
 @click.option(
     "--preselected",
     cls=Option,
@@ -60,7 +60,7 @@ MOST_FAILURES = 20
 @click.option(
     "--kernel", "slugs", multiple=True, metavar="NAME", help="Build the kernel of this name. May be repeated."
 )
-@setting_option("VALUES", "Change a field of the set, or declare a space without one. May be repeated.")
+@make_setting_option("VALUES", "Change a field of the set, or declare a space without one. May be repeated.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Build at most N kernels per GPU.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Run N compilers in parallel.")
 @click.option("--time-limit", type=click.FloatRange(1), metavar="S", help="Stop compiling a kernel after S seconds.")
@@ -77,7 +77,7 @@ MOST_FAILURES = 20
 @click.option(
     "--pack-name", default="tilewright_pack", show_default=True, metavar="NAME", help="CMake name of the pack."
 )
-@json_option
+@add_json_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -111,24 +111,24 @@ def command(
     others are still built; the exit code is then 1, and no pack is written.
     """
     from tilewright.building.builder import LIMIT_S
-    from tilewright.ops import op_named
+    from tilewright.ops import find_op
     from tilewright.registry.registry import Registry
 
-    op = op_named(op_name)
-    wanted = named_filters(op, command, filters)
-    with progress(as_json=as_json, steps=True):
-        with task("choosing kernels"):
-            kernels = _kernels(op, gpu_target, preselected, kernel_set, profile, settings, slugs, wanted, limit)
+    op = find_op(op_name)
+    wanted = resolve_filters(op, command, filters)
+    with report_progress(as_json=as_json, steps=True):
+        with report_task("choosing kernels"):
+            kernels = _find_kernels(op, gpu_target, preselected, kernel_set, profile, settings, slugs, wanted, limit)
         registry = Registry.of(kernels).build(jobs, limit_s=time_limit or LIMIT_S, retry=retry, trace=trace)
-        packed = _packed(registry, pack, pack_name)
+        packed = _pack_kernels(registry, pack, pack_name)
     if as_json:
-        print_json(_document(registry, packed))
+        print_json(_to_json(registry, packed))
     else:
         _print(registry, packed)
     ctx.exit(1 if registry.failures else 0)
 
 
-def _kernels(
+def _find_kernels(
     op: Op,
     gpus: Sequence[str],
     preselected: str | None,
@@ -155,37 +155,37 @@ def _kernels(
             raise InvalidValueError(f"{others[0]} is not a kernel of {op.name} for {', '.join(gpus)}")
         return named
     kernels: list[Kernel] = []
-    needed = chosen_profile(op, profile)
+    needed = find_profile(op, profile)
     for gpu in gpus:
-        sets = chosen_sets(op, gpu, preselected, kernel_set, needed, settings)
+        sets = find_sets(op, gpu, preselected, kernel_set, needed, settings)
         chosen = choose_bounded_kernels(op, gpu, sets, wanted, limit, needed)
         if not chosen:
-            raise InvalidValueError(nothing_chosen(op, gpu, wanted, profile))
+            raise InvalidValueError(explain_no_kernels(op, gpu, wanted, profile))
         kernels += chosen
     return kernels
 
 
-def _packed(registry: Registry, folder: Path | None, name: str) -> Pack | None:
+def _pack_kernels(registry: Registry, folder: Path | None, name: str) -> Pack | None:
     from tilewright import arch as archs
     from tilewright.building.pack.write import write_pack
-    from tilewright.building.toolchain import find
-    from tilewright.dispatch.uses import uses_of
-    from tilewright.select.c_source import rank_sources
+    from tilewright.building.toolchain import find_toolchain
+    from tilewright.dispatch.resource_usage import read_resource_usage
+    from tilewright.select.c_source import render_rank_sources
 
     if folder is None or registry.failures:
         return None
-    uses = uses_of(registry.results)
-    with task("packing"):
+    uses = read_resource_usage(registry.results)
+    with report_task("packing"):
         return write_pack(
             list(registry.artifacts.values()),
-            find(),
+            find_toolchain(),
             folder,
             name=name,
-            rankings=lambda gpu, kernels: rank_sources(archs.load(gpu), kernels, uses),
+            rankings=lambda gpu, kernels: render_rank_sources(archs.load(gpu), kernels, uses),
         )
 
 
-def _document(registry: Registry, packed: Pack | None) -> dict[str, Any]:
+def _to_json(registry: Registry, packed: Pack | None) -> dict[str, Any]:
     built = registry.built
     assert built is not None
     return {
@@ -211,14 +211,14 @@ def _print(registry: Registry, packed: Pack | None) -> None:
     assert built is not None
     in_store = len(registry.artifacts) - built.compiled
     facts = [
-        ("built", plural(built.compiled, "kernel") + f" in {built.wall_s:.1f} s"),
-        ("already built", plural(in_store, "kernel")),
+        ("built", format_count(built.compiled, "kernel") + f" in {built.wall_s:.1f} s"),
+        ("already built", format_count(in_store, "kernel")),
         ("store", str(knobs.store_dir())),
     ]
     if packed is not None:
         facts.append(("pack", str(packed.folder)))
     if registry.failures:
-        facts.insert(2, ("failed", bad(plural(len(registry.failures), "kernel"))))
+        facts.insert(2, ("failed", mark_bad(format_count(len(registry.failures), "kernel"))))
     print_facts(facts)
     if registry.failures:
         _print_failures(registry.failures)

@@ -9,19 +9,19 @@ import click
 
 from tilewright.cli.command import Command
 from tilewright.cli.output import (
-    bad,
-    good,
-    json_option,
-    plural,
+    add_json_option,
+    format_count,
+    mark_bad,
+    mark_good,
     print_json,
     print_table,
 )
-from tilewright.cli.settings import named_kernel, subject_options
+from tilewright.cli.settings import add_subject_options, resolve_kernel
 
 if TYPE_CHECKING:
     from tilewright.ops.kernel import Kernel
-    from tilewright.ops.near_miss import Suggestion
     from tilewright.ops.rule import Verdict
+    from tilewright.ops.suggestions import Suggestion
 
 
 @click.command(
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
         "tilewright check gemm-gfx942-standard-…-9a6900b412ca -s block=96x128x32",
     ),
 )
-@subject_options
-@json_option
+@add_subject_options
+@add_json_option
 @click.pass_context
 def command(ctx: click.Context, subject: str, arch: str | None, settings: tuple[str, ...], as_json: bool) -> None:
     """Explain whether a config is legal, and suggest legal ones.
@@ -45,43 +45,43 @@ def command(ctx: click.Context, subject: str, arch: str | None, settings: tuple[
     The exit code is 1 if the config is illegal.
     """
     from tilewright import arch as gpus
-    from tilewright.ops import op_named
-    from tilewright.ops.near_miss import suggest
-    from tilewright.ops.rule import verdicts
+    from tilewright.ops import find_op
+    from tilewright.ops.rule import list_verdicts
+    from tilewright.ops.suggestions import suggest_configs
 
-    kernel = named_kernel(subject, arch, settings)
-    op, spec = op_named(kernel.op), gpus.load(kernel.arch)
-    answers = verdicts(op.rules, kernel.config, spec)
-    proposals = suggest(op, kernel.config, spec)
+    kernel = resolve_kernel(subject, arch, settings)
+    op, spec = find_op(kernel.op), gpus.load(kernel.arch)
+    answers = list_verdicts(op.rules, kernel.config, spec)
+    proposals = suggest_configs(op, kernel.config, spec)
     if as_json:
-        print_json(_document(kernel, answers, proposals))
+        print_json(_to_json(kernel, answers, proposals))
     else:
         _print(kernel, answers, proposals)
     ctx.exit(0 if all(answer.passed for answer in answers) else 1)
 
 
-def _document(kernel: Kernel, answers: Sequence[Verdict], proposals: Sequence[Suggestion]) -> dict[str, Any]:
-    from tilewright.ops.fields import config_json
+def _to_json(kernel: Kernel, answers: Sequence[Verdict], proposals: Sequence[Suggestion]) -> dict[str, Any]:
+    from tilewright.ops.fields import dump_config
     from tilewright.ops.kernel import Kernel
 
     return {
         "kernel": kernel.slug,
         "op": kernel.op,
         "arch": kernel.arch,
-        "config": config_json(kernel.config),
+        "config": dump_config(kernel.config),
         "legal": all(answer.passed for answer in answers),
-        "rules": [_answer_json(answer) for answer in answers],
+        "rules": [_describe_verdict(answer) for answer in answers],
         "suggestions": [
             {
                 "kernel": Kernel(kernel.op, proposal.config, kernel.arch).slug,
-                "changes": _changes_json(proposal),
+                "changes": _describe_changes(proposal),
             }
             for proposal in proposals
         ],
     }
 
 
-def _answer_json(answer: Verdict) -> dict[str, Any]:
+def _describe_verdict(answer: Verdict) -> dict[str, Any]:
     rule, violation = answer.rule, answer.violation
     entry: dict[str, Any] = {"code": rule.code, "slug": rule.slug, "passed": answer.passed}
     if violation is not None:
@@ -94,12 +94,12 @@ def _answer_json(answer: Verdict) -> dict[str, Any]:
     return entry
 
 
-def _changes_json(proposal: Suggestion) -> dict[str, Any]:
-    from tilewright.ops.fields import fields_of
+def _describe_changes(proposal: Suggestion) -> dict[str, Any]:
+    from tilewright.ops.fields import list_fields
 
-    fields = fields_of(type(proposal.config))
+    fields = list_fields(type(proposal.config))
     return {
-        name: {"was": fields[name].kind.json(was), "proposed": fields[name].kind.json(now)}
+        name: {"was": fields[name].kind.to_json(was), "proposed": fields[name].kind.to_json(now)}
         for name, (was, now) in proposal.changes.items()
     }
 
@@ -107,18 +107,18 @@ def _changes_json(proposal: Suggestion) -> dict[str, Any]:
 def _print(kernel: Kernel, answers: Sequence[Verdict], proposals: Sequence[Suggestion]) -> None:
     click.echo(f"{kernel.slug}\n")
     broken_first = sorted(answers, key=lambda answer: answer.passed)
-    print_table(("", "code", "rule", "finding"), [_row(answer) for answer in broken_first])
+    print_table(("", "code", "rule", "finding"), [_make_row(answer) for answer in broken_first])
     broken = sum(not answer.passed for answer in answers)
     if not broken:
-        passed = plural(len(answers), "rule")
-        click.echo(f"\n{good('legal:')} {passed} passed on {kernel.arch}.")
+        passed = format_count(len(answers), "rule")
+        click.echo(f"\n{mark_good('legal:')} {passed} passed on {kernel.arch}.")
         return
-    rules = plural(len(answers), "rule")
-    click.echo(f"\n{bad('illegal:')} {broken} of {rules} broken on {kernel.arch}.")
+    rules = format_count(len(answers), "rule")
+    click.echo(f"\n{mark_bad('illegal:')} {broken} of {rules} broken on {kernel.arch}.")
     _print_suggestions(proposals)
 
 
-def _row(answer: Verdict) -> tuple[Any, ...]:
+def _make_row(answer: Verdict) -> tuple[Any, ...]:
     from rich.text import Text
 
     rule, violation = answer.rule, answer.violation
@@ -131,24 +131,26 @@ def _row(answer: Verdict) -> tuple[Any, ...]:
 
 
 def _print_suggestions(proposals: Sequence[Suggestion]) -> None:
-    from tilewright.ops.fields import fields_of
+    from tilewright.ops.fields import list_fields
 
     if not proposals:
         click.echo("No legal config is within three changed fields of this one.")
         return
     rows = []
     for index, proposal in enumerate(proposals, 1):
-        fields = fields_of(type(proposal.config))
+        fields = list_fields(type(proposal.config))
         changes = "\n".join(
-            f"{name}: {fields[name].kind.token(was)} → {fields[name].kind.token(now)}"
+            f"{name}: {fields[name].kind.to_token(was)} → {fields[name].kind.token(now)}"
             for name, (was, now) in proposal.changes.items()
         )
-        options = " ".join(f"-s {name}={_text(fields[name].kind, now)}" for name, (_, now) in proposal.changes.items())
+        options = " ".join(
+            f"-s {name}={_format_value(fields[name].kind, now)}" for name, (_, now) in proposal.changes.items()
+        )
         rows.append((str(index), changes, options))
     title = "Nearest legal configs"
     print_table(("#", "change", "as options"), rows, title=title)
 
 
-def _text(kind: Any, value: Any) -> str:
+def _format_value(kind: Any, value: Any) -> str:
     """The value in the form that -s accepts."""
-    return str(value).lower() if isinstance(value, bool) else str(kind.token(value))
+    return str(value).lower() if isinstance(value, bool) else str(kind.to_token(value))

@@ -42,7 +42,7 @@ class Option(click.Option):
         return extra
 
 
-class Several(Option):
+class MultiValueOption(Option):
     """An option that takes several values: `--x a,b` and `--x a --x b` are the same, and `--x a b`
     too if it is `spaced`."""
 
@@ -63,10 +63,10 @@ class Command(click.Command):
         self.examples = tuple(examples)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        spaced = [p for p in self.params if isinstance(p, Several) and p.spaced]
+        spaced = [p for p in self.params if isinstance(p, MultiValueOption) and p.spaced]
         names = {name for p in spaced for name in p.opts}
         try:
-            return super().parse_args(ctx, spread(args, names))
+            return super().parse_args(ctx, repeat_flags(args, names))
         except click.MissingParameter as error:
             if isinstance(error.param, click.Option) or not names.intersection(args):
                 raise
@@ -82,7 +82,7 @@ class Command(click.Command):
         write_examples(formatter, self.examples)
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group of commands. `modules` maps commands to modules that are imported when they are used."""
 
     command_class = Command
@@ -143,7 +143,7 @@ def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> N
             formatter.write(" " * formatter.current_indent + example + "\n")
 
 
-def spread(args: Sequence[str], names: Collection[str]) -> list[str]:
+def repeat_flags(args: Sequence[str], names: Collection[str]) -> list[str]:
     """Turn `--x a b` into `--x a --x b` for the options in `names`; all else is unchanged."""
     result: list[str] = []
     flag: str | None = None

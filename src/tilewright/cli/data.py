@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.base.errors import FileFormatError, InvalidValueError, choose
-from tilewright.cli.command import Group
+from tilewright.cli.command import CommandGroup
 from tilewright.cli.gpu_option import make_gpu_option
-from tilewright.cli.output import json_option, plural, print_json, print_table
-from tilewright.cli.outputs import OutputFile, OutputFolder
-from tilewright.cli.progress import progress
+from tilewright.cli.output import add_json_option, format_count, print_json, print_table
+from tilewright.cli.output_paths import OutputFile, OutputFolder
+from tilewright.cli.progress import report_progress
 
 if TYPE_CHECKING:
-    from tilewright.bench.journal_lines import Damage
+    from tilewright.bench.journal_lines import DamagedLine
 
 PATH = click.Path(exists=True, path_type=Path)
 SHAPES = ("records", "measurements")
@@ -33,7 +33,7 @@ SHOWN = 200
 
 
 @click.group(
-    cls=Group,
+    cls=CommandGroup,
     examples=(
         "tilewright data export sweep --out records.parquet",
         'tilewright data query "SELECT status, count(*) FROM records GROUP BY status" sweep',
@@ -50,7 +50,7 @@ def command() -> None:
     """
 
 
-def _sources_argument(command: Any) -> Any:
+def _add_sources_argument(command: Any) -> Any:
     return click.argument("sources", metavar="SOURCE…", nargs=-1, required=True, type=PATH)(command)
 
 
@@ -61,7 +61,7 @@ def _sources_argument(command: Any) -> Any:
         "tilewright data export node1 node2 --out times.parquet --as measurements --gpu MI300X",
     ),
 )
-@_sources_argument
+@_add_sources_argument
 @click.option("--out", type=OutputFile(".parquet"), required=True, help="The table to write (.parquet).")
 @click.option(
     "--as",
@@ -75,7 +75,7 @@ def _sources_argument(command: Any) -> Any:
 @click.option(
     "--gpu", metavar="TEXT", help="Export only records of GPUs whose model name contains TEXT, such as MI300X."
 )
-@json_option
+@add_json_option
 def export_command(
     *, sources: tuple[Path, ...], out: Path, shape: str, cold: bool | None, gpu: str | None, as_json: bool
 ) -> None:
@@ -85,18 +85,18 @@ def export_command(
     `measurements` is the input of `tilewright train` and `evaluate`: it holds times only, and records
     with counters are rejected.
     """
-    from tilewright.bench.gpu_model import of_model
+    from tilewright.bench.gpu_model import filter_by_model
     from tilewright.bench.sources import open_sources
-    from tilewright.bench.table import export
+    from tilewright.bench.table import export_table
 
     choose("shape of a table", shape, SHAPES)
     if cold is not None and shape != "measurements":
         raise InvalidValueError("--cold and --warm are for --as measurements: a table of records holds both")
-    with progress(as_json=as_json):
+    with report_progress(as_json=as_json):
         opened = open_sources(*sources)
-        records = opened.records() if gpu is None else of_model(opened.records(), gpu)
+        records = opened.iterate_records() if gpu is None else filter_by_model(opened.iterate_records(), gpu)
         if shape == "records":
-            rows = export(records, out, counters=opened.counters())
+            rows = export_table(records, out, counters=opened.list_counters())
         else:
             from tilewright.learn.from_records import to_measurements
             from tilewright.learn.measurements import write_measurements
@@ -105,10 +105,10 @@ def export_command(
             write_measurements(out, table)
             rows = len(table)
     if as_json:
-        print_json({"table": str(out), "rows": rows, "seen": opened.seen, "damaged": _listed(opened.damaged)})
+        print_json({"table": str(out), "rows": rows, "seen": opened.seen, "damaged": _list_damage(opened.damaged)})
         return
-    click.echo(f"{out}: {plural(rows, 'row')} from {plural(opened.seen, 'record')}")
-    _tell(opened.damaged)
+    click.echo(f"{out}: {format_count(rows, 'row')} from {format_count(opened.seen, 'record')}")
+    _print_damage(opened.damaged)
 
 
 @command.command(
@@ -120,56 +120,56 @@ def export_command(
     ),
 )
 @click.argument("sql", metavar="SQL")
-@_sources_argument
+@_add_sources_argument
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values instead of a table.")
-@json_option
-def query_command(*, sql: str, sources: tuple[Path, ...], as_csv: bool, as_json: bool) -> None:
+@add_json_option
+def run_query_command(*, sql: str, sources: tuple[Path, ...], as_csv: bool, as_json: bool) -> None:
     """Query records with SQL; they are the view `records`.
 
     The query runs in DuckDB. A table is queried as it is; journals are exported first, for each query
     again. A problem is JSON: problem->>'m' is its field m. `SELECT * FROM records LIMIT 1` shows the
     columns.
     """
-    from tilewright.bench.query import query
+    from tilewright.bench.query import run_query
 
     if as_csv and as_json:
         raise InvalidValueError("--csv and --json exclude each other: give one of them")
-    with progress(as_json=as_json):
-        answer = query(sql, *sources)
+    with report_progress(as_json=as_json):
+        answer = run_query(sql, *sources)
     if as_json:
-        rows = [dict(zip(answer.columns, map(_plain, row), strict=True)) for row in answer.rows]
-        print_json({"columns": list(answer.columns), "rows": rows, "damaged": _listed(answer.damaged)})
+        rows = [dict(zip(answer.columns, map(_to_json_value, row), strict=True)) for row in answer.rows]
+        print_json({"columns": list(answer.columns), "rows": rows, "damaged": _list_damage(answer.damaged)})
         return
     if as_csv:
         _print_csv(answer.columns, answer.rows)
     else:
         _print_answer(answer.columns, answer.rows)
-    _tell(answer.damaged)
+    _print_damage(answer.damaged)
 
 
 @command.command(
     "merge",
     examples=("tilewright data merge node1 node2 --out all", "tilewright data merge sweep/ records.parquet --out all"),
 )
-@_sources_argument
+@_add_sources_argument
 @click.option("--out", type=OutputFolder(), required=True, help="The journal to write (folder).")
-@json_option
+@add_json_option
 def merge_command(*, sources: tuple[Path, ...], out: Path, as_json: bool) -> None:
     """Merge journals and tables into one journal with every key once."""
     from tilewright.bench.journal_merge import write_merged
     from tilewright.bench.sources import open_sources
 
-    with progress(as_json=as_json):
+    with report_progress(as_json=as_json):
         opened = open_sources(*sources)
         file = out / "merged.jsonl"
         write_merged(opened.selected, file)
     if as_json:
         print_json(
-            {"journal": str(out), "records": len(opened), "seen": opened.seen, "damaged": _listed(opened.damaged)}
+            {"journal": str(out), "records": len(opened), "seen": opened.seen, "damaged": _list_damage(opened.damaged)}
         )
         return
-    click.echo(f"{file}: {plural(len(opened), 'record')} of {plural(opened.seen, 'intact one')}")
-    _tell(opened.damaged)
+    click.echo(f"{file}: {format_count(len(opened), 'record')} of {format_count(opened.seen, 'intact one')}")
+    _print_damage(opened.damaged)
 
 
 @command.command(
@@ -187,7 +187,7 @@ def merge_command(*, sources: tuple[Path, ...], out: Path, as_json: bool) -> Non
 @click.option("--elementwise", metavar="NAME", help="The operation that kernels apply to their D tensors.")
 @click.option("--permute-n/--no-permute-n", default=None, help="Whether preshuffled kernels permute N.")
 @click.option("--skip", is_flag=True, help="Skip rows of unknown kernels instead of rejecting the file.")
-@json_option
+@add_json_option
 def import_command(*, name: str, file: Path, out: Path, skip: bool, as_json: bool, **options: Any) -> None:
     """Import measurements of other tools into a journal.
 
@@ -197,7 +197,7 @@ def import_command(*, name: str, file: Path, out: Path, skip: bool, as_json: boo
     from tilewright.bench.foreign import read_foreign
     from tilewright.bench.journal import Journal
 
-    with progress(as_json=as_json):
+    with report_progress(as_json=as_json):
         found = read_foreign(name, file, **options)
         if found.refused and not skip:
             raise FileFormatError(file, found.refused)
@@ -208,23 +208,23 @@ def import_command(*, name: str, file: Path, out: Path, skip: bool, as_json: boo
         refused = [str(each) for each in found.refused]
         print_json({"journal": str(out), "records": len(found.records), "refused": refused, "notes": list(found.notes)})
         return
-    click.echo(f"{journal.file}: {plural(len(found.records), 'record')}")
+    click.echo(f"{journal.file}: {format_count(len(found.records), 'record')}")
     for text in (*found.notes, *(f"left out: {each}" for each in found.refused)):
         click.echo(text, err=True)
 
 
-def _listed(damaged: Sequence[Damage]) -> list[dict[str, Any]]:
+def _list_damage(damaged: Sequence[DamagedLine]) -> list[dict[str, Any]]:
     return [{"file": str(each.file), "line": each.line, "why": each.why} for each in damaged]
 
 
-def _tell(damaged: Sequence[Damage]) -> None:
+def _print_damage(damaged: Sequence[DamagedLine]) -> None:
     for each in damaged[:TOLD]:
         click.echo(f"damaged: {each}", err=True)
     if len(damaged) > TOLD:
-        click.echo(f"damaged: {plural(len(damaged) - TOLD, 'more line')}", err=True)
+        click.echo(f"damaged: {format_count(len(damaged) - TOLD, 'more line')}", err=True)
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """A DuckDB value as a JSON value. NaN and infinities are an error, not a null."""
     if isinstance(value, decimal.Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
@@ -237,11 +237,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).hex()
     if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+        return {str(key): _to_json_value(each) for key, each in value.items()}
+    return [_to_json_value(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -253,9 +253,9 @@ def _print_answer(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None
         for i, name in enumerate(columns)
         if rows and all(isinstance(row[i], int | float | decimal.Decimal | None) for row in rows)
     ]
-    print_table(columns, [[_text(value) for value in row] for row in rows[:SHOWN]], numbers=numbers)
+    print_table(columns, [[_format_value(value) for value in row] for row in rows[:SHOWN]], numbers=numbers)
     if len(rows) > SHOWN:
-        click.echo(f"… and {plural(len(rows) - SHOWN, 'more row')}: use LIMIT, --csv or --json", err=True)
+        click.echo(f"… and {format_count(len(rows) - SHOWN, 'more row')}: use LIMIT, --csv or --json", err=True)
 
 
 def _print_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

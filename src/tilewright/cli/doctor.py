@@ -9,10 +9,10 @@ import click
 
 from tilewright.cli.command import Command
 from tilewright.cli.output import (
-    bad,
-    good,
-    heading_line,
-    json_option,
+    add_json_option,
+    mark_bad,
+    mark_good,
+    print_heading,
     print_json,
     print_table,
 )
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     cls=Command,
     examples=("tilewright doctor", "tilewright doctor --json | jq .reason"),
 )
-@json_option
+@add_json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
     """Check the toolchain and list devices and missing parts.
@@ -34,12 +34,12 @@ def command(ctx: click.Context, as_json: bool) -> None:
     Shows which toolchain is used and why, the devices, and the ops of other packages. The exit code is 1 if kernels
     cannot be compiled.
     """
-    from tilewright.building.toolchain import survey
+    from tilewright.building.toolchain import survey_toolchains
 
-    found = survey()
+    found = survey_toolchains()
     complete = found.chosen is not None and not found.ck.blocks
     if as_json:
-        print_json({"complete": complete, **_document(found), "devices": _devices(), "plugins": _plugins()})
+        print_json({"complete": complete, **_to_json(found), "devices": _find_devices(), "plugins": _find_plugins()})
     else:
         _print(found, complete)
         _print_devices()
@@ -47,7 +47,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
     ctx.exit(0 if complete else 1)
 
 
-def _listed(found: Survey) -> Iterator[tuple[str, Component]]:
+def _list_components(found: Survey) -> Iterator[tuple[str, Component]]:
     """Every component with its toolchain, the one in use first."""
     from tilewright.building.toolchain import GPU_LESS, ROCM
 
@@ -58,7 +58,7 @@ def _listed(found: Survey) -> Iterator[tuple[str, Component]]:
     yield "both", found.ck
 
 
-def _document(found: Survey) -> dict[str, Any]:
+def _to_json(found: Survey) -> dict[str, Any]:
     parts = [
         {
             "toolchain": kind,
@@ -71,97 +71,97 @@ def _document(found: Survey) -> dict[str, Any]:
             "problem": part.problem,
             "fix": part.fix,
         }
-        for kind, part in _listed(found)
+        for kind, part in _list_components(found)
     ]
     return {"chosen": found.chosen, "reason": found.reason, "components": parts}
 
 
-def _devices() -> dict[str, Any]:
+def _find_devices() -> dict[str, Any]:
     """The devices that kernels run on, and the packages that emulated devices lack."""
     from tilewright.runtime.device import GPU, devices
-    from tilewright.runtime.loaded import missing_extras
+    from tilewright.runtime.hip_library import list_missing_extras
 
     listed = devices()
     return {
         "gpus": [device.name for device in listed if device.kind == GPU],
         "emulated": [device.name for device in listed if device.kind != GPU],
-        "missing": missing_extras(),
+        "missing": list_missing_extras(),
     }
 
 
 def _print_devices() -> None:
-    from tilewright.runtime.loaded import INSTALL
+    from tilewright.runtime.hip_library import INSTALL
 
-    found = _devices()
+    found = _find_devices()
     click.echo(f"  GPUs: {', '.join(found['gpus']) or 'none'}")
     if found["missing"]:
-        lacks = f"{bad('missing')} {', '.join(found['missing'])}; get it with: {INSTALL}"
+        lacks = f"{mark_bad('missing')} {', '.join(found['missing'])}; get it with: {INSTALL}"
         click.echo(f"  emulated devices: {lacks}")
     else:
         click.echo(f"  emulated devices: {', '.join(found['emulated'])}")
 
 
-def _plugins() -> dict[str, Any]:
+def _find_plugins() -> dict[str, Any]:
     """The ops that other packages add, and the packages that could not be loaded."""
     from dataclasses import asdict
 
-    from tilewright.ops import OPS, all_ops, plugin_failures
+    from tilewright.ops import OPS, list_ops, list_plugin_failures
 
-    added = [op.name for op in all_ops() if op not in OPS]
-    return {"ops": added, "failed": [asdict(failure) for failure in plugin_failures()]}
+    added = [op.name for op in list_ops() if op not in OPS]
+    return {"ops": added, "failed": [asdict(failure) for failure in list_plugin_failures()]}
 
 
 def _print_plugins() -> None:
-    from tilewright.ops import plugin_failures
+    from tilewright.ops import list_plugin_failures
 
-    added = _plugins()["ops"]
+    added = _find_plugins()["ops"]
     if added:
         click.echo(f"  ops of other packages: {', '.join(added)}")
-    for failure in plugin_failures():
-        click.echo(f"  {bad('not loaded')} {failure}. Repair or uninstall that package.")
+    for failure in list_plugin_failures():
+        click.echo(f"  {mark_bad('not loaded')} {failure}. Repair or uninstall that package.")
 
 
 def _print(found: Survey, complete: bool) -> None:
     rows = []
     kind_before = ""
-    for kind, part in _listed(found):
-        rows.append((kind if kind != kind_before else "", part.name, *_state(part)))
+    for kind, part in _list_components(found):
+        rows.append((kind if kind != kind_before else "", part.name, *_describe_state(part)))
         kind_before = kind
     headings = ("toolchain", "component", "state", "version", "path or problem")
     print_table(headings, rows, whole=headings[:3])
     _print_fixes(found)
     if complete:
-        click.echo(f"\n{good('ready:')} the {found.chosen} toolchain will be used.")
+        click.echo(f"\n{mark_good('ready:')} the {found.chosen} toolchain will be used.")
     else:
-        click.echo(f"\n{bad('not ready:')} kernels cannot be compiled.")
+        click.echo(f"\n{mark_bad('not ready:')} kernels cannot be compiled.")
     click.echo(f"  {found.reason}{'' if found.ck.ok else '; CK Tile headers are missing'}")
 
 
-def _state(part: Component) -> tuple[Any, str, str]:
+def _describe_state(part: Component) -> tuple[Any, str, str]:
     from rich.text import Text
 
     if part.ok:
-        return Text("found", style="green"), _short_version(part.version), str(part.path)
+        return Text("found", style="green"), _cut_version(part.version), str(part.path)
     style = "yellow" if part.optional else "red"
     return Text("optional" if part.optional else "missing", style=style), "", part.problem
 
 
-def _short_version(version: str) -> str:
+def _cut_version(version: str) -> str:
     """A version line without the packager's remarks in parentheses."""
     return version.partition(" (")[0]
 
 
 def _print_fixes(found: Survey) -> None:
-    missing = [(kind, part) for kind, part in _listed(found) if not part.ok]
+    missing = [(kind, part) for kind, part in _list_components(found) if not part.ok]
     if not missing:
         return
-    heading_line("Commands that install missing parts")
+    print_heading("Commands that install missing parts")
     width = max(len(part.fix) for _, part in missing)
     for kind, part in missing:
-        click.echo(f"  {part.fix:<{width}}  # {part.name}{_remark(found, kind, part)}")
+        click.echo(f"  {part.fix:<{width}}  # {part.name}{_make_remark(found, kind, part)}")
 
 
-def _remark(found: Survey, kind: str, part: Component) -> str:
+def _make_remark(found: Survey, kind: str, part: Component) -> str:
     if kind not in ("both", found.chosen) and found.chosen is not None:
         return f", not needed: the {found.chosen} toolchain is used"
     if part.optional:

@@ -9,10 +9,16 @@ from typing import Any
 import click
 
 from tilewright.cli.command import Command
-from tilewright.cli.learning import dataset_of, print_evaluation, recipe_of, recipe_options, table_options
-from tilewright.cli.output import heading_line, json_option, print_json, print_table
-from tilewright.cli.outputs import OutputFolder
-from tilewright.cli.progress import progress
+from tilewright.cli.learning_options import (
+    add_table_options,
+    add_training_options,
+    make_training_config,
+    print_evaluation,
+    read_dataset,
+)
+from tilewright.cli.output import add_json_option, print_heading, print_json, print_table
+from tilewright.cli.output_paths import OutputFolder
+from tilewright.cli.progress import report_progress
 
 # Numbers of training problems on a learning curve.
 CURVE = (5, 10, 20, 40, 80, 160, 320, 640)
@@ -25,7 +31,7 @@ CURVE = (5, 10, 20, 40, 80, 160, 320, 640)
         "tilewright evaluate times.parquet --op grouped_conv --gpu gfx950 --out report --curve",
     ),
 )
-@table_options
+@add_table_options
 @click.option(
     "--bundle",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -35,8 +41,8 @@ CURVE = (5, 10, 20, 40, 80, 160, 320, 640)
     "--out", "--report", "report", type=OutputFolder(), metavar="DIR", help="Write a report page with plots into DIR."
 )
 @click.option("--curve", is_flag=True, help="Also train with fewer problems, to show how many are needed.")
-@recipe_options
-@json_option
+@add_training_options
+@add_json_option
 def command(
     *,
     table: Path,
@@ -57,24 +63,24 @@ def command(
     problem, then by clusters of similar problems. The results of the analytical model and of three
     baselines are shown next to those of the learned model.
     """
-    from tilewright.learn.extras import need_extras
+    from tilewright.learn.extras import require_extras
 
-    need_extras("evaluating")
-    from tilewright.learn.evaluation import evaluate_bundle, evaluate_recipe, learning_curve
-    from tilewright.learn.report import worst_choices, write_report
+    require_extras("evaluating")
+    from tilewright.learn.evaluation import compute_learning_curve, evaluate_bundle, evaluate_config
+    from tilewright.learn.report import find_worst_choices, write_report
     from tilewright.select.bundle import RELEVANCE, read_bundle
 
-    made = recipe_of(**recipe)
-    with progress(as_json=as_json):
-        data = dataset_of(table, op_name, arch)
+    made = make_training_config(**recipe)
+    with report_progress(as_json=as_json):
+        data = read_dataset(table, op_name, arch)
         ranker = made.kind == "ranker"
         if bundle is not None:
             read = read_bundle(bundle)
             found, ranker = evaluate_bundle(data, read), read.transform == RELEVANCE
         else:
-            found = evaluate_recipe(data, made, tries=tries, few=few)
+            found = evaluate_config(data, made, tries=tries, few=few)
         sizes = [size for size in CURVE if size < 0.8 * len(data.problems)]
-        points = learning_curve(data, made, [*sizes, len(data.problems)]) if curve else ()
+        points = compute_learning_curve(data, made, [*sizes, len(data.problems)]) if curve else ()
         files = write_report(report, found, curve=points, ranker=ranker) if report is not None else ()
     if as_json:
         print_json(
@@ -83,7 +89,7 @@ def command(
                 "arch": data.arch.name,
                 "subject": found.subject,
                 "splits": found.to_json(),
-                "worst": [each.to_json() for each in worst_choices(found)],
+                "worst": [each.to_json() for each in find_worst_choices(found)],
                 "curve": [asdict(point) for point in points],
                 "report": [str(file) for file in files],
             }
@@ -91,7 +97,7 @@ def command(
         return
     print_evaluation(found)
     if points:
-        heading_line("Mean efficiency by number of training problems, %")
+        print_heading("Mean efficiency by number of training problems, %")
         rows = [(str(p.problems), f"{100 * p.learned:.2f}", f"{100 * p.analytical:.2f}") for p in points]
         print_table(("problems", "learned", "analytical"), rows, numbers=("problems", "learned", "analytical"))
     if files:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tilewright.base.errors import choose
-from tilewright.cli.command import Command, Several, list_main_names
+from tilewright.cli.command import Command, MultiValueOption, list_main_names
 
 if TYPE_CHECKING:
     from tilewright.ops.op import Op
@@ -19,20 +19,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 NAMES = {"datatype": "dtype", "layout": "layout", "variants": "variant"}
 
 
-def filter_options(command: F) -> F:
+def add_filter_options(command: F) -> F:
     """Add --datatype, --layout and --variants."""
     for decorate in reversed(
         (
             click.option(
                 "--datatype",
-                cls=Several,
+                cls=MultiValueOption,
                 spaced=True,
                 metavar="D…",
                 help="Keep only kernels of these data types, such as fp16 bf16.",
             ),
             click.option(
                 "--layout",
-                cls=Several,
+                cls=MultiValueOption,
                 spaced=True,
                 metavar="L…",
                 help="Keep only kernels of these layouts, such as rcr rrr.",
@@ -41,7 +41,7 @@ def filter_options(command: F) -> F:
                 "--variants",
                 "--variant",
                 "variants",
-                cls=Several,
+                cls=MultiValueOption,
                 spaced=True,
                 metavar="V…",
                 help="Keep only kernels of these variants, such as standard multi_d.",
@@ -94,19 +94,21 @@ def split_options(args: Sequence[str], known: Collection[str]) -> tuple[list[str
             name, _, value = arg.partition("=")
             flag = name if arg.startswith("--") and name not in known else None
             if flag is not None:
-                others[flag] = others.get(flag, ()) + _parts(value)
+                others[flag] = others.get(flag, ()) + _split_values(value)
         elif flag is not None:
-            others[flag] += _parts(arg)
+            others[flag] += _split_values(arg)
         if flag is None:
             own.append(arg)
     return own, others
 
 
-def _parts(text: str) -> tuple[str, ...]:
+def _split_values(text: str) -> tuple[str, ...]:
     return tuple(part for part in text.split(",") if part)
 
 
-def named_filters(op: Op, command: click.Command, filters: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+def resolve_filters(
+    op: Op, command: click.Command, filters: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
     """Filters by the op's names for them. `UnknownValueError` lists all options of the op."""
     by_option = {f"--{name.replace('_', '-')}": name for name in (*op.filters, *op.shorthands, *op.field_names)}
     own = (name for p in command.params for name in list_main_names(p) if name.startswith("--"))

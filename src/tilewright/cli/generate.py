@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import click
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.base.events import task
+from tilewright.base.events import report_task
 from tilewright.cli.command import Option
-from tilewright.cli.filters import FilterCommand, filter_options, named_filters
+from tilewright.cli.filters import FilterCommand, add_filter_options, resolve_filters
 from tilewright.cli.gpu_option import make_gpu_option
-from tilewright.cli.output import json_option, plural, print_facts, print_json
-from tilewright.cli.outputs import OutputFolder
-from tilewright.cli.progress import progress
-from tilewright.cli.selection import choose_bounded_kernels, chosen_profile, chosen_sets, nothing_chosen
-from tilewright.cli.settings import setting_option
+from tilewright.cli.kernel_choice import choose_bounded_kernels, explain_no_kernels, find_profile, find_sets
+from tilewright.cli.output import add_json_option, format_count, print_facts, print_json
+from tilewright.cli.output_paths import OutputFolder
+from tilewright.cli.progress import report_progress
+from tilewright.cli.settings import make_setting_option
 
 if TYPE_CHECKING:
-    from tilewright.codegen.folder import Generated
+    from tilewright.codegen.folder import GenerationResult
     from tilewright.ops.kernel import Kernel
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -53,7 +53,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @make_gpu_option(
     "gpu_target", "Generate for this GPU (gfx942, MI300X); `tilewright arch list` lists them.", required=True
 )
-@filter_options
+@add_filter_options
 @click.option(
     "--preselected",
     cls=Option,
@@ -65,11 +65,11 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--profile", metavar="NAME", help="Keep only the kernels that an integration needs; `tilewright sets` lists them."
 )
-@setting_option("VALUES", "Change a field of the set, or declare a space without one. May be repeated.")
+@make_setting_option("VALUES", "Change a field of the set, or declare a space without one. May be repeated.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Write at most N kernels.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Run N processes in parallel.")
 @click.option("--dry-run", is_flag=True, help="List the kernels and write nothing.")
-@json_option
+@add_json_option
 def command(
     *,
     op_name: str,
@@ -101,26 +101,26 @@ def command(
     """
     from tilewright import arch as gpus
     from tilewright.base import knobs
-    from tilewright.codegen.folder import generate
-    from tilewright.ops import op_named
+    from tilewright.codegen.folder import generate_sources
+    from tilewright.ops import find_op
 
-    op = op_named(op_name)
+    op = find_op(op_name)
     gpus.load(gpu_target)
-    wanted = named_filters(op, command, filters)
-    needed = chosen_profile(op, profile)
-    with progress(as_json=as_json, steps=True):
-        sets = chosen_sets(op, gpu_target, preselected, kernel_set, needed, settings)
-        with task("choosing kernels"):
+    wanted = resolve_filters(op, command, filters)
+    needed = find_profile(op, profile)
+    with report_progress(as_json=as_json, steps=True):
+        sets = find_sets(op, gpu_target, preselected, kernel_set, needed, settings)
+        with report_task("choosing kernels"):
             chosen = choose_bounded_kernels(op, gpu_target, sets, wanted, limit, needed)
         if not chosen:
-            raise InvalidValueError(nothing_chosen(op, gpu_target, wanted, profile))
+            raise InvalidValueError(explain_no_kernels(op, gpu_target, wanted, profile))
         kernels = list(chosen)
         workers = jobs or knobs.job_count()
-        done = None if dry_run else generate(kernels, output_dir, jobs=workers)
+        done = None if dry_run else generate_sources(kernels, output_dir, jobs=workers)
     _print(chosen, output_dir, done, as_json)
 
 
-def _print(chosen: Mapping[Kernel, str], folder: Path, done: Generated | None, as_json: bool) -> None:
+def _print(chosen: Mapping[Kernel, str], folder: Path, done: GenerationResult | None, as_json: bool) -> None:
     names = sorted(kernel.slug for kernel in chosen)
     sets = list(dict.fromkeys(chosen.values()))
     if as_json:
@@ -130,15 +130,15 @@ def _print(chosen: Mapping[Kernel, str], folder: Path, done: Generated | None, a
         print_json({"folder": str(folder), "sets": sets, "kernels": names, **counts})
     elif done is None:
         click.echo("\n".join(names))
-        click.echo(f"{plural(len(names), 'kernel')}, nothing written (--dry-run)", err=True)
+        click.echo(f"{format_count(len(names), 'kernel')}, nothing written (--dry-run)", err=True)
     else:
         print_facts(
             [
                 ("kernels", f"{done.kernels:,}"),
-                ("from", f"{plural(len(sets), 'set')}: {', '.join(sets)}"),
-                ("written", plural(done.written, "file")),
-                ("unchanged", plural(done.unchanged, "file")),
-                ("removed", plural(done.removed, "file")),
+                ("from", f"{format_count(len(sets), 'set')}: {', '.join(sets)}"),
+                ("written", format_count(done.written, "file")),
+                ("unchanged", format_count(done.unchanged, "file")),
+                ("removed", format_count(done.removed, "file")),
                 ("folder", str(done.folder)),
             ]
         )

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from tilewright.base.errors import InvalidValueError, UnknownValueError
-from tilewright.cli.command import Option, Several
+from tilewright.cli.command import MultiValueOption, Option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,7 +27,7 @@ class GpuOption(Option):
         return resolve_gpu(found) if isinstance(found, str) else found
 
 
-class SeveralGpus(Several):
+class SeveralGpus(MultiValueOption):
     """An option that takes GPUs, each as in `GpuOption`."""
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:

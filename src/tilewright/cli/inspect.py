@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.cli.command import Command
-from tilewright.cli.inspection import find_differences, print_inspection
-from tilewright.cli.output import json_option, print_json
-from tilewright.cli.outputs import STDOUT, OutputFile
-from tilewright.cli.progress import progress
-from tilewright.cli.settings import named_kernel, subject_options
+from tilewright.cli.inspection_report import find_differences, print_inspection
+from tilewright.cli.output import add_json_option, print_json
+from tilewright.cli.output_paths import STDOUT, OutputFile
+from tilewright.cli.progress import report_progress
+from tilewright.cli.settings import add_subject_options, resolve_kernel
 
 if TYPE_CHECKING:
     from tilewright.building.inspect import Inspection
-    from tilewright.codegen.render import Source
+    from tilewright.codegen.render import KernelSource
 
 
 @click.command(
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         "    -s scheduler=intrawave -s epilogue=cshuffle --disassembly kernel.s",
     ),
 )
-@subject_options
+@add_subject_options
 @click.option(
     "--disassembly",
     type=OutputFile(stdout=True),
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     help="Write the instructions to a file, or to stdout with '-'.",
 )
 @click.option("--source", "source_only", is_flag=True, help="Print the source and compile nothing.")
-@json_option
+@add_json_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -60,12 +60,12 @@ def command(
     """
     from tilewright.codegen.render import render
 
-    source = render(named_kernel(subject, arch, settings))
+    source = render(resolve_kernel(subject, arch, settings))
     if source_only:
         _print_source(source, as_json)
         return
-    with progress(as_json=as_json, steps=True):
-        compiled = _compiled(source, wanted=disassembly is not None)
+    with report_progress(as_json=as_json, steps=True):
+        compiled = _compile_kernel(source, wanted=disassembly is not None)
     findings = find_differences(source.kernel, compiled.inspection)
     printed = str(disassembly) == STDOUT
     if disassembly is not None and not printed:
@@ -81,31 +81,31 @@ def command(
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledKernel:
     """The inspection of a kernel's code, and the disassembly if it was requested."""
 
     inspection: Inspection
     code: str
 
 
-def _compiled(source: Source, *, wanted: bool) -> Compiled:
+def _compile_kernel(source: KernelSource, *, wanted: bool) -> CompiledKernel:
     from tilewright import arch as gpus
     from tilewright.building.code_object import disassemble
     from tilewright.building.inspect import inspect_built
-    from tilewright.building.toolchain import find
+    from tilewright.building.toolchain import find_toolchain
 
-    toolchain = find()
+    toolchain = find_toolchain()
     found = inspect_built(source, toolchain)
     functions = disassemble(found.code_object, gpus.load(source.kernel.arch), toolchain) if wanted else {}
-    return Compiled(found.inspection, "\n".join(_listing(n, code) for n, code in functions.items()))
+    return CompiledKernel(found.inspection, "\n".join(_format_listing(n, code) for n, code in functions.items()))
 
 
-def _listing(name: str, code: Any) -> str:
+def _format_listing(name: str, code: Any) -> str:
     lines = "".join(f"  {i.offset:06x}  {i.text}\n" for i in code)
     return f"{name}:\n{lines}"
 
 
-def _print_source(source: Source, as_json: bool) -> None:
+def _print_source(source: KernelSource, as_json: bool) -> None:
     from tilewright.codegen.render import file_name
 
     if as_json:

@@ -11,14 +11,14 @@ import click
 from tilewright.base.errors import KnobError
 from tilewright.base.knobs import KNOBS
 from tilewright.cli.command import Command
-from tilewright.cli.output import json_option, print_json, print_table
+from tilewright.cli.output import add_json_option, print_json, print_table
 
 # The password in the address of a server.
 _PASSWORD = re.compile(r"(?<=://)([^:@/]*):[^@/]*@")
 
 
 @click.command(cls=Command, examples=("tilewright knobs", "tilewright knobs --json"))
-@json_option
+@add_json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
     """List the environment variables that Tilewright reads.
@@ -27,16 +27,16 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
     The exit code is 1 if one of them has an invalid value.
     """
-    entries = [_entry(knob) for knob in KNOBS]
+    entries = [_describe_knob(knob) for knob in KNOBS]
     if as_json:
         print_json(entries)
     else:
-        rows = [(e["name"], _shown(e), f"({e['kind']}) {e['doc']}") for e in entries]
+        rows = [(e["name"], _format_value(e), f"({e['kind']}) {e['doc']}") for e in entries]
         print_table(("variable", "value", "type and meaning"), rows, whole=("variable",))
     ctx.exit(1 if any(entry["problem"] for entry in entries) else 0)
 
 
-def _entry(knob: Any) -> dict[str, Any]:
+def _describe_knob(knob: Any) -> dict[str, Any]:
     value, problem = None, ""
     try:
         value = knob.get()
@@ -51,7 +51,7 @@ def _entry(knob: Any) -> dict[str, Any]:
     }
 
 
-def _shown(entry: dict[str, Any]) -> str:
+def _format_value(entry: dict[str, Any]) -> str:
     if entry["problem"]:
         return str(entry["problem"])
     return "not set" if entry["value"] is None else str(entry["value"])

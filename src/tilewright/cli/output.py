@@ -18,7 +18,7 @@ COLUMNS = 100
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def json_option(command: F) -> F:
+def add_json_option(command: F) -> F:
     """Add the flag --json, which every command has."""
     text = "Print one JSON document to stdout instead of text."
     return click.option("--json", "as_json", is_flag=True, help=text)(command)
@@ -29,7 +29,7 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def console() -> Console:
+def make_console() -> Console:
     """The console for tables. It has colours on terminals only, and does not interpret markup."""
     from rich.console import Console
 
@@ -37,9 +37,9 @@ def console() -> Console:
     return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
 
 
-def _print(renderable: RenderableType) -> None:
+def _print_trimmed(renderable: RenderableType) -> None:
     """Print without trailing blanks, which get in the way of copying and comparing."""
-    target = console()
+    target = make_console()
     with target.capture() as captured:
         target.print(renderable)
     click.echo("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n")))
@@ -78,11 +78,11 @@ def print_table(
     for row in rows:
         table.add_row(*row)
     if title:
-        heading_line(title)
-    _print(table)
+        print_heading(title)
+    _print_trimmed(table)
 
 
-def heading_line(text: str) -> None:
+def print_heading(text: str) -> None:
     """Print a heading with a blank line before it."""
     click.echo(f"\n{click.style(text, bold=True)}")
 
@@ -96,19 +96,19 @@ def print_facts(facts: Iterable[tuple[str, str]]) -> None:
     table.add_column(overflow="fold")
     for name, value in facts:
         table.add_row(name, value)
-    _print(table)
+    _print_trimmed(table)
 
 
-def good(text: str) -> str:
+def mark_good(text: str) -> str:
     """A text in the colour of success."""
     return click.style(text, fg="green")
 
 
-def bad(text: str) -> str:
+def mark_bad(text: str) -> str:
     """A text in the colour of failure."""
     return click.style(text, fg="red", bold=True)
 
 
-def plural(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """`1 kernel`, `2,000 kernels`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.base.events import task
-from tilewright.base.extras import need_packages
+from tilewright.base.events import report_task
+from tilewright.base.extras import require_packages
 from tilewright.cli.command import Option
-from tilewright.cli.filters import FilterCommand, filter_options, named_filters
+from tilewright.cli.filters import FilterCommand, add_filter_options, resolve_filters
 from tilewright.cli.gpu_option import make_gpu_option
-from tilewright.cli.output import json_option, plural, print_facts, print_json, print_table
-from tilewright.cli.outputs import OutputFile
-from tilewright.cli.progress import progress
-from tilewright.cli.selection import chosen_kernels, chosen_profile, chosen_sets, field_filter, nothing_chosen
-from tilewright.cli.settings import setting_option
+from tilewright.cli.kernel_choice import choose_kernels, explain_no_kernels, find_profile, find_sets, make_field_filter
+from tilewright.cli.output import add_json_option, format_count, print_facts, print_json, print_table
+from tilewright.cli.output_paths import OutputFile
+from tilewright.cli.progress import report_progress
+from tilewright.cli.settings import make_setting_option
 
 if TYPE_CHECKING:
     from tilewright.arch.spec import Arch
@@ -34,7 +34,7 @@ PREDICTED, MEASURED = "predicted", "measured"
 
 
 @dataclass(frozen=True)
-class Asked:
+class PortfolioInput:
     """The input of a choice: kernels and problem lists, or a table of measurements."""
 
     files: tuple[Path, ...]
@@ -46,12 +46,12 @@ class Asked:
     settings: tuple[str, ...]
 
     @property
-    def says_kernels(self) -> bool:
+    def has_kernel_options(self) -> bool:
         return any((self.preselected, self.kernel_set, self.profile, self.settings))
 
 
 @dataclass(frozen=True, eq=False)
-class Times:
+class TimeTable:
     """Kernel times for problems, and whether they are measured or predicted."""
 
     kind: str
@@ -92,7 +92,7 @@ class Times:
 @click.option(
     "--measured", type=PATH, metavar="FILE", help="Use measured times (.parquet, or a journal), not predicted ones."
 )
-@filter_options
+@add_filter_options
 @click.option(
     "--preselected",
     cls=Option,
@@ -102,7 +102,7 @@ class Times:
 )
 @click.option("--kernel-set", type=FILE, metavar="FILE", help="Choose from a kernel-set file (.toml).")
 @click.option("--profile", metavar="NAME", help="Choose from the kernels that an integration needs.")
-@setting_option("VALUES", "Choose from the space with these field values, or change fields of the set.")
+@make_setting_option("VALUES", "Choose from the space with these field values, or change fields of the set.")
 @click.option(
     "--plot",
     type=OutputFile(".png", ".svg", ".pdf"),
@@ -110,7 +110,7 @@ class Times:
     help="Plot coverage over the number of kernels (.png, .svg, .pdf).",
 )
 @click.option("--out", type=OutputFile(".toml"), metavar="FILE", help="Write the kernels as a kernel-set file (.toml).")
-@json_option
+@add_json_option
 def command(
     *,
     op_name: str,
@@ -143,25 +143,25 @@ def command(
     --out writes the kernels with the most useful first; `build --kernel-set` reads the file.
     """
     from tilewright import arch as archs
-    from tilewright.ops import op_named
+    from tilewright.ops import find_op
 
-    op, arch = op_named(op_name), archs.load(arch_name)
-    wanted = named_filters(op, command, filters)
-    asked = Asked(files, file_format, measured, preselected, kernel_set, profile, settings)
-    _check(asked, plot)
-    with progress(as_json=as_json):
-        times = (_predicted if measured is None else _measured)(op, arch, asked, wanted)
-        portfolio = _chosen(times, keep)
+    op, arch = find_op(op_name), archs.load(arch_name)
+    wanted = resolve_filters(op, command, filters)
+    asked = PortfolioInput(files, file_format, measured, preselected, kernel_set, profile, settings)
+    _check_input(asked, plot)
+    with report_progress(as_json=as_json):
+        times = (_predict_times if measured is None else _read_measured_times)(op, arch, asked, wanted)
+        portfolio = _choose_portfolio(times, keep)
     kept = [times.kernels[place] for place in portfolio.order]
-    title = f"{op.name} on {arch.name}: {plural(len(times.us), 'problem')}, {times.kind} times"
+    title = f"{op.name} on {arch.name}: {format_count(len(times.us), 'problem')}, {times.kind} times"
     if out is not None:
         _write_set(op, arch, out, kept, title)
     if plot is not None:
-        from tilewright.learn.plots import coverage_plot
+        from tilewright.learn.plots import plot_coverage
 
-        coverage_plot(portfolio, plot, title)
+        plot_coverage(portfolio, plot, title)
     if as_json:
-        print_json({"op": op.name, "arch": arch.name, **_document(times, portfolio, kept)})
+        print_json({"op": op.name, "arch": arch.name, **_to_json(times, portfolio, kept)})
     else:
         _print(op, times, portfolio, kept, keep, title)
         written = [(name, str(path)) for name, path in (("kernel set", out), ("plot", plot)) if path is not None]
@@ -169,79 +169,79 @@ def command(
             print_facts(written)
 
 
-def _check(asked: Asked, plot: Path | None) -> None:
+def _check_input(asked: PortfolioInput, plot: Path | None) -> None:
     """Raise an error if options contradict each other, before any work is done."""
-    from tilewright.learn.extras import need_extras
-    from tilewright.learn.plots import need_matplotlib
+    from tilewright.learn.extras import require_extras
+    from tilewright.learn.plots import require_matplotlib
 
     if bool(asked.files) == (asked.measured is not None):
         raise InvalidValueError("no problems are given, or in two ways: give either --problems or --measured")
-    if asked.measured is not None and asked.says_kernels:
+    if asked.measured is not None and asked.has_kernel_options:
         raise InvalidValueError("the kernels are those of --measured: omit the options that name others")
     if asked.measured is not None and asked.file_format is not None:
         raise InvalidValueError("--format applies to --problems, but --measured is given")
-    need_packages("a portfolio", ("numpy",), "select")
+    require_packages("a portfolio", ("numpy",), "select")
     if asked.measured is not None:
-        need_extras("a table of measurements")
+        require_extras("a table of measurements")
     if plot is not None:
-        need_matplotlib("--plot")
+        require_matplotlib("--plot")
 
 
-def _predicted(op: Op, arch: Arch, asked: Asked, wanted: Mapping[str, tuple[str, ...]]) -> Times:
+def _predict_times(op: Op, arch: Arch, asked: PortfolioInput, wanted: Mapping[str, tuple[str, ...]]) -> TimeTable:
     from tilewright.ops.problem_list import read_problems
-    from tilewright.select.predicted import predicted_times
+    from tilewright.select.predict_times import predict_times
 
     problems = [problem for file in asked.files for problem in read_problems(op, file, asked.file_format)]
-    profile = chosen_profile(op, asked.profile)
-    with task("choosing kernels"):
-        sets = chosen_sets(op, arch.name, asked.preselected, asked.kernel_set, profile, asked.settings)
-        kernels = list(chosen_kernels(op, arch.name, sets, wanted, None, profile))
+    profile = find_profile(op, asked.profile)
+    with report_task("choosing kernels"):
+        sets = find_sets(op, arch.name, asked.preselected, asked.kernel_set, profile, asked.settings)
+        kernels = list(choose_kernels(op, arch.name, sets, wanted, None, profile))
     if not kernels:
-        raise InvalidValueError(nothing_chosen(op, arch.name, wanted, asked.profile))
-    return Times(PREDICTED, kernels, predicted_times(op, arch, kernels, problems))
+        raise InvalidValueError(explain_no_kernels(op, arch.name, wanted, asked.profile))
+    return TimeTable(PREDICTED, kernels, predict_times(op, arch, kernels, problems))
 
 
-def _measured(op: Op, arch: Arch, asked: Asked, wanted: Mapping[str, tuple[str, ...]]) -> Times:
-    from tilewright.learn.measured_times import measured_times
+def _read_measured_times(op: Op, arch: Arch, asked: PortfolioInput, wanted: Mapping[str, tuple[str, ...]]) -> TimeTable:
+    from tilewright.learn.measured_times import collect_measured_times
     from tilewright.learn.read_times import read_times
     from tilewright.ops import parse_kernel
 
     assert asked.measured is not None
-    with task("reading measurements"):
-        found = measured_times(read_times(asked.measured), op.name, arch.name)
+    with report_task("reading measurements"):
+        found = collect_measured_times(read_times(asked.measured), op.name, arch.name)
         kernels = [parse_kernel(name) for name in found.kernels]
-    filters = [field_filter(op, name, texts) for name, texts in wanted.items()]
+    filters = [make_field_filter(op, name, texts) for name, texts in wanted.items()]
     places = [place for place, kernel in enumerate(kernels) if all(matches(kernel) for matches in filters)]
     if not places:
         asked_for = ", ".join(f"{name} {' or '.join(texts)}" for name, texts in wanted.items() if texts)
         raise InvalidValueError(f"none of the {len(kernels):,} kernels of {asked.measured} has {asked_for}")
-    return Times(MEASURED, [kernels[place] for place in places], found.us[:, places])
+    return TimeTable(MEASURED, [kernels[place] for place in places], found.us[:, places])
 
 
-def _chosen(times: Times, keep: int) -> Portfolio:
+def _choose_portfolio(times: TimeTable, keep: int) -> Portfolio:
     from tilewright.select import portfolio
 
-    with task("choosing a portfolio"):
-        return portfolio.choose(times.us, keep)
+    with report_task("choosing a portfolio"):
+        return portfolio.choose_portfolio(times.us, keep)
 
 
 def _write_set(op: Op, arch: Arch, path: Path, kept: Sequence[Kernel], title: str) -> None:
-    from tilewright.ops.explicit_set import explicit_set
+    from tilewright.ops.explicit_set import make_explicit_set
     from tilewright.ops.kernel_set import dump_kernel_set
 
     doc = f"The most useful kernels first. Chosen for {title}."
-    path.write_text(dump_kernel_set(explicit_set(op, arch.name, path.stem, doc, kept)), encoding="utf-8")
+    path.write_text(dump_kernel_set(make_explicit_set(op, arch.name, path.stem, doc, kept)), encoding="utf-8")
 
 
-def _computable(times: Times) -> int:
+def _count_computable(times: TimeTable) -> int:
     """The number of problems that at least one kernel supports."""
     import numpy as np
 
     return int((~np.isnan(times.us)).any(axis=1).sum())
 
 
-def _document(times: Times, portfolio: Portfolio, kept: Sequence[Kernel]) -> dict[str, Any]:
-    computable = _computable(times)
+def _to_json(times: TimeTable, portfolio: Portfolio, kept: Sequence[Kernel]) -> dict[str, Any]:
+    computable = _count_computable(times)
     rows = zip(kept, portfolio.coverage, portfolio.low, portfolio.supported, strict=True)
     return {
         "times": times.kind,
@@ -255,9 +255,9 @@ def _document(times: Times, portfolio: Portfolio, kept: Sequence[Kernel]) -> dic
     }
 
 
-def _print(op: Op, times: Times, portfolio: Portfolio, kept: Sequence[Kernel], keep: int, title: str) -> None:
-    document = _document(times, portfolio, kept)
-    texts, common = _differences(op, kept)
+def _print(op: Op, times: TimeTable, portfolio: Portfolio, kept: Sequence[Kernel], keep: int, title: str) -> None:
+    document = _to_json(times, portfolio, kept)
+    texts, common = _compare_kernels(op, kept)
     rows = [
         (str(i), f"{100 * r['mean']:.1f}", f"{100 * r['p10']:.1f}", f"{r['computed']:,}", kernel.digest, text)
         for i, (kernel, text, r) in enumerate(zip(kept, texts, document["portfolio"], strict=True), 1)
@@ -265,25 +265,27 @@ def _print(op: Op, times: Times, portfolio: Portfolio, kept: Sequence[Kernel], k
     print_table((*NUMBERS, "added", "fields"), rows, numbers=NUMBERS, whole=("added",), title=title)
     if common:
         click.echo(f"\nall of them: {common}")
-    few = f"{plural(len(kept), 'kernel')} of {len(times.kernels):,}"
+    few = f"{format_count(len(kept), 'kernel')} of {len(times.kernels):,}"
     enough = "; more would add nothing" if len(kept) < keep else ""
     click.echo(f"\n{few}: {100 * portfolio.coverage[-1]:.2f} % of the best on average{enough}")
     left = document["problems"] - document["computable"]
     if left:
-        click.echo(f"not counted, since none of the kernels computes them alone: {plural(left, 'problem')}", err=True)
+        click.echo(
+            f"not counted, since none of the kernels computes them alone: {format_count(left, 'problem')}", err=True
+        )
 
 
-def _differences(op: Op, kernels: Sequence[Kernel]) -> tuple[list[str], str]:
+def _compare_kernels(op: Op, kernels: Sequence[Kernel]) -> tuple[list[str], str]:
     """The fields in which the kernels differ, as a text per kernel, and those that all have in common."""
-    from tilewright.ops.fields import fields_of
+    from tilewright.ops.fields import list_fields
 
-    kinds = {name: field.kind for name, field in fields_of(op.config_type).items()}
+    kinds = {name: field.kind for name, field in list_fields(op.config_type).items()}
     configs = [kernel.config for kernel in kernels]
     values = {name: [getattr(config, name) for config in configs] for name in op.field_names}
     differ = [name for name, of_each in values.items() if any(value != of_each[0] for value in of_each)]
-    required = [name for name, field in fields_of(op.config_type).items() if field.required]
-    common = " ".join(f"{n}={kinds[n].token(values[n][0])}" for n in required if n not in differ)
+    required = [name for name, field in list_fields(op.config_type).items() if field.required]
+    common = " ".join(f"{n}={kinds[n].to_token(values[n][0])}" for n in required if n not in differ)
     if not differ:
         return [""] * len(kernels), common
-    texts = [" ".join(f"{n}={kinds[n].token(values[n][i])}" for n in differ) for i in range(len(kernels))]
+    texts = [" ".join(f"{n}={kinds[n].to_token(values[n][i])}" for n in differ) for i in range(len(kernels))]
     return texts, common

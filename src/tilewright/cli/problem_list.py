@@ -10,7 +10,7 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.cli.command import Command, Option
-from tilewright.cli.output import json_option, plural, print_json, print_table
+from tilewright.cli.output import add_json_option, format_count, print_json, print_table
 
 if TYPE_CHECKING:
     from tilewright.ops.op import Op
@@ -38,7 +38,7 @@ NUMBERS = ("GFLOP", "MB", "FLOP/B")
 @click.option(
     "--to", "target", type=click.Choice(["csv", "json"]), help="Print the list in this format instead of a table."
 )
-@json_option
+@add_json_option
 def command(*, op_name: str, file: Path, file_format: str | None, target: str | None, as_json: bool) -> None:
     """List the problems of a file with their FLOPs and traffic.
 
@@ -49,25 +49,25 @@ def command(*, op_name: str, file: Path, file_format: str | None, target: str | 
     MB is the minimum traffic: every operand is read once and the result written once. FLOP/B is the
     arithmetic intensity that follows from it.
     """
-    from tilewright.ops import op_named
+    from tilewright.ops import find_op
     from tilewright.ops.problem_list import WRITERS, read_problems
 
     if target is not None and as_json:
         raise InvalidValueError("--to and --json exclude each other: give one of them")
-    op = op_named(op_name)
+    op = find_op(op_name)
     problems = read_problems(op, file, file_format)
     if target is not None:
         click.echo(WRITERS[target](op, problems), nl=False)
     elif as_json:
-        print_json({"op": op.name, "file": str(file), "problems": [_document(problem) for problem in problems]})
+        print_json({"op": op.name, "file": str(file), "problems": [_to_json(problem) for problem in problems]})
     else:
         _print(op, problems)
 
 
-def _document(problem: Any) -> dict[str, Any]:
-    from tilewright.ops.problem_list import needed_fields
+def _to_json(problem: Any) -> dict[str, Any]:
+    from tilewright.ops.problem_list import list_needed_fields
 
-    document: dict[str, Any] = {"problem": needed_fields(problem)}
+    document: dict[str, Any] = {"problem": list_needed_fields(problem)}
     if _is_counted(problem):
         document |= {"flops": problem.flops, "bytes_moved": problem.bytes_moved}
         document["intensity"] = round(problem.flops / problem.bytes_moved, 3)
@@ -80,35 +80,35 @@ def _is_counted(problem: Any) -> bool:
 
 
 def _print(op: Op, problems: Sequence[Any]) -> None:
-    from tilewright.ops.problem_list import needed_fields
+    from tilewright.ops.problem_list import list_needed_fields
 
-    fields = [needed_fields(problem) for problem in problems]
-    common = _common(fields) if len(problems) > 1 else {}
-    texts = [_words({n: v for n, v in own.items() if n not in common}) for own in fields]
+    fields = [list_needed_fields(problem) for problem in problems]
+    common = _find_common(fields) if len(problems) > 1 else {}
+    texts = [_format_fields({n: v for n, v in own.items() if n not in common}) for own in fields]
     counted = all(_is_counted(problem) for problem in problems)
     numbers = NUMBERS if counted else ()
-    figures = [_figures(problem.flops, problem.bytes_moved) if counted else () for problem in problems]
+    figures = [_format_figures(problem.flops, problem.bytes_moved) if counted else () for problem in problems]
     print_table(("problem", *numbers), [(t, *f) for t, f in zip(texts, figures, strict=True)], numbers=numbers)
     if common:
-        click.echo(f"\nall of them: {_words(common)}")
+        click.echo(f"\nall of them: {_format_fields(common)}")
     totals = ""
     if counted:
-        gflop, megabytes, _ = _figures(sum(p.flops for p in problems), sum(p.bytes_moved for p in problems))
+        gflop, megabytes, _ = _format_figures(sum(p.flops for p in problems), sum(p.bytes_moved for p in problems))
         totals = f": {gflop} GFLOP, {megabytes} MB"
-    click.echo(f"\n{plural(len(problems), f'{op.name} problem')}{totals}")
+    click.echo(f"\n{format_count(len(problems), f'{op.name} problem')}{totals}")
 
 
-def _common(fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _find_common(fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The fields that have one value in all problems."""
     first, *others = fields
     return {name: value for name, value in first.items() if all(o.get(name) == value for o in others)}
 
 
-def _words(fields: Mapping[str, Any]) -> str:
-    from tilewright.ops.problem_values import value_text
+def _format_fields(fields: Mapping[str, Any]) -> str:
+    from tilewright.ops.problem_values import format_problem_value
 
-    return " ".join(f"{name}={value_text(value)}" for name, value in fields.items()) or "the same"
+    return " ".join(f"{name}={format_problem_value(value)}" for name, value in fields.items()) or "the same"
 
 
-def _figures(flops: int, moved: int) -> tuple[str, str, str]:
+def _format_figures(flops: int, moved: int) -> tuple[str, str, str]:
     return f"{flops / 1e9:,.3f}", f"{moved / 1e6:,.2f}", f"{flops / moved:,.1f}"

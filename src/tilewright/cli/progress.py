@@ -35,21 +35,21 @@ class ProgressDisplay:
 
     def __call__(self, event: events.Event) -> None:
         if isinstance(event, events.Started):
-            self._tasks[event.task] = self._shown().add_task(event.task, total=event.total, now="")
+            self._tasks[event.task] = self._ensure_progress().add_task(event.task, total=event.total, now="")
         elif isinstance(event, events.Advanced) and event.task in self._tasks:
-            self._shown().advance(self._tasks[event.task], event.done)
+            self._ensure_progress().advance(self._tasks[event.task], event.done)
         elif isinstance(event, events.Working) and event.task in self._tasks:
-            self._shown().update(self._tasks[event.task], now=working_text(event))
+            self._ensure_progress().update(self._tasks[event.task], now=format_working(event))
         elif isinstance(event, events.Finished) and event.task in self._tasks:
-            self._shown().remove_task(self._tasks.pop(event.task))
-        elif isinstance(event, events.Noticed):
-            self._above_the_bars(event)
+            self._ensure_progress().remove_task(self._tasks.pop(event.task))
+        elif isinstance(event, events.Notice):
+            self._print_above_bars(event)
 
-    def _above_the_bars(self, event: events.Noticed) -> None:
+    def _print_above_bars(self, event: events.Notice) -> None:
         if self._progress is not None and self._progress.live.is_started:
             self._progress.console.print(f"note: {event.message}", markup=False, highlight=False, soft_wrap=True)
         else:
-            show_notice(event)
+            print_notice(event)
 
     def close(self) -> None:
         """Remove everything from the screen."""
@@ -59,9 +59,9 @@ class ProgressDisplay:
         if self._progress is not None:
             self._progress.stop()
 
-    def _shown(self) -> Progress:
+    def _ensure_progress(self) -> Progress:
         if self._progress is None:
-            self._progress = _progress()
+            self._progress = _make_progress()
             self._timer = threading.Timer(PATIENCE_S, self._progress.start)
             self._timer.daemon = True
             self._timer.start()
@@ -83,7 +83,7 @@ class ProgressLines:
         self._done: Counter[str] = Counter()
 
     def __call__(self, event: events.Event) -> None:
-        show_notice(event)
+        print_notice(event)
         if isinstance(event, events.Started):
             self._totals[event.task], self._done[event.task] = event.total, 0
         elif isinstance(event, events.Advanced):
@@ -92,7 +92,7 @@ class ProgressLines:
                 self._print_line(event.task, event.detail)
         elif isinstance(event, events.Working):
             self._working.add(event.task)
-            self._print_line(event.task, working_text(event))
+            self._print_line(event.task, format_working(event))
 
     def _print_line(self, name: str, text: str) -> None:
         now = time.monotonic()
@@ -100,7 +100,7 @@ class ProgressLines:
             self._printed = now
             click.echo(f"{name}: {' · '.join(filter(None, (self._count(name), text)))}", err=True)
 
-    def _count(self, name: str) -> str:
+    def _format_count(self, name: str) -> str:
         total = self._totals.get(name)
         return f"{self._done[name]:,}" + ("" if total is None else f" of {total:,}")
 
@@ -114,22 +114,22 @@ class LongTaskLines:
         self._over: dict[str, threading.Event] = {}
 
     def __call__(self, event: events.Event) -> None:
-        show_notice(event)
+        print_notice(event)
         if isinstance(event, events.Started):
             over = self._over[event.task] = threading.Event()
-            threading.Thread(target=self._watch, args=(event.task, over), daemon=True).start()
+            threading.Thread(target=self._report_until_finished, args=(event.task, over), daemon=True).start()
         elif isinstance(event, events.Finished) and event.task in self._over:
             self._over.pop(event.task).set()
 
-    def _watch(self, task: str, over: threading.Event) -> None:
+    def _report_until_finished(self, task: str, over: threading.Event) -> None:
         passed = wait = self._after_s
         while not over.wait(wait):
-            click.echo(f"{task}: under way for {duration(passed)}", err=True)
+            click.echo(f"{task}: under way for {format_duration(passed)}", err=True)
             wait = self._every_s
             passed += wait
 
 
-def _progress() -> Progress:
+def _make_progress() -> Progress:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -156,16 +156,16 @@ def _progress() -> Progress:
     )
 
 
-def working_text(event: events.Working) -> str:
+def format_working(event: events.Working) -> str:
     """The remaining time, the number of running items, and the item that has run longest."""
-    parts = [] if event.left_s is None else [f"about {duration(event.left_s)} left"]
+    parts = [] if event.left_s is None else [f"about {format_duration(event.left_s)} left"]
     if len(event.on) > 1:
         parts.append(f"{len(event.on)} at once")
     parts += event.on[:1]
     return " · ".join(parts)
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """`8 s`, `3 min`, `2.5 h`: with the precision of an estimate."""
     if seconds < 90:
         return f"{max(seconds, 1):.0f} s"
@@ -173,7 +173,7 @@ def duration(seconds: float) -> str:
 
 
 @contextmanager
-def progress(
+def report_progress(
     *, as_json: bool = False, lines: bool = False, steps: bool = False, after_s: float | None = None
 ) -> Iterator[None]:
     """Show the progress of the `with` block if stderr is a terminal; always print notices.
@@ -183,22 +183,22 @@ def progress(
     run for that many seconds.
     """
     if after_s is not None and not as_json and not sys.stderr.isatty():
-        with events.listening(LongTaskLines(after_s)):
+        with events.add_listener(LongTaskLines(after_s)):
             yield
         return
     if as_json or not sys.stderr.isatty():
-        with events.listening(ProgressLines(steps=steps) if (lines or steps) and not as_json else show_notice):
+        with events.add_listener(ProgressLines(steps=steps) if (lines or steps) and not as_json else print_notice):
             yield
         return
     display = ProgressDisplay()
     try:
-        with events.listening(display):
+        with events.add_listener(display):
             yield
     finally:
         display.close()
 
 
-def show_notice(event: events.Event) -> None:
+def print_notice(event: events.Event) -> None:
     """Print notices; ignore other events."""
-    if isinstance(event, events.Noticed):
+    if isinstance(event, events.Notice):
         click.echo(f"{click.style('note:', fg='yellow')} {event.message}", err=True)

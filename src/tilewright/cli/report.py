@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from tilewright.cli.command import Command, Option
-from tilewright.cli.output import json_option, plural, print_json
-from tilewright.cli.outputs import OutputFile
-from tilewright.cli.progress import progress
+from tilewright.cli.output import add_json_option, format_count, print_json
+from tilewright.cli.output_paths import OutputFile
+from tilewright.cli.progress import report_progress
 
 if TYPE_CHECKING:
-    from tilewright.bench.journal_lines import Damage
+    from tilewright.bench.journal_lines import DamagedLine
 
 
 @click.command(
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "--out", required=True, type=OutputFile(".html", ".htm"), metavar="FILE", help="The page to write (.html)."
 )
 @click.option("--title", cls=Option, default="", show_default="ops and GPUs", help="Title of the page.")
-@json_option
+@add_json_option
 def command(*, sources: tuple[Path, ...], out: Path, title: str, as_json: bool) -> None:
     """Write the results of a sweep as one HTML page.
 
@@ -38,18 +38,18 @@ def command(*, sources: tuple[Path, ...], out: Path, title: str, as_json: bool) 
     best tile by region, failures by reason, and all results in a sortable table. Results of an
     emulated device are shown as counters; they contain no times.
     """
-    from tilewright.bench.report.style import need_plots
+    from tilewright.bench.report.style import require_plot_extra
 
-    need_plots("a report")
+    require_plot_extra("a report")
     from tilewright.bench.report.page import write_report
     from tilewright.bench.sources import open_sources
 
-    with progress(as_json=as_json):
+    with report_progress(as_json=as_json):
         opened = open_sources(*sources)
         damaged = opened.damaged
-        notes = [_damage_note(damaged)] if damaged else []
+        notes = [_format_damage(damaged)] if damaged else []
         names = ", ".join(str(source) for source in sources)
-        made = write_report(out, opened.records(), source=names, title=title, notes=notes)
+        made = write_report(out, opened.iterate_records(), source=names, title=title, notes=notes)
     if as_json:
         print_json(
             {
@@ -62,11 +62,13 @@ def command(*, sources: tuple[Path, ...], out: Path, title: str, as_json: bool) 
         return
     for note in notes:
         click.echo(note, err=True)
-    click.echo(f"{out}: {plural(made.results, 'result')}, {made.right:,} right, {out.stat().st_size / 2**20:.1f} MiB")
+    click.echo(
+        f"{out}: {format_count(made.results, 'result')}, {made.right:,} right, {out.stat().st_size / 2**20:.1f} MiB"
+    )
     for text in made.left_out:
         click.echo(f"left out: {text}")
 
 
-def _damage_note(damaged: Sequence[Damage]) -> str:
+def _format_damage(damaged: Sequence[DamagedLine]) -> str:
     more = f" and {len(damaged) - 1:,} more" if len(damaged) > 1 else ""
-    return f"{plural(len(damaged), 'line')} of the journal could not be read and is left out: {damaged[0]}{more}"
+    return f"{format_count(len(damaged), 'line')} of the journal could not be read and is left out: {damaged[0]}{more}"

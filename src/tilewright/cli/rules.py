@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.cli.command import Command
-from tilewright.cli.output import json_option, print_facts, print_json, print_table
+from tilewright.cli.output import add_json_option, print_facts, print_json, print_table
 
 if TYPE_CHECKING:
     from tilewright.ops.op import Op
@@ -28,21 +28,21 @@ ENFORCERS = {
 )
 @click.argument("code", metavar="[CODE]", required=False)
 @click.option("--op", "op_name", metavar="OP", help="Show only the rules of this op.")
-@json_option
+@add_json_option
 def command(code: str | None, op_name: str | None, as_json: bool) -> None:
     """List the rules that configs must follow, or explain one.
 
     CODE is a rule's code (R401) or its name (lds-overflow). Ops share rules under the same code, each
     with its own examples; --op shows the rule of one op.
     """
-    from tilewright.ops import all_ops, op_named
+    from tilewright.ops import find_op, list_ops
 
-    ops = all_ops() if op_name is None else (op_named(op_name),)
+    ops = list_ops() if op_name is None else (find_op(op_name),)
     listed = [(op, rule) for op in ops for rule in (*op.rules, *op.fit_rules)]
     if code is not None:
-        listed = _of_code(listed, code)
+        listed = _find_rules(listed, code)
     if as_json:
-        print_json([_document(op, rule) for op, rule in listed])
+        print_json([_to_json(op, rule) for op, rule in listed])
     elif code is not None:
         for number, (op, rule) in enumerate(listed):
             if number:
@@ -52,7 +52,7 @@ def command(code: str | None, op_name: str | None, as_json: bool) -> None:
         _print_all(listed)
 
 
-def _of_code(listed: list[tuple[Op, Rule]], code: str) -> list[tuple[Op, Rule]]:
+def _find_rules(listed: list[tuple[Op, Rule]], code: str) -> list[tuple[Op, Rule]]:
     from tilewright.base.errors import UnknownValueError
 
     found = [(o, r) for o, r in listed if code.lower() in (r.code.lower(), r.slug.lower())]
@@ -63,7 +63,7 @@ def _of_code(listed: list[tuple[Op, Rule]], code: str) -> list[tuple[Op, Rule]]:
     return found
 
 
-def _document(op: Op, rule: Rule) -> dict[str, Any]:
+def _to_json(op: Op, rule: Rule) -> dict[str, Any]:
     return {
         "code": rule.code,
         "slug": rule.slug,
@@ -98,21 +98,21 @@ def _print_one(op: Op, rule: Rule) -> None:
             ("fix", rule.fix),
             ("detected by", f"{rule.enforced_by} ({ENFORCERS[rule.enforced_by]})"),
             ("reads", ", ".join(rule.reads)),
-            ("passes", _overrides(op, rule.good)),
-            ("fails", _overrides(op, rule.bad)),
-            *_complaint(op, rule),
-            ("with", f"{_others(op, rule)} on {rule.arch}"),
+            ("passes", _format_overrides(op, rule.good)),
+            ("fails", _format_overrides(op, rule.bad)),
+            *_describe_violation(op, rule),
+            ("with", f"{_format_other_fields(op, rule)} on {rule.arch}"),
         ]
     )
 
 
-def _overrides(op: Op, overrides: Mapping[str, Any]) -> str:
+def _format_overrides(op: Op, overrides: Mapping[str, Any]) -> str:
     """The fields that an example sets."""
-    from tilewright.ops.fields import fields_of
+    from tilewright.ops.fields import list_fields
 
-    fields = fields_of(op.config_type)
+    fields = list_fields(op.config_type)
     shown = [
-        f"{name}={_token(fields[name].kind, fields[name].kind.read(name, value))}"
+        f"{name}={_format_value(fields[name].kind, fields[name].kind.read(name, value))}"
         for name, value in overrides.items()
         if name in fields
     ]
@@ -121,25 +121,25 @@ def _overrides(op: Op, overrides: Mapping[str, Any]) -> str:
     return ", ".join(shown) or "the fields below"
 
 
-def _others(op: Op, rule: Rule) -> str:
+def _format_other_fields(op: Op, rule: Rule) -> str:
     """The other fields that the rule reads, with their values in both examples."""
-    from tilewright.ops.fields import fields_of
+    from tilewright.ops.fields import list_fields
 
-    fields, made = fields_of(op.config_type), op.example_config()
+    fields, made = list_fields(op.config_type), op.make_example()
     names = [n for n in fields if n in rule.reads and n not in rule.good and n not in rule.bad]
-    shown = [f"{name}={_token(fields[name].kind, getattr(made, name))}" for name in names]
+    shown = [f"{name}={_format_value(fields[name].kind, getattr(made, name))}" for name in names]
     return ", ".join(shown) or "any other fields"
 
 
-def _complaint(op: Op, rule: Rule) -> list[tuple[str, str]]:
+def _describe_violation(op: Op, rule: Rule) -> list[tuple[str, str]]:
     """The rule's message for its failing example, if the rule checks configs alone."""
     from tilewright import arch as gpus
 
     if rule not in op.rules:
         return []
-    violation = rule.violation(op.example_config(rule.bad), gpus.load(rule.arch))
+    violation = rule.find_violation(op.make_example(rule.bad), gpus.load(rule.arch))
     return [] if violation is None else [("", f"→ {violation.message}")]
 
 
-def _token(kind: Any, value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(kind.token(value))
+def _format_value(kind: Any, value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(kind.to_token(value))

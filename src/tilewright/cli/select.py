@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.base.events import task
+from tilewright.base.events import report_task
 from tilewright.cli.command import Option
-from tilewright.cli.filters import FilterCommand, filter_options, named_filters
+from tilewright.cli.filters import FilterCommand, add_filter_options, resolve_filters
 from tilewright.cli.gpu_option import make_gpu_option
-from tilewright.cli.output import heading_line, json_option, plural, print_facts, print_json, print_table
+from tilewright.cli.kernel_choice import choose_kernels, explain_no_kernels, find_sets
+from tilewright.cli.output import add_json_option, format_count, print_facts, print_heading, print_json, print_table
 from tilewright.cli.problems import read_problem
-from tilewright.cli.progress import progress
-from tilewright.cli.selection import chosen_kernels, chosen_sets, nothing_chosen
-from tilewright.cli.settings import setting_option
+from tilewright.cli.progress import report_progress
+from tilewright.cli.settings import make_setting_option
 
 if TYPE_CHECKING:
     from tilewright.registry.registry import Registry
-    from tilewright.select.selection import Choice, Selection
+    from tilewright.select.selection import Candidate, Selection
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -41,7 +41,7 @@ NAMED = 3
 @click.argument("op_name", metavar="OP")
 @make_gpu_option("gpu_target", "Select for this GPU, such as gfx942.", required=True)
 @click.option("--problem", "text", required=True, metavar="FIELD=N,…", help="The problem with all its fields.")
-@filter_options
+@add_filter_options
 @click.option(
     "--preselected",
     cls=Option,
@@ -50,7 +50,7 @@ NAMED = 3
     help="Choose from a preselected set; `tilewright sets` lists them.",
 )
 @click.option("--kernel-set", type=FILE, metavar="FILE", help="Choose from a kernel-set file (.toml).")
-@setting_option("VALUES", "Change a field of the set, or declare a space without one. May be repeated.")
+@make_setting_option("VALUES", "Change a field of the set, or declare a space without one. May be repeated.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Choose from the first N kernels.")
 @click.option("--build", is_flag=True, help="Build the kernels and use their actual registers and LDS.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Run N compilers in parallel, with --build.")
@@ -71,7 +71,7 @@ NAMED = 3
     help="Show the full ranking, a breakdown of each estimate, and why kernels were rejected.",
 )
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="List N kernels.")
-@json_option
+@add_json_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -104,20 +104,20 @@ def command(
 
     The exit code is 2 if no kernel supports the problem; the message names the nearest kernels.
     """
-    from tilewright.ops import op_named
+    from tilewright.ops import find_op
     from tilewright.registry.registry import Registry
 
     if no_bundles and bundles:
         raise InvalidValueError("--bundle and --no-bundles exclude each other: give one of them")
-    op = op_named(op_name)
+    op = find_op(op_name)
     problem = read_problem(op, None, text)
-    wanted = named_filters(op, ctx.command, filters)
-    with progress(as_json=as_json):
-        with task("choosing kernels"):
-            sets = chosen_sets(op, gpu_target, preselected, kernel_set, None, settings)
-            kernels = chosen_kernels(op, gpu_target, sets, wanted, limit)
+    wanted = resolve_filters(op, ctx.command, filters)
+    with report_progress(as_json=as_json):
+        with report_task("choosing kernels"):
+            sets = find_sets(op, gpu_target, preselected, kernel_set, None, settings)
+            kernels = choose_kernels(op, gpu_target, sets, wanted, limit)
         if not kernels:
-            raise InvalidValueError(nothing_chosen(op, gpu_target, wanted, None))
+            raise InvalidValueError(explain_no_kernels(op, gpu_target, wanted, None))
         registry = Registry.of(list(kernels))
         if build:
             registry = registry.build(jobs)
@@ -125,12 +125,12 @@ def command(
             registry = registry.with_bundles(*bundles)
         if tuned is not None:
             registry = registry.with_tuned(tuned)
-        with task("ranking kernels"):
-            selection = _selected(registry, problem, gpu_target, pad, build)
+        with report_task("ranking kernels"):
+            selection = _select_kernels(registry, problem, gpu_target, pad, build)
     if as_json:
-        print_json(_as_json(selection, top))
+        print_json(_to_json(selection, top))
     elif explain:
-        _explain(selection, top)
+        _print_explanation(selection, top)
     else:
         for part in selection.stages:
             click.echo(f"{part.best.kernel.slug}\n  {part.best.why}")
@@ -138,34 +138,34 @@ def command(
                 click.echo(f"  {part.steps[0]}")
 
 
-def _selected(registry: Registry, problem: Any, arch: str, pad: bool, built: bool) -> Selection:
+def _select_kernels(registry: Registry, problem: Any, arch: str, pad: bool, built: bool) -> Selection:
     selection = registry.select(problem, arch, pad=pad, built=built)
     _ = selection.best  # an error that names the nearest kernels, if there is none
     return selection
 
 
-def _explain(selection: Selection, top: int) -> None:
+def _print_explanation(selection: Selection, top: int) -> None:
     for number, part in enumerate(selection.stages, 1):
         stage = f"stage {number}: " if selection.parts else ""
-        heading_line(f"{stage}{_short(part)} on {part.arch}")
+        print_heading(f"{stage}{_format_problem(part)} on {part.arch}")
         print_facts([(step.name, step.what) for step in part.steps])
-        _print_choices(part.choices[:top], len(part.choices))
+        _print_candidates(part.choices[:top], len(part.choices))
         _print_rejected(part)
 
 
-def _short(part: Selection) -> str:
-    from tilewright.ops.problem_text import short_text
+def _format_problem(part: Selection) -> str:
+    from tilewright.ops.problem_text import format_short_problem
 
-    return short_text(part.problem)
+    return format_short_problem(part.problem)
 
 
-def _print_choices(choices: Sequence[Choice], count: int) -> None:
+def _print_candidates(choices: Sequence[Candidate], count: int) -> None:
     terms = [name for name in choices[0].terms if any(choice.terms.get(name, 0.0) >= 0.005 for choice in choices)]
     rows = [
-        [str(rank), _number(choice.us), *(_number(choice.terms.get(name)) for name in terms)]
+        [str(rank), _format_number(choice.us), *(_format_number(choice.terms.get(name)) for name in terms)]
         for rank, choice in enumerate(choices, 1)
     ]
-    heading_line(f"{plural(count, 'kernel')} can compute it; times in µs, each term without overlap")
+    print_heading(f"{format_count(count, 'kernel')} can compute it; times in µs, each term without overlap")
     print_table(["", "time", *terms], rows, numbers=["", "time", *terms])
     click.echo()
     for rank, choice in enumerate(choices, 1):
@@ -175,31 +175,31 @@ def _print_choices(choices: Sequence[Choice], count: int) -> None:
 def _print_rejected(part: Selection) -> None:
     if not part.rejected:
         return
-    heading_line(f"{plural(len(part.rejected), 'kernel')} rejected, the nearest first")
+    print_heading(f"{format_count(len(part.rejected), 'kernel')} rejected, the nearest first")
     for rejection in part.rejected[:NAMED]:
         click.echo(f"  –  {rejection}")
     if len(part.rejected) > NAMED:
         click.echo(f"     … and {len(part.rejected) - NAMED:,} more")
 
 
-def _number(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def _as_json(selection: Selection, top: int) -> dict[str, Any]:
-    from tilewright.ops.problem_values import all_fields
+def _to_json(selection: Selection, top: int) -> dict[str, Any]:
+    from tilewright.ops.problem_values import list_all_fields
 
     return {
         "arch": selection.arch,
         "stages": [
             {
-                "problem": all_fields(part.problem),
+                "problem": list_all_fields(part.problem),
                 "steps": {step.name: step.what for step in part.steps},
                 "can": len(part.choices),
                 "cannot": len(part.rejected),
-                "choices": [_choice_json(choice) for choice in part.choices[:top]],
+                "choices": [_describe_candidate(choice) for choice in part.choices[:top]],
                 "rejected": [
                     {"kernel": each.kernel.slug, "reasons": list(each.reasons)} for each in part.rejected[:NAMED]
                 ],
@@ -209,7 +209,7 @@ def _as_json(selection: Selection, top: int) -> dict[str, Any]:
     }
 
 
-def _choice_json(choice: Choice) -> dict[str, Any]:
+def _describe_candidate(choice: Candidate) -> dict[str, Any]:
     return {
         "kernel": choice.kernel.slug,
         "score": choice.score,

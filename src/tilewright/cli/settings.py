@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def subject_options(command: F) -> F:
+def add_subject_options(command: F) -> F:
     """Add SUBJECT, --gpu and -s, which name one kernel."""
     for decorate in reversed(
         (
             click.argument("subject", metavar="OP|KERNEL"),
             make_gpu_option("arch", "The GPU. It is required for an op; a kernel name contains it."),
-            setting_option("VALUE", "Set a field of the config. May be repeated."),
+            make_setting_option("VALUE", "Set a field of the config. May be repeated."),
         )
     ):
         command = decorate(command)
     return command
 
 
-def setting_option(values: str, text: str) -> Callable[[F], F]:
+def make_setting_option(values: str, text: str) -> Callable[[F], F]:
     """The option -s."""
     return click.option("-s", "--setting", "settings", multiple=True, metavar=f"FIELD={values}", help=text)
 
@@ -49,33 +49,33 @@ def read_settings(texts: Iterable[str]) -> dict[str, str]:
     return settings
 
 
-def named_kernel(subject: str, arch: str | None, texts: Iterable[str]) -> Kernel:
+def resolve_kernel(subject: str, arch: str | None, texts: Iterable[str]) -> Kernel:
     """The kernel of a name or of an op with settings. Settings change fields of a named kernel."""
     from tilewright import arch as gpus
-    from tilewright.ops import all_ops, op_named, parse_kernel, plugin_note
+    from tilewright.ops import describe_plugin_failures, find_op, list_ops, parse_kernel
 
     settings = read_settings(texts)
-    names = [op.name for op in all_ops()]
+    names = [op.name for op in list_ops()]
     if subject in names:
-        op = op_named(subject)
+        op = find_op(subject)
         if arch is None:
             known = ", ".join(gpus.arch_names())
             raise InvalidValueError(f"no GPU is given for {subject}: use --gpu GPU. Known: {known}.")
-        values = _values(op, settings)
+        values = _expand_settings(op, settings)
         _check_values(op, values)
         _require_all(op, values)
     elif subject.partition("-")[0] in names:
         named = parse_kernel(subject)
-        op = op_named(named.op)
+        op = find_op(named.op)
         arch = arch or named.arch
-        values = {n: getattr(named.config, n) for n in op.field_names} | _values(op, settings)
+        values = {n: getattr(named.config, n) for n in op.field_names} | _expand_settings(op, settings)
     else:
-        raise UnknownValueError("op", subject.partition("-")[0], names, plugin_note())
+        raise UnknownValueError("op", subject.partition("-")[0], names, describe_plugin_failures())
     gpus.load(arch)  # report an unknown GPU before any other error
-    return op.kernel(op.config(**values), arch)
+    return op.make_kernel(op.make_config(**values), arch)
 
 
-def declared_space(op: Op, texts: Iterable[str]) -> Space:
+def make_declared_space(op: Op, texts: Iterable[str]) -> Space:
     """The space of an op that settings declare: values separated by commas, or `*`. Other fields are `*`."""
     from tilewright.ops.space import Space
 
@@ -95,22 +95,22 @@ def read_values(op: Op, texts: Iterable[str]) -> dict[str, Any]:
     return declared
 
 
-def _values(op: Op, settings: Mapping[str, str]) -> dict[str, Any]:
+def _expand_settings(op: Op, settings: Mapping[str, str]) -> dict[str, Any]:
     """Field → value, with shorthands expanded."""
     values: dict[str, Any] = {}
     for name, text in settings.items():
         _check_name(op, name)
-        for field, value in _written_out(op, name, text).items():
+        for field, value in _expand_shorthand(op, name, text).items():
             if field in values:
                 raise InvalidValueError(f"{field} is given twice, once through a shorthand")
             values[field] = value
     return values
 
 
-def _written_out(op: Op, name: str, text: str) -> dict[str, Any]:
+def _expand_shorthand(op: Op, name: str, text: str) -> dict[str, Any]:
     if name not in op.shorthands:
         return {name: text}
-    return op.shorthands[name].written_out(text)
+    return op.shorthands[name].expand_value(text)
 
 
 def _check_name(op: Op, name: str) -> None:
@@ -119,31 +119,31 @@ def _check_name(op: Op, name: str) -> None:
 
 def _check_values(op: Op, values: Mapping[str, Any]) -> None:
     """Raise an error for a value that its field cannot have, before one for missing fields."""
-    from tilewright.ops.fields import fields_of
+    from tilewright.ops.fields import list_fields
 
-    fields = fields_of(op.config_type)
+    fields = list_fields(op.config_type)
     for name, value in values.items():
         fields[name].kind.read(name, value)
 
 
 def _require_all(op: Op, given: Iterable[str]) -> None:
     """Raise an error that lists every missing field with its values."""
-    from tilewright.ops.fields import fields_of
+    from tilewright.ops.fields import list_fields
 
     present = set(given)
-    fields = fields_of(op.config_type)
+    fields = list_fields(op.config_type)
     missing = [f for n, f in fields.items() if f.required and n not in present]
     if not missing:
         return
     width = max(len(field.name) for field in missing)
     lines = [f"  {field.name:<{width}}  {field.kind.describe()}" for field in missing]
-    hint = _shorthand_hint(op, {field.name for field in missing})
+    hint = _make_shorthand_hint(op, {field.name for field in missing})
     count = f"{len(missing)} more field{'s' if len(missing) != 1 else ''}"
     listing = "\n".join(lines)
     raise InvalidValueError(f"{op.name} needs {count}, each as -s FIELD=VALUE:\n{listing}{hint}")
 
 
-def _shorthand_hint(op: Op, missing: set[str]) -> str:
+def _make_shorthand_hint(op: Op, missing: set[str]) -> str:
     """A hint that names the shorthands which set missing fields only."""
     return "".join(
         f"\n  {name}=… sets {', '.join(short.fields)} together."

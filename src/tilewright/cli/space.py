@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.base.errors import InvalidValueError, choose
-from tilewright.base.events import task
+from tilewright.base.events import report_task
 from tilewright.cli.command import Command, Option
 from tilewright.cli.gpu_option import make_gpu_option
-from tilewright.cli.output import heading_line, json_option, plural, print_json, print_table
-from tilewright.cli.progress import PATIENCE_IN_LOGS_S, progress
-from tilewright.cli.selection import DECLARED, DEFAULT, changed_set, named_set, set_of_space, tile_engine_space
-from tilewright.cli.settings import declared_space, setting_option
+from tilewright.cli.kernel_choice import DECLARED, DEFAULT, apply_settings, find_set, make_set, read_tile_engine_space
+from tilewright.cli.output import add_json_option, format_count, print_heading, print_json, print_table
+from tilewright.cli.progress import PATIENCE_IN_LOGS_S, report_progress
+from tilewright.cli.settings import make_declared_space, make_setting_option
 
 if TYPE_CHECKING:
     from tilewright.ops.kernel_set import KernelSet, SetReport
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 )
 @click.argument("op_name", metavar="OP")
 @make_gpu_option("archs", "Count for these GPUs.", required=True, several=True)
-@setting_option(
+@make_setting_option(
     "VALUES", "Set the values of a field, separated by commas, or '*' for all worth trying. May be repeated."
 )
 @click.option(
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 @click.option("--list", "listed", type=click.IntRange(1), metavar="N", help="List the first N kernels.")
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="List N random kernels.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed of --sample.")
-@json_option
+@add_json_option
 def command(
     *,
     op_name: str,
@@ -84,61 +84,61 @@ def command(
     if the op has none. A combination that breaks several rules is counted at the first of them.
     """
     from tilewright import arch as gpus
-    from tilewright.ops import op_named
+    from tilewright.ops import find_op
 
-    op = op_named(op_name)
+    op = find_op(op_name)
     for name in archs:
         gpus.load(name)
-    kernel_set = _kernel_set(op, settings, set_name, tile_engine)
+    kernel_set = _find_kernel_set(op, settings, set_name, tile_engine)
     field = choose(f"field of {op.name}", by or op.kinds[0], op.field_names)
     started = time.perf_counter()
-    with progress(as_json=as_json, after_s=PATIENCE_IN_LOGS_S):
-        reports = [_report(kernel_set, name, field) for name in archs]
-        names = {name: _names(kernel_set, name, listed, sample, seed) for name in archs}
+    with report_progress(as_json=as_json, after_s=PATIENCE_IN_LOGS_S):
+        reports = [_count_kernels(kernel_set, name, field) for name in archs]
+        names = {name: _list_names(kernel_set, name, listed, sample, seed) for name in archs}
     elapsed = time.perf_counter() - started
-    counts = {report.arch: _counts(op, field, report) for report in reports}
+    counts = {report.arch: _count_by_value(op, field, report) for report in reports}
     if as_json:
-        print_json(_document(reports, names, field, counts, elapsed))
+        print_json(_to_json(reports, names, field, counts, elapsed))
         return
     _print(op, reports, field, counts, elapsed)
-    for line in _empty_values(op, kernel_set, field, reports):
+    for line in _explain_empty_values(op, kernel_set, field, reports):
         click.echo(line)
     for name, slugs in names.items():
         if slugs:
-            heading_line(f"{plural(len(slugs), 'kernel')} on {name}")
+            print_heading(f"{format_count(len(slugs), 'kernel')} on {name}")
             click.echo("\n".join(slugs))
 
 
-def _kernel_set(op: Op, settings: tuple[str, ...], set_name: str | None, tile_engine: Path | None) -> KernelSet:
+def _find_kernel_set(op: Op, settings: tuple[str, ...], set_name: str | None, tile_engine: Path | None) -> KernelSet:
     if set_name is not None and tile_engine is not None:
         raise InvalidValueError("--set and --tile-engine exclude each other: give one of them")
     if set_name is not None:
-        return changed_set(op, named_set(op, set_name), settings)
+        return apply_settings(op, find_set(op, set_name), settings)
     if tile_engine is not None:
-        return set_of_space(op, "tile_engine", tile_engine_space(op, tile_engine, settings))
+        return make_set(op, "tile_engine", read_tile_engine_space(op, tile_engine, settings))
     if not settings and DEFAULT in op.spaces():
-        return named_set(op, DEFAULT)
-    return set_of_space(op, DECLARED, declared_space(op, settings))
+        return find_set(op, DEFAULT)
+    return make_set(op, DECLARED, make_declared_space(op, settings))
 
 
-def _report(kernel_set: KernelSet, arch: str, by: str) -> SetReport:
-    with task(f"counting on {arch}"):
+def _count_kernels(kernel_set: KernelSet, arch: str, by: str) -> SetReport:
+    with report_task(f"counting on {arch}"):
         return kernel_set.report(arch, by)
 
 
-def _counts(op: Op, field: str, report: SetReport) -> dict[str, int]:
+def _count_by_value(op: Op, field: str, report: SetReport) -> dict[str, int]:
     """Legal kernels by the value of a field, as text."""
-    from tilewright.ops.fields import fields_of
+    from tilewright.ops.fields import list_fields
 
-    kind = fields_of(op.config_type)[field].kind
-    return {kind.token(value): part.legal for value, part in report.by.items()}
+    kind = list_fields(op.config_type)[field].kind
+    return {kind.to_token(value): part.legal for value, part in report.by.items()}
 
 
-def _empty_values(op: Op, kernel_set: KernelSet, field: str, reports: list[SetReport]) -> list[str]:
+def _explain_empty_values(op: Op, kernel_set: KernelSet, field: str, reports: list[SetReport]) -> list[str]:
     """A line for each value of the field without a legal kernel on any GPU: the rules and the defaults they read."""
-    from tilewright.ops.fields import fields_of
+    from tilewright.ops.fields import list_fields
 
-    fields = fields_of(op.config_type)
+    fields = list_fields(op.config_type)
     open_ = [n for n, f in fields.items() if not f.required and all(n not in s.declared for s in kernel_set.spaces)]
     lines = []
     for value in dict.fromkeys(value for report in reports for value in report.by):
@@ -147,23 +147,23 @@ def _empty_values(op: Op, kernel_set: KernelSet, field: str, reports: list[SetRe
             continue
         rules = list({c.rule.code: c.rule for part in found for c in part.removed if c.removed}.values())
         kept = [n for n in open_ if any(n in rule.reads for rule in rules)]
-        defaults = ", ".join(f"{n}={fields[n].kind.token(fields[n].default) or 'true'}" for n in kept)
+        defaults = ", ".join(f"{n}={fields[n].kind.to_token(fields[n].default) or 'true'}" for n in kept)
         why = f" These fields were not set and keep their defaults: {defaults}." if kept else ""
         codes = ", ".join(rule.code for rule in rules)
-        lines.append(f"{field} {fields[field].kind.token(value)}: no combination is legal; removed by {codes}.{why}")
+        lines.append(f"{field} {fields[field].kind.to_token(value)}: no combination is legal; removed by {codes}.{why}")
     return lines
 
 
-def _names(kernel_set: KernelSet, arch: str, listed: int | None, sample: int | None, seed: int) -> list[str]:
+def _list_names(kernel_set: KernelSet, arch: str, listed: int | None, sample: int | None, seed: int) -> list[str]:
     if not listed and not sample:
         return []
-    with task(f"naming kernels on {arch}"):
+    with report_task(f"naming kernels on {arch}"):
         if sample:
-            return _sampled(kernel_set, arch, sample, seed)
+            return _sample_kernels(kernel_set, arch, sample, seed)
         return [kernel.slug for kernel in itertools.islice(kernel_set.kernels(arch), listed)]
 
 
-def _sampled(kernel_set: KernelSet, arch: str, count: int, seed: int) -> list[str]:
+def _sample_kernels(kernel_set: KernelSet, arch: str, count: int, seed: int) -> list[str]:
     """`count` random kernels, each equally likely; the same seed gives the same kernels."""
     rng = random.Random(seed)
     drawn = []
@@ -175,7 +175,7 @@ def _sampled(kernel_set: KernelSet, arch: str, count: int, seed: int) -> list[st
     return [kernel.slug for kernel in drawn]
 
 
-def _document(
+def _to_json(
     reports: list[SetReport],
     names: dict[str, list[str]],
     field: str,

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewright.base.events import task
+from tilewright.base.events import report_task
 from tilewright.cli.command import Command
-from tilewright.cli.measuring import Measuring, plan_of
-from tilewright.cli.output import good, json_option, plural, print_facts, print_json
-from tilewright.cli.outputs import OutputFolder
-from tilewright.cli.progress import duration, progress
-from tilewright.cli.sweeping import INTERRUPTED, Sweeping, problem_options, sweeping_options, swept
+from tilewright.cli.measure_options import MeasureArguments, make_plan
+from tilewright.cli.output import add_json_option, format_count, mark_good, print_facts, print_json
+from tilewright.cli.output_paths import OutputFolder
+from tilewright.cli.progress import format_duration, report_progress
+from tilewright.cli.sweep_options import INTERRUPTED, SweepArguments, add_problem_options, add_sweep_options, run_sweep
 
 if TYPE_CHECKING:
-    from tilewright.bench.plan import Plan
-    from tilewright.bench.sweep import Outlook, Summary
+    from tilewright.bench.plan import SweepPlan
+    from tilewright.bench.sweep import DryRun, SweepSummary
 
 
 @click.command(
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("subjects", metavar="[KERNELS…]", nargs=-1)
-@problem_options
+@add_problem_options
 @click.option(
     "--out",
     type=OutputFolder(),
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     metavar="FOLDER",
     help="The journal to write. An unfinished sweep in it is resumed.",
 )
-@sweeping_options
+@add_sweep_options
 @click.option("--shard", default="1/1", show_default=True, metavar="I/N", help="Measure only part I of N.")
 @click.option("--dry-run", is_flag=True, help="Show what would be measured, and measure nothing.")
-@json_option
+@add_json_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -79,26 +79,26 @@ def command(
 
     The exit code is 130 if the sweep was interrupted, and 1 if results are missing at the end.
     """
-    from tilewright.bench.sweep import Outlook, outlook
+    from tilewright.bench.sweep import DryRun, make_dry_run
 
-    how = Sweeping.taken_from(common)
-    asked = Measuring(**common)
-    with progress(as_json=as_json, lines=True):
-        with task("planning"):
-            plan = plan_of(asked, subjects, texts, file, file_format, how.cluster)
-        part = how.part(plan, shard)
-        found = outlook(plan, out, part) if dry_run else swept(plan, out, asked, how, part)
-    if isinstance(found, Outlook):
-        _print_outlook(plan, out, found, as_json)
+    how = SweepArguments.take_from(common)
+    asked = MeasureArguments(**common)
+    with report_progress(as_json=as_json, lines=True):
+        with report_task("planning"):
+            plan = make_plan(asked, subjects, texts, file, file_format, how.cluster)
+        part = how.make_sweep_options(plan, shard)
+        found = make_dry_run(plan, out, part) if dry_run else run_sweep(plan, out, asked, how, part)
+    if isinstance(found, DryRun):
+        _print_dry_run(plan, out, found, as_json)
         return
     if as_json:
-        print_json(_document(plan, out, found))
+        print_json(_to_json(plan, out, found))
     else:
         _print(plan, out, found)
     ctx.exit(INTERRUPTED if found.stopped else 1 if found.left else 0)
 
 
-def _print_outlook(plan: Plan, out: Path, found: Outlook, as_json: bool) -> None:
+def _print_dry_run(plan: SweepPlan, out: Path, found: DryRun, as_json: bool) -> None:
     if as_json:
         idle = {"kernels": [kernel.slug for kernel in plan.idle], "problems": plan.untried}
         counts = {"tasks": found.tasks, "known": found.known, "left": found.left, "kernels": found.kernels}
@@ -108,23 +108,23 @@ def _print_outlook(plan: Plan, out: Path, found: Outlook, as_json: bool) -> None
         [
             (
                 "tasks",
-                f"{found.tasks:,} of {plural(len(plan.kernels), 'kernel')} × {plural(len(plan.problems), 'problem')}",
+                f"{found.tasks:,} of {format_count(len(plan.kernels), 'kernel')} × {format_count(len(plan.problems), 'problem')}",
             ),
             ("known", f"{found.known:,} in {out}"),
-            ("left", f"{plural(found.left, 'task')} of {plural(found.kernels, 'kernel')}"),
-            *_idle(plan),
+            ("left", f"{format_count(found.left, 'task')} of {format_count(found.kernels, 'kernel')}"),
+            *_describe_idle(plan),
         ]
     )
 
 
-def _idle(plan: Plan) -> list[tuple[str, str]]:
+def _describe_idle(plan: SweepPlan) -> list[tuple[str, str]]:
     return [
         *([("idle kernels", f"{len(plan.idle):,}, no problem is of their kind")] if plan.idle else []),
         *([("untried problems", f"{plan.untried:,}, no kernel is of their kind")] if plan.untried else []),
     ]
 
 
-def _document(plan: Plan, out: Path, summary: Summary) -> dict[str, Any]:
+def _to_json(plan: SweepPlan, out: Path, summary: SweepSummary) -> dict[str, Any]:
     return {
         "journal": str(out),
         "tasks": plan.count,
@@ -142,21 +142,22 @@ def _document(plan: Plan, out: Path, summary: Summary) -> dict[str, Any]:
     }
 
 
-def _print(plan: Plan, out: Path, summary: Summary) -> None:
+def _print(plan: SweepPlan, out: Path, summary: SweepSummary) -> None:
     counts = ", ".join(f"{count:,} {status}" for status, count in summary.statuses.most_common())
     facts = [
         (
             "measured now",
-            f"{plural(summary.done, 'task')} in {duration(summary.seconds)}" + (f": {counts}" * bool(counts)),
+            f"{format_count(summary.done, 'task')} in {format_duration(summary.seconds)}"
+            + (f": {counts}" * bool(counts)),
         ),
-        *([("known before", plural(summary.known, "task"))] if summary.known else []),
-        *([("left", plural(summary.left, "task"))] if summary.left else []),
+        *([("known before", format_count(summary.known, "task"))] if summary.known else []),
+        *([("left", format_count(summary.left, "task"))] if summary.left else []),
         *([("quarantined", "\n".join(summary.quarantined))] if summary.quarantined else []),
-        *_idle(plan),
+        *_describe_idle(plan),
         ("journal", str(out)),
     ]
     print_facts(facts)
     if summary.left:
         click.echo("\nRun the same command to resume.", err=True)
     else:
-        click.echo(good("complete"))
+        click.echo(mark_good("complete"))

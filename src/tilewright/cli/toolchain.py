@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from tilewright.cli.command import Command, Group
+from tilewright.cli.command import Command, CommandGroup
 from tilewright.cli.gpu_option import make_gpu_option
-from tilewright.cli.output import heading_line, json_option, print_facts, print_json
-from tilewright.cli.progress import progress
+from tilewright.cli.output import add_json_option, print_facts, print_heading, print_json
+from tilewright.cli.progress import report_progress
 
 
-@click.group(cls=Group, examples=("tilewright toolchain fetch-ck", "tilewright toolchain show --gpu gfx942"))
+@click.group(cls=CommandGroup, examples=("tilewright toolchain fetch-ck", "tilewright toolchain show --gpu gfx942"))
 def command() -> None:
     """Show the current compiler, or fetch CK Tile's headers."""
 
@@ -24,12 +24,12 @@ def command() -> None:
     examples=("tilewright toolchain fetch-ck", "tilewright toolchain fetch-ck --tools"),
 )
 @click.option("--tools", is_flag=True, help="Also fetch CK's tile_engine.")
-@json_option
-def fetch(tools: bool, as_json: bool) -> None:
+@add_json_option
+def fetch_headers(tools: bool, as_json: bool) -> None:
     """Download CK Tile's headers (about 40 MB) into the cache, once."""
     from tilewright.building.ck_headers import fetch_ck, read_manifest
 
-    with progress(as_json=as_json):
+    with report_progress(as_json=as_json):
         folder = fetch_ck(tools=tools)
     manifest = read_manifest(folder)
     if as_json:
@@ -45,17 +45,17 @@ def fetch(tools: bool, as_json: bool) -> None:
     examples=("tilewright toolchain show", "tilewright toolchain show --gpu gfx942 --json"),
 )
 @make_gpu_option("arch", "Also show the compiler flags for this GPU.")
-@json_option
-def show(arch: str | None, as_json: bool) -> None:
+@add_json_option
+def print_toolchain(arch: str | None, as_json: bool) -> None:
     """Show the current toolchain.
 
     If there is none, `tilewright doctor` lists the missing parts.
     """
     from tilewright import arch as gpus
-    from tilewright.building.toolchain import find
+    from tilewright.building.toolchain import find_toolchain
 
     spec = gpus.load(arch) if arch else None
-    found = find()
+    found = find_toolchain()
     flags = found.device_flags(spec) if spec else ()
     facts: dict[str, Any] = {
         "kind": found.kind,
@@ -74,5 +74,5 @@ def show(arch: str | None, as_json: bool) -> None:
         return
     print_facts((name, str(value or "missing (optional)")) for name, value in facts.items())
     if spec:
-        heading_line(f"Device flags for {spec.name}")
+        print_heading(f"Device flags for {spec.name}")
         click.echo(shlex.join(flags))

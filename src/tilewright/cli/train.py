@@ -8,10 +8,16 @@ from typing import Any
 import click
 
 from tilewright.cli.command import Command
-from tilewright.cli.learning import dataset_of, print_evaluation, recipe_of, recipe_options, table_options
-from tilewright.cli.output import json_option, plural, print_json
-from tilewright.cli.outputs import OutputFolder
-from tilewright.cli.progress import progress
+from tilewright.cli.learning_options import (
+    add_table_options,
+    add_training_options,
+    make_training_config,
+    print_evaluation,
+    read_dataset,
+)
+from tilewright.cli.output import add_json_option, format_count, print_json
+from tilewright.cli.output_paths import OutputFolder
+from tilewright.cli.progress import report_progress
 
 
 @click.command(
@@ -21,11 +27,11 @@ from tilewright.cli.progress import progress
         "tilewright train times.parquet --out conv_gfx950 --tune 20 --report report",
     ),
 )
-@table_options
+@add_table_options
 @click.option("--out", type=OutputFolder(), required=True, help="The folder of the bundle to write.")
 @click.option("--report", type=OutputFolder(), metavar="DIR", help="Write a report page with plots into DIR.")
-@recipe_options
-@json_option
+@add_training_options
+@add_json_option
 def command(
     *,
     table: Path,
@@ -45,20 +51,20 @@ def command(
     manifest has figures on problems that were not trained on, split first by problem, then by
     clusters of similar problems. The same table and options give the same bytes.
     """
-    from tilewright.learn.extras import need_extras
+    from tilewright.learn.extras import require_extras
 
-    need_extras("training")
-    from tilewright.learn.bundle_writer import About, held_out_facts, seen_values, write_bundle
-    from tilewright.learn.evaluation import evaluate_recipe
+    require_extras("training")
+    from tilewright.learn.bundle_writer import BundleInfo, collect_problem_values, format_held_out, write_bundle
+    from tilewright.learn.evaluation import evaluate_config
     from tilewright.learn.report import write_report
-    from tilewright.learn.training import fitted
+    from tilewright.learn.training import fit_model
 
-    made = recipe_of(**recipe)
-    with progress(as_json=as_json):
-        data = dataset_of(table, op_name, arch)
-        found = evaluate_recipe(data, made, tries=tries, few=few)
-        model = fitted(data, made, tries=tries)
-        about = About(data=table.name, where=seen_values(data), held_out=held_out_facts(found))
+    made = make_training_config(**recipe)
+    with report_progress(as_json=as_json):
+        data = read_dataset(table, op_name, arch)
+        found = evaluate_config(data, made, tries=tries, few=few)
+        model = fit_model(data, made, tries=tries)
+        about = BundleInfo(data=table.name, where=collect_problem_values(data), held_out=format_held_out(found))
         write_bundle(out, model, data, about)
         files = write_report(report, found, ranker=made.kind == "ranker") if report is not None else ()
     size = sum(len(text) for text in model.texts)
@@ -71,12 +77,14 @@ def command(
                 "trees": model.trees,
                 "bytes": size,
                 "recipe": model.recipe.to_json(),
-                "held_out": held_out_facts(found),
+                "held_out": format_held_out(found),
                 "report": [str(file) for file in files],
             }
         )
         return
     print_evaluation(found)
-    click.echo(f"\n{out}: {plural(model.trees, 'tree')}, {size / 1000:,.0f} kB, for {data.op.name} on {data.arch.name}")
+    click.echo(
+        f"\n{out}: {format_count(model.trees, 'tree')}, {size / 1000:,.0f} kB, for {data.op.name} on {data.arch.name}"
+    )
     if files:
         click.echo(f"{files[0]}: the report")

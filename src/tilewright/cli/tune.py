@@ -11,19 +11,19 @@ import click
 from click.core import ParameterSource
 
 from tilewright.base.errors import InvalidValueError, choose
-from tilewright.base.events import Advance, task
+from tilewright.base.events import Advance, report_task
 from tilewright.cli.command import Command
 from tilewright.cli.gpu_option import make_gpu_option
-from tilewright.cli.measuring import Measuring, plan_of
-from tilewright.cli.output import heading_line, json_option, plural, print_facts, print_json
-from tilewright.cli.outputs import OutputFile
-from tilewright.cli.progress import progress
-from tilewright.cli.sweeping import INTERRUPTED, Sweeping, problem_options, sweeping_options, swept
+from tilewright.cli.measure_options import MeasureArguments, make_plan
+from tilewright.cli.output import add_json_option, format_count, print_facts, print_heading, print_json
+from tilewright.cli.output_paths import OutputFile
+from tilewright.cli.progress import report_progress
+from tilewright.cli.sweep_options import INTERRUPTED, SweepArguments, add_problem_options, add_sweep_options, run_sweep
 
 if TYPE_CHECKING:
-    from tilewright.bench.plan import Plan
+    from tilewright.bench.plan import SweepPlan
     from tilewright.bench.record import Record
-    from tilewright.bench.tune import Gains, Timed
+    from tilewright.bench.tune import Gains, ProblemTimes
 
 SOURCE = click.Path(path_type=Path)
 # Options that also apply if records are only read. All others set what a sweep measures.
@@ -55,9 +55,9 @@ READING = ("sources", "out", "op_name", "arch", "cold", "warm", "as_json")
     metavar="KERNELS",
     help="Kernels to sweep, as for `tilewright sweep`. May be repeated.",
 )
-@problem_options
-@sweeping_options
-@json_option
+@add_problem_options
+@add_sweep_options
+@add_json_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -92,35 +92,35 @@ def command(
     written then.
     """
     from tilewright.bench.sources import open_sources
-    from tilewright.bench.tune import timed
+    from tilewright.bench.tune import group_times
     from tilewright.select.tuned import TunedTable, write_tuned
 
-    how = Sweeping.taken_from(common)
-    asked = Measuring(**common)
+    how = SweepArguments.take_from(common)
+    asked = MeasureArguments(**common)
     if asked.cold and warm:
         raise InvalidValueError("--cold and --warm exclude each other: give one of them")
-    with progress(as_json=as_json, lines=bool(asked.device_names)):
+    with report_progress(as_json=as_json, lines=bool(asked.device_names)):
         if asked.device_names:
             _check_times(asked.device_names)
-            with task("planning"):
-                plan = plan_of(asked, subjects, texts, file, file_format, how.cluster)
-            _complete(ctx, plan, sources, asked, how)
+            with report_task("planning"):
+                plan = make_plan(asked, subjects, texts, file, file_format, how.cluster)
+            _finish_sweep(ctx, plan, sources, asked, how)
         else:
             _check_reading(ctx)
         found = open_sources(*sources)
-        with task("times", len(found)) as advance:
+        with report_task("times", len(found)) as advance:
             cold = True if asked.cold else False if warm else None
-            problems = timed(_wanted(found.records(), op_name, arch, advance), cold=cold)
-        parts = _parts(problems)
+            problems = group_times(_filter_records(found.iterate_records(), op_name, arch, advance), cold=cold)
+        parts = _group_problems(problems)
     write_tuned(TunedTable(each.winner for each in problems), out)
     if as_json:
-        document = [_document(part) for part in parts]
+        document = [_to_json(part) for part in parts]
         print_json({"tuned": str(out), "problems": len(problems), "damaged": len(found.damaged), "parts": document})
         return
     for part in parts:
-        heading_line(f"{part.op} on {part.arch}")
-        print_facts(_facts(part))
-    click.echo(f"\n{out}: the winners of {plural(len(problems), 'problem')}")
+        print_heading(f"{part.op} on {part.arch}")
+        print_facts(_describe_group(part))
+    click.echo(f"\n{out}: the winners of {format_count(len(problems), 'problem')}")
     for damage in found.damaged:
         click.echo(f"not read: {damage}", err=True)
 
@@ -143,18 +143,22 @@ def _check_reading(ctx: click.Context) -> None:
             raise InvalidValueError(f"{option.opts[0]} is a sweep option: give the device too (--device)")
 
 
-def _complete(ctx: click.Context, plan: Plan, sources: Sequence[Path], asked: Measuring, how: Sweeping) -> None:
+def _finish_sweep(
+    ctx: click.Context, plan: SweepPlan, sources: Sequence[Path], asked: MeasureArguments, how: SweepArguments
+) -> None:
     """Measure the tasks that the journal does not have yet. Exits if results are still missing then."""
     if len(sources) > 1:
         raise InvalidValueError(f"a sweep has one journal, got {len(sources)}: give one folder")
-    summary = swept(plan, sources[0], asked, how, how.part(plan))
+    summary = run_sweep(plan, sources[0], asked, how, how.make_sweep_options(plan))
     if summary.left:
-        message = f"{plural(summary.left, 'task')} left, and no table written. Run the same command to resume."
+        message = f"{format_count(summary.left, 'task')} left, and no table written. Run the same command to resume."
         click.echo(message, err=True)
         ctx.exit(INTERRUPTED if summary.stopped else 1)
 
 
-def _wanted(records: Iterable[Record], op_name: str | None, arch: str | None, advance: Advance) -> Iterator[Record]:
+def _filter_records(
+    records: Iterable[Record], op_name: str | None, arch: str | None, advance: Advance
+) -> Iterator[Record]:
     """The records of an op and a GPU. A name without records is an error that lists the known ones."""
     held: dict[str, dict[str, None]] = {"op": {}, "arch": {}}
     for record in records:
@@ -168,12 +172,12 @@ def _wanted(records: Iterable[Record], op_name: str | None, arch: str | None, ad
 
 
 @dataclass(frozen=True)
-class _Part:
+class _TunedGroup:
     """The results of one op on one GPU."""
 
     op: str
     arch: str
-    problems: Sequence[Timed]
+    problems: Sequence[ProblemTimes]
     gains: Gains
 
     @property
@@ -189,39 +193,41 @@ class _Part:
         return sum(len(each.us) for each in self.problems)
 
 
-def _parts(problems: Sequence[Timed]) -> list[_Part]:
-    from tilewright.bench.tune import gains
+def _group_problems(problems: Sequence[ProblemTimes]) -> list[_TunedGroup]:
+    from tilewright.bench.tune import compute_gains
 
-    grouped: dict[tuple[str, str], list[Timed]] = {}
+    grouped: dict[tuple[str, str], list[ProblemTimes]] = {}
     for each in problems:
         grouped.setdefault((each.winner.kernel.op, each.arch), []).append(each)
-    return [_Part(op, arch, grouped[op, arch], gains(grouped[op, arch])) for op, arch in sorted(grouped)]
+    return [_TunedGroup(op, arch, grouped[op, arch], compute_gains(grouped[op, arch])) for op, arch in sorted(grouped)]
 
 
-def _facts(part: _Part) -> list[tuple[str, str]]:
-    from tilewright.ops.problem_text import short_text
+def _describe_group(part: _TunedGroup) -> list[tuple[str, str]]:
+    from tilewright.ops.problem_text import format_short_problem
 
     gains = part.gains
     facts = [
-        ("problems", f"{len(part.problems):,}, with {part.times:,} times of {plural(part.kernels, 'kernel')}"),
-        ("winners", plural(part.winners, "kernel")),
+        ("problems", f"{len(part.problems):,}, with {part.times:,} times of {format_count(part.kernels, 'kernel')}"),
+        ("winners", format_count(part.winners, "kernel")),
     ]
     if gains.times_faster is not None and gains.largest is not None:
         largest = gains.largest
         facts += [
-            ("estimate", f"selects the winner for {gains.agreed:,} of {plural(len(gains.gains), 'problem')}"),
+            ("estimate", f"selects the winner for {gains.agreed:,} of {format_count(len(gains.gains), 'problem')}"),
             ("gain", f"the winners are {gains.times_faster:.3f} times as fast as its selection on average"),
             ("largest gain", f"{largest.times_faster:.2f} times: {largest.winner.us:.4g} µs, its selection takes "
              f"{largest.chosen_us:.4g}"),
-            ("", short_text(largest.winner.problem)),
+            ("", format_short_problem(largest.winner.problem)),
         ]  # fmt: skip
     if gains.uncompared:
-        facts.append(("not compared", f"{plural(gains.uncompared, 'problem')}: none of the kernels has an estimate"))
+        facts.append(
+            ("not compared", f"{format_count(gains.uncompared, 'problem')}: none of the kernels has an estimate")
+        )
     return facts
 
 
-def _document(part: _Part) -> dict[str, Any]:
-    from tilewright.ops.problem_values import all_fields
+def _to_json(part: _TunedGroup) -> dict[str, Any]:
+    from tilewright.ops.problem_values import list_all_fields
 
     gains, largest = part.gains, part.gains.largest
     return {
@@ -236,7 +242,7 @@ def _document(part: _Part) -> dict[str, Any]:
         "times_faster": gains.times_faster,
         "largest_gain": largest
         and {
-            "problem": all_fields(largest.winner.problem),
+            "problem": list_all_fields(largest.winner.problem),
             "times_faster": largest.times_faster,
             "kernel": largest.winner.kernel.slug,
             "us": largest.winner.us,

@@ -11,13 +11,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.base.events import task
+from tilewright.base.events import report_task
 from tilewright.cli.command import Command, Option
-from tilewright.cli.named_kernels import kernels_named
-from tilewright.cli.output import bad, good, heading_line, json_option, plural, print_json, print_table
-from tilewright.cli.problems import Listed, fixed_fields, read_problem, shared_out
-from tilewright.cli.progress import progress
-from tilewright.cli.settings import setting_option
+from tilewright.cli.named_kernels import find_named_kernels
+from tilewright.cli.output import (
+    add_json_option,
+    format_count,
+    mark_bad,
+    mark_good,
+    print_heading,
+    print_json,
+    print_table,
+)
+from tilewright.cli.problems import AssignedProblems, assign_problems, get_fixed_fields, read_problem
+from tilewright.cli.progress import report_progress
+from tilewright.cli.settings import make_setting_option
 
 if TYPE_CHECKING:
     from tilewright.dispatch.verify import Check
@@ -32,7 +40,7 @@ NUMBERS = ("ulps", "of limit", "instr.", "MFLOP", "KB read", "written", "lines",
 
 
 @dataclass(frozen=True)
-class Asked:
+class VerifyRequest:
     """The problems to compute: given as texts, in a file, or as a number of trials."""
 
     texts: tuple[str, ...]
@@ -42,7 +50,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class How:
+class VerifyOptions:
     """The device, the settings and the output format."""
 
     device: Device
@@ -73,7 +81,7 @@ class How:
     show_default="TILEWRIGHT_DEVICE",
     help="Run on gpu:0, emulated:gfx942, ….",
 )
-@setting_option("VALUES", "Set the values of a field, for an op or to change a set. May be repeated.")
+@make_setting_option("VALUES", "Set the values of a field, for an op or to change a set. May be repeated.")
 @click.option(
     "--mode",
     cls=Option,
@@ -108,7 +116,7 @@ class How:
 @click.option("--seed", type=click.IntRange(1), default=1, show_default=True, help="Seed for random inputs.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Verify at most N kernels.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Run N compilers in parallel.")
-@json_option
+@add_json_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -145,26 +153,26 @@ def command(
     """
     from tilewright.emulator.launch import Mode
 
-    device = _device(device_name)
+    device = _find_device(device_name)
     if device.kind != "emulated" and mode is not None:
         raise InvalidValueError(f"--mode applies to emulated devices only; {device.name} is a GPU")
-    how = How(device, Mode(mode or "strict") if device.kind == "emulated" else None, seed, jobs, as_json)
-    with progress(as_json=as_json), task("choosing kernels"):
-        kernels = kernels_named(subjects, settings, device.arch.name, limit)
-    asked = Asked(texts, file, file_format, trials)
+    how = VerifyOptions(device, Mode(mode or "strict") if device.kind == "emulated" else None, seed, jobs, as_json)
+    with report_progress(as_json=as_json), report_task("choosing kernels"):
+        kernels = find_named_kernels(subjects, settings, device.arch.name, limit)
+    asked = VerifyRequest(texts, file, file_format, trials)
     ctx.exit(0 if (_verify_together if together else _verify_each)(kernels, asked, how) else 1)
 
 
-def _verify_each(kernels: Sequence[Kernel], asked: Asked, how: How) -> bool:
+def _verify_each(kernels: Sequence[Kernel], asked: VerifyRequest, how: VerifyOptions) -> bool:
     """Verify each kernel by itself and print the results. Returns whether all are correct."""
     from tilewright.registry.registry import Registry
 
-    with progress(as_json=how.as_json, steps=True):
-        listed = _listed(kernels, asked)
+    with report_progress(as_json=how.as_json, steps=True):
+        listed = _read_listed_problems(kernels, asked)
         registry = Registry.of(list(kernels) if listed is None else list(listed.tried)).build(how.jobs)
-        checks = _checks(registry, asked, listed, how)
+        checks = _run_checks(registry, asked, listed, how)
     if how.as_json:
-        print_json({**_document(how.device, registry, checks), **({} if listed is None else _untried(listed))})
+        print_json({**_to_json(how.device, registry, checks), **({} if listed is None else _list_untried(listed))})
     else:
         _print(how.device, registry, {kernel.slug: found for kernel, found in checks.items()}, len(checks))
         if listed is not None:
@@ -172,38 +180,38 @@ def _verify_each(kernels: Sequence[Kernel], asked: Asked, how: How) -> bool:
     return not registry.failures and all(check.ok for found in checks.values() for check in found)
 
 
-def _verify_together(kernels: Sequence[Kernel], asked: Asked, how: How) -> bool:
+def _verify_together(kernels: Sequence[Kernel], asked: VerifyRequest, how: VerifyOptions) -> bool:
     """Verify whole problems, each with as many kernels as it needs, and print the results."""
     from tilewright.dispatch.verify import verify_plan
     from tilewright.registry.registry import Registry
 
-    with progress(as_json=how.as_json, steps=True):
-        problems = _whole_problems(kernels, asked)
+    with report_progress(as_json=how.as_json, steps=True):
+        problems = _read_whole_problems(kernels, asked)
         registry = Registry.of(list(kernels)).build(how.jobs)
         built = registry.artifacts
         checks = verify_plan(built, how.device, problems, how.seed, how.mode) if built else []
     if how.as_json:
-        print_json({**_document(how.device, registry, {}), "plans": [_plan_json(check) for check in checks]})
+        print_json({**_to_json(how.device, registry, {}), "plans": [_describe_plan(check) for check in checks]})
     else:
         _print(how.device, registry, {"whole problems": checks} if built else {}, len(built), whole=True)
     return not registry.failures and all(check.ok for check in checks)
 
 
-def _device(name: str | None) -> Device:
+def _find_device(name: str | None) -> Device:
     from tilewright.runtime.device import Device, current_device
-    from tilewright.runtime.loaded import need_extras
+    from tilewright.runtime.hip_library import require_extras
 
-    need_extras("verifying")  # before anything is built
+    require_extras("verifying")  # before anything is built
     found = Device(name) if name is not None else current_device()
     if found is None:
         raise InvalidValueError("no device is given: use --device gpu:0, --device emulated:gfx942 or TILEWRIGHT_DEVICE")
     return found
 
 
-def _listed(kernels: Sequence[Kernel], asked: Asked) -> Listed | None:
+def _read_listed_problems(kernels: Sequence[Kernel], asked: VerifyRequest) -> AssignedProblems | None:
     """The problems of a file, assigned to kernels of their kind; None without a file."""
     from tilewright.ops.problem_list import read_problems
-    from tilewright.ops.problem_values import value_text
+    from tilewright.ops.problem_values import format_problem_value
 
     file = asked.file
     if file is None:
@@ -215,32 +223,35 @@ def _listed(kernels: Sequence[Kernel], asked: Asked) -> Listed | None:
     ops = sorted({kernel.op for kernel in kernels})
     if len(ops) > 1:
         raise InvalidValueError(f"{file} holds problems of one op, but the kernels are of {', '.join(ops)}")
-    listed = shared_out(read_problems(ops[0], file, asked.file_format), kernels)
+    listed = assign_problems(read_problems(ops[0], file, asked.file_format), kernels)
     if not listed.tried:
         kind = ", ".join(
-            f"{name} {value_text(value)}" for name, value in fixed_fields(kernels[0], listed.left[0]).items()
+            f"{name} {format_problem_value(value)}"
+            for name, value in get_fixed_fields(kernels[0], listed.left[0]).items()
         )
         raise InvalidValueError(
-            f"{file} has {plural(len(listed.left), 'problem')}, none for these kernels; the first kernel is for {kind}"
+            f"{file} has {format_count(len(listed.left), 'problem')}, none for these kernels; the first kernel is for {kind}"
         )
     return listed
 
 
-def _checks(registry: Registry, asked: Asked, listed: Listed | None, how: How) -> dict[Kernel, list[Check]]:
+def _run_checks(
+    registry: Registry, asked: VerifyRequest, listed: AssignedProblems | None, how: VerifyOptions
+) -> dict[Kernel, list[Check]]:
     from tilewright.dispatch.verify import verify
 
     found = {}
-    with task("kernels", len(registry.artifacts)) as advance:
+    with report_task("kernels", len(registry.artifacts)) as advance:
         for kernel, artifact in registry.artifacts.items():
-            problems = listed.tried[kernel] if listed else _problems(kernel, asked, how)
+            problems = listed.tried[kernel] if listed else _find_problems(kernel, asked, how)
             found[kernel] = verify(kernel, artifact, how.device, problems, how.seed, how.mode)
             advance(kernel.slug)
     return found
 
 
-def _whole_problems(kernels: Sequence[Kernel], asked: Asked) -> list[Any]:
+def _read_whole_problems(kernels: Sequence[Kernel], asked: VerifyRequest) -> list[Any]:
     """The problems that the kernels compute together."""
-    from tilewright.ops import op_named
+    from tilewright.ops import find_op
     from tilewright.ops.problem_list import read_problems
 
     ops = sorted({kernel.op for kernel in kernels})
@@ -250,23 +261,24 @@ def _whole_problems(kernels: Sequence[Kernel], asked: Asked) -> list[Any]:
         raise InvalidValueError("--together needs problems: give either --problem or --problems")
     if asked.file is not None:
         return read_problems(ops[0], asked.file, asked.file_format)
-    return [read_problem(op_named(ops[0]), None, text) for text in asked.texts]
+    return [read_problem(find_op(ops[0]), None, text) for text in asked.texts]
 
 
-def _problems(kernel: Kernel, asked: Asked, how: How) -> list[Any]:
-    from tilewright.dispatch.plan import execution_of
-    from tilewright.ops import op_named
+def _find_problems(kernel: Kernel, asked: VerifyRequest, how: VerifyOptions) -> list[Any]:
+    from tilewright.dispatch.plan import get_execution
+    from tilewright.ops import find_op
 
     if asked.texts:
-        return [read_problem(op_named(kernel.op), kernel.config, text) for text in asked.texts]
-    return list(execution_of(kernel.op).trials(kernel.config, how.device.arch)[: asked.trials])
+        return [read_problem(find_op(kernel.op), kernel.config, text) for text in asked.texts]
+    return list(get_execution(kernel.op).trials(kernel.config, how.device.arch)[: asked.trials])
 
 
-def _document(device: Device, registry: Registry, checks: Mapping[Kernel, Sequence[Check]]) -> dict[str, Any]:
+def _to_json(device: Device, registry: Registry, checks: Mapping[Kernel, Sequence[Check]]) -> dict[str, Any]:
     return {
         "device": device.name,
         "kernels": [
-            {"name": kernel.slug, "checks": [_check_json(check) for check in found]} for kernel, found in checks.items()
+            {"name": kernel.slug, "checks": [_describe_check(check) for check in found]}
+            for kernel, found in checks.items()
         ],
         "failures": [
             {"name": kernel.slug, "errors": failure.facts.get("errors", [])}
@@ -275,44 +287,46 @@ def _document(device: Device, registry: Registry, checks: Mapping[Kernel, Sequen
     }
 
 
-def _untried(listed: Listed) -> dict[str, Any]:
+def _list_untried(listed: AssignedProblems) -> dict[str, Any]:
     return {"untried": {"kernels": [kernel.slug for kernel in listed.idle], "problems": len(listed.left)}}
 
 
-def _print_untried(listed: Listed) -> None:
+def _print_untried(listed: AssignedProblems) -> None:
     if listed.idle:
-        click.echo(f"not run, since no problem is of their kind: {plural(len(listed.idle), 'kernel')}", err=True)
+        click.echo(f"not run, since no problem is of their kind: {format_count(len(listed.idle), 'kernel')}", err=True)
     if listed.left:
-        click.echo(f"not tried, since no kernel is of their kind: {plural(len(listed.left), 'problem')}", err=True)
+        click.echo(
+            f"not tried, since no kernel is of their kind: {format_count(len(listed.left), 'problem')}", err=True
+        )
 
 
-def _plan_json(check: Check) -> dict[str, Any]:
-    from tilewright.ops.problem_text import problem_fields
+def _describe_plan(check: Check) -> dict[str, Any]:
+    from tilewright.ops.problem_text import list_problem_fields
 
     kernels = [kernel.slug for kernel in (check.kernel, *check.later)] if check.verdict != "unsupported" else []
-    return {**_check_json(check), "problem": problem_fields(check.problem, None), "kernels": kernels}
+    return {**_describe_check(check), "problem": list_problem_fields(check.problem, None), "kernels": kernels}
 
 
-def _check_json(check: Check) -> dict[str, Any]:
+def _describe_check(check: Check) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from tilewright.ops.problem_text import problem_fields
+    from tilewright.ops.problem_text import list_problem_fields
 
     return {
-        "problem": problem_fields(check.problem, check.kernel.config),
+        "problem": list_problem_fields(check.problem, check.kernel.config),
         "verdict": check.verdict,
         "message": check.message,
-        "error_ulps": _finite(check.error_ulps),
-        "share": _finite(check.share),
+        "error_ulps": _to_finite(check.error_ulps),
+        "share": _to_finite(check.share),
         "bound": check.bound,
-        "element_share": _finite(check.element_share),
-        "rms_share": _finite(check.rms_share),
+        "element_share": _to_finite(check.element_share),
+        "rms_share": _to_finite(check.rms_share),
         "worst": list(check.worst),
         "counters": None if check.counters is None else asdict(check.counters),
     }
 
 
-def _finite(value: float) -> float | None:
+def _to_finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
@@ -323,44 +337,46 @@ def _print(
     for title, found in checks.items():
         print_table(
             ("problem", *NUMBERS, "verdict"),
-            [_row(check, _problem_text(check, whole).replace(",", " ")) for check in found],
+            [_make_row(check, _format_problem(check, whole).replace(",", " ")) for check in found],
             numbers=NUMBERS,
             title=title,
         )
         for check in found:
             if not check.ok:
-                click.echo(f"{bad(check.verdict)} {_problem_text(check, whole)}: {check.message}")
+                click.echo(f"{mark_bad(check.verdict)} {_format_problem(check, whole)}: {check.message}")
     for kernel, failure in registry.failures.items():
-        heading_line(kernel.slug)
-        click.echo(f"{bad('not built:')} {(failure.facts.get('errors') or ['?'])[0]}")
+        print_heading(kernel.slug)
+        click.echo(f"{mark_bad('not built:')} {(failure.facts.get('errors') or ['?'])[0]}")
     every = [check for found in checks.values() for check in found]
     wrong = sum(not check.ok for check in every)
-    tried = f"{plural(len(every), 'problem')} on {plural(kernels, 'kernel')}, {device.name}"
-    click.echo(f"\n{good('all right:') if not wrong and not registry.failures else bad(f'{wrong} not ok:')} {tried}")
+    tried = f"{format_count(len(every), 'problem')} on {format_count(kernels, 'kernel')}, {device.name}"
+    click.echo(
+        f"\n{mark_good('all right:') if not wrong and not registry.failures else mark_bad(f'{wrong} not ok:')} {tried}"
+    )
 
 
-def _row(check: Check, problem: str) -> tuple[Any, ...]:
+def _make_row(check: Check, problem: str) -> tuple[Any, ...]:
     from rich.text import Text
 
     verdict = Text(check.verdict, style="green" if check.ok else "bold red")
     if check.counters is None:
         blank = ("·",) * 6
-        errors = ("·", "·") if check.verdict in ("fault", "unsupported") else _errors(check)
+        errors = ("·", "·") if check.verdict in ("fault", "unsupported") else _format_errors(check)
         return (problem, *errors, *blank, verdict)
-    return (problem, *_errors(check), *_facts(check.counters), verdict)
+    return (problem, *_format_errors(check), *_format_counters(check.counters), verdict)
 
 
-def _problem_text(check: Check, whole: bool) -> str:
-    from tilewright.ops.problem_text import problem_text
+def _format_problem(check: Check, whole: bool) -> str:
+    from tilewright.ops.problem_text import format_problem
 
-    return problem_text(check.problem, None if whole else check.kernel.config)
+    return format_problem(check.problem, None if whole else check.kernel.config)
 
 
-def _errors(check: Check) -> tuple[str, str]:
+def _format_errors(check: Check) -> tuple[str, str]:
     return f"{check.error_ulps:.2f}", f"{check.share:.2f}"
 
 
-def _facts(counters: Counters) -> tuple[str, ...]:
+def _format_counters(counters: Counters) -> tuple[str, ...]:
     return (
         f"{sum(counters.instructions.values()):,}",
         f"{counters.matrix_flops / 1e6:.1f}",

@@ -12,13 +12,13 @@ import click
 from tilewright.base.errors import InvalidValueError
 from tilewright.cli.command import Command, Option
 from tilewright.cli.gpu_option import make_gpu_option
-from tilewright.cli.output import json_option, plural, print_facts, print_json
-from tilewright.cli.outputs import OutputFolder
-from tilewright.cli.progress import progress
+from tilewright.cli.output import add_json_option, format_count, print_facts, print_json
+from tilewright.cli.output_paths import OutputFolder
+from tilewright.cli.progress import report_progress
 
 if TYPE_CHECKING:
     from tilewright.codegen.build_files import BuildSystem
-    from tilewright.codegen.wrapper_folder import Wrapped
+    from tilewright.codegen.wrapper_folder import WrapResult
     from tilewright.codegen.wrappers import Wrapper
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -62,7 +62,7 @@ _LIBRARY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 @click.option("--library", default=DEFAULT_LIBRARY, show_default=True, metavar="NAME", help="Build libNAME.so.")
 @click.option("--parallel/--no-parallel", default=True, show_default=True, help="Write several files at once.")
 @click.option("-v", "--verbose", is_flag=True, help="List every file.")
-@json_option
+@add_json_option
 def command(
     *,
     kernel_dir: Path,
@@ -91,30 +91,30 @@ def command(
     """
     from tilewright import arch as gpus
     from tilewright.base import knobs
-    from tilewright.building.recipe import recipe
-    from tilewright.codegen.wrapper_folder import wrap
-    from tilewright.codegen.wrappers import find_wrappers, gpus_of, read_kernel_folder
+    from tilewright.building.recipe import make_recipe
+    from tilewright.codegen.wrapper_folder import wrap_kernels
+    from tilewright.codegen.wrappers import choose_gpus, find_wrappers, read_kernel_folder
 
     if not _LIBRARY.fullmatch(library):
         raise InvalidValueError(f"--library needs a name of letters, digits, '_' and '-', got {library!r}")
     known = read_kernel_folder(kernel_dir)
     wrappers = find_wrappers(kernel_dir, pattern, known)
-    archs = [gpus.load(name) for name in gpus_of(wrappers, known, arch)]
-    asked = _systems(cmake=generate_cmake, ninja=generate_ninja, make=generate_makefile)
+    archs = [gpus.load(name) for name in choose_gpus(wrappers, known, arch)]
+    asked = _find_build_systems(cmake=generate_cmake, ninja=generate_ninja, make=generate_makefile)
     jobs = knobs.job_count() if parallel else 1
-    with progress(as_json=as_json):
-        how = recipe(toolchain, archs)
-        done = wrap(wrappers, kernel_dir, output_dir, how, library=library, systems=asked, jobs=jobs)
+    with report_progress(as_json=as_json):
+        how = make_recipe(toolchain, archs)
+        done = wrap_kernels(wrappers, kernel_dir, output_dir, how, library=library, systems=asked, jobs=jobs)
     _print(wrappers, done, verbose, as_json)
 
 
-def _systems(**asked: bool) -> Sequence[BuildSystem]:
-    from tilewright.codegen.build_files import build_system
+def _find_build_systems(**asked: bool) -> Sequence[BuildSystem]:
+    from tilewright.codegen.build_files import find_build_system
 
-    return [build_system(name) for name, wanted in asked.items() if wanted]
+    return [find_build_system(name) for name, wanted in asked.items() if wanted]
 
 
-def _print(wrappers: Sequence[Wrapper], done: Wrapped, verbose: bool, as_json: bool) -> None:
+def _print(wrappers: Sequence[Wrapper], done: WrapResult, verbose: bool, as_json: bool) -> None:
     changes = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
     recipe = done.library.recipe
     if as_json:
@@ -136,7 +136,7 @@ def _print(wrappers: Sequence[Wrapper], done: Wrapped, verbose: bool, as_json: b
             ("for", ", ".join(recipe.gpus)),
             ("compiler", recipe.compiler),
             ("library", done.library.file),
-            *((how, plural(len(names), "file")) for how, names in changes.items()),
+            *((how, format_count(len(names), "file")) for how, names in changes.items()),
             ("folder", str(done.folder)),
             *(("build with", f"{system.use}  # {system.file}") for system in done.systems),
         ]

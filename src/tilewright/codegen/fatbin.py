@@ -37,22 +37,22 @@ def fatbin_symbol(unit: str) -> str:
     return f"__hip_fatbin_{int.from_bytes(digest[:8], 'little'):x}"
 
 
-def fatbin_assembly(code_objects: Mapping[str, str], symbol: str) -> str:
+def render_fatbin(code_objects: Mapping[str, str], symbol: str) -> str:
     """Render assembly that defines `symbol` as a bundle of code objects: GPU → file, relative to where it is assembled.
 
     The bytes of each file are included when the assembly is assembled.
     """
-    _require(_SYMBOL, symbol, "an assembler symbol")
+    _require_match(_SYMBOL, symbol, "an assembler symbol")
     if not code_objects:
         raise InvalidValueError(f"{symbol} needs at least 1 code object, got 0")
     for gpu, file in code_objects.items():
-        _require(_GPU, gpu, "a GPU")
-        _require(_FILE, file, "a file name that the assembler reads literally")
-    entries = [_entry(HOST_ENTRY, ".Lhost_begin - .Lbundle", "0")]
+        _require_match(_GPU, gpu, "a GPU")
+        _require_match(_FILE, file, "a file name that the assembler reads literally")
+    entries = [_format_entry(HOST_ENTRY, ".Lhost_begin - .Lbundle", "0")]
     contents = []
     for number, (gpu, file) in enumerate(code_objects.items()):
         begin, end = f".Lcode{number}_begin", f".Lcode{number}_end"
-        entries.append(_entry(f"{DEVICE_ENTRY}{gpu}", f"{begin} - .Lbundle", f"{end} - {begin}"))
+        entries.append(_format_entry(f"{DEVICE_ENTRY}{gpu}", f"{begin} - .Lbundle", f"{end} - {begin}"))
         contents += [f"\t.balign {PAGE}", f"{begin}:", f'\t.incbin "{file}"', f"{end}:"]
     lines = [
         '\t.section .hip_fatbin,"a",@progbits',
@@ -73,10 +73,10 @@ def fatbin_assembly(code_objects: Mapping[str, str], symbol: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _entry(name: str, offset: str, size: str) -> tuple[str, ...]:
+def _format_entry(name: str, offset: str, size: str) -> tuple[str, ...]:
     return (f"\t.quad {offset}", f"\t.quad {size}", f"\t.quad {len(name)}", f'\t.ascii "{name}"')
 
 
-def _require(pattern: re.Pattern[str], text: str, what: str) -> None:
+def _require_match(pattern: re.Pattern[str], text: str, what: str) -> None:
     if not pattern.fullmatch(text):
         raise InvalidValueError(f"{text!r} is not {what}: it must match {pattern.pattern}")

@@ -13,11 +13,11 @@ from pathlib import Path
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.base import events
-from tilewright.base.digest import canonical_json, digest_text
-from tilewright.base.document_values import expect_list_of, expect_table, expect_text
-from tilewright.base.documents import read_json, reading
-from tilewright.codegen.render import Source, file_name, render, render_unchecked, support_files
-from tilewright.ops import op_named
+from tilewright.base.digest import digest_text, to_canonical_json
+from tilewright.base.document_values import expect_list_items, expect_table, expect_text
+from tilewright.base.documents import convert_read_errors, read_json
+from tilewright.codegen.render import KernelSource, file_name, read_support_files, render, render_unchecked
+from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.rule import Legality
 
@@ -29,7 +29,7 @@ CHUNK = 100
 
 
 @dataclass(frozen=True)
-class Generated:
+class GenerationResult:
     """The result of a generation: numbers of kernels in the folder, files written, files that were up to date, and
     files of earlier generations that were removed."""
 
@@ -40,29 +40,31 @@ class Generated:
     removed: int
 
 
-def generate(kernels: Iterable[Kernel], folder: Path, *, jobs: int = 1) -> Generated:
+def generate_sources(kernels: Iterable[Kernel], folder: Path, *, jobs: int = 1) -> GenerationResult:
     """Render kernels into `folder`. Files that are up to date are not touched, so build tools see no change. Kernels
     that only an earlier manifest lists are removed; other files stay.
     """
     listed = list(dict.fromkeys(kernels))
     folder.mkdir(parents=True, exist_ok=True)
-    earlier = _earlier_files(folder)
+    earlier = _read_earlier_files(folder)
     entries: dict[str, str] = {}
     written = 0
-    with events.task("generate", len(listed)) as advance:
-        for name, changed, entry in _written(listed, folder, jobs):
+    with events.report_task("generate", len(listed)) as advance:
+        for name, changed, entry in _write_kernels(listed, folder, jobs):
             written += changed
             entries[name] = entry
             advance(name)
-    support = {name: text for op in sorted({k.op for k in listed}) for name, text in support_files(op).items()}
+    support = {name: text for op in sorted({k.op for k in listed}) for name, text in read_support_files(op).items()}
     for name, text in support.items():
         written += write_if_changed(folder / name, text)
-    write_if_changed(folder / MANIFEST_NAME, _manifest(sorted(support), [entries[name] for name in sorted(entries)]))
+    write_if_changed(
+        folder / MANIFEST_NAME, _format_manifest(sorted(support), [entries[name] for name in sorted(entries)])
+    )
     stale = earlier - set(entries) - set(support)
     for name in stale:
         (folder / name).unlink(missing_ok=True)
     total = len(entries) + len(support)
-    return Generated(folder, len(entries), written, total - written, len(stale))
+    return GenerationResult(folder, len(entries), written, total - written, len(stale))
 
 
 def write_if_changed(path: Path, text: str, *, exists: bool = True) -> bool:
@@ -93,7 +95,7 @@ def _write_bytes(path: str, content: bytes) -> None:
         stream.write(content)
 
 
-def _written(kernels: Sequence[Kernel], folder: Path, jobs: int) -> Iterable[tuple[str, bool, str]]:
+def _write_kernels(kernels: Sequence[Kernel], folder: Path, jobs: int) -> Iterable[tuple[str, bool, str]]:
     """Write kernels; yield the file name, whether it was written, and the manifest entry of each."""
     empty = next(folder.iterdir(), None) is None
     chunks = [kernels[i : i + CHUNK] for i in range(0, len(kernels), CHUNK)]
@@ -109,22 +111,22 @@ def _written(kernels: Sequence[Kernel], folder: Path, jobs: int) -> Iterable[tup
 def _write_chunk(kernels: Sequence[Kernel], folder: Path, empty: bool) -> list[tuple[str, bool, str]]:
     results = []
     for kernel in kernels:
-        legal = _legality(kernel.op, archs.load(kernel.arch))(kernel.config)
+        legal = _get_legality(kernel.op, archs.load(kernel.arch))(kernel.config)
         source = render_unchecked(kernel) if legal else render(kernel)
         name = file_name(kernel)
         changed = write_if_changed(folder / name, source.text, exists=not empty)
-        results.append((name, changed, _entry(source)))
+        results.append((name, changed, _format_entry(source)))
     return results
 
 
 @functools.lru_cache(maxsize=8)
-def _legality(op_name: str, arch: Arch) -> Legality:
-    return Legality(op_named(op_name).rules, arch)
+def _get_legality(op_name: str, arch: Arch) -> Legality:
+    return Legality(find_op(op_name).rules, arch)
 
 
-def _entry(source: Source) -> str:
+def _format_entry(source: KernelSource) -> str:
     kernel = source.kernel
-    return canonical_json(
+    return to_canonical_json(
         {
             **kernel.facts,
             "slug": kernel.slug,
@@ -135,18 +137,18 @@ def _entry(source: Source) -> str:
     )
 
 
-def _manifest(support: Sequence[str], entries: Sequence[str]) -> str:
+def _format_manifest(support: Sequence[str], entries: Sequence[str]) -> str:
     """Format JSON with one kernel per line, so that a diff of two manifests is readable."""
-    head = f'"schema":{MANIFEST_SCHEMA},"support":{canonical_json(support)}'
+    head = f'"schema":{MANIFEST_SCHEMA},"support":{to_canonical_json(support)}'
     return f'{{{head},"kernels":[\n' + ",\n".join(entries) + "\n]}\n"
 
 
-def _earlier_files(folder: Path) -> set[str]:
+def _read_earlier_files(folder: Path) -> set[str]:
     """Read the kernel files of an earlier generation. Names that are not plain file names are ignored."""
     path = folder / MANIFEST_NAME
     if not path.exists():
         return set()
-    with reading(path, "this is not a manifest of generated kernels: move it away to continue"):
-        kernels = expect_list_of("kernels", expect_table("a manifest", read_json(path))["kernels"], expect_table)
+    with convert_read_errors(path, "this is not a manifest of generated kernels: move it away to continue"):
+        kernels = expect_list_items("kernels", expect_table("a manifest", read_json(path))["kernels"], expect_table)
         names = {expect_text("file", entry["file"]) for entry in kernels}
     return {name for name in names if Path(name).name == name and name.endswith(".hpp")}

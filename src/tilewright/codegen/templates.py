@@ -7,7 +7,7 @@ from pathlib import Path
 import jinja2
 
 
-def templates_in(folder: Path) -> jinja2.Environment:
+def load_templates(folder: Path) -> jinja2.Environment:
     """Load the templates of a folder. Their output is source text, so nothing is escaped for HTML."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.base import events
-from tilewright.base.digest import canonical_json
-from tilewright.base.document_values import expect_list_of, expect_table, expect_text
-from tilewright.base.documents import read_json, reading
+from tilewright.base.digest import to_canonical_json
+from tilewright.base.document_values import expect_list_items, expect_table, expect_text
+from tilewright.base.documents import convert_read_errors, read_json
 from tilewright.base.errors import InvalidValueError
-from tilewright.codegen.build_files import BUILD_SYSTEMS, BuildSystem, CompileRecipe, Library
+from tilewright.codegen.build_files import BUILD_SYSTEMS, BuildSystem, CompileRecipe, LibraryTarget
 from tilewright.codegen.build_files.recipe import HEADERS, OBJECT_LIST, PRODUCTS, RECIPE
-from tilewright.codegen.fatbin import fatbin_assembly, fatbin_symbol
+from tilewright.codegen.fatbin import fatbin_symbol, render_fatbin
 from tilewright.codegen.folder import write_if_changed
 from tilewright.codegen.wrappers import Wrapper
 
@@ -24,12 +24,12 @@ WRAPPERS_SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Wrapped:
+class WrapResult:
     """The result of a run: the files that were written, those that were up to date, and the files of earlier runs
     that were removed."""
 
     folder: Path
-    library: Library
+    library: LibraryTarget
     systems: tuple[BuildSystem, ...]
     written: tuple[str, ...]
     unchanged: tuple[str, ...]
@@ -44,7 +44,7 @@ class _Earlier:
     products: frozenset[str] = frozenset()
 
 
-def wrap(
+def wrap_kernels(
     wrappers: Sequence[Wrapper],
     kernel_dir: Path,
     folder: Path,
@@ -53,39 +53,41 @@ def wrap(
     library: str,
     systems: Sequence[BuildSystem],
     jobs: int = 1,
-) -> Wrapped:
+) -> WrapResult:
     """Write a wrapper per kernel, the other files of the recipe, and build files of `systems` into `folder`.
 
     Build files of earlier runs are updated too. Files that do not belong to an earlier run are never changed.
     """
-    made = Library(library, [wrapper.name for wrapper in wrappers], recipe)
+    made = LibraryTarget(library, [wrapper.name for wrapper in wrappers], recipe)
     earlier = _read_earlier(folder)
     kept = tuple(s for s in BUILD_SYSTEMS if s in systems or (s.file in earlier.files and (folder / s.file).exists()))
     for system in kept:
-        headers = [*(wrapper.header for wrapper in wrappers), *recipe.include_paths()]
-        system.check(headers, str(folder.resolve()))
-    texts = _texts(wrappers, made, kept)
-    _refuse_foreign(folder, texts, earlier)
+        headers = [*(wrapper.header for wrapper in wrappers), *recipe.list_include_paths()]
+        system.check_names(headers, str(folder.resolve()))
+    texts = _render_texts(wrappers, made, kept)
+    _reject_foreign(folder, texts, earlier)
     folder.mkdir(parents=True, exist_ok=True)
-    changed = [HEADERS] if _link(folder / HEADERS, kernel_dir) else []
-    stale = (earlier.files - set(texts)) | (earlier.products - _products(made.kernels, recipe.suffixes()))
-    removed = _remove(folder, stale)
+    changed = [HEADERS] if _link_headers(folder / HEADERS, kernel_dir) else []
+    stale = (earlier.files - set(texts)) | (earlier.products - _list_products(made.kernels, recipe.suffixes()))
+    removed = _remove_files(folder, stale)
     # The list is written before the files: even after a crash, every file is in some list.
-    listing = _listing(wrappers, made, texts)
+    listing = _format_listing(wrappers, made, texts)
     changed += [WRAPPERS_NAME] if write_if_changed(folder / WRAPPERS_NAME, listing) else []
-    changed += _write(folder, texts, jobs)
+    changed += _write_changed(folder, texts, jobs)
     unchanged = sorted({*texts, WRAPPERS_NAME, HEADERS} - set(changed))
-    return Wrapped(folder, made, kept, tuple(sorted(changed)), tuple(unchanged), removed)
+    return WrapResult(folder, made, kept, tuple(sorted(changed)), tuple(unchanged), removed)
 
 
-def _texts(wrappers: Sequence[Wrapper], library: Library, systems: Iterable[BuildSystem]) -> dict[str, str]:
-    texts = {wrapper.file: wrapper.text() for wrapper in wrappers}
-    texts |= _assemblies(library)
-    texts |= {OBJECT_LIST: library.object_list(), RECIPE: library.recipe.text()}
+def _render_texts(
+    wrappers: Sequence[Wrapper], library: LibraryTarget, systems: Iterable[BuildSystem]
+) -> dict[str, str]:
+    texts = {wrapper.file: wrapper.render_text() for wrapper in wrappers}
+    texts |= _render_assemblies(library)
+    texts |= {OBJECT_LIST: library.format_object_list(), RECIPE: library.recipe.to_json()}
     return texts | {system.file: system.render(library) for system in systems}
 
 
-def _assemblies(library: Library) -> dict[str, str]:
+def _render_assemblies(library: LibraryTarget) -> dict[str, str]:
     """Render the files that embed code objects, if the recipe has such a step."""
     recipe = library.recipe
     embedding = next((step for step in recipe.steps if step.embeds), None)
@@ -93,31 +95,31 @@ def _assemblies(library: Library) -> dict[str, str]:
         return {}
     texts = {}
     for kernel in library.kernels:
-        files = dict(zip(recipe.gpus, embedding.needed_for(kernel), strict=True))
+        files = dict(zip(recipe.gpus, embedding.embedded_products(kernel), strict=True))
         # Build files name the unit after its kernel, see Slot.UNIT.
-        texts[kernel + embedding.source] = fatbin_assembly(files, fatbin_symbol(kernel))
+        texts[kernel + embedding.source] = render_fatbin(files, fatbin_symbol(kernel))
     return texts
 
 
-def _products(kernels: Iterable[str], suffixes: Sequence[str]) -> frozenset[str]:
+def _list_products(kernels: Iterable[str], suffixes: Sequence[str]) -> frozenset[str]:
     return frozenset(f"{PRODUCTS}/{kernel}{suffix}" for kernel in kernels for suffix in suffixes)
 
 
-def _write(folder: Path, texts: Mapping[str, str], jobs: int) -> list[str]:
+def _write_changed(folder: Path, texts: Mapping[str, str], jobs: int) -> list[str]:
     """Write all files that differ; return their names."""
 
     def write(name: str) -> bool:
         return write_if_changed(folder / name, texts[name])
 
     changed = []
-    with events.task("wrap", len(texts)) as advance, ThreadPoolExecutor(max_workers=jobs) as pool:
+    with events.report_task("wrap", len(texts)) as advance, ThreadPoolExecutor(max_workers=jobs) as pool:
         for name, wrote in zip(texts, pool.map(write, texts), strict=True):
             changed += [name] if wrote else []
             advance(name)
     return changed
 
 
-def _link(link: Path, kernel_dir: Path) -> bool:
+def _link_headers(link: Path, kernel_dir: Path) -> bool:
     """Make `link` point to the kernels, by a relative path, so that both folders can be moved together."""
     target = os.path.relpath(kernel_dir.resolve(), link.parent.resolve())
     if link.is_symlink():
@@ -130,7 +132,7 @@ def _link(link: Path, kernel_dir: Path) -> bool:
     return True
 
 
-def _refuse_foreign(folder: Path, texts: Mapping[str, str], earlier: _Earlier) -> None:
+def _reject_foreign(folder: Path, texts: Mapping[str, str], earlier: _Earlier) -> None:
     for name, text in texts.items():
         path = folder / name
         if name not in earlier.files and path.exists() and path.read_bytes() != text.encode():
@@ -140,7 +142,7 @@ def _refuse_foreign(folder: Path, texts: Mapping[str, str], earlier: _Earlier) -
             )
 
 
-def _remove(folder: Path, names: Iterable[str]) -> tuple[str, ...]:
+def _remove_files(folder: Path, names: Iterable[str]) -> tuple[str, ...]:
     """Remove files; return the names of those that existed."""
     present = [name for name in sorted(names) if (folder / name).is_file()]
     for name in present:
@@ -148,9 +150,9 @@ def _remove(folder: Path, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(present)
 
 
-def _listing(wrappers: Sequence[Wrapper], library: Library, files: Iterable[str]) -> str:
+def _format_listing(wrappers: Sequence[Wrapper], library: LibraryTarget, files: Iterable[str]) -> str:
     """Format JSON with one kernel per line, so that a diff of two lists is readable."""
-    kernels = [canonical_json({"header": w.header, "marker": w.marker, "name": w.name}) for w in wrappers]
+    kernels = [to_canonical_json({"header": w.header, "marker": w.marker, "name": w.name}) for w in wrappers]
     head = {
         "schema": WRAPPERS_SCHEMA,
         "library": library.file,
@@ -158,7 +160,7 @@ def _listing(wrappers: Sequence[Wrapper], library: Library, files: Iterable[str]
         "files": sorted(files),
         "products": library.recipe.suffixes(),
     }
-    lines = [f'"{key}":{canonical_json(value)}' for key, value in head.items()]
+    lines = [f'"{key}":{to_canonical_json(value)}' for key, value in head.items()]
     return "{" + ",\n".join([*lines, '"kernels":[\n' + ",\n".join(kernels) + "\n]"]) + "}\n"
 
 
@@ -167,14 +169,14 @@ def _read_earlier(folder: Path) -> _Earlier:
     path = folder / WRAPPERS_NAME
     if not path.exists():
         return _Earlier()
-    with reading(path, "this is not a list of wrappers: move it away to continue"):
+    with convert_read_errors(path, "this is not a list of wrappers: move it away to continue"):
         listed = expect_table("a list", read_json(path))
-        files = _plain(expect_list_of("files", listed["files"], expect_text))
-        suffixes = _plain(expect_list_of("products", listed["products"], expect_text))
-        entries = expect_list_of("kernels", listed["kernels"], expect_table)
-        kernels = _plain(expect_text("name", entry["name"]) for entry in entries)
-    return _Earlier(frozenset(files), _products(kernels, suffixes))
+        files = _filter_plain(expect_list_items("files", listed["files"], expect_text))
+        suffixes = _filter_plain(expect_list_items("products", listed["products"], expect_text))
+        entries = expect_list_items("kernels", listed["kernels"], expect_table)
+        kernels = _filter_plain(expect_text("name", entry["name"]) for entry in entries)
+    return _Earlier(frozenset(files), _list_products(kernels, suffixes))
 
 
-def _plain(names: Iterable[str]) -> list[str]:
+def _filter_plain(names: Iterable[str]) -> list[str]:
     return [name for name in names if Path(name).name == name]

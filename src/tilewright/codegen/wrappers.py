@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tilewright.base.digest import digest_text
-from tilewright.base.document_values import expect_list_of, expect_table, expect_text
-from tilewright.base.documents import read_json, reading
+from tilewright.base.document_values import expect_list_items, expect_table, expect_text
+from tilewright.base.documents import convert_read_errors, read_json
 from tilewright.base.errors import InvalidValueError
 from tilewright.codegen.build_files.recipe import WRAPPER_SUFFIX
 from tilewright.codegen.folder import MANIFEST_NAME
@@ -35,7 +35,7 @@ class Wrapper:
         """The wrapper's file name."""
         return self.name + WRAPPER_SUFFIX
 
-    def text(self) -> str:
+    def render_text(self) -> str:
         """The wrapper's source."""
         return _TEXT.format(name=self.name, header=self.header, marker=self.marker)
 
@@ -61,7 +61,7 @@ class KernelFolder:
     gpus: Mapping[str, str]
 
 
-def wrapper_of(header: str) -> Wrapper:
+def make_wrapper(header: str) -> Wrapper:
     """Make the wrapper of a header. It depends only on the header's name, not on other headers."""
     for character in _UNSPEAKABLE:
         if character in header:
@@ -69,11 +69,11 @@ def wrapper_of(header: str) -> Wrapper:
     digest = digest_text(header)[:8]
     name = header.removesuffix(".hpp")
     if not _PLAIN.fullmatch(name) or len(name) > _LONGEST:
-        name = f"{_plain(name, '_.-')[:_LONGEST]}-{digest}"
-    return Wrapper(header, name, f"tilewright_wrapped_{_plain(name, '_')[:_LONGEST]}_{digest}")
+        name = f"{_replace_odd_characters(name, '_.-')[:_LONGEST]}-{digest}"
+    return Wrapper(header, name, f"tilewright_wrapped_{_replace_odd_characters(name, '_')[:_LONGEST]}_{digest}")
 
 
-def _plain(text: str, kept: str) -> str:
+def _replace_odd_characters(text: str, kept: str) -> str:
     plain = "".join(c if (c.isascii() and c.isalnum()) or c in kept else "_" for c in text)
     return plain if plain[:1] not in "-." else f"_{plain[1:]}"
 
@@ -97,10 +97,10 @@ def find_wrappers(folder: Path, pattern: str, known: KernelFolder) -> tuple[Wrap
             f"and {len(matched)} of these are support files. "
             "Create kernels with `tilewright generate`, or use another --pattern."
         )
-    return _distinct([wrapper_of(name) for name in headers])
+    return _check_distinct([make_wrapper(name) for name in headers])
 
 
-def _distinct(wrappers: Sequence[Wrapper]) -> tuple[Wrapper, ...]:
+def _check_distinct(wrappers: Sequence[Wrapper]) -> tuple[Wrapper, ...]:
     """Return the wrappers; raise if two share a file, which only a header name that imitates a digest can cause."""
     by_name: dict[str, Wrapper] = {}
     for wrapper in wrappers:
@@ -115,15 +115,15 @@ def read_kernel_folder(folder: Path) -> KernelFolder:
     path = folder / MANIFEST_NAME
     if not path.exists():
         return KernelFolder(frozenset(), {})
-    with reading(path, "this is not a manifest of generated kernels: move it away to continue"):
+    with convert_read_errors(path, "this is not a manifest of generated kernels: move it away to continue"):
         manifest = expect_table("a manifest", read_json(path))
-        support = frozenset(expect_list_of("support", manifest["support"], expect_text))
-        kernels = expect_list_of("kernels", manifest["kernels"], expect_table)
+        support = frozenset(expect_list_items("support", manifest["support"], expect_text))
+        kernels = expect_list_items("kernels", manifest["kernels"], expect_table)
         gpus = {expect_text("file", entry["file"]): expect_text("arch", entry["arch"]) for entry in kernels}
     return KernelFolder(support, gpus)
 
 
-def gpus_of(wrappers: Sequence[Wrapper], known: KernelFolder, asked: Sequence[str]) -> tuple[str, ...]:
+def choose_gpus(wrappers: Sequence[Wrapper], known: KernelFolder, asked: Sequence[str]) -> tuple[str, ...]:
     """Choose the GPUs to compile for: those in `asked`, else the one that all kernels were rendered for.
 
     A kernel's name contains the GPU it was rendered for, so that one must be among them.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tilewright.dispatch.launch import Call, Functions
-from tilewright.dispatch.plan import Plan, execution_of, stage_of
-from tilewright.dispatch.sequence import CallSequence
+from tilewright.dispatch.call_sequence import CallSequence
+from tilewright.dispatch.launch import BoundKernel, Functions
+from tilewright.dispatch.plan import Plan, build_stage, get_execution
 from tilewright.ops.kernel import Kernel
 from tilewright.select.selection import Selection
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from tilewright.runtime.device import Device
 
 
-def bind(
+def bind_selection(
     selection: Selection, device: Device, functions: Callable[[Kernel], Functions]
-) -> tuple[Plan, Call | CallSequence]:
+) -> tuple[Plan, BoundKernel | CallSequence]:
     """The best choices as a plan, and the bound call that launches it; `UnsupportedError` if there is no choice."""
-    execution = execution_of(selection.best.kernel.op)
+    execution = get_execution(selection.best.kernel.op)
     stages, calls = [], []
     for part in selection.stages:
         choice = part.best
         launched = part.problem if choice.padded is None else choice.padded
-        calls.append(Call(device, choice.kernel, functions(choice.kernel), execution, launched))
-        stages.append(stage_of(choice, part.problem, calls[-1].workspace_bytes))
+        calls.append(BoundKernel(device, choice.kernel, functions(choice.kernel), execution, launched))
+        stages.append(build_stage(choice, part.problem, calls[-1].workspace_bytes))
     if not selection.parts:
         return Plan(selection.problem, device.name, selection.best.why, tuple(stages)), calls[0]
     tensors = [execution.tensors(stage.problem) for stage in stages]

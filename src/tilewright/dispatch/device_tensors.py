@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import TensorError
-from tilewright.dispatch.element_types import SIZES, stored_as, torch_dtype, torch_module
+from tilewright.dispatch.element_types import SIZES, find_array_type, get_torch, to_torch_dtype
 from tilewright.dispatch.plan import Stage
-from tilewright.dispatch.tensors import View, span, view_of, view_on
+from tilewright.dispatch.tensors import View, compute_span, to_view, view_on
 from tilewright.ops.execution import Tensor
 
 if TYPE_CHECKING:
@@ -38,16 +38,16 @@ def check_ready(stage: Stage, prepared: Collection[str]) -> None:
             )
 
 
-def new_output(tensor: Tensor, views: Sequence[View | None], device: Device) -> View:
+def allocate_output(tensor: Tensor, views: Sequence[View | None], device: Device) -> View:
     """Allocate an output: a torch tensor if an input is one, else in a buffer of the device."""
     given = [view for view in views if view is not None]
-    dtype = stored_as(tensor.dtype, device.arch)
+    dtype = find_array_type(tensor.dtype, device.arch)
     libraries = {view.library for view in given}
     if "torch" in libraries:
         like: Any = next(view.owner for view in given if view.library == "torch")
-        kind = torch_dtype(dtype)
-        return view_of(torch_module().empty_strided(tensor.shape, tensor.strides, dtype=kind, device=like.device))
+        kind = to_torch_dtype(dtype)
+        return to_view(get_torch().empty_strided(tensor.shape, tensor.strides, dtype=kind, device=like.device))
     if "dlpack" in libraries:
         raise TensorError(f"{tensor.name} cannot be allocated: DLPack has no function for that. Pass out=….")
-    buffer = device.allocate(span(tensor.shape, tensor.strides) * SIZES[dtype], tensor.name)
+    buffer = device.allocate(compute_span(tensor.shape, tensor.strides) * SIZES[dtype], tensor.name)
     return view_on(buffer, tensor.shape, dtype, tensor.strides)

@@ -24,10 +24,12 @@ def resolve_device(device: Device | str | None, places: Iterable[Any] = ()) -> D
     held = {Device(f"gpu:{place}") if isinstance(place, int) else place for place in places}
     if named is not None:
         if held - {named}:
-            raise TensorError(f"device is {named.name}, but tensors are on {_names(held - {named})}: copy them first")
+            raise TensorError(
+                f"device is {named.name}, but tensors are on {_join_names(held - {named})}: copy them first"
+            )
         return named
     if len(held) > 1:
-        raise TensorError(f"tensors are on several devices: {_names(held)}. Copy them to one.")
+        raise TensorError(f"tensors are on several devices: {_join_names(held)}. Copy them to one.")
     found = held.pop() if held else current_device()
     if found is None:
         raise DeviceError(
@@ -55,5 +57,5 @@ def resolve_arch(where: Device | Arch | str | None, present: Sequence[str]) -> A
     )
 
 
-def _names(devices: Iterable[Device]) -> str:
+def _join_names(devices: Iterable[Device]) -> str:
     return ", ".join(sorted(device.name for device in devices))

@@ -9,28 +9,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError, UnsupportedError, choose
+from tilewright.building.compile_job import LIBRARY
 from tilewright.building.store.artifact import Artifact, Failure
-from tilewright.building.unit import LIBRARY
-from tilewright.dispatch import fitting
-from tilewright.dispatch.binding import bind
-from tilewright.dispatch.device_tensors import check_ready, new_output
+from tilewright.dispatch import check_tensors
+from tilewright.dispatch.binding import bind_selection
+from tilewright.dispatch.call_sequence import CallSequence
+from tilewright.dispatch.device_tensors import allocate_output, check_ready
 from tilewright.dispatch.devices import resolve_arch, resolve_device
+from tilewright.dispatch.fast_path import FastPath, make_fast_path
 from tilewright.dispatch.host_arrays import run_host
-from tilewright.dispatch.launch import Call, Functions, functions_of
-from tilewright.dispatch.overlap import Apart, check_apart, check_outputs, pairs_apart
-from tilewright.dispatch.plan import Plan, execution_of
-from tilewright.dispatch.sequence import CallSequence
-from tilewright.dispatch.short_way import Way, short_way
-from tilewright.dispatch.staging import select_stages
-from tilewright.dispatch.tensors import View, view_of
-from tilewright.dispatch.uses import uses_of
-from tilewright.ops import op_named
-from tilewright.ops.execution import Execution, Tensor, one_kernel
+from tilewright.dispatch.launch import BoundKernel, Functions, bind_functions
+from tilewright.dispatch.overlap import DisjointPair, check_disjoint, check_outputs, list_disjoint_pairs
+from tilewright.dispatch.plan import Plan, get_execution
+from tilewright.dispatch.resource_usage import read_resource_usage
+from tilewright.dispatch.select_stages import select_stages
+from tilewright.dispatch.tensors import View, to_view
+from tilewright.ops import find_op
+from tilewright.ops.execution import Execution, Tensor, plan_one_kernel
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
-from tilewright.select.pool import Pool
+from tilewright.select.pool import CandidatePool
 from tilewright.select.select import select_from
-from tilewright.select.selection import Named, Selection, Selector
+from tilewright.select.selection import KernelArg, Selection, Selector
 
 if TYPE_CHECKING:
     from tilewright.runtime.device import Device
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 MOST_PLANS = 4096
 
 
-class _Remembered(NamedTuple):
+class _CachedCall(NamedTuple):
     """A bound call for a problem, which it keeps alive, and the pairs of tensors that must not share memory."""
 
-    call: Call | CallSequence
+    call: BoundKernel | CallSequence
     problem: Any
     tensors: Sequence[Tensor]
-    pairs: Sequence[Apart]
+    pairs: Sequence[DisjointPair]
 
 
 class Dispatcher:
@@ -66,18 +66,18 @@ class Dispatcher:
         self._results = results
         self._priorities = priorities
         self._selector = selector
-        self.ways: dict[int, Way] = {}
-        self._calls: dict[Any, _Remembered] = {}
-        self.plans: dict[Any, tuple[Plan, Call | CallSequence]] = {}
+        self.ways: dict[int, FastPath] = {}
+        self._calls: dict[Any, _CachedCall] = {}
+        self.plans: dict[Any, tuple[Plan, BoundKernel | CallSequence]] = {}
         self._functions: dict[tuple[Device, Kernel], Functions] = {}
-        self._pools: dict[tuple[str, bool], Pool] = {}
+        self._pools: dict[tuple[str, bool], CandidatePool] = {}
         self._making = threading.RLock()
 
     def select(
         self,
         problem: Any,
         where: Device | Arch | str | None,
-        kernel: Named = None,
+        kernel: KernelArg = None,
         *,
         pad: bool = False,
         built: bool = True,
@@ -86,22 +86,26 @@ class Dispatcher:
         present = sorted(self._by_arch)
         arch = resolve_arch(where, present)
         candidates = self._by_arch.get(arch.name, ())
-        wanted = self._wanted(kernel)
+        wanted = self._resolve_kernels(kernel)
         for each in wanted:
             if each not in candidates:
                 raise UnsupportedError(f"{each.slug} is not a kernel of this registry for {arch.name}")
         if not candidates:
-            raise UnsupportedError(f"the registry has no kernel for {arch.name}; it has kernels for {_listed(present)}")
-        op = self._op(problem)
+            raise UnsupportedError(
+                f"the registry has no kernel for {arch.name}; it has kernels for {_join_names(present)}"
+            )
+        op = self._find_op(problem)
         execution = None if op is None else op.execution
-        staged = execution is not None and execution.next_stage is not one_kernel
-        pool = self._pool(arch, built, () if staged else wanted)
+        staged = execution is not None and execution.next_stage is not plan_one_kernel
+        pool = self._get_pool(arch, built, () if staged else wanted)
         select_one = functools.partial(select_from, pool, selector=self._selector, pad=pad)
         if execution is None or not staged:
             return select_one(problem)
         return select_stages(problem, execution, select_one, wanted)
 
-    def plan(self, problem: Any, device: Device, kernel: Named, pad: bool) -> tuple[Plan, Call | CallSequence]:
+    def plan(
+        self, problem: Any, device: Device, kernel: KernelArg, pad: bool
+    ) -> tuple[Plan, BoundKernel | CallSequence]:
         """The launch plan of a problem on a device, and the bound call; cached."""
         named = tuple(kernel) if isinstance(kernel, list) else kernel  # a list is not hashable
         key = (problem, device.name, named, pad)
@@ -111,20 +115,20 @@ class Dispatcher:
                 found = self.plans.get(key)
                 if found is None:
                     selection = self.select(problem, device, named, pad=pad)
-                    found = bind(selection, device, functools.partial(self.functions, device))
+                    found = bind_selection(selection, device, functools.partial(self.load_functions, device))
                     if len(self.plans) >= MOST_PLANS:
                         self.plans.clear()
                     self.plans[key] = found
         return found
 
-    def functions(self, device: Device, kernel: Kernel) -> Functions:
+    def load_functions(self, device: Device, kernel: Kernel) -> Functions:
         """A kernel's C functions, from its checked and loaded library; cached."""
         with self._making:
             found = self._functions.get((device, kernel))
             if found is None:
                 artifact = self._results[kernel]
                 assert isinstance(artifact, Artifact)
-                found = self._functions[device, kernel] = functions_of(device, artifact.checked(LIBRARY), kernel)
+                found = self._functions[device, kernel] = bind_functions(device, artifact.verify_file(LIBRARY), kernel)
             return found
 
     def run(
@@ -134,60 +138,62 @@ class Dispatcher:
         out: Any,
         stream: Any,
         device: Device | str | None,
-        kernel: Named,
+        kernel: KernelArg,
         pad: bool,
         prepared: Collection[str],
     ) -> Any:
         """Compute a problem. Returns the output, or a tuple of outputs in the op's order if there are several."""
-        inputs = [view_of(tensor) for tensor in tensors]
-        outputs = [view_of(each) for each in (out if isinstance(out, tuple | list) else [] if out is None else [out])]
+        inputs = [to_view(tensor) for tensor in tensors]
+        outputs = [to_view(each) for each in (out if isinstance(out, tuple | list) else [] if out is None else [out])]
         if isinstance(kernel, list):
             kernel = tuple(kernel)
         options = (device, kernel, pad, tuple(prepared))
         found = self._calls.get((id(problem), options, *[view.form for view in inputs + outputs]))
         if found is not None:
-            check_apart(found.pairs, found.tensors, inputs + outputs)
+            check_disjoint(found.pairs, found.tensors, inputs + outputs)
             found.call([view.address for view in inputs + outputs], stream)
             return out
-        execution = self._execution(problem)
+        execution = self._find_execution(problem)
         wanted = execution.tensors(problem)
         made = sum(tensor.output for tensor in wanted)
-        views = fitting.match(wanted, inputs, outputs if out is not None else [None] * made)
-        on_host = fitting.on_host(wanted, views)
+        views = check_tensors.match_tensors(wanted, inputs, outputs if out is not None else [None] * made)
+        on_host = check_tensors.is_on_host(wanted, views)
         chosen = resolve_device(device, () if on_host else [view.form.place for view in views if view is not None])
-        fitting.check(wanted, views, chosen.arch)
+        check_tensors.check_shapes_and_types(wanted, views, chosen.arch)
         check_outputs(wanted, views)
         # Host arrays are copied before the kernel writes, so only outputs must not share memory with each other.
-        pairs = pairs_apart(wanted, [None if view is None else view.form for view in views], inputs=not on_host)
-        check_apart(pairs, wanted, views)
+        pairs = list_disjoint_pairs(wanted, [None if view is None else view.form for view in views], inputs=not on_host)
+        check_disjoint(pairs, wanted, views)
         if on_host:
             plan, call = self.plan(problem, chosen, kernel, pad)
             if prepared:
                 raise InvalidValueError("prepared is for device tensors; host arrays are prepared when they are copied")
             results = run_host(call, plan, wanted, views, stream)
-            return _given_or_made(out, results)
-        real = fitting.strided(execution, problem, wanted, views)
+            return _pick_outputs(out, results)
+        real = check_tensors.apply_strides(execution, problem, wanted, views)
         plan, call = self.plan(real, chosen, kernel, pad)
         check_ready(plan.stages[0], prepared)
         given = [
-            new_output(tensor, views, chosen) if view is None else view
+            allocate_output(tensor, views, chosen) if view is None else view
             for tensor, view in zip(execution.tensors(real), views, strict=True)
         ]
         if all(tensor.output for tensor in wanted[-made:]):
-            pairs = pairs_apart(wanted, [view.form for view in given])
-            self._remember(_Remembered(call, problem, wanted, pairs), given, options, prepared)
+            pairs = list_disjoint_pairs(wanted, [view.form for view in given])
+            self._store_call(_CachedCall(call, problem, wanted, pairs), given, options, prepared)
         call([view.address for view in given], stream)
-        return _given_or_made(out, [view.tensor for t, view in zip(wanted, given, strict=True) if t.output])
+        return _pick_outputs(out, [view.tensor for t, view in zip(wanted, given, strict=True) if t.output])
 
-    def _remember(
-        self, known: _Remembered, views: Sequence[View], options: tuple[Any, ...], prepared: Collection[str]
+    def _store_call(
+        self, known: _CachedCall, views: Sequence[View], options: tuple[Any, ...], prepared: Collection[str]
     ) -> None:
         """Cache the call, for tensors in the order inputs, then outputs."""
         forms = [view.form for view in views]
         call, problem = known.call, known.problem
         way = None
-        if isinstance(call, Call) and sum(tensor.output for tensor in known.tensors) == 1:
-            way = short_way(call, forms, known.pairs, (*options[:3], prepared), functools.partial(self.run, problem))
+        if isinstance(call, BoundKernel) and sum(tensor.output for tensor in known.tensors) == 1:
+            way = make_fast_path(
+                call, forms, known.pairs, (*options[:3], prepared), functools.partial(self.run, problem)
+            )
         with self._making:
             if len(self._calls) >= MOST_PLANS:
                 self._calls.clear()
@@ -196,34 +202,34 @@ class Dispatcher:
             if way is not None:
                 self.ways[id(problem)] = way
 
-    def _pool(self, arch: Arch, built: bool, only: Sequence[Kernel]) -> Pool:
+    def _get_pool(self, arch: Arch, built: bool, only: Sequence[Kernel]) -> CandidatePool:
         """The pool of kernels for a GPU, cached; with `only`, a new pool of these kernels."""
         with self._making:
             found = self._pools.get((arch.name, built))
             if found is None or only:
                 kernels = [k for k in self._by_arch[arch.name] if not only or k in only]
-                unusable = {k: reason for k in kernels if (reason := self._unusable(k, built))}
-                uses = uses_of({k: self._results.get(k) for k in kernels})
-                found = Pool.of(arch, kernels, self._priorities, unusable, uses)
+                unusable = {k: reason for k in kernels if (reason := self._explain_unusable(k, built))}
+                uses = read_resource_usage({k: self._results.get(k) for k in kernels})
+                found = CandidatePool.create(arch, kernels, self._priorities, unusable, uses)
                 if not only:
                     self._pools[arch.name, built] = found
             return found
 
-    def _unusable(self, kernel: Kernel, built: bool) -> str:
+    def _explain_unusable(self, kernel: Kernel, built: bool) -> str:
         result = self._results.get(kernel)
         if isinstance(result, Failure):
             errors = result.facts.get("errors") or ["no error was named"]
             return f"it did not compile: {errors[0]}"
         return "it is not built: call build(), or pass built=False" if result is None and built else ""
 
-    def _execution(self, problem: Any) -> Execution:
-        op = self._op(problem)
+    def _find_execution(self, problem: Any) -> Execution:
+        op = self._find_op(problem)
         if op is not None:
-            return execution_of(op.name)
+            return get_execution(op.name)
         ops = [op.name for op in self._ops.values()]
-        raise InvalidValueError(f"{problem!r} is not a problem of the registry's ops: {_listed(ops)}")
+        raise InvalidValueError(f"{problem!r} is not a problem of the registry's ops: {_join_names(ops)}")
 
-    def _op(self, problem: Any) -> Op | None:
+    def _find_op(self, problem: Any) -> Op | None:
         """The op of a problem, if the registry has kernels of it."""
         return self._ops.get(type(problem))
 
@@ -236,10 +242,10 @@ class Dispatcher:
     @functools.cached_property
     def _ops(self) -> dict[type, Op]:
         """The ops of the kernels, by the type of their problems."""
-        ops = map(op_named, dict.fromkeys(kernel.op for kernel in self._kernels))
+        ops = map(find_op, dict.fromkeys(kernel.op for kernel in self._kernels))
         return {op.problem_type: op for op in ops}
 
-    def _wanted(self, named: Named) -> tuple[Kernel, ...]:
+    def _resolve_kernels(self, named: KernelArg) -> tuple[Kernel, ...]:
         """The kernels named by the caller, if any."""
         if named is None:
             return ()
@@ -248,11 +254,11 @@ class Dispatcher:
         return tuple(known[choose("kernel of this registry", k, known)] if isinstance(k, str) else k for k in each)
 
 
-def _given_or_made(out: Any, results: Sequence[Any]) -> Any:
+def _pick_outputs(out: Any, results: Sequence[Any]) -> Any:
     if out is not None:
         return out
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _listed(names: Collection[str]) -> str:
+def _join_names(names: Collection[str]) -> str:
     return ", ".join(names) or "none"

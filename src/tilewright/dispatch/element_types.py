@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from tilewright.arch.dtypes import ARRAY_TYPES, dtype
+from tilewright.arch.dtypes import ARRAY_TYPES, find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import TensorError
 
@@ -28,18 +28,18 @@ _DLPACK = {
     (0, 32): "int32",
 }
 # Bytes of an element.
-SIZES = {name: dtype(name.partition("_")[0]).storage_bytes for name in ARRAY_TYPES}
+SIZES = {name: find_dtype(name.partition("_")[0]).storage_bytes for name in ARRAY_TYPES}
 
 
-def stored_as(name: str, arch: Arch) -> str:
+def find_array_type(name: str, arch: Arch) -> str:
     """The array type for a problem's type on a GPU."""
-    stored = arch.stored(name)
+    stored = arch.resolve_dtype(name)
     if stored not in ARRAY_TYPES:
         raise TensorError(f"{name} packs two values per byte; NumPy and torch have no such dtype")
     return stored
 
 
-def named(name: str) -> str:
+def parse_dtype_name(name: str) -> str:
     """The type with this name in NumPy or torch."""
     found = _NAMES.get(name.removeprefix("torch."))
     if found is None:
@@ -47,7 +47,7 @@ def named(name: str) -> str:
     return found
 
 
-def of_dlpack(code: int, bits: int, lanes: int) -> str:
+def parse_dlpack_type(code: int, bits: int, lanes: int) -> str:
     """The type with this code in DLPack."""
     found = _DLPACK.get((code, bits)) if lanes == 1 else None
     if found is None:
@@ -56,11 +56,11 @@ def of_dlpack(code: int, bits: int, lanes: int) -> str:
     return found
 
 
-def torch_module() -> Any:
+def get_torch() -> Any:
     """The module torch, which is loaded if a torch tensor was passed. It is never imported here."""
     return sys.modules["torch"]
 
 
-def torch_dtype(name: str) -> Any:
+def to_torch_dtype(name: str) -> Any:
     """The torch dtype of a type."""
-    return getattr(torch_module(), ARRAY_TYPES[name])
+    return getattr(get_torch(), ARRAY_TYPES[name])

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.dispatch.element_types import stored_as, torch_dtype, torch_module
-from tilewright.dispatch.launch import Call
-from tilewright.dispatch.plan import Plan, execution_of
-from tilewright.dispatch.sequence import CallSequence, bytes_of
-from tilewright.dispatch.tensors import View, span, view_of
+from tilewright.dispatch.call_sequence import CallSequence, count_bytes
+from tilewright.dispatch.element_types import find_array_type, get_torch, to_torch_dtype
+from tilewright.dispatch.launch import BoundKernel
+from tilewright.dispatch.plan import Plan, get_execution
+from tilewright.dispatch.tensors import View, compute_span, to_view
 from tilewright.ops.execution import Preparation, Tensor
 
 if TYPE_CHECKING:
@@ -20,42 +20,44 @@ if TYPE_CHECKING:
 
 
 def run_host(
-    call: Call | CallSequence, plan: Plan, asked: Sequence[Tensor], views: Sequence[View | None], stream: Any
+    call: BoundKernel | CallSequence, plan: Plan, asked: Sequence[Tensor], views: Sequence[View | None], stream: Any
 ) -> list[Any]:
     """Upload the inputs, launch, and download the outputs. Returns the outputs in order when they are complete."""
     device = call.device
-    launched = execution_of(plan.stages[0].kernel.op).tensors(plan.launched)
+    launched = get_execution(plan.stages[0].kernel.op).tensors(plan.launched)
     buffers: list[Buffer] = []
     with ExitStack() as freed:
         for tensor, view in zip(launched, views, strict=True):
             fresh = tensor.output and not tensor.updated
-            memory = None if view is None or fresh else laid_out(view.array(), tensor, plan.preparations)
-            size = bytes_of(tensor, device.arch) if memory is None else memory.nbytes
+            memory = None if view is None or fresh else to_tensor_bytes(view.to_array(), tensor, plan.preparations)
+            size = count_bytes(tensor, device.arch) if memory is None else memory.nbytes
             buffers.append(freed.enter_context(device.allocate(size, tensor.name)))
             if memory is not None:
                 buffers[-1].copy_from(memory, stream)
         call([buffer.address for buffer in buffers], stream)
         as_torch = any(view is not None and view.library == "torch" for view in views)
         return [
-            _Download(buffer, wanted, tensor, stored_as(tensor.dtype, device.arch), stream).into(view, as_torch)
+            _Download(buffer, wanted, tensor, find_array_type(tensor.dtype, device.arch), stream).copy_into(
+                view, as_torch
+            )
             for buffer, wanted, tensor, view in zip(buffers, asked, launched, views, strict=True)
             if tensor.output
         ]
 
 
-def laid_out(array: Any, tensor: Tensor, preparations: Sequence[Preparation] = ()) -> Any:
+def to_tensor_bytes(array: Any, tensor: Tensor, preparations: Sequence[Preparation] = ()) -> Any:
     """The bytes of an array in a tensor's layout, padded with zeros and prepared. Gaps have undefined contents."""
     import numpy as np  # noqa: PLC0415  (costs start-up time)
 
     for preparation in preparations:
         if preparation.tensor == tensor.name:
-            filled = _padded(array, tensor.shape)
+            filled = _pad_array(array, tensor.shape)
             array = preparation.apply(filled)
             if array.shape != tensor.shape:
                 raise InvalidValueError(
                     f"preparing {tensor.name} ({preparation.what}) returned shape {array.shape}, must be {tensor.shape}"
                 )
-    elements = span(tensor.shape, tensor.strides)
+    elements = compute_span(tensor.shape, tensor.strides)
     size = array.dtype.itemsize
     steps = tuple(stride * size for stride in tensor.strides)
     if array.shape == tensor.shape and array.strides == steps:
@@ -63,21 +65,21 @@ def laid_out(array: Any, tensor: Tensor, preparations: Sequence[Preparation] = (
         plain = array.view(f"u{size}")
         return np.lib.stride_tricks.as_strided(plain, (elements,), (size,), writeable=False).view(np.uint8)
     flat = np.zeros(elements * size, np.uint8)
-    _region(np.ndarray(tensor.shape, array.dtype, flat, strides=steps), array.shape)[...] = array
+    _take_region(np.ndarray(tensor.shape, array.dtype, flat, strides=steps), array.shape)[...] = array
     return flat
 
 
-def _padded(array: Any, shape: tuple[int, ...]) -> Any:
+def _pad_array(array: Any, shape: tuple[int, ...]) -> Any:
     import numpy as np  # noqa: PLC0415  (costs start-up time)
 
     if array.shape == shape:
         return array
     larger = np.zeros(shape, array.dtype)
-    _region(larger, array.shape)[...] = array
+    _take_region(larger, array.shape)[...] = array
     return larger
 
 
-def _region(array: Any, shape: tuple[int, ...]) -> Any:
+def _take_region(array: Any, shape: tuple[int, ...]) -> Any:
     """The part of this shape at the beginning of an array."""
     return array[tuple(slice(extent) for extent in shape)]
 
@@ -92,22 +94,22 @@ class _Download:
     dtype: str
     stream: Any
 
-    def into(self, out: View | None, as_torch: bool) -> Any:
+    def copy_into(self, out: View | None, as_torch: bool) -> Any:
         """Copy the output into `out`, or into a new array or torch tensor."""
         import numpy as np  # noqa: PLC0415  (costs start-up time)
 
-        from tilewright.arch.number_formats import array_dtype  # noqa: PLC0415  (NumPy)
+        from tilewright.arch.number_formats import find_array_dtype  # noqa: PLC0415  (NumPy)
 
-        kind = array_dtype(self.dtype)
+        kind = find_array_dtype(self.dtype)
         shape, strides = self.launched.shape, self.launched.strides
-        flat = np.empty(span(shape, strides), kind)
+        flat = np.empty(compute_span(shape, strides), kind)
         self.buffer.copy_to(flat.view(np.uint8), self.stream)
         steps = tuple(stride * kind.itemsize for stride in strides)
-        result = _region(np.ndarray(shape, kind, flat, strides=steps), self.asked.shape)
+        result = _take_region(np.ndarray(shape, kind, flat, strides=steps), self.asked.shape)
         if out is None and as_torch:
-            out = view_of(torch_module().empty(self.asked.shape, dtype=torch_dtype(self.dtype)))
+            out = to_view(get_torch().empty(self.asked.shape, dtype=to_torch_dtype(self.dtype)))
         if out is not None:
-            out.array()[...] = result
+            out.to_array()[...] = result
             return out.tensor
         # Without gaps the result owns all of the memory; else return a packed copy.
         return result if result.size == flat.size else np.ascontiguousarray(result)

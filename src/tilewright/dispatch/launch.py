@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from tilewright.base.errors import DeviceError, InvalidValueError, UnsupportedError
 from tilewright.ops.execution import Execution
 from tilewright.ops.kernel import Kernel
-from tilewright.runtime.streams import stream_handle
+from tilewright.runtime.streams import get_stream_handle
 
 if TYPE_CHECKING:
     from tilewright.runtime.buffers import Buffer
@@ -30,7 +30,7 @@ class Functions(NamedTuple):
     message: Callable[[], bytes]
 
 
-def functions_of(device: Device, library: Path, kernel: Kernel) -> Functions:
+def bind_functions(device: Device, library: Path, kernel: Kernel) -> Functions:
     """Load a kernel's library for a device, and bind its functions."""
     loaded = device.library(library)
     types: tuple[tuple[str, Any, list[Any]], ...] = (
@@ -47,7 +47,7 @@ def functions_of(device: Device, library: Path, kernel: Kernel) -> Functions:
     return Functions(*found)
 
 
-class Call:
+class BoundKernel:
     """A kernel bound to a problem on a device: call it with addresses and a stream.
 
     Each launch has its own arguments, so any number of threads may call it at once.
@@ -64,24 +64,24 @@ class Call:
         self.point = execution.point(problem)
         self.prototype = execution.arguments(problem)
         self._workspaces: dict[tuple[int, int], Buffer] = {}
-        self.workspace_bytes = self._ask_workspace()
+        self.workspace_bytes = self._read_workspace_size()
 
     def __call__(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch in a stream; None is the default one. Returns when the kernel is launched, not when it is finished."""
-        handle = stream_handle(stream)
-        args = self._arguments(addresses, handle)
-        with self.device.selected():
+        handle = get_stream_handle(stream)
+        args = self._make_arguments(addresses, handle)
+        with self.device.make_current():
             status = self.functions.run(ctypes.byref(args), handle)
         if status:
             self.fail(status)
 
-    def prepared(self, addresses: Sequence[int], stream: Any) -> Callable[[], None]:
+    def prepare_launch(self, addresses: Sequence[int], stream: Any) -> Callable[[], None]:
         """A function that repeats the same launch with minimal host work, for measuring.
 
         Only for this thread, and only while the device is current.
         """
-        handle = stream_handle(stream)
-        args = self._arguments(addresses, handle)
+        handle = get_stream_handle(stream)
+        args = self._make_arguments(addresses, handle)
         run, place = self.functions.run, ctypes.byref(args)
 
         def launch() -> None:
@@ -90,11 +90,11 @@ class Call:
 
         return launch
 
-    def _arguments(self, addresses: Sequence[int], stream: int) -> Any:
+    def _make_arguments(self, addresses: Sequence[int], stream: int) -> Any:
         args = type(self.prototype).from_buffer_copy(self.prototype)
         self.point(args, addresses)
         if self.workspace_bytes:
-            self._lend_workspace(args, stream)
+            self._set_workspace(args, stream)
         return args
 
     def fail(self, status: int) -> NoReturn:
@@ -110,7 +110,7 @@ class Call:
         what = "status 3, the workspace" if status == WORKSPACE else f"status {status}, which abi.h does not define"
         raise DeviceError(f"{told} ({what})")
 
-    def _ask_workspace(self) -> int:
+    def _read_workspace_size(self) -> int:
         bytes_ = ctypes.c_uint64()
         status = self.functions.workspace_size(ctypes.byref(self.prototype), ctypes.byref(bytes_))
         if status:
@@ -122,7 +122,7 @@ class Call:
             )
         return bytes_.value
 
-    def _lend_workspace(self, args: Any, stream: int) -> None:
+    def _set_workspace(self, args: Any, stream: int) -> None:
         """Set the workspace. Launches on one stream run one after another and share it; other threads and streams have
         their own."""
         key = (threading.get_ident(), stream)

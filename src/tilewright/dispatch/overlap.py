@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 from tilewright.base.errors import TensorError
 from tilewright.dispatch.element_types import SIZES
-from tilewright.dispatch.tensors import Form, View
+from tilewright.dispatch.tensors import TensorSpec, View
 from tilewright.ops.execution import Tensor
 
 # NumPy's limit of steps to decide whether two strided tensors share an element: some 10 ms.
 _MOST_WORK = 100_000
 
 
-class Apart(NamedTuple):
+class DisjointPair(NamedTuple):
     """An output and another tensor, by their index among the tensors of a problem.
 
     They can share memory only if `least < address of the output - address of the other < most`.
@@ -31,7 +31,9 @@ class Apart(NamedTuple):
     most: int
 
 
-def pairs_apart(tensors: Sequence[Tensor], forms: Sequence[Form | None], *, inputs: bool = True) -> tuple[Apart, ...]:
+def list_disjoint_pairs(
+    tensors: Sequence[Tensor], forms: Sequence[TensorSpec | None], *, inputs: bool = True
+) -> tuple[DisjointPair, ...]:
     """Every output with each tensor that must not share its memory; without `inputs`, with other outputs only.
 
     An output that must be allocated has no spec: it has its own memory.
@@ -43,35 +45,35 @@ def pairs_apart(tensors: Sequence[Tensor], forms: Sequence[Form | None], *, inpu
         for other, (against, shape) in enumerate(zip(tensors, forms, strict=True)):
             if shape is None or other == place or (other < place if against.output else not inputs):
                 continue
-            (low, high), (other_low, other_high) = _extent(form), _extent(shape)
-            pairs.append(Apart(place, other, other_low - high, other_high - low))
+            (low, high), (other_low, other_high) = _compute_extent(form), _compute_extent(shape)
+            pairs.append(DisjointPair(place, other, other_low - high, other_high - low))
     return tuple(pairs)
 
 
-def check_apart(pairs: Sequence[Apart], tensors: Sequence[Tensor], views: Sequence[Any]) -> None:
+def check_disjoint(pairs: Sequence[DisjointPair], tensors: Sequence[Tensor], views: Sequence[Any]) -> None:
     """Raise `TensorError` if an output shares memory with another tensor."""
     for pair in pairs:
         output, other = views[pair.output], views[pair.other]
         distance = output.address - other.address
-        if pair.least < distance < pair.most and _share_elements(output.form, other.form, distance) is not False:
-            raise _overlap_error(tensors[pair.output], output, tensors[pair.other], other)
+        if pair.least < distance < pair.most and _has_shared_elements(output.form, other.form, distance) is not False:
+            raise _make_overlap_error(tensors[pair.output], output, tensors[pair.other], other)
 
 
 def check_outputs(tensors: Sequence[Tensor], views: Sequence[View | None]) -> None:
     """Raise `TensorError` if two elements of an output have the same address, as in a broadcast view."""
     for tensor, view in zip(tensors, views, strict=True):
-        if tensor.output and view is not None and _repeats(view.form):
+        if tensor.output and view is not None and _has_repeated_elements(view.form):
             raise TensorError(
                 f"{tensor.name} is an output, and its elements share memory with each other: shape {view.shape}, "
                 f"strides {view.strides}. Pass a tensor in which every element has its own address."
             )
 
 
-def _overlap_error(tensor: Tensor, output: View, against: Tensor, other: View) -> TensorError:
-    extents = [(view.address, *_extent(view.form)) for view in (output, other)]
+def _make_overlap_error(tensor: Tensor, output: View, against: Tensor, other: View) -> TensorError:
+    extents = [(view.address, *_compute_extent(view.form)) for view in (output, other)]
     start = max(address + low for address, low, _ in extents)
     end = min(address + high for address, _, high in extents)
-    sure = _share_elements(output.form, other.form, output.address - other.address)
+    sure = _has_shared_elements(output.form, other.form, output.address - other.address)
     return TensorError(
         f"{tensor.name} is an output, and it {'shares' if sure else 'may share'} memory with the "
         f"{'output' if against.output else 'input'} {against.name}: both span the {end - start:,} bytes from "
@@ -80,7 +82,7 @@ def _overlap_error(tensor: Tensor, output: View, against: Tensor, other: View) -
     )
 
 
-def _extent(form: Form) -> tuple[int, int]:
+def _compute_extent(form: TensorSpec) -> tuple[int, int]:
     """The byte range of a tensor relative to its address: the first byte, and the one after the last."""
     reach = [(extent - 1) * stride for extent, stride in zip(form.shape, form.strides, strict=True)]
     size = SIZES[form.dtype]
@@ -88,7 +90,7 @@ def _extent(form: Form) -> tuple[int, int]:
 
 
 @functools.lru_cache(maxsize=256)
-def _share_elements(output: Form, other: Form, distance: int) -> bool | None:
+def _has_shared_elements(output: TensorSpec, other: TensorSpec, distance: int) -> bool | None:
     """Whether both have a byte in common. `distance` is the output's address minus the other's. None: unknown.
 
     Interleaved views, such as the parts of one packed tensor, have overlapping spans and no byte in common. NumPy
@@ -100,7 +102,9 @@ def _share_elements(output: Form, other: Form, distance: int) -> bool | None:
         return None
     # Any address works as long as the distance is right: nothing is read.
     base = 1 << 46
-    arrays = [np.asarray(_Described(form, address)) for form, address in ((output, base + distance), (other, base))]
+    arrays = [
+        np.asarray(_ArrayInterface(form, address)) for form, address in ((output, base + distance), (other, base))
+    ]
     shares_memory: Any = np.shares_memory  # its stub knows only 0 and -1 for max_work
     try:
         return bool(shares_memory(*arrays, max_work=_MOST_WORK))
@@ -108,10 +112,10 @@ def _share_elements(output: Form, other: Form, distance: int) -> bool | None:
         return None
 
 
-class _Described:
+class _ArrayInterface:
     """A tensor spec at an address, as NumPy's array interface."""
 
-    def __init__(self, form: Form, address: int) -> None:
+    def __init__(self, form: TensorSpec, address: int) -> None:
         size = SIZES[form.dtype]
         self.__array_interface__ = {
             "version": 3,
@@ -122,7 +126,7 @@ class _Described:
         }
 
 
-def _repeats(form: Form) -> bool:
+def _has_repeated_elements(form: TensorSpec) -> bool:
     """Whether two elements may have the same address: a stride is not larger than the span of inner dimensions."""
     reach = 0
     for stride, extent in sorted(

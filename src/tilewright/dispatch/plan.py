@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.dispatch.tensors import shape_text
-from tilewright.ops import op_named
+from tilewright.dispatch.tensors import format_shape
+from tilewright.ops import find_op
 from tilewright.ops.execution import Execution, Preparation, Tensor
 from tilewright.ops.kernel import Kernel
-from tilewright.ops.problem_text import problem_text
-from tilewright.select.selection import Choice
+from tilewright.ops.problem_text import format_problem
+from tilewright.select.selection import Candidate
 
 
 @dataclass(frozen=True, slots=True)
-class Resized:
+class ResizedTensor:
     """A tensor that is larger in the launch than in the requested problem."""
 
     tensor: str
@@ -25,8 +25,8 @@ class Resized:
 
     def __str__(self) -> str:
         if self.output:
-            return f"{self.tensor} cut from {shape_text(self.launched)} to {shape_text(self.asked)}"
-        return f"{self.tensor} padded from {shape_text(self.asked)} to {shape_text(self.launched)} with zeros"
+            return f"{self.tensor} cut from {format_shape(self.launched)} to {format_shape(self.asked)}"
+        return f"{self.tensor} padded from {format_shape(self.asked)} to {format_shape(self.launched)} with zeros"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Padding:
     """A larger problem is computed instead of the requested one; the result is cut."""
 
     asked: Any
-    tensors: tuple[Resized, ...]
+    tensors: tuple[ResizedTensor, ...]
 
     def __str__(self) -> str:
         return ", ".join(str(tensor) for tensor in self.tensors)
@@ -51,7 +51,7 @@ class Stage:
     workspace_bytes: int
 
     def describe(self) -> str:
-        lines = [self.kernel.slug, f"  problem      {problem_text(self.problem, self.kernel.config)}"]
+        lines = [self.kernel.slug, f"  problem      {format_problem(self.problem, self.kernel.config)}"]
         if self.padding is not None:
             lines.append(f"  padding      {self.padding}")
         lines += [f"  preparation  {preparation.what}" for preparation in self.preparations]
@@ -68,7 +68,7 @@ class Intermediate:
     nbytes: int
 
     def __str__(self) -> str:
-        shape = shape_text(self.tensor.shape)
+        shape = format_shape(self.tensor.shape)
         return f"{self.tensor.name}, {shape} of {self.tensor.dtype}, {self.nbytes:,} bytes"
 
 
@@ -96,7 +96,7 @@ class Plan:
         """The plan as text: kernels with reasons, padding, preparations, workspaces and intermediate tensors."""
         first = self.stages[0]
         alone = len(self.stages) == 1 and self.launched == first.problem
-        asked = problem_text(self.problem, first.kernel.config if alone else None)
+        asked = format_problem(self.problem, first.kernel.config if alone else None)
         lines = [f"{asked} on {self.device}: {self.why}"]
         lines += [f"{number}. {stage.describe()}" for number, stage in enumerate(self.stages, 1)]
         lines += [f"between  {intermediate}" for intermediate in self.intermediates]
@@ -106,24 +106,24 @@ class Plan:
         return self.describe()
 
 
-def execution_of(op: str) -> Execution:
+def get_execution(op: str) -> Execution:
     """The call interface of an op; an error for an op that can only be built."""
-    found = op_named(op).execution
+    found = find_op(op).execution
     if found is None:
         raise InvalidValueError(f"kernels of {op} can be built but not run: the op has no `execution`")
     return found
 
 
-def stage_of(choice: Choice, problem: Any, workspace_bytes: int) -> Stage:
+def build_stage(choice: Candidate, problem: Any, workspace_bytes: int) -> Stage:
     """The launch of a selected kernel."""
-    execution = execution_of(choice.kernel.op)
+    execution = get_execution(choice.kernel.op)
     launched = problem if choice.padded is None else choice.padded
-    padding = None if choice.padded is None else _padding(execution, problem, launched)
+    padding = None if choice.padded is None else _build_padding(execution, problem, launched)
     preparations = execution.preparations(choice.kernel.config, launched)
     return Stage(choice.kernel, launched, preparations, padding, workspace_bytes)
 
 
-def _padding(execution: Execution, asked: Any, launched: Any) -> Padding:
+def _build_padding(execution: Execution, asked: Any, launched: Any) -> Padding:
     pairs = zip(execution.tensors(asked), execution.tensors(launched), strict=True)
-    resized = [Resized(a.name, a.shape, b.shape, a.output) for a, b in pairs if a.shape != b.shape]
+    resized = [ResizedTensor(a.name, a.shape, b.shape, a.output) for a, b in pairs if a.shape != b.shape]
     return Padding(asked, tuple(resized))

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import TensorError, choose
 from tilewright.dispatch import dlpack
-from tilewright.dispatch.element_types import SIZES, named
+from tilewright.dispatch.element_types import SIZES, parse_dtype_name
 
 if TYPE_CHECKING:
     from tilewright.runtime.buffers import Buffer
 
 
-class Form:
+class TensorSpec:
     """Everything about a tensor except its address. Equal specs are the same object, so `is` compares them."""
 
     __slots__ = ("__weakref__", "dtype", "place", "shape", "strides")
@@ -32,20 +32,20 @@ class Form:
         self.place = place
 
     def __repr__(self) -> str:
-        return f"{shape_text(self.shape)} of {self.dtype} with strides {self.strides}"
+        return f"{format_shape(self.shape)} of {self.dtype} with strides {self.strides}"
 
 
-_forms: weakref.WeakValueDictionary[Any, Form] = weakref.WeakValueDictionary()
+_forms: weakref.WeakValueDictionary[Any, TensorSpec] = weakref.WeakValueDictionary()
 _forms_lock = threading.Lock()
 
 
-def form_of(shape: tuple[int, ...], strides: tuple[int, ...], dtype: str, place: Any) -> Form:
+def get_spec(shape: tuple[int, ...], strides: tuple[int, ...], dtype: str, place: Any) -> TensorSpec:
     """The one spec with these values."""
     key = (shape, strides, dtype, place)
     with _forms_lock:
         found = _forms.get(key)
         if found is None:
-            found = _forms[key] = Form(shape, strides, dtype, place)
+            found = _forms[key] = TensorSpec(shape, strides, dtype, place)
         return found
 
 
@@ -65,7 +65,7 @@ class View:
         library: str = "tilewright",
     ) -> None:
         self.address = address
-        self.form = form_of(shape, strides, dtype, place)
+        self.form = get_spec(shape, strides, dtype, place)
         self.owner = owner
         self.library = library
 
@@ -100,13 +100,13 @@ class View:
         where = "host" if self.on_host else f"device {self.form.place}"
         return f"View({self.form} at {self.address:#x}, {where})"
 
-    def array(self) -> Any:
+    def to_array(self) -> Any:
         """A host tensor as a NumPy array on the same memory."""
         if self.library == "numpy":
             return self.owner
         import numpy as np  # noqa: PLC0415  (costs start-up time)
 
-        from tilewright.arch.number_formats import array_dtype  # noqa: PLC0415  (NumPy)
+        from tilewright.arch.number_formats import find_array_dtype  # noqa: PLC0415  (NumPy)
 
         size = SIZES[self.dtype]
         reach = [(extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)]
@@ -114,10 +114,10 @@ class View:
         bytes_ = (sum(abs(step) for step in reach) + 1) * size
         memory: Any = (ctypes.c_char * bytes_).from_address(self.address - below * size)
         steps = tuple(stride * size for stride in self.strides)
-        return np.ndarray(self.shape, array_dtype(self.dtype), memory, offset=below * size, strides=steps)
+        return np.ndarray(self.shape, find_array_dtype(self.dtype), memory, offset=below * size, strides=steps)
 
 
-def shape_text(shape: Sequence[int]) -> str:
+def format_shape(shape: Sequence[int]) -> str:
     """A shape for display: 200×72."""
     return "×".join(str(extent) for extent in shape) or "a single value"
 
@@ -126,8 +126,8 @@ def view_on(buffer: Buffer, shape: Sequence[int], dtype: str, strides: Sequence[
     """A tensor in a device buffer; packed unless strides are given. It keeps the buffer alive."""
     choose("dtype of a tensor", dtype, SIZES)
     extents = tuple(shape)
-    steps = dlpack.packed_strides(extents) if strides is None else tuple(strides)
-    needed = span(extents, steps) * SIZES[dtype]
+    steps = dlpack.compute_packed_strides(extents) if strides is None else tuple(strides)
+    needed = compute_span(extents, steps) * SIZES[dtype]
     if len(steps) != len(extents) or min(steps, default=0) < 0 or needed > buffer.nbytes:
         raise TensorError(
             f"a tensor of shape {extents} with strides {steps} of {dtype} needs {needed:,} bytes, "
@@ -136,29 +136,29 @@ def view_on(buffer: Buffer, shape: Sequence[int], dtype: str, strides: Sequence[
     return View(buffer.address, extents, steps, dtype, buffer.device, buffer)
 
 
-def span(shape: Sequence[int], strides: Sequence[int]) -> int:
+def compute_span(shape: Sequence[int], strides: Sequence[int]) -> int:
     """Number of elements from the first to the last, gaps included."""
     return 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=False))
 
 
-def view_of(tensor: Any) -> View:
+def to_view(tensor: Any) -> View:
     """A tensor of any library as a view."""
     reader = _readers.get(type(tensor))
     if reader is None:
-        reader = _readers[type(tensor)] = _reader_for(tensor)
+        reader = _readers[type(tensor)] = _find_reader(tensor)
     return reader(tensor)
 
 
-def _reader_for(tensor: Any) -> Callable[[Any], View]:
+def _find_reader(tensor: Any) -> Callable[[Any], View]:
     numpy = sys.modules.get("numpy")
     if isinstance(tensor, View):
         return lambda view: view
     if numpy is not None and isinstance(tensor, numpy.ndarray):
-        return _of_numpy
+        return _read_numpy
     if hasattr(tensor, "data_ptr") and hasattr(tensor, "stride"):
-        return _of_torch
+        return _read_torch
     if hasattr(tensor, "__dlpack__"):
-        return _of_dlpack
+        return _read_dlpack
     advice = " For a buffer, use tilewright.view_on." if hasattr(tensor, "nbytes") else ""
     raise TensorError(
         f"a {type(tensor).__module__}.{type(tensor).__qualname__} is not a tensor: "
@@ -166,9 +166,9 @@ def _reader_for(tensor: Any) -> Callable[[Any], View]:
     )
 
 
-def _of_numpy(array: Any) -> View:
+def _read_numpy(array: Any) -> View:
     dtype = array.dtype
-    name = named(dtype.name)
+    name = parse_dtype_name(dtype.name)
     if not dtype.isnative:
         raise TensorError(f"an array of {dtype} does not have the native byte order: use array.astype first")
     size = dtype.itemsize
@@ -180,7 +180,7 @@ def _of_numpy(array: Any) -> View:
     return View(array.ctypes.data, array.shape, strides, name, None, array, "numpy")
 
 
-def _of_torch(tensor: Any) -> View:
+def _read_torch(tensor: Any) -> View:
     device = tensor.device
     place = {"cpu": None, "cuda": device.index}.get(device.type, device)
     if place is device:
@@ -188,11 +188,13 @@ def _of_torch(tensor: Any) -> View:
     if tensor.requires_grad:
         raise TensorError("a torch tensor requires a gradient, and kernels do not record one: use tensor.detach()")
     address = tensor.data_ptr()
-    return View(address, tuple(tensor.shape), tensor.stride(), named(str(tensor.dtype)), place, tensor, "torch")
+    return View(
+        address, tuple(tensor.shape), tensor.stride(), parse_dtype_name(str(tensor.dtype)), place, tensor, "torch"
+    )
 
 
-def _of_dlpack(tensor: Any) -> View:
-    found = dlpack.describe(tensor)
+def _read_dlpack(tensor: Any) -> View:
+    found = dlpack.read_tensor(tensor)
     return View(found.address, found.shape, found.strides, found.dtype, found.gpu, (tensor, found.capsule), "dlpack")
 
 

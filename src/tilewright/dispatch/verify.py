@@ -14,25 +14,25 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tilewright.arch.number_formats import Floats, numpy_dtype
+from tilewright.arch.number_formats import Floats, to_numpy_dtype
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import DeviceError, DeviceMemoryError, InvalidValueError, UnsupportedError
-from tilewright.base.events import task
+from tilewright.base.events import report_task
+from tilewright.building.compile_job import LIBRARY
 from tilewright.building.store.artifact import Artifact
-from tilewright.building.unit import LIBRARY
-from tilewright.dispatch.binding import bind
-from tilewright.dispatch.guarded import POISON, Guarded
-from tilewright.dispatch.launch import Call, Functions, functions_of
-from tilewright.dispatch.plan import execution_of
-from tilewright.dispatch.remembered import Remembered
-from tilewright.dispatch.sequence import CallSequence
-from tilewright.dispatch.staging import select_stages
+from tilewright.dispatch.binding import bind_selection
+from tilewright.dispatch.call_sequence import CallSequence
+from tilewright.dispatch.launch import BoundKernel, Functions, bind_functions
+from tilewright.dispatch.plan import get_execution
+from tilewright.dispatch.poisoned_tensor import POISON, PoisonedTensor
+from tilewright.dispatch.reference_cache import ReferenceCache
+from tilewright.dispatch.select_stages import select_stages
 from tilewright.ops import fits
 from tilewright.ops.execution import Tensor
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.tolerance import Tolerance
-from tilewright.runtime.streams import stream_handle
-from tilewright.select.select import select
+from tilewright.runtime.streams import get_stream_handle
+from tilewright.select.select import select_kernels
 
 if TYPE_CHECKING:
     from tilewright.emulator.counters import Counters
@@ -104,10 +104,10 @@ class _Subject:
     kernels: tuple[Kernel, ...]
     device: Device
     mode: Mode | None
-    bind: Callable[[], Call | CallSequence] = field(repr=False)
-    remembered: Remembered | None = None
+    bind: Callable[[], BoundKernel | CallSequence] = field(repr=False)
+    remembered: ReferenceCache | None = None
 
-    def check(self, problem: Any, verdict: Verdict, message: str = "", **found: Any) -> Check:
+    def make_check(self, problem: Any, verdict: Verdict, message: str = "", **found: Any) -> Check:
         return Check(self.kernels[0], problem, verdict, message, later=self.kernels[1:], **found)
 
 
@@ -118,7 +118,7 @@ def verify(
     problems: Sequence[Any],
     seed: int = 1,
     mode: Mode | None = None,
-    remembered: Remembered | None = None,
+    remembered: ReferenceCache | None = None,
 ) -> list[Check]:
     """Run a built kernel on problems and check each. `mode` is the mode of an emulated device (None: its setting).
 
@@ -128,25 +128,25 @@ def verify(
     run in reverse order, in strict mode. Outputs, and the gaps between lines of outputs and inputs, are poisoned
     before, so that missing writes, stray writes and stray reads are found. Memory is exactly as large as the tensors.
     """
-    functions = _loaded({kernel: artifact}, device)[kernel]
-    execution = execution_of(kernel.op)
+    functions = _load_functions({kernel: artifact}, device)[kernel]
+    execution = get_execution(kernel.op)
 
     def check(problem: Any) -> Check:
         refused = fits(kernel.config, problem, kernel.arch)
         if refused:
             return Check(kernel, problem, "unsupported", str(refused[0]))
-        call = partial(Call, device, kernel, functions, execution, problem)
+        call = partial(BoundKernel, device, kernel, functions, execution, problem)
         subject = _Subject((kernel,), device, mode, call, remembered)
-        return _check(subject, problem, seed)
+        return _check_problem(subject, problem, seed)
 
-    return _each(f"verifying {kernel.slug}", check, problems)
+    return _check_each(f"verifying {kernel.slug}", check, problems)
 
 
-def work_out(kernel: Kernel, problem: Any, seed: int, arch: Arch, remembered: Remembered) -> None:
+def compute_reference(kernel: Kernel, problem: Any, seed: int, arch: Arch, remembered: ReferenceCache) -> None:
     """Compute the reference and tolerances of a later `verify` in advance, if the kernel supports the problem."""
     if not fits(kernel.config, problem, kernel.arch):
-        for each in _seeds(seed):
-            remembered.allowed((kernel,), problem, each, arch)
+        for each in _list_seeds(seed):
+            remembered.get_tolerances((kernel,), problem, each, arch)
 
 
 def verify_plan(
@@ -163,32 +163,32 @@ def verify_plan(
     kernels = tuple(artifacts)
     if not kernels:
         raise InvalidValueError("there are no kernels for these problems: pass at least one")
-    functions = _loaded(artifacts, device)
-    execution = execution_of(kernels[0].op)
+    functions = _load_functions(artifacts, device)
+    execution = get_execution(kernels[0].op)
 
     def check(problem: Any) -> Check:
-        selection = select_stages(problem, execution, lambda stage: select(stage, device.arch, kernels))
+        selection = select_stages(problem, execution, lambda stage: select_kernels(stage, device.arch, kernels))
         try:
             taken = (selection.best.kernel, *(part.best.kernel for part in selection.stages[1:]))
         except UnsupportedError as error:
             return Check(kernels[0], problem, "unsupported", str(error))
-        subject = _Subject(taken, device, mode, lambda: bind(selection, device, functions.__getitem__)[1])
-        return _check(subject, problem, seed)
+        subject = _Subject(taken, device, mode, lambda: bind_selection(selection, device, functions.__getitem__)[1])
+        return _check_problem(subject, problem, seed)
 
-    return _each(f"verifying plans of {len(kernels)} kernels", check, problems)
+    return _check_each(f"verifying plans of {len(kernels)} kernels", check, problems)
 
 
-def _loaded(artifacts: Mapping[Kernel, Artifact], device: Device) -> dict[Kernel, Functions]:
+def _load_functions(artifacts: Mapping[Kernel, Artifact], device: Device) -> dict[Kernel, Functions]:
     for kernel in artifacts:
         if kernel.arch != device.arch.name:
             raise InvalidValueError(
                 f"{kernel.slug} is a kernel for {kernel.arch}, {device.name} is a {device.arch.name}"
             )
-    return {kernel: functions_of(device, each.checked(LIBRARY), kernel) for kernel, each in artifacts.items()}
+    return {kernel: bind_functions(device, each.verify_file(LIBRARY), kernel) for kernel, each in artifacts.items()}
 
 
-def _each(what: str, check: Callable[[Any], Check], problems: Sequence[Any]) -> list[Check]:
-    with task(what, len(problems)) as advance:
+def _check_each(what: str, check: Callable[[Any], Check], problems: Sequence[Any]) -> list[Check]:
+    with report_task(what, len(problems)) as advance:
         checks = []
         for problem in problems:
             checks.append(check(problem))
@@ -196,22 +196,22 @@ def _each(what: str, check: Callable[[Any], Check], problems: Sequence[Any]) -> 
     return checks
 
 
-def _seeds(seed: int) -> list[int]:
+def _list_seeds(seed: int) -> list[int]:
     """The seeds that a problem is computed with."""
     return list(dict.fromkeys((SPECIAL_SEED, seed)))
 
 
-def _check(subject: _Subject, problem: Any, seed: int) -> Check:
+def _check_problem(subject: _Subject, problem: Any, seed: int) -> Check:
     try:
-        seeds = _seeds(seed)
-        runs = [_run(subject, problem, each, counted=each == seeds[-1]) for each in seeds]
+        seeds = _list_seeds(seed)
+        runs = [_run_problem(subject, problem, each, counted=each == seeds[-1]) for each in seeds]
     except UnsupportedError as error:
-        return subject.check(problem, "unsupported", f"the rules accept it, but the library rejects it: {error}")
+        return subject.make_check(problem, "unsupported", f"the rules accept it, but the library rejects it: {error}")
     except DeviceError as error:
-        return subject.check(problem, "fault", str(error), memory_full=isinstance(error, DeviceMemoryError))
+        return subject.make_check(problem, "fault", str(error), memory_full=isinstance(error, DeviceMemoryError))
     differences = [difference for found, _ in runs for difference in found]
     worst = max(differences, key=lambda d: (bool(d.message), d.element_share))
-    return subject.check(
+    return subject.make_check(
         problem,
         "wrong" if worst.message else "ok",
         worst.message,
@@ -223,17 +223,19 @@ def _check(subject: _Subject, problem: Any, seed: int) -> Check:
     )
 
 
-def _run(subject: _Subject, problem: Any, seed: int, *, counted: bool) -> tuple[list[Difference], Counters | None]:
+def _run_problem(
+    subject: _Subject, problem: Any, seed: int, *, counted: bool
+) -> tuple[list[Difference], Counters | None]:
     """Launch all kernels of a problem and compare the results.
 
     With `counted`, counters include cache lines and bank conflicts, which takes a third of an emulated run.
     """
     first, device = subject.kernels[0], subject.device
-    execution, arch = execution_of(first.op), device.arch
+    execution, arch = get_execution(first.op), device.arch
     # Nothing is cached between runs unless the caller passes a cache: a problem may fill half the memory.
-    remembered = subject.remembered or Remembered()
-    expected = remembered.expected(first.op, problem, seed, arch)
-    allowed = remembered.allowed(subject.kernels, problem, seed, arch)
+    remembered = subject.remembered or ReferenceCache()
+    expected = remembered.get_expected(first.op, problem, seed, arch)
+    allowed = remembered.get_tolerances(subject.kernels, problem, seed, arch)
     prepared = dict(expected.inputs)
     if len(subject.kernels) == 1:  # several kernels use unprepared tensors
         for preparation in execution.preparations(first.config, problem):
@@ -242,7 +244,7 @@ def _run(subject: _Subject, problem: Any, seed: int, *, counted: bool) -> tuple[
     tensors = execution.tensors(problem)
     _check_given(tensors, expected.inputs)
     with ExitStack() as freed:
-        placed = [Guarded(t, numpy_dtype(t.dtype, arch), prepared.get(t.name)) for t in tensors]
+        placed = [PoisonedTensor(t, to_numpy_dtype(t.dtype, arch), prepared.get(t.name)) for t in tensors]
         buffers = [freed.enter_context(device.allocate(each.nbytes, each.tensor.name)) for each in placed]
         for buffer, each in zip(buffers, placed, strict=True):
             buffer.copy_from(each.memory)
@@ -251,12 +253,14 @@ def _run(subject: _Subject, problem: Any, seed: int, *, counted: bool) -> tuple[
         for buffer, each in zip(buffers, placed, strict=True):
             buffer.copy_to(each.after)
     found = [
-        Difference(each.tensor.name, message=f"{said} (seed {seed})") for each in placed if (said := each.damage())
+        Difference(each.tensor.name, message=f"{said} (seed {seed})")
+        for each in placed
+        if (said := each.describe_stray_writes())
     ]
     for each in placed:
         if each.tensor.output:
-            ulps = remembered.ulps(first.op, problem, seed, arch, each.tensor)
-            found.append(compared(each, expected.outputs, allowed, ulps, seed))
+            ulps = remembered.get_ulps(first.op, problem, seed, arch, each.tensor)
+            found.append(compare_output(each, expected.outputs, allowed, ulps, seed))
     return found, counters
 
 
@@ -268,47 +272,47 @@ def _check_given(tensors: Sequence[Tensor], inputs: Mapping[str, Any]) -> None:
 
 
 def _launch(
-    subject: _Subject, call: Call | CallSequence, addresses: Sequence[int], *, turned: bool, detailed: bool
+    subject: _Subject, call: BoundKernel | CallSequence, addresses: Sequence[int], *, turned: bool, detailed: bool
 ) -> Counters | None:
     device = subject.device
     if isinstance(call, CallSequence):
-        for buffer in call.lent(stream_handle(None)):
+        for buffer in call.get_buffers(get_stream_handle(None)):
             buffer.fill(POISON)
     if device.kind != "emulated":
         if subject.mode is not None:
             raise InvalidValueError(f"a mode applies to emulated devices only; {device.name} is a GPU")
-        with device.selected():
+        with device.make_current():
             call(addresses, None)
         device.synchronize()
         return None
     settings = device.emulating(mode=subject.mode, detailed=detailed, turned=turned)
-    with device.selected(), settings, device.recording() as launches:
+    with device.make_current(), settings, device.recording() as launches:
         call(addresses, None)
         device.synchronize()
     return reduce(add, (launch.counters for launch in launches)) if launches else None
 
 
-def compared(
-    placed: Guarded, expected: Mapping[str, Any], allowed: Mapping[str, Tolerance], ulps: Floats, seed: int
+def compare_output(
+    placed: PoisonedTensor, expected: Mapping[str, Any], allowed: Mapping[str, Tolerance], ulps: Floats, seed: int
 ) -> Difference:
     """Compare an output with the reference: each element, and the root mean square of all errors."""
     tensor, tolerance = placed.tensor, allowed[placed.tensor.name]
     wanted = np.asarray(expected[tensor.name], dtype=np.float64)
     limit = ROOM * np.asarray(tolerance.limit, dtype=np.float64)
-    found = placed.values().astype(np.float64)
-    error = _errors(found, wanted)
+    found = placed.get_values().astype(np.float64)
+    error = _compute_errors(found, wanted)
     is_open = np.isinf(limit)  # an op may leave elements undefined
     if is_open.any():
         error[is_open] = 0.0
-    share = _shares(error, limit)
+    share = _compute_shares(error, limit)
     worst = tuple(int(i) for i in np.unravel_index(int(np.argmax(share)), share.shape))
-    spread = _spread(error, limit, np.asarray(tolerance.deviation, dtype=np.float64))
+    spread = _compute_rms_error(error, limit, np.asarray(tolerance.deviation, dtype=np.float64))
     message = ""
     if share[worst] > 1:
         off = int(np.count_nonzero(share > 1))
-        missing = int(np.count_nonzero(placed.untouched()))
+        missing = int(np.count_nonzero(placed.find_untouched()))
         message = (
-            f"{_element(tensor, worst)} is {found[worst]:.8g}, should be {wanted[worst]:.8g} ± {limit[worst]:.3g}; "
+            f"{_format_element(tensor, worst)} is {found[worst]:.8g}, should be {wanted[worst]:.8g} ± {limit[worst]:.3g}; "
             f"{off:,} of {share.size:,} elements are wrong"
             + (f", {missing:,} were never written" if missing else "")
             + f" (seed {seed})"
@@ -330,7 +334,7 @@ def compared(
 
 
 @dataclass(frozen=True, slots=True)
-class _Spread:
+class _RmsError:
     """The root mean square of all errors, each divided by its deviation, and its limit."""
 
     size: float
@@ -342,21 +346,21 @@ class _Spread:
         return self.size / self.most
 
 
-def _spread(error: Floats, limit: Floats, deviation: Floats) -> _Spread:
+def _compute_rms_error(error: Floats, limit: Floats, deviation: Floats) -> _RmsError:
     """The root mean square error of elements with a tolerance above 0 that are not undefined."""
     counted = (deviation > 0) & np.isfinite(limit)
     count = int(np.count_nonzero(counted))
     if not count:
-        return _Spread(0.0, ROOM, 0)
+        return _RmsError(0.0, ROOM, 0)
     if count == error.size:  # a masked division is several times slower
         parts = error / deviation
     else:
         parts = np.divide(error, deviation, out=np.zeros_like(error), where=counted)
     size = float(np.sqrt(np.square(parts).sum() / count))  # not vdot: BLAS threads spin while they wait
-    return _Spread(size, ROOM * (1 + FEW / count**0.5), count)
+    return _RmsError(size, ROOM * (1 + FEW / count**0.5), count)
 
 
-def _errors(found: Floats, wanted: Floats) -> Floats:
+def _compute_errors(found: Floats, wanted: Floats) -> Floats:
     """The error of each element. An expected infinity is correct; a NaN never is, computed or expected."""
     with np.errstate(invalid="ignore"):
         error = np.subtract(found, wanted)
@@ -367,12 +371,12 @@ def _errors(found: Floats, wanted: Floats) -> Floats:
     return error
 
 
-def _shares(error: Floats, limit: Floats) -> Floats:
+def _compute_shares(error: Floats, limit: Floats) -> Floats:
     """Errors divided by their limits. If a limit is 0, any error is infinitely large."""
     if limit.size and limit.min() > 0:  # a masked division is several times slower
         return error / limit
     return np.divide(error, limit, out=np.where(error > 0, np.inf, 0.0), where=(limit > 0) & np.isfinite(error))
 
 
-def _element(tensor: Tensor, index: tuple[int, ...]) -> str:
+def _format_element(tensor: Tensor, index: tuple[int, ...]) -> str:
     return f"{tensor.name}[{', '.join(map(str, index))}]"

@@ -21,32 +21,32 @@ _WRAPPER_MAGIC = 0x48495046  # "HIPF"
 _SIZES = {1: struct.Struct("<IQ"), 2: struct.Struct("<IIQ"), 3: struct.Struct("<QQQ")}
 
 
-def code_object_for(data: bytes, arch: str) -> bytes:
+def find_code_object(data: bytes, arch: str) -> bytes:
     """Return the code object for `arch` in a bundle, or `data` itself if it is a code object."""
     if data.startswith(_ELF):
         return data
     entries = read_bundle(data)
-    found = [code for target, code in entries.items() if _arch_of(target) == arch]
+    found = [code for target, code in entries.items() if _parse_arch(target) == arch]
     if not found:
-        raise CodeObjectError(f"the bundle has no code for {arch}; it has {_listed(entries)}")
+        raise CodeObjectError(f"the bundle has no code for {arch}; it has {_format_targets(entries)}")
     if len(found) > 1:
-        raise CodeObjectError(f"the bundle has {len(found)} code objects for {arch}: {_listed(entries)}")
+        raise CodeObjectError(f"the bundle has {len(found)} code objects for {arch}: {_format_targets(entries)}")
     return found[0]
 
 
 def read_bundle(data: bytes) -> Mapping[str, bytes]:
     """Return the entries of a bundle, compressed or not, by target."""
     if data.startswith(_COMPRESSED):
-        data = _decompressed(data)
+        data = _unpack_bundle(data)
     if not data.startswith(_PLAIN):
         raise CodeObjectError(f"it is neither a code object nor a bundle: it begins with {data[:8]!r}")
     try:
-        return _entries(data)
+        return _read_entries(data)
     except (struct.error, UnicodeDecodeError) as error:
         raise CodeObjectError(f"the bundle is damaged: {error}") from error
 
 
-def bundle_size(header: bytes) -> int | None:
+def read_bundle_size(header: bytes) -> int | None:
     """Return the size of a bundle if its header states it: only compressed ones from version 2 on do."""
     if not header.startswith(_COMPRESSED) or len(header) < 32:
         return None
@@ -54,7 +54,7 @@ def bundle_size(header: bytes) -> int | None:
     return int(_SIZES[version].unpack_from(header, 8)[0]) if version in (2, 3) else None
 
 
-def wrapped_address(wrapper: bytes) -> int:
+def read_wrapped_address(wrapper: bytes) -> int:
     """Return the address of the bundle that a HIP fat binary wrapper points to."""
     if len(wrapper) != WRAPPER_BYTES:
         raise CodeObjectError(f"a fat binary wrapper has {WRAPPER_BYTES} bytes, not {len(wrapper)}")
@@ -64,7 +64,7 @@ def wrapped_address(wrapper: bytes) -> int:
     return int(address)
 
 
-def _entries(data: bytes) -> Mapping[str, bytes]:
+def _read_entries(data: bytes) -> Mapping[str, bytes]:
     (count,) = struct.unpack_from("<Q", data, len(_PLAIN))
     at = len(_PLAIN) + 8
     entries: dict[str, bytes] = {}
@@ -79,7 +79,7 @@ def _entries(data: bytes) -> Mapping[str, bytes]:
     return entries
 
 
-def _decompressed(data: bytes) -> bytes:
+def _unpack_bundle(data: bytes) -> bytes:
     try:
         version, method = struct.unpack_from("<HH", data, 4)
         if version not in _SIZES:
@@ -114,11 +114,11 @@ def _unpack(packed: bytes, method: int) -> bytes:
         raise CodeObjectError(f"the compressed bundle is damaged: {error}") from error
 
 
-def _arch_of(target: str) -> str:
+def _parse_arch(target: str) -> str:
     """Return the GPU of a target such as hipv4-amdgcn-amd-amdhsa--gfx942:xnack-; empty for the host."""
     kind, _, rest = target.partition("-")
     return rest.rpartition("--")[2].partition(":")[0] if kind.startswith("hip") else ""
 
 
-def _listed(entries: Mapping[str, bytes]) -> str:
+def _format_targets(entries: Mapping[str, bytes]) -> str:
     return ", ".join(entries) if entries else "nothing"

@@ -28,7 +28,7 @@ _RELOCATIONS = {3: "R_AMDGPU_ABS64", 13: "R_AMDGPU_RELATIVE64"}
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class LoadSegment:
     """Bytes to load at `address`, relative to the load address of the code object."""
 
     name: str
@@ -61,7 +61,7 @@ class CodeObject:
 
     arch: str
     data: bytes
-    sections: tuple[Section, ...]
+    sections: tuple[LoadSegment, ...]
     symbols: Mapping[str, Symbol]
     relocations: tuple[Relocation, ...]
     kernels: Mapping[str, KernelMetadata]
@@ -71,7 +71,7 @@ class CodeObject:
         """Its size in memory, in bytes."""
         return max((section.address + len(section.data) for section in self.sections), default=0)
 
-    def bytes_at(self, address: int, size: int) -> bytes:
+    def read_bytes(self, address: int, size: int) -> bytes:
         """Return bytes of one section."""
         for section in self.sections:
             offset = address - section.address
@@ -79,13 +79,13 @@ class CodeObject:
                 return section.data[offset : offset + size]
         raise CodeObjectError(f"no section has the {size} bytes at {address:#x}")
 
-    def descriptor_bytes(self, kernel: str) -> tuple[int, bytes]:
+    def find_descriptor(self, kernel: str) -> tuple[int, bytes]:
         """Return the address and the bytes of a kernel's descriptor."""
         name = self.kernels[kernel].descriptor_symbol
         if name not in self.symbols:
             raise CodeObjectError(f"there is no symbol '{name}', the descriptor of kernel {kernel}")
         address = self.symbols[name].address
-        return address, self.bytes_at(address, DESCRIPTOR_BYTES)
+        return address, self.read_bytes(address, DESCRIPTOR_BYTES)
 
 
 def read_code_object(data: bytes) -> CodeObject:
@@ -93,10 +93,10 @@ def read_code_object(data: bytes) -> CodeObject:
     try:
         elf = ELFFile(io.BytesIO(data))
         arch = _check_header(elf)
-        sections = tuple(_alloc_sections(elf, len(data)))
-        symbols = _symbols(elf)
-        relocations = tuple(_relocations(elf))
-        kernels = read_metadata(msgpack.decode(_metadata_note(elf)))
+        sections = tuple(_read_segments(elf, len(data)))
+        symbols = _read_symbols(elf)
+        relocations = tuple(_read_relocations(elf))
+        kernels = read_metadata(msgpack.decode(_find_metadata_note(elf)))
         _check_relocations(relocations, sections)
     except CodeObjectError:
         raise
@@ -126,7 +126,7 @@ def _check_header(elf: Any) -> str:
     return _GPUS[number]
 
 
-def _alloc_sections(elf: Any, file_bytes: int) -> Iterator[Section]:
+def _read_segments(elf: Any, file_bytes: int) -> Iterator[LoadSegment]:
     for section in elf.iter_sections():
         header = section.header
         if not header["sh_flags"] & _ALLOC or header["sh_size"] == 0:
@@ -143,10 +143,10 @@ def _alloc_sections(elf: Any, file_bytes: int) -> Iterator[Section]:
             raise CodeObjectError(f"section {section.name} ends at byte {end}, but the file has {file_bytes}")
         else:
             data = section.data()
-        yield Section(section.name, address, data, bool(header["sh_flags"] & _EXECUTE))
+        yield LoadSegment(section.name, address, data, bool(header["sh_flags"] & _EXECUTE))
 
 
-def _symbols(elf: Any) -> Mapping[str, Symbol]:
+def _read_symbols(elf: Any) -> Mapping[str, Symbol]:
     """Return the defined symbols with a name. Those of .dynsym are enough: kernels and their descriptors."""
     table = elf.get_section_by_name(".dynsym")
     if table is None:
@@ -158,16 +158,16 @@ def _symbols(elf: Any) -> Mapping[str, Symbol]:
     }
 
 
-def _relocations(elf: Any) -> Iterator[Relocation]:
+def _read_relocations(elf: Any) -> Iterator[Relocation]:
     for section in elf.iter_sections():
         if section.header["sh_type"] not in ("SHT_RELA", "SHT_REL"):
             continue
         symbols = elf.get_section(section.header["sh_link"])
         for entry in section.iter_relocations():
-            yield _relocation(entry, symbols, section.name)
+            yield _read_relocation(entry, symbols, section.name)
 
 
-def _relocation(entry: Any, symbols: Any, section: str) -> Relocation:
+def _read_relocation(entry: Any, symbols: Any, section: str) -> Relocation:
     number = entry["r_info_type"]
     name = _RELOCATIONS.get(number)
     if name is None or not entry.is_RELA():
@@ -181,14 +181,14 @@ def _relocation(entry: Any, symbols: Any, section: str) -> Relocation:
     return Relocation(entry["r_offset"], symbol["st_value"] + entry["r_addend"])
 
 
-def _check_relocations(relocations: tuple[Relocation, ...], sections: tuple[Section, ...]) -> None:
+def _check_relocations(relocations: tuple[Relocation, ...], sections: tuple[LoadSegment, ...]) -> None:
     for place in relocations:
         inside = (0 <= place.address - one.address <= len(one.data) - 8 for one in sections)
         if not any(inside):
             raise CodeObjectError(f"a relocation is at {place.address:#x}, outside all sections")
 
 
-def _metadata_note(elf: Any) -> bytes:
+def _find_metadata_note(elf: Any) -> bytes:
     for section in elf.iter_sections():
         if section.header["sh_type"] != "SHT_NOTE":
             continue

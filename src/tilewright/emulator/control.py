@@ -10,13 +10,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.emulator import waits
-from tilewright.emulator.code import Code
+from tilewright.emulator import waitcnt
+from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.faults import TrapFault
-from tilewright.emulator.group import Group, Mask, Pending, Step
+from tilewright.emulator.group import Mask, PendingEffect, Step, WaveGroup
 from tilewright.emulator.instruction import EXEC, VCC, Instruction, Operand
 
-Condition = Callable[[Group], Mask]
+Condition = Callable[[WaveGroup], Mask]
 
 # No visible effect: they control how the hardware issues, prefetches or drops caches.
 # No cache is emulated, and s_waitcnt_depctr and s_wait_alu wait for pipeline counters, not for memory.
@@ -36,7 +36,7 @@ _CLOCKS = ("HW_REG_SHADER_CYCLES", "HW_REG_SHADER_CYCLES_LO")
 _BLOCK_BARRIER = (-1, 0xFFFF)  # operands of s_barrier_signal and s_barrier_wait for the barrier of the work-group
 
 
-def nothing(group: Group) -> None:
+def do_nothing(group: WaveGroup) -> None:
     """The step of a hint. The engine skips it."""
 
 
@@ -73,58 +73,58 @@ class End:
 Ending = Jump | Call | Barrier | End
 
 
-def ending(instruction: Instruction, code: Code) -> Ending | None:
+def find_ending(instruction: Instruction, code: LoadedCode) -> Ending | None:
     """Return how an instruction ends its basic block, or None if it does not."""
     name = instruction.mnemonic
     if name in _ENDS:
         return End()
     if name == "s_branch":
-        return Jump(_target(instruction, code))
+        return Jump(_read_target(instruction, code))
     if name.startswith("s_cbranch_"):
         condition = _CONDITIONS.get(name.removeprefix("s_cbranch_"))
-        return Jump(_target(instruction, code), condition(code.lanes)) if condition else None
+        return Jump(_read_target(instruction, code), condition(code.lanes)) if condition else None
     if name in ("s_setpc_b64", "s_swappc_b64", "s_call_b64"):
-        return _call(instruction, code)
-    return _barrier(instruction, code)
+        return _read_call(instruction, code)
+    return _read_barrier(instruction, code)
 
 
-def translate(instruction: Instruction, code: Code) -> Step | None:
+def translate(instruction: Instruction, code: LoadedCode) -> Step | None:
     """Return the step of a control instruction that does not end a basic block; None for other instructions."""
-    step = _step(instruction, code)
+    step = _translate_step(instruction, code)
     if step is not None and instruction.modifiers:
         raise code.unknown(f"the modifier '{next(iter(instruction.modifiers))}'", instruction)
     return step
 
 
-def _step(instruction: Instruction, code: Code) -> Step | None:
+def _translate_step(instruction: Instruction, code: LoadedCode) -> Step | None:
     name = instruction.mnemonic
     if name in _HINTS:
-        return nothing
-    if wait := waits.translate(instruction, code):
+        return do_nothing
+    if wait := waitcnt.translate(instruction, code):
         return wait
     if name == "s_sendmsg" and instruction.operands[0].name == "sendmsg(MSG_DEALLOC_VGPRS)":
-        return nothing
+        return do_nothing
     if name == "s_trap":
-        return _trap(instruction)
+        return _translate_trap(instruction)
     make = _OTHERS.get(name)
     return make(instruction, code) if make else None
 
 
-def ends_block(mnemonic: str) -> bool:
+def can_end_block(mnemonic: str) -> bool:
     """Whether an instruction with this name can be the last of a basic block."""
     return mnemonic in _ENDS or mnemonic.startswith(
         ("s_branch", "s_cbranch_", "s_setpc_", "s_swappc_", "s_call_", "s_barrier")
     )
 
 
-def _target(instruction: Instruction, code: Code) -> int:
+def _read_target(instruction: Instruction, code: LoadedCode) -> int:
     last = instruction.operands[-1]
     if last.kind != "const" or not isinstance(last.value, int):
         raise code.unknown("the target of this branch", instruction)
     return last.value
 
 
-def _zero(register: int) -> Callable[[int], Condition]:
+def _make_zero_test(register: int) -> Callable[[int], Condition]:
     """Return a test whether a lane mask is empty."""
 
     def make(lanes: int) -> Condition:
@@ -135,7 +135,7 @@ def _zero(register: int) -> Callable[[int], Condition]:
     return make
 
 
-def _not_zero(register: int) -> Callable[[int], Condition]:
+def _make_nonzero_test(register: int) -> Callable[[int], Condition]:
     def make(lanes: int) -> Condition:
         if lanes == 32:
             return lambda group: group.s[register] != 0
@@ -147,28 +147,28 @@ def _not_zero(register: int) -> Callable[[int], Condition]:
 _CONDITIONS: Mapping[str, Callable[[int], Condition]] = {
     "scc0": lambda lanes: lambda group: ~group.scc,  # noqa: ARG005
     "scc1": lambda lanes: lambda group: group.scc,  # noqa: ARG005
-    "vccz": _zero(VCC),
-    "vccnz": _not_zero(VCC),
-    "execz": _zero(EXEC),
-    "execnz": _not_zero(EXEC),
+    "vccz": _make_zero_test(VCC),
+    "vccnz": _make_nonzero_test(VCC),
+    "execz": _make_zero_test(EXEC),
+    "execnz": _make_nonzero_test(EXEC),
 }
 
 
-def _call(instruction: Instruction, code: Code) -> Call:
+def _read_call(instruction: Instruction, code: LoadedCode) -> Call:
     operands = instruction.operands
-    link = _pair(operands[0], instruction, code) if instruction.mnemonic != "s_setpc_b64" else None
+    link = _get_register_pair(operands[0], instruction, code) if instruction.mnemonic != "s_setpc_b64" else None
     if instruction.mnemonic == "s_call_b64":
-        return Call(None, _target(instruction, code), link)
-    return Call(_pair(operands[-1], instruction, code), 0, link)
+        return Call(None, _read_target(instruction, code), link)
+    return Call(_get_register_pair(operands[-1], instruction, code), 0, link)
 
 
-def _pair(operand: Operand, instruction: Instruction, code: Code) -> int:
+def _get_register_pair(operand: Operand, instruction: Instruction, code: LoadedCode) -> int:
     if operand.kind != "s" or operand.count != 2 or operand.index % 2:
         raise code.unknown("an address operand that is not a pair of scalar registers", instruction)
     return operand.index
 
 
-def _barrier(instruction: Instruction, code: Code) -> Barrier | None:
+def _read_barrier(instruction: Instruction, code: LoadedCode) -> Barrier | None:
     name = instruction.mnemonic
     if name == "s_barrier":
         return Barrier("both")
@@ -180,41 +180,41 @@ def _barrier(instruction: Instruction, code: Code) -> Barrier | None:
     return Barrier("wait") if name.endswith("wait") else Barrier("signal", name.endswith("isfirst"))
 
 
-def _trap(instruction: Instruction) -> Step:
-    def step(_: Group) -> None:
+def _translate_trap(instruction: Instruction) -> Step:
+    def execute(_: WaveGroup) -> None:
         # Compilers use trap 2 for failed assertions (LLVM, "Trap Handler ABI").
         raise TrapFault(f"the kernel stopped itself with trap {instruction.operands[0].value}")
 
-    return step
+    return execute
 
 
-def _get_pc(instruction: Instruction, code: Code) -> Step:
-    register = _pair(instruction.operands[0], instruction, code)
-    value = np.uint64(code.base + instruction.following)
+def _get_pc(instruction: Instruction, code: LoadedCode) -> Step:
+    register = _get_register_pair(instruction.operands[0], instruction, code)
+    value = np.uint64(code.base + instruction.next_address)
 
-    def step(group: Group) -> None:
+    def execute(group: WaveGroup) -> None:
         group.s64[register][...] = value
 
-    return step
+    return execute
 
 
-def _time(instruction: Instruction, code: Code) -> Step:
+def _translate_time(instruction: Instruction, code: LoadedCode) -> Step:
     """Read a clock that counts the engine's steps, so that it increases and is the same in every run."""
-    register = _pair(instruction.operands[0], instruction, code)
+    register = _get_register_pair(instruction.operands[0], instruction, code)
 
-    def arrived(now: int) -> Pending:
-        def commit(group: Group) -> None:
+    def make_pending(now: int) -> PendingEffect:
+        def commit(group: WaveGroup) -> None:
             group.s64[register][...] = np.uint64(now)
 
-        return Pending(commit, lambda _: arrived(now), in_order=False)
+        return PendingEffect(commit, lambda _: make_pending(now), in_order=False)
 
-    def step(group: Group) -> None:
-        group.later("scalar", arrived(group.batch.counters.steps))
+    def execute(group: WaveGroup) -> None:
+        group.schedule_effect("scalar", make_pending(group.batch.counters.steps))
 
-    return step
+    return execute
 
 
-def _hardware_register(instruction: Instruction, which: int, code: Code) -> tuple[str, int, int]:
+def _parse_hardware_register(instruction: Instruction, which: int, code: LoadedCode) -> tuple[str, int, int]:
     """Return name, first bit and width of a hwreg(…) operand."""
     match = _MODE.fullmatch(instruction.operands[which].name)
     if match is None:
@@ -222,72 +222,74 @@ def _hardware_register(instruction: Instruction, which: int, code: Code) -> tupl
     return match[1], int(match[2] or 0), int(match[3] or 32)
 
 
-def _get_register(instruction: Instruction, code: Code) -> Step:
-    name, first, width = _hardware_register(instruction, 1, code)
+def _get_register(instruction: Instruction, code: LoadedCode) -> Step:
+    name, first, width = _parse_hardware_register(instruction, 1, code)
     register = instruction.operands[0].index
     limit = (1 << width) - 1
     if name in _CONSTANT_REGISTERS:
         value = np.uint32(_CONSTANT_REGISTERS[name] >> first & limit)
-        return lambda group: _set(group.s[register], value)
+        return lambda group: _set_value(group.s[register], value)
     if name in _CLOCKS:
-        return lambda group: _set(group.s[register], np.uint32(group.batch.counters.steps >> first & limit & 0xFFFFF))
+        return lambda group: _set_value(
+            group.s[register], np.uint32(group.batch.counters.steps >> first & limit & 0xFFFFF)
+        )
     if name != "HW_REG_MODE" or first + width > _FLOAT_BITS:
         raise code.unknown(f"reading {width} bits of {name} from bit {first}", instruction)
-    return lambda group: _set(group.s[register], np.uint32(group.float_mode >> first & limit))
+    return lambda group: _set_value(group.s[register], np.uint32(group.float_mode >> first & limit))
 
 
-def _set(register: NDArray[np.uint32], value: np.uint32) -> None:
+def _set_value(register: NDArray[np.uint32], value: np.uint32) -> None:
     register[...] = value
 
 
-def _set_register(instruction: Instruction, code: Code) -> Step:
-    name, first, width = _hardware_register(instruction, 0, code)
+def _set_register(instruction: Instruction, code: LoadedCode) -> Step:
+    name, first, width = _parse_hardware_register(instruction, 0, code)
     if name != "HW_REG_MODE" or first + width > _FLOAT_BITS:
         raise code.unknown(f"writing {width} bits of {name} from bit {first}", instruction)
     source = instruction.operands[1]
     if source.kind == "const" and isinstance(source.value, int):
-        return _new_mode(first, width, source.value, instruction, code)
+        return _make_mode_step(first, width, source.value, instruction, code)
     if source.kind != "s":
         raise code.unknown("the new value of the mode register", instruction)
     register = source.index
 
-    def step(group: Group) -> None:
+    def execute(group: WaveGroup) -> None:
         values = group.s[register]
         if (values != values[0]).any():
             raise code.unknown("a mode register value that differs between waves", instruction)
-        _new_mode(first, width, int(values[0]), instruction, code)(group)
+        _make_mode_step(first, width, int(values[0]), instruction, code)(group)
 
-    return step
+    return execute
 
 
-def _new_mode(first: int, width: int, value: int, instruction: Instruction, code: Code) -> Step:
+def _make_mode_step(first: int, width: int, value: int, instruction: Instruction, code: LoadedCode) -> Step:
     mask = ((1 << width) - 1) << first
     bits = value << first & mask
     if bits & 0xF:
         raise code.unknown("rounding other than to the nearest", instruction)
 
-    def step(group: Group) -> None:
+    def execute(group: WaveGroup) -> None:
         group.float_mode = group.float_mode & ~mask | bits
 
-    return step
+    return execute
 
 
-def _mode_part(first: int) -> Callable[[Instruction, Code], Step]:
+def _make_mode_part(first: int) -> Callable[[Instruction, LoadedCode], Step]:
     """s_round_mode and s_denorm_mode: four bits of the mode register."""
 
-    def make(instruction: Instruction, code: Code) -> Step:
-        return _new_mode(first, 4, int(instruction.operands[0].value), instruction, code)
+    def make(instruction: Instruction, code: LoadedCode) -> Step:
+        return _make_mode_step(first, 4, int(instruction.operands[0].value), instruction, code)
 
     return make
 
 
-_OTHERS: Mapping[str, Callable[[Instruction, Code], Step]] = {
+_OTHERS: Mapping[str, Callable[[Instruction, LoadedCode], Step]] = {
     "s_getpc_b64": _get_pc,
-    "s_memtime": _time,
-    "s_memrealtime": _time,
+    "s_memtime": _translate_time,
+    "s_memrealtime": _translate_time,
     "s_getreg_b32": _get_register,
     "s_setreg_b32": _set_register,
     "s_setreg_imm32_b32": _set_register,
-    "s_round_mode": _mode_part(0),
-    "s_denorm_mode": _mode_part(4),
+    "s_round_mode": _make_mode_part(0),
+    "s_denorm_mode": _make_mode_part(4),
 }

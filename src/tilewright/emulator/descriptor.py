@@ -93,16 +93,16 @@ def read_descriptor(data: bytes, address: int, arch: str) -> Descriptor:
     if zero0 or any(zero1) or zero2:
         raise CodeObjectError("the kernel descriptor has set bits that are reserved")
     rsrc1_fields, rsrc3_fields = _GENERATIONS[generation(arch)]
-    one = _fields(rsrc1, rsrc1_fields, "compute_pgm_rsrc1", arch)
-    two = _fields(rsrc2, _RSRC2, "compute_pgm_rsrc2", arch)
-    three = _fields(rsrc3, rsrc3_fields, "compute_pgm_rsrc3", arch)
-    asked = _fields(properties, _PROPERTIES, "kernel_code_properties", arch)
-    load = _fields(preload, _PRELOAD, "kernarg_preload", arch)
+    one = _read_fields(rsrc1, rsrc1_fields, "compute_pgm_rsrc1", arch)
+    two = _read_fields(rsrc2, _RSRC2, "compute_pgm_rsrc2", arch)
+    three = _read_fields(rsrc3, rsrc3_fields, "compute_pgm_rsrc3", arch)
+    asked = _read_fields(properties, _PROPERTIES, "kernel_code_properties", arch)
+    load = _read_fields(preload, _PRELOAD, "kernarg_preload", arch)
     if two["thread_ids"] > 2:
         raise CodeObjectError("the kernel descriptor requests more than three work-item indices")
     if one["float_mode"] & 0xF:
         raise CodeObjectError(f"the kernel does not round to nearest: FLOAT_MODE {one['float_mode']:#x}")
-    user = _user_registers(asked, load, two["user_sgprs"])
+    user = _read_user_registers(asked, load, two["user_sgprs"])
     vgprs = (one["vgprs"] + 1) * _VGPR_GRANULE
     accumulators = (three["accum_offset"] + 1) * _ACCUM_GRANULE if "accum_offset" in three else vgprs
     if accumulators > vgprs:
@@ -129,7 +129,7 @@ def read_descriptor(data: bytes, address: int, arch: str) -> Descriptor:
     )
 
 
-def _fields(word: int, fields: _Fields, name: str, arch: str) -> dict[str, int]:
+def _read_fields(word: int, fields: _Fields, name: str, arch: str) -> dict[str, int]:
     """Return the fields of a word. A set bit outside all of them is an error."""
     known = 0
     for _, first, bits in fields:
@@ -139,7 +139,7 @@ def _fields(word: int, fields: _Fields, name: str, arch: str) -> dict[str, int]:
     return {field: word >> first & ((1 << bits) - 1) for field, first, bits in fields}
 
 
-def _user_registers(asked: dict[str, int], load: dict[str, int], stated: int) -> UserRegisters:
+def _read_user_registers(asked: dict[str, int], load: dict[str, int], stated: int) -> UserRegisters:
     user = UserRegisters(
         private_buffer=bool(asked["private_buffer"]),
         dispatch=bool(asked["dispatch"]),

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilewright.arch.spec import Arch
-from tilewright.emulator import waits
-from tilewright.emulator.bundle import code_object_for
-from tilewright.emulator.code import Code
+from tilewright.emulator import waitcnt
+from tilewright.emulator.bundle import find_code_object
+from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.code_object import CodeObject, Symbol, read_code_object
 from tilewright.emulator.counters import Counters
 from tilewright.emulator.descriptor import Descriptor, read_descriptor
 from tilewright.emulator.disassembly import disassemble
-from tilewright.emulator.entry_state import Start, argument_memory, dispatch_packet, first_group
-from tilewright.emulator.faults import CodeObjectError, LaunchFault, Place
+from tilewright.emulator.entry_state import EntryState, build_argument_memory, build_dispatch_packet, make_first_group
+from tilewright.emulator.faults import CodeObjectError, FaultLocation, LaunchFault
 from tilewright.emulator.group import POISON, Batch
 from tilewright.emulator.kernel_metadata import KernelMetadata
 from tilewright.emulator.launch import AUTO, Launch, Mode
 from tilewright.emulator.lds import Lds
 from tilewright.emulator.memory import Memory
+from tilewright.emulator.numpy_engine import LIMIT, Budget, NumpyEngine
 from tilewright.emulator.program import Listing, Program, make_listing
-from tilewright.emulator.run_groups import LIMIT, Budget, Engine
 
 if TYPE_CHECKING:
-    from tilewright.emulator.native.library import Library
-    from tilewright.emulator.native.lower import Lowered
+    from tilewright.emulator.native.library import EngineLibrary
+    from tilewright.emulator.native.lower import LoweredKernel
 
 # Waves that run together. A larger batch makes each step cheaper per wave, until the registers no longer fit the
 # caches. Work-groups of one batch may wait for each other; those of a later batch have not started.
@@ -40,13 +40,13 @@ _PRIVATE_GRANULE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class DeviceKernel:
     """A kernel of a loaded module."""
 
     name: str
     metadata: KernelMetadata
     descriptor: Descriptor
-    code: Code
+    code: LoadedCode
     program: Program
 
 
@@ -55,10 +55,10 @@ class Module:
     """A code object in the memory of the device, at `base`."""
 
     base: int
-    kernels: Mapping[str, Kernel]
+    kernels: Mapping[str, DeviceKernel]
     symbols: Mapping[str, Symbol]
 
-    def variable(self, name: str) -> tuple[int, int] | None:
+    def find_variable(self, name: str) -> tuple[int, int] | None:
         """Return address and size of a global variable, or None."""
         symbol = self.symbols.get(name)
         return (self.base + symbol.address, symbol.size) if symbol and symbol.kind == "STT_OBJECT" else None
@@ -74,18 +74,18 @@ class EmulatedDevice:
 
     def load(self, code: bytes) -> Module:
         """Load a code object, or a bundle's code object for this GPU, into memory."""
-        code_object = read_code_object(code_object_for(code, self.arch.name))
+        code_object = read_code_object(find_code_object(code, self.arch.name))
         if code_object.arch != self.arch.name:
             raise CodeObjectError(f"it is for {code_object.arch}, but this is an emulated {self.arch.name}")
         if code_object.extent == 0:
             raise CodeObjectError("it has nothing to load")
-        descriptors = {name: self._descriptor(code_object, name) for name in code_object.kernels}
+        descriptors = {name: self._read_descriptor(code_object, name) for name in code_object.kernels}
         listing = make_listing(disassemble(code_object.data, self.arch))
         with self._lock:
             base = self.memory.allocate(code_object.extent, "code object")
-            self._place(code_object, base)
+            self._copy_code_object(code_object, base)
         kernels = {
-            name: self._kernel(code_object.kernels[name], descriptors[name], listing, base) for name in descriptors
+            name: self._make_kernel(code_object.kernels[name], descriptors[name], listing, base) for name in descriptors
         }
         return Module(base, kernels, code_object.symbols)
 
@@ -94,29 +94,31 @@ class EmulatedDevice:
         with self._lock:
             self.memory.free(module.base)
 
-    def _place(self, code_object: CodeObject, base: int) -> None:
+    def _copy_code_object(self, code_object: CodeObject, base: int) -> None:
         for section in code_object.sections:
             self.memory.write(base + section.address, section.data)
         for relocation in code_object.relocations:
             value = (base + relocation.addend) % 2**64
             self.memory.write(base + relocation.address, value.to_bytes(8, "little"))
 
-    def _descriptor(self, code_object: CodeObject, name: str) -> Descriptor:
+    def _read_descriptor(self, code_object: CodeObject, name: str) -> Descriptor:
         metadata = code_object.kernels[name]
-        address, data = code_object.descriptor_bytes(name)
+        address, data = code_object.find_descriptor(name)
         descriptor = read_descriptor(data, address, self.arch.name)
         if descriptor.lanes != self.arch.wave_size or metadata.wave_size != descriptor.lanes:
             what = f"kernel {name} has waves of {descriptor.lanes} lanes ({metadata.wave_size} in its metadata)"
             raise CodeObjectError(f"{what}, but the emulated {self.arch.name} has {self.arch.wave_size}")
         return descriptor
 
-    def _kernel(self, metadata: KernelMetadata, descriptor: Descriptor, listing: Listing, base: int) -> Kernel:
-        code = Code(self.arch, metadata.name, descriptor.lanes, descriptor.accumulators, base)
-        return Kernel(metadata.name, metadata, descriptor, code, Program(listing, code, descriptor.vgprs))
+    def _make_kernel(
+        self, metadata: KernelMetadata, descriptor: Descriptor, listing: Listing, base: int
+    ) -> DeviceKernel:
+        code = LoadedCode(self.arch, metadata.name, descriptor.lanes, descriptor.accumulators, base)
+        return DeviceKernel(metadata.name, metadata, descriptor, code, Program(listing, code, descriptor.vgprs))
 
     def launch(
         self,
-        kernel: Kernel,
+        kernel: DeviceKernel,
         launch: Launch,
         mode: Mode = Mode.FAST,
         *,
@@ -134,15 +136,15 @@ class EmulatedDevice:
         `engine` is "numpy", "native" (in C, compiled at its first use), or "auto": the native one if it supports the
         kernel, else NumPy.
         """
-        from tilewright.emulator.native.choose import native_parts  # noqa: PLC0415  (not all launches need it)
+        from tilewright.emulator.native.choose import prepare_native  # noqa: PLC0415  (not all launches need it)
 
-        self._check(kernel, launch)
+        self._check_launch(kernel, launch)
         with self._lock, np.errstate(all="ignore"):
-            native = native_parts(kernel, engine)
-            return _Run(self, kernel, launch, mode, detailed, turned).run(Budget(limit), batch_waves, native)
+            native = prepare_native(kernel, engine)
+            return _LaunchRun(self, kernel, launch, mode, detailed, turned).run(Budget(limit), batch_waves, native)
 
-    def _check(self, kernel: Kernel, launch: Launch) -> None:
-        metadata, place = kernel.metadata, Place(kernel=kernel.name)
+    def _check_launch(self, kernel: DeviceKernel, launch: Launch) -> None:
+        metadata, place = kernel.metadata, FaultLocation(kernel=kernel.name)
         for what, extent in (("grid", launch.grid), ("work-group", launch.block)):
             if min(extent.x, extent.y, extent.z) < 1 or max(extent.x, extent.y, extent.z) >= 1 << 31:
                 raise LaunchFault(f"the {what} is {extent.x} x {extent.y} x {extent.z}; each must be at least 1", place)
@@ -160,11 +162,11 @@ class EmulatedDevice:
             )
 
 
-class _Run:
+class _LaunchRun:
     """One launch, and the memory that it needs in addition to its arguments."""
 
     def __init__(
-        self, device: EmulatedDevice, kernel: Kernel, launch: Launch, mode: Mode, detailed: bool, turned: bool
+        self, device: EmulatedDevice, kernel: DeviceKernel, launch: Launch, mode: Mode, detailed: bool, turned: bool
     ) -> None:
         self._turned = turned
         self._device = device
@@ -175,9 +177,9 @@ class _Run:
         self._counters = Counters()
         self._allocated: list[int] = []
 
-    def run(self, budget: Budget, batch_waves: int, native: tuple[Library, Lowered] | None) -> Counters:
+    def run(self, budget: Budget, batch_waves: int, native: tuple[EngineLibrary, LoweredKernel] | None) -> Counters:
         try:
-            start = self._start()
+            start = self._prepare_entry_state()
             if native is None:
                 self._run_numpy(start, budget, batch_waves)
             else:
@@ -188,28 +190,30 @@ class _Run:
             for address in self._allocated:
                 self._device.memory.free(address)
 
-    def _run_numpy(self, start: Start, budget: Budget, batch_waves: int) -> None:
-        engine = Engine(self._kernel.program, self._kernel.code, self._counters, budget)
+    def _run_numpy(self, start: EntryState, budget: Budget, batch_waves: int) -> None:
+        engine = NumpyEngine(self._kernel.program, self._kernel.code, self._counters, budget)
         total, at_once = self._launch.grid.count, max(batch_waves // start.waves_per_block, 1)
-        scratch = self._scratch(min(at_once, total) * start.waves_per_block)
+        scratch = self._allocate_scratch(min(at_once, total) * start.waves_per_block)
         for first in range(0, total, at_once):
             blocks = min(at_once, total - first)
-            batch = self._batch(start, blocks, scratch)
-            engine.run(first_group(start, batch, first, blocks), self._kernel.descriptor.entry)
+            batch = self._make_batch(start, blocks, scratch)
+            engine.run(make_first_group(start, batch, first, blocks), self._kernel.descriptor.entry)
         engine.count_mix()
 
-    def _run_native(self, start: Start, budget: Budget, batch_waves: int, library: Library, lowered: Lowered) -> None:
-        from tilewright.emulator.native.run_blocks import BATCH_WAVES as LARGEST  # noqa: PLC0415
-        from tilewright.emulator.native.run_blocks import NativeEngine  # noqa: PLC0415
+    def _run_native(
+        self, start: EntryState, budget: Budget, batch_waves: int, library: EngineLibrary, lowered: LoweredKernel
+    ) -> None:
+        from tilewright.emulator.native.native_engine import BATCH_WAVES as LARGEST  # noqa: PLC0415
+        from tilewright.emulator.native.native_engine import NativeEngine  # noqa: PLC0415
 
         engine = NativeEngine(library, lowered, self._kernel.code, self._counters, budget.instructions)
         total = self._launch.grid.count
         waves = batch_waves if self._private_bytes else max(batch_waves, LARGEST)
         at_once = max(waves // start.waves_per_block, 1)
-        scratch = self._scratch(min(at_once, total) * start.waves_per_block)
+        scratch = self._allocate_scratch(min(at_once, total) * start.waves_per_block)
         for first in range(0, total, at_once):
             # The engine has its own LDS. A batch needs some, so it gets that of one work-group.
-            engine.run(start, self._batch(start, 1, scratch), first, min(at_once, total - first))
+            engine.run(start, self._make_batch(start, 1, scratch), first, min(at_once, total - first))
         engine.count_mix(self._kernel.program)
 
     def _allocate(self, data: bytes, label: str) -> int:
@@ -218,18 +222,18 @@ class _Run:
         self._device.memory.write(address, data)
         return address
 
-    def _start(self) -> Start:
+    def _prepare_entry_state(self) -> EntryState:
         user = self._kernel.descriptor.user
-        arguments = argument_memory(self._kernel.metadata, self._launch)
+        arguments = build_argument_memory(self._kernel.metadata, self._launch)
         kernarg = self._allocate(arguments, "kernel arguments")
-        packet = dispatch_packet(self._launch, self._kernel.descriptor, kernarg)
+        packet = build_dispatch_packet(self._launch, self._kernel.descriptor, kernarg)
         dispatch = self._allocate(packet, "dispatch packet") if user.dispatch else 0
         first, last = 4 * user.preload_offset, 4 * (user.preload_offset + user.preload_length)
         if last > len(arguments) + 3:
             what = f"{last} bytes of arguments are preloaded, but there are {len(arguments)}"
-            raise CodeObjectError(what, Place(kernel=self._kernel.name))
+            raise CodeObjectError(what, FaultLocation(kernel=self._kernel.name))
         words = np.frombuffer(arguments + bytes(-len(arguments) % 4), np.uint32)[first // 4 : last // 4]
-        return Start(self._device.arch.name, self._kernel.descriptor, self._launch, kernarg, dispatch, words)
+        return EntryState(self._device.arch.name, self._kernel.descriptor, self._launch, kernarg, dispatch, words)
 
     @property
     def _private_bytes(self) -> int:
@@ -238,7 +242,7 @@ class _Run:
         bytes_ = descriptor.private_bytes + (_DYNAMIC_STACK if descriptor.dynamic_stack else 0)
         return -(-bytes_ // _PRIVATE_GRANULE) * _PRIVATE_GRANULE
 
-    def _scratch(self, waves: int) -> tuple[int, int]:
+    def _allocate_scratch(self, waves: int) -> tuple[int, int]:
         """Allocate the private memory of a batch; return its address and size."""
         size = waves * self._kernel.descriptor.lanes * self._private_bytes
         if size == 0:
@@ -247,7 +251,7 @@ class _Run:
         self._allocated.append(address)
         return address, size
 
-    def _batch(self, start: Start, blocks: int, scratch: tuple[int, int]) -> Batch:
+    def _make_batch(self, start: EntryState, blocks: int, scratch: tuple[int, int]) -> Batch:
         address, size = scratch
         unset = POISON if self._strict else 0
         if size:
@@ -263,6 +267,6 @@ class _Run:
             scratch_bytes=self._private_bytes,
             waves_per_block=start.waves_per_block,
             turned=self._turned,
-            counter_of=waits.counter_of(self._device.arch.name),
-            capacity_of=waits.capacity_of(self._device.arch.name),
+            counter_of=waitcnt.find_counters(self._device.arch.name),
+            capacity_of=waitcnt.find_capacities(self._device.arch.name),
         )

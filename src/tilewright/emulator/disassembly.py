@@ -10,9 +10,9 @@ from pathlib import Path
 
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import ToolchainError
-from tilewright.building.code_object import Line, disassembled_lines
+from tilewright.building.code_object import DisassembledLine, read_disassembly
 from tilewright.building.discover import discover
-from tilewright.emulator.faults import CodeObjectError, Place, UnknownInstructionFault
+from tilewright.emulator.faults import CodeObjectError, FaultLocation, UnknownInstructionFault
 from tilewright.emulator.instruction import Instruction, Modifier, Operand
 from tilewright.emulator.operand_text import parse_operand
 
@@ -30,20 +30,20 @@ _WORDED = re.compile(r"s_waitcnt(_depctr)?|s_wait_alu|s_delay_alu|s_version")
 _RELATIVE = re.compile(r"s_branch|s_cbranch_\w+|s_call_b64|s_call_i64|s_subvector_loop_\w+")
 
 
-def disassemble(code: bytes, arch: Arch) -> tuple[Line, ...]:
+def disassemble(code: bytes, arch: Arch) -> tuple[DisassembledLine, ...]:
     """Return the instructions of a code object as text. Code that the disassembler rejects is a `CodeObjectError`."""
-    objdump = _objdump()
+    objdump = _find_objdump()
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         path = Path(folder) / "kernel.co"
         path.write_bytes(code)
         try:
-            return disassembled_lines(path, arch, objdump)
+            return read_disassembly(path, arch, objdump)
         except ToolchainError as error:
             raise CodeObjectError(f"it cannot be disassembled: {error}") from error
 
 
 @cache
-def _objdump() -> Path:
+def _find_objdump() -> Path:
     """Return the path of LLVM's disassembler in the current toolchain."""
     parts = {part.name: part for part in discover().parts}
     found = parts.get("objdump")
@@ -53,16 +53,16 @@ def _objdump() -> Path:
     return found.path
 
 
-def parse(line: Line) -> Instruction:
+def parse_line(line: DisassembledLine) -> Instruction:
     """Parse a line into an instruction, or raise `UnknownInstructionFault` that names the unknown part."""
     halves = line.text.split(" :: ")
     if len(halves) > 2:
-        raise _unknown("more than two instructions in one", line)
-    second = _half(halves[1], line, None) if len(halves) == 2 else None
-    return _half(halves[0], line, second)
+        raise _make_unknown_fault("more than two instructions in one", line)
+    second = _parse_half(halves[1], line, None) if len(halves) == 2 else None
+    return _parse_half(halves[0], line, second)
 
 
-def branch_target(line: Line) -> int | None:
+def find_branch_target(line: DisassembledLine) -> int | None:
     """Return the target of a relative branch or call, or None for any other instruction."""
     if not _RELATIVE.fullmatch(line.text.partition(" ")[0]):
         return None
@@ -70,38 +70,38 @@ def branch_target(line: Line) -> int | None:
     return line.address + 4 + 4 * distance
 
 
-def _half(text: str, line: Line, other: Instruction | None) -> Instruction:
+def _parse_half(text: str, line: DisassembledLine, other: Instruction | None) -> Instruction:
     printed, _, rest = text.partition(" ")
     match = _ENCODING.fullmatch(printed)
     mnemonic, encoding = (match[1], match[2]) if match else (printed, "")
-    target = branch_target(line)
+    target = find_branch_target(line)
     operands: tuple[Operand, ...]
     modifiers: Mapping[str, Modifier] = {}
     if _WORDED.fullmatch(printed):
         operands = (Operand("word", name=rest.strip()),)
     elif target is not None:
         # Calls name the return-address register first.
-        before = _split(rest, ",")[:-1]
-        operands = (*(_operand(text, line) for text in before), Operand("const", value=target))
+        before = _split_text(rest, ",")[:-1]
+        operands = (*(_read_operand(text, line) for text in before), Operand("const", value=target))
     else:
-        operands, modifiers = _operands(rest, line)
+        operands, modifiers = _parse_operands(rest, line)
     return Instruction(line.address, line.size, mnemonic, operands, line.text, encoding, modifiers, other)
 
 
-def _operands(rest: str, line: Line) -> tuple[tuple[Operand, ...], Mapping[str, Modifier]]:
+def _parse_operands(rest: str, line: DisassembledLine) -> tuple[tuple[Operand, ...], Mapping[str, Modifier]]:
     """Commas separate operands; modifiers follow after spaces, or stand alone."""
     operands: list[Operand] = []
     modifiers: dict[str, Modifier] = {}
-    for piece in _split(rest, ","):
-        first, *others = _split(piece, " ")
+    for piece in _split_text(rest, ","):
+        first, *others = _split_text(piece, " ")
         if _is_modifier(first):
             others = [first, *others]
         else:
-            operands.append(_operand(first, line))
+            operands.append(_read_operand(first, line))
         for text in others:
-            name, value = _modifier(text, line)
+            name, value = _parse_modifier(text, line)
             if name in modifiers:
-                raise _unknown(f"the modifier '{name}' twice", line)
+                raise _make_unknown_fault(f"the modifier '{name}' twice", line)
             modifiers[name] = value
     return tuple(operands), modifiers
 
@@ -110,26 +110,26 @@ def _is_modifier(text: str) -> bool:
     return text in _FLAGS or _MODIFIER.fullmatch(text) is not None
 
 
-def _operand(text: str, line: Line) -> Operand:
+def _read_operand(text: str, line: DisassembledLine) -> Operand:
     operand = parse_operand(text)
     if operand is None:
-        raise _unknown(f"the operand '{text}'", line)
+        raise _make_unknown_fault(f"the operand '{text}'", line)
     return operand
 
 
-def _modifier(text: str, line: Line) -> tuple[str, Modifier]:
+def _parse_modifier(text: str, line: DisassembledLine) -> tuple[str, Modifier]:
     if text in _FLAGS:
         return text, True
     match = _MODIFIER.fullmatch(text)
     if match is None:
-        raise _unknown(f"the modifier '{text}'", line)
+        raise _make_unknown_fault(f"the modifier '{text}'", line)
     name, value = match.groups()
     if _WHOLE.fullmatch(value):
         return name, int(value, 0)
     if value.startswith("[") and value.endswith("]"):
         items = [item.strip() for item in value[1:-1].split(",")]
         if not all(_WHOLE.fullmatch(item) for item in items):
-            raise _unknown(f"the modifier '{text}'", line)
+            raise _make_unknown_fault(f"the modifier '{text}'", line)
         return name, tuple(int(item, 0) for item in items)
     if value.startswith("swizzle("):
         # The name of a pattern; its value is the offset field of the encoding (DS, bits 0 to 15).
@@ -137,7 +137,7 @@ def _modifier(text: str, line: Line) -> tuple[str, Modifier]:
     return name, value
 
 
-def _split(text: str, separator: str) -> list[str]:
+def _split_text(text: str, separator: str) -> list[str]:
     """Split a text at separators that are not inside brackets."""
     parts, depth, start = [], 0, 0
     for at, character in enumerate(text):
@@ -152,5 +152,7 @@ def _split(text: str, separator: str) -> list[str]:
     return [part for part in parts if part]
 
 
-def _unknown(what: str, line: Line) -> UnknownInstructionFault:
-    return UnknownInstructionFault(f"{what} is not supported", Place(address=line.address, instruction=line.text))
+def _make_unknown_fault(what: str, line: DisassembledLine) -> UnknownInstructionFault:
+    return UnknownInstructionFault(
+        f"{what} is not supported", FaultLocation(address=line.address, instruction=line.text)
+    )

@@ -16,7 +16,7 @@ from tilewright.emulator.apertures import PRIVATE_BASE, SHARED_BASE
 from tilewright.emulator.descriptor import Descriptor
 from tilewright.emulator.faults import CodeObjectError
 from tilewright.emulator.gpus import generation
-from tilewright.emulator.group import POISON, U32, Batch, Group, Places
+from tilewright.emulator.group import POISON, U32, Batch, WaveGroup, WaveIndices
 from tilewright.emulator.instruction import EXEC, SCALARS, TTMP
 from tilewright.emulator.kernel_metadata import KernelMetadata
 from tilewright.emulator.launch import Launch
@@ -36,7 +36,7 @@ _PER_LANE = 0x00E00000
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class EntryState:
     """The start state that all waves of a launch share. Addresses are in emulated memory."""
 
     arch: str
@@ -51,11 +51,11 @@ class Start:
         return -(-self.launch.block.count // self.descriptor.lanes)
 
 
-def argument_memory(kernel: KernelMetadata, launch: Launch) -> bytes:
+def build_argument_memory(kernel: KernelMetadata, launch: Launch) -> bytes:
     """Return the argument memory: the caller's arguments and the hidden ones."""
     memory = bytearray(kernel.argument_bytes)
     memory[: len(launch.arguments)] = launch.arguments
-    values = _hidden_values(launch)
+    values = _list_hidden_values(launch)
     for item in kernel.arguments:
         if not item.hidden:
             continue
@@ -66,7 +66,7 @@ def argument_memory(kernel: KernelMetadata, launch: Launch) -> bytes:
     return bytes(memory)
 
 
-def _hidden_values(launch: Launch) -> Mapping[str, int]:
+def _list_hidden_values(launch: Launch) -> Mapping[str, int]:
     """Return hidden arguments by kind. There is no host call, heap or queue: those addresses are 0."""
     grid, block = launch.grid, launch.block
     values = {
@@ -83,7 +83,7 @@ def _hidden_values(launch: Launch) -> Mapping[str, int]:
     return values | {f"hidden_{name}": 0 for name in _ABSENT}
 
 
-def dispatch_packet(launch: Launch, descriptor: Descriptor, kernarg: int) -> bytes:
+def build_dispatch_packet(launch: Launch, descriptor: Descriptor, kernarg: int) -> bytes:
     """Return the packet that a queue would hold for this launch."""
     grid, block = launch.grid, launch.block
     sizes = (grid.x * block.x, grid.y * block.y, grid.z * block.z)
@@ -94,35 +94,35 @@ def dispatch_packet(launch: Launch, descriptor: Descriptor, kernarg: int) -> byt
     )  # fmt: skip
 
 
-def first_group(start: Start, batch: Batch, first_block: int, blocks: int) -> Group:
+def make_first_group(start: EntryState, batch: Batch, first_block: int, blocks: int) -> WaveGroup:
     """Return the waves of some work-groups before their first instruction."""
     per_block = start.waves_per_block
     waves = blocks * per_block
-    vgprs = _filled((start.descriptor.vgprs, waves, start.descriptor.lanes), POISON if batch.strict else 0)
-    vgprs[0] = np.tile(thread_ids(start), (blocks, 1))
-    sgprs = scalar_registers(start, batch, first_block, blocks)
-    places = Places(
+    vgprs = _make_filled((start.descriptor.vgprs, waves, start.descriptor.lanes), POISON if batch.strict else 0)
+    vgprs[0] = np.tile(compute_thread_ids(start), (blocks, 1))
+    sgprs = make_scalar_registers(start, batch, first_block, blocks)
+    places = WaveIndices(
         wave=np.arange(first_block * per_block, (first_block + blocks) * per_block),
         lds_base=np.arange(blocks, dtype=np.int64).repeat(per_block) * batch.lds.stride,
-        scratch_base=_scratch_offsets(start, batch, waves) + np.uint64(batch.scratch),
+        scratch_base=_compute_scratch_offsets(start, batch, waves) + np.uint64(batch.scratch),
     )
-    return Group(batch, vgprs, sgprs, np.zeros(waves, np.bool_), places, start.descriptor.float_mode)
+    return WaveGroup(batch, vgprs, sgprs, np.zeros(waves, np.bool_), places, start.descriptor.float_mode)
 
 
-def scalar_registers(start: Start, batch: Batch, first_block: int, blocks: int) -> U32:
+def make_scalar_registers(start: EntryState, batch: Batch, first_block: int, blocks: int) -> U32:
     """Return the scalar registers of the waves of some work-groups, one row per wave."""
     per_block = start.waves_per_block
     waves = blocks * per_block
-    sgprs = _filled((waves, SCALARS), POISON if batch.strict else 0)
-    _set_exec(sgprs, np.tile(_threads(start) < start.launch.block.count, (blocks, 1)))
+    sgprs = _make_filled((waves, SCALARS), POISON if batch.strict else 0)
+    _set_exec(sgprs, np.tile(_list_threads(start) < start.launch.block.count, (blocks, 1)))
     block = np.arange(first_block, first_block + blocks).repeat(per_block)
-    _set_scalars(sgprs, start, batch, block, _scratch_offsets(start, batch, waves))
+    _set_scalars(sgprs, start, batch, block, _compute_scratch_offsets(start, batch, waves))
     return sgprs
 
 
-def thread_ids(start: Start) -> NDArray[np.int64]:
+def compute_thread_ids(start: EntryState) -> NDArray[np.int64]:
     """Return v0 for the waves of a work-group: work-item indices, ten bits for each of x, y and z."""
-    thread = _threads(start)
+    thread = _list_threads(start)
     block, dimensions = start.launch.block, start.descriptor.thread_dimensions
     packed = thread % block.x
     if dimensions > 1:
@@ -132,17 +132,17 @@ def thread_ids(start: Start) -> NDArray[np.int64]:
     return packed
 
 
-def _threads(start: Start) -> NDArray[np.int64]:
+def _list_threads(start: EntryState) -> NDArray[np.int64]:
     """Return the work-item indices of a work-group by wave and lane."""
     lanes = start.descriptor.lanes
     return np.arange(start.waves_per_block)[:, None] * lanes + np.arange(lanes)
 
 
-def _scratch_offsets(start: Start, batch: Batch, waves: int) -> NDArray[np.uint64]:
+def _compute_scratch_offsets(start: EntryState, batch: Batch, waves: int) -> NDArray[np.uint64]:
     return np.arange(waves, dtype=np.uint64) * np.uint64(start.descriptor.lanes * batch.scratch_bytes)
 
 
-def _filled(shape: tuple[int, ...], value: int) -> U32:
+def _make_filled(shape: tuple[int, ...], value: int) -> U32:
     # Zeroed pages cost nothing until they are touched.
     return np.full(shape, value, np.uint32) if value else np.zeros(shape, np.uint32)
 
@@ -153,9 +153,11 @@ def _set_exec(sgprs: U32, active: NDArray[np.bool_]) -> None:
     sgprs[:, EXEC : EXEC + words.shape[1]] = words
 
 
-def _set_scalars(sgprs: U32, start: Start, batch: Batch, block: NDArray[np.int64], scratch: NDArray[np.uint64]) -> None:
+def _set_scalars(
+    sgprs: U32, start: EntryState, batch: Batch, block: NDArray[np.int64], scratch: NDArray[np.uint64]
+) -> None:
     descriptor, grid = start.descriptor, start.launch.grid
-    words = _user_words(start, batch)
+    words = _list_user_words(start, batch)
     sgprs[:, : len(words)] = words
     ids = (block % grid.x, block // grid.x % grid.y, block // (grid.x * grid.y))
     at = descriptor.user_sgprs
@@ -171,12 +173,12 @@ def _set_scalars(sgprs: U32, start: Start, batch: Batch, block: NDArray[np.int64
         sgprs[:, at] = scratch
 
 
-def _user_words(start: Start, batch: Batch) -> list[int]:
+def _list_user_words(start: EntryState, batch: Batch) -> list[int]:
     """Return the first scalar registers, which are the same in all waves."""
     user = start.descriptor.user
     words: list[int] = []
     if user.private_buffer:
-        low, high = _halves(batch.scratch)
+        low, high = _split_address(batch.scratch)
         words += [low, high | _SWIZZLED, 0xFFFFFFFF, _PER_LANE]
     for asked, value in (
         (user.dispatch, start.dispatch),
@@ -186,11 +188,11 @@ def _user_words(start: Start, batch: Batch) -> list[int]:
         (user.flat_scratch, batch.scratch),
     ):
         if asked:
-            words += _halves(value)
+            words += _split_address(value)
     if user.private_size:
         words.append(batch.scratch_bytes)
     return [*words, *(int(word) for word in start.preloaded)]
 
 
-def _halves(address: int) -> tuple[int, int]:
+def _split_address(address: int) -> tuple[int, int]:
     return address & 0xFFFFFFFF, address >> 32

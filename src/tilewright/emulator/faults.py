@@ -8,7 +8,7 @@ from tilewright.base.errors import DeviceError
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FaultLocation:
     """Where a fault happened. Unknown parts are None."""
 
     kernel: str | None = None
@@ -23,14 +23,14 @@ class Place:
         if self.instruction is not None:
             at = f" at {self.address:#x}" if self.address is not None else ""
             parts.append(f"instruction{at}: {self.instruction}")
-        where = [f"{name} {value}" for name, value in self._numbers() if value is not None]
+        where = [f"{name} {value}" for name, value in self._list_indices() if value is not None]
         if where:
             parts.append(", ".join(where))
         if self.kernel is not None:
             parts.append(f"kernel: {self.kernel}")
         return "\n  ".join(["", *parts]) if parts else ""
 
-    def _numbers(self) -> tuple[tuple[str, int | None], ...]:
+    def _list_indices(self) -> tuple[tuple[str, int | None], ...]:
         return ("work-group", self.block), ("wave", self.wave), ("lane", self.lane)
 
 
@@ -39,12 +39,12 @@ class Fault(DeviceError):  # noqa: N818 - the usual term
 
     name = "fault"
 
-    def __init__(self, what: str, place: Place | None = None) -> None:
+    def __init__(self, what: str, place: FaultLocation | None = None) -> None:
         self.what = what
-        self.place = place or Place()
+        self.place = place or FaultLocation()
         super().__init__(f"{self.name}: {what}{self.place}")
 
-    def at(self, **known: object) -> Fault:
+    def add_location(self, **known: object) -> Fault:
         """Return the same fault with more details of its location. Known details are not replaced."""
         missing = {key: value for key, value in known.items() if getattr(self.place, key) is None}
         return type(self)(self.what, replace(self.place, **missing))  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ F32 = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class NumberFormat:
     """A number format. `dtype` is NumPy's type for it; None where there is none (4-bit integers)."""
 
     name: str
@@ -33,69 +33,69 @@ class Format:
 
 
 _ALL = (
-    Format("f64", 64, np.float64),
-    Format("f32", 32, np.float32),
-    Format("f16", 16, np.float16),
-    Format("bf16", 16, ml_dtypes.bfloat16),
+    NumberFormat("f64", 64, np.float64),
+    NumberFormat("f32", 32, np.float32),
+    NumberFormat("f16", 16, np.float16),
+    NumberFormat("bf16", 16, ml_dtypes.bfloat16),
     # fnuz: one NaN (0x80), no infinities, no negative zero, and a bias larger by one.
-    Format("fp8_fnuz", 8, ml_dtypes.float8_e4m3fnuz),
-    Format("bf8_fnuz", 8, ml_dtypes.float8_e5m2fnuz),
+    NumberFormat("fp8_fnuz", 8, ml_dtypes.float8_e4m3fnuz),
+    NumberFormat("bf8_fnuz", 8, ml_dtypes.float8_e5m2fnuz),
     # OCP 8-bit floating point specification: E4M3 has NaN but no infinities, E5M2 is like IEEE.
-    Format("fp8_ocp", 8, ml_dtypes.float8_e4m3fn),
-    Format("bf8_ocp", 8, ml_dtypes.float8_e5m2),
+    NumberFormat("fp8_ocp", 8, ml_dtypes.float8_e4m3fn),
+    NumberFormat("bf8_ocp", 8, ml_dtypes.float8_e5m2),
     # OCP microscaling formats: no NaN and no infinities below 8 bits.
-    Format("fp6", 6, ml_dtypes.float6_e2m3fn),
-    Format("bf6", 6, ml_dtypes.float6_e3m2fn),
-    Format("fp4", 4, ml_dtypes.float4_e2m1fn),
-    Format("e8m0", 8, ml_dtypes.float8_e8m0fnu),
-    Format("i32", 32, np.int32, integer=True),
-    Format("i8", 8, np.int8, integer=True),
-    Format("u8", 8, np.uint8, integer=True, signed=False),
-    Format("i4", 4, None, integer=True),
-    Format("u4", 4, None, integer=True, signed=False),
+    NumberFormat("fp6", 6, ml_dtypes.float6_e2m3fn),
+    NumberFormat("bf6", 6, ml_dtypes.float6_e3m2fn),
+    NumberFormat("fp4", 4, ml_dtypes.float4_e2m1fn),
+    NumberFormat("e8m0", 8, ml_dtypes.float8_e8m0fnu),
+    NumberFormat("i32", 32, np.int32, integer=True),
+    NumberFormat("i8", 8, np.int8, integer=True),
+    NumberFormat("u8", 8, np.uint8, integer=True, signed=False),
+    NumberFormat("i4", 4, None, integer=True),
+    NumberFormat("u4", 4, None, integer=True, signed=False),
 )
 
-FORMATS: Mapping[str, Format] = {item.name: item for item in _ALL}
+FORMATS: Mapping[str, NumberFormat] = {item.name: item for item in _ALL}
 
 
-def format_of(name: str, arch: Arch) -> Format:
+def find_format(name: str, arch: Arch) -> NumberFormat:
     """Return the format with that name on a GPU: "fp8" and "bf8" depend on the GPU's encoding."""
-    return FORMATS[choose("number format", arch.stored(name), FORMATS)]
+    return FORMATS[choose("number format", arch.resolve_dtype(name), FORMATS)]
 
 
 @cache
-def table(name: str, flush: bool = False) -> F32:
+def make_value_table(name: str, flush: bool = False) -> F32:
     """Return the value of every bit pattern of a float format of at most 16 bits. `flush`: subnormals become zero."""
     item = FORMATS[name]
     codes = np.arange(1 << item.bits, dtype=np.uint16 if item.bits > 8 else np.uint8)
     with np.errstate(all="ignore"):
         values = codes.view(item.dtype).astype(np.float32)
     if flush:
-        least = _limits(item).smallest_normal
+        least = _get_limits(item).smallest_normal
         values = np.where(np.abs(values) < least, np.copysign(np.float32(0), values), values)
     values.flags.writeable = False
     return values  # type: ignore[no-any-return]
 
 
-def _limits(item: Format) -> Any:
+def _get_limits(item: NumberFormat) -> Any:
     return ml_dtypes.finfo(item.dtype)  # type: ignore[no-untyped-call]
 
 
-def encode(values: NDArray[Any], item: Format, saturate: bool = False) -> NDArray[Any]:
+def encode(values: NDArray[Any], item: NumberFormat, saturate: bool = False) -> NDArray[Any]:
     """Encode numbers as bit patterns, rounded to nearest even.
 
     Numbers that are too large become infinity, or NaN in formats without infinity; with `saturate` they become the
     largest number. Formats without NaN have no pattern for it: the caller must prevent that case.
     """
     if saturate:
-        largest = float(_limits(item).max)
+        largest = float(_get_limits(item).max)
         # Only finite numbers saturate; infinities stay.
         values = np.where(np.isfinite(values), np.clip(values, -largest, largest), values)
     with np.errstate(all="ignore"):
         return values.astype(item.dtype).view(np.uint16 if item.bits > 8 else np.uint8)
 
 
-def unpack(registers: U32, item: Format, flush: bool = False) -> NDArray[Any]:
+def unpack(registers: U32, item: NumberFormat, flush: bool = False) -> NDArray[Any]:
     """Convert registers [registers, waves, lanes] to numbers [waves, elements, lanes], from the lowest bits up.
 
     Floats of at most 32 bits and integers of at most 8 bits become f32, which is exact; f64 and i32 keep their type.
@@ -108,35 +108,35 @@ def unpack(registers: U32, item: Format, flush: bool = False) -> NDArray[Any]:
     if item.bits == 32:
         return np.ascontiguousarray(registers.transpose(1, 0, 2)).view(item.dtype)
     if item.name == "bf16" and not flush:
-        return _upper_halves(registers)
+        return _expand_bf16(registers)
     if item.name == "i8":
-        parts = np.ascontiguousarray(_parts(registers.view(np.int8), lanes)).astype(np.float32)
+        parts = np.ascontiguousarray(_split_parts(registers.view(np.int8), lanes)).astype(np.float32)
         return parts.reshape(waves, elements, lanes)
-    codes = _codes(registers, item.bits)
-    values = _integers(codes, item) if item.integer else table(item.name, flush).take(codes)
+    codes = _extract_codes(registers, item.bits)
+    values = _to_integers(codes, item) if item.integer else make_value_table(item.name, flush).take(codes)
     return values.reshape(waves, elements, lanes)
 
 
-def _parts(narrow: NDArray[Any], lanes: int) -> NDArray[Any]:
+def _split_parts(narrow: NDArray[Any], lanes: int) -> NDArray[Any]:
     """View registers as narrower elements, reordered: [waves, registers, elements of a register, lanes]."""
     count, waves, _ = narrow.shape
     return narrow.reshape(count, waves, lanes, -1).transpose(1, 0, 3, 2)
 
 
-def _upper_halves(registers: U32) -> F32:
+def _expand_bf16(registers: U32) -> F32:
     """Convert bf16 to f32: bf16 is the upper half of an f32."""
     count, waves, lanes = registers.shape
     words = np.zeros((waves, 2 * count, lanes, 2), dtype=np.uint16)
-    words.reshape(waves, count, 2, lanes, 2)[..., 1] = _parts(registers.view(np.uint16), lanes)
+    words.reshape(waves, count, 2, lanes, 2)[..., 1] = _split_parts(registers.view(np.uint16), lanes)
     return words.view(np.float32)[..., 0]
 
 
-def _codes(registers: U32, bits: int) -> NDArray[Any]:
+def _extract_codes(registers: U32, bits: int) -> NDArray[Any]:
     """Return the bit patterns of all elements: [waves, registers, elements of a register, lanes]; 6-bit ones flat."""
     count, _, lanes = registers.shape
     if bits in (8, 16):
         # take() converts indices to this type anyway; doing it here saves a copy.
-        return _parts(registers.view(np.uint16 if bits == 16 else np.uint8), lanes).astype(np.intp)
+        return _split_parts(registers.view(np.uint16 if bits == 16 else np.uint8), lanes).astype(np.intp)
     if bits == 4:
         shifts = np.arange(0, 32, 4, dtype=np.uint32)[:, None]
         return (registers.transpose(1, 0, 2)[:, :, None, :] >> shifts & np.uint32(15)).astype(np.intp)
@@ -147,7 +147,7 @@ def _codes(registers: U32, bits: int) -> NDArray[Any]:
     return (np.stack(both, axis=1) & np.uint64(63)).astype(np.intp)
 
 
-def _integers(codes: NDArray[Any], item: Format) -> F32:
+def _to_integers(codes: NDArray[Any], item: NumberFormat) -> F32:
     if item.signed:
         half = 1 << (item.bits - 1)
         codes = (codes ^ half) - half

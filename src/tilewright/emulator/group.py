@@ -43,7 +43,7 @@ class Batch:
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingEffect:
     """A memory instruction whose effect is not visible yet. Strict mode keeps it until a wait requires it.
 
     `commit` makes it visible. `take` returns the effect for some of the waves, by row. `in_order` is false for scalar
@@ -51,36 +51,36 @@ class Pending:
     written after the load arrived: these keep their current values.
     """
 
-    commit: Callable[[Group], None]
-    take: Callable[[NDArray[np.intp]], Pending]
+    commit: Callable[[WaveGroup], None]
+    take: Callable[[NDArray[np.intp]], PendingEffect]
     in_order: bool = True
     lds_write: Callable[[Lds], None] | None = None  # applies an LDS write
     registers: Registers = frozenset()  # registers that it writes
     lds_read: bool = False  # its values come from the LDS
-    overtaken: Callable[[Group, Registers], Pending] | None = None
+    overtaken: Callable[[WaveGroup, Registers], PendingEffect] | None = None
 
 
 @dataclass(slots=True)
-class Places:
+class WaveIndices:
     """Indices and addresses of waves: arrays with one entry per wave of the group."""
 
     wave: NDArray[np.int64]  # index in the launch: work-group · waves per work-group + own index
     lds_base: NDArray[np.int64]  # start of the work-group's LDS in `Batch.lds`
     scratch_base: NDArray[np.uint64]  # address of the wave's private memory
 
-    def take(self, rows: NDArray[np.intp]) -> Places:
-        return Places(self.wave[rows], self.lds_base[rows], self.scratch_base[rows])
+    def take(self, rows: NDArray[np.intp]) -> WaveIndices:
+        return WaveIndices(self.wave[rows], self.lds_base[rows], self.scratch_base[rows])
 
     @staticmethod
-    def join(parts: Sequence[Places]) -> Places:
-        return Places(
+    def join(parts: Sequence[WaveIndices]) -> WaveIndices:
+        return WaveIndices(
             np.concatenate([p.wave for p in parts]),
             np.concatenate([p.lds_base for p in parts]),
             np.concatenate([p.scratch_base for p in parts]),
         )
 
 
-class Group:
+class WaveGroup:
     """Waves at one instruction. Register r of all waves is one array [waves, lanes] (`v[r]`) or [waves] (`s[r]`)."""
 
     __slots__ = (
@@ -88,14 +88,14 @@ class Group:
         "sgprs", "si", "v", "vf", "vgprs", "vi", "waves",
     )  # fmt: skip
 
-    def __init__(self, batch: Batch, vgprs: U32, sgprs: U32, scc: Mask, places: Places, float_mode: int) -> None:
+    def __init__(self, batch: Batch, vgprs: U32, sgprs: U32, scc: Mask, places: WaveIndices, float_mode: int) -> None:
         self.batch = batch
         self.vgprs = vgprs  # [registers, waves, lanes]
         self.sgprs = sgprs  # [waves, SCALARS]
         self.scc = scc
         self.places = places
         self.float_mode = float_mode  # FLOAT_MODE: rounding in bits 0-3, denormals of f32 in 4-5, of f16 and f64 in 6-7
-        self.pending: dict[str, list[Pending]] = {}  # by counter, the oldest first
+        self.pending: dict[str, list[PendingEffect]] = {}  # by counter, the oldest first
         self.waves = int(vgprs.shape[1])
         self.lanes = int(vgprs.shape[2])
         self.v = list(vgprs)
@@ -108,14 +108,14 @@ class Group:
         self.sci = [signed[:, k : k + 1] for k in range(SCALARS)]
         self.scf = [floating[:, k : k + 1] for k in range(SCALARS)]
         self.s64 = [wide[:, k // 2] for k in range(SCALARS)]  # valid for even k only
-        self.exec_changed()
+        self.update_exec_mask()
 
-    def exec_changed(self) -> None:
+    def update_exec_mask(self) -> None:
         """Update the mask after exec was written."""
-        self.exec_mask = self.mask(EXEC)
+        self.exec_mask = self.read_mask(EXEC)
         self.full = bool(self.exec_mask.all())
 
-    def mask(self, register: int) -> Mask:
+    def read_mask(self, register: int) -> Mask:
         """Return the lane mask in a scalar register (pair) as booleans [waves, lanes]."""
         words = self.sgprs[:, register : register + self.lanes // 32]
         octets = np.ascontiguousarray(words).view(np.uint8)
@@ -139,7 +139,7 @@ class Group:
             else:
                 np.copyto(destination, values, where=self.exec_mask)
 
-    def later(self, kind: str, effect: Pending) -> None:
+    def schedule_effect(self, kind: str, effect: PendingEffect) -> None:
         """Apply a memory instruction's effect now, or in strict mode when a wait on its counter requires it."""
         if not self.batch.strict:
             effect.commit(self)
@@ -175,9 +175,9 @@ class Group:
         else:
             del self.pending[counter]
 
-    def take(self, rows: NDArray[np.intp]) -> Group:
+    def take(self, rows: NDArray[np.intp]) -> WaveGroup:
         """Return some of the waves as a new group, with their pending effects."""
-        part = Group(
+        part = WaveGroup(
             self.batch,
             np.ascontiguousarray(self.vgprs[:, rows]),
             np.ascontiguousarray(self.sgprs[rows]),

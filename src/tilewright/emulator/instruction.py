@@ -56,6 +56,6 @@ class Instruction:
     other: Instruction | None = None
 
     @property
-    def following(self) -> int:
+    def next_address(self) -> int:
         """The address of the next instruction."""
         return self.address + self.size

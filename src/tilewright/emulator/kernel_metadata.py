@@ -51,51 +51,51 @@ def read_metadata(metadata: Node) -> Mapping[str, KernelMetadata]:
     kernels = metadata.get("amdhsa.kernels")
     if not isinstance(kernels, list):
         raise CodeObjectError("its metadata has no list 'amdhsa.kernels'")
-    read = [_kernel(kernel) for kernel in kernels]
+    read = [_read_kernel(kernel) for kernel in kernels]
     return {kernel.name: kernel for kernel in read}
 
 
-def _kernel(kernel: Node) -> KernelMetadata:
+def _read_kernel(kernel: Node) -> KernelMetadata:
     if not isinstance(kernel, dict):
         raise CodeObjectError("its metadata has a kernel that is not a map")
-    name = _text(kernel, ".name", "a kernel")
+    name = _read_text(kernel, ".name", "a kernel")
     where = f"kernel {name}"
     arguments = kernel.get(".args", [])
     if not isinstance(arguments, list):
         raise CodeObjectError(f"the metadata of {where} has .args that is not a list")
-    size = _number(kernel, ".kernarg_segment_size", where)
+    size = _read_number(kernel, ".kernarg_segment_size", where)
     return KernelMetadata(
         name=name,
-        descriptor_symbol=_text(kernel, ".symbol", where),
-        arguments=tuple(_argument(item, size, where) for item in arguments),
+        descriptor_symbol=_read_text(kernel, ".symbol", where),
+        arguments=tuple(_read_argument(item, size, where) for item in arguments),
         argument_bytes=size,
-        max_block_threads=_number(kernel, ".max_flat_workgroup_size", where),
-        wave_size=_number(kernel, ".wavefront_size", where),
+        max_block_threads=_read_number(kernel, ".max_flat_workgroup_size", where),
+        wave_size=_read_number(kernel, ".wavefront_size", where),
     )
 
 
-def _argument(item: Node, room: int, where: str) -> Argument:
+def _read_argument(item: Node, room: int, where: str) -> Argument:
     if not isinstance(item, dict):
         raise CodeObjectError(f"the metadata of {where} has an argument that is not a map")
     where = f"an argument of {where}"
     kind, offset, size = (
-        _text(item, ".value_kind", where),
-        _number(item, ".offset", where),
-        _number(item, ".size", where),
+        _read_text(item, ".value_kind", where),
+        _read_number(item, ".offset", where),
+        _read_number(item, ".size", where),
     )
     if offset + size > room:
         raise CodeObjectError(f"{where} ends at byte {offset + size}, but the arguments have {room} bytes")
     return Argument(kind, offset, size)
 
 
-def _text(node: Mapping[str, Node], key: str, where: str) -> str:
+def _read_text(node: Mapping[str, Node], key: str, where: str) -> str:
     value = node.get(key)
     if not isinstance(value, str):
         raise CodeObjectError(f"the metadata of {where} has {key} = {value!r}, expected a string")
     return value
 
 
-def _number(node: Mapping[str, Node], key: str, where: str) -> int:
+def _read_number(node: Mapping[str, Node], key: str, where: str) -> int:
     value = node.get(key)
     # 2**24 is far above all hardware limits that are stated here.
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 24:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.emulator.views import Views
+from tilewright.emulator.views import MemoryViews
 
 _ALIGNMENT = 256  # the LDS of every work-group begins at a multiple of this, so that aligned offsets stay aligned
 
@@ -20,7 +20,7 @@ class Lds:
         self.stride = max(-(-size // _ALIGNMENT) * _ALIGNMENT, _ALIGNMENT)
         # Complex numbers, because their arrays are aligned to 16 bytes.
         words = np.zeros(blocks * self.stride // 16, np.complex128)
-        self.views = Views(words.view(np.uint8))
+        self.views = MemoryViews(words.view(np.uint8))
         if poison is not None:
             self.views.u32[...] = poison
 

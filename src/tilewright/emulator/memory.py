@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.base.errors import DeviceError, DeviceMemoryError, InvalidValueError
-from tilewright.emulator.faults import MemoryFault, Place
-from tilewright.emulator.views import Views
+from tilewright.emulator.faults import FaultLocation, MemoryFault
+from tilewright.emulator.views import MemoryViews
 
 CAPACITY = 8 << 30
 ALIGNMENT = 256  # hipMalloc's, too
@@ -45,7 +45,7 @@ class Allocation:
         return self.start + self.size
 
 
-def _anonymous(size: int) -> mmap.mmap:
+def _map_anonymous(size: int) -> mmap.mmap:
     """Map memory that costs nothing until it is touched."""
     try:
         return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
@@ -61,8 +61,8 @@ class Memory:
         if capacity < mmap.PAGESIZE or capacity % mmap.PAGESIZE:
             raise InvalidValueError(f"capacity: {capacity} is not a multiple of the page size, {mmap.PAGESIZE}")
         self.capacity = capacity
-        self._arena = _anonymous(capacity)
-        self.views = Views(np.frombuffer(self._arena, np.uint8))
+        self._arena = _map_anonymous(capacity)
+        self.views = MemoryViews(np.frombuffer(self._arena, np.uint8))
         self.base = int(self.views.u8.ctypes.data)
         if self.base < _LOWEST_ARENA:
             raise DeviceError(f"the system gave memory at {self.base:#x}, too low to detect wrapped addresses")
@@ -80,40 +80,40 @@ class Memory:
             raise InvalidValueError(f"cannot allocate {size} bytes: at least 1 is needed")
         with self._lock:
             span = -(-(size + GUARD) // ALIGNMENT) * ALIGNMENT
-            new = Allocation(self._place(span, size), size, span, label)
+            new = Allocation(self._find_room(span, size), size, span, label)
             insort(self._live, new)
-            self._remember()
+            self._update_bounds()
             return self.base + new.start
 
     def free(self, address: int) -> None:
         """Free an allocation. Its bytes stay invalid until the arena has no other room."""
         with self._lock:
-            at = bisect_right(self._live, address - self.base, key=_start) - 1
+            at = bisect_right(self._live, address - self.base, key=_get_start) - 1
             if at < 0 or self._live[at].start != address - self.base:
                 twice = any(freed.start == address - self.base for freed in self._freed)
-                what = "is freed a second time" if twice else f"is not an allocation: {self.nearest(address)}"
+                what = "is freed a second time" if twice else f"is not an allocation: {self.describe_address(address)}"
                 raise MemoryFault(f"{address:#x} {what}")
             gone = self._live.pop(at)
-            self._remember()
+            self._update_bounds()
             self._freed.append(gone)
-            self._give_back(gone)
+            self._release_pages(gone)
 
-    def _place(self, span: int, size: int) -> int:
+    def _find_room(self, span: int, size: int) -> int:
         """Find room for `span` bytes: never used, or else freed the longest time ago."""
         if self._top + span <= self.capacity:
             self._top += span
             return self._top - span
-        while (start := self._hole(span)) is None:
+        while (start := self._take_hole(span)) is None:
             if not self._freed:
                 taken = sum(item.span for item in self._live)
                 what = f"no room for {size} bytes: {taken} of {self.capacity} are taken"
                 advice = "Free some, or use a larger capacity."
                 raise DeviceMemoryError(f"{what} by {len(self._live)} allocations. {advice}")
             oldest = self._freed.popleft()
-            self._open(oldest.start, oldest.span)
+            self._add_hole(oldest.start, oldest.span)
         return start
 
-    def _hole(self, span: int) -> int | None:
+    def _take_hole(self, span: int) -> int | None:
         """Take `span` bytes from the first hole that is large enough."""
         for at, (start, room) in enumerate(self._holes):
             if room >= span:
@@ -121,7 +121,7 @@ class Memory:
                 return start
         return None
 
-    def _open(self, start: int, size: int) -> None:
+    def _add_hole(self, start: int, size: int) -> None:
         """Add a hole and merge it with its neighbours."""
         insort(self._holes, (start, size))
         joined: list[tuple[int, int]] = []
@@ -132,12 +132,12 @@ class Memory:
                 joined.append(hole)
         self._holes = joined
 
-    def _remember(self) -> None:
+    def _update_bounds(self) -> None:
         """Update the bounds for checking accesses."""
         self._recent = (0, 0)
         self._bounds = np.array([[item.start, item.end] for item in self._live], np.int64).reshape(-1, 2).T.copy()
 
-    def _give_back(self, item: Allocation) -> None:
+    def _release_pages(self, item: Allocation) -> None:
         """Return whole pages to the system. They read as zero when they are used again."""
         first = -(-item.start // mmap.PAGESIZE) * mmap.PAGESIZE
         last = item.end // mmap.PAGESIZE * mmap.PAGESIZE
@@ -155,29 +155,29 @@ class Memory:
 
     def fill(self, address: int, value: int, size: int) -> None:
         """Set `size` bytes of one allocation to `value`."""
-        start = self._offset(address, size)
+        start = self._find_offset(address, size)
         self.views.u8[start : start + size] = value
 
     def view(self, address: int, size: int) -> memoryview:
         """Return a view of bytes, which must lie in one allocation."""
-        start = self._offset(address, size)
+        start = self._find_offset(address, size)
         return memoryview(self._arena)[start : start + size]
 
-    def _offset(self, address: int, size: int) -> int:
+    def _find_offset(self, address: int, size: int) -> int:
         start = address - self.base
-        holder = self._holder(start)
+        holder = self._find_allocation(start)
         if size < 0:
             raise InvalidValueError(f"cannot access {size} bytes")
         if holder is None or start + size > holder.end:
-            raise MemoryFault(f"{size} bytes at {address:#x}: {self.nearest(address)}")
+            raise MemoryFault(f"{size} bytes at {address:#x}: {self.describe_address(address)}")
         return start
 
-    def _holder(self, offset: int) -> Allocation | None:
-        at = bisect_right(self._live, offset, key=_start) - 1
+    def _find_allocation(self, offset: int) -> Allocation | None:
+        at = bisect_right(self._live, offset, key=_get_start) - 1
         found = self._live[at] if at >= 0 else None
         return found if found is not None and offset < found.end else None
 
-    def check(self, address: NDArray[np.uint64], size: int, mask: Mask | None) -> Index:
+    def check_access(self, address: NDArray[np.uint64], size: int, mask: Mask | None) -> Index:
         """Return the index of `size` bytes at each address in the views, after checking those in `mask` (None: all).
 
         The others get the index of a valid one, so that a gather may read all. At least one must be in the mask.
@@ -189,7 +189,7 @@ class Memory:
         start, end = self._recent
         if low >= start and high <= end - size:
             return index
-        holder = self._holder(low)
+        holder = self._find_allocation(low)
         if holder is not None and high <= holder.end - size:
             self._recent = (holder.start, holder.end)
         else:
@@ -208,26 +208,26 @@ class Memory:
         if bad.any():
             where = np.unravel_index(int(bad.argmax()), bad.shape)
             culprit = self.base + int(index[where])
-            place = Place(wave=int(where[0]), lane=int(where[1]) if len(where) > 1 else None)
-            what = f"{size} bytes at {culprit % 2**64:#x}: {self.nearest(culprit, size)}"
+            place = FaultLocation(wave=int(where[0]), lane=int(where[1]) if len(where) > 1 else None)
+            what = f"{size} bytes at {culprit % 2**64:#x}: {self.describe_address(culprit, size)}"
             raise MemoryFault(what, place)
 
-    def ranges(self) -> NDArray[np.uint64]:
+    def list_ranges(self) -> NDArray[np.uint64]:
         """Return start and end address of every allocation, ascending: [allocations, 2]."""
         with self._lock:
             offsets = [(item.start, item.end) for item in self._live]
         return np.array(offsets, np.uint64).reshape(-1, 2) + np.uint64(self.base)
 
-    def nearest(self, address: int, size: int = 1) -> str:
+    def describe_address(self, address: int, size: int = 1) -> str:
         """Describe an address in words: inside or next to which allocation it is."""
         offset = address - self.base
         for gone in self._freed:
             if gone.start <= offset < gone.end:
-                return f"{offset - gone.start} bytes into {self._name(gone)}, which was freed"
+                return f"{offset - gone.start} bytes into {self._describe_allocation(gone)}, which was freed"
         if not self._live:
             return "nothing is allocated"
         nearest = min(self._live, key=lambda item: max(item.start - offset, offset - item.end + 1, 0))
-        name = self._name(nearest)
+        name = self._describe_allocation(nearest)
         if offset < nearest.start:
             return f"{nearest.start - offset} bytes before {name}"
         if offset >= nearest.end:
@@ -236,10 +236,10 @@ class Memory:
             return f"across the end of {name}, {nearest.end - offset} bytes before it"
         return f"{offset - nearest.start} bytes into {name}"
 
-    def _name(self, item: Allocation) -> str:
+    def _describe_allocation(self, item: Allocation) -> str:
         label = f"'{item.label}'" if item.label else "an allocation"
         return f"{label} ({self.base + item.start:#x}, {item.size} bytes)"
 
 
-def _start(item: Allocation) -> int:
+def _get_start(item: Allocation) -> int:
     return item.start

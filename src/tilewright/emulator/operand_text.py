@@ -30,7 +30,7 @@ def parse_operand(text: str) -> Operand | None:
     if text in ("off", "null"):
         return Operand("none", name=text)
     if match := _REGISTER.fullmatch(text):
-        return _register(match)
+        return _parse_register(match)
     if text in _NAMED:
         index, count = _NAMED[text]
         return Operand("s", index, count)
@@ -38,10 +38,10 @@ def parse_operand(text: str) -> Operand | None:
         return Operand("const", value=int(text, 0))
     if _DECIMAL.fullmatch(text):
         return Operand("const", value=float(text))
-    return _changed(text)
+    return _parse_modified(text)
 
 
-def _register(match: re.Match[str]) -> Operand | None:
+def _parse_register(match: re.Match[str]) -> Operand | None:
     kind, single, first, last, half = match.groups()
     low = int(single or first)
     high = int(last) if last else low
@@ -52,7 +52,7 @@ def _register(match: re.Match[str]) -> Operand | None:
     return Operand(kind, low, high - low + 1, half=half or "")  # type: ignore[arg-type]
 
 
-def _changed(text: str) -> Operand | None:
+def _parse_modified(text: str) -> Operand | None:
     """Parse an operand inside a sign, bars or a function; else a name."""
     if text.startswith("-"):
         inner = parse_operand(text[1:])
@@ -62,13 +62,13 @@ def _changed(text: str) -> Operand | None:
         return replace(inner, absolute=True) if inner else None
     if match := _WRAPPED.fullmatch(text):
         inner = parse_operand(match[2])
-        return _applied(match[1], inner) if inner else None
+        return _apply_function(match[1], inner) if inner else None
     if _SPECIAL.fullmatch(text):
         return Operand("special", name=text)
     return Operand("word", name=text) if _WORD.fullmatch(text) else None
 
 
-def _applied(function: str, inner: Operand) -> Operand:
+def _apply_function(function: str, inner: Operand) -> Operand:
     if function == "sext":
         return replace(inner, sign_extended=True)
     if function == "neg":

@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tilewright.building.code_object import Line
+from tilewright.building.code_object import DisassembledLine
 from tilewright.building.instruction_mix import classify
 from tilewright.emulator import access, alu, control, matrix
-from tilewright.emulator.code import Code
+from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.control import Ending
-from tilewright.emulator.disassembly import branch_target, parse
-from tilewright.emulator.faults import CodeFault, CodeObjectError, Fault, Place
-from tilewright.emulator.group import Group, Registers, Step
+from tilewright.emulator.disassembly import find_branch_target, parse_line
+from tilewright.emulator.faults import CodeFault, CodeObjectError, Fault, FaultLocation
+from tilewright.emulator.group import Registers, Step, WaveGroup
 from tilewright.emulator.instruction import Instruction, Operand
-from tilewright.emulator.overwrites import written
+from tilewright.emulator.write_hazards import find_written_registers
 
-Translator = Callable[[Instruction, Code], Step | None]
+Translator = Callable[[Instruction, LoadedCode], Step | None]
 TRANSLATORS: tuple[Translator, ...] = (control.translate, alu.translate, access.translate, matrix.translate)
 
 
@@ -25,13 +25,13 @@ TRANSLATORS: tuple[Translator, ...] = (control.translate, alu.translate, access.
 class Listing:
     """The instructions of a code object by address, and the starts of basic blocks. `parsed` caches parsed ones."""
 
-    lines: Mapping[int, Line]
+    lines: Mapping[int, DisassembledLine]
     leaders: frozenset[int]
     parsed: dict[int, Instruction] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BasicBlock:
     """Instructions that run one after another. `steps` has no hints; `sources` are the instructions of the steps.
 
     `written` are the registers that each step writes at once.
@@ -47,14 +47,14 @@ class Block:
     mix: Mapping[str, int]
 
 
-def make_listing(lines: Iterable[Line]) -> Listing:
+def make_listing(lines: Iterable[DisassembledLine]) -> Listing:
     """Find the basic blocks: they begin at branch targets and after instructions that end one."""
     listed = {line.address: line for line in lines}
     leaders: set[int] = set()
     for line in listed.values():
-        if control.ends_block(line.text.partition(" ")[0]):
+        if control.can_end_block(line.text.partition(" ")[0]):
             leaders.add(line.address + line.size)
-            target = branch_target(line)
+            target = find_branch_target(line)
             if target is not None:
                 leaders.add(target)
     return Listing(listed, frozenset(leaders))
@@ -63,54 +63,54 @@ def make_listing(lines: Iterable[Line]) -> Listing:
 class Program:
     """The code of one kernel."""
 
-    def __init__(self, listing: Listing, code: Code, vgprs: int) -> None:
+    def __init__(self, listing: Listing, code: LoadedCode, vgprs: int) -> None:
         self._listing = listing
         self._code = code
         self._vgprs = vgprs
-        self._blocks: dict[int, Block] = {}
+        self._blocks: dict[int, BasicBlock] = {}
         self._watchers: dict[int, Callable[[Step], Step]] = {}
         self._reached: set[int] = set()
 
     @property
-    def lines(self) -> Mapping[int, Line]:
+    def lines(self) -> Mapping[int, DisassembledLine]:
         """The instructions of the code object by address."""
         return self._listing.lines
 
-    def instruction(self, address: int) -> Instruction:
+    def read_instruction(self, address: int) -> Instruction:
         """Return the instruction at a valid address, parsed once for all kernels of the code object."""
         found = self._listing.parsed.get(address)
         if found is None:
-            found = self._listing.parsed[address] = parse(self._listing.lines[address])
+            found = self._listing.parsed[address] = parse_line(self._listing.lines[address])
         return found
 
-    def block(self, address: int) -> Block:
+    def get_block(self, address: int) -> BasicBlock:
         """Return the basic block that begins at an address. Raises `CodeFault` if there is no instruction."""
         block = self._blocks.get(address)
         if block is None:
-            block = self._blocks[address] = self._translate(address)
+            block = self._blocks[address] = self._translate_block(address)
         return block
 
     @property
-    def reached(self) -> tuple[Line, ...]:
+    def reached(self) -> tuple[DisassembledLine, ...]:
         """The instructions that successful launches executed, by address."""
         return tuple(self._listing.lines[address] for address in sorted(self._reached))
 
-    def note_reached(self, addresses: Iterable[int]) -> None:
+    def record_reached(self, addresses: Iterable[int]) -> None:
         """Record the instructions that a launch executed."""
         self._reached.update(addresses)
 
-    def forget_reached(self) -> None:
+    def clear_reached(self) -> None:
         """Clear the record of executed instructions, to inspect the next launch alone."""
         self._reached.clear()
 
-    def addresses(self, block: Block) -> Iterator[int]:
+    def list_addresses(self, block: BasicBlock) -> Iterator[int]:
         """Iterate over the addresses of a basic block's instructions."""
         at = block.address
-        while at < block.last.following:
+        while at < block.last.next_address:
             yield at
             at += self._listing.lines[at].size
 
-    def changed(self, address: int, text: str) -> Program:
+    def replace_instruction(self, address: int, text: str) -> Program:
         """Return the same code with another instruction at one address, to test a kernel with that error."""
         line = replace(self._listing.lines[address], text=text)
         others = {at: known for at, known in self._listing.parsed.items() if at != address}
@@ -125,48 +125,48 @@ class Program:
         self._watchers[address] = watcher
         self._blocks.clear()
 
-    def _translate(self, address: int) -> Block:
+    def _translate_block(self, address: int) -> BasicBlock:
         steps: list[Step] = []
         sources: list[Instruction] = []
         mix: Counter[str] = Counter()
         at, count = address, 0
         while True:
-            instruction, end, step = self.read(at)
+            instruction, end, step = self.translate_at(at)
             count += 1
             mix.update(classify(half.mnemonic) for half in (instruction, instruction.other) if half)
             if end is not None and at in self._watchers:
-                step = control.nothing
-            if step is not None and (step is not control.nothing or at in self._watchers):
-                steps.append(self._watchers.get(at, _unwatched)(step))
+                step = control.do_nothing
+            if step is not None and (step is not control.do_nothing or at in self._watchers):
+                steps.append(self._watchers.get(at, _keep_step)(step))
                 sources.append(instruction)
-            at = instruction.following
+            at = instruction.next_address
             if end is not None or at in self._listing.leaders or at not in self._listing.lines:
-                changed = tuple(written(source, self._code) for source in sources)
-                return Block(address, tuple(steps), tuple(sources), changed, end, instruction, count, mix)
+                changed = tuple(find_written_registers(source, self._code) for source in sources)
+                return BasicBlock(address, tuple(steps), tuple(sources), changed, end, instruction, count, mix)
 
-    def read(self, address: int) -> tuple[Instruction, Ending | None, Step | None]:
+    def translate_at(self, address: int) -> tuple[Instruction, Ending | None, Step | None]:
         """Return the instruction at an address, its ending and its step. An unknown one has a step that raises."""
         line = self._listing.lines.get(address)
         if line is None:
-            raise CodeFault(f"there is no instruction at {address:#x}", Place(address=address))
+            raise CodeFault(f"there is no instruction at {address:#x}", FaultLocation(address=address))
         try:
-            instruction = self.instruction(address)
+            instruction = self.read_instruction(address)
         except Fault as fault:
-            return Instruction(line.address, line.size, line.text.split()[0], (), line.text), None, Raising(fault)
-        return instruction, *self._meaning(instruction)
+            return Instruction(line.address, line.size, line.text.split()[0], (), line.text), None, FaultStep(fault)
+        return instruction, *self._translate_instruction(instruction)
 
-    def _meaning(self, instruction: Instruction) -> tuple[Ending | None, Step | None]:
+    def _translate_instruction(self, instruction: Instruction) -> tuple[Ending | None, Step | None]:
         try:
             self.check_registers(instruction)
-            end = control.ending(instruction, self._code)
-            return (end, None) if end is not None else (None, self._step(instruction))
+            end = control.find_ending(instruction, self._code)
+            return (end, None) if end is not None else (None, self._make_step(instruction))
         except Fault as fault:
-            return None, Raising(fault)
+            return None, FaultStep(fault)
         except Exception as error:  # a form of the instruction that its translator does not support
             what = f"this form of the instruction ({type(error).__name__}: {error})"
-            return None, Raising(self._code.unknown(what, instruction), error)
+            return None, FaultStep(self._code.unknown(what, instruction), error)
 
-    def _step(self, instruction: Instruction) -> Step:
+    def _make_step(self, instruction: Instruction) -> Step:
         for translate in TRANSLATORS:
             step = translate(instruction, self._code)
             if step is not None:
@@ -176,24 +176,26 @@ class Program:
     def check_registers(self, instruction: Instruction) -> None:
         """Raise for a vector register beyond those that the kernel requests."""
         for operand in (*instruction.operands, *(instruction.other.operands if instruction.other else ())):
-            if operand.kind in ("v", "a") and self._code.register(operand) + operand.count > self._limit(operand):
+            if operand.kind in ("v", "a") and self._code.get_register(operand) + operand.count > self._find_limit(
+                operand
+            ):
                 what = f"{operand.kind}{operand.index + operand.count - 1} is used"
                 raise CodeObjectError(f"{what}, but the kernel requests {self._vgprs} vector registers")
 
-    def _limit(self, operand: Operand) -> int:
+    def _find_limit(self, operand: Operand) -> int:
         return self._vgprs if operand.kind == "a" or not self._code.accumulators else self._code.accumulators
 
 
 @dataclass(frozen=True, slots=True)
-class Raising:
+class FaultStep:
     """The step of an unknown instruction."""
 
     fault: Fault
     cause: Exception | None = None
 
-    def __call__(self, _: Group) -> None:
+    def __call__(self, _: WaveGroup) -> None:
         raise self.fault from self.cause
 
 
-def _unwatched(step: Step) -> Step:
+def _keep_step(step: Step) -> Step:
     return step

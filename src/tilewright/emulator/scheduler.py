@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.emulator.group import Group, Places
+from tilewright.emulator.group import WaveGroup, WaveIndices
 
 # Basic blocks that others may run while a group waits. Enough for the loops inside an `if`, after which waves should
 # join; few enough that spinning costs little.
@@ -20,10 +20,10 @@ PATIENCE = 4096
 
 
 @dataclass(slots=True)
-class Ready:
+class RunnableGroup:
     """A group that can continue, and its address."""
 
-    group: Group
+    group: WaveGroup
     address: int
     slot: int
     since: int = 0
@@ -33,27 +33,27 @@ class Ready:
         return self.slot, self.address
 
 
-class Schedule:
+class GroupScheduler:
     """The groups that can run."""
 
     def __init__(self) -> None:
-        self._ready: list[Ready] = []
+        self._ready: list[RunnableGroup] = []
         self._now = 0  # basic blocks run so far
         self._lowest = (0, 0)
         self._deadline = 0  # time at which the group that has waited longest must run
         self._mine_until = 0  # until then the running group is not interrupted
 
-    def add(self, entry: Ready) -> None:
+    def add(self, entry: RunnableGroup) -> None:
         entry.since = self._now
         self._ready.append(entry)
-        self._look()
+        self._update_limits()
 
-    def _look(self) -> None:
+    def _update_limits(self) -> None:
         if self._ready:
             self._lowest = min(entry.key for entry in self._ready)
             self._deadline = min(entry.since for entry in self._ready) + PATIENCE
 
-    def next(self) -> Ready | None:
+    def take_next(self) -> RunnableGroup | None:
         """Return the group to run, joined with those at the same address; None if there is none."""
         if not self._ready:
             return None
@@ -64,12 +64,12 @@ class Schedule:
             chosen = min(self._ready, key=lambda entry: (entry.key, entry.since))
         together = [entry for entry in self._ready if entry is chosen or _can_join(entry, chosen)]
         self._ready = [entry for entry in self._ready if not any(entry is other for other in together)]
-        self._look()
+        self._update_limits()
         if len(together) > 1:
-            return Ready(join([entry.group for entry in together]), chosen.address, chosen.slot)
+            return RunnableGroup(join_groups([entry.group for entry in together]), chosen.address, chosen.slot)
         return chosen
 
-    def disturbs(self, address: int, slot: int) -> bool:
+    def needs_switch(self, address: int, slot: int) -> bool:
         """Whether another group must run before the running one continues at `address`. Counts basic blocks."""
         self._now += 1
         if not self._ready or self._now < self._mine_until:
@@ -77,7 +77,7 @@ class Schedule:
         return self._lowest <= (slot, address) or self._now > self._deadline
 
 
-def _can_join(one: Ready, other: Ready) -> bool:
+def _can_join(one: RunnableGroup, other: RunnableGroup) -> bool:
     """Groups with pending effects are not joined: some effects would become visible too early."""
     return (
         one.key == other.key
@@ -87,11 +87,11 @@ def _can_join(one: Ready, other: Ready) -> bool:
     )
 
 
-def join(groups: Sequence[Group]) -> Group:
+def join_groups(groups: Sequence[WaveGroup]) -> WaveGroup:
     """Join groups into one, its waves ordered by index. None may have pending effects."""
-    places = Places.join([group.places for group in groups])
+    places = WaveIndices.join([group.places for group in groups])
     order = np.argsort(places.wave, kind="stable")
-    return Group(
+    return WaveGroup(
         groups[0].batch,
         np.concatenate([group.vgprs for group in groups], axis=1)[:, order],
         np.concatenate([group.sgprs for group in groups])[order],
@@ -101,7 +101,7 @@ def join(groups: Sequence[Group]) -> Group:
     )
 
 
-def slots(group: Group, waves_per_block: int) -> Iterator[tuple[int, Group]]:
+def split_slots(group: WaveGroup, waves_per_block: int) -> Iterator[tuple[int, WaveGroup]]:
     """Separate the waves of each work-group, so that one runs after the other.
 
     Slot k has wave k of even work-groups and the k-th last wave of odd ones, or the reverse with `turned`: both orders

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Views:
+class MemoryViews:
     """The same bytes as 1, 2, 4, 8 and 16 byte elements. The type of `u128` is only for moving 16 bytes at once."""
 
     __slots__ = ("u8", "u16", "u32", "u64", "u128")

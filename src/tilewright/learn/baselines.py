@@ -20,17 +20,17 @@ Integers = NDArray[np.int64]
 PRIOR = 2
 
 
-def random_choice(rows: int, seed: int) -> Floats:
+def score_randomly(rows: int, seed: int) -> Floats:
     """Random scores. The average over all draws is `efficiency.evaluate_random`."""
     return np.random.default_rng(seed).random(rows)
 
 
-def one_best_kernel(problem: ArrayLike, kernel: ArrayLike, us: ArrayLike, fold: ArrayLike) -> Floats:
+def score_by_mean(problem: ArrayLike, kernel: ArrayLike, us: ArrayLike, fold: ArrayLike) -> Floats:
     """One order of kernels for all problems: by the mean slowdown that their efficiency in other folds implies."""
-    return 1 / _mean_efficiency(_table(problem, kernel, us, fold))
+    return 1 / _compute_mean_efficiency(_make_table(problem, kernel, us, fold))
 
 
-def nearest_neighbour(
+def score_by_nearest(
     problem: ArrayLike,
     kernel: ArrayLike,
     us: ArrayLike,
@@ -44,9 +44,9 @@ def nearest_neighbour(
     A kernel that was not measured there is scored by its mean in other folds. If a problem lists its fastest kernels
     only, kernels that are not listed count as slower.
     """
-    table = _table(problem, kernel, us, fold)
-    near = _nearest_elsewhere(np.asarray(points, float), table)
-    typical = 1 / _mean_efficiency(table)
+    table = _make_table(problem, kernel, us, fold)
+    near = _find_nearest(np.asarray(points, float), table)
+    typical = 1 / _compute_mean_efficiency(table)
     key = table.problem * table.kernels + table.kernel
     usable = np.flatnonzero(~np.isnan(table.share))
     order = usable[np.argsort(key[usable], kind="stable")]
@@ -60,7 +60,7 @@ def nearest_neighbour(
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _FoldTable:
     problem: Integers
     kernel: Integers
     fold: Integers  # of each row
@@ -69,7 +69,7 @@ class _Table:
     problem_fold: Integers  # of each problem
 
 
-def _table(problem: ArrayLike, kernel: ArrayLike, us: ArrayLike, fold: ArrayLike) -> _Table:
+def _make_table(problem: ArrayLike, kernel: ArrayLike, us: ArrayLike, fold: ArrayLike) -> _FoldTable:
     problems, kernels, folds = (np.asarray(each, np.int64) for each in (problem, kernel, fold))
     times = np.asarray(us, float)
     best = np.full(problems.max() + 1, np.inf)
@@ -82,10 +82,10 @@ def _table(problem: ArrayLike, kernel: ArrayLike, us: ArrayLike, fold: ArrayLike
             f"{len(np.unique(problems[split]))} problems have rows in several folds, for example problem "
             f"{problems[split][0]}. Put all rows of a problem into one fold."
         )
-    return _Table(problems, kernels, folds, best[problems] / times, int(kernels.max()) + 1, problem_fold)
+    return _FoldTable(problems, kernels, folds, best[problems] / times, int(kernels.max()) + 1, problem_fold)
 
 
-def _mean_efficiency(table: _Table) -> Floats:
+def _compute_mean_efficiency(table: _FoldTable) -> Floats:
     """For each row, the mean efficiency of its kernel over the other folds."""
     names, fold = np.unique(table.fold, return_inverse=True)
     measured = ~np.isnan(table.share)
@@ -100,7 +100,7 @@ def _mean_efficiency(table: _Table) -> Floats:
     return np.asarray(mean[fold, table.kernel], float)
 
 
-def _nearest_elsewhere(points: Floats, table: _Table) -> Integers:
+def _find_nearest(points: Floats, table: _FoldTable) -> Integers:
     """For each problem, the nearest problem of the other folds."""
     from scipy.spatial import cKDTree  # noqa: PLC0415
 

@@ -19,14 +19,14 @@ from tilewright.base.digest import digest_text
 from tilewright.base.errors import BundleError
 from tilewright.learn.dataset import Dataset
 from tilewright.learn.evaluation import LEARNED, Evaluation
-from tilewright.learn.recipe import RANKER
-from tilewright.learn.training import Model
-from tilewright.ops.fields import Choice, Flag, fields_of
-from tilewright.select.bundle import LOG_RATIO, MANIFEST, RELEVANCE, SCHEMA, TRANSFORMS, example_features
+from tilewright.learn.training import TrainedModel
+from tilewright.learn.training_config import RANKER
+from tilewright.ops.fields import ChoiceType, FlagType, list_fields
+from tilewright.select.bundle import LOG_RATIO, MANIFEST, RELEVANCE, SCHEMA, TRANSFORMS, compute_example_features
 
 
 @dataclass(frozen=True, kw_only=True)
-class About:
+class BundleInfo:
     """The manifest's fields about the model: a name for the data, the supported problems, and its figures.
 
     `where` maps problem fields to the values that they must have. `held_out` are figures on problems outside the
@@ -38,7 +38,7 @@ class About:
     held_out: Mapping[str, Any]
 
 
-def write_bundle(folder: Path | str, model: Model, data: Dataset, about: About) -> None:
+def write_bundle(folder: Path | str, model: TrainedModel, data: Dataset, about: BundleInfo) -> None:
     """Write a bundle, or replace an existing one atomically. Equal models and fields give equal bytes.
 
     A folder that holds something else is an error.
@@ -51,14 +51,14 @@ def write_bundle(folder: Path | str, model: Model, data: Dataset, about: About) 
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
         made = Path(place) / "bundle"
         made.mkdir()
-        for name, text in {**texts, MANIFEST: manifest_text(model, data, about)}.items():
+        for name, text in {**texts, MANIFEST: format_manifest(model, data, about)}.items():
             (made / name).write_text(text, encoding="utf-8")
         if folder.exists():
             shutil.rmtree(folder)
         made.rename(folder)
 
 
-def seen_values(data: Dataset) -> dict[str, list[Any]]:
+def collect_problem_values(data: Dataset) -> dict[str, list[Any]]:
     """The problems that a model of this data supports.
 
     These are the values seen in all fields that kernels are compiled for, and in fields with one value only, as nothing
@@ -74,19 +74,19 @@ def seen_values(data: Dataset) -> dict[str, list[Any]]:
     return found
 
 
-def seen_kernels(data: Dataset) -> dict[str, list[Any]]:
+def collect_kernel_values(data: Dataset) -> dict[str, list[Any]]:
     """The kernels that a model of this data knows: the values seen in text and flag fields.
 
     Sizes are not restricted, as they are numeric features.
     """
     configs = [data.kernels[i].config for i in np.unique(data.kernel)]
-    fields = fields_of(data.op.config_type)
-    kinds = [name for name, field in fields.items() if isinstance(field.kind, Choice | Flag)]
+    fields = list_fields(data.op.config_type)
+    kinds = [name for name, field in fields.items() if isinstance(field.kind, ChoiceType | FlagType)]
     own = [name for name in kinds if not hasattr(data.problems[0], name)]
     return {name: sorted({getattr(config, name) for config in configs}) for name in own}
 
 
-def held_out_facts(found: Evaluation) -> dict[str, Any]:
+def format_held_out(found: Evaluation) -> dict[str, Any]:
     """The figures of an evaluation as in a manifest: the model's by split, and the baselines'."""
     own = {
         judged.split.name: {"split": judged.split.doc, **judged.figures[LEARNED].to_json()} for judged in found.judged
@@ -98,7 +98,7 @@ def held_out_facts(found: Evaluation) -> dict[str, Any]:
     return {**own, "baselines": others}
 
 
-def manifest_text(model: Model, data: Dataset, about: About) -> str:
+def format_manifest(model: TrainedModel, data: Dataset, about: BundleInfo) -> str:
     """The manifest of a bundle, as readable JSON."""
     kind = RELEVANCE if model.recipe.kind == RANKER else LOG_RATIO
     facts = {
@@ -106,10 +106,10 @@ def manifest_text(model: Model, data: Dataset, about: About) -> str:
         "op": data.op.name,
         "archs": [data.arch.name],
         "where": {name: list(values) for name, values in about.where.items()},
-        "kernels": seen_kernels(data),
+        "kernels": collect_kernel_values(data),
         "features": list(model.features),
         "features_version": model.features_version,
-        "example": example_features(data.op, data.arch),
+        "example": compute_example_features(data.op, data.arch),
         "transform": {"kind": kind, "target": TRANSFORMS[kind]},
         "files": {f"model-{i}.txt": digest_text(text) for i, text in enumerate(model.texts)},
         "training": {
@@ -123,15 +123,15 @@ def manifest_text(model: Model, data: Dataset, about: About) -> str:
             "importance": {n: round(float(g), 4) for n, g in zip(model.features, model.gain, strict=True)},
             "tool_versions": {"tilewright": __version__, "lightgbm": version("lightgbm")},
         },
-        "held_out": _rounded(about.held_out),
+        "held_out": _round_value(about.held_out),
     }
     return json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _rounded(value: Any) -> Any:
+def _round_value(value: Any) -> Any:
     """Figures rounded to a hundredth of a percent: further digits are noise."""
     if isinstance(value, Mapping):
-        return {name: _rounded(each) for name, each in value.items()}
+        return {name: _round_value(each) for name, each in value.items()}
     if isinstance(value, float):
         return round(value, 4)
     return value

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from tilewright.arch import load as load_arch
 from tilewright.arch.spec import Arch
-from tilewright.base.documents import CONTENT_ERRORS, parse_json, reason
+from tilewright.base.documents import CONTENT_ERRORS, describe_error, parse_json
 from tilewright.base.errors import InvalidValueError
-from tilewright.base.events import task
-from tilewright.learn.measurements import OK, Measurements, Words
-from tilewright.learn.medians import medians
-from tilewright.ops import op_named, parse_kernel
+from tilewright.base.events import report_task
+from tilewright.learn.measurements import OK, Measurements, TextColumn
+from tilewright.learn.medians import compute_medians
+from tilewright.ops import find_op, parse_kernel
+from tilewright.ops.cost_model.cost import CostModel, Facts, ResourceUse
 from tilewright.ops.kernel import Kernel
-from tilewright.ops.machine.cost import CostModel, Facts, Use
 from tilewright.ops.op import Op
-from tilewright.ops.problem_values import problem_from_json
+from tilewright.ops.problem_values import load_problem
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -62,80 +62,84 @@ class Dataset:
         np.minimum.at(best, self.problem, self.us)
         return best[self.problem]
 
-    def rows(self, wanted: NDArray[np.bool_]) -> Dataset:
+    def select_rows(self, wanted: NDArray[np.bool_]) -> Dataset:
         """Some rows. The numbers of problems and kernels do not change."""
         columns = ("problem", "kernel", "us", "row", "estimate", "features")
         return replace(self, **{name: getattr(self, name)[wanted] for name in columns})
 
-    def kept(self, problems: NDArray[Any]) -> Dataset:
+    def select_problems(self, problems: NDArray[Any]) -> Dataset:
         """The rows of some problems, given by number or as a mask."""
         wanted = np.zeros(len(self.problems), bool)
         wanted[problems] = True
-        return self.rows(wanted[self.problem])
+        return self.select_rows(wanted[self.problem])
 
 
-def dataset(
+def build_dataset(
     table: Measurements,
     op: Op | str,
     arch: Arch | str,
     *,
     repeats: str = "median",
-    uses: Mapping[str, Use] | None = None,
+    uses: Mapping[str, ResourceUse] | None = None,
 ) -> Dataset:
     """The rows of one op and one GPU that have a time, with estimates and features.
 
     Several rows of one kernel and problem become their median, or stay with `repeats="keep"`. `uses` are the resources
     that code objects report, by kernel name; without one the kernel is estimated from its config.
     """
-    op = op_named(op) if isinstance(op, str) else op
+    op = find_op(op) if isinstance(op, str) else op
     arch = load_arch(arch) if isinstance(arch, str) else arch
-    cost = cost_of(op)
-    rows = np.flatnonzero(_is(table.op, op.name) & _is(table.arch, arch.name) & _is(table.status, OK))
+    cost = require_cost_model(op)
+    rows = np.flatnonzero(
+        _match_text(table.op, op.name) & _match_text(table.arch, arch.name) & _match_text(table.status, OK)
+    )
     if not len(rows):
-        raise InvalidValueError(_none_of(table, op, arch))
-    part = table.kept(rows)
-    problems, problem = _distinct(part.problem, "problem", lambda text: _problem(op, text))
-    kernels, kernel = _distinct(part.kernel, "kernel", lambda slug: _kernel(op, arch, slug))
+        raise InvalidValueError(_describe_missing(table, op, arch))
+    part = table.select_rows(rows)
+    problems, problem = _parse_distinct(part.problem, "problem", lambda text: _parse_problem(op, text))
+    kernels, kernel = _parse_distinct(part.kernel, "kernel", lambda slug: _parse_kernel(op, arch, slug))
     us = part.us
     if repeats == "median":
-        found = medians(problem * len(kernels) + kernel, us)
+        found = compute_medians(problem * len(kernels) + kernel, us)
         order = np.argsort(found.first)  # pairs stay in the order of their first appearance
         first, us = found.first[order], found.median[order]
         problem, kernel, rows = problem[first], kernel[first], rows[first]
     elif repeats != "keep":
         raise InvalidValueError(f"repeats is {repeats!r}, must be 'median' or 'keep'")
-    sizes = _columns([cost.problem_numbers(each) for each in problems])
-    traits = _columns([cost.kernel_numbers(k.config, arch, (uses or {}).get(k.slug)) for k in kernels])
-    estimate, names, features = _computed(cost, arch, sizes, traits, (problem, kernel))
-    axes, points = _points(sizes)
+    sizes = _make_columns([cost.problem_numbers(each) for each in problems])
+    traits = _make_columns([cost.kernel_numbers(k.config, arch, (uses or {}).get(k.slug)) for k in kernels])
+    estimate, names, features = _compute_rows(cost, arch, sizes, traits, (problem, kernel))
+    axes, points = _make_points(sizes)
     return Dataset(
         op, arch, problems, kernels, problem, kernel, us, rows, estimate, names, features, axes, points, part.digest
     )
 
 
-def cost_of(op: Op) -> CostModel:
+def require_cost_model(op: Op) -> CostModel:
     """The cost model of an op; an error if it has none."""
     if op.cost is None:
         raise InvalidValueError(f"{op.name} has no cost model for its kernels (Op.cost): nothing can be learned for it")
     return op.cost
 
 
-def _is(column: Words, text: str) -> NDArray[np.bool_]:
+def _match_text(column: TextColumn, text: str) -> NDArray[np.bool_]:
     return np.array([value == text for value in column.values], bool)[column.codes]
 
 
-def _none_of(table: Measurements, op: Op, arch: Arch) -> str:
-    pairs = sorted({(table.op.values[o], table.arch.values[a]) for o, a in _pairs(table)})
+def _describe_missing(table: Measurements, op: Op, arch: Arch) -> str:
+    pairs = sorted({(table.op.values[o], table.arch.values[a]) for o, a in _list_pairs(table)})
     found = ", ".join(f"{o} on {a}" for o, a in pairs) or "nothing"
     return f"the table has no row of {op.name} on {arch.name} with a time. It has rows of: {found}."
 
 
-def _pairs(table: Measurements) -> list[tuple[int, int]]:
+def _list_pairs(table: Measurements) -> list[tuple[int, int]]:
     pairs = np.unique(np.stack([table.op.codes, table.arch.codes], 1), axis=0)
     return [(int(o), int(a)) for o, a in pairs]
 
 
-def _distinct(column: Words, what: str, read: Callable[[str], Parsed]) -> tuple[tuple[Parsed, ...], Integers]:
+def _parse_distinct(
+    column: TextColumn, what: str, read: Callable[[str], Parsed]
+) -> tuple[tuple[Parsed, ...], Integers]:
     """The parsed values of a column, each once, and the index of each row's value. Equal values are merged."""
     number: dict[Any, int] = {}
     place = np.empty(len(column.values), np.int64)
@@ -143,15 +147,15 @@ def _distinct(column: Words, what: str, read: Callable[[str], Parsed]) -> tuple[
         try:
             place[i] = number.setdefault(read(text), len(number))
         except CONTENT_ERRORS as error:
-            raise InvalidValueError(f"{what} {text!r} cannot be parsed: {reason(error)}") from error
+            raise InvalidValueError(f"{what} {text!r} cannot be parsed: {describe_error(error)}") from error
     return tuple(number), place[column.codes]
 
 
-def _problem(op: Op, text: str) -> Any:
-    return problem_from_json(op.problem_type, parse_json(text))
+def _parse_problem(op: Op, text: str) -> Any:
+    return load_problem(op.problem_type, parse_json(text))
 
 
-def _kernel(op: Op, arch: Arch, slug: str) -> Kernel:
+def _parse_kernel(op: Op, arch: Arch, slug: str) -> Kernel:
     kernel = parse_kernel(slug)
     if (kernel.op, kernel.arch) != (op.name, arch.name):
         raise InvalidValueError(
@@ -160,11 +164,11 @@ def _kernel(op: Op, arch: Arch, slug: str) -> Kernel:
     return kernel
 
 
-def _columns(numbers: Sequence[Mapping[str, float]]) -> dict[str, Floats]:
+def _make_columns(numbers: Sequence[Mapping[str, float]]) -> dict[str, Floats]:
     return {name: np.array([each[name] for each in numbers], np.float64) for name in numbers[0]}
 
 
-def _computed(
+def _compute_rows(
     cost: CostModel,
     arch: Arch,
     sizes: Mapping[str, Floats],
@@ -175,7 +179,7 @@ def _computed(
     rows = len(of[0])
     estimate, features = np.empty(rows), np.empty((rows, 0))
     names: tuple[str, ...] = ()
-    with task("features", -(-rows // CHUNK)) as advance:
+    with report_task("features", -(-rows // CHUNK)) as advance:
         for start in range(0, rows, CHUNK):
             part = slice(start, start + CHUNK)
             p = Facts(**{name: column[of[0][part]] for name, column in sizes.items()})
@@ -199,6 +203,6 @@ def _check_finite(names: Sequence[str], features: Floats) -> None:
         raise InvalidValueError(f"these features are not finite for every row: {listed}")
 
 
-def _points(sizes: Mapping[str, Floats]) -> tuple[tuple[str, ...], Floats]:
+def _make_points(sizes: Mapping[str, Floats]) -> tuple[tuple[str, ...], Floats]:
     axes = SIZES if set(SIZES) <= set(sizes) else tuple(sizes)
     return axes, np.stack([np.log2(np.maximum(sizes[name], 2.0**-20)) for name in axes], 1)

@@ -33,7 +33,7 @@ class Efficiency:
         return asdict(self)
 
 
-def judge(problem: ArrayLike, us: ArrayLike, score: ArrayLike, kernel: ArrayLike | None = None) -> Efficiency:
+def evaluate_scores(problem: ArrayLike, us: ArrayLike, score: ArrayLike, kernel: ArrayLike | None = None) -> Efficiency:
     """The efficiency of choosing the row with the lowest score of each problem.
 
     On a tie the earlier row wins. A row whose time is nan was not measured, and is ignored. With `kernel`, a kernel
@@ -41,17 +41,17 @@ def judge(problem: ArrayLike, us: ArrayLike, score: ArrayLike, kernel: ArrayLike
     """
     ranked = _rank(problem, us, score, kernel)
     chosen = ranked.best / ranked.us[ranked.start]
-    top1, top5 = (_hit(ranked, top).mean() for top in (1, 5))
-    return _summary(chosen, float(top1), float(top5))
+    top1, top5 = (_find_hits(ranked, top).mean() for top in (1, 5))
+    return _compute_summary(chosen, float(top1), float(top5))
 
 
-def efficiencies(problem: ArrayLike, us: ArrayLike, score: ArrayLike) -> Floats:
+def compute_efficiencies(problem: ArrayLike, us: ArrayLike, score: ArrayLike) -> Floats:
     """The efficiency of each problem's choice, in the order of problem numbers."""
     ranked = _rank(problem, us, score, None)
     return ranked.best / ranked.us[ranked.start]
 
 
-def judge_random(problem: ArrayLike, us: ArrayLike) -> Efficiency:
+def evaluate_random(problem: ArrayLike, us: ArrayLike) -> Efficiency:
     """The average efficiency of a random choice: a problem's efficiency is the mean over its rows."""
     ranked = _rank(problem, us, np.zeros(len(np.asarray(us))), None)
     rows = np.bincount(ranked.number)
@@ -60,11 +60,11 @@ def judge_random(problem: ArrayLike, us: ArrayLike) -> Efficiency:
     missed = np.ones(len(rows))
     for drawn in range(5):  # the probability that none of five random rows is the best
         missed *= np.clip(rows - best - drawn, 0, None) / np.maximum(rows - drawn, 1)
-    return _summary(share, float((best / rows).mean()), float((1 - missed).mean()))
+    return _compute_summary(share, float((best / rows).mean()), float((1 - missed).mean()))
 
 
 @dataclass(frozen=True, slots=True)
-class _Ranked:
+class _RankedRows:
     """Measured rows, sorted by problem and then by score. Problems are numbered from 0 without gaps."""
 
     number: Integers
@@ -73,11 +73,11 @@ class _Ranked:
     best: Floats  # the best time of each problem
 
 
-def _rank(problem: ArrayLike, us: ArrayLike, score: ArrayLike, kernel: ArrayLike | None) -> _Ranked:
+def _rank(problem: ArrayLike, us: ArrayLike, score: ArrayLike, kernel: ArrayLike | None) -> _RankedRows:
     problems, times, scores = (np.asarray(problem), np.asarray(us, float), np.asarray(score, float))
     measured = ~np.isnan(times)
     problems, times, scores = problems[measured], times[measured], scores[measured]
-    _check(times, scores)
+    _check_values(times, scores)
     if kernel is not None:
         _check_once(problems, np.asarray(kernel)[measured])
     order = np.lexsort((scores, problems))
@@ -85,10 +85,10 @@ def _rank(problem: ArrayLike, us: ArrayLike, score: ArrayLike, kernel: ArrayLike
     new = np.ones(len(problems), bool)
     new[1:] = problems[1:] != problems[:-1]
     start = np.flatnonzero(new)
-    return _Ranked(np.cumsum(new) - 1, times, start, np.minimum.reduceat(times, start))
+    return _RankedRows(np.cumsum(new) - 1, times, start, np.minimum.reduceat(times, start))
 
 
-def _check(times: Floats, scores: Floats) -> None:
+def _check_values(times: Floats, scores: Floats) -> None:
     if not len(times):
         raise InvalidValueError("there is no measured row to evaluate. Give at least one time that is not nan.")
     wrong = ~(np.isfinite(times) & (times > 0))
@@ -114,14 +114,14 @@ def _check_once(problems: NDArray[Any], kernels: NDArray[Any]) -> None:
         )
 
 
-def _hit(ranked: _Ranked, top: int) -> NDArray[np.bool_]:
+def _find_hits(ranked: _RankedRows, top: int) -> NDArray[np.bool_]:
     """For each problem, whether a row with its best time is among the first `top`."""
     place = np.arange(len(ranked.us)) - ranked.start[ranked.number]
     best = (ranked.us == ranked.best[ranked.number]) & (place < top)
     return np.bincount(ranked.number, best) > 0
 
 
-def _summary(share: Floats, top1: float, top5: float) -> Efficiency:
+def _compute_summary(share: Floats, top1: float, top5: float) -> Efficiency:
     return Efficiency(
         mean=float(share.mean()),
         median=float(np.median(share)),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tilewright.base.extras import need_packages
+from tilewright.base.extras import require_packages
 
 
-def need_extras(what: str) -> None:
+def require_extras(what: str) -> None:
     """Raise if packages that `what` needs are missing."""
-    need_packages(what, ("numpy", "scipy", "pyarrow", "lightgbm", "matplotlib"), "learn")
+    require_packages(what, ("numpy", "scipy", "pyarrow", "lightgbm", "matplotlib"), "learn")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.bench.gpu_model import OneModel
+from tilewright.bench.gpu_model import SingleModelCheck
 from tilewright.bench.record import OK, Record
-from tilewright.learn.measurements import Measurement, Measurements, table_of
+from tilewright.learn.measurements import Measurement, Measurements, make_table
 
 # The status of a failure in measurements. Records of untried or unknown tasks prove nothing and get no row.
 STATUSES: Mapping[str, str | None] = {
@@ -33,7 +33,7 @@ def to_measurements(records: Iterable[Record], *, cold: bool | None = None) -> M
     """
     rows: list[Measurement] = []
     kinds: set[bool] = set()
-    models = OneModel()
+    models = SingleModelCheck()
     for record in records:
         if record.kind == "counters" or record.task.device.startswith(EMULATED):
             raise InvalidValueError(
@@ -45,13 +45,13 @@ def to_measurements(records: Iterable[Record], *, cold: bool | None = None) -> M
             continue
         kinds.add(record.task.cold)
         models.check(record.task)
-        rows.append(_row(record, status))
+        rows.append(_make_row(record, status))
     if len(kinds) > 1:
         raise InvalidValueError("some times are with cold caches and some with warm ones: choose (cold=True or False)")
-    return table_of(rows)
+    return make_table(rows)
 
 
-def _row(record: Record, status: str) -> Measurement:
+def _make_row(record: Record, status: str) -> Measurement:
     task, times = record.task, record.times
     return Measurement(
         op=task.op,

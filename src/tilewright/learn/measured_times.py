@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.learn.measurements import Measurements
-from tilewright.learn.medians import medians
+from tilewright.learn.medians import compute_medians
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,21 +21,21 @@ class MeasuredTimes:
     us: NDArray[np.float64]
 
 
-def measured_times(table: Measurements, op: str, arch: str) -> MeasuredTimes:
+def collect_measured_times(table: Measurements, op: str, arch: str) -> MeasuredTimes:
     """The times of an op's kernels on a GPU; the median if a pair was measured several times."""
-    mine = _is(table.op.values, op)[table.op.codes] & _is(table.arch.values, arch)[table.arch.codes]
+    mine = _match_text(table.op.values, op)[table.op.codes] & _match_text(table.arch.values, arch)[table.arch.codes]
     if not mine.any():
-        held = sorted({f"{o} on {a}" for o, a in zip(table.op.texts(), table.arch.texts(), strict=True)})
+        held = sorted({f"{o} on {a}" for o, a in zip(table.op.to_list(), table.arch.to_list(), strict=True)})
         raise InvalidValueError(f"the table has no row of {op} on {arch}; it has {', '.join(held) or 'no rows'}")
-    rows = table.kept(mine)
+    rows = table.select_rows(mine)
     kernels, problems = rows.kernel.values, rows.problem.values
     us = np.full((len(problems), len(kernels)), np.nan)
     timed = np.flatnonzero(~np.isnan(rows.us))
     pair = rows.problem.codes[timed].astype(np.int64) * len(kernels) + rows.kernel.codes[timed]
-    found = medians(pair, rows.us[timed])
+    found = compute_medians(pair, rows.us[timed])
     us.flat[found.group] = found.median
     return MeasuredTimes(kernels, problems, us)
 
 
-def _is(values: tuple[str, ...], wanted: str) -> NDArray[np.bool_]:
+def _match_text(values: tuple[str, ...], wanted: str) -> NDArray[np.bool_]:
     return np.array([value == wanted for value in values], bool)

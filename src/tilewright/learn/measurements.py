@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.base.digest import canonical_json
-from tilewright.base.documents import parse_json, reading
+from tilewright.base.digest import to_canonical_json
+from tilewright.base.documents import convert_read_errors, parse_json
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, choose
 from tilewright.bench.parquet_schema import check_columns, check_version
 
@@ -59,38 +59,38 @@ class Measurement:
 
 
 @dataclass(frozen=True, eq=False)
-class Words:
+class TextColumn:
     """A text column: the distinct texts, sorted, and the index of each row's text."""
 
     values: tuple[str, ...]
     codes: Codes
 
     @staticmethod
-    def of(texts: Sequence[str]) -> Words:
+    def from_texts(texts: Sequence[str]) -> TextColumn:
         values = tuple(sorted(set(texts)))
         place = {text: i for i, text in enumerate(values)}
-        return Words(values, np.array([place[text] for text in texts], np.int32))
+        return TextColumn(values, np.array([place[text] for text in texts], np.int32))
 
-    def texts(self) -> list[str]:
+    def to_list(self) -> list[str]:
         return [self.values[code] for code in self.codes]
 
-    def kept(self, rows: NDArray[Any]) -> Words:
+    def select_rows(self, rows: NDArray[Any]) -> TextColumn:
         """The column of some rows, without unused texts."""
         used, codes = np.unique(self.codes[rows], return_inverse=True)
-        return Words(tuple(self.values[i] for i in used), codes.astype(np.int32))
+        return TextColumn(tuple(self.values[i] for i in used), codes.astype(np.int32))
 
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
     """A table of measurements by columns. A missing time is nan."""
 
-    op: Words
-    arch: Words
-    kernel: Words
-    problem: Words
+    op: TextColumn
+    arch: TextColumn
+    kernel: TextColumn
+    problem: TextColumn
     us: Floats
-    status: Words
-    source: Words
+    status: TextColumn
+    source: TextColumn
     runs: Codes
     us_min: Floats
     us_max: Floats
@@ -98,12 +98,12 @@ class Measurements:
     def __len__(self) -> int:
         return len(self.us)
 
-    def kept(self, rows: NDArray[Any]) -> Measurements:
+    def select_rows(self, rows: NDArray[Any]) -> Measurements:
         """Some rows, by number or as a mask."""
         columns: dict[str, Any] = {}
         for name in COLUMNS:
             column = getattr(self, name)
-            columns[name] = column.kept(rows) if isinstance(column, Words) else column[rows]
+            columns[name] = column.select_rows(rows) if isinstance(column, TextColumn) else column[rows]
         return Measurements(**columns)
 
     @cached_property
@@ -112,23 +112,23 @@ class Measurements:
         hasher = hashlib.blake2b(digest_size=16)
         for name in COLUMNS:
             column = getattr(self, name)
-            texts = canonical_json(column.values) if isinstance(column, Words) else ""
-            numbers = column.codes if isinstance(column, Words) else column
+            texts = to_canonical_json(column.values) if isinstance(column, TextColumn) else ""
+            numbers = column.codes if isinstance(column, TextColumn) else column
             hasher.update(f"{name}\0{texts}\0".encode())
             hasher.update(np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<")).tobytes())
         return hasher.hexdigest()
 
 
-def table_of(rows: Iterable[Measurement]) -> Measurements:
+def make_table(rows: Iterable[Measurement]) -> Measurements:
     """Rows as a table. Raises `InvalidValueError` for an invalid row."""
     listed = list(rows)
-    columns: dict[str, Any] = {name: Words.of([getattr(row, name) for row in listed]) for name in WORDS}
+    columns: dict[str, Any] = {name: TextColumn.from_texts([getattr(row, name) for row in listed]) for name in WORDS}
     for name in TIMES:
         values = [getattr(row, name) for row in listed]
         columns[name] = np.array([np.nan if value is None else value for value in values], np.float64)
     columns["runs"] = np.array([row.runs for row in listed], np.int32)
     table = Measurements(**columns)
-    if problems := _problems(table):
+    if problems := _find_problems(table):
         raise InvalidValueError("these measurements are invalid:\n" + "\n".join(f"  {p}" for p in problems))
     return table
 
@@ -138,11 +138,11 @@ def write_measurements(path: Path | str, table: Measurements) -> None:
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    schema = _schema().with_metadata({SCHEMA_KEY: SCHEMA})
+    schema = _make_schema().with_metadata({SCHEMA_KEY: SCHEMA})
     columns = []
     for name in COLUMNS:
         column = getattr(table, name)
-        if isinstance(column, Words):
+        if isinstance(column, TextColumn):
             texts = pa.array(column.values, pa.string())
             columns.append(pa.DictionaryArray.from_arrays(pa.array(column.codes), texts).cast(pa.string()))
         elif name == "runs":
@@ -159,7 +159,7 @@ def read_measurements(path: Path | str) -> Measurements:
 
     if not Path(path).exists():
         raise FileFormatError(path, [FileProblem("", "does not exist")])
-    with reading(path):
+    with convert_read_errors(path):
         try:
             with pq.ParquetFile(path) as file:
                 _check_schema(path, file.schema_arrow)
@@ -167,16 +167,16 @@ def read_measurements(path: Path | str) -> Measurements:
         except (pa.ArrowException, OSError) as error:
             raise FileFormatError(path, [FileProblem("", f"is not a Parquet file: {error}")]) from error
         _check_nulls(path, raw)
-        columns: dict[str, Any] = {name: _words(raw.column(name)) for name in WORDS}
+        columns: dict[str, Any] = {name: _read_text_column(raw.column(name)) for name in WORDS}
         columns |= {name: raw.column(name).to_numpy().astype(np.float64) for name in TIMES}
         columns["runs"] = raw.column("runs").to_numpy().astype(np.int32)
         table = Measurements(**columns)
-        if problems := _problems(table):
+        if problems := _find_problems(table):
             raise FileFormatError(path, problems)
     return table
 
 
-def _schema() -> Any:
+def _make_schema() -> Any:
     import pyarrow as pa  # noqa: PLC0415
 
     kinds = {**dict.fromkeys(WORDS, pa.string()), **dict.fromkeys(TIMES, pa.float64()), "runs": pa.int32()}
@@ -185,7 +185,7 @@ def _schema() -> Any:
 
 def _check_schema(path: Path | str, found: Any) -> None:
     check_version(path, found, SCHEMA_KEY, SCHEMA, "a table of measurements")
-    check_columns(path, found, _schema(), COLUMNS)
+    check_columns(path, found, _make_schema(), COLUMNS)
 
 
 def _check_nulls(path: Path | str, raw: Any) -> None:
@@ -195,7 +195,7 @@ def _check_nulls(path: Path | str, raw: Any) -> None:
         raise FileFormatError(path, problems)
 
 
-def _words(column: Any) -> Words:
+def _read_text_column(column: Any) -> TextColumn:
     import pyarrow as pa  # noqa: PLC0415
 
     joined = column.combine_chunks().dictionary_encode()
@@ -205,10 +205,10 @@ def _words(column: Any) -> Words:
     order = sorted(range(len(texts)), key=texts.__getitem__)
     rank = np.empty(len(texts), np.int32)
     rank[order] = np.arange(len(texts), dtype=np.int32)
-    return Words(tuple(texts[i] for i in order), rank[joined.indices.to_numpy()])
+    return TextColumn(tuple(texts[i] for i in order), rank[joined.indices.to_numpy()])
 
 
-def _problems(table: Measurements) -> list[FileProblem]:
+def _find_problems(table: Measurements) -> list[FileProblem]:
     """The errors in a table's values."""
     found = []
     for status in table.status.values:
@@ -222,16 +222,18 @@ def _problems(table: Measurements) -> list[FileProblem]:
     for name in TIMES:
         values = getattr(table, name)
         wrong = ~(np.isfinite(values) & (values > 0)) & ~np.isnan(values)
-        found += _told(f"column {name}", wrong, values, "must be above zero and finite")
-    found += _told("column us", ok & np.isnan(table.us), table.us, f"must be a time where status is {OK!r}")
-    found += _told("column us", ~ok & ~np.isnan(table.us), table.us, f"must be empty where status is not {OK!r}")
-    found += _told("column runs", table.runs < 1, table.runs, "must be at least 1")
-    found += _told("column us_min", table.us_min > table.us, table.us_min, "must not be above us")
-    found += _told("column us_max", table.us_max < table.us, table.us_max, "must not be below us")
+        found += _report_values(f"column {name}", wrong, values, "must be above zero and finite")
+    found += _report_values("column us", ok & np.isnan(table.us), table.us, f"must be a time where status is {OK!r}")
+    found += _report_values(
+        "column us", ~ok & ~np.isnan(table.us), table.us, f"must be empty where status is not {OK!r}"
+    )
+    found += _report_values("column runs", table.runs < 1, table.runs, "must be at least 1")
+    found += _report_values("column us_min", table.us_min > table.us, table.us_min, "must not be above us")
+    found += _report_values("column us_max", table.us_max < table.us, table.us_max, "must not be below us")
     return found
 
 
-def _told(where: str, wrong: NDArray[np.bool_], values: NDArray[Any], what: str) -> list[FileProblem]:
+def _report_values(where: str, wrong: NDArray[np.bool_], values: NDArray[Any], what: str) -> list[FileProblem]:
     rows = np.flatnonzero(wrong)
     if not len(rows):
         return []

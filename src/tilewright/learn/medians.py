@@ -17,7 +17,7 @@ class Medians(NamedTuple):
     place: NDArray[np.int64]
 
 
-def medians(group: NDArray[np.int64], values: NDArray[np.float64]) -> Medians:
+def compute_medians(group: NDArray[np.int64], values: NDArray[np.float64]) -> Medians:
     """The median of the values of each group: the middle one, or the mean of the middle two."""
     distinct, first, place, count = np.unique(group, return_index=True, return_inverse=True, return_counts=True)
     ordered = values[np.lexsort((values, place))]

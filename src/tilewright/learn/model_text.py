@@ -20,7 +20,7 @@ _HEAD_LESS = ("tree_sizes",)
 _END = "end of trees"
 
 
-def plain_text(text: str) -> str:
+def reduce_model_text(text: str) -> str:
     """The same model in about half the bytes: it still loads in LightGBM and predicts the same bits.
 
     Training parameters are left out, too: a bundle has them in its manifest, without those that depend on the machine.

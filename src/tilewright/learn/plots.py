@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import choose
-from tilewright.base.extras import need_packages
+from tilewright.base.extras import require_packages
 from tilewright.bench.report import style
 from tilewright.bench.report.style import BLUE, DPI, GREEN, ORANGE, PINK, SKY, STYLE, VERMILION
 
@@ -18,18 +18,18 @@ COLOURS = (BLUE, VERMILION, GREEN, PINK, ORANGE, SKY, "#666666")
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
-def need_matplotlib(what: str) -> None:
+def require_matplotlib(what: str) -> None:
     """Raise if Matplotlib is missing."""
-    need_packages(what, ("matplotlib",), "plots")
+    require_packages(what, ("matplotlib",), "plots")
 
 
-def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[Any, Any]:
+def create_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[Any, Any]:
     """A figure and its axes, drawn without a screen, in sizes that are readable on a page."""
-    need_matplotlib("a picture")
+    require_matplotlib("a picture")
     from matplotlib import rc_context  # noqa: PLC0415  (an extra)
 
     with rc_context(STYLE):
-        figure, panels = style.new_figure(width, height, columns, rows)
+        figure, panels = style.create_figure(width, height, columns, rows)
     return figure, panels if len(panels) > 1 else panels[0]
 
 
@@ -37,7 +37,7 @@ def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> 
 _UNDATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
-def save(figure: Any, path: Path) -> None:
+def save_figure(figure: Any, path: Path) -> None:
     """Write a figure in the format of its suffix. The same figure gives the same bytes."""
     from matplotlib import rc_context  # noqa: PLC0415  (an extra)
 
@@ -46,11 +46,11 @@ def save(figure: Any, path: Path) -> None:
         figure.savefig(path, dpi=DPI, metadata=_UNDATED.get(path.suffix.lower()))
 
 
-def coverage_plot(portfolio: Portfolio, path: Path, title: str) -> None:
+def plot_coverage(portfolio: Portfolio, path: Path, title: str) -> None:
     """Draw the efficiency of the first one, two, … kernels: mean, P10, and the share of problems they compute."""
-    figure, axes = new_figure(7.0, 4.2)
+    figure, axes = create_figure(7.0, 4.2)
     from tilewright.bench.report.plots import draw_coverage  # noqa: PLC0415  (needs NumPy)
 
     draw_coverage(axes, portfolio)
     axes.set_title(title, fontsize=11)
-    save(figure, path)
+    save_figure(figure, path)

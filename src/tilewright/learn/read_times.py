@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tilewright.base.documents import CONTENT_ERRORS
-from tilewright.base.events import Noticed, emit
+from tilewright.base.events import Notice, emit
 from tilewright.bench.sources import open_sources
 from tilewright.bench.table import SCHEMA_KEY
 from tilewright.learn.from_records import to_measurements
@@ -16,21 +16,21 @@ from tilewright.learn.measurements import Measurements, read_measurements
 
 def read_times(path: Path) -> Measurements:
     """The table of a measurements file, or one converted from a journal (a folder) or a table of records."""
-    if not path.is_dir() and not _holds_records(path):
+    if not path.is_dir() and not _has_records(path):
         return read_measurements(path)
     found = open_sources(path)
     for damage in found.damaged:
-        emit(Noticed(f"skipped: {damage}"))
-    return _ordered(to_measurements(found.records()))
+        emit(Notice(f"skipped: {damage}"))
+    return _sort_rows(to_measurements(found.iterate_records()))
 
 
-def _ordered(table: Measurements) -> Measurements:
+def _sort_rows(table: Measurements) -> Measurements:
     """Rows in a fixed order: the order in which workers wrote them is random, and models should not depend on it."""
     columns = (table.us, table.source.codes, table.kernel.codes, table.problem.codes, table.arch.codes, table.op.codes)
-    return table.kept(np.lexsort(columns))
+    return table.select_rows(np.lexsort(columns))
 
 
-def _holds_records(path: Path) -> bool:
+def _has_records(path: Path) -> bool:
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from tilewright.bench.report.style import Picture
 from tilewright.learn import report_plots
-from tilewright.learn.efficiency import Efficiency, efficiencies
-from tilewright.learn.evaluation import ANALYTICAL, LEARNED, METHODS, Evaluation, Point
-from tilewright.learn.wording import kernel_words, problem_words
+from tilewright.learn.efficiency import Efficiency, compute_efficiencies
+from tilewright.learn.evaluation import ANALYTICAL, LEARNED, METHODS, CurvePoint, Evaluation
+from tilewright.learn.labels import describe_kernels, describe_problems
 
 PAGE = "report.html"
 # The number of worst problems to show: as many as a person can look into.
@@ -22,7 +22,7 @@ COLUMNS = ("mean", "median", "P10", "minimum", "top 1", "top 5")
 
 
 @dataclass(frozen=True)
-class Plot:
+class LearningPlot:
     """A plot of the page: its file name, a heading, and a description."""
 
     name: str
@@ -32,7 +32,7 @@ class Plot:
 
 
 @dataclass(frozen=True)
-class Worst:
+class WorstChoice:
     """A problem with a bad choice: the chosen kernel, and the best one."""
 
     problem: str
@@ -48,33 +48,33 @@ class Worst:
 
 
 def write_report(
-    folder: Path | str, found: Evaluation, *, curve: Sequence[Point] = (), ranker: bool = False
+    folder: Path | str, found: Evaluation, *, curve: Sequence[CurvePoint] = (), ranker: bool = False
 ) -> tuple[Path, ...]:
     """Write the page and its plots into a folder; returns the files, the page first."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    plots = _plots(found, curve, ranker)
+    plots = _make_plots(found, curve, ranker)
     page = folder / PAGE
-    page.write_text(_page(found, plots), encoding="utf-8")
+    page.write_text(_render_page(found, plots), encoding="utf-8")
     for plot in plots:
         (folder / f"{plot.name}.png").write_bytes(plot.picture.png)
     return (page, *(folder / f"{plot.name}.png" for plot in plots))
 
 
-def worst_choices(found: Evaluation, most: int = WORST) -> tuple[Worst, ...]:
+def find_worst_choices(found: Evaluation, most: int = WORST) -> tuple[WorstChoice, ...]:
     """The problems of the first split with the worst choices, worst first."""
     data, judged = found.data, found.judged[0]
     problems = np.unique(data.problem)
-    learned = efficiencies(data.problem, data.us, judged.scores[LEARNED])
-    analytical = efficiencies(data.problem, data.us, judged.scores[ANALYTICAL])
-    words, kernels = problem_words(data), kernel_words(data)
+    learned = compute_efficiencies(data.problem, data.us, judged.scores[LEARNED])
+    analytical = compute_efficiencies(data.problem, data.us, judged.scores[ANALYTICAL])
+    words, kernels = describe_problems(data), describe_kernels(data)
     rows = []
     for i in np.argsort(learned, kind="stable")[:most]:
         mine = np.flatnonzero(data.problem == problems[i])
         chosen = mine[np.argmin(judged.scores[LEARNED][mine])]
         best = mine[np.argmin(data.us[mine])]
         rows.append(
-            Worst(
+            WorstChoice(
                 problem=words[problems[i]],
                 efficiency=float(learned[i]),
                 analytical=float(analytical[i]),
@@ -87,28 +87,28 @@ def worst_choices(found: Evaluation, most: int = WORST) -> tuple[Worst, ...]:
     return tuple(rows)
 
 
-def _plots(found: Evaluation, curve: Sequence[Point], ranker: bool) -> list[Plot]:
-    worst = worst_choices(found)
+def _make_plots(found: Evaluation, curve: Sequence[CurvePoint], ranker: bool) -> list[LearningPlot]:
+    worst = find_worst_choices(found)
     plots = [
-        Plot(
+        LearningPlot(
             "efficiency",
             "Efficiency of the choices",
             "The lower and further right a line, the better: few problems are far from their best.",
-            report_plots.efficiency_cdf(found),
+            report_plots.plot_efficiency_cdf(found),
         ),
-        Plot(
+        LearningPlot(
             "predicted",
             "Predicted against measured",
             "Left: times as estimated without any measurement. Right: how much slower than its problem's best each "
             "kernel is, as predicted; only this order determines a choice.",
-            report_plots.predicted_against_measured(found, ranker),
+            report_plots.plot_predictions(found, ranker),
         ),
-        Plot(
+        LearningPlot(
             "worst",
             "Worst problems",
             f"The {len(worst)} problems whose learned choice was furthest from the best "
             f"({found.judged[0].split.name}).",
-            report_plots.worst_problems(
+            report_plots.plot_worst_problems(
                 [each.problem for each in worst],
                 [each.efficiency for each in worst],
                 [each.analytical for each in worst],
@@ -117,14 +117,16 @@ def _plots(found: Evaluation, curve: Sequence[Point], ranker: bool) -> list[Plot
     ]
     if any(found.gain.values()):
         text = "The features that the trees split by. A feature that is redundant with another shares its gain with it."
-        plots.append(Plot("features", "Feature importance", text, report_plots.feature_importance(found.gain)))
+        plots.append(
+            LearningPlot("features", "Feature importance", text, report_plots.plot_feature_importance(found.gain))
+        )
     if curve:
         text = "How many problems must be measured before a model pays off. Means over several draws."
-        plots.append(Plot("curve", "Learning curve", text, report_plots.learning_curve_plot(curve)))
+        plots.append(LearningPlot("curve", "Learning curve", text, report_plots.plot_learning_curve(curve)))
     return plots
 
 
-def _page(found: Evaluation, plots: Sequence[Plot]) -> str:
+def _render_page(found: Evaluation, plots: Sequence[LearningPlot]) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
 
     templates = Path(__file__).with_name("templates")
@@ -147,22 +149,22 @@ def _page(found: Evaluation, plots: Sequence[Plot]) -> str:
             {
                 "name": judged.split.name,
                 "doc": judged.split.doc,
-                "rows": [{"method": name, "figures": figures_text(judged.figures[name])} for name in METHODS],
+                "rows": [{"method": name, "figures": format_figures(judged.figures[name])} for name in METHODS],
             }
             for judged in found.judged
         ],
         plots=plots,
-        worst=[_worst_row(each) for each in worst_choices(found)],
+        worst=[_make_worst_row(each) for each in find_worst_choices(found)],
     )
 
 
-def figures_text(found: Efficiency) -> tuple[str, ...]:
+def format_figures(found: Efficiency) -> tuple[str, ...]:
     """Figures in percent, in the order of `COLUMNS`."""
     values = (found.mean, found.median, found.p10, found.minimum, found.top1, found.top5)
     return tuple(f"{100 * value:.2f}" if i < 3 else f"{100 * value:.1f}" for i, value in enumerate(values))
 
 
-def _worst_row(each: Worst) -> dict[str, str]:
+def _make_worst_row(each: WorstChoice) -> dict[str, str]:
     return {
         "problem": each.problem,
         "efficiency": f"{100 * each.efficiency:.1f}",

@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.bench.report.style import BEST, QUIET, SECOND, new_figure, picture, plain_numbers
-from tilewright.learn.efficiency import efficiencies
-from tilewright.learn.evaluation import ANALYTICAL, LEARNED, METHODS, NEIGHBOUR, ONE_BEST, RANDOM, Evaluation, Point
+from tilewright.bench.report.style import BEST, QUIET, SECOND, create_figure, render_picture, set_plain_numbers
+from tilewright.learn.efficiency import compute_efficiencies
+from tilewright.learn.evaluation import (
+    ANALYTICAL,
+    LEARNED,
+    METHODS,
+    NEIGHBOUR,
+    ONE_BEST,
+    RANDOM,
+    CurvePoint,
+    Evaluation,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,14 +39,14 @@ COLOURS = {
 MOST_POINTS = 6000
 
 
-@picture
-def efficiency_cdf(found: Evaluation) -> Figure:
+@render_picture
+def plot_efficiency_cdf(found: Evaluation) -> Figure:
     """For each split: the share of problems with at most a given efficiency."""
-    figure, panels = new_figure(5.2 * len(found.judged), 4.5, columns=len(found.judged))
+    figure, panels = create_figure(5.2 * len(found.judged), 4.5, columns=len(found.judged))
     for axes, judged in zip(panels, found.judged, strict=True):
         least = 1.0
         for name in reversed(METHODS):
-            each = np.sort(efficiencies(found.data.problem, found.data.us, judged.scores[name]))
+            each = np.sort(compute_efficiencies(found.data.problem, found.data.us, judged.scores[name]))
             share = np.arange(1, len(each) + 1) / len(each)
             if name in (LEARNED, ANALYTICAL, NEIGHBOUR):  # the others may lie far to the left
                 least = min(least, float(np.percentile(each, 3)))
@@ -60,29 +69,29 @@ def efficiency_cdf(found: Evaluation) -> Figure:
     return figure
 
 
-@picture
-def predicted_against_measured(found: Evaluation, ranker: bool) -> Figure:
+@render_picture
+def plot_predictions(found: Evaluation, ranker: bool) -> Figure:
     """Estimates over times, and each kernel's slowdown compared with the best, predicted and measured."""
     data, judged = found.data, found.judged[0]
     drawn = np.random.default_rng(0).permutation(len(data))[:MOST_POINTS]
-    figure, (left, right) = new_figure(10.4, 4.6, columns=2)
-    _scatter(left, data.estimate[drawn], data.us[drawn], COLOURS[ANALYTICAL])
+    figure, (left, right) = create_figure(10.4, 4.6, columns=2)
+    _draw_scatter(left, data.estimate[drawn], data.us[drawn], COLOURS[ANALYTICAL])
     off = np.abs(np.log(data.estimate / data.us))
     left.set_title(f"analytical: median error {100 * float(np.expm1(np.median(off))):.0f} %")
     left.set_xlabel("estimated, µs")
     left.set_ylabel("measured, µs")
     measured = data.us / data.best
-    learned = _slowdown(data.problem, judged.scores[LEARNED])
+    learned = _compute_slowdown(data.problem, judged.scores[LEARNED])
     if ranker:
-        learned = _slowdown(data.problem, _ranks(data.problem, judged.scores[LEARNED]))
-    _scatter(right, learned[drawn], measured[drawn], COLOURS[LEARNED])
+        learned = _compute_slowdown(data.problem, _compute_ranks(data.problem, judged.scores[LEARNED]))
+    _draw_scatter(right, learned[drawn], measured[drawn], COLOURS[LEARNED])
     right.set_title(f"learned, {judged.split.name}")
     right.set_xlabel("rank in the learned order" if ranker else "predicted time / predicted best")
     right.set_ylabel("measured time / measured best")
     return figure
 
 
-def _ranks(problem: NDArray[np.int64], scores: Floats) -> Floats:
+def _compute_ranks(problem: NDArray[np.int64], scores: Floats) -> Floats:
     """The logarithm of each row's rank in its problem."""
     order = np.lexsort((scores, problem))
     start = np.flatnonzero(np.diff(problem[order], prepend=-1))
@@ -92,13 +101,13 @@ def _ranks(problem: NDArray[np.int64], scores: Floats) -> Floats:
     return ranks
 
 
-def _slowdown(problem: NDArray[np.int64], scores: Floats) -> Floats:
+def _compute_slowdown(problem: NDArray[np.int64], scores: Floats) -> Floats:
     best = np.full(int(problem.max()) + 1, np.inf)
     np.minimum.at(best, problem, scores)
     return np.asarray(np.exp(np.minimum(scores - best[problem], 50)))
 
 
-def _scatter(axes: Axes, x: Floats, y: Floats, colour: str) -> None:
+def _draw_scatter(axes: Axes, x: Floats, y: Floats, colour: str) -> None:
     axes.scatter(x, y, s=6, color=colour, alpha=0.25, linewidths=0, rasterized=True)
     low, high = float(min(x.min(), y.min())), float(max(x.max(), y.max()))
     axes.plot([low, high], [low, high], color="#333333", linewidth=0.9)
@@ -107,13 +116,13 @@ def _scatter(axes: Axes, x: Floats, y: Floats, colour: str) -> None:
     axes.set_xlim(low / 1.05, high * 1.05)
     axes.set_ylim(low / 1.05, high * 1.05)
     for axis in (axes.xaxis, axes.yaxis):
-        plain_numbers(axis)
+        set_plain_numbers(axis)
 
 
-@picture
-def worst_problems(labels: Sequence[str], learned: Sequence[float], analytical: Sequence[float]) -> Figure:
+@render_picture
+def plot_worst_problems(labels: Sequence[str], learned: Sequence[float], analytical: Sequence[float]) -> Figure:
     """The problems with the worst choices, worst on top, with the efficiency of the analytical order."""
-    figure, (axes,) = new_figure(8.6, 0.34 * len(labels) + 1.1)
+    figure, (axes,) = create_figure(8.6, 0.34 * len(labels) + 1.1)
     place = np.arange(len(labels))
     axes.barh(place, [100 * e for e in learned], height=0.62, color=COLOURS[LEARNED], label=LEARNED)
     axes.plot(
@@ -129,11 +138,11 @@ def worst_problems(labels: Sequence[str], learned: Sequence[float], analytical: 
     return figure
 
 
-@picture
-def feature_importance(gain: Mapping[str, float], most: int = 20) -> Figure:
+@render_picture
+def plot_feature_importance(gain: Mapping[str, float], most: int = 20) -> Figure:
     """The features with the highest gain."""
     first = sorted(gain.items(), key=lambda pair: -pair[1])[:most]
-    figure, (axes,) = new_figure(6.4, 0.25 * len(first) + 0.9)
+    figure, (axes,) = create_figure(6.4, 0.25 * len(first) + 0.9)
     place = np.arange(len(first))
     axes.barh(place, [100 * share for _, share in first], height=0.66, color=COLOURS[LEARNED])
     axes.set_yticks(place, [name for name, _ in first], fontsize=8)
@@ -144,10 +153,10 @@ def feature_importance(gain: Mapping[str, float], most: int = 20) -> Figure:
     return figure
 
 
-@picture
-def learning_curve_plot(curve: Sequence[Point]) -> Figure:
+@render_picture
+def plot_learning_curve(curve: Sequence[CurvePoint]) -> Figure:
     """Mean efficiency over the number of measured problems."""
-    figure, (axes,) = new_figure(6.4, 3.4)
+    figure, (axes,) = create_figure(6.4, 3.4)
     problems = [point.problems for point in curve]
     axes.plot(problems, [100 * p.learned for p in curve], "o-", color=COLOURS[LEARNED], label=LEARNED)
     axes.plot(problems, [100 * p.analytical for p in curve], "--", color=COLOURS[ANALYTICAL], label=ANALYTICAL)

@@ -17,7 +17,7 @@ from tilewright.base.errors import InvalidValueError, LeakageError
 Integers = NDArray[np.int64]
 
 
-def folds_by(groups: ArrayLike, number: int, seed: int) -> Integers:
+def make_folds(groups: ArrayLike, number: int, seed: int) -> Integers:
     """The fold of each row, from 0 to `number` - 1. A group is never divided.
 
     Groups are assigned largest first, each to the fold with the fewest rows; the order of equally large groups is drawn
@@ -42,22 +42,22 @@ def merge_near(points: ArrayLike, distance: float) -> Integers:
     from scipy.sparse import coo_matrix  # noqa: PLC0415
     from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
 
-    distinct, place = _distinct(points)
-    pairs = _near_pairs(distinct, distance)
+    distinct, place = _find_distinct(points)
+    pairs = _find_near_pairs(distinct, distance)
     size = len(distinct)
     links = coo_matrix((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(size, size))
     _, group = connected_components(links, directed=False)
     return np.asarray(group, np.int64)[place]
 
 
-def ward_clusters(points: ArrayLike, number: int) -> Integers:
+def compute_ward_clusters(points: ArrayLike, number: int) -> Integers:
     """The cluster of each problem, exactly `number` in all, by Ward's linkage: least variance within clusters.
 
     It holds all distances in memory: for some thousands of problems, not for hundreds of thousands.
     """
     from scipy.cluster.hierarchy import cut_tree, linkage  # noqa: PLC0415
 
-    distinct, place = _distinct(points)
+    distinct, place = _find_distinct(points)
     if not 1 <= number <= len(distinct):
         raise InvalidValueError(f"{number} clusters are impossible: there are {len(distinct)} distinct points.")
     if len(distinct) == 1:
@@ -70,24 +70,24 @@ def check_apart(points: ArrayLike, fold: ArrayLike, distance: float) -> None:
     array, folds = np.asarray(points, float), np.asarray(fold)
     if len(array) != len(folds):
         raise InvalidValueError(f"got {len(array)} points but {len(folds)} folds: give one fold for each problem.")
-    distinct, place = _distinct(array)
+    distinct, place = _find_distinct(array)
     low, high = np.full(len(distinct), folds.max()), np.full(len(distinct), folds.min())
     np.minimum.at(low, place, folds)
     np.maximum.at(high, place, folds)
     same = np.flatnonzero(low != high)
-    pairs = _near_pairs(distinct, distance)
+    pairs = _find_near_pairs(distinct, distance)
     near = pairs[low[pairs[:, 0]] != low[pairs[:, 1]]]
     if not len(same) and not len(near):
         return
     one, other = (same[0], same[0]) if len(same) else near[0]
     raise LeakageError(
         f"{len(same)} problems and {len(near)} pairs of near ones (within {distance}) lie in several folds, "
-        f"for example {_row(distinct[one])} and {_row(distinct[other])}. "
+        f"for example {_format_row(distinct[one])} and {_format_row(distinct[other])}. "
         "Merge near problems first (merge_near) and split by group (make_folds)."
     )
 
 
-def _distinct(points: ArrayLike) -> tuple[NDArray[np.float64], Integers]:
+def _find_distinct(points: ArrayLike) -> tuple[NDArray[np.float64], Integers]:
     """The distinct points, and the index of each problem's point."""
     array = np.asarray(points, float)
     if array.ndim != 2 or not np.isfinite(array).all():
@@ -96,12 +96,12 @@ def _distinct(points: ArrayLike) -> tuple[NDArray[np.float64], Integers]:
     return distinct, place.ravel()
 
 
-def _near_pairs(distinct: NDArray[np.float64], distance: float) -> Integers:
+def _find_near_pairs(distinct: NDArray[np.float64], distance: float) -> Integers:
     from scipy.spatial import cKDTree  # noqa: PLC0415
 
     pairs = cKDTree(distinct).query_pairs(distance, p=np.inf, output_type="ndarray")
     return np.asarray(pairs, np.int64).reshape(-1, 2)
 
 
-def _row(point: NDArray[np.float64]) -> str:
+def _format_row(point: NDArray[np.float64]) -> str:
     return "(" + ", ".join(f"{value:g}" for value in point) + ")"

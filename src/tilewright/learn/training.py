@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.base.events import Noticed, emit, task
-from tilewright.learn.dataset import Dataset, cost_of
-from tilewright.learn.efficiency import judge
-from tilewright.learn.medians import medians
-from tilewright.learn.model_text import plain_text
-from tilewright.learn.recipe import RANKER, Recipe, variants
-from tilewright.learn.splits import folds_by, merge_near
+from tilewright.base.events import Notice, emit, report_task
+from tilewright.learn.dataset import Dataset, require_cost_model
+from tilewright.learn.efficiency import evaluate_scores
+from tilewright.learn.medians import compute_medians
+from tilewright.learn.model_text import reduce_model_text
+from tilewright.learn.splits import make_folds, merge_near
+from tilewright.learn.training_config import RANKER, TrainingConfig, draw_variants
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -31,10 +31,10 @@ MOST_RELEVANT = 31
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class TrainedModel:
     """A trained ensemble: one LightGBM text per seed, and its training parameters."""
 
-    recipe: Recipe
+    recipe: TrainingConfig
     rounds: int  # trees of each seed
     features: tuple[str, ...]
     features_version: int
@@ -46,34 +46,34 @@ class Model:
         return sum(text.count("\nTree=") for text in self.texts)
 
 
-def near_groups(data: Dataset) -> Integers:
+def group_near_problems(data: Dataset) -> Integers:
     """For each problem of a data set, the group that it shares with near duplicates."""
     return merge_near(data.points, NEAR)
 
 
-def train(data: Dataset, recipe: Recipe, *, tries: int = 1, few: bool = False) -> Model:
+def train(data: Dataset, recipe: TrainingConfig, *, tries: int = 1, few: bool = False) -> TrainedModel:
     """A model of all rows of a data set.
 
     With `tries` above 1, as many configs are compared by cross-validation inside the data, and the best one is used.
     Too few problems are an error, or a notice with `few`.
     """
     check_problems(data, few=few)
-    return fitted(data, recipe, tries=tries)
+    return fit_model(data, recipe, tries=tries)
 
 
-def fitted(data: Dataset, recipe: Recipe, *, tries: int = 1) -> Model:
+def fit_model(data: Dataset, recipe: TrainingConfig, *, tries: int = 1) -> TrainedModel:
     """A model of all rows, however few."""
     if tries > 1:
-        recipe = tuned(data, recipe, tries)
-    rounds = stopped_rounds(data, recipe)
-    boosters = [_grown(data, recipe, rounds, seed) for seed in recipe.seeds]
+        recipe = tune_config(data, recipe, tries)
+    rounds = find_best_rounds(data, recipe)
+    boosters = [_train_booster(data, recipe, rounds, seed) for seed in recipe.seeds]
     gain = np.sum([booster.feature_importance("gain") for booster in boosters], axis=0)
-    return Model(
+    return TrainedModel(
         recipe=recipe,
         rounds=rounds,
         features=data.names,
-        features_version=cost_of(data.op).features_version,
-        texts=tuple(plain_text(booster.model_to_string(num_iteration=rounds)) for booster in boosters),
+        features_version=require_cost_model(data.op).features_version,
+        texts=tuple(reduce_model_text(booster.model_to_string(num_iteration=rounds)) for booster in boosters),
         gain=gain / max(gain.sum(), 1e-300),
     )
 
@@ -89,27 +89,27 @@ def check_problems(data: Dataset, *, few: bool) -> None:
     )
     if not few:
         raise InvalidValueError(f"{fact}. Measure more problems, or train anyway (few=True, --few).")
-    emit(Noticed(f"{fact}."))
+    emit(Notice(f"{fact}."))
 
 
-def tuned(data: Dataset, recipe: Recipe, tries: int) -> Recipe:
+def tune_config(data: Dataset, recipe: TrainingConfig, tries: int) -> TrainingConfig:
     """The config, out of `tries`, with the best choices in cross-validation inside the data."""
-    found: list[tuple[float, Recipe]] = []
-    listed = variants(recipe, tries)
-    with task("tuning", len(listed)) as advance:
+    found: list[tuple[float, TrainingConfig]] = []
+    listed = draw_variants(recipe, tries)
+    with report_task("tuning", len(listed)) as advance:
         for each in listed:
-            _, scores = _cross_validated(data, each)
-            found.append((judge(data.problem, data.us, scores).mean, each))
+            _, scores = _cross_validate(data, each)
+            found.append((evaluate_scores(data.problem, data.us, scores).mean, each))
             advance(f"{100 * found[-1][0]:.2f} %")
     return max(found, key=lambda pair: pair[0])[1]  # the first on a tie
 
 
-def stopped_rounds(data: Dataset, recipe: Recipe) -> int:
+def find_best_rounds(data: Dataset, recipe: TrainingConfig) -> int:
     """The number of rounds to train: where the loss on grouped folds inside the data is least."""
-    return recipe.rounds if recipe.patience == 0 else _cross_validated(data, recipe)[0]
+    return recipe.rounds if recipe.patience == 0 else _cross_validate(data, recipe)[0]
 
 
-def predict(model: Model, data: Dataset) -> Floats:
+def predict(model: TrainedModel, data: Dataset) -> Floats:
     """The mean of the seeds' predictions for each row."""
     import lightgbm  # noqa: PLC0415
 
@@ -118,24 +118,24 @@ def predict(model: Model, data: Dataset) -> Floats:
     return np.asarray(np.mean([b.predict(data.features, **threads) for b in boosters], axis=0), np.float64)
 
 
-def scores(model: Model, data: Dataset) -> Floats:
+def compute_scores(model: TrainedModel, data: Dataset) -> Floats:
     """The score of each row, lower is better: the same as the selector computes from a bundle of this model."""
     return to_scores(model.recipe, predict(model, data), data.estimate)
 
 
-def to_scores(recipe: Recipe, predictions: Floats, estimate: Floats) -> Floats:
+def to_scores(recipe: TrainingConfig, predictions: Floats, estimate: Floats) -> Floats:
     """Predictions as scores: log µs for a regressor, and negated for a ranker, whose best is the largest."""
     return -predictions if recipe.kind == RANKER else np.log(estimate) + predictions
 
 
-def target(data: Dataset) -> Floats:
+def compute_target(data: Dataset) -> Floats:
     """log(time / estimate), less its median over the problem's rows: only the order is learned."""
     ratio = np.log(data.us / data.estimate)
-    found = medians(data.problem, ratio)
+    found = compute_medians(data.problem, ratio)
     return np.asarray(ratio - found.median[found.place], np.float64)
 
 
-def _parameters(recipe: Recipe, seed: int) -> dict[str, Any]:
+def _make_parameters(recipe: TrainingConfig, seed: int) -> dict[str, Any]:
     own = {
         "objective": "regression",
         "metric": "l2",
@@ -161,7 +161,7 @@ def _parameters(recipe: Recipe, seed: int) -> dict[str, Any]:
     return own
 
 
-def _lightgbm_data(data: Dataset, recipe: Recipe) -> Any:
+def _make_lightgbm_data(data: Dataset, recipe: TrainingConfig) -> Any:
     """Rows in LightGBM's format. The rows of a problem are consecutive, as a ranker's queries must be."""
     import lightgbm  # noqa: PLC0415
 
@@ -172,36 +172,36 @@ def _lightgbm_data(data: Dataset, recipe: Recipe) -> Any:
         _, queries = np.unique(data.problem, return_counts=True)
         label, more = np.rint(MOST_RELEVANT * share), {"group": queries}
     else:
-        label, more = target(data), {"weight": share[order]}
+        label, more = compute_target(data), {"weight": share[order]}
     return lightgbm.Dataset(
         data.features[order],
         label[order],
         feature_name=list(data.names),
         free_raw_data=False,
-        params=_parameters(recipe, recipe.seeds[0]),
+        params=_make_parameters(recipe, recipe.seeds[0]),
         **more,
     )
 
 
-def _grown(data: Dataset, recipe: Recipe, rounds: int, seed: int) -> Any:
+def _train_booster(data: Dataset, recipe: TrainingConfig, rounds: int, seed: int) -> Any:
     import lightgbm  # noqa: PLC0415
 
-    return lightgbm.train(_parameters(recipe, seed), _lightgbm_data(data, recipe), rounds)
+    return lightgbm.train(_make_parameters(recipe, seed), _make_lightgbm_data(data, recipe), rounds)
 
 
-def _cross_validated(data: Dataset, recipe: Recipe) -> tuple[int, Floats]:
+def _cross_validate(data: Dataset, recipe: TrainingConfig) -> tuple[int, Floats]:
     """The best number of rounds over grouped folds, and each row's score by the model without its fold."""
     import lightgbm  # noqa: PLC0415
 
     order = np.argsort(data.problem, kind="stable")
-    groups = near_groups(data)[data.problem[order]]
+    groups = group_near_problems(data)[data.problem[order]]
     number = min(recipe.folds, len(np.unique(groups)))
-    fold = folds_by(groups, number, recipe.seeds[0])
+    fold = make_folds(groups, number, recipe.seeds[0])
     parts = [(np.flatnonzero(fold != i), np.flatnonzero(fold == i)) for i in range(number)]
     stopping: list[Any] = [lightgbm.early_stopping(recipe.patience, verbose=False)] if recipe.patience else []
     result = lightgbm.cv(
-        _parameters(recipe, recipe.seeds[0]),
-        _lightgbm_data(data, recipe),
+        _make_parameters(recipe, recipe.seeds[0]),
+        _make_lightgbm_data(data, recipe),
         recipe.rounds,
         folds=parts,
         return_cvbooster=True,

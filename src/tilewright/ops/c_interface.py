@@ -8,6 +8,6 @@ NAME = "tilewright_call.hpp"
 SUPPORT = {NAME: Path(__file__).parent / "c_interface.hpp"}
 
 
-def cpp_bool(value: bool) -> str:
+def format_cpp_bool(value: bool) -> str:
     """A flag as a C++ literal."""
     return "true" if value else "false"

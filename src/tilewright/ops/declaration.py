@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.base.errors import InvalidValueError, choose
-from tilewright.ops.fields import Field, Numbers, OptionalTile, Tile, fields_of
+from tilewright.ops.fields import Field, IntegerListType, OptionalTileType, TileType, list_fields
 from tilewright.ops.op import Op
 
 STAR = "*"
@@ -19,13 +19,13 @@ STAR = "*"
 MOST_TILES = 100_000
 
 
-def canonical(op: Op, declared: Mapping[str, Any]) -> dict[str, Any]:
+def normalize_declaration(op: Op, declared: Mapping[str, Any]) -> dict[str, Any]:
     """The normal form of a declaration: declarations with the same meaning become equal.
 
     Every field has "*" or a tuple of checked values without repeats. A field that is declared with its default only
     is left out. Shorthands stay. A misspelt field or value is an error.
     """
-    fields = fields_of(op.config_type)
+    fields = list_fields(op.config_type)
     kept: dict[str, Any] = {}
     for name, value in declared.items():
         choose(f"field of {op.name}", name, (*fields, *op.shorthands))
@@ -34,34 +34,34 @@ def canonical(op: Op, declared: Mapping[str, Any]) -> dict[str, Any]:
                 raise InvalidValueError(f'{name} stands for several fields: list its values, not "*"')
             kept[name] = STAR
         elif name in op.shorthands:
-            kept[name] = tuple(dict.fromkeys(str(v) for v in listed(name, value)))
+            kept[name] = tuple(dict.fromkeys(str(v) for v in to_list(name, value)))
         elif isinstance(value, str) and value == STAR:
             kept[name] = STAR
         else:
             field = fields[name]
-            values = tuple(dict.fromkeys(field.kind.read(name, v) for v in single_values(field, value)))
+            values = tuple(dict.fromkeys(field.kind.read(name, v) for v in list_values(field, value)))
             if field.required or values != (field.default,):
                 kept[name] = values
     return kept
 
 
-def single_values(field: Field, declared: Any) -> Sequence[Any]:
+def list_values(field: Field, declared: Any) -> Sequence[Any]:
     """The values that a declaration lists. The values themselves are not checked yet."""
-    tile = tile_of(field)
+    tile = find_tile_type(field)
     if tile is not None and isinstance(declared, Mapping):
-        return _multiplied_table(field.name, tile, declared)
-    if (tile is not None or isinstance(field.kind, Numbers)) and _is_numbers(declared):
+        return _expand_table(field.name, tile, declared)
+    if (tile is not None or isinstance(field.kind, IntegerListType)) and _is_integer_list(declared):
         return [declared]
-    return listed(field.name, declared)
+    return to_list(field.name, declared)
 
 
-def tile_of(field: Field) -> Tile | None:
+def find_tile_type(field: Field) -> TileType | None:
     """The tile type of a field, also of an optional tile; None for other types."""
-    kind = field.kind.tile if isinstance(field.kind, OptionalTile) else field.kind
-    return kind if isinstance(kind, Tile) else None
+    kind = field.kind.tile if isinstance(field.kind, OptionalTileType) else field.kind
+    return kind if isinstance(kind, TileType) else None
 
 
-def listed(name: str, declared: Any) -> Sequence[Any]:
+def to_list(name: str, declared: Any) -> Sequence[Any]:
     """The declared value as a list; a single value becomes a list of one."""
     if isinstance(declared, (set, frozenset)):
         return sorted(declared, key=str)  # the order of a set differs between runs
@@ -71,20 +71,20 @@ def listed(name: str, declared: Any) -> Sequence[Any]:
     return values
 
 
-def _is_numbers(value: Any) -> bool:
+def _is_integer_list(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and bool(value) and all(type(v) is int for v in value)
 
 
-def _multiplied_table(name: str, tile: Tile, declared: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
+def _expand_table(name: str, tile: TileType, declared: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
     for label in declared:
         choose(f"dimension of {name}", label, tile.labels)
     missing = [label for label in tile.labels if label not in declared]
     if missing:
         raise InvalidValueError(f"{name} has no values for {', '.join(missing)}")
-    return multiplied(name, [listed(f"{name} {label}", declared[label]) for label in tile.labels])
+    return expand_tiles(name, [to_list(f"{name} {label}", declared[label]) for label in tile.labels])
 
 
-def multiplied(name: str, columns: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+def expand_tiles(name: str, columns: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
     """All combinations of a tile's values per dimension. Too many are an error."""
     count = math.prod(len(column) for column in columns)
     if count > MOST_TILES:
@@ -92,7 +92,7 @@ def multiplied(name: str, columns: Sequence[Sequence[Any]]) -> list[tuple[Any, .
     return list(itertools.product(*columns))
 
 
-def grid_columns(tiles: Sequence[Sequence[Any]]) -> list[list[Any]] | None:
+def find_grid_columns(tiles: Sequence[Sequence[Any]]) -> list[list[Any]] | None:
     """Values per dimension whose combinations, in order, are these tiles; None if there are none."""
     columns = [list(dict.fromkeys(column)) for column in zip(*tiles, strict=True)]
     if math.prod(len(column) for column in columns) != len(tiles):

@@ -12,7 +12,7 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.tolerance import Tolerance
 
 
-def imported_when_called(module: str, name: str) -> Callable[..., Any]:
+def import_on_call(module: str, name: str) -> Callable[..., Any]:
     """A function whose module is imported on its first call. Functions that work on arrays import NumPy."""
 
     def call(*arguments: Any, **options: Any) -> Any:
@@ -45,7 +45,7 @@ class Preparation:
     apply: Callable[[Any], Any]
 
 
-def one_kernel(problem: Any, chosen: tuple[Any, ...]) -> Any | None:
+def plan_one_kernel(problem: Any, chosen: tuple[Any, ...]) -> Any | None:
     """The only stage of a problem that one kernel computes: the problem itself. None after it."""
     return None if chosen else problem
 
@@ -78,7 +78,7 @@ class Execution:
     point: Callable[[Any], Callable[[Any, Sequence[int]], None]]
     # The problem of the next kernel to launch, or None if there is none (problem, configs of the kernels chosen so
     # far). Tensors of stages are matched by name. Tensors that the problem does not have are allocated by the plan.
-    next_stage: Callable[[Any, tuple[Any, ...]], Any | None] = one_kernel
+    next_stage: Callable[[Any, tuple[Any, ...]], Any | None] = plan_one_kernel
     # The changes to its inputs that a kernel requires (config, problem); empty for most kernels.
     preparations: Callable[[Any, Any], tuple[Preparation, ...]] = _no_preparations
     # The nearest larger problem that a kernel supports, if it does not support this one (config, problem, arch).

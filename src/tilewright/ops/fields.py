@@ -12,22 +12,22 @@ from dataclasses import MISSING, dataclass
 from typing import Any, Protocol, TypeVar
 
 from tilewright.arch.spec import Shape
-from tilewright.base.document_values import is_digits, shown
+from tilewright.base.document_values import format_value, is_digits
 from tilewright.base.errors import InvalidValueError, UnknownValueError, choose
 
 C = TypeVar("C", bound="ConfigBase")
 
 
-class Kind(Protocol):
+class FieldType(Protocol):
     """How values of one type are read, checked and written."""
 
     def read(self, name: str, value: Any) -> Any:
         """The value of field `name`, from Python, TOML, JSON or a token. Raises `InvalidValueError`."""
 
-    def token(self, value: Any) -> str:
+    def to_token(self, value: Any) -> str:
         """The value as a part of a kernel's name. `read` is the inverse."""
 
-    def json(self, value: Any) -> Any:
+    def to_json(self, value: Any) -> Any:
         """The value as JSON."""
 
     def describe(self) -> str:
@@ -35,7 +35,7 @@ class Kind(Protocol):
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChoiceType:
     """One of a closed list of names."""
 
     values: tuple[str, ...]
@@ -43,10 +43,10 @@ class Choice:
     def read(self, name: str, value: Any) -> str:
         return choose(name, value, self.values)
 
-    def token(self, value: Any) -> str:
+    def to_token(self, value: Any) -> str:
         return str(value)
 
-    def json(self, value: Any) -> Any:
+    def to_json(self, value: Any) -> Any:
         return value
 
     def describe(self) -> str:
@@ -54,7 +54,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Flag:
+class FlagType:
     """True or false."""
 
     values: tuple[bool, ...] = (False, True)
@@ -66,10 +66,10 @@ class Flag:
             return bool(value == "true")
         raise UnknownValueError(name, value, ("true", "false"))
 
-    def token(self, value: Any) -> str:
+    def to_token(self, value: Any) -> str:
         return "" if value else "false"
 
-    def json(self, value: Any) -> Any:
+    def to_json(self, value: Any) -> Any:
         return value
 
     def describe(self) -> str:
@@ -77,7 +77,7 @@ class Flag:
 
 
 @dataclass(frozen=True)
-class Count:
+class CountType:
     """An integer within bounds."""
 
     least: int
@@ -87,15 +87,15 @@ class Count:
         if is_digits(value):
             value = int(value)
         if type(value) is not int:
-            raise InvalidValueError(f"{name} must be an integer, got {shown(value)}")
+            raise InvalidValueError(f"{name} must be an integer, got {format_value(value)}")
         if not self.least <= value <= self.most:
             raise InvalidValueError(f"{name} is {value}, must be {self.least} to {self.most}")
         return value
 
-    def token(self, value: Any) -> str:
+    def to_token(self, value: Any) -> str:
         return str(value)
 
-    def json(self, value: Any) -> Any:
+    def to_json(self, value: Any) -> Any:
         return value
 
     def describe(self) -> str:
@@ -103,7 +103,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Tile:
+class TileType:
     """Three positive integers, m x n x k (or one per operand, see `labels`)."""
 
     labels: tuple[str, str, str] = ("m", "n", "k")
@@ -114,23 +114,25 @@ class Tile:
         if isinstance(value, str):
             parts = value.split("x")
             if not all(is_digits(part) for part in parts):
-                raise InvalidValueError(f"{name} must look like 128x128x32, got {shown(value)}")
+                raise InvalidValueError(f"{name} must look like 128x128x32, got {format_value(value)}")
             parts = [int(part) for part in parts]
         if isinstance(parts, Mapping):
             if set(parts) != set(self.labels):
-                raise InvalidValueError(f"{name} needs exactly {', '.join(self.labels)}, got {shown(value)}")
+                raise InvalidValueError(f"{name} needs exactly {', '.join(self.labels)}, got {format_value(value)}")
             parts = [parts[label] for label in self.labels]
         if not isinstance(parts, Sequence) or len(parts) != 3:
-            raise InvalidValueError(f"{name} needs three numbers ({', '.join(self.labels)}), got {shown(value)}")
+            raise InvalidValueError(f"{name} needs three numbers ({', '.join(self.labels)}), got {format_value(value)}")
         for part in parts:
             if type(part) is not int or not 1 <= part <= self.most:
-                raise InvalidValueError(f"{name} is {shown(value)}: each must be an integer from 1 to {self.most}")
+                raise InvalidValueError(
+                    f"{name} is {format_value(value)}: each must be an integer from 1 to {self.most}"
+                )
         return Shape(*parts)
 
-    def token(self, value: Any) -> str:
+    def to_token(self, value: Any) -> str:
         return str(value)
 
-    def json(self, value: Any) -> Any:
+    def to_json(self, value: Any) -> Any:
         return list(value)
 
     def describe(self) -> str:
@@ -138,7 +140,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class IntegerListType:
     """A list of positive integers. Its length is bounded here and depends on other fields."""
 
     fewest: int
@@ -147,41 +149,43 @@ class Numbers:
     def read(self, name: str, value: Any) -> tuple[int, ...]:
         parts: Any = value
         if isinstance(value, str):
-            parts = value.split("x") if value != self.token(()) else []
+            parts = value.split("x") if value != self.to_token(()) else []
             if not all(is_digits(part) for part in parts):
-                raise InvalidValueError(f"{name} must look like 128x64x32, got {shown(value)}")
+                raise InvalidValueError(f"{name} must look like 128x64x32, got {format_value(value)}")
             parts = [int(part) for part in parts]
         if not isinstance(parts, Sequence) or not self.fewest <= len(parts) <= self.most:
-            raise InvalidValueError(f"{name} needs {self.fewest} to {self.most} numbers, got {shown(value)}")
+            raise InvalidValueError(f"{name} needs {self.fewest} to {self.most} numbers, got {format_value(value)}")
         for part in parts:
-            if type(part) is not int or not 1 <= part <= Tile.most:
-                raise InvalidValueError(f"{name} is {shown(value)}: each must be an integer from 1 to {Tile.most}")
+            if type(part) is not int or not 1 <= part <= TileType.most:
+                raise InvalidValueError(
+                    f"{name} is {format_value(value)}: each must be an integer from 1 to {TileType.most}"
+                )
         return tuple(parts)
 
-    def token(self, value: Any) -> str:
+    def to_token(self, value: Any) -> str:
         return "x".join(str(part) for part in value) or "none"
 
-    def json(self, value: Any) -> Any:
+    def to_json(self, value: Any) -> Any:
         return list(value)
 
     def describe(self) -> str:
-        return f"{self.fewest} to {self.most} numbers, each 1 to {Tile.most}"
+        return f"{self.fewest} to {self.most} numbers, each 1 to {TileType.most}"
 
 
 @dataclass(frozen=True)
-class OptionalTile:
+class OptionalTileType:
     """Three positive integers, or None (written `native`)."""
 
-    tile: Tile
+    tile: TileType
     nothing: str = "native"
 
     def read(self, name: str, value: Any) -> Shape | None:
         return None if value in (None, self.nothing) else self.tile.read(name, value)
 
-    def token(self, value: Any) -> str:
-        return self.nothing if value is None else self.tile.token(value)
+    def to_token(self, value: Any) -> str:
+        return self.nothing if value is None else self.tile.to_token(value)
 
-    def json(self, value: Any) -> Any:
+    def to_json(self, value: Any) -> Any:
         return None if value is None else list(value)
 
     def describe(self) -> str:
@@ -193,7 +197,7 @@ class Field:
     """One field of a config class: its type, its tag in names, and its meaning."""
 
     name: str
-    kind: Kind
+    kind: FieldType
     tag: str
     doc: str
     default: Any
@@ -202,14 +206,14 @@ class Field:
     def required(self) -> bool:
         return self.default is MISSING
 
-    def token(self, value: Any) -> str | None:
+    def to_token(self, value: Any) -> str | None:
         """The field's part of a name; None if the value is the default, which names leave out."""
         if not self.required and value == self.default:
             return None
-        return self.tag + self.kind.token(value)
+        return self.tag + self.kind.to_token(value)
 
 
-def config_field(kind: Kind, doc: str, *, tag: str = "", default: Any = MISSING) -> Any:
+def config_field(kind: FieldType, doc: str, *, tag: str = "", default: Any = MISSING) -> Any:
     """Declare a field of a config class. A field with a default needs a tag that identifies it in names."""
     if default is not MISSING and not tag:
         raise ValueError("a field with a default is left out of names, so it needs a tag")
@@ -220,7 +224,7 @@ def config_field(kind: Kind, doc: str, *, tag: str = "", default: Any = MISSING)
 _FIELDS: dict[type, Mapping[str, Field]] = {}
 
 
-def fields_of(config_type: type) -> Mapping[str, Field]:
+def list_fields(config_type: type) -> Mapping[str, Field]:
     """The fields of a config class, in declaration order."""
     found = _FIELDS.get(config_type)
     if found is None:
@@ -235,13 +239,13 @@ class ConfigBase:
     """Base of all config classes. Values are checked when a config is created."""
 
     def __post_init__(self) -> None:
-        for name, field in fields_of(type(self)).items():
+        for name, field in list_fields(type(self)).items():
             object.__setattr__(self, name, field.kind.read(name, getattr(self, name)))
 
 
 def read_config(config_type: type[C], values: Mapping[str, Any]) -> C:
     """A config from field names and values. Unknown and missing names are errors."""
-    known = fields_of(config_type)
+    known = list_fields(config_type)
     for name in values:
         choose(f"field of {config_type.__module__.removesuffix('.config').rpartition('.')[2]}", name, known)
     missing = [name for name, field in known.items() if field.required and name not in values]
@@ -250,24 +254,24 @@ def read_config(config_type: type[C], values: Mapping[str, Any]) -> C:
     return config_type(**values)
 
 
-def config_json(config: ConfigBase) -> dict[str, Any]:
+def dump_config(config: ConfigBase) -> dict[str, Any]:
     """All fields of a config as JSON, defaults included."""
-    return {n: f.kind.json(getattr(config, n)) for n, f in fields_of(type(config)).items()}
+    return {n: f.kind.to_json(getattr(config, n)) for n, f in list_fields(type(config)).items()}
 
 
-def tokens_of(config: ConfigBase) -> list[str]:
+def format_tokens(config: ConfigBase) -> list[str]:
     """The parts of a kernel's name that its config determines: required fields in order, then the others."""
-    tokens = (f.token(getattr(config, f.name)) for f in _name_order(type(config)))
+    tokens = (f.to_token(getattr(config, f.name)) for f in _order_for_names(type(config)))
     return [token for token in tokens if token is not None]
 
 
-def _name_order(config_type: type) -> list[Field]:
-    return sorted(fields_of(config_type).values(), key=lambda field: not field.required)
+def _order_for_names(config_type: type) -> list[Field]:
+    return sorted(list_fields(config_type).values(), key=lambda field: not field.required)
 
 
 def read_tokens(config_type: type, tokens: Iterable[str]) -> dict[str, Any]:
     """The inverse of `format_tokens`. Raises `InvalidValueError` for a part that belongs to no field."""
-    fields = _name_order(config_type)
+    fields = _order_for_names(config_type)
     remaining = list(tokens)
     values: dict[str, Any] = {}
     for field in (f for f in fields if f.required):
@@ -289,6 +293,6 @@ def _read_token(field: Field, token: str) -> Any:
     if not token.startswith(field.tag):
         raise InvalidValueError(f"{field.name} must start with {field.tag!r} in a name, got {token!r}")
     text = token[len(field.tag) :]
-    if isinstance(field.kind, Flag):
+    if isinstance(field.kind, FlagType):
         text = text or "true"
     return field.kind.read(field.name, text)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.digest import digest_value
-from tilewright.ops.fields import ConfigBase, config_json, tokens_of
+from tilewright.ops.fields import ConfigBase, dump_config, format_tokens
 
 # Changes whenever the meaning of a field changes, so that an old digest never identifies a new kernel.
 IDENTITY_SCHEMA = 1
@@ -26,7 +26,7 @@ class Kernel:
     @functools.cached_property
     def facts(self) -> dict[str, Any]:
         """The complete kernel as JSON: op, arch and every field of the config, defaults included."""
-        return {"op": self.op, "arch": self.arch, "config": config_json(self.config)}
+        return {"op": self.op, "arch": self.arch, "config": dump_config(self.config)}
 
     @functools.cached_property
     def digest(self) -> str:
@@ -36,7 +36,7 @@ class Kernel:
     @functools.cached_property
     def slug(self) -> str:
         """The kernel's name: op, arch, every field that differs from its default, digest."""
-        return "-".join([self.op, self.arch, *tokens_of(self.config), self.digest])
+        return "-".join([self.op, self.arch, *format_tokens(self.config), self.digest])
 
     @property
     def symbol(self) -> str:

@@ -23,15 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from tilewright import arch as gpus
-from tilewright.base.document_values import shown
-from tilewright.base.documents import Faults, read_toml, reading
+from tilewright.base.document_values import format_value
+from tilewright.base.documents import FileProblems, convert_read_errors, read_toml
 from tilewright.base.errors import FileFormatError, InvalidValueError, choose
-from tilewright.ops.declaration import STAR, grid_columns, listed, single_values, tile_of
-from tilewright.ops.fields import ConfigBase, Field, fields_of
+from tilewright.ops.declaration import STAR, find_grid_columns, find_tile_type, list_values, to_list
+from tilewright.ops.fields import ConfigBase, Field, list_fields
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
-from tilewright.ops.rule import Violation, violations
-from tilewright.ops.space import Axis, Report, Space, joined
+from tilewright.ops.rule import Violation, find_violations
+from tilewright.ops.space import Axis, Space, SpaceReport, merge_reports
 
 KEYS = ("op", "name", "doc", "archs", "space")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -45,9 +45,9 @@ class SetReport:
 
     name: str
     arch: str
-    spaces: tuple[Report, ...]
+    spaces: tuple[SpaceReport, ...]
     kernels: int
-    by: Mapping[Any, Report]  # the same for each value of a field, if one was given
+    by: Mapping[Any, SpaceReport]  # the same for each value of a field, if one was given
 
     @property
     def raw(self) -> int:
@@ -122,32 +122,32 @@ class KernelSet:
                     seen.add(kernel)
                     yield kernel
 
-    def named_counts(self) -> dict[str, int]:
+    def count_named(self) -> dict[str, int]:
         """The number of kernels of the set on each of its GPUs. All must be legal there, so no rule is checked."""
         if all(space.same_everywhere for space in self.spaces):
-            return dict.fromkeys(self.archs, self._named_count(self.archs[0])) if self.archs else {}
-        return {arch: self._named_count(arch) for arch in self.archs}
+            return dict.fromkeys(self.archs, self._count_named_on(self.archs[0])) if self.archs else {}
+        return {arch: self._count_named_on(arch) for arch in self.archs}
 
-    def _named_count(self, arch: str) -> int:
-        axes = [space.axes(gpus.load(arch)) for space in self.spaces]
-        if _apart(axes):
+    def _count_named_on(self, arch: str) -> int:
+        axes = [space.list_axes(gpus.load(arch)) for space in self.spaces]
+        if _is_disjoint(axes):
             return sum(math.prod(len(axis.values) for axis in each) for each in axes)
-        return len(set(itertools.chain.from_iterable(map(_rows, axes))))
+        return len(set(itertools.chain.from_iterable(map(_iterate_rows, axes))))
 
     def report(self, arch: str, by: str | None = None) -> SetReport:
         """The number of kernels on a GPU and of those that each rule removed; also for each value of the field `by`."""
-        parts = [space.reports_by(by, arch) if by else {None: space.report(arch)} for space in self.spaces]
-        reports = tuple(joined(list(part.values())) for part in parts)
-        by_value: dict[Any, list[Report]] = {}
+        parts = [space.report_by(by, arch) if by else {None: space.report(arch)} for space in self.spaces]
+        reports = tuple(merge_reports(list(part.values())) for part in parts)
+        by_value: dict[Any, list[SpaceReport]] = {}
         for value, report in ((value, report) for part in parts for value, report in part.items() if by):
             by_value.setdefault(value, []).append(report)
         # The members of one space differ. Only overlapping spaces can repeat a kernel.
-        apart = _apart([space.axes(gpus.load(arch)) for space in self.spaces])
+        apart = _is_disjoint([space.list_axes(gpus.load(arch)) for space in self.spaces])
         distinct = sum(report.legal for report in reports) if apart else sum(1 for _ in self.kernels(arch))
-        return SetReport(self.name, arch, reports, distinct, {v: joined(each) for v, each in by_value.items()})
+        return SetReport(self.name, arch, reports, distinct, {v: merge_reports(each) for v, each in by_value.items()})
 
 
-def _rows(axes: Sequence[Axis]) -> Iterator[tuple[Any, ...]]:
+def _iterate_rows(axes: Sequence[Axis]) -> Iterator[tuple[Any, ...]]:
     """Every combination of values, with the fields in an order that depends on their names only."""
     names = [name for axis in axes for name in axis.fields]
     order = sorted(range(len(names)), key=lambda place: names[place])
@@ -156,7 +156,7 @@ def _rows(axes: Sequence[Axis]) -> Iterator[tuple[Any, ...]]:
         yield tuple([values[place] for place in order])
 
 
-def _apart(spaces: Sequence[Sequence[Axis]]) -> bool:
+def _is_disjoint(spaces: Sequence[Sequence[Axis]]) -> bool:
     """Whether there is a field for which no two spaces have a common value, so that no kernel is in two spaces."""
     if len(spaces) == 1:
         return True
@@ -181,7 +181,7 @@ class IllegalMember:
         return f"space.{self.space} on {self.arch}: {self.config}: {faults}"
 
 
-def illegal_members(kernel_set: KernelSet) -> list[IllegalMember]:
+def find_illegal_members(kernel_set: KernelSet) -> list[IllegalMember]:
     """Every combination that is illegal on a GPU of `archs`; empty for a correct set.
 
     A field with "*" counts with all its values.
@@ -194,16 +194,16 @@ def illegal_members(kernel_set: KernelSet) -> list[IllegalMember]:
         if report.legal == report.raw:
             continue
         spec = gpus.load(arch)
-        for config in _combinations(space, spec):
-            faults = violations(space.op.rules, config, spec)
+        for config in _iterate_combinations(space, spec):
+            faults = find_violations(space.op.rules, config, spec)
             if faults:
                 found.append(IllegalMember(arch, index, config, tuple(faults)))
     return found
 
 
-def _combinations(space: Space, arch: gpus.Arch) -> Iterator[ConfigBase]:
+def _iterate_combinations(space: Space, arch: gpus.Arch) -> Iterator[ConfigBase]:
     """Every combination of a space, legal or not."""
-    axes = space.axes(arch)
+    axes = space.list_axes(arch)
     names = [name for axis in axes for name in axis.fields]
     for rows in itertools.product(*(axis.values for axis in axes)):
         values = itertools.chain.from_iterable(rows)
@@ -212,14 +212,12 @@ def _combinations(space: Space, arch: gpus.Arch) -> Iterator[ConfigBase]:
 
 def _check_name(name: Any) -> None:
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
-        raise InvalidValueError(
-            f"a set's name consists of letters, digits, '_', '-' and '.', got {shown(name)}"
-        )
+        raise InvalidValueError(f"a set's name consists of letters, digits, '_', '-' and '.', got {format_value(name)}")
 
 
 def _check_doc(doc: Any) -> None:
     if not isinstance(doc, str):
-        raise InvalidValueError(f"must be a text, got {shown(doc)}")
+        raise InvalidValueError(f"must be a text, got {format_value(doc)}")
 
 
 def _check_arch(archs: Sequence[Any], index: int) -> None:
@@ -231,49 +229,49 @@ def _check_arch(archs: Sequence[Any], index: int) -> None:
 def load_kernel_set(path: Path | str) -> KernelSet:
     """Read a kernel-set file. Raises `FileFormatError`, which lists all problems of the file."""
     path = Path(path)
-    with reading(path):
-        return _kernel_set(path, read_toml(path))
+    with convert_read_errors(path):
+        return _parse_kernel_set(path, read_toml(path))
 
 
-def _kernel_set(path: Path, raw: Mapping[str, Any]) -> KernelSet:
-    problems = Faults()
+def _parse_kernel_set(path: Path, raw: Mapping[str, Any]) -> KernelSet:
+    problems = FileProblems()
     for key in raw:
-        problems.trying(key, choose, "key", key, KEYS)
+        problems.try_call(key, choose, "key", key, KEYS)
     name, doc, archs = raw.get("name", path.stem), raw.get("doc", ""), raw.get("archs", [])
-    problems.trying("name", _check_name, name)
-    problems.trying("doc", _check_doc, doc)
+    problems.try_call("name", _check_name, name)
+    problems.try_call("doc", _check_doc, doc)
     if not isinstance(archs, list):
-        problems.add("archs", f'must be a list such as ["gfx942"], got {shown(archs)}')
+        problems.add("archs", f'must be a list such as ["gfx942"], got {format_value(archs)}')
         archs = []
     for index in range(len(archs)):
-        problems.trying(f"archs.{index}", _check_arch, archs, index)
-    tables = problems.trying("space", _tables, raw) or []
-    op = problems.trying("op", _op, raw)
+        problems.try_call(f"archs.{index}", _check_arch, archs, index)
+    tables = problems.try_call("space", _read_tables, raw) or []
+    op = problems.try_call("op", _read_op, raw)
     spaces = [_read_space(op, f"space.{i}", t, problems) for i, t in enumerate(tables) if op]
     if problems.found or op is None:
         raise FileFormatError(path, problems.found)
     return KernelSet(name, doc, op.name, tuple(archs), tuple(s for s in spaces if s is not None))
 
 
-def _op(raw: Mapping[str, Any]) -> Op:
-    from tilewright.ops import op_named  # noqa: PLC0415  (the ops there import this module)
+def _read_op(raw: Mapping[str, Any]) -> Op:
+    from tilewright.ops import find_op  # noqa: PLC0415  (the ops there import this module)
 
     if "op" not in raw:
         raise InvalidValueError("missing: give the op of these kernels")
-    return op_named(raw["op"])
+    return find_op(raw["op"])
 
 
-def _tables(raw: Mapping[str, Any]) -> list[Any]:
+def _read_tables(raw: Mapping[str, Any]) -> list[Any]:
     tables = raw.get("space", [])
     if isinstance(tables, list) and tables:
         return tables
     raise InvalidValueError("missing: a set has one or more [[space]] tables")
 
 
-def _read_space(op: Op, where: str, table: Any, problems: Faults) -> Space | None:
+def _read_space(op: Op, where: str, table: Any, problems: FileProblems) -> Space | None:
     """One [[space]] table. If it has problems, they are added to `problems` and the result is None."""
     if not isinstance(table, dict):
-        problems.add(where, f"must be a table, got {shown(table)}")
+        problems.add(where, f"must be a table, got {format_value(table)}")
         return None
     before = len(problems.found)
     declared = {key: _read_key(op, key, f"{where}.{key}", table[key], problems) for key in table}
@@ -283,89 +281,89 @@ def _read_space(op: Op, where: str, table: Any, problems: Faults) -> Space | Non
             if name in owners:
                 problems.add(f"{where}.{key}", f"{name} is already bound by {owners[name]!r}")
             owners[name] = key
-    for name, field in fields_of(op.config_type).items():
+    for name, field in list_fields(op.config_type).items():
         if field.required and name not in owners:
             problems.add(f"{where}.{name}", 'missing: give a value, a list, or "*"')
     return Space(op, declared) if len(problems.found) == before else None
 
 
-def _read_key(op: Op, key: str, where: str, value: Any, problems: Faults) -> Any:
+def _read_key(op: Op, key: str, where: str, value: Any, problems: FileProblems) -> Any:
     """The declaration of one key of a [[space]] table: "*" or its valid values."""
-    fields = fields_of(op.config_type)
+    fields = list_fields(op.config_type)
     before = len(problems.found)
-    problems.trying(where, choose, f"key of a space of {op.name}", key, (*op.shorthands, *fields))
+    problems.try_call(where, choose, f"key of a space of {op.name}", key, (*op.shorthands, *fields))
     if len(problems.found) > before:
         return ()
     if key in op.shorthands and op.shorthands[key].stars and isinstance(value, str) and value == STAR:
         return STAR
     if key in op.shorthands:
-        single = problems.trying(where, listed, key, value) or ()
-        return tuple(v for v in single if problems.trying(where, _shorthand, op, key, v))
+        single = problems.try_call(where, to_list, key, value) or ()
+        return tuple(v for v in single if problems.try_call(where, _read_shorthand, op, key, v))
     field = fields[key]
     if isinstance(value, str) and value == STAR:
         if key not in op.stars and not getattr(field.kind, "values", None):
             problems.add(where, f'{key} cannot be "*": list its values')
         return STAR
-    single = problems.trying(where, single_values, field, value) or ()
+    single = problems.try_call(where, list_values, field, value) or ()
     # None may be a valid value, so an invalid one is detected by the problem that it adds.
-    return tuple(problems.trying(where, field.kind.read, key, v) for v in single)
+    return tuple(problems.try_call(where, field.kind.read, key, v) for v in single)
 
 
-def _shorthand(op: Op, key: str, value: Any) -> Any:
+def _read_shorthand(op: Op, key: str, value: Any) -> Any:
     if isinstance(value, (list, dict)):
-        raise InvalidValueError(f"{key} must be a value or a list of values, got {shown(value)} in it")
+        raise InvalidValueError(f"{key} must be a value or a list of values, got {format_value(value)} in it")
     return op.shorthands[key].row(str(value))
 
 
 def dump_kernel_set(kernel_set: KernelSet) -> str:
     """The set as TOML. `load_kernel_set` reads an equal set from it."""
     lines = [
-        f"op = {_text(kernel_set.op)}",
-        f"name = {_text(kernel_set.name)}",
-        f"doc = {_text(kernel_set.doc)}",
-        f"archs = {_array('archs', [_text(arch) for arch in kernel_set.archs])}",
+        f"op = {_format_text(kernel_set.op)}",
+        f"name = {_format_text(kernel_set.name)}",
+        f"doc = {_format_text(kernel_set.doc)}",
+        f"archs = {_format_array('archs', [_format_text(arch) for arch in kernel_set.archs])}",
     ]
     for space in kernel_set.spaces:
-        fields = fields_of(space.op.config_type)
+        fields = list_fields(space.op.config_type)
         lines += ["", "[[space]]"]
         for key, declared in space.declared.items():
-            lines.append(f"{key} = {_declaration(key, fields.get(key), declared)}")
+            lines.append(f"{key} = {_format_declaration(key, fields.get(key), declared)}")
     return "\n".join(lines) + "\n"
 
 
-def _declaration(key: str, field: Field | None, declared: Any) -> str:
+def _format_declaration(key: str, field: Field | None, declared: Any) -> str:
     """The right-hand side of one key, for a field or for a shorthand (no field)."""
     if declared == STAR:
-        return _text(STAR)
+        return _format_text(STAR)
     values = list(declared)
-    tile = tile_of(field) if field else None
+    tile = find_tile_type(field) if field else None
     if tile and len(values) > _SHORT_LIST and None not in values:
-        columns = grid_columns(values)
+        columns = find_grid_columns(values)
         if columns:
             cells = (f"{x} = {c}" for x, c in zip(tile.labels, columns, strict=True))
             return "{ " + ", ".join(cells) + " }"
-    written = [_value(field, value) for value in values]
-    return written[0] if len(written) == 1 else _array(key, written)
+    written = [_format_value(field, value) for value in values]
+    return written[0] if len(written) == 1 else _format_array(key, written)
 
 
-def _value(field: Field | None, value: Any) -> str:
-    plain = field.kind.json(value) if field else value
+def _format_value(field: Field | None, value: Any) -> str:
+    plain = field.kind.to_json(value) if field else value
     if type(plain) is bool:
         return "true" if plain else "false"
     if type(plain) is int:
         return str(plain)
     # Values that TOML has no type for (tiles, None) are written as in names.
-    return _text(plain if isinstance(plain, str) or field is None else field.kind.token(value))
+    return _format_text(plain if isinstance(plain, str) or field is None else field.kind.to_token(value))
 
 
-def _array(key: str, written: Sequence[str]) -> str:
+def _format_array(key: str, written: Sequence[str]) -> str:
     line = f"[{', '.join(written)}]"
     if len(key) + len(line) + 3 <= _LINE:
         return line
     return "[\n" + "".join(f"    {value},\n" for value in written) + "]"
 
 
-def _text(value: object) -> str:
+def _format_text(value: object) -> str:
     """A TOML basic string. JSON's escapes are valid in TOML, but JSON does not escape DEL."""
     try:
         text = str(value)

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
+from tilewright.ops.cost_model.cost import CostModel
 from tilewright.ops.execution import Execution
-from tilewright.ops.fields import ConfigBase, fields_of, read_config, read_tokens
+from tilewright.ops.fields import ConfigBase, list_fields, read_config, read_tokens
 from tilewright.ops.kernel import Kernel
-from tilewright.ops.machine.cost import CostModel
-from tilewright.ops.measured import MeasurementReader
+from tilewright.ops.measurement_files import MeasurementReader
 from tilewright.ops.rule import Rule
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,7 +31,7 @@ class Shorthand:
     row: Callable[[str], tuple[Any, ...]]
     stars: Callable[[Arch], tuple[str, ...]] | None = None
 
-    def written_out(self, value: str) -> dict[str, Any]:
+    def expand_value(self, value: str) -> dict[str, Any]:
         """The fields that a value stands for, with their values."""
         return dict(zip(self.fields, self.row(value), strict=True))
 
@@ -104,26 +104,26 @@ class Op:
     def __repr__(self) -> str:
         return f"Op({self.name!r})"
 
-    def config(self, **values: Any) -> ConfigBase:
+    def make_config(self, **values: Any) -> ConfigBase:
         """A config of this op. Unknown fields and invalid values are errors."""
         return read_config(self.config_type, values)
 
-    def written_out(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def expand_shorthands(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Replace shorthands by the fields that they stand for. A value given for a field itself takes precedence."""
         short: dict[str, Any] = {}
         fields: dict[str, Any] = {}
         for name, value in values.items():
             if name in self.shorthands:
-                short |= self.shorthands[name].written_out(value)
+                short |= self.shorthands[name].expand_value(value)
             else:
                 fields[name] = value
         return {**short, **fields}
 
-    def kernel(self, config: ConfigBase, arch: str) -> Kernel:
+    def make_kernel(self, config: ConfigBase, arch: str) -> Kernel:
         """The kernel of a config on a GPU, legal or not."""
         return Kernel(self.name, config, arch)
 
-    def example_config(self, overrides: Mapping[str, Any] | None = None) -> ConfigBase:
+    def make_example(self, overrides: Mapping[str, Any] | None = None) -> ConfigBase:
         """The op's example config with some fields changed. Rule examples are such changes."""
         return read_config(self.config_type, {**self.example, **(overrides or {})})
 
@@ -137,13 +137,13 @@ class Op:
             )
         return kernel
 
-    def candidates(self, name: str, arch: Arch) -> tuple[Any, ...]:
+    def list_candidates(self, name: str, arch: Arch) -> tuple[Any, ...]:
         """All values of a field worth trying on a GPU: the meaning of "*". Empty if values must be listed."""
         if name in self.stars:
             return self.stars[name](arch)
-        return tuple(getattr(fields_of(self.config_type)[name].kind, "values", ()))
+        return tuple(getattr(list_fields(self.config_type)[name].kind, "values", ()))
 
-    def gives_keywords(self, function: F) -> F:
+    def add_keywords(self, function: F) -> F:
         """Decorate a function that takes fields and shorthands as keywords, so that `help` and notebooks show them."""
         names = (*self.field_names, *self.shorthands)
         keywords = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=...) for name in names]
@@ -152,4 +152,4 @@ class Op:
 
     @property
     def field_names(self) -> tuple[str, ...]:
-        return tuple(fields_of(self.config_type))
+        return tuple(list_fields(self.config_type))

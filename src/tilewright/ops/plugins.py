@@ -30,13 +30,13 @@ def load_plugins(own: Sequence[Op]) -> Iterator[Op | PluginFailure]:
 
     names = {op.name for op in own}
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
-        found = _load(point, names)
+        found = _load_plugin(point, names)
         if isinstance(found, Op):
             names.add(found.name)
         yield found
 
 
-def _load(point: Any, names: set[str]) -> Op | PluginFailure:
+def _load_plugin(point: Any, names: set[str]) -> Op | PluginFailure:
     package = f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
     entry = f"{point.name} = {point.value}"
     try:

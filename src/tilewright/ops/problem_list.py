@@ -14,12 +14,12 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewright.base.document_values import shown
-from tilewright.base.documents import Faults, read_csv, read_json, reading
+from tilewright.base.document_values import format_value
+from tilewright.base.documents import FileProblems, convert_read_errors, read_csv, read_json
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, UnknownValueError, choose
 from tilewright.ops.op import Op
-from tilewright.ops.problem_text import problem_fields
-from tilewright.ops.problem_values import read_value, value_text
+from tilewright.ops.problem_text import list_problem_fields
+from tilewright.ops.problem_values import format_problem_value, read_value
 
 SUFFIXES = {".csv": "csv", ".json": "json"}
 KEYS = ("op", "problems")  # of a JSON file that is an object
@@ -31,24 +31,24 @@ def read_problems(op: Op | str, path: Path | str, format: str | None = None) -> 
     The format is csv, json or a name from the op's `problem_readers`. By default it follows from the file's suffix.
     """
     if isinstance(op, str):
-        from tilewright.ops import op_named  # noqa: PLC0415  (the ops there may import this module)
+        from tilewright.ops import find_op  # noqa: PLC0415  (the ops there may import this module)
 
-        op = op_named(op)
+        op = find_op(op)
     path = Path(path)
-    read = _reader(op, path, format)
-    with reading(path):
+    read = _choose_reader(op, path, format)
+    with convert_read_errors(path):
         problems = read(path)
     if not problems:
         raise FileFormatError(path, [FileProblem("", f"contains no {op.name} problem")])
     return problems
 
 
-def formats(op: Op) -> tuple[str, ...]:
+def list_formats(op: Op) -> tuple[str, ...]:
     """The formats in which problems of an op can be read."""
     return (*SUFFIXES.values(), *op.problem_readers)
 
 
-def _reader(op: Op, path: Path, format: str | None) -> Callable[[Path], list[Any]]:
+def _choose_reader(op: Op, path: Path, format: str | None) -> Callable[[Path], list[Any]]:
     own: dict[str, Callable[[Path], list[Any]]] = {
         "csv": lambda file: _read_csv(op, file),
         "json": lambda file: _read_json(op, file),
@@ -58,40 +58,40 @@ def _reader(op: Op, path: Path, format: str | None) -> Callable[[Path], list[Any
         if format is None:
             endings = " or ".join(SUFFIXES)
             raise InvalidValueError(
-                f"{path} does not end in {endings}, so its format must be given. Known: {', '.join(formats(op))}."
+                f"{path} does not end in {endings}, so its format must be given. Known: {', '.join(list_formats(op))}."
             )
     known = {**op.problem_readers, **own}
-    return known[choose(f"format of a list of {op.name} problems", format, formats(op))]
+    return known[choose(f"format of a list of {op.name} problems", format, list_formats(op))]
 
 
-def needed_fields(problem: Any) -> dict[str, Any]:
+def list_needed_fields(problem: Any) -> dict[str, Any]:
     """The fields that are needed to create an equal problem: those that differ from their defaults."""
-    return problem_fields(problem, None)
+    return list_problem_fields(problem, None)
 
 
 def read_each(path: Path, entries: Iterable[tuple[str, Any]], read: Callable[[Any], Sequence[Any]]) -> list[Any]:
     """Read the problems of all entries, given with their locations. The error lists all bad entries."""
-    faults = Faults()
-    found = [problem for where, entry in entries for problem in faults.trying(where, read, entry) or ()]
+    faults = FileProblems()
+    found = [problem for where, entry in entries for problem in faults.try_call(where, read, entry) or ()]
     faults.raise_any(path)
     return found
 
 
-def parameters_of(op: Op) -> Mapping[str, inspect.Parameter]:
+def list_parameters(op: Op) -> Mapping[str, inspect.Parameter]:
     """The parameters of a problem: its fields, and shorthands for several of them."""
     return inspect.signature(op.problem_type).parameters
 
 
-def _problem(op: Op, values: Mapping[str, Any]) -> Any:
-    missing = missing_fields(op, values)
+def _make_problem(op: Op, values: Mapping[str, Any]) -> Any:
+    missing = find_missing_fields(op, values)
     if missing:
         raise InvalidValueError(f"has no {', '.join(missing)}")
     return op.problem_type(**values)
 
 
-def missing_fields(op: Op, given: Container[str]) -> list[str]:
+def find_missing_fields(op: Op, given: Container[str]) -> list[str]:
     """The required parameters of a problem that are not given."""
-    return [name for name, p in parameters_of(op).items() if p.default is p.empty and name not in given]
+    return [name for name, p in list_parameters(op).items() if p.default is p.empty and name not in given]
 
 
 # CSV
@@ -100,32 +100,32 @@ def missing_fields(op: Op, given: Container[str]) -> list[str]:
 def _read_csv(op: Op, path: Path) -> list[Any]:
     sheet = read_csv(path)
     if sheet is None:
-        columns = ", ".join(parameters_of(op))
+        columns = ", ".join(list_parameters(op))
         raise FileFormatError(path, [FileProblem("", f"is empty: its first line must name columns. Known: {columns}.")])
     # Bad columns are reported once, not again for each line.
-    faults = sheet.header_faults(missing_fields(op, ()))
-    unknown = [name for name in dict.fromkeys(sheet.header) if name not in parameters_of(op)]
+    faults = sheet.check_header(find_missing_fields(op, ()))
+    unknown = [name for name in dict.fromkeys(sheet.header) if name not in list_parameters(op)]
     for name in unknown:
-        what = str(UnknownValueError(f"field of a {op.name} problem", name, parameters_of(op)))
+        what = str(UnknownValueError(f"field of a {op.name} problem", name, list_parameters(op)))
         faults.append(FileProblem(sheet.place, what))
     if faults:
         raise FileFormatError(path, faults)
-    return read_each(path, sheet.lines, lambda cells: [_of_row(op, sheet.row(cells))])
+    return read_each(path, sheet.lines, lambda cells: [_read_row(op, sheet.get_row(cells))])
 
 
-def _of_row(op: Op, row: Mapping[str, str]) -> Any:
-    return _problem(op, {name: read_value(cell) for name, cell in row.items() if cell})
+def _read_row(op: Op, row: Mapping[str, str]) -> Any:
+    return _make_problem(op, {name: read_value(cell) for name, cell in row.items() if cell})
 
 
 def to_csv(op: Op, problems: Sequence[Any]) -> str:
     """A list as CSV, with the columns that at least one problem needs. Cells with the default value are empty."""
-    needed = [needed_fields(problem) for problem in problems]
+    needed = [list_needed_fields(problem) for problem in problems]
     used = {name for fields in needed for name in fields}
-    columns = [name for name, p in parameters_of(op).items() if name in used or (not needed and p.default is p.empty)]
+    columns = [name for name, p in list_parameters(op).items() if name in used or (not needed and p.default is p.empty)]
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([value_text(fields.get(name, "")) for name in columns] for fields in needed)
+    writer.writerows([format_problem_value(fields.get(name, "")) for name in columns] for fields in needed)
     return text.getvalue()
 
 
@@ -133,42 +133,44 @@ def to_csv(op: Op, problems: Sequence[Any]) -> str:
 
 
 def _read_json(op: Op, path: Path) -> list[Any]:
-    with reading(path):
-        entries = _entries(op, read_json(path))
+    with convert_read_errors(path):
+        entries = _read_entries(op, read_json(path))
     places = ((f"entry {number}", entry) for number, entry in enumerate(entries, 1))
-    return read_each(path, places, lambda entry: [_of_object(op, entry)])
+    return read_each(path, places, lambda entry: [_read_object(op, entry)])
 
 
-def _entries(op: Op, document: Any) -> list[Any]:
+def _read_entries(op: Op, document: Any) -> list[Any]:
     entries = document
     if isinstance(document, dict):
         for key in document:
             choose("key", key, KEYS)
         if document.get("op", op.name) != op.name:
-            raise InvalidValueError(f"is a list of {shown(document['op'])} problems, not of {op.name}")
+            raise InvalidValueError(f"is a list of {format_value(document['op'])} problems, not of {op.name}")
         entries = document.get("problems")
     if not isinstance(entries, list):
         raise InvalidValueError('must be a list of objects, or {"problems": [objects]}')
     return entries
 
 
-def _of_object(op: Op, entry: Any) -> Any:
+def _read_object(op: Op, entry: Any) -> Any:
     if not isinstance(entry, dict):
-        raise InvalidValueError(f"must be an object, got {shown(entry)}")
+        raise InvalidValueError(f"must be an object, got {format_value(entry)}")
     for name in entry:
-        choose(f"field of a {op.name} problem", name, parameters_of(op))
-    return _problem(op, {name: _of_json(name, value) for name, value in entry.items() if value is not None})
+        choose(f"field of a {op.name} problem", name, list_parameters(op))
+    return _make_problem(
+        op, {name: _read_json_value(name, value) for name, value in entry.items() if value is not None}
+    )
 
 
-def _of_json(name: str, value: Any) -> Any:
+def _read_json_value(name: str, value: Any) -> Any:
     if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(v, (dict, list)) for v in value)):
-        raise InvalidValueError(f"{name} must be a value or a list of numbers, got {shown(value)}")
+        raise InvalidValueError(f"{name} must be a value or a list of numbers, got {format_value(value)}")
     return tuple(value) if isinstance(value, list) else value
 
 
 def to_json(op: Op, problems: Sequence[Any]) -> str:
     """A list as JSON, one problem per line, without fields that have their defaults."""
-    lines = ",\n".join(f"    {json.dumps(needed_fields(problem))}" for problem in problems)
+    lines = ",\n".join(f"    {json.dumps(list_needed_fields(problem))}" for problem in problems)
     listed = f"[\n{lines}\n  ]" if problems else "[]"
     return f'{{\n  "op": {json.dumps(op.name)},\n  "problems": {listed}\n}}\n'
 

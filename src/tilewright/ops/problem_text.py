@@ -6,17 +6,17 @@ import dataclasses
 from typing import Any
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.ops.fields import ConfigBase, fields_of
-from tilewright.ops.problem_values import value_text
+from tilewright.ops.fields import ConfigBase, list_fields
+from tilewright.ops.problem_values import format_problem_value
 
 
-def fixed_names(config_type: type[ConfigBase], problem_type: type) -> tuple[str, ...]:
+def find_fixed_names(config_type: type[ConfigBase], problem_type: type) -> tuple[str, ...]:
     """The names that a kernel fixes for its problems: config fields that problems have as fields or properties."""
     own = {f.name for f in dataclasses.fields(problem_type)}
-    return tuple(name for name in fields_of(config_type) if name in own or hasattr(problem_type, name))
+    return tuple(name for name in list_fields(config_type) if name in own or hasattr(problem_type, name))
 
 
-def problem_fields(problem: Any, config: ConfigBase | None) -> dict[str, Any]:
+def list_problem_fields(problem: Any, config: ConfigBase | None) -> dict[str, Any]:
     """The fields that define a problem for a kernel, without those that its config fixes and without defaults.
 
     With None for the config, the fields that define the problem independently of a kernel.
@@ -27,26 +27,28 @@ def problem_fields(problem: Any, config: ConfigBase | None) -> dict[str, Any]:
         if f.default is dataclasses.MISSING:
             continue
         rest = {name: value for name, value in needed.items() if name != f.name}
-        if _same(problem, rest):
+        if _is_same(problem, rest):
             needed = rest
-    fixed = {} if config is None else fields_of(type(config))
+    fixed = {} if config is None else list_fields(type(config))
     return {name: value for name, value in needed.items() if name not in fixed}
 
 
-def _same(problem: Any, fields: dict[str, Any]) -> bool:
+def _is_same(problem: Any, fields: dict[str, Any]) -> bool:
     try:
         return bool(type(problem)(**fields) == problem)
     except InvalidValueError:
         return False  # this field cannot be left out
 
 
-def problem_text(problem: Any, config: ConfigBase | None) -> str:
+def format_problem(problem: Any, config: ConfigBase | None) -> str:
     """A problem in the syntax of `--problem`: `m=64,n=64,k=32`."""
-    return ",".join(f"{name}={value_text(value)}" for name, value in problem_fields(problem, config).items())
+    return ",".join(
+        f"{name}={format_problem_value(value)}" for name, value in list_problem_fields(problem, config).items()
+    )
 
 
-def short_text(problem: Any) -> str:
+def format_short_problem(problem: Any) -> str:
     """A problem for a message, in Python syntax: its fields that differ from their defaults."""
     if not dataclasses.is_dataclass(problem):
         return repr(problem)  # not a problem, passed by mistake
-    return f"{type(problem).__name__}({problem_text(problem, None).replace(',', ', ')})"
+    return f"{type(problem).__name__}({format_problem(problem, None).replace(',', ', ')})"

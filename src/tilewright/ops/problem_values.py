@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from tilewright.base.digest import canonical_json
-from tilewright.base.document_values import is_digits, shown
+from tilewright.base.digest import to_canonical_json
+from tilewright.base.document_values import format_value, is_digits
 from tilewright.base.errors import InvalidValueError, choose
 
 Extents: TypeAlias = tuple[int, ...]
@@ -20,33 +20,33 @@ _WHOLE = re.compile(r"-?[0-9]{1,20}")
 _NUMBER = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,400})?(e[+-]?[0-9]{1,4})?")
 
 
-def all_fields(problem: Any) -> dict[str, Any]:
+def list_all_fields(problem: Any) -> dict[str, Any]:
     """All fields of a problem by name. An equal problem can be created from them."""
     return {each.name: getattr(problem, each.name) for each in dataclasses.fields(problem)}
 
 
-def problem_json(problem: Any) -> str:
+def dump_problem(problem: Any) -> str:
     """A problem as in tables and tasks: all its fields as canonical JSON. An equal problem can be created from it."""
-    return canonical_json(all_fields(problem))
+    return to_canonical_json(list_all_fields(problem))
 
 
-def from_json(value: Any) -> Any:
+def parse_json_value(value: Any) -> Any:
     """Convert a JSON value to a problem's value: extents are lists in JSON and tuples in problems."""
     return tuple(value) if isinstance(value, list) else value
 
 
-def problem_from_json(problem_type: type, values: Mapping[str, Any]) -> Any:
+def load_problem(problem_type: type, values: Mapping[str, Any]) -> Any:
     """A problem from the fields of a JSON document."""
-    known, needed = _parameters(problem_type)
+    known, needed = _list_parameters(problem_type)
     for name in values:
         choose("field of a problem", name, known)
     if missing := [name for name in needed if name not in values]:
         raise InvalidValueError(f"the problem has no {', '.join(missing)}")
-    return problem_type(**{name: from_json(value) for name, value in values.items()})
+    return problem_type(**{name: parse_json_value(value) for name, value in values.items()})
 
 
 @functools.cache
-def _parameters(problem_type: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _list_parameters(problem_type: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names of all parameters of a problem, and of the required ones."""
     parameters = inspect.signature(problem_type).parameters
     return tuple(parameters), tuple(name for name, p in parameters.items() if p.default is p.empty)
@@ -55,7 +55,7 @@ def _parameters(problem_type: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def check_count(name: str, value: Any, least: int, most: int = MOST) -> None:
     """Raise an error unless the value is an integer within the bounds."""
     if type(value) is not int:
-        raise InvalidValueError(f"{name} must be an integer, got {shown(value)}")
+        raise InvalidValueError(f"{name} must be an integer, got {format_value(value)}")
     if not least <= value <= most:
         raise InvalidValueError(f"{name} is {value}, must be at least {least} and at most {most}")
 
@@ -65,7 +65,7 @@ def read_extents(name: str, value: Any, least: int, ndim: int | None = None) -> 
     parts: Any = value.split("x") if isinstance(value, str) else value
     if isinstance(value, str):
         if not all(is_digits(part) for part in parts):
-            raise InvalidValueError(f"{name} must look like 28x28, got {shown(value)}")
+            raise InvalidValueError(f"{name} must look like 28x28, got {format_value(value)}")
         parts = [int(part) for part in parts]
     if not isinstance(parts, Sequence):
         parts = [parts]
@@ -75,11 +75,11 @@ def read_extents(name: str, value: Any, least: int, ndim: int | None = None) -> 
         parts = list(parts) * ndim
     if not parts or (ndim is not None and len(parts) != ndim):
         wanted = "at least one number" if ndim is None else f"one number, or {ndim} of them"
-        raise InvalidValueError(f"{name} needs {wanted}, got {shown(value)}")
+        raise InvalidValueError(f"{name} needs {wanted}, got {format_value(value)}")
     return tuple(parts)
 
 
-def value_text(value: Any) -> str:
+def format_problem_value(value: Any) -> str:
     """A value as in files and on command lines: extents as 28x28, true and false."""
     if isinstance(value, bool):
         return str(value).lower()

@@ -1,6 +1,6 @@
 """Rules: checks that reject illegal configs, with the numbers that make them illegal.
 
-A rule is a function `check(config, arch)` that returns None or a `Rejection`. It reads only the fields that it
+A rule is a function `check(config, arch)` that returns None or a `RejectedKernel`. It reads only the fields that it
 declares, so that a search over a space can apply it as soon as those fields are bound. Its docstring is its
 documentation: the first paragraph states the requirement, then follow `Why:` and `Fix:`.
 """
@@ -23,7 +23,7 @@ Enforcer = Literal["compiler", "supports", "device", "tilewright"]
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class Rejection:
     """Why a rule rejects a config: a message with numbers, the field to change, and the nearest legal value."""
 
     message: str
@@ -33,7 +33,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A violated rule, with the contents of its `Rejection`."""
+    """A violated rule, with the contents of its `RejectedKernel`."""
 
     code: str
     slug: str
@@ -58,7 +58,7 @@ class Rule:
     slug: str
     reads: tuple[str, ...]
     enforced_by: Enforcer
-    check: Callable[..., Fault | None]
+    check: Callable[..., Rejection | None]
     good: Mapping[str, Any]
     bad: Mapping[str, Any]
     arch: str
@@ -67,7 +67,7 @@ class Rule:
     fix: str
     tells: Callable[[Any, Arch], Hashable] | None = None
 
-    def violation(self, *subjects: Any) -> Violation | None:
+    def find_violation(self, *subjects: Any) -> Violation | None:
         """The violation, or None if the rule passes."""
         fault = self.check(*subjects)
         if fault is None:
@@ -97,17 +97,17 @@ def rule(
     bad: Mapping[str, Any],
     arch: str = "gfx942",
     tells: Callable[[Any, Arch], Hashable] | None = None,
-) -> Callable[[Callable[..., Fault | None]], Rule]:
+) -> Callable[[Callable[..., Rejection | None]], Rule]:
     """Make a check function a rule. `arch` is the GPU of the examples."""
 
-    def make(check: Callable[..., Fault | None]) -> Rule:
-        what, why, fix = _sections(check)
+    def make_rule(check: Callable[..., Rejection | None]) -> Rule:
+        what, why, fix = _parse_sections(check)
         return Rule(code, slug, tuple(reads), enforced_by, check, good, bad, arch, what, why, fix, tells)
 
-    return make
+    return make_rule
 
 
-def _sections(check: Callable[..., Any]) -> tuple[str, str, str]:
+def _parse_sections(check: Callable[..., Any]) -> tuple[str, str, str]:
     doc = inspect.getdoc(check) or ""
     match = re.fullmatch(r"(?P<what>.+?)\n\nWhy: (?P<why>.+?)\n\nFix: (?P<fix>.+)", doc, re.DOTALL)
     if match is None:
@@ -116,14 +116,14 @@ def _sections(check: Callable[..., Any]) -> tuple[str, str, str]:
     return what, why, fix
 
 
-def verdicts(rules: Sequence[Rule], *subjects: Any) -> list[Verdict]:
+def list_verdicts(rules: Sequence[Rule], *subjects: Any) -> list[Verdict]:
     """The verdict of every rule, passes as well as failures."""
-    return [Verdict(rule, rule.violation(*subjects)) for rule in rules]
+    return [Verdict(rule, rule.find_violation(*subjects)) for rule in rules]
 
 
-def violations(rules: Sequence[Rule], *subjects: Any) -> list[Violation]:
+def find_violations(rules: Sequence[Rule], *subjects: Any) -> list[Violation]:
     """All violations; empty for a legal config."""
-    return [v.violation for v in verdicts(rules, *subjects) if v.violation is not None]
+    return [v.violation for v in list_verdicts(rules, *subjects) if v.violation is not None]
 
 
 def is_legal(rules: Sequence[Rule], config: Any, arch: Arch) -> bool:
@@ -149,7 +149,7 @@ class Legality:
         return True
 
 
-def rules_in(*modules: ModuleType) -> tuple[Rule, ...]:
+def collect_rules(*modules: ModuleType) -> tuple[Rule, ...]:
     """All rules of some modules, in the order of their codes. Codes must be unique."""
     found = [value for module in modules for value in vars(module).values() if isinstance(value, Rule)]
     codes = [rule.code for rule in found]

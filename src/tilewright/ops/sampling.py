@@ -9,9 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.fields import ConfigBase, Field, fields_of
+from tilewright.ops.fields import ConfigBase, Field, list_fields
 from tilewright.ops.op import Op
-from tilewright.ops.rule import violations
+from tilewright.ops.rule import find_violations
 from tilewright.ops.space import Axis, Search
 
 # The probability that an optional field is drawn instead of keeping its default.
@@ -20,7 +20,7 @@ OPTIONAL_SHARE = 0.15
 SHORT = 9
 
 
-def strata(op: Op, arch: Arch) -> list[dict[str, Any]]:
+def list_strata(op: Op, arch: Arch) -> list[dict[str, Any]]:
     """The combinations of the op's distinguishing fields that no rule rejects by themselves."""
     axes = op.strata(arch)
     found = []
@@ -40,28 +40,28 @@ def draw_legal(op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any],
     few values are drawn first, so that the long search for tiles runs only if it can succeed. If the op has tables of
     tiles, one of these is drawn.
     """
-    open_fields = {n: f for n, f in fields_of(op.config_type).items() if n not in fixed}
-    tables = _tables(op, arch)
+    open_fields = {n: f for n, f in list_fields(op.config_type).items() if n not in fixed}
+    tables = _list_tables(op, arch)
     if tables:
         tied = {name for axis in tables for name in axis.fields}
-        others = [_axis(op, field, arch, rng) for name, field in open_fields.items() if name not in tied]
+        others = [_make_axis(op, field, arch, rng) for name, field in open_fields.items() if name not in tied]
         axes = [Axis(tuple(fixed), (tuple(fixed.values()),)), *tables, *others]
-        found = Search(op, axes, arch).jumping_member(rng)
+        found = Search(op, axes, arch).draw_member_backjumping(rng)
         return None if found is None else op.config_type(**found)
     for _ in range(tries):
-        axes = [_axis(op, field, arch, rng) for field in open_fields.values()]
+        axes = [_make_axis(op, field, arch, rng) for field in open_fields.values()]
         axes.sort(key=lambda axis: len(axis.values))
         short = [axis for axis in axes if len(axis.values) <= SHORT]
-        bound = _member(op, arch, rng, fixed, short)
+        bound = _draw_member(op, arch, rng, fixed, short)
         if bound is None:
             return None
-        member = _member(op, arch, rng, bound, [axis for axis in axes if axis not in short])
+        member = _draw_member(op, arch, rng, bound, [axis for axis in axes if axis not in short])
         if member is not None:
             return op.config_type(**member)
     return None
 
 
-def _tables(op: Op, arch: Arch) -> list[Axis]:
+def _list_tables(op: Op, arch: Arch) -> list[Axis]:
     """Axes of the shorthands that have a list of values for a GPU, such as matching tiles."""
     return [
         Axis(short.fields, tuple(short.row(value) for value in short.stars(arch)))
@@ -70,8 +70,8 @@ def _tables(op: Op, arch: Arch) -> list[Axis]:
     ]
 
 
-def _axis(op: Op, field: Field, arch: Arch, rng: random.Random) -> Axis:
-    values = op.candidates(field.name, arch)
+def _make_axis(op: Op, field: Field, arch: Arch, rng: random.Random) -> Axis:
+    values = op.list_candidates(field.name, arch)
     if field.required or rng.random() < OPTIONAL_SHARE:
         return Axis((field.name,), tuple((value,) for value in values))
     others = rng.sample(values, len(values))
@@ -79,10 +79,10 @@ def _axis(op: Op, field: Field, arch: Arch, rng: random.Random) -> Axis:
     return Axis((field.name,), tuple((value,) for value in ordered), ordered=True)
 
 
-def _member(
+def _draw_member(
     op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any], axes: Sequence[Axis]
 ) -> dict[str, Any] | None:
-    return Search(op, [Axis(tuple(fixed), (tuple(fixed.values()),)), *axes], arch).random_member(rng)
+    return Search(op, [Axis(tuple(fixed), (tuple(fixed.values()),)), *axes], arch).draw_member(rng)
 
 
 def draw_breaking(
@@ -100,15 +100,15 @@ def draw_breaking(
         if config is None:
             continue
         for _ in range(40):
-            other = _mutated(op, arch, rng, config, rule.reads)
-            if {v.code for v in violations(op.rules, other, arch)} == {code}:
+            other = _change_config(op, arch, rng, config, rule.reads)
+            if {v.code for v in find_violations(op.rules, other, arch)} == {code}:
                 return other
     return None
 
 
-def _mutated(op: Op, arch: Arch, rng: random.Random, config: ConfigBase, names: Sequence[str]) -> ConfigBase:
-    values = {name: getattr(config, name) for name in fields_of(op.config_type)}
+def _change_config(op: Op, arch: Arch, rng: random.Random, config: ConfigBase, names: Sequence[str]) -> ConfigBase:
+    values = {name: getattr(config, name) for name in list_fields(op.config_type)}
     for name in rng.sample(list(names), k=min(len(names), rng.choice((1, 1, 2)))):
-        pool = (*op.candidates(name, arch), *op.oddities.get(name, ()))
+        pool = (*op.list_candidates(name, arch), *op.oddities.get(name, ()))
         values[name] = rng.choice(pool)
     return op.config_type(**values)

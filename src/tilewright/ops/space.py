@@ -19,8 +19,8 @@ from typing import Any
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
-from tilewright.ops.declaration import STAR, canonical
-from tilewright.ops.fields import Field, fields_of
+from tilewright.ops.declaration import STAR, normalize_declaration
+from tilewright.ops.fields import Field, list_fields
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
 from tilewright.ops.rule import Rule
@@ -45,7 +45,7 @@ class RuleCount:
 
 
 @dataclass(frozen=True)
-class Report:
+class SpaceReport:
     """The legal part of a space on one GPU. `raw` is the sum of `legal` and all removed combinations."""
 
     op: str
@@ -71,7 +71,7 @@ class Report:
         }
 
 
-def joined(reports: Sequence[Report]) -> Report:
+def merge_reports(reports: Sequence[SpaceReport]) -> SpaceReport:
     """Merge reports on parts of a space on one GPU."""
     first = reports[0]
     removed = tuple(
@@ -79,7 +79,7 @@ def joined(reports: Sequence[Report]) -> Report:
         for counts in zip(*(report.removed for report in reports), strict=True)
     )
     raw, legal = sum(report.raw for report in reports), sum(report.legal for report in reports)
-    return Report(first.op, first.arch, raw, legal, removed)
+    return SpaceReport(first.op, first.arch, raw, legal, removed)
 
 
 @dataclass(frozen=True)
@@ -93,44 +93,44 @@ class Space:
     declared: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "declared", canonical(self.op, self.declared))
-        self._fixed_axes()  # so that a shorthand that clashes is an error already when the space is declared
+        object.__setattr__(self, "declared", normalize_declaration(self.op, self.declared))
+        self._list_fixed_axes()  # so that a shorthand that clashes is an error already when the space is declared
 
-    def axes(self, arch: Arch) -> list[Axis]:
+    def list_axes(self, arch: Arch) -> list[Axis]:
         """Every field with its values on this GPU, in search order: axes with one value come first, so that rules are
         applied as early as possible."""
-        axes = self._fixed_axes(arch)
+        axes = self._list_fixed_axes(arch)
         bound = {name for axis in axes for name in axis.fields}
-        for name, field in fields_of(self.op.config_type).items():
+        for name, field in list_fields(self.op.config_type).items():
             if name not in bound:
-                axes.append(Axis((name,), self._open_values(field, arch)))
+                axes.append(Axis((name,), self._list_open_values(field, arch)))
         order = {name: i for i, name in enumerate(self.op.field_names)}
         return sorted(axes, key=lambda axis: (len(axis.values) > 1, max(order[name] for name in axis.fields)))
 
     @property
     def same_everywhere(self) -> bool:
         """Whether the combinations are the same on every GPU: no field has values that depend on the GPU."""
-        bound = {name for axis in self._fixed_axes() for name in axis.fields}
-        open_ = [n for n, field in fields_of(self.op.config_type).items() if field.required and n not in bound]
+        bound = {name for axis in self._list_fixed_axes() for name in axis.fields}
+        open_ = [n for n, field in list_fields(self.op.config_type).items() if field.required and n not in bound]
         return not open_ and STAR not in self.declared.values()
 
-    def raw_count(self, arch: str) -> int:
+    def count_raw(self, arch: str) -> int:
         """The number of all combinations, legal or not."""
-        return math.prod(len(axis.values) for axis in self.axes(archs.load(arch)))
+        return math.prod(len(axis.values) for axis in self.list_axes(archs.load(arch)))
 
     def count(self, arch: str) -> int:
         """The number of legal members on a GPU."""
         return self.report(arch).legal
 
-    def report(self, arch: str) -> Report:
+    def report(self, arch: str) -> SpaceReport:
         """The number of legal members on a GPU, and of combinations that each rule removed."""
         spec = archs.load(arch)
-        return self._report(self.axes(spec), spec)
+        return self._make_report(self.list_axes(spec), spec)
 
-    def reports_by(self, name: str, arch: str) -> dict[Any, Report]:
+    def report_by(self, name: str, arch: str) -> dict[Any, SpaceReport]:
         """A report for each value of a field."""
         spec = archs.load(arch)
-        axes = self.axes(spec)
+        axes = self.list_axes(spec)
         place = next(i for i, axis in enumerate(axes) if name in axis.fields)
         whole = axes[place]
         rows: dict[Any, list[tuple[Any, ...]]] = {}
@@ -139,19 +139,19 @@ class Space:
         reports, verdicts = {}, Verdicts()
         for value, kept in rows.items():
             axes[place] = Axis(whole.fields, tuple(kept))
-            reports[value] = self._report(axes, spec, verdicts)
+            reports[value] = self._make_report(axes, spec, verdicts)
         return reports
 
-    def _report(self, axes: Sequence[Axis], arch: Arch, verdicts: Verdicts | None = None) -> Report:
+    def _make_report(self, axes: Sequence[Axis], arch: Arch, verdicts: Verdicts | None = None) -> SpaceReport:
         search = Search(self.op, axes, arch, verdicts)
         legal = search.count()
         removed = tuple(RuleCount(r, search.removed[r.code]) for r in self.op.rules)
-        return Report(self.op.name, arch.name, search.weights[0], legal, removed)
+        return SpaceReport(self.op.name, arch.name, search.weights[0], legal, removed)
 
     def iter(self, arch: str, keep: Callable[[Any], bool] | None = None) -> Iterator[Kernel]:
         """The legal kernels on a GPU, in a fixed order; only those that `keep` accepts."""
         spec = archs.load(arch)
-        for values in Search(self.op, self.axes(spec), spec).members(keep):
+        for values in Search(self.op, self.list_axes(spec), spec).iterate_members(keep):
             yield Kernel(self.op.name, self.op.config_type(**values), arch)
 
     def sample(self, arch: str, n: int, seed: int) -> list[Kernel]:
@@ -159,7 +159,7 @@ class Space:
         chosen = set(random.Random(seed).sample(range(count), n)) if (count := self.count(arch)) > n else None
         return [k for i, k in enumerate(self.iter(arch)) if chosen is None or i in chosen]
 
-    def _fixed_axes(self, arch: Arch | None = None) -> list[Axis]:
+    def _list_fixed_axes(self, arch: Arch | None = None) -> list[Axis]:
         """Axes of the fields with given values. Fields with "*" and absent fields have no axis here.
 
         A shorthand given as "*" has the values of the GPU; without a GPU it has none.
@@ -179,11 +179,11 @@ class Space:
             raise InvalidValueError(f"declared twice, once by a shorthand: {', '.join(twice)}")
         return axes
 
-    def _open_values(self, field: Field, arch: Arch) -> tuple[tuple[Any, ...], ...]:
+    def _list_open_values(self, field: Field, arch: Arch) -> tuple[tuple[Any, ...], ...]:
         """Values of a field without given values: all values, or the default of an optional field."""
         if not field.required and self.declared.get(field.name) != STAR:
             return ((field.default,),)
-        values = self.op.candidates(field.name, arch)
+        values = self.op.list_candidates(field.name, arch)
         if not values:
             raise InvalidValueError(f'{field.name} cannot be "*" on {arch.name}: list its values')
         return tuple((value,) for value in values)
@@ -193,7 +193,7 @@ _Pick = Callable[[Mapping[str, Any]], Any]
 Verdicts = dict[str, dict[Any, bool]]  # rule code → values that the rule reads → whether they pass
 
 
-def _picking(names: Sequence[str]) -> _Pick:
+def _make_picker(names: Sequence[str]) -> _Pick:
     """A function that takes the values of these fields from a mapping, as a key. In C: counting mostly does this."""
     return operator.itemgetter(*names) if names else _pick_nothing
 
@@ -224,12 +224,12 @@ class Search:
         for rule in op.rules:
             if all(name in level for name in rule.reads):
                 known = verdicts.setdefault(rule.code, {})
-                self.rules_at[max(level[name] for name in rule.reads)].append((rule, _picking(rule.reads), known))
+                self.rules_at[max(level[name] for name in rule.reads)].append((rule, _make_picker(rule.reads), known))
         # From this depth on, no rule can reject.
         self.decided = max((i + 1 for i, rules in enumerate(self.rules_at) if rules), default=0)
         # awaited[i] picks the fields of the first i axes that rules of the others read
         self.awaited = [
-            _picking(
+            _make_picker(
                 sorted({n for rules in self.rules_at[i:] for rule, _, _ in rules for n in rule.reads if level[n] < i})
             )
             for i in range(len(axes))
@@ -239,12 +239,12 @@ class Search:
 
     def count(self) -> int:
         """The number of combinations that no rule rejects. Adds the rejected ones to `removed`, by rule."""
-        legal, removed = self._counted(0)
+        legal, removed = self._count_below(0)
         for code, number in removed.items():
             self.removed[code] += number
         return legal
 
-    def _counted(self, depth: int) -> tuple[int, dict[str, int]]:
+    def _count_below(self, depth: int) -> tuple[int, dict[str, int]]:
         """The number of legal combinations below a node, and of rejected ones by rule.
 
         Nodes with equal values in all fields that later rules read have equal subtrees, which are counted once.
@@ -259,11 +259,11 @@ class Search:
         legal, removed = 0, dict[str, int]()
         for row in self.axes[depth].values:
             values.update(zip(self.axes[depth].fields, row, strict=True))
-            refused = self._refusing_rule(depth)
+            refused = self._find_rejecting_rule(depth)
             if refused is not None:
                 removed[refused.code] = removed.get(refused.code, 0) + self.weights[depth + 1]
                 continue
-            below, refused_below = self._counted(depth + 1)
+            below, refused_below = self._count_below(depth + 1)
             legal += below
             if refused_below:
                 for code, number in refused_below.items():
@@ -271,23 +271,23 @@ class Search:
         self.counted[depth][key] = legal, removed
         return legal, removed
 
-    def members(self, keep: Callable[[Any], bool] | None = None) -> Iterator[dict[str, Any]]:
-        for _ in self._leaves(0):
+    def iterate_members(self, keep: Callable[[Any], bool] | None = None) -> Iterator[dict[str, Any]]:
+        for _ in self._visit_leaves(0):
             if keep is None or keep(self.bound):
                 yield dict(self.bound.__dict__)
 
-    def random_member(self, rng: random.Random) -> dict[str, Any] | None:
+    def draw_member(self, rng: random.Random) -> dict[str, Any] | None:
         """A legal combination, found by trying the values of each axis in random order; None if there is none."""
-        for _ in self._leaves(0, rng):
+        for _ in self._visit_leaves(0, rng):
             return dict(self.bound.__dict__)
         return None
 
-    def jumping_member(self, rng: random.Random) -> dict[str, Any] | None:
+    def draw_member_backjumping(self, rng: random.Random) -> dict[str, Any] | None:
         """Like `draw_member`, for axes in any order: if no value of an axis is left, the search backjumps to an axis
         that one of the rejecting rules reads."""
-        return dict(self.bound.__dict__) if self._blamed(0, rng) is None else None
+        return dict(self.bound.__dict__) if self._find_blamed_axes(0, rng) is None else None
 
-    def _blamed(self, depth: int, rng: random.Random) -> set[int] | None:
+    def _find_blamed_axes(self, depth: int, rng: random.Random) -> set[int] | None:
         """None if the axes from `depth` on could be bound, else the earlier axes that prevent it."""
         if depth == len(self.axes):
             return None
@@ -296,9 +296,9 @@ class Search:
         blamed: set[int] = set()
         for row in axis.values if axis.ordered else rng.sample(axis.values, len(axis.values)):
             values.update(zip(axis.fields, row, strict=True))
-            refusing = self._refusing_rule(depth)
+            refusing = self._find_rejecting_rule(depth)
             if refusing is None:
-                below = self._blamed(depth + 1, rng)
+                below = self._find_blamed_axes(depth + 1, rng)
                 if below is None or depth not in below:
                     return below
                 blamed |= below
@@ -306,7 +306,7 @@ class Search:
                 blamed |= {self.level[name] for name in refusing.reads}
         return blamed - {depth}
 
-    def _leaves(self, depth: int, rng: random.Random | None = None) -> Iterator[None]:
+    def _visit_leaves(self, depth: int, rng: random.Random | None = None) -> Iterator[None]:
         """Bind the axes from `depth` on to every combination that no rule rejects."""
         if depth == len(self.axes):
             yield
@@ -316,10 +316,10 @@ class Search:
         rows = axis.values if rng is None or axis.ordered else rng.sample(axis.values, len(axis.values))
         for row in rows:
             values.update(zip(axis.fields, row, strict=True))
-            if self._refusing_rule(depth) is None:
-                yield from self._leaves(depth + 1, rng)
+            if self._find_rejecting_rule(depth) is None:
+                yield from self._visit_leaves(depth + 1, rng)
 
-    def _refusing_rule(self, depth: int) -> Rule | None:
+    def _find_rejecting_rule(self, depth: int) -> Rule | None:
         values = self.bound.__dict__
         for rule, pick, known in self.rules_at[depth]:
             key = pick(values)

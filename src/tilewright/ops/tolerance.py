@@ -22,6 +22,6 @@ class Tolerance:
         deviation = (self.deviation * self.deviation + other.deviation * other.deviation) ** 0.5
         return Tolerance(self.limit + other.limit, deviation)
 
-    def times(self, factor: Any) -> Tolerance:
+    def scale(self, factor: Any) -> Tolerance:
         """The errors after a multiplication by non-negative numbers."""
         return Tolerance(self.limit * factor, self.deviation * factor)

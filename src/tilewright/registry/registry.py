@@ -10,34 +10,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.arch.spec import Arch
-from tilewright.base.documents import CONTENT_ERRORS, read_json, reading, reason
+from tilewright.base.documents import CONTENT_ERRORS, convert_read_errors, describe_error, read_json
 from tilewright.base.errors import (
     CompileError,
     InvalidValueError,
     choose,
 )
-from tilewright.building.builder import LIMIT_S, Built, build_kernels
+from tilewright.building.builder import LIMIT_S, BuildResult, build_kernels
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
-from tilewright.building.trace import trace_json
+from tilewright.building.trace import build_trace
 from tilewright.dispatch.devices import resolve_device
 from tilewright.dispatch.dispatcher import Dispatcher
+from tilewright.dispatch.fast_path import FastPath
 from tilewright.dispatch.plan import Plan
-from tilewright.dispatch.short_way import Way
 from tilewright.ops.kernel import Kernel
-from tilewright.registry.document import Saved, document_of, read_document
+from tilewright.registry.find import find_kernels
 from tilewright.registry.library import load_library
-from tilewright.registry.members import Kernels, kernels_of
-from tilewright.registry.merging import checked_side, merged_priorities, merged_results
-from tilewright.registry.queries import find
+from tilewright.registry.merging import check_side, merge_priorities, merge_results
+from tilewright.registry.resolve import Kernels, resolve_kernels
+from tilewright.registry.saved import SavedKernel, read_document, to_document
 from tilewright.select.chain import CHAIN, Chain
-from tilewright.select.selection import Named, Selection, Selector
+from tilewright.select.selection import KernelArg, Selection, Selector
 from tilewright.select.tuned import TunedTable, read_tuned
 
 if TYPE_CHECKING:
     from tilewright.runtime.device import Device
-    from tilewright.runtime.forwarded import ForwardedLibrary
+    from tilewright.runtime.forwarded_hip import ForwardedLibrary
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class Registry:
 
     kernels: tuple[Kernel, ...]
     results: Mapping[Kernel, Artifact | Failure] = field(default_factory=dict)
-    built: Built | None = field(default=None, compare=False, repr=False)  # the last build, for its statistics
+    built: BuildResult | None = field(default=None, compare=False, repr=False)  # the last build, for its statistics
     priorities: Mapping[Kernel, int] = field(default_factory=dict)
     selector: Selector = field(default=CHAIN, compare=False, repr=False)
     # Plans and loaded libraries: caches that are derived from the other fields.
     _dispatcher: Dispatcher = field(init=False, compare=False, repr=False)
-    _ways: dict[int, Way] = field(init=False, compare=False, repr=False)  # shared with the dispatcher
+    _ways: dict[int, FastPath] = field(init=False, compare=False, repr=False)  # shared with the dispatcher
     _plans: dict[Any, tuple[Plan, Any]] = field(init=False, compare=False, repr=False)  # likewise
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class Registry:
     @classmethod
     def of(cls, kernels: Kernels, arch: str | Sequence[str] | None = None) -> Registry:
         """A registry of spaces, sets, configs or kernels; nothing is built yet."""
-        return cls(kernels_of(kernels, arch))
+        return cls(resolve_kernels(kernels, arch))
 
     @property
     def artifacts(self) -> dict[Kernel, Artifact]:
@@ -109,7 +109,7 @@ class Registry:
         wanted = [k for k in self.kernels if not isinstance(self.results.get(k), Artifact)]
         built = build_kernels(wanted, jobs=max_workers, tiers=tiers, limit_s=limit_s, retry=retry)
         if trace is not None:
-            Path(trace).write_text(json.dumps(trace_json(built.spans, built.units)), encoding="utf-8")
+            Path(trace).write_text(json.dumps(build_trace(built.spans, built.units)), encoding="utf-8")
         return replace(self, results={**self.results, **built.results}, built=built)
 
     def find(self, **wanted: Any) -> Registry:
@@ -118,9 +118,11 @@ class Registry:
         Criteria are `op`, `arch`, `built`, `name` (a pattern: `"*-compv3-*"`), and fields and shorthands of the op. A
         list means any of its values.
         """
-        kept = find(self.kernels, self.results, wanted)
+        kept = find_kernels(self.kernels, self.results, wanted)
         results = {k: self.results[k] for k in kept if k in self.results}
-        return replace(self, kernels=kept, results=results, built=None, priorities=_only(self.priorities, kept))
+        return replace(
+            self, kernels=kept, results=results, built=None, priorities=_filter_priorities(self.priorities, kept)
+        )
 
     def with_priority(self, which: Kernel | str | Registry, number: int) -> Registry:
         """A copy with a new priority for a kernel, its name, or all kernels of a registry. The default is 0."""
@@ -158,13 +160,13 @@ class Registry:
         other headers) or different priorities, `prefer` selects the side, "mine" or "theirs"; without it the conflict
         is an error.
         """
-        side = checked_side(prefer)
+        side = check_side(prefer)
         return replace(
             self,
             kernels=tuple(dict.fromkeys((*self.kernels, *other.kernels))),
-            results=merged_results(self.results, other.results, side),
+            results=merge_results(self.results, other.results, side),
             built=None,
-            priorities=merged_priorities(self.priorities, other.priorities, side),
+            priorities=merge_priorities(self.priorities, other.priorities, side),
         )
 
     def kernel(self, slug: str) -> Kernel:
@@ -191,7 +193,7 @@ class Registry:
         problem: Any,
         device: Device | Arch | str | None = None,
         *,
-        kernel: Named = None,
+        kernel: KernelArg = None,
         pad: bool = False,
         built: bool = True,
     ) -> Selection:
@@ -211,7 +213,7 @@ class Registry:
         problem: Any,
         device: Device | str | None = None,
         *,
-        kernel: Named = None,
+        kernel: KernelArg = None,
         pad: bool = False,
     ) -> Plan:
         """The launch plan of `run` for host arrays: kernels, padding, preparations, memory. Loads the kernels.
@@ -231,7 +233,7 @@ class Registry:
         out: Any = None,
         stream: Any = None,
         device: Device | str | None = None,
-        kernel: Named = None,
+        kernel: KernelArg = None,
         pad: bool = False,
         prepared: Collection[str] = (),
     ) -> Any:
@@ -252,7 +254,7 @@ class Registry:
 
     def to_json(self) -> dict[str, Any]:
         """Names, keys, priorities and failures as plain values. The artifacts stay in the store."""
-        return document_of(self.kernels, self.results, self.priorities)
+        return to_document(self.kernels, self.results, self.priorities)
 
     @classmethod
     def from_json(cls, document: Any, store: Store | None = None) -> Registry:
@@ -261,9 +263,9 @@ class Registry:
         try:
             saved = list(read_document(document))
         except CONTENT_ERRORS as error:
-            raise InvalidValueError(f"is not a saved registry: {reason(error)}") from error
+            raise InvalidValueError(f"is not a saved registry: {describe_error(error)}") from error
         source = store or Store()
-        results = {each.kernel: found for each in saved if (found := _result(each, source)) is not None}
+        results = {each.kernel: found for each in saved if (found := _restore_result(each, source)) is not None}
         priorities = {each.kernel: each.priority for each in saved if each.priority is not None}
         return cls(tuple(each.kernel for each in saved), results, priorities=priorities)
 
@@ -274,7 +276,7 @@ class Registry:
     @classmethod
     def load(cls, path: Path | str, store: Store | None = None) -> Registry:
         """Read a file that `save` wrote, also one of an older version."""
-        with reading(path):
+        with convert_read_errors(path):
             return cls.from_json(read_json(path), store)
 
 
@@ -293,11 +295,11 @@ def build(
     return Registry.of(kernels, arch).build(jobs, retry=retry, trace=trace)
 
 
-def _only(priorities: Mapping[Kernel, int], kept: Sequence[Kernel]) -> dict[Kernel, int]:
+def _filter_priorities(priorities: Mapping[Kernel, int], kept: Sequence[Kernel]) -> dict[Kernel, int]:
     return {kernel: priorities[kernel] for kernel in kept if kernel in priorities}
 
 
-def _result(saved: Saved, store: Store) -> Artifact | Failure | None:
+def _restore_result(saved: SavedKernel, store: Store) -> Artifact | Failure | None:
     if saved.failure is not None or saved.key is None:
         return saved.failure
     found = store.get(saved.key)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import DeviceError, InvalidValueError
 from tilewright.runtime.hip import DEVICE_TO_HOST, HOST_TO_DEVICE
-from tilewright.runtime.host_bytes import host_bytes
-from tilewright.runtime.streams import stream_handle
+from tilewright.runtime.host_bytes import open_host_bytes
+from tilewright.runtime.streams import get_stream_handle
 
 if TYPE_CHECKING:
     from tilewright.runtime.device import Device
@@ -26,7 +26,7 @@ class Buffer:
         if not isinstance(nbytes, int) or isinstance(nbytes, bool) or nbytes < 1:
             raise InvalidValueError(f"the size of a buffer must be an integer of at least 1, got {nbytes!r}")
         made = ctypes.c_void_p()
-        with device.naming(label):
+        with device.label_allocations(label):
             hip = device.call("hipMalloc", ctypes.byref(made), nbytes)
         self.device = device
         self.address = int(made.value or 0)
@@ -45,22 +45,22 @@ class Buffer:
         """Copy the bytes of an array or another contiguous bytes-like object to the buffer, starting at byte `at`."""
         if at < 0:
             raise InvalidValueError(f"byte {at} is before the start of {self!r}")
-        with host_bytes(source, writable=False) as host:
-            self._check("copied into", at + host.nbytes)
+        with open_host_bytes(source, writable=False) as host:
+            self._check_usable("copied into", at + host.nbytes)
             self._copy(self.address + at, host.address, host.nbytes, HOST_TO_DEVICE, stream)
 
     def copy_to(self, target: Any, stream: object = None) -> None:
         """Fill an array or another writable bytes-like object with bytes from the start of the buffer."""
-        with host_bytes(target, writable=True) as host:
-            self._check("copied from", host.nbytes)
+        with open_host_bytes(target, writable=True) as host:
+            self._check_usable("copied from", host.nbytes)
             self._copy(host.address, self.address, host.nbytes, DEVICE_TO_HOST, stream)
 
     def fill(self, byte: int, stream: object = None, *, wait: bool = True) -> None:
         """Set all bytes to one value. Without `wait`, return when the work is in the stream."""
         if not 0 <= byte <= 255:
             raise InvalidValueError(f"a byte must be 0 to 255, got {byte}")
-        self._check("filled in", self.nbytes)
-        handle = stream_handle(stream)
+        self._check_usable("filled in", self.nbytes)
+        handle = get_stream_handle(stream)
         self.device.call("hipMemsetAsync", self.address, byte, self.nbytes, handle)
         if wait:
             self.device.call("hipStreamSynchronize", handle)
@@ -70,16 +70,16 @@ class Buffer:
         if not self._release.alive:
             raise DeviceError(f"{self!r} is freed a second time")
         self._check_there()
-        self.device.ready("hipFree")
+        self.device.require_hip("hipFree")
         self._release.detach()
         self.device.call("hipFree", self.address)
 
     def _copy(self, target: int, source: int, nbytes: int, direction: int, stream: object) -> None:
-        handle = stream_handle(stream)
+        handle = get_stream_handle(stream)
         self.device.call("hipMemcpyAsync", target, source, nbytes, direction, handle)
         self.device.call("hipStreamSynchronize", handle)
 
-    def _check(self, done: str, nbytes: int) -> None:
+    def _check_usable(self, done: str, nbytes: int) -> None:
         if not self._release.alive:
             raise DeviceError(f"{self!r} was freed and cannot be used any more")
         self._check_there()

@@ -18,18 +18,18 @@ from tilewright.arch.spec import Arch
 from tilewright.base import knobs
 from tilewright.base.errors import DeviceError, InvalidValueError, KnobError, UnknownValueError
 from tilewright.emulator import gpus
-from tilewright.runtime import emulation, loaded
+from tilewright.runtime import emulation, hip_library
 from tilewright.runtime.buffers import Buffer
+from tilewright.runtime.device_guard import DeviceGuard
 from tilewright.runtime.hip import NAME_BYTES, Hip
-from tilewright.runtime.libraries import kernel_library
-from tilewright.runtime.selection import Selection
-from tilewright.runtime.streams import Event, Stream
+from tilewright.runtime.libraries import load_kernel_library
+from tilewright.runtime.streams import Stream, StreamEvent
 
 if TYPE_CHECKING:
-    from tilewright.emulator.device import Kernel
+    from tilewright.emulator.device import DeviceKernel
+    from tilewright.emulator.hip_shim.settings import LaunchRecord
     from tilewright.emulator.launch import Mode
-    from tilewright.emulator.stand_in.settings import LaunchRecord
-    from tilewright.runtime.forwarded import ForwardedLibrary
+    from tilewright.runtime.forwarded_hip import ForwardedLibrary
 
 GPU, EMULATED = "gpu", "emulated"
 _GPU_NAME = re.compile(r"gpu:(0|[1-9]\d{0,3})")
@@ -49,8 +49,8 @@ class Device:
     name: str
 
     def __post_init__(self) -> None:
-        if self.name not in emulated_names() and not _GPU_NAME.fullmatch(str(self.name)):
-            raise UnknownValueError("device", self.name, ["gpu:0", "gpu:1", "…", *emulated_names()])
+        if self.name not in list_emulated_names() and not _GPU_NAME.fullmatch(str(self.name)):
+            raise UnknownValueError("device", self.name, ["gpu:0", "gpu:1", "…", *list_emulated_names()])
 
     @cached_property
     def kind(self) -> str:
@@ -60,12 +60,14 @@ class Device:
     @cached_property
     def index(self) -> int:
         """The index of the device in its HIP library."""
-        return int(self.name.partition(":")[2]) if self.kind == GPU else emulated_names().index(self.name)
+        return int(self.name.partition(":")[2]) if self.kind == GPU else list_emulated_names().index(self.name)
 
     @cached_property
     def arch(self) -> Arch:
         """The GPU's specification. Reads the GPU's name from the HIP library, unless the device name has it."""
-        return load(self.name.partition(":")[2] if self.kind == EMULATED else _arch_name(self.hip(), self.name))
+        return load(
+            self.name.partition(":")[2] if self.kind == EMULATED else _read_arch_name(self.load_hip(), self.name)
+        )
 
     @cached_property
     def model(self) -> str:
@@ -73,31 +75,31 @@ class Device:
 
         A partitioned GPU has fewer units, so its measurements are those of another model.
         """
-        hip = self.hip()
+        hip = self.load_hip()
         return f"{hip.product(self.index) or f'{self.arch.name} without a name'}, {hip.units(self.index)} units"
 
     def bus_address(self) -> str:
         """The PCI bus address of the device, by which monitoring tools identify GPUs."""
-        return self.hip().bus_address(self.index)
+        return self.load_hip().bus_address(self.index)
 
-    def hip(self) -> Hip:
+    def load_hip(self) -> Hip:
         """The HIP library of this device, loaded on first use. Checks that the device exists."""
         if self.kind == EMULATED:
-            return loaded.stand_in()
-        hip = loaded.real()
-        _check_there(hip, self.index)
+            return hip_library.load_shim()
+        hip = hip_library.load_hip()
+        _check_exists(hip, self.index)
         return hip
 
-    def ready(self, what: str) -> Hip:
+    def require_hip(self, what: str) -> Hip:
         """The HIP library, after raising a pending fault of this device."""
-        hip = self.hip()
+        hip = self.load_hip()
         self._raise_fault(hip, what)
         return hip
 
     def call(self, what: str, *arguments: Any) -> Hip:
         """Call a HIP function for this device. A status other than hipSuccess is raised."""
-        hip = self.ready(what)
-        with Selection(hip, self.index):
+        hip = self.require_hip(what)
+        with DeviceGuard(hip, self.index):
             status = hip.call(what, *arguments)
         self.check(status, what)
         return hip
@@ -105,38 +107,38 @@ class Device:
     def check(self, status: int, what: str) -> None:
         """Raise the error for a HIP status: the emulated device's fault that caused it, else a `HipError`."""
         if status:
-            hip = self.hip()
+            hip = self.load_hip()
             self._raise_fault(hip, what)
-            hip.forget_error()
-            raise hip.error(status, what)
+            hip.clear_error()
+            raise hip.make_error(status, what)
 
     def raise_pending(self, message: str) -> NoReturn:
         """Raise the fault that made a call fail, or a `DeviceError` with `message` if none is known."""
-        hip = self.hip()
+        hip = self.load_hip()
         self._raise_fault(hip, message)
-        hip.forget_error()
+        hip.clear_error()
         raise DeviceError(f"{self.name}: {message}")
 
     def _raise_fault(self, hip: Hip, what: str) -> None:
         if self.kind == EMULATED and emulation.has_pending(self.index):
-            hip.forget_error()
+            hip.clear_error()
             emulation.raise_pending(self.index, what)
 
     def activate(self) -> None:
         """Make this the device of this thread's launches, until another one is activated."""
-        hip = self.hip()
+        hip = self.load_hip()
         if status := hip.set_device(self.index):
-            raise hip.error(status, "hipSetDevice")
+            raise hip.make_error(status, "hipSetDevice")
 
-    def selected(self) -> AbstractContextManager[None]:
+    def make_current(self) -> AbstractContextManager[None]:
         """Make this the device of this thread's launches inside the `with` block; then restore the previous one."""
-        return Selection(self.hip(), self.index)
+        return DeviceGuard(self.load_hip(), self.index)
 
     def allocate(self, nbytes: int, label: str = "") -> Buffer:
         """Allocate memory. Faults of the emulated device name it by `label`."""
         return Buffer(self, nbytes, label)
 
-    def naming(self, label: str) -> AbstractContextManager[None]:
+    def label_allocations(self, label: str) -> AbstractContextManager[None]:
         """Label allocations inside the `with` block, on the emulated device."""
         return emulation.naming(label) if self.kind == EMULATED else nullcontext()
 
@@ -144,9 +146,9 @@ class Device:
         """A new stream, which is not ordered after others."""
         return Stream(self)
 
-    def event(self) -> Event:
+    def event(self) -> StreamEvent:
         """A new event."""
-        return Event(self)
+        return StreamEvent(self)
 
     def synchronize(self) -> None:
         """Wait until all work on the device is done. Also raises pending faults of threads that have ended."""
@@ -156,12 +158,12 @@ class Device:
 
     def library(self, path: Path) -> ctypes.CDLL | ForwardedLibrary:
         """A kernel library, loaded once per path, in the process of this device's HIP library."""
-        hip = self.hip()
+        hip = self.load_hip()
         if hip.own_process:
-            from tilewright.runtime.forwarded import ForwardedLibrary  # noqa: PLC0415  (rarely needed)
+            from tilewright.runtime.forwarded_hip import ForwardedLibrary  # noqa: PLC0415  (rarely needed)
 
-            return ForwardedLibrary(path, self.hip)
-        return kernel_library(hip, path, emulated=self.kind == EMULATED)
+            return ForwardedLibrary(path, self.load_hip)
+        return load_kernel_library(hip, path, emulated=self.kind == EMULATED)
 
     def emulating(
         self,
@@ -172,12 +174,12 @@ class Device:
         dry: bool | None = None,
         engine: str | None = None,
         turned: bool | None = None,
-        exchange: Callable[[Kernel], Kernel] | None = None,
+        exchange: Callable[[DeviceKernel], DeviceKernel] | None = None,
     ) -> AbstractContextManager[None]:
         """Settings of this thread's launches inside the `with` block; the others do not change. See `ShimSettings`."""
-        self._emulated_only("emulating")
-        return emulation.emulating(
-            self.hip(),
+        self._require_emulated("emulating")
+        return emulation.apply_settings(
+            self.load_hip(),
             self.index,
             mode=mode,
             detailed=detailed,
@@ -194,14 +196,14 @@ class Device:
 
     def recording(self) -> AbstractContextManager[list[LaunchRecord]]:
         """Record this thread's launches inside the `with` block: it gets a list that is filled with records."""
-        self._emulated_only("recording")
-        self.hip()
+        self._require_emulated("recording")
+        self.load_hip()
         return emulation.recording(self.index)
 
-    def _emulated_only(self, what: str) -> None:
+    def _require_emulated(self, what: str) -> None:
         if self.kind != EMULATED:
             raise DeviceError(
-                f"{self.name} does not support {what}(): only emulated devices ({', '.join(emulated_names())}) do"
+                f"{self.name} does not support {what}(): only emulated devices ({', '.join(list_emulated_names())}) do"
             )
 
     def __enter__(self) -> Device:
@@ -233,15 +235,17 @@ def current_device() -> Device | None:
 
 def devices() -> list[Device]:
     """All GPUs, then the emulated devices. Without a HIP library or a GPU, only emulated devices."""
-    return [Device(f"gpu:{index}") for index in range(loaded.gpu_count())] + [Device(name) for name in emulated_names()]
+    return [Device(f"gpu:{index}") for index in range(hip_library.count_gpus())] + [
+        Device(name) for name in list_emulated_names()
+    ]
 
 
-def emulated_names() -> tuple[str, ...]:
+def list_emulated_names() -> tuple[str, ...]:
     """The names of all emulated devices."""
     return tuple(f"{EMULATED}:{arch}" for arch in gpus.EMULATED)
 
 
-def _check_there(hip: Hip, index: int) -> None:
+def _check_exists(hip: Hip, index: int) -> None:
     count = hip.count()
     if index >= count:
         there = ", ".join(f"gpu:{number}" for number in range(count))
@@ -250,7 +254,7 @@ def _check_there(hip: Hip, index: int) -> None:
         )
 
 
-def _arch_name(hip: Hip, name: str) -> str:
+def _read_arch_name(hip: Hip, name: str) -> str:
     index = int(name.partition(":")[2])
     # The field's offset differs between versions of HIP, so it is found by a pattern.
     found = _ARCH_NAME.search(hip.properties(index), NAME_BYTES)

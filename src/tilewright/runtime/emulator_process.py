@@ -13,12 +13,12 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from tilewright.base.errors import DeviceError
-from tilewright.emulator.stand_in import pending, settings
-from tilewright.emulator.stand_in.opened import running_dry
-from tilewright.runtime import loaded
-from tilewright.runtime.forwarding import Block, Kind, Place, Reply, Request
+from tilewright.emulator.hip_shim import deferred_errors, settings
+from tilewright.emulator.hip_shim.shim import use_dry_run
+from tilewright.runtime import hip_library
 from tilewright.runtime.hip import SIGNATURES
-from tilewright.runtime.libraries import kernel_library
+from tilewright.runtime.libraries import load_kernel_library
+from tilewright.runtime.messages import AddressArgument, ArgumentBytes, Reply, Request, RequestKind
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -35,7 +35,7 @@ def main(descriptor: int) -> None:
                 payload = bytearray(request.upload or request.download)
                 if request.upload:
                     line.recv_bytes_into(payload)
-                reply = server.answer(request, payload)
+                reply = server.handle(request, payload)
                 line.send(reply)
                 if reply.downloaded:
                     line.send_bytes(payload)
@@ -52,40 +52,44 @@ class _Server:
         if self._working:
             raise KeyboardInterrupt
 
-    def answer(self, request: Request, payload: bytearray) -> Reply:
+    def handle(self, request: Request, payload: bytearray) -> Reply:
         """Handle a request. Errors are returned, and raised in the caller."""
         try:
             self._working = True
-            reply = _done(request, payload)
+            reply = _handle_request(request, payload)
             self._working = False
         except BaseException as error:  # also Ctrl-C
             self._working = False
-            reply = Reply(error=_sendable(error))
-        return replace(reply, kept=tuple((device, _sendable(error)) for device, error in pending.take_own()))
+            reply = Reply(error=_make_sendable(error))
+        return replace(
+            reply, kept=tuple((device, _make_sendable(error)) for device, error in deferred_errors.take_errors())
+        )
 
 
-def _done(request: Request, payload: bytearray) -> Reply:
-    hip = loaded.stand_in_here()
-    if request.kind is Kind.FACT:
+def _handle_request(request: Request, payload: bytearray) -> Reply:
+    hip = hip_library.load_shim_here()
+    if request.kind is RequestKind.FACT:
         return Reply(getattr(hip, request.name)(*request.arguments))
-    library = None if request.library is None else kernel_library(hip, request.library, emulated=True)
-    if request.kind is Kind.LOAD:
+    library = None if request.library is None else load_kernel_library(hip, request.library, emulated=True)
+    if request.kind is RequestKind.LOAD:
         return Reply()
     blocks: list[Any] = []
     types = SIGNATURES[request.name] if library is None else (ctypes.c_void_p,) * len(request.arguments)
-    arguments = [_argument(given, kind, payload, blocks) for given, kind in zip(request.arguments, types, strict=True)]
+    arguments = [
+        _convert_argument(given, kind, payload, blocks) for given, kind in zip(request.arguments, types, strict=True)
+    ]
     hip.set_device(request.device)
     asked = request.settings
     with (
-        settings.naming(request.label),
-        settings.in_force(request.device, asked),
-        running_dry(request.device, asked.dry, before=False),
-        settings.recording(request.device) as records,
+        settings.use_label(request.label),
+        settings.use_settings(request.device, asked),
+        use_dry_run(request.device, asked.dry, before=False),
+        settings.record_launches(request.device) as records,
     ):
         status = hip.call(request.name, *arguments) if library is None else library[request.name](*arguments)
     said = b""
     if status:
-        hip.forget_error()
+        hip.clear_error()
         if library is not None:
             message = library[request.message]
             message.restype = ctypes.c_char_p
@@ -99,17 +103,17 @@ def _done(request: Request, payload: bytearray) -> Reply:
     )
 
 
-def _argument(given: Any, kind: Any, payload: bytearray, blocks: list[Any]) -> Any:
+def _convert_argument(given: Any, kind: Any, payload: bytearray, blocks: list[Any]) -> Any:
     """Convert an argument to its C type. Pointers point to memory of this process."""
-    if isinstance(given, Block):
+    if isinstance(given, ArgumentBytes):
         blocks.append(ctypes.create_string_buffer(given.data, len(given.data)))
         return ctypes.cast(blocks[-1], kind)
-    if given is Place.HOST:
+    if given is AddressArgument.HOST:
         return ctypes.addressof((ctypes.c_char * len(payload)).from_buffer(payload))
     return kind(given)
 
 
-def _sendable(error: BaseException) -> BaseException:
+def _make_sendable(error: BaseException) -> BaseException:
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # classes of other packages may raise anything

@@ -86,9 +86,9 @@ class Hip:
         self._count: int | None = None
         self._functions: dict[str, Callable[..., int]] = {}
         for name, types in SIGNATURES.items():
-            self._functions[name] = _bound(library, path, name, types, c_int)
+            self._functions[name] = _bind_function(library, path, name, types, c_int)
         for name in _TEXTS:
-            self._functions[name] = _bound(library, path, name, (c_int,), c_char_p)
+            self._functions[name] = _bind_function(library, path, name, (c_int,), c_char_p)
         # The two that are called around every other call.
         self.set_device = self._functions["hipSetDevice"]
         self._get_device = self._functions["hipGetDevice"]
@@ -112,7 +112,7 @@ class Hip:
         self._called = True
         return self._functions[name](*arguments)
 
-    def function(self, name: str) -> Callable[..., int]:
+    def get_function(self, name: str) -> Callable[..., int]:
         """The bare function, for frequent calls. The caller sets the device and checks the status."""
         self._called = True
         return self._functions[name]
@@ -121,27 +121,27 @@ class Hip:
         """Called in a new child process: a GPU that the parent has used cannot be used there."""
         self.forked = self.forked or self._called
 
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether it may be called in this process."""
         return not self.forked and not self.gone
 
     def release(self, name: str, handle: int) -> None:
         """Free or destroy an unused object, if possible. The garbage collector may call this at any moment."""
-        if self.usable():
-            self.need(name, handle)
+        if self.is_usable():
+            self.check_call(name, handle)
 
-    def need(self, name: str, *arguments: Any) -> None:
+    def check_call(self, name: str, *arguments: Any) -> None:
         """Call a function that must succeed."""
         status = self.call(name, *arguments)
         if status:
-            raise self.error(status, name)
+            raise self.make_error(status, name)
 
-    def error(self, status: int, what: str) -> HipError:
+    def make_error(self, status: int, what: str) -> HipError:
         """The exception for a status of the function `what`."""
         kind = HipMemoryError if status == OUT_OF_MEMORY else HipError
         return kind(what, status, self.text("hipGetErrorName", status), self.text("hipGetErrorString", status))
 
-    def forget_error(self) -> None:
+    def clear_error(self) -> None:
         """Clear the last error after it was raised: kernel libraries read the last error after a launch."""
         self.call("hipGetLastError")
 
@@ -158,10 +158,10 @@ class Hip:
         index = c_int(-1)
         status = self._get_device(ctypes.byref(index))
         if status:
-            raise self.error(status, "hipGetDevice")
+            raise self.make_error(status, "hipGetDevice")
         return index.value
 
-    def device_reader(self) -> Callable[[Any], int]:
+    def make_device_reader(self) -> Callable[[Any], int]:
         """hipGetDevice with a reference. It never waits, so it keeps the interpreter's lock, which halves its cost."""
         return ctypes.PYFUNCTYPE(c_int)(("hipGetDevice", self.library))
 
@@ -169,26 +169,26 @@ class Hip:
         """The number of devices. It is constant within a process."""
         if self._count is None:
             number = c_int(0)
-            self.need("hipGetDeviceCount", ctypes.byref(number))
+            self.check_call("hipGetDeviceCount", ctypes.byref(number))
             self._count = number.value
         return self._count
 
     def runtime_version(self) -> int:
         """HIP's version number."""
         number = c_int(0)
-        self.need("hipRuntimeGetVersion", ctypes.byref(number))
+        self.check_call("hipRuntimeGetVersion", ctypes.byref(number))
         return number.value
 
     def bus_address(self, index: int) -> str:
         """The PCI bus address of a device, such as 0000:c1:00.0."""
         room = ctypes.create_string_buffer(_BUS_ADDRESS_BYTES)
-        self.need("hipDeviceGetPCIBusId", room, len(room), index)
+        self.check_call("hipDeviceGetPCIBusId", room, len(room), index)
         return room.value.decode()
 
     def units(self, index: int) -> int:
         """The number of units of a device that run work-groups: compute units, or pairs of them (WGPs) on RDNA."""
         number = c_int(0)
-        self.need("hipDeviceGetAttribute", ctypes.byref(number), _UNITS, index)
+        self.check_call("hipDeviceGetAttribute", ctypes.byref(number), _UNITS, index)
         return number.value
 
     def product(self, index: int) -> str:
@@ -200,15 +200,17 @@ class Hip:
         name = next((name for name in _PROPERTIES if hasattr(self.library, name)), None)
         if name is None:
             raise DeviceError(f"{self.path} has neither {' nor '.join(_PROPERTIES)}")
-        function = _bound(self.library, self.path, name, (c_void_p, c_int), c_int)
+        function = _bind_function(self.library, self.path, name, (c_void_p, c_int), c_int)
         room = ctypes.create_string_buffer(_PROPERTIES_BYTES)
         status = function(room, index)
         if status:
-            raise self.error(status, name)
+            raise self.make_error(status, name)
         return room.raw
 
 
-def _bound(library: ctypes.CDLL, path: Path, name: str, types: tuple[Any, ...], gives: Any) -> Callable[..., int]:
+def _bind_function(
+    library: ctypes.CDLL, path: Path, name: str, types: tuple[Any, ...], gives: Any
+) -> Callable[..., int]:
     try:
         # Not library.name: other code may have bound the same library with other types.
         prototype = ctypes.CFUNCTYPE(gives, *types)

@@ -46,7 +46,7 @@ class HostBytes:
 
 
 @contextmanager
-def host_bytes(holder: object, *, writable: bool) -> Iterator[HostBytes]:
+def open_host_bytes(holder: object, *, writable: bool) -> Iterator[HostBytes]:
     """The bytes of an array, bytes, bytearray or memoryview, whose address is fixed inside the `with` block."""
     view = _PyBuffer()
     try:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from tilewright.base.errors import DeviceError
-from tilewright.runtime import loaded
+from tilewright.runtime import hip_library
 from tilewright.runtime.hip import Hip
 
 # glibc's messages for a missing symbol or symbol version.
@@ -17,22 +17,22 @@ _VERSION = re.compile(r"version [`'](?P<version>\S+?)' not found")
 _libraries: dict[Path, ctypes.CDLL] = {}
 
 
-def kernel_library(hip: Hip, path: Path, *, emulated: bool) -> ctypes.CDLL:
+def load_kernel_library(hip: Hip, path: Path, *, emulated: bool) -> ctypes.CDLL:
     """The library at `path`, loaded once. Fails if it loads another HIP library into the process."""
     known = _libraries.get(path)
     if known is not None:
         return known
-    loaded.check_after_loading(hip)  # other code may have loaded one
+    hip_library.check_after_loading(hip)  # other code may have loaded one
     try:
         library = ctypes.CDLL(str(path))  # ctypes binds all symbols at once (RTLD_NOW), so a missing one shows here
     except OSError as error:
-        raise DeviceError(_why(path, hip, str(error), emulated)) from error
+        raise DeviceError(_explain_failure(path, hip, str(error), emulated)) from error
     # A library that was linked against another version of HIP also loads that version.
-    loaded.check_after_loading(hip)
+    hip_library.check_after_loading(hip)
     return _libraries.setdefault(path, library)
 
 
-def _why(path: Path, hip: Hip, said: str, emulated: bool) -> str:
+def _explain_failure(path: Path, hip: Hip, said: str, emulated: bool) -> str:
     symbol, version = _UNDEFINED.search(said), _VERSION.search(said)
     if symbol is None and version is None:
         return f"{path} cannot be loaded: {said}"

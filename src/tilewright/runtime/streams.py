@@ -23,7 +23,7 @@ class Stream:
         hip = device.call("hipStreamCreateWithFlags", ctypes.byref(made), NON_BLOCKING)
         self.device = device
         self.handle = int(made.value or 0)
-        _destroyed_with(self, hip, "hipStreamDestroy", self.handle)
+        _release_with_owner(self, hip, "hipStreamDestroy", self.handle)
 
     def synchronize(self) -> None:
         """Wait until all work in the stream is done."""
@@ -36,7 +36,7 @@ class Stream:
         return f"Stream({self.handle:#x} of {self.device.name})"
 
 
-class Event:
+class StreamEvent:
     """A point in a stream."""
 
     def __init__(self, device: Device) -> None:
@@ -44,16 +44,16 @@ class Event:
         hip = device.call("hipEventCreate", ctypes.byref(made))
         self.device = device
         self.handle = int(made.value or 0)
-        _destroyed_with(self, hip, "hipEventDestroy", self.handle)
+        _release_with_owner(self, hip, "hipEventDestroy", self.handle)
 
     def record(self, stream: object = None) -> None:
         """Record the current point of the stream."""
-        self.device.call("hipEventRecord", self.handle, stream_handle(stream))
+        self.device.call("hipEventRecord", self.handle, get_stream_handle(stream))
 
-    def recorder(self, stream: object = None) -> Callable[[], None]:
+    def make_recorder(self, stream: object = None) -> Callable[[], None]:
         """A function like `record` with minimal host work, for measuring. Only while the device is current."""
-        hip, handle = self.device.ready("hipEventRecord"), stream_handle(stream)
-        function, own = hip.function("hipEventRecord"), self.handle
+        hip, handle = self.device.require_hip("hipEventRecord"), get_stream_handle(stream)
+        function, own = hip.get_function("hipEventRecord"), self.handle
 
         def record() -> None:
             if status := function(own, handle):
@@ -65,7 +65,7 @@ class Event:
         """Wait until the point is reached."""
         self.device.call("hipEventSynchronize", self.handle)
 
-    def elapsed_ms(self, earlier: Event) -> float:
+    def elapsed_ms(self, earlier: StreamEvent) -> float:
         """Milliseconds between two recorded points. Synchronize with the later event first.
 
         An emulated device has no time: this raises `HipError`, unless a test simulates it (`emulation.simulate_time`).
@@ -78,7 +78,7 @@ class Event:
         return f"Event({self.handle:#x} of {self.device.name})"
 
 
-def stream_handle(stream: object) -> int:
+def get_stream_handle(stream: object) -> int:
     """The HIP handle of a Tilewright, torch or hip-python stream, or a number. None is the default stream."""
     if stream is None:
         return 0
@@ -86,7 +86,7 @@ def stream_handle(stream: object) -> int:
     if isinstance(of_torch, int):
         return of_torch
     if isinstance(stream, bool):
-        raise _no_stream(stream)
+        raise _make_stream_error(stream)
     if isinstance(stream, Stream):
         return stream.handle
     try:
@@ -95,16 +95,16 @@ def stream_handle(stream: object) -> int:
         pass
     if hasattr(stream, "__int__") and not isinstance(stream, float):
         return int(stream)
-    raise _no_stream(stream)
+    raise _make_stream_error(stream)
 
 
-def _no_stream(stream: object) -> InvalidValueError:
+def _make_stream_error(stream: object) -> InvalidValueError:
     return InvalidValueError(
         f"{stream!r} is not a stream. Pass a Stream, a number (hipStream_t), a torch stream or a hip-python stream; "
         "None is the default stream."
     )
 
 
-def _destroyed_with(owner: object, hip: Hip, function: str, handle: int) -> None:
+def _release_with_owner(owner: object, hip: Hip, function: str, handle: int) -> None:
     """Destroy a handle when its owner is garbage-collected, but not at the end of the process."""
     weakref.finalize(owner, hip.release, function, handle).atexit = False

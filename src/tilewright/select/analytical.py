@@ -7,36 +7,36 @@ import importlib.util
 from collections.abc import Sequence
 from typing import Any, cast
 
-from tilewright.ops.machine.cost import CostModel, Estimate, Facts
-from tilewright.select.pool import Part
+from tilewright.ops.cost_model.cost import CostModel, Estimate, Facts
+from tilewright.select.pool import OpCandidates
 
 # Below this number of kernels a loop is faster than arrays.
 FEW = 4
 
 
-def problem_facts(cost: CostModel, problem: Any) -> Facts:
+def compute_problem_inputs(cost: CostModel, problem: Any) -> Facts:
     """The model inputs of a problem."""
     return Facts(**cost.problem_numbers(problem))
 
 
-def estimated_us(part: Part, problem: Any, places: Sequence[int]) -> Sequence[float]:
+def estimate_times(part: OpCandidates, problem: Any, places: Sequence[int]) -> Sequence[float]:
     """Estimated microseconds of each kernel: an array if NumPy is installed, else a list of the same numbers."""
     cost = part.op.cost
     assert cost is not None
-    facts, arch = problem_facts(cost, problem), part.pool.arch
+    facts, arch = compute_problem_inputs(cost, problem), part.pool.arch
     if len(places) < FEW or not has_numpy():
         return [float(cost.estimate(facts, part.rows[place], arch).us) for place in places]
     import numpy as np  # noqa: PLC0415  (an extra)
 
-    us = cost.estimate(facts, part.facts_of(places), arch).us
+    us = cost.estimate(facts, part.gather_inputs(places), arch).us
     return cast("Sequence[float]", np.broadcast_to(us, (len(places),)))
 
 
-def estimate_of(part: Part, problem: Any, place: int) -> Estimate:
+def estimate_kernel(part: OpCandidates, problem: Any, place: int) -> Estimate:
     """The estimate of one kernel, with its terms."""
     cost = part.op.cost
     assert cost is not None
-    return cost.estimate(problem_facts(cost, problem), part.rows[place], part.pool.arch)
+    return cost.estimate(compute_problem_inputs(cost, problem), part.rows[place], part.pool.arch)
 
 
 @functools.cache

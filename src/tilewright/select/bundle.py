@@ -21,19 +21,19 @@ from tilewright.arch.spec import Arch
 from tilewright.base.digest import digest_text
 from tilewright.base.document_values import (
     expect_integer,
-    expect_list_of,
+    expect_list_items,
     expect_number,
     expect_table,
-    expect_table_of,
+    expect_table_values,
     expect_text,
-    shown,
+    format_value,
 )
-from tilewright.base.documents import Faults, parse_json, read_text, reading
+from tilewright.base.documents import FileProblems, convert_read_errors, parse_json, read_text
 from tilewright.base.errors import BundleError, InvalidValueError, UnknownValueError, choose
-from tilewright.ops import op_named
-from tilewright.ops.machine.cost import Facts
+from tilewright.ops import find_op
+from tilewright.ops.cost_model.cost import Facts
 from tilewright.ops.op import Op
-from tilewright.ops.problem_values import from_json
+from tilewright.ops.problem_values import parse_json_value
 
 if TYPE_CHECKING:
     from tilewright.select.forest import Forest
@@ -87,21 +87,21 @@ def read_bundle(folder: Path | str) -> Bundle:
     folder = Path(folder)
     if not (folder / MANIFEST).is_file():
         raise BundleError(f"{folder} is not a model bundle: it has no {MANIFEST}")
-    with reading(folder / MANIFEST):
-        return _bundle(folder, read_text(folder / MANIFEST))
+    with convert_read_errors(folder / MANIFEST):
+        return _build_bundle(folder, read_text(folder / MANIFEST))
 
 
-def _bundle(folder: Path, content: str) -> Bundle:
-    facts = _facts(folder / MANIFEST, parse_json(content))
-    op = _op(folder, facts)
+def _build_bundle(folder: Path, content: str) -> Bundle:
+    facts = _parse_manifest(folder / MANIFEST, parse_json(content))
+    op = _find_op(folder, facts)
     if not facts["archs"]:
         raise BundleError(f"the bundle {folder} names no GPU")
     for arch in facts["archs"]:
         choose("arch", arch, archs.arch_names())
     _check_features(folder, facts, op)
-    where = {name: tuple(from_json(value) for value in values) for name, values in facts["where"].items()}
+    where = {name: tuple(parse_json_value(value) for value in values) for name, values in facts["where"].items()}
     _check_where(folder, op, where)
-    kernels = {name: tuple(from_json(value) for value in values) for name, values in facts["kernels"].items()}
+    kernels = {name: tuple(parse_json_value(value) for value in values) for name, values in facts["kernels"].items()}
     for name in kernels:
         choose(f"field of {op.name}", name, op.field_names)
     features = tuple(facts["features"])
@@ -117,72 +117,72 @@ def _bundle(folder: Path, content: str) -> Bundle:
         transform=transform,
         training=facts["training"],
         held_out=facts["held_out"],
-        forests=_forests(folder, facts["files"], features, transform),
+        forests=_read_forests(folder, facts["files"], features, transform),
         digest=digest_text(content),
     )
 
 
-def shipped_bundles(op: Op) -> tuple[Bundle, ...]:
+def load_builtin_bundles(op: Op) -> tuple[Bundle, ...]:
     """The bundles of an op: the folders in `bundles` next to its template, by name."""
-    return _bundles_in(op.template.parent / "bundles")
+    return _read_bundles(op.template.parent / "bundles")
 
 
 @functools.cache
-def _bundles_in(folder: Path) -> tuple[Bundle, ...]:
+def _read_bundles(folder: Path) -> tuple[Bundle, ...]:
     return tuple(read_bundle(path.parent) for path in sorted(folder.glob(f"*/{MANIFEST}")))
 
 
-def _facts(path: Path, value: Any) -> dict[str, Any]:
+def _parse_manifest(path: Path, value: Any) -> dict[str, Any]:
     """Check and return the manifest; its schema version is checked first."""
     facts = expect_table("a manifest", value)
     schema = facts.get("schema")
     if type(schema) is not int or schema != SCHEMA:
-        raise BundleError(f"{path} has schema {shown(schema)}, this version of Tilewright supports {SCHEMA}")
-    faults = Faults()
+        raise BundleError(f"{path} has schema {format_value(schema)}, this version of Tilewright supports {SCHEMA}")
+    faults = FileProblems()
     known = ", ".join(_KEYS)
     for name in facts:
         if name not in _KEYS:
             faults.add(name, f"is unknown. Known: {known}.")
     for name, read in _KEYS.items():
         if name in facts:
-            faults.trying("", read, name, facts[name])
+            faults.try_call("", read, name, facts[name])
         else:
             faults.add(name, "is missing")
     faults.raise_any(path)
     return facts
 
 
-def _plain(name: str, value: Any) -> Any:
+def _require_plain(name: str, value: Any) -> Any:
     """Require a value of a problem or config: a text, a number, a flag, null, or a list of these."""
     if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, (list, dict)) for each in value)):
-        raise InvalidValueError(f"{name} must be a value or a list of values, got {shown(value)}")
+        raise InvalidValueError(f"{name} must be a value or a list of values, got {format_value(value)}")
     return value
 
 
-def _values(name: str, value: Any) -> dict[str, list[Any]]:
-    return expect_table_of(name, value, lambda place, values: expect_list_of(place, values, _plain))
+def _parse_values(name: str, value: Any) -> dict[str, list[Any]]:
+    return expect_table_values(name, value, lambda place, values: expect_list_items(place, values, _require_plain))
 
 
 # The reader of each key.
 _KEYS: Mapping[str, Callable[[str, Any], Any]] = {
     "schema": expect_integer,
     "op": expect_text,
-    "archs": lambda name, value: expect_list_of(name, value, expect_text),
-    "where": _values,
-    "kernels": _values,
-    "features": lambda name, value: expect_list_of(name, value, expect_text),
+    "archs": lambda name, value: expect_list_items(name, value, expect_text),
+    "where": _parse_values,
+    "kernels": _parse_values,
+    "features": lambda name, value: expect_list_items(name, value, expect_text),
     "features_version": expect_integer,
-    "example": lambda name, value: expect_table_of(name, value, expect_number),
+    "example": lambda name, value: expect_table_values(name, value, expect_number),
     "transform": expect_table,
-    "files": lambda name, value: expect_table_of(name, value, expect_text),
+    "files": lambda name, value: expect_table_values(name, value, expect_text),
     "training": expect_table,
     "held_out": expect_table,
 }
 
 
-def _op(folder: Path, facts: Mapping[str, Any]) -> Op:
+def _find_op(folder: Path, facts: Mapping[str, Any]) -> Op:
     try:
-        return op_named(facts["op"])
+        return find_op(facts["op"])
     except UnknownValueError as error:
         raise BundleError(f"the bundle {folder} is for another op: {error}") from error
 
@@ -197,7 +197,7 @@ def _check_features(folder: Path, facts: Mapping[str, Any], op: Op) -> None:
             f"the bundle {folder} has version {has} of the features of {op.name}, this Tilewright has version {wanted}."
             " Train it again."
         )
-    now = example_features(op, archs.load(facts["archs"][0]))
+    now = compute_example_features(op, archs.load(facts["archs"][0]))
     _check_names(folder, op, list(facts["features"]), list(now))
     for name, value in now.items():
         was = facts["example"].get(name)
@@ -220,11 +220,11 @@ def _check_names(folder: Path, op: Op, own: list[str], now: list[str]) -> None:
     )
 
 
-def example_features(op: Op, arch: Arch) -> dict[str, float]:
+def compute_example_features(op: Op, arch: Arch) -> dict[str, float]:
     """The features of the op's example on a GPU: their names, and values that reveal changed estimates."""
     assert op.cost is not None
     p = Facts(**op.cost.problem_numbers(op.problem_type(**op.example_problem)))
-    k = Facts(**op.cost.kernel_numbers(op.example_config(), arch, None))
+    k = Facts(**op.cost.kernel_numbers(op.make_example(), arch, None))
     features = op.cost.features(p, k, op.cost.estimate(p, k, arch), arch)
     return {name: float(value) for name, value in features.items()}
 
@@ -236,12 +236,14 @@ def _check_where(folder: Path, op: Op, where: Mapping[str, tuple[Any, ...]]) -> 
             raise BundleError(f"the bundle {folder} reads the problem field {name!r}, which {op.name} problems lack")
 
 
-def _forests(folder: Path, files: Mapping[str, str], features: tuple[str, ...], transform: str) -> tuple[Forest, ...]:
+def _read_forests(
+    folder: Path, files: Mapping[str, str], features: tuple[str, ...], transform: str
+) -> tuple[Forest, ...]:
     from tilewright.select.forest import read_forest  # noqa: PLC0415  (imports NumPy)
 
     if not files:
         raise BundleError(f"the bundle {folder} names no model")
-    texts = {name: _model(folder, name, digest) for name, digest in files.items()}
+    texts = {name: _read_model(folder, name, digest) for name, digest in files.items()}
     forests = {name: read_forest(content, features, str(folder / name)) for name, content in texts.items()}
     for name, forest in forests.items():
         if not forest.reach <= (LARGEST if transform == LOG_RATIO else math.inf) or not math.isfinite(forest.reach):
@@ -252,7 +254,7 @@ def _forests(folder: Path, files: Mapping[str, str], features: tuple[str, ...], 
     return tuple(forests.values())
 
 
-def _model(folder: Path, name: str, digest: str) -> str:
+def _read_model(folder: Path, name: str, digest: str) -> str:
     path = folder / name
     if Path(name).name != name or not path.is_file():
         raise BundleError(f"{folder / MANIFEST} names the file {name!r}, which is not in its folder")

@@ -15,12 +15,12 @@ import jinja2
 
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import BundleError, InvalidValueError, MissingExtraError
-from tilewright.codegen.templates import templates_in
-from tilewright.ops import op_named
+from tilewright.codegen.templates import load_templates
+from tilewright.ops import find_op
+from tilewright.ops.cost_model.cost import CostModel, ResourceUse
+from tilewright.ops.cost_model.expression import Trace, find_variables, format_constant, write_c_lines
+from tilewright.ops.cost_model.model_inputs import CModelInputs
 from tilewright.ops.kernel import DIGEST_LENGTH, Kernel
-from tilewright.ops.machine.c_numbers import CNumbers
-from tilewright.ops.machine.cost import CostModel, Use
-from tilewright.ops.machine.expression import Trace, c_lines, constant, read_variables
 from tilewright.ops.op import Op
 from tilewright.select.chain import RERANKED
 
@@ -40,10 +40,10 @@ _C_WORDS |= {"int", "long", "register", "restrict", "short", "signed", "sizeof",
 _C_WORDS |= {"typedef", "union", "unsigned", "void", "volatile"}
 
 
-def rank_sources(
+def render_rank_sources(
     arch: Arch,
     kernels: Sequence[Kernel],
-    uses: Mapping[Kernel, Use] | None = None,
+    uses: Mapping[Kernel, ResourceUse] | None = None,
     bundles: Sequence[Bundle] | None = None,
 ) -> dict[str, str]:
     """C sources for the kernels of a table, in its order: op → a source that defines `tw_<op>_rank` of pack.h.
@@ -57,15 +57,17 @@ def rank_sources(
         if name in sources:
             raise InvalidValueError(f"kernels of {name} are not consecutive: sort the kernels by their names")
         own = list(group)
-        op = op_named(name)
+        op = find_op(name)
         if op.cost is not None and op.cost.in_c is not None:
-            sources[name] = _source(op, op.cost, arch, own, first, uses or {}, _bundles_for(op, arch, bundles))
+            sources[name] = _render_source(
+                op, op.cost, arch, own, first, uses or {}, _select_bundles(op, arch, bundles)
+            )
         first += len(own)
     return sources
 
 
 @dataclass(frozen=True)
-class _Row:
+class _KernelRow:
     """One kernel for the template."""
 
     slug: str
@@ -95,35 +97,43 @@ class _CBundle:
     forests: Sequence[_CForest]
 
 
-def _source(
+def _render_source(
     op: Op,
     cost: CostModel,
     arch: Arch,
     kernels: Sequence[Kernel],
     first: int,
-    uses: Mapping[Kernel, Use],
+    uses: Mapping[Kernel, ResourceUse],
     bundles: Sequence[Bundle],
 ) -> str:
     assert cost.in_c is not None
     columns = [cost.kernel_numbers(kernel.config, arch, uses.get(kernel)) for kernel in kernels]
     trace = Trace()
     problem_names = cost.problem_numbers(op.problem_type(**op.example_problem))
-    p, k = trace.variables("p", _checked(problem_names)), trace.variables("k", _checked(columns[0]))
+    p, k = (
+        trace.add_variables("p", _check_member_names(problem_names)),
+        trace.add_variables("k", _check_member_names(columns[0])),
+    )
     estimate = cost.estimate(p, k, arch)
     features = cost.features(p, k, estimate, arch) if bundles else {}
-    read = read_variables([estimate.us, *features.values()])
+    read = find_variables([estimate.us, *features.values()])
     names = [name for name in columns[0] if f"k->{name}" in read]
     kinds = [dict(cost.in_c.kind(kernel.config)) for kernel in kernels]
     distinct = list({tuple(kind.values()): kind for kind in kinds}.values())
-    asked = _Asked(cost.in_c, bundles)
+    asked = _BundleConditions(cost.in_c, bundles)
     rows = [
-        _Row(kernel.slug, [constant(column[name]) for name in names], distinct.index(kind), asked.bits(kernel))
+        _KernelRow(
+            kernel.slug,
+            [format_constant(column[name]) for name in names],
+            distinct.index(kind),
+            asked.compute_mask(kernel),
+        )
         for kernel, column, kind in zip(kernels, columns, kinds, strict=True)
     ]
     _require_small(f"kinds of {op.name} kernels in one pack", len(distinct), _MOST)
     _require_small(f"bundles for {op.name} on {arch.name}", len(bundles), _MOST_BUNDLES)
     return (
-        _templates()
+        _load_templates()
         .get_template("rank.c.j2")
         .render(
             op=op.name,
@@ -134,21 +144,21 @@ def _source(
             numbers=cost.in_c.header.read_text(encoding="utf-8"),
             kernels=rows,
             names=names,
-            kinds=[{name: constant(value) for name, value in kind.items()} for kind in distinct],
-            estimate=c_lines({"us": estimate.us}),
+            kinds=[{name: format_constant(value) for name, value in kind.items()} for kind in distinct],
+            estimate=write_c_lines({"us": estimate.us}),
             features=list(features),
-            see=c_lines({f"seen[{place}]": value for place, value in enumerate(features.values())}),
-            bundles=[_c_bundle(bundle, asked.condition(bundle)) for bundle in bundles],
+            see=write_c_lines({f"seen[{place}]": value for place, value in enumerate(features.values())}),
+            bundles=[_build_c_bundle(bundle, asked.format_condition(bundle)) for bundle in bundles],
         )
     )
 
 
-def _bundles_for(op: Op, arch: Arch, given: Sequence[Bundle] | None) -> list[Bundle]:
+def _select_bundles(op: Op, arch: Arch, given: Sequence[Bundle] | None) -> list[Bundle]:
     """The bundles of an op and a GPU, in the order in which they are tried."""
-    from tilewright.select.bundle import shipped_bundles  # noqa: PLC0415  (a bundle that is there imports NumPy)
+    from tilewright.select.bundle import load_builtin_bundles  # noqa: PLC0415  (a bundle that is there imports NumPy)
 
     try:
-        bundles = shipped_bundles(op) if given is None else given
+        bundles = load_builtin_bundles(op) if given is None else given
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"kernels of {op.name} are ranked by learned models, and reading them needs {error.name}. Get it with: "
@@ -158,26 +168,28 @@ def _bundles_for(op: Op, arch: Arch, given: Sequence[Bundle] | None) -> list[Bun
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _BundleConditions:
     """The problem conditions of bundles: C checks fields of the arguments, a bit mask has the fields of the kernels."""
 
-    in_c: CNumbers
+    in_c: CModelInputs
     bundles: Sequence[Bundle]
 
-    def condition(self, bundle: Bundle) -> str:
+    def format_condition(self, bundle: Bundle) -> str:
         """A C condition that is true for arguments that the bundle supports."""
         parts = []
         for name, values in bundle.where.items():
             if name in self.in_c.members:
-                each = [f"({self.in_c.condition(name, value)})" for value in values]
+                each = [f"({self.in_c.format_condition(name, value)})" for value in values]
                 parts.append(each[0] if len(each) == 1 else f"({' || '.join(each) or '0'})")
         return " && ".join(parts) or "1"
 
-    def bits(self, kernel: Kernel) -> int:
+    def compute_mask(self, kernel: Kernel) -> int:
         """A bit mask of the bundles that match a kernel's own fields."""
-        return sum(1 << number for number, bundle in enumerate(self.bundles) if self._right(kernel, bundle))
+        return sum(
+            1 << number for number, bundle in enumerate(self.bundles) if self._has_matching_fields(kernel, bundle)
+        )
 
-    def _right(self, kernel: Kernel, bundle: Bundle) -> bool:
+    def _has_matching_fields(self, kernel: Kernel, bundle: Bundle) -> bool:
         own = {name: values for name, values in bundle.where.items() if name not in self.in_c.members}
         for name in own:
             if not hasattr(kernel.config, name):
@@ -188,32 +200,32 @@ class _Asked:
         return bundle.covers(kernel.config) and all(getattr(kernel.config, n) in values for n, values in own.items())
 
 
-def _c_bundle(bundle: Bundle, condition: str) -> _CBundle:
+def _build_c_bundle(bundle: Bundle, condition: str) -> _CBundle:
     from tilewright.select.bundle import RELEVANCE  # noqa: PLC0415
 
-    forests = [_c_forest(forest) for forest in bundle.forests]
+    forests = [_build_c_forest(forest) for forest in bundle.forests]
     return _CBundle(bundle.name, bundle.digest, bundle.transform == RELEVANCE, condition, forests)
 
 
-def _c_forest(forest: Forest) -> _CForest:
+def _build_c_forest(forest: Forest) -> _CForest:
     """Trees as tables: the nodes of each tree, then its leaves."""
     nodes: list[str] = []
     roots: list[int] = []
-    for tree in forest.each_tree():
+    for tree in forest.iterate_trees():
         inner = len(tree.feature)
         _require_small("nodes and leaves of a tree", 2 * inner + 1, _MOST)
         roots.append(len(nodes))
         for threshold, feature, left, right in zip(tree.threshold, tree.feature, tree.left, tree.right, strict=True):
             children = [int(child) if child >= 0 else inner - 1 - int(child) for child in (left, right)]
-            nodes.append(f"{{{constant(threshold)}, {feature}, {{{children[0]}, {children[1]}}}}}")
-        nodes += [f"{{{constant(value)}, 0, {{{inner + i}, {inner + i}}}}}" for i, value in enumerate(tree.leaf)]
-    return _CForest(_wrapped(nodes), _wrapped(map(str, roots)), _wrapped(map(str, forest.depth)), forest.trees)
+            nodes.append(f"{{{format_constant(threshold)}, {feature}, {{{children[0]}, {children[1]}}}}}")
+        nodes += [f"{{{format_constant(value)}, 0, {{{inner + i}, {inner + i}}}}}" for i, value in enumerate(tree.leaf)]
+    return _CForest(_wrap_items(nodes), _wrap_items(map(str, roots)), _wrap_items(map(str, forest.depth)), forest.trees)
 
 
-def _wrapped(items: Iterable[str], width: int = 116) -> list[str]:
+def _wrap_items(items: Iterable[str], width: int = 116) -> list[str]:
     """Wrap the elements of a table into lines."""
 
-    def lines() -> Iterator[str]:
+    def generate_lines() -> Iterator[str]:
         line = ""
         for item in items:
             if line and len(line) + len(item) + 2 > width:
@@ -222,10 +234,10 @@ def _wrapped(items: Iterable[str], width: int = 116) -> list[str]:
             line += f"{' ' if line else ''}{item},"
         yield line
 
-    return list(lines())
+    return list(generate_lines())
 
 
-def _checked(names: Iterable[str]) -> list[str]:
+def _check_member_names(names: Iterable[str]) -> list[str]:
     """Require names that are valid for struct members."""
     listed = list(names)
     for name in listed:
@@ -240,5 +252,5 @@ def _require_small(what: str, count: int, most: int) -> None:
 
 
 @functools.cache
-def _templates() -> jinja2.Environment:
-    return templates_in(_HERE)
+def _load_templates() -> jinja2.Environment:
+    return load_templates(_HERE)

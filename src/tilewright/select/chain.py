@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from tilewright.arch.spec import Arch
 from tilewright.ops.op import Op
 from tilewright.select import first_fit
-from tilewright.select.analytical import estimate_of, estimated_us, has_numpy, problem_facts
-from tilewright.select.pool import Fitting, Part, Pool
-from tilewright.select.selection import Choice, Deferred, Ranking, Step
-from tilewright.select.tuned import Tuned, TunedTable
+from tilewright.select.analytical import compute_problem_inputs, estimate_kernel, estimate_times, has_numpy
+from tilewright.select.pool import CandidatePool, Candidates, OpCandidates
+from tilewright.select.selection import Candidate, LazySequence, Ranking, SelectorStep
+from tilewright.select.tuned import TunedEntry, TunedTable
 
 if TYPE_CHECKING:
     from tilewright.select.bundle import Bundle
@@ -34,92 +34,92 @@ class Chain:
     tuned: TunedTable | None = None
     bundles: tuple[Bundle, ...] | None = None
 
-    def rank(self, problem: Any, arch: Arch, candidates: Sequence[Choice]) -> Ranking:
+    def rank(self, problem: Any, arch: Arch, candidates: Sequence[Candidate]) -> Ranking:
         """The candidates, best first; terms and reasons are computed on access."""
-        able = candidates if isinstance(candidates, Fitting) else _as_fitting(problem, arch, candidates)
+        able = candidates if isinstance(candidates, Candidates) else _to_candidates(problem, arch, candidates)
         part = able.part
-        entry = self.tuned.find(arch.name, problem) if self.tuned is not None else None
-        steps = [self._tuned_step(part, able, entry)]
-        steps.append(Step("support", f"{len(able.places)} of {len(part.kernels)} kernels support it unpadded"))
+        entry = self.tuned.find_entry(arch.name, problem) if self.tuned is not None else None
+        steps = [self._make_tuned_step(part, able, entry)]
+        steps.append(SelectorStep("support", f"{len(able.places)} of {len(part.kernels)} kernels support it unpadded"))
         if part.op.cost is None:
             return Ranking(
-                able, (*steps, Step(first_fit.STEP, f"{part.op.name} has no estimate: order of registration"))
+                able, (*steps, SelectorStep(first_fit.STEP, f"{part.op.name} has no estimate: order of registration"))
             )
-        us = estimated_us(part, problem, able.places)
-        steps.append(Step("estimate", f"{len(able.places)} kernels, without measurements"))
-        order = _ascending(us)
-        bundles = self._bundles(part.op, arch, problem)
+        us = estimate_times(part, problem, able.places)
+        steps.append(SelectorStep("estimate", f"{len(able.places)} kernels, without measurements"))
+        order = _sort_by_time(us)
+        bundles = self._select_bundles(part.op, arch, problem)
         first = order[:RERANKED]
-        learned = _learned(able, first, bundles) if len(first) > 1 else {}
+        learned = _predict_learned(able, first, bundles) if len(first) > 1 else {}
         order = [*sorted(first, key=lambda n: learned[n].us if n in learned else us[n]), *order[RERANKED:]]
-        steps.append(Step("learned", _learned_text(bundles, learned, len(first), part.op, arch)))
-        ranked = [*_by_priority(able, order, entry), *_padded_order(able)]
-        make = functools.partial(_choice, able, us, learned, entry)
-        return Ranking(Deferred(len(able), lambda place: make(ranked[place])), tuple(steps))
+        steps.append(SelectorStep("learned", _describe_learned(bundles, learned, len(first), part.op, arch)))
+        ranked = [*_sort_by_priority(able, order, entry), *_order_padded(able)]
+        make = functools.partial(_make_candidate, able, us, learned, entry)
+        return Ranking(LazySequence(len(able), lambda place: make(ranked[place])), tuple(steps))
 
-    def _tuned_step(self, part: Part, able: Fitting, entry: Tuned | None) -> Step:
+    def _make_tuned_step(self, part: OpCandidates, able: Candidates, entry: TunedEntry | None) -> SelectorStep:
         if self.tuned is None:
-            return Step("tuned table", "none given")
+            return SelectorStep("tuned table", "none given")
         if entry is None:
-            return Step("tuned table", f"{self.tuned.source or 'the table'} has no entry for this problem")
+            return SelectorStep("tuned table", f"{self.tuned.source or 'the table'} has no entry for this problem")
         known = entry.kernel in {part.kernels[place] for place in able.places}
         lacking = "" if known else ", which is not one of the candidates"
-        return Step("tuned table", f"{entry.kernel.slug} took {entry.us:.4g} µs{lacking}")
+        return SelectorStep("tuned table", f"{entry.kernel.slug} took {entry.us:.4g} µs{lacking}")
 
-    def _bundles(self, op: Op, arch: Arch, problem: Any) -> list[Bundle]:
+    def _select_bundles(self, op: Op, arch: Arch, problem: Any) -> list[Bundle]:
         """The bundles for such problems; the first that covers a kernel corrects its estimate."""
         if not has_numpy():
             return []
-        from tilewright.select.bundle import shipped_bundles  # noqa: PLC0415  (imports NumPy)
+        from tilewright.select.bundle import load_builtin_bundles  # noqa: PLC0415  (imports NumPy)
 
-        bundles = shipped_bundles(op) if self.bundles is None else self.bundles
+        bundles = load_builtin_bundles(op) if self.bundles is None else self.bundles
         return [bundle for bundle in bundles if bundle.applies(op.name, arch.name, problem)]
 
 
 CHAIN = Chain()
 
 
-def _as_fitting(problem: Any, arch: Arch, candidates: Sequence[Choice]) -> Fitting:
+def _to_candidates(problem: Any, arch: Arch, candidates: Sequence[Candidate]) -> Candidates:
     """Convert candidates of a caller to a pool of their own."""
-    pool = Pool.of(arch, [choice.kernel for choice in candidates])
-    part = pool.part_for(problem)
+    pool = CandidatePool.create(arch, [choice.kernel for choice in candidates])
+    part = pool.get_candidates(problem)
     assert part is not None, "candidates are kernels of the problem's op"
     plain = [place for place, choice in enumerate(candidates) if choice.padded is None]
     padded = [(place, c.padded, c.why) for place, c in enumerate(candidates) if c.padded is not None]
-    return Fitting(part, problem, plain, padded)
+    return Candidates(part, problem, plain, padded)
 
 
 @dataclass(frozen=True, slots=True)
-class _Learned:
+class _LearnedTime:
     """A bundle's prediction for a kernel."""
 
     us: float
     bundle: str
 
 
-def _learned(able: Fitting, first: Sequence[int], bundles: Sequence[Bundle]) -> dict[int, _Learned]:
+def _predict_learned(able: Candidates, first: Sequence[int], bundles: Sequence[Bundle]) -> dict[int, _LearnedTime]:
     """Predictions for the first candidates, by their index; each comes from the first bundle that covers the kernel."""
-    found: dict[int, _Learned] = {}
+    found: dict[int, _LearnedTime] = {}
     for bundle in bundles:
         configs = {number: able.part.kernels[able.places[number]].config for number in first if number not in found}
         known = [number for number, config in configs.items() if bundle.covers(config)]
-        times = _learned_us(bundle, able, [able.places[number] for number in known]) if known else []
-        found |= {number: _Learned(us, bundle.name) for number, us in zip(known, times, strict=True)}
+        times = _predict_times(bundle, able, [able.places[number] for number in known]) if known else []
+        found |= {number: _LearnedTime(us, bundle.name) for number, us in zip(known, times, strict=True)}
     return found
 
 
-def _learned_us(bundle: Bundle, able: Fitting, places: Sequence[int]) -> list[float]:
+def _predict_times(bundle: Bundle, able: Candidates, places: Sequence[int]) -> list[float]:
     """Microseconds that a bundle predicts for these kernels."""
-    from tilewright.select.learned import rerank  # noqa: PLC0415  (imports NumPy)
+    from tilewright.select.learned_scores import score_kernels  # noqa: PLC0415  (imports NumPy)
 
     cost, arch = able.part.op.cost, able.part.pool.arch
     assert cost is not None
-    facts, kernels = problem_facts(cost, able.problem), able.part.facts_of(places)
-    scores = rerank(bundle, facts, kernels, cost.estimate(facts, kernels, arch), arch)
+    facts, kernels = compute_problem_inputs(cost, able.problem), able.part.gather_inputs(places)
+    scores = score_kernels(bundle, facts, kernels, cost.estimate(facts, kernels, arch), arch)
     return [math.exp(score) for score in scores]
 
 
-def _ascending(us: Sequence[float]) -> list[int]:
+def _sort_by_time(us: Sequence[float]) -> list[int]:
     """Indices sorted by time; equal ones keep their order."""
     sort = getattr(us, "argsort", None)
     if sort is not None:
@@ -128,53 +128,55 @@ def _ascending(us: Sequence[float]) -> list[int]:
     return sorted(range(len(us)), key=us.__getitem__)
 
 
-def _by_priority(able: Fitting, order: list[int], entry: Tuned | None) -> list[int]:
+def _sort_by_priority(able: Candidates, order: list[int], entry: TunedEntry | None) -> list[int]:
     """Sort by priority, with the tuned kernel before others of its priority; otherwise keep the order."""
     part, pool = able.part, able.part.pool
     if entry is not None:
         order = sorted(order, key=lambda number: part.kernels[able.places[number]] != entry.kernel)
     if pool.priorities:
-        order = sorted(order, key=lambda number: -pool.priority(part.kernels[able.places[number]]))
+        order = sorted(order, key=lambda number: -pool.get_priority(part.kernels[able.places[number]]))
     return order
 
 
-def _padded_order(able: Fitting) -> list[int]:
+def _order_padded(able: Candidates) -> list[int]:
     """Indices of padded candidates, by priority and then by estimate."""
     many, pool = len(able.places), able.part.pool
-    times = [float(estimate_of(able.part, larger, place).us) for place, larger, _ in able.padded]
-    keys = [(-pool.priority(able.part.kernels[able.padded[i][0]]), times[i]) for i in range(len(times))]
+    times = [float(estimate_kernel(able.part, larger, place).us) for place, larger, _ in able.padded]
+    keys = [(-pool.get_priority(able.part.kernels[able.padded[i][0]]), times[i]) for i in range(len(times))]
     return [many + i for i in sorted(range(len(keys)), key=keys.__getitem__)]
 
 
-def _choice(
-    able: Fitting, us: Sequence[float], learned: dict[int, _Learned], entry: Tuned | None, number: int
-) -> Choice:
+def _make_candidate(
+    able: Candidates, us: Sequence[float], learned: dict[int, _LearnedTime], entry: TunedEntry | None, number: int
+) -> Candidate:
     """One candidate with its time, terms and reason."""
     plain = able[number]
     padded = number >= len(able.places)
     place = able.padded[number - len(able.places)][0] if padded else able.places[number]
-    estimate = estimate_of(able.part, plain.padded if padded else able.problem, place)
+    estimate = estimate_kernel(able.part, plain.padded if padded else able.problem, place)
     terms = {name: float(value) for name, value in estimate.terms.items()}
     estimated = float(estimate.us) if padded else float(us[number])
-    time, why = estimated, f"estimated {estimated:.4g} µs, {_largest(terms)}"
+    time, why = estimated, f"estimated {estimated:.4g} µs, {_describe_largest(terms)}"
     if number in learned:
         time = learned[number].us
         why = f"{learned[number].bundle} predicts {time:.4g} µs, the estimate is {estimated:.4g} µs"
     if entry is not None and entry.kernel == plain.kernel and not padded:
         time, why = entry.us, f"measured {entry.us:.4g} µs for exactly this problem"
-    priority = able.part.pool.priority(plain.kernel)
+    priority = able.part.pool.get_priority(plain.kernel)
     said = f"priority {priority}, " if priority else ""
     beside = f"; {plain.why.removeprefix(said)}" if padded else ""
-    return Choice(plain.kernel, 1e6 / time, f"{said}{why}{beside}", plain.padded, time, terms)
+    return Candidate(plain.kernel, 1e6 / time, f"{said}{why}{beside}", plain.padded, time, terms)
 
 
-def _largest(terms: dict[str, float]) -> str:
+def _describe_largest(terms: dict[str, float]) -> str:
     """The two largest terms of a time, largest first."""
     first = sorted(terms, key=lambda name: -terms[name])[:2]
     return ", ".join(f"{name} {terms[name]:.4g}" for name in first)
 
 
-def _learned_text(bundles: Sequence[Bundle], learned: dict[int, _Learned], first: int, op: Op, arch: Arch) -> str:
+def _describe_learned(
+    bundles: Sequence[Bundle], learned: dict[int, _LearnedTime], first: int, op: Op, arch: Arch
+) -> str:
     if not has_numpy():
         return "skipped: NumPy is not installed"
     if not bundles:

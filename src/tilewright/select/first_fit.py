@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.arch.spec import Arch
-from tilewright.select.selection import Choice, Ranking, Step
+from tilewright.select.selection import Candidate, Ranking, SelectorStep
 
 STEP = "first fit"
 
@@ -16,8 +16,8 @@ STEP = "first fit"
 class FirstFit:
     """Keeps the order of the candidates: unpadded first, then higher priority, then order of registration."""
 
-    def rank(self, problem: Any, arch: Arch, candidates: Sequence[Choice]) -> Ranking:  # noqa: ARG002
-        return Ranking(candidates, (Step(STEP, "priority, then the order of registration"),))
+    def rank(self, problem: Any, arch: Arch, candidates: Sequence[Candidate]) -> Ranking:  # noqa: ARG002
+        return Ranking(candidates, (SelectorStep(STEP, "priority, then the order of registration"),))
 
 
 FIRST_FIT = FirstFit()

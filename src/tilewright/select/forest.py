@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from tilewright.base.document_values import is_digits, parse_digits, shown
-from tilewright.base.documents import Faults, reading
+from tilewright.base.document_values import format_value, is_digits, parse_digits
+from tilewright.base.documents import FileProblems, convert_read_errors
 from tilewright.base.errors import FileProblem, InvalidValueError
 
 # Objectives that do not transform the sum of the trees; others (binary, poisson, …) do.
@@ -53,7 +53,7 @@ class Forest:
         with np.errstate(over="ignore"):
             return float(np.maximum.reduceat(np.abs(self.leaf), first).sum()) if self.trees else 0.0
 
-    def each_tree(self) -> Iterator[Tree]:
+    def iterate_trees(self) -> Iterator[Tree]:
         """The trees one by one, each with its own node and leaf indices."""
         nodes, leaves = 0, 0
         for count in self.leaves:
@@ -76,9 +76,11 @@ class Forest:
         if not self.trees:
             return np.zeros(len(table))
         step = max(1, _LANES // self.trees)
-        return np.concatenate([self._predict(table[i : i + step]) for i in range(0, len(table), step)] or [table[:, 0]])
+        return np.concatenate(
+            [self._predict_rows(table[i : i + step]) for i in range(0, len(table), step)] or [table[:, 0]]
+        )
 
-    def _predict(self, table: np.ndarray) -> np.ndarray:
+    def _predict_rows(self, table: np.ndarray) -> np.ndarray:
         """Walk all trees for a few rows, one level per step."""
         walk = self._walk
         holds = table[:, walk.feature] > walk.threshold  # row × condition
@@ -98,7 +100,7 @@ class Forest:
 
     @cached_property
     def _walk(self) -> _Walk:
-        return _walk_of(self)
+        return _build_walk(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,17 +122,17 @@ class _Walk:
     active: tuple[int, ...]  # number of trees that are deeper than each level
 
 
-def _walk_of(forest: Forest) -> _Walk:
+def _build_walk(forest: Forest) -> _Walk:
     nodes = len(forest.feature)
     pairs = np.stack([forest.feature.astype(np.float64), forest.threshold], axis=1)
     asked, number = np.unique(pairs, axis=0, return_inverse=True) if nodes else (np.zeros((1, 2)), np.zeros(0, int))
 
-    def place(child: np.ndarray) -> np.ndarray:
+    def to_index(child: np.ndarray) -> np.ndarray:
         return 2 * np.where(child >= 0, child, nodes - 1 - child)
 
     following = np.empty(2 * (nodes + len(forest.leaf)), dtype=np.intp)
-    following[: 2 * nodes : 2] = place(forest.left)
-    following[1 : 2 * nodes : 2] = place(forest.right)
+    following[: 2 * nodes : 2] = to_index(forest.left)
+    following[1 : 2 * nodes : 2] = to_index(forest.right)
     following[2 * nodes :] = 2 * (np.arange(2 * nodes, len(following)) // 2)
     condition = np.zeros(len(following), dtype=np.intp)
     condition[: 2 * nodes] = np.repeat(number.reshape(-1), 2)
@@ -143,7 +145,7 @@ def _walk_of(forest: Forest) -> _Walk:
         condition=condition,
         next=following,
         value=value,
-        start=place(forest.root)[deep_first],
+        start=to_index(forest.root)[deep_first],
         order=np.argsort(deep_first),
         active=tuple(int((forest.depth > level).sum()) for level in range(int(forest.depth.max()))),
     )
@@ -152,27 +154,27 @@ def _walk_of(forest: Forest) -> _Walk:
 def read_forest(text: str, features: Sequence[str], source: str = "LightGBM model") -> Forest:
     """Read a text model with these features, in this order. Raises `FileFormatError` with all problems if it needs more
     than plain comparisons."""
-    with reading(source):
-        head, blocks = _sections(text)
-        faults = Faults()
-        faults.found += _head_problems(head, features)
-        trees = [faults.trying(f"Tree={i}", _tree, block, len(features)) for i, block in enumerate(blocks)]
+    with convert_read_errors(source):
+        head, blocks = _split_sections(text)
+        faults = FileProblems()
+        faults.found += _check_head(head, features)
+        trees = [faults.try_call(f"Tree={i}", _parse_tree, block, len(features)) for i, block in enumerate(blocks)]
         faults.raise_any(source)
-        return _joined(tuple(features), [tree for tree in trees if tree is not None])
+        return _join_trees(tuple(features), [tree for tree in trees if tree is not None])
 
 
-def _sections(text: str) -> tuple[Mapping[str, str], list[Mapping[str, str]]]:
+def _split_sections(text: str) -> tuple[Mapping[str, str], list[Mapping[str, str]]]:
     """The lines before the first tree, and those of each tree: key → value. Text after the trees is ignored."""
     body = text.partition("\nend of trees")[0]
     head, *blocks = body.split("\nTree=")
-    return _pairs(head), [_pairs(block) for block in blocks]
+    return _parse_pairs(head), [_parse_pairs(block) for block in blocks]
 
 
-def _pairs(lines: str) -> Mapping[str, str]:
+def _parse_pairs(lines: str) -> Mapping[str, str]:
     return {key: value for line in lines.splitlines() for key, _, value in [line.partition("=")]}
 
 
-def _head_problems(head: Mapping[str, str], features: Sequence[str]) -> Iterator[FileProblem]:
+def _check_head(head: Mapping[str, str], features: Sequence[str]) -> Iterator[FileProblem]:
     if "tree" not in head or not head.get("version", "").startswith("v"):
         yield FileProblem("", "is not a LightGBM text model: it does not begin with 'tree' and a version")
         return
@@ -191,10 +193,10 @@ def _head_problems(head: Mapping[str, str], features: Sequence[str]) -> Iterator
         )
     own = head.get("feature_names", "").split()
     if own != list(features):
-        yield FileProblem("feature_names", _difference(own, list(features)))
+        yield FileProblem("feature_names", _describe_difference(own, list(features)))
 
 
-def _difference(own: list[str], wanted: list[str]) -> str:
+def _describe_difference(own: list[str], wanted: list[str]) -> str:
     unknown = [name for name in own if name not in wanted]
     lacking = [name for name in wanted if name not in own]
     if unknown or lacking:
@@ -202,7 +204,7 @@ def _difference(own: list[str], wanted: list[str]) -> str:
     return "are in the wrong order"
 
 
-def _tree_problems(block: Mapping[str, str], features: int) -> Iterator[str]:
+def _check_tree(block: Mapping[str, str], features: int) -> Iterator[str]:
     if block.get("is_linear", "0") != "0":
         yield "has linear leaves, only constant ones are supported"
     if block.get("num_cat") != "0":
@@ -221,25 +223,25 @@ def _tree_problems(block: Mapping[str, str], features: int) -> Iterator[str]:
             return
     if leaves == 1:
         return
-    for decision in sorted(set(_integers(block, "decision_type"))):
+    for decision in sorted(set(_parse_integers(block, "decision_type"))):
         if decision & _CATEGORICAL or decision >> 4:
             yield f"decision_type {decision} is not a numerical split '<='"
         elif decision >> _MISSING_SHIFT == _MISSING_ZERO:
             yield f"decision_type {decision} treats 0 as a missing value: train with zero_as_missing=false"
-    unknown = [number for number in _integers(block, "split_feature") if not 0 <= number < features]
+    unknown = [number for number in _parse_integers(block, "split_feature") if not 0 <= number < features]
     if unknown:
         yield f"split_feature {unknown[0]} is not below {features}, the number of features"
-    ways = [way for key in ("left_child", "right_child") for way in enumerate(_integers(block, key))]
+    ways = [way for key in ("left_child", "right_child") for way in enumerate(_parse_integers(block, key))]
     # A child comes after its parent, so a walk ends; and each node and leaf has exactly one parent.
     each_once = [*range(-leaves, 0), *range(1, leaves - 1)]
     if any(0 <= child <= node for node, child in ways) or sorted(child for _, child in ways) != each_once:
         yield "left_child and right_child do not form a tree"
 
 
-def _integers(block: Mapping[str, str], key: str) -> list[int]:
+def _parse_integers(block: Mapping[str, str], key: str) -> list[int]:
     words = block.get(key, "").split()
     if odd := [word for word in words if not is_digits(word.removeprefix("-"))]:
-        raise InvalidValueError(f"{key} must have integers, got {shown(odd[0])}")
+        raise InvalidValueError(f"{key} must have integers, got {format_value(odd[0])}")
     return [int(word) for word in words]
 
 
@@ -264,55 +266,55 @@ class Tree:
         return deepest
 
 
-def _tree(block: Mapping[str, str], features: int) -> Tree:
+def _parse_tree(block: Mapping[str, str], features: int) -> Tree:
     """Check and parse a tree."""
-    if problems := list(_tree_problems(block, features)):
+    if problems := list(_check_tree(block, features)):
         raise InvalidValueError("; ".join(problems))
 
-    def integers(key: str) -> np.ndarray:
-        return np.array(_integers(block, key), dtype=int)
+    def read_integers(key: str) -> np.ndarray:
+        return np.array(_parse_integers(block, key), dtype=int)
 
-    def floats(key: str) -> np.ndarray:
+    def read_floats(key: str) -> np.ndarray:
         return np.array([float(word) for word in block.get(key, "").split()], dtype=np.float64)
 
     return Tree(
-        integers("split_feature"),
-        _without_zero_band(floats("threshold")),
-        integers("left_child"),
-        integers("right_child"),
-        floats("leaf_value"),
+        read_integers("split_feature"),
+        _apply_zero_band(read_floats("threshold")),
+        read_integers("left_child"),
+        read_integers("right_child"),
+        read_floats("leaf_value"),
     )
 
 
-def _without_zero_band(threshold: np.ndarray) -> np.ndarray:
+def _apply_zero_band(threshold: np.ndarray) -> np.ndarray:
     """Adjust thresholds near zero: LightGBM rounds features near zero to zero before it compares them."""
     moved = np.where(threshold < 0, np.nextafter(-_ZERO, -np.inf), _ZERO)
     decided: np.ndarray = np.where(np.abs(threshold) <= _ZERO, moved, threshold)
     return decided
 
 
-def _joined(features: tuple[str, ...], trees: Sequence[Tree]) -> Forest:
+def _join_trees(features: tuple[str, ...], trees: Sequence[Tree]) -> Forest:
     """Join all trees in one set of arrays, with consecutive indices of nodes and leaves."""
     first_node = np.cumsum([0, *(len(tree.feature) for tree in trees)])
     first_leaf = np.cumsum([0, *(len(tree.leaf) for tree in trees)])
 
-    def moved(child: np.ndarray, number: int) -> np.ndarray:
+    def move_child(child: np.ndarray, number: int) -> np.ndarray:
         own: np.ndarray = np.where(child >= 0, child + first_node[number], child - first_leaf[number])
         return own
 
-    def flat(parts: Sequence[np.ndarray], kind: type) -> np.ndarray:
+    def join_arrays(parts: Sequence[np.ndarray], kind: type) -> np.ndarray:
         joined: np.ndarray = np.concatenate([np.zeros(0), *parts]).astype(kind)
         return joined
 
-    roots = [moved(np.array([0 if len(tree.feature) else -1]), i) for i, tree in enumerate(trees)]
+    roots = [move_child(np.array([0 if len(tree.feature) else -1]), i) for i, tree in enumerate(trees)]
     return Forest(
         features=features,
-        feature=flat([tree.feature for tree in trees], int),
-        threshold=flat([tree.threshold for tree in trees], float),
-        left=flat([moved(tree.left, i) for i, tree in enumerate(trees)], int),
-        right=flat([moved(tree.right, i) for i, tree in enumerate(trees)], int),
-        leaf=flat([tree.leaf for tree in trees], float),
-        root=flat(roots, int),
+        feature=join_arrays([tree.feature for tree in trees], int),
+        threshold=join_arrays([tree.threshold for tree in trees], float),
+        left=join_arrays([move_child(tree.left, i) for i, tree in enumerate(trees)], int),
+        right=join_arrays([move_child(tree.right, i) for i, tree in enumerate(trees)], int),
+        leaf=join_arrays([tree.leaf for tree in trees], float),
+        root=join_arrays(roots, int),
         leaves=np.array([len(tree.leaf) for tree in trees], dtype=int),
         depth=np.array([tree.depth for tree in trees], dtype=int),
     )

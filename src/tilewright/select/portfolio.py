@@ -39,29 +39,29 @@ class Portfolio:
     supported: tuple[float, ...]
 
 
-def choose(times: ArrayLike, keep: int, weights: ArrayLike | None = None, *, swap: bool = True) -> Portfolio:
+def choose_portfolio(times: ArrayLike, keep: int, weights: ArrayLike | None = None, *, swap: bool = True) -> Portfolio:
     """Choose the `keep` kernels with the highest coverage, or fewer if more add nothing.
 
     `times` has a row for each problem and a column for each kernel, nan if the kernel does not support the problem.
     `weights` has a weight for each problem; by default all are equal. Of kernels with equal gain the first is chosen.
     With `swap`, each chosen kernel is then exchanged once for another if that improves the whole set.
     """
-    matrix, share = _checked(times, weights)
+    matrix, share = _check_inputs(times, weights)
     kernels = matrix.shape[1]
     if not 1 <= keep <= kernels:
         raise InvalidValueError(f"cannot keep {keep:,} of {kernels:,} kernels: keep at least 1, at most {kernels:,}")
-    rows = _efficiency(matrix)
-    order = _greedy(rows, share, range(kernels), keep)
+    rows = _compute_efficiency(matrix)
+    order = _choose_greedily(rows, share, range(kernels), keep)
     if swap:
         # A swapped-in kernel may be more useful than those before it.
-        order = _greedy(rows, share, sorted(_swapped(rows, share, order)), keep)
-    return judge(matrix, order, weights)
+        order = _choose_greedily(rows, share, sorted(_swap_kernels(rows, share, order)), keep)
+    return evaluate_portfolio(matrix, order, weights)
 
 
-def judge(times: ArrayLike, order: Sequence[int], weights: ArrayLike | None = None) -> Portfolio:
+def evaluate_portfolio(times: ArrayLike, order: Sequence[int], weights: ArrayLike | None = None) -> Portfolio:
     """Evaluate kernels in this order on problems, which may differ from those that they were chosen for."""
-    matrix, share = _checked(times, weights)
-    reached = np.maximum.accumulate(_efficiency(matrix)[list(order)], axis=0)
+    matrix, share = _check_inputs(times, weights)
+    reached = np.maximum.accumulate(_compute_efficiency(matrix)[list(order)], axis=0)
     return Portfolio(
         tuple(int(index) for index in order),
         tuple((reached * share).sum(axis=1).tolist()),
@@ -70,7 +70,7 @@ def judge(times: ArrayLike, order: Sequence[int], weights: ArrayLike | None = No
     )
 
 
-def _checked(times: ArrayLike, weights: ArrayLike | None) -> tuple[Matrix, Matrix]:
+def _check_inputs(times: ArrayLike, weights: ArrayLike | None) -> tuple[Matrix, Matrix]:
     """The matrix, and the weight of each problem: their sum is 1, and problems that no kernel supports have 0."""
     matrix = np.asarray(times, dtype=np.float64)
     if matrix.ndim != 2 or not matrix.size:
@@ -86,13 +86,13 @@ def _checked(times: ArrayLike, weights: ArrayLike | None) -> tuple[Matrix, Matri
     return matrix, share / share.sum()
 
 
-def _efficiency(matrix: Matrix) -> Matrix:
+def _compute_efficiency(matrix: Matrix) -> Matrix:
     """Efficiency, kernels × problems, with each kernel's values contiguous in memory."""
     shortest = np.where(np.isnan(matrix), np.inf, matrix).min(axis=1)
     return np.ascontiguousarray(np.nan_to_num(shortest[:, None] / matrix, nan=0.0).T)
 
 
-def _greedy(rows: Matrix, share: Matrix, among: Sequence[int], keep: int) -> list[int]:
+def _choose_greedily(rows: Matrix, share: Matrix, among: Sequence[int], keep: int) -> list[int]:
     """Choose kernels of `among`, each with the largest gain over those before it."""
     left = np.asarray(among, dtype=np.int64)
     # The gain of a kernel never grows, so an earlier gain is a bound, and most kernels need not be evaluated.
@@ -100,7 +100,7 @@ def _greedy(rows: Matrix, share: Matrix, among: Sequence[int], keep: int) -> lis
     reached = np.zeros(rows.shape[1])
     order: list[int] = []
     while len(order) < keep and len(left):
-        place, gain = _best_addition(rows, share, reached, left, bounds)
+        place, gain = _find_best_addition(rows, share, reached, left, bounds)
         if gain <= NOTHING:
             break
         order.append(int(left[place]))
@@ -109,7 +109,7 @@ def _greedy(rows: Matrix, share: Matrix, among: Sequence[int], keep: int) -> lis
     return order
 
 
-def _best_addition(
+def _find_best_addition(
     rows: Matrix, share: Matrix, reached: Matrix, left: NDArray[np.int64], bounds: Matrix
 ) -> tuple[int, float]:
     """The index in `left` of the kernel with the largest gain, the first of equals, and its gain; updates `bounds`."""
@@ -128,14 +128,14 @@ def _best_addition(
     return best, gain
 
 
-def _swapped(rows: Matrix, share: Matrix, order: Sequence[int]) -> list[int]:
+def _swap_kernels(rows: Matrix, share: Matrix, order: Sequence[int]) -> list[int]:
     """Try to exchange each kernel once, the last first."""
     kept = list(order)
     for place in reversed(range(len(kept))):
         others = kept[:place] + kept[place + 1 :]
         reached = rows[others].max(axis=0) if others else np.zeros(rows.shape[1])
         mine = float((np.maximum(rows[kept[place]] - reached, 0.0) * share).sum())
-        found, gain = _best_addition(rows, share, reached, np.arange(len(rows)), np.full(len(rows), np.inf))
+        found, gain = _find_best_addition(rows, share, reached, np.arange(len(rows)), np.full(len(rows), np.inf))
         if gain > mine + NOTHING:
             kept[place] = found
     return kept

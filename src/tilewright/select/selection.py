@@ -9,16 +9,16 @@ from typing import Any, Protocol, TypeVar, overload
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import UnsupportedError
 from tilewright.ops.kernel import Kernel
-from tilewright.ops.problem_text import short_text
+from tilewright.ops.problem_text import format_short_problem
 
 # The argument `kernel=`: a kernel or its name, or several for a problem that needs several.
-Named = Kernel | str | Sequence[Kernel | str] | None
+KernelArg = Kernel | str | Sequence[Kernel | str] | None
 # Number of rejected kernels in an error message.
 NEAREST = 3
 Item_co = TypeVar("Item_co", covariant=True)
 
 
-class Deferred(Sequence[Item_co]):
+class LazySequence(Sequence[Item_co]):
     """A sequence whose items are created on access: of a thousand kernels, usually only one is used."""
 
     def __init__(self, count: int, make: Callable[[int], Item_co]) -> None:
@@ -55,7 +55,7 @@ class Deferred(Sequence[Item_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Candidate:
     """A kernel that supports the problem. `padded` is the larger problem that it computes instead, if it must.
 
     `us` is the expected time and `terms` its breakdown, if the selector estimates them.
@@ -73,7 +73,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
+class RejectedKernel:
     """A kernel that does not support the problem, with all reasons. `padding_helps`: it supports a padded one."""
 
     kernel: Kernel
@@ -85,7 +85,7 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SelectorStep:
     """The effect of one step of a selector, or the reason why it was skipped."""
 
     name: str
@@ -99,8 +99,8 @@ class Step:
 class Ranking:
     """The candidates, best first, and the steps of the selector."""
 
-    choices: Sequence[Choice]
-    steps: tuple[Step, ...] = ()
+    choices: Sequence[Candidate]
+    steps: tuple[SelectorStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +113,10 @@ class Selection:
 
     problem: Any
     arch: str
-    choices: Sequence[Choice]
-    rejected: Sequence[Rejection]
+    choices: Sequence[Candidate]
+    rejected: Sequence[RejectedKernel]
     parts: tuple[Selection, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[SelectorStep, ...] = ()
 
     @property
     def stages(self) -> tuple[Selection, ...]:
@@ -124,35 +124,35 @@ class Selection:
         return self.parts or (self,)
 
     @property
-    def best(self) -> Choice:
+    def best(self) -> Candidate:
         """The first choice; `UnsupportedError` with the nearest kernels if this or a later stage has none."""
         if self.choices:
             return self.choices[0]
-        raise UnsupportedError(self._missing_stage() if self.parts else self._refusal())
+        raise UnsupportedError(self._describe_missing_stage() if self.parts else self._describe_rejections())
 
     def __len__(self) -> int:
         return len(self.choices)
 
-    def __iter__(self) -> Iterator[Choice]:
+    def __iter__(self) -> Iterator[Candidate]:
         return iter(self.choices)
 
     def __str__(self) -> str:
         if self.parts:
             missing = "" if self.choices else f", and no kernel for stage {len(self.parts)}"
-            lines = [f"{short_text(self.problem)} on {self.arch}: {len(self.parts)} stages{missing}"]
+            lines = [f"{format_short_problem(self.problem)} on {self.arch}: {len(self.parts)} stages{missing}"]
             return "\n".join([*lines, *(f"stage {number}: {part}" for number, part in enumerate(self.parts, 1))])
         counts = f"{len(self.choices)} supported, {len(self.rejected)} rejected"
-        lines = [f"{short_text(self.problem)} on {self.arch}: {counts}"]
+        lines = [f"{format_short_problem(self.problem)} on {self.arch}: {counts}"]
         lines += [f"  {rank}. {choice}" for rank, choice in enumerate(self.choices, 1)]
         lines += [f"  –  {rejection}" for rejection in self.rejected]
         return "\n".join(lines)
 
-    def _missing_stage(self) -> str:
+    def _describe_missing_stage(self) -> str:
         *before, last = self.parts
         after = " after " + ", ".join(part.best.kernel.slug for part in before) if before else ""
-        return f"{short_text(self.problem)} lacks a kernel for stage {len(self.parts)}{after}: {last._refusal()}"
+        return f"{format_short_problem(self.problem)} lacks a kernel for stage {len(self.parts)}{after}: {last._describe_rejections()}"
 
-    def _refusal(self) -> str:
+    def _describe_rejections(self) -> str:
         count = len(self.rejected)
         kernels = f"{count} kernel{'s' if count != 1 else ''} for {self.arch}"
         named = [f"  {rejection}" for rejection in self.rejected[:NEAREST]]
@@ -161,7 +161,7 @@ class Selection:
         paddable = any(rejection.padding_helps for rejection in self.rejected)
         return "\n".join(
             [
-                f"none of {kernels} supports {short_text(self.problem)}." + (help_ if paddable else ""),
+                f"none of {kernels} supports {format_short_problem(self.problem)}." + (help_ if paddable else ""),
                 *named,
                 *more,
             ]
@@ -171,6 +171,6 @@ class Selection:
 class Selector(Protocol):
     """Ranks the kernels that support a problem. Must return every candidate."""
 
-    def rank(self, problem: Any, arch: Arch, candidates: Sequence[Choice]) -> Ranking:
+    def rank(self, problem: Any, arch: Arch, candidates: Sequence[Candidate]) -> Ranking:
         """The candidates, best first, each with a score and a reason. The input is ordered by priority and
         registration."""

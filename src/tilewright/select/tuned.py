@@ -10,17 +10,17 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tilewright.base.document_models import validated
-from tilewright.base.documents import Faults, read_json
-from tilewright.ops import op_named, parse_kernel
+from tilewright.base.document_models import validate_document
+from tilewright.base.documents import FileProblems, read_json
+from tilewright.ops import find_op, parse_kernel
 from tilewright.ops.kernel import Kernel
-from tilewright.ops.problem_values import all_fields, problem_from_json
+from tilewright.ops.problem_values import list_all_fields, load_problem
 
 SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
+class TunedEntry:
     """The fastest kernel of a problem, and its time."""
 
     kernel: Kernel
@@ -31,9 +31,9 @@ class Tuned:
 class TunedTable:
     """The fastest measured kernel by GPU and problem; problems must be equal in every field."""
 
-    def __init__(self, entries: Iterable[Tuned], source: str = "") -> None:
+    def __init__(self, entries: Iterable[TunedEntry], source: str = "") -> None:
         self.source = source
-        self._found: dict[tuple[str, Any], Tuned] = {}
+        self._found: dict[tuple[str, Any], TunedEntry] = {}
         for entry in entries:
             key = (entry.kernel.arch, entry.problem)
             known = self._found.get(key)
@@ -47,29 +47,29 @@ class TunedTable:
     def __iter__(self) -> Any:
         return iter(self._found.values())
 
-    def find(self, arch: str, problem: Any) -> Tuned | None:
+    def find_entry(self, arch: str, problem: Any) -> TunedEntry | None:
         """The entry of a problem on a GPU; None if there is none."""
         return self._found.get((arch, problem))
 
 
-class _Entry(BaseModel):
+class _EntryModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
     kernel: Annotated[str, Field(min_length=1)]
     problem: dict[str, Any]
     us: Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class _File(BaseModel):
+class _TableModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
     schema_: Annotated[int, Field(alias="schema", ge=SCHEMA, le=SCHEMA)]
-    tuned: list[_Entry]
+    tuned: list[_EntryModel]
 
 
 def read_tuned(path: Path) -> TunedTable:
     """Read a table. All problems of the file are reported at once."""
-    file = validated(path, _File, read_json(path), strict=True)
-    faults = Faults()
-    tried = [faults.trying(f"tuned.{number}", _entry_of, entry) for number, entry in enumerate(file.tuned)]
+    file = validate_document(path, _TableModel, read_json(path), strict=True)
+    faults = FileProblems()
+    tried = [faults.try_call(f"tuned.{number}", _parse_entry, entry) for number, entry in enumerate(file.tuned)]
     faults.raise_any(path)
     return TunedTable((entry for entry in tried if entry is not None), path.name)
 
@@ -77,13 +77,13 @@ def read_tuned(path: Path) -> TunedTable:
 def write_tuned(table: TunedTable, path: Path) -> None:
     """Write a table; the same entries give the same bytes."""
     rows = sorted(
-        ({"kernel": e.kernel.slug, "problem": all_fields(e.problem), "us": e.us} for e in table),
+        ({"kernel": e.kernel.slug, "problem": list_all_fields(e.problem), "us": e.us} for e in table),
         key=lambda row: (row["kernel"], json.dumps(row["problem"], sort_keys=True)),
     )
     lines = ",\n".join(f"    {json.dumps(row, sort_keys=True)}" for row in rows)
     path.write_text(f'{{\n  "schema": {SCHEMA},\n  "tuned": [\n{lines}\n  ]\n}}\n', encoding="utf-8")
 
 
-def _entry_of(entry: _Entry) -> Tuned:
+def _parse_entry(entry: _EntryModel) -> TunedEntry:
     kernel = parse_kernel(entry.kernel)
-    return Tuned(kernel, problem_from_json(op_named(kernel.op).problem_type, entry.problem), entry.us)
+    return TunedEntry(kernel, load_problem(find_op(kernel.op).problem_type, entry.problem), entry.us)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.fields import Choice, ConfigBase, Count, Flag, config_field
+from tilewright.ops.fields import ChoiceType, ConfigBase, CountType, FlagType, config_field
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
-from tilewright.ops.rule import rules_in
+from tilewright.ops.rule import collect_rules
 from tilewright_scale import fit
 from tilewright_scale.execution import EXECUTION
 from tilewright_scale.problem import Problem
@@ -26,12 +26,12 @@ DTYPES = {"fp32": "float", "fp64": "double"}
 
 @dataclass(frozen=True, kw_only=True)
 class Config(ConfigBase):
-    dtype: str = config_field(Choice(tuple(DTYPES)), "element type")
-    threads: int = config_field(Count(1, 1024), "threads of a work-group", tag="t")
-    factor: int = config_field(Count(0, 1_000_000), "what x is multiplied with", tag="x")
-    whole: bool = config_field(Flag(), "n must be a multiple of the threads", tag="whole", default=False)
-    backwards: bool = config_field(Flag(), "x is read from its end", tag="backwards", default=False)
-    scratch: int = config_field(Count(0, 1 << 20), "bytes of workspace", tag="s", default=0)
+    dtype: str = config_field(ChoiceType(tuple(DTYPES)), "element type")
+    threads: int = config_field(CountType(1, 1024), "threads of a work-group", tag="t")
+    factor: int = config_field(CountType(0, 1_000_000), "what x is multiplied with", tag="x")
+    whole: bool = config_field(FlagType(), "n must be a multiple of the threads", tag="whole", default=False)
+    backwards: bool = config_field(FlagType(), "x is read from its end", tag="backwards", default=False)
+    scratch: int = config_field(CountType(0, 1 << 20), "bytes of workspace", tag="s", default=0)
 
 
 def _context(kernel: Kernel) -> Mapping[str, Any]:
@@ -63,7 +63,7 @@ OP = Op(
     example={"dtype": "fp32", "threads": 64, "factor": 2},
     example_problem={"n": 100},
     rules=(),
-    fit_rules=rules_in(fit),
+    fit_rules=collect_rules(fit),
     stars={},
     oddities={},
     kinds=("dtype",),

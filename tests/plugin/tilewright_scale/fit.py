@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.rule import Fault, rule
+from tilewright.ops.rule import Rejection, rule
 
 
 @rule(
@@ -16,7 +16,7 @@ from tilewright.ops.rule import Fault, rule
     good={},
     bad={"problem": {"dtype": "fp64"}},
 )
-def other_type(config: Any, problem: Any, arch: Arch) -> Fault | None:
+def other_type(config: Any, problem: Any, arch: Arch) -> Rejection | None:
     """Problem and kernel must have the same type.
 
     Why: it is compiled in.
@@ -25,7 +25,7 @@ def other_type(config: Any, problem: Any, arch: Arch) -> Fault | None:
     """
     if config.dtype == problem.dtype:
         return None
-    return Fault(f"the kernel has dtype {config.dtype}, the problem {problem.dtype}", "dtype")
+    return Rejection(f"the kernel has dtype {config.dtype}, the problem {problem.dtype}", "dtype")
 
 
 @rule(
@@ -36,7 +36,7 @@ def other_type(config: Any, problem: Any, arch: Arch) -> Fault | None:
     good={"problem": {"times": 2}},
     bad={"problem": {"times": 3}},
 )
-def other_factor(config: Any, problem: Any, arch: Arch) -> Fault | None:
+def other_factor(config: Any, problem: Any, arch: Arch) -> Rejection | None:
     """A problem that says its factor needs a kernel of that factor.
 
     Why: it is compiled in.
@@ -45,7 +45,7 @@ def other_factor(config: Any, problem: Any, arch: Arch) -> Fault | None:
     """
     if problem.times in (None, config.factor):
         return None
-    return Fault(f"the kernel multiplies with {config.factor}, the problem with {problem.times}", "factor")
+    return Rejection(f"the kernel multiplies with {config.factor}, the problem with {problem.times}", "factor")
 
 
 @rule(
@@ -56,7 +56,7 @@ def other_factor(config: Any, problem: Any, arch: Arch) -> Fault | None:
     good={"whole": True, "problem": {"n": 128}},
     bad={"whole": True, "problem": {"n": 100}},
 )
-def n_not_whole(config: Any, problem: Any, arch: Arch) -> Fault | None:
+def n_not_whole(config: Any, problem: Any, arch: Arch) -> Rejection | None:
     """A kernel of whole work-groups takes whole work-groups.
 
     Why: tests need a kernel that refuses.
@@ -65,4 +65,4 @@ def n_not_whole(config: Any, problem: Any, arch: Arch) -> Fault | None:
     """
     if not config.whole or problem.n % config.threads == 0:
         return None
-    return Fault(f"n = {problem.n} is not a multiple of {config.threads} threads", "whole", False)
+    return Rejection(f"n = {problem.n} is not a multiple of {config.threads} threads", "whole", False)

@@ -12,10 +12,10 @@ from typing import Any
 
 from tilewright.arch.spec import Arch
 from tilewright.ops import c_interface
-from tilewright.ops.fields import Choice, ConfigBase, Count, Flag, config_field
+from tilewright.ops.fields import ChoiceType, ConfigBase, CountType, FlagType, config_field
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
-from tilewright.ops.rule import rules_in
+from tilewright.ops.rule import collect_rules
 from tilewright_axpb import fit
 from tilewright_axpb.execution import EXECUTION
 from tilewright_axpb.problem import ADD, SCALE, Problem
@@ -26,10 +26,10 @@ _LAUNCHERS = {SCALE: "tilewright_axpb_scale.hpp", ADD: "tilewright_axpb_add.hpp"
 
 @dataclass(frozen=True, kw_only=True)
 class Config(ConfigBase):
-    step: str = config_field(Choice((SCALE, ADD)), "what the kernel computes")
-    threads: int = config_field(Count(1, 1024), "threads of a work-group", tag="t")
-    parts: int = config_field(Count(1, 16), "parts between the steps", tag="p", default=1)
-    lazy: bool = config_field(Flag(), "the last element is left out", tag="lazy", default=False)
+    step: str = config_field(ChoiceType((SCALE, ADD)), "what the kernel computes")
+    threads: int = config_field(CountType(1, 1024), "threads of a work-group", tag="t")
+    parts: int = config_field(CountType(1, 16), "parts between the steps", tag="p", default=1)
+    lazy: bool = config_field(FlagType(), "the last element is left out", tag="lazy", default=False)
 
 
 def _context(kernel: Kernel) -> Mapping[str, Any]:
@@ -57,7 +57,7 @@ OP = Op(
     example={"step": SCALE, "threads": 64},
     example_problem={"step": SCALE, "n": 100},
     rules=(),
-    fit_rules=rules_in(fit),
+    fit_rules=collect_rules(fit),
     stars={},
     oddities={},
     kinds=("step",),

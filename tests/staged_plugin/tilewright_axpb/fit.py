@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.rule import Fault, rule
+from tilewright.ops.rule import Rejection, rule
 
 
 @rule(
@@ -16,7 +16,7 @@ from tilewright.ops.rule import Fault, rule
     good={"problem": {"step": "scale"}},
     bad={"problem": {"step": "whole"}},
 )
-def other_step(config: Any, problem: Any, arch: Arch) -> Fault | None:
+def other_step(config: Any, problem: Any, arch: Arch) -> Rejection | None:
     """A kernel computes its own step.
 
     Why: it is compiled in.
@@ -25,7 +25,7 @@ def other_step(config: Any, problem: Any, arch: Arch) -> Fault | None:
     """
     if config.step == problem.step:
         return None
-    return Fault(f"the kernel computes {config.step}, the problem is {problem.step}", "step")
+    return Rejection(f"the kernel computes {config.step}, the problem is {problem.step}", "step")
 
 
 @rule(
@@ -36,7 +36,7 @@ def other_step(config: Any, problem: Any, arch: Arch) -> Fault | None:
     good={},
     bad={"parts": 7, "problem": {"step": "scale", "count": 2}},
 )
-def other_parts(config: Any, problem: Any, arch: Arch) -> Fault | None:
+def other_parts(config: Any, problem: Any, arch: Arch) -> Rejection | None:
     """A kernel that scales needs room for its parts, one that adds takes as many as it is made for.
 
     Why: it is compiled in.
@@ -45,4 +45,4 @@ def other_parts(config: Any, problem: Any, arch: Arch) -> Fault | None:
     """
     if problem.count == config.parts or (config.step == "scale" and problem.count > config.parts):
         return None
-    return Fault(f"the kernel has {config.parts} parts, the problem has room for {problem.count}", "parts")
+    return Rejection(f"the kernel has {config.parts} parts, the problem has room for {problem.count}", "parts")

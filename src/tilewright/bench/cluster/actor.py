@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from tilewright.base import knobs
 from tilewright.base.errors import DeviceError, RemoteError, StoreError, TilewrightError
-from tilewright.bench.cluster.seats import CPU, GPU
-from tilewright.bench.device_worker import DeviceWorker
-from tilewright.bench.executor import Crew, Place, Work
+from tilewright.bench.cluster.slots import CPU, GPU
+from tilewright.bench.executor import ArtifactRef, WorkerConfig, WorkItem
 from tilewright.bench.quarantine import Quarantine
-from tilewright.bench.record import Record, message_of
+from tilewright.bench.record import Record, format_message
+from tilewright.bench.worker_client import WorkerClient
 from tilewright.building.store.artifact import Artifact
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _ASK_REMOTE_S = 10.0
 
 
 @dataclass(frozen=True)
-class Hello:
+class DeviceInfo:
     """The handshake of a device that is ready: what it can measure, and its software versions."""
 
     lane: str
@@ -45,7 +45,7 @@ class Hello:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ChunkResult:
     """The records of a chunk. Work without a record was not measured: this node's stores do not have its kernel.
 
     `seconds` is None if a worker process was started meanwhile, as the time then does not predict the next chunk.
@@ -58,7 +58,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class BuildAnswer:
+class NodeBuildResult:
     """A kernel by name with its key in the store, or the reason why it did not compile."""
 
     kernel: str
@@ -69,55 +69,55 @@ class BuildAnswer:
 class DeviceActor:
     """One device of a node. It measures in a child process, which may die; the actor itself should not."""
 
-    def __init__(self, kind: str, crew: Crew, quarantine: int, environment: Mapping[str, str]) -> None:
-        knobs.hand_down(environment)  # the worker process and this node's stores read it
+    def __init__(self, kind: str, crew: WorkerConfig, quarantine: int, environment: Mapping[str, str]) -> None:
+        knobs.set_variables(environment)  # the worker process and this node's stores read it
         self._kind = kind
         self._crew = crew
         self._quarantine = Quarantine(quarantine)
-        self._workers: dict[str, DeviceWorker] = {}
+        self._workers: dict[str, WorkerClient] = {}
 
-    def describe_device(self) -> Hello:
+    def describe_device(self) -> DeviceInfo:
         """The queue that it serves, and its software. Raises `DeviceError` if its GPU cannot be used."""
         from tilewright import __version__  # noqa: PLC0415  (the package imports its parts, not the other way round)
 
         versions = {"tilewright": __version__}
         lane = CPU
         if self._kind == GPU:
-            arch, own = _gpu_facts()
+            arch, own = _read_gpu_info()
             versions |= own
             lane = f"gpu {arch}"
-        return Hello(lane, os.uname().nodename, os.getpid(), versions)
+        return DeviceInfo(lane, os.uname().nodename, os.getpid(), versions)
 
-    def run(self, works: Sequence[Work]) -> Answer:
+    def run(self, works: Sequence[WorkItem]) -> ChunkResult:
         """Measure a chunk. Every task that is tried gets a record, whatever happens.
 
         The only exception is `DeviceError`: the device or its node cannot be used.
         """
-        begun, starts = time.monotonic(), self._starts()
+        begun, starts = time.monotonic(), self._count_starts()
         records = []
         for work in works:
-            record = self._quarantine.refused(work.task)
+            record = self._quarantine.reject_task(work.task)
             if record is None:
-                record = self._measured(work)
+                record = self._measure_work(work)
                 if record is None:
                     continue
-                self._quarantine.note(record)
+                self._quarantine.count_record(record)
             records.append(record)
         seconds = time.monotonic() - begun
         notices = [text for worker in self._workers.values() for text in worker.take_notices()]
-        return Answer(tuple(records), seconds if self._starts() == starts else None, tuple(notices))
+        return ChunkResult(tuple(records), seconds if self._count_starts() == starts else None, tuple(notices))
 
-    def _measured(self, work: Work) -> Record | None:
+    def _measure_work(self, work: WorkItem) -> Record | None:
         """Measure one task; None if no store of this node has its kernel."""
         try:
-            here = _with_place_here(work)
-            return None if here is None else self._worker(work.task.device).measure(here)
+            here = _resolve_artifact(work)
+            return None if here is None else self._get_worker(work.task.device).measure(here)
         except DeviceError:
             raise
         except (OSError, StoreError) as error:  # this node's disk or store failed: the next task would fail, too
             raise DeviceError(f"{os.uname().nodename} cannot measure: {type(error).__name__}: {error}") from error
         except Exception as error:  # any other error fails this task only, and is recorded
-            message = message_of(f"{type(error).__name__}: {error}")
+            message = format_message(f"{type(error).__name__}: {error}")
             worker = f"{os.uname().nodename}:{os.getpid()}"
             return Record(task=work.task, status="crashed", message=message, worker=worker, started=time.time())
 
@@ -126,42 +126,44 @@ class DeviceActor:
         for worker in self._workers.values():
             worker.close()
 
-    def _starts(self) -> int:
+    def _count_starts(self) -> int:
         return sum(worker.starts for worker in self._workers.values())
 
-    def _worker(self, device: str) -> DeviceWorker:
+    def _get_worker(self, device: str) -> WorkerClient:
         name = OWN_GPU if self._kind == GPU else device
         if name not in self._workers:
-            self._workers[name] = DeviceWorker(name, self._crew)
+            self._workers[name] = WorkerClient(name, self._crew)
         return self._workers[name]
 
 
-def build_on_node(kernels: Sequence[str], environment: Mapping[str, str]) -> tuple[BuildAnswer, ...]:
+def build_on_node(kernels: Sequence[str], environment: Mapping[str, str]) -> tuple[NodeBuildResult, ...]:
     """Build kernels, one compiler at a time, and upload them to the shared store."""
-    from tilewright.bench.build_ahead import built, why_not_built  # noqa: PLC0415  (only nodes that build need it)
+    from tilewright.bench.build_ahead import build_with_retry, describe_build_failure  # noqa: PLC0415  (only nodes that build need it)
     from tilewright.ops import parse_kernel  # noqa: PLC0415  (see above)
 
-    knobs.hand_down(environment)
+    knobs.set_variables(environment)
     answers = []
-    for kernel, entry in built([parse_kernel(name) for name in kernels], jobs=1).items():
+    for kernel, entry in build_with_retry([parse_kernel(name) for name in kernels], jobs=1).items():
         if isinstance(entry, Artifact):
-            _share(entry)
-        failure = None if isinstance(entry, Artifact) else why_not_built(entry)
-        answers.append(BuildAnswer(kernel.slug, entry.key, failure))
+            _upload_artifact(entry)
+        failure = None if isinstance(entry, Artifact) else describe_build_failure(entry)
+        answers.append(NodeBuildResult(kernel.slug, entry.key, failure))
     return tuple(answers)
 
 
-def _share(artifact: Artifact) -> None:
+def _upload_artifact(artifact: Artifact) -> None:
     """Ensure that the shared store has it, even if this node built it earlier. Raises `RemoteError` on failure."""
-    from tilewright.building.store.tiers import tiers_of_knobs  # noqa: PLC0415  (see above)
+    from tilewright.building.store.tiers import open_tiers  # noqa: PLC0415  (see above)
 
-    tiers = tiers_of_knobs()
+    tiers = open_tiers()
     remote = tiers.remote
     if remote is None:
         return
     _wait_until_open(tiers)
     for publish in (True, False):
-        sizes = tiers.link.call(remote.describe(), lambda: remote.sizes([artifact.key]), _ASK_REMOTE_S, remote.abandon)
+        sizes = tiers.link.call(
+            remote.describe(), lambda: remote.get_sizes([artifact.key]), _ASK_REMOTE_S, remote.abandon
+        )
         if artifact.key in sizes:
             return
         if publish:
@@ -172,56 +174,56 @@ def _share(artifact: Artifact) -> None:
 def _wait_until_open(tiers: Tiers) -> None:
     """Wait out the remote's circuit breaker: without the remote, nothing can be done here."""
     deadline = time.monotonic() + tiers.link.pause_s + _ASK_REMOTE_S
-    while not tiers.link.open and time.monotonic() < deadline:
+    while not tiers.link.allows_calls and time.monotonic() < deadline:
         time.sleep(1.0)
 
 
-def _with_place_here(work: Work) -> Work | None:
+def _resolve_artifact(work: WorkItem) -> WorkItem | None:
     """The work with its kernel in a store of this machine; None if no store has it."""
     if work.place is None or work.place.store:
         return work
-    store = _store_with(work.place.key)
-    return None if store is None else work.built(Place(store, work.place.key))
+    store = _find_store(work.place.key)
+    return None if store is None else work.bind_artifact(ArtifactRef(store, work.place.key))
 
 
 @lru_cache(maxsize=4096)
-def _found_store(key: str) -> str:
-    from tilewright.building.store.tiers import tiers_of_knobs  # noqa: PLC0415  (devices that replay need no store)
+def _require_store(key: str) -> str:
+    from tilewright.building.store.tiers import open_tiers  # noqa: PLC0415  (devices that replay need no store)
 
-    tiers = tiers_of_knobs()
+    tiers = open_tiers()
     if tiers.local.get(key) is None:
         _wait_until_open(tiers)
-    if not isinstance(tiers.lookup([key]).get(key), Artifact):
+    if not isinstance(tiers.find_entries([key]).get(key), Artifact):
         raise LookupError(key)  # an exception is not cached
     return str(tiers.local.root)
 
 
-def _store_with(key: str) -> str | None:
+def _find_store(key: str) -> str | None:
     try:
-        return _found_store(key)
+        return _require_store(key)
     except LookupError:
         return None
 
 
-def _asked_gpu() -> tuple[str, dict[str, str]] | str:
+def _probe_gpu() -> tuple[str, dict[str, str]] | str:
     """The GPU's architecture, model and HIP runtime version; or the reason why they cannot be read."""
-    from tilewright.bench.versions import gpu_versions  # noqa: PLC0415  (GPUs only)
+    from tilewright.bench.versions import read_gpu_versions  # noqa: PLC0415  (GPUs only)
     from tilewright.runtime.device import Device  # noqa: PLC0415  (see above)
 
     try:
         device = Device(OWN_GPU)
-        return device.arch.name, gpu_versions(device)
+        return device.arch.name, read_gpu_versions(device)
     except TilewrightError as error:
         return str(error)
 
 
-def _gpu_facts() -> tuple[str, dict[str, str]]:
+def _read_gpu_info() -> tuple[str, dict[str, str]]:
     """Runs in its own process: HIP allocates GPU memory, and a hanging GPU must not block this process."""
     import multiprocessing  # noqa: PLC0415  (GPUs only)
 
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         try:
-            found = pool.apply_async(_asked_gpu).get(_ASK_GPU_S)
+            found = pool.apply_async(_probe_gpu).get(_ASK_GPU_S)
         except multiprocessing.TimeoutError as error:
             raise DeviceError(f"{OWN_GPU} did not answer within {_ASK_GPU_S:g} s: it hangs") from error
     if isinstance(found, str):

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from tilewright.base.errors import ClusterError
-from tilewright.bench.cluster.actor import DeviceActor, Hello
-from tilewright.bench.cluster.seats import GPU, seats_of
-from tilewright.bench.cluster.session import Session, ray_module
-from tilewright.bench.executor import Crew
+from tilewright.bench.cluster.actor import DeviceActor, DeviceInfo
+from tilewright.bench.cluster.session import RaySession, import_ray
+from tilewright.bench.cluster.slots import GPU, list_slots
+from tilewright.bench.executor import WorkerConfig
 
 
-def gpu_of_cluster(address: str) -> Hello:
+def probe_cluster_gpu(address: str) -> DeviceInfo:
     """The description of the cluster's first GPU. The others are compared with it when they are used."""
-    ray = ray_module()
-    session = Session(address)
+    ray = import_ray()
+    session = RaySession(address)
     try:
-        nodes = session.nodes()
-        seats = sorted(seats_of(nodes.values(), [GPU], builds=False))
+        nodes = session.list_nodes()
+        seats = sorted(list_slots(nodes.values(), [GPU], builds=False))
         if not seats:
             raise ClusterError(
                 f"none of the cluster's {len(nodes)} nodes has a GPU that Ray knows of. Start nodes with `ray start "
@@ -26,10 +26,10 @@ def gpu_of_cluster(address: str) -> Hello:
         actor = (
             ray.remote(DeviceActor)
             .options(num_gpus=1, scheduling_strategy=NodeAffinitySchedulingStrategy(seats[0].node, soft=False))
-            .remote(GPU, Crew(), 0, {})
+            .remote(GPU, WorkerConfig(), 0, {})
         )
         try:
-            told: Hello = ray.get(actor.describe_device.remote())
+            told: DeviceInfo = ray.get(actor.describe_device.remote())
         except ray.exceptions.RayTaskError as error:
             raise ClusterError(f"{seats[0]} cannot be used: {error.cause}") from error
         finally:

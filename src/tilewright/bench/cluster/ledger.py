@@ -9,22 +9,22 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.bench.cluster.seats import CPU
-from tilewright.bench.executor import Work
+from tilewright.bench.cluster.slots import CPU
+from tilewright.bench.executor import WorkItem
 from tilewright.bench.plan import TEAM
-from tilewright.bench.record import Record, message_of
+from tilewright.bench.record import Record, format_message
 
 # Weight of a new measurement in the running mean: about ten chunks count, so that one slow kernel does not dominate.
 _SHARE_OF_NEW = 0.2
 
 
-def lane_of(work: Work) -> str:
+def choose_queue(work: WorkItem) -> str:
     """The queue of a task: the GPUs of its architecture, or any CPU. Queues do not wait for each other."""
     return f"gpu {work.task.arch}" if work.task.device.startswith("gpu:") else CPU
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ChunkSizes:
     """How much is sent at once. A chunk is the content of one message to a device.
 
     Chunks are sized to take `chunk_s`: long enough to make messages cheap, short enough that a lost node costs little
@@ -45,7 +45,7 @@ class Sizes:
             if getattr(self, each.name) <= 0:
                 raise InvalidValueError(f"{each.name} is {getattr(self, each.name)}, must be above 0")
 
-    def held(self, devices: int) -> int:
+    def max_waiting(self, devices: int) -> int:
         """The most tasks that may wait when there are this many devices."""
         return max(self.held_most, self.held_each * devices)
 
@@ -56,7 +56,7 @@ class Chunk:
 
     number: int
     lane: str
-    work: tuple[Work, ...]
+    work: tuple[WorkItem, ...]
 
 
 # A problem and a device name. A chunk goes to one device, whose worker caches one reference.
@@ -64,16 +64,16 @@ Subject = tuple[str, str]
 
 
 @dataclass
-class _Lane:
-    fresh: dict[Subject, deque[Work]] = field(default_factory=dict)
-    again: deque[Work] = field(default_factory=deque)  # lost before: each is sent alone
+class _WorkQueue:
+    fresh: dict[Subject, deque[WorkItem]] = field(default_factory=dict)
+    again: deque[WorkItem] = field(default_factory=deque)  # lost before: each is sent alone
     count: int = 0  # of fresh
     mean_s: float | None = None  # of one task
 
     def __len__(self) -> int:
         return self.count + len(self.again)
 
-    def add(self, work: Work) -> None:
+    def add(self, work: WorkItem) -> None:
         subject = (work.task.device, work.task.problem)
         queue = self.fresh.get(subject)
         if queue is None:
@@ -81,7 +81,7 @@ class _Lane:
         queue.append(work)
         self.count += 1
 
-    def take(self, subject: Subject, most: int) -> list[Work]:
+    def take(self, subject: Subject, most: int) -> list[WorkItem]:
         """Take up to `most` tasks of a subject, first in first out."""
         queue = self.fresh[subject]
         taken = [queue.popleft() for _ in range(min(most, len(queue)))]
@@ -95,15 +95,15 @@ class _Lane:
 class Ledger:
     """Waiting work, by queue, and the chunks at devices. Every piece of work gives exactly one record."""
 
-    sizes: Sizes = Sizes()
-    _lanes: dict[str, _Lane] = field(default_factory=dict)
+    sizes: ChunkSizes = ChunkSizes()
+    _lanes: dict[str, _WorkQueue] = field(default_factory=dict)
     _out: dict[int, Chunk] = field(default_factory=dict)
     _at: dict[Hashable, Subject] = field(default_factory=dict)  # what each device was last sent
     _losses: Counter[str] = field(default_factory=Counter)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
-    def held(self) -> int:
+    def waiting_count(self) -> int:
         """The number of tasks that wait for a device."""
         return sum(len(lane) for lane in self._lanes.values())
 
@@ -112,13 +112,13 @@ class Ledger:
         """The number of tasks at devices."""
         return sum(len(chunk.work) for chunk in self._out.values())
 
-    def waiting(self) -> dict[str, int]:
+    def count_waiting(self) -> dict[str, int]:
         """The number of waiting tasks by queue, without empty queues."""
         return {name: len(lane) for name, lane in self._lanes.items() if lane}
 
-    def add(self, work: Work) -> None:
+    def add(self, work: WorkItem) -> None:
         """Add work to its queue."""
-        self._lane(lane_of(work)).add(work)
+        self._get_queue(choose_queue(work)).add(work)
 
     def take(self, lane: str, devices: int = 1, taker: Hashable = None) -> Chunk | None:
         """The next chunk of a queue that `devices` share; None if it is empty. Work that was lost before goes first.
@@ -129,16 +129,20 @@ class Ledger:
         queues = self._lanes.get(lane)
         if not queues:
             return None
-        taken = [queues.again.popleft()] if queues.again else self._taken(queues, self._size(queues, devices), taker)
+        taken = (
+            [queues.again.popleft()]
+            if queues.again
+            else self._take_work(queues, self._compute_chunk_size(queues, devices), taker)
+        )
         chunk = Chunk(next(self._numbers), lane, tuple(taken))
         self._out[chunk.number] = chunk
         return chunk
 
-    def forget(self, taker: Hashable) -> None:
+    def release_device(self, taker: Hashable) -> None:
         """Release the problem of a device that is gone."""
         self._at.pop(taker, None)
 
-    def _taken(self, queues: _Lane, most: int, taker: Hashable) -> list[Work]:
+    def _take_work(self, queues: _WorkQueue, most: int, taker: Hashable) -> list[WorkItem]:
         others = {subject for each, subject in self._at.items() if each != taker}
         own = self._at.get(taker)
         free = [own] if own in queues.fresh else []
@@ -153,7 +157,9 @@ class Ledger:
         self._at[taker] = (taken[-1].task.device, taken[-1].task.problem)
         return taken
 
-    def settle(self, chunk: Chunk, records: Iterable[Record], seconds: float | None) -> tuple[list[Record], list[Work]]:
+    def finish_chunk(
+        self, chunk: Chunk, records: Iterable[Record], seconds: float | None
+    ) -> tuple[list[Record], list[WorkItem]]:
         """The valid records of a chunk, one for each piece of its work; and the work that has none.
 
         `seconds` is the time it took; None if that does not predict the next chunk.
@@ -167,7 +173,7 @@ class Ledger:
                 wanted[record.key] -= 1
                 self._losses.pop(record.key, None)
                 kept.append(record)
-        lane = self._lane(chunk.lane)
+        lane = self._get_queue(chunk.lane)
         if kept and seconds is not None:
             mean = seconds / len(kept)
             lane.mean_s = mean if lane.mean_s is None else lane.mean_s + _SHARE_OF_NEW * (mean - lane.mean_s)
@@ -178,14 +184,14 @@ class Ledger:
                 unanswered.append(work)
         return kept, unanswered
 
-    def lose(self, chunk: Chunk, why: str, *, blamed: bool) -> list[Record]:
+    def take_back_lost(self, chunk: Chunk, why: str, *, blamed: bool) -> list[Record]:
         """Take back a chunk whose device is gone. `blamed`: the device was running it, so it may be the cause.
 
         Each piece is sent again, alone. A piece that was blamed `losses_most` times alone gets a record that says so.
         """
         if self._out.pop(chunk.number, None) is None:
             return []
-        queues = self._lane(chunk.lane)
+        queues = self._get_queue(chunk.lane)
         given_up = []
         for work in chunk.work:
             key = work.task.key
@@ -195,12 +201,12 @@ class Ledger:
             if self._losses[key] >= self.sizes.losses_most:
                 losses = self._losses.pop(key)
                 told = f"{losses} devices of the cluster were lost while they measured it; the last: {why}"
-                given_up.append(_given_up(work, told))
+                given_up.append(_make_crash_record(work, told))
             else:
                 queues.again.append(work)
         return given_up
 
-    def refuse(self, chunk: Chunk, why: str) -> list[Record]:
+    def take_back_rejected(self, chunk: Chunk, why: str) -> list[Record]:
         """Take back a chunk that its living device could not process.
 
         A piece that was alone gets a record with the reason. In a chunk of several the cause is unknown: each is sent
@@ -210,17 +216,17 @@ class Ledger:
             return []
         if len(chunk.work) == 1:
             self._losses.pop(chunk.work[0].task.key, None)
-            return [_given_up(chunk.work[0], f"no device of the cluster could process it: {why}")]
-        self._lane(chunk.lane).again.extend(chunk.work)
+            return [_make_crash_record(chunk.work[0], f"no device of the cluster could process it: {why}")]
+        self._get_queue(chunk.lane).again.extend(chunk.work)
         return []
 
-    def _lane(self, name: str) -> _Lane:
+    def _get_queue(self, name: str) -> _WorkQueue:
         found = self._lanes.get(name)
         if found is None:
-            found = self._lanes[name] = _Lane()
+            found = self._lanes[name] = _WorkQueue()
         return found
 
-    def _size(self, lane: _Lane, devices: int) -> int:
+    def _compute_chunk_size(self, lane: _WorkQueue, devices: int) -> int:
         """As many tasks as take `chunk_s`; near the end fewer, so that all devices have work."""
         if lane.mean_s is None:
             return 1
@@ -229,5 +235,5 @@ class Ledger:
         return max(1, min(by_time, shared, self.sizes.chunk_most))
 
 
-def _given_up(work: Work, why: str) -> Record:
-    return Record(task=work.task, status="crashed", message=message_of(why), worker="cluster", started=time.time())
+def _make_crash_record(work: WorkItem, why: str) -> Record:
+    return Record(task=work.task, status="crashed", message=format_message(why), worker="cluster", started=time.time())

@@ -24,7 +24,7 @@ EMULATED = "emulated"
 
 
 @dataclass(frozen=True, order=True)
-class Where:
+class ResultContext:
     """The properties that comparable results share: op, GPU, device, state of caches, software."""
 
     op: str
@@ -34,9 +34,9 @@ class Where:
     versions: str
 
     @staticmethod
-    def of(task: Task) -> Where:
+    def from_task(task: Task) -> ResultContext:
         kind, _, rest = task.device.partition(":")
-        return Where(task.op, task.arch, kind if kind == "gpu" else f"{kind}:{rest}", task.cold, task.versions)
+        return ResultContext(task.op, task.arch, kind if kind == "gpu" else f"{kind}:{rest}", task.cold, task.versions)
 
     @property
     def recorded(self) -> bool:
@@ -50,10 +50,10 @@ class Where:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class ResultGroup:
     """The results of one `ResultContext`, sorted by problem and kernel. Missing values are nan."""
 
-    where: Where
+    where: ResultContext
     kernels: tuple[str, ...]
     problems: tuple[str, ...]
     messages: tuple[str, ...]
@@ -79,31 +79,31 @@ class Group:
         return int(np.isin(self.status, [STATUSES.index(each) for each in statuses]).sum())
 
 
-def gather(records: Iterable[Record]) -> tuple[Group, ...]:
+def group_records(records: Iterable[Record]) -> tuple[ResultGroup, ...]:
     """Records by group, in the order of their names. Two records with one key are an error: merge them first."""
-    found: dict[Where, _Columns] = {}
-    places: dict[tuple[str, str, str, bool, str], _Columns] = {}
+    found: dict[ResultContext, _ColumnBuilder] = {}
+    places: dict[tuple[str, str, str, bool, str], _ColumnBuilder] = {}
     for record in records:
         task = record.task
         place = (task.op, task.arch, task.device, task.cold, task.versions)
         columns = places.get(place)
         if columns is None:
-            where = Where.of(task)
-            columns = places[place] = found.setdefault(where, _Columns(where))
+            where = ResultContext.from_task(task)
+            columns = places[place] = found.setdefault(where, _ColumnBuilder(where))
         columns.add(record)
-    return tuple(found[where].group() for where in sorted(found))
+    return tuple(found[where].build_group() for where in sorted(found))
 
 
-class _Texts:
+class _TextTable:
     """Texts by number, in the order of their arrival."""
 
     def __init__(self) -> None:
         self.number: dict[str, int] = {}
 
-    def code(self, text: str) -> int:
+    def encode(self, text: str) -> int:
         return self.number.setdefault(text, len(self.number))
 
-    def sorted(self) -> tuple[tuple[str, ...], Codes]:
+    def sort_texts(self) -> tuple[tuple[str, ...], Codes]:
         """The sorted texts, and the new index of each number."""
         order = sorted(self.number)
         place = np.empty(len(order), np.int32)
@@ -115,10 +115,10 @@ _NUMBERS = ("us", "us_p10", "us_p90", "share")
 _NONE = -1  # a missing counter
 
 
-class _Columns:
-    def __init__(self, where: Where) -> None:
+class _ColumnBuilder:
+    def __init__(self, where: ResultContext) -> None:
         self.where = where
-        self.texts = {name: _Texts() for name in ("kernel", "problem", "message")}
+        self.texts = {name: _TextTable() for name in ("kernel", "problem", "message")}
         self.codes = {name: array("i") for name in ("kernel", "problem", "message", "status")}
         self.numbers = {name: array("d") for name in _NUMBERS}
         self.counters: dict[str, array[int]] = {}
@@ -130,9 +130,9 @@ class _Columns:
                 f"measures {self.where.kind}. Counters are not times: correct the device or the kind of the record."
             )
         task, times = record.task, record.times
-        self.codes["kernel"].append(self.texts["kernel"].code(task.kernel))
-        self.codes["problem"].append(self.texts["problem"].code(task.problem))
-        self.codes["message"].append(self.texts["message"].code(record.message))
+        self.codes["kernel"].append(self.texts["kernel"].encode(task.kernel))
+        self.codes["problem"].append(self.texts["problem"].encode(task.problem))
+        self.codes["message"].append(self.texts["message"].encode(record.message))
         self.codes["status"].append(STATUSES.index(record.status))
         numbers = (None, None, None) if times is None else (times.us, times.us_p10, times.us_p90)
         for name, value in zip(_NUMBERS, (*numbers, record.share), strict=True):
@@ -143,11 +143,11 @@ class _Columns:
         for name, column in self.counters.items():
             column.append(record.counters.get(name, _NONE))
 
-    def group(self) -> Group:
+    def build_group(self) -> ResultGroup:
         columns: dict[str, Any] = {}
         texts: dict[str, tuple[str, ...]] = {}
         for name, words in self.texts.items():
-            texts[name], place = words.sorted()
+            texts[name], place = words.sort_texts()
             columns[name] = place[np.frombuffer(self.codes[name], np.int32)]
         columns["status"] = np.frombuffer(self.codes["status"], np.int32)
         columns |= {name: np.frombuffer(values, np.float64) for name, values in self.numbers.items()}
@@ -158,7 +158,7 @@ class _Columns:
         for name in sorted(self.counters):
             values = np.frombuffer(self.counters[name], np.int64)[order]
             counters[name] = np.where(values == _NONE, np.nan, values.astype(np.float64))
-        return Group(
+        return ResultGroup(
             where=self.where,
             kernels=texts["kernel"],
             problems=texts["problem"],

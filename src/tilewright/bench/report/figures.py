@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.bench.record import OK, STATUSES
-from tilewright.bench.report.columns import Codes, Flags, Floats, Group
-from tilewright.bench.report.facts import Facts
+from tilewright.bench.report.columns import Codes, Flags, Floats, ResultGroup
+from tilewright.bench.report.group_data import GroupData
 
 # Failures of a kernel. The other statuses are not: not tried, not supported, not recorded.
 FAILURES = ("wrong", "fault", "build_failed", "timeout", "crashed", "out_of_memory")
@@ -28,7 +28,7 @@ REGION_BINS = 12
 Integers = NDArray[np.int64]
 
 
-def least(group: Group, values: Floats) -> Floats:
+def compute_least(group: ResultGroup, values: Floats) -> Floats:
     """The least value of a correct kernel for each problem; inf if there is none."""
     found = np.full(len(group.problems), np.inf)
     use = group.ok & ~np.isnan(values)
@@ -36,15 +36,15 @@ def least(group: Group, values: Floats) -> Floats:
     return found
 
 
-def efficiency(group: Group, values: Floats) -> Floats:
+def compute_efficiency(group: ResultGroup, values: Floats) -> Floats:
     """For each result, the least value of its problem divided by its own: 1 is best. nan without a value."""
-    best = least(group, values)[group.problem]
+    best = compute_least(group, values)[group.problem]
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(values == best, 1.0, best / values)  # 0 compared with 0 is best, too
     return np.where(group.ok & ~np.isnan(values), share, np.nan)
 
 
-def ranks(group: Group, values: Floats) -> Integers:
+def compute_ranks(group: ResultGroup, values: Floats) -> Integers:
     """The rank of each result in its problem: 0 is best. Results without a value come last."""
     filled = np.where(group.ok & ~np.isnan(values), values, np.inf)
     order = np.lexsort((group.kernel, filled, group.problem))
@@ -73,7 +73,7 @@ class Standing:
         return np.lexsort((np.arange(len(self.mean)), -self.wins, -self.mean))
 
 
-def standing(group: Group, shares: Floats) -> Standing:
+def compute_standing(group: ResultGroup, shares: Floats) -> Standing:
     """The standing of each kernel, from its efficiencies."""
     kernels = len(group.kernels)
     failed = np.isin(group.status, [STATUSES.index(each) for each in (*FAILURES, QUARANTINED)])
@@ -109,7 +109,7 @@ class Heat:
     status: Codes
 
 
-def heat(group: Group, facts: Facts, values: Floats, order: Integers) -> Heat:
+def compute_heat(group: ResultGroup, facts: GroupData, values: Floats, order: Integers) -> Heat:
     """Values by kernel and problem, problems ordered by their work."""
     shown = order[:HEAT_KERNELS]
     row_of = np.full(len(group.kernels), -1)
@@ -124,7 +124,7 @@ def heat(group: Group, facts: Facts, values: Floats, order: Integers) -> Heat:
     here = rows >= 0
     size = len(shown) * columns
 
-    def summed(which: Flags, weights: Floats | None = None) -> Floats:
+    def sum_cells(which: Flags, weights: Floats | None = None) -> Floats:
         picked = here & which
         chosen = None if weights is None else weights[picked]
         return np.bincount(cell[picked], chosen, size).astype(np.float64).reshape(len(shown), columns)
@@ -135,22 +135,22 @@ def heat(group: Group, facts: Facts, values: Floats, order: Integers) -> Heat:
     for which in (~group.ok & ~failed, failed):  # later ones win
         status[cell[here & which]] = group.status[here & which]
     with np.errstate(invalid="ignore", divide="ignore"):
-        every = summed(np.ones(len(group), bool))
+        every = sum_cells(np.ones(len(group), bool))
         return Heat(
             kernels=shown,
             kernels_left=len(order) - len(shown),
             columns=column_of,
             members=_count(column_of, columns),
             work=facts.flops[by_work[np.searchsorted(column_of[by_work], np.arange(columns))]],
-            mean=summed(valued, values) / summed(valued),
-            failed=summed(failed) / every,
-            apart=(every - summed(group.ok) - summed(failed)) / every,
+            mean=sum_cells(valued, values) / sum_cells(valued),
+            failed=sum_cells(failed) / every,
+            apart=(every - sum_cells(group.ok) - sum_cells(failed)) / every,
             status=status.reshape(len(shown), columns),
         )
 
 
 @dataclass(frozen=True, eq=False)
-class Axis:
+class SizeBins:
     """A problem size in bins that are even on a logarithmic scale: their edges, and each problem's bin."""
 
     name: str
@@ -165,8 +165,8 @@ class Regions:
     `mean` is its average efficiency in the region; `next_best` is the second-best tile with its own efficiency.
     """
 
-    across: Axis
-    up: Axis
+    across: SizeBins
+    up: SizeBins
     tiles: tuple[str, ...]  # those that are best somewhere, most regions first
     # All of shape up × across:
     best: Codes
@@ -175,9 +175,9 @@ class Regions:
     next_best: tuple[tuple[tuple[str, float] | None, ...], ...]  # None if there is no other tile
 
 
-def regions(group: Group, facts: Facts, values: Floats, across: Axis, up: Axis) -> Regions:
+def find_regions(group: ResultGroup, facts: GroupData, values: Floats, across: SizeBins, up: SizeBins) -> Regions:
     """For each region, the tile with the highest average efficiency; ties are decided by name."""
-    shares = np.nan_to_num(efficiency(group, values))
+    shares = np.nan_to_num(compute_efficiency(group, values))
     names = tuple(sorted(set(facts.tiles)))
     number = {name: i for i, name in enumerate(names)}
     tile_of = np.array([number[tile] for tile in facts.tiles])
@@ -203,18 +203,20 @@ def regions(group: Group, facts: Facts, values: Floats, across: Axis, up: Axis) 
         best=place[winner].reshape(high, wide).astype(np.int32),
         problems=count.reshape(high, wide),
         mean=mean.max(axis=1).reshape(high, wide),
-        next_best=tuple(tuple(_next_best(names, mean[row * wide + i]) for i in range(wide)) for row in range(high)),
+        next_best=tuple(
+            tuple(_find_next_best(names, mean[row * wide + i]) for i in range(wide)) for row in range(high)
+        ),
     )
 
 
-def _next_best(names: Sequence[str], mean: Floats) -> tuple[str, float] | None:
+def _find_next_best(names: Sequence[str], mean: Floats) -> tuple[str, float] | None:
     if len(names) < 2:
         return None
     place = int(np.argsort(-mean, kind="stable")[1])
     return (names[place], float(mean[place])) if mean[place] > 0 else None
 
 
-def axis(name: str, values: Floats) -> Axis | None:
+def make_bins(name: str, values: Floats) -> SizeBins | None:
     """Bins of a factor of two, or of more if there were too many. None if a value is unknown, or one bin holds all."""
     if np.isnan(values).any() or values.min() <= 0:
         return None
@@ -225,14 +227,14 @@ def axis(name: str, values: Floats) -> Axis | None:
         return None
     edges: Floats = np.exp2(low + step * np.arange(count + 1, dtype=np.float64))
     bins = np.clip(np.floor((np.log2(values) - low) / step), 0, count - 1)
-    return Axis(name, edges, bins.astype(np.int32))
+    return SizeBins(name, edges, bins.astype(np.int32))
 
 
-def widest(facts: Facts) -> list[Axis]:
+def find_widest(facts: GroupData) -> list[SizeBins]:
     """The problem sizes with the widest range, widest first."""
     spread = {name: float(np.std(np.log2(values))) for name, values in facts.sizes.items()}
     names = sorted((name for name in spread if spread[name] > 0), key=lambda name: (-spread[name], name))
-    found = (axis(facts.size_words(name), facts.sizes[name]) for name in names)
+    found = (make_bins(facts.describe_size(name), facts.sizes[name]) for name in names)
     return [each for each in found if each is not None]
 
 
@@ -249,7 +251,7 @@ class Reason:
 _NUMBERS = re.compile(r"0x[0-9a-f]+|[0-9a-f]{12,}|[0-9]+(\.[0-9]+)?", re.IGNORECASE)
 
 
-def reasons(groups: Sequence[Group]) -> list[Reason]:
+def collect_reasons(groups: Sequence[ResultGroup]) -> list[Reason]:
     """The reasons for missing results, most frequent first. Messages that differ only in numbers are one reason."""
     counts: Counter[tuple[str, str]] = Counter()
     kernels: dict[tuple[str, str], set[str]] = {}

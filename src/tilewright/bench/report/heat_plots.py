@@ -10,8 +10,8 @@ import numpy as np
 
 from tilewright.bench.record import STATUSES
 from tilewright.bench.report.figures import Heat
-from tilewright.bench.report.spots import box, cells
-from tilewright.bench.report.style import BAD, Places, clipped, new_figure, picture
+from tilewright.bench.report.style import BAD, Places, create_figure, cut_label, render_picture
+from tilewright.bench.report.tooltips import compute_box, make_cell_tooltips
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,30 +39,32 @@ class Panel:
     ends: str = ""
 
 
-@picture
-def heat_maps(panels: Sequence[Panel], kernels: Sequence[str], problems: Sequence[str]) -> tuple[Figure, Places]:
+@render_picture
+def plot_heat_maps(panels: Sequence[Panel], kernels: Sequence[str], problems: Sequence[str]) -> tuple[Figure, Places]:
     """Kernels × problems, panels with the same kernels side by side. Cells without a correct result show why."""
     first = panels[0].heat
     rows, columns = first.mean.shape
     worded = columns <= WORDED // len(panels) and bool((first.members == 1).all())
-    figure, found = new_figure(11.6, ROW * rows + (2.5 if worded else 1.2), columns=len(panels))
+    figure, found = create_figure(11.6, ROW * rows + (2.5 if worded else 1.2), columns=len(panels))
     for axes, panel in zip(found, panels, strict=True):
         _draw_heat(figure, axes, panel)
-        _name_columns(axes, panel.heat, problems if worded else None, TICKS // len(panels))
+        _set_column_labels(axes, panel.heat, problems if worded else None, TICKS // len(panels))
     shown = [kernels[kernel] for kernel in first.kernels]
-    found[0].set_yticks(np.arange(rows) + 0.5, [clipped(name) for name in shown], fontsize=7)
+    found[0].set_yticks(np.arange(rows) + 0.5, [cut_label(name) for name in shown], fontsize=7)
     for axes in found[1:]:
         axes.set_yticks([])
 
-    def places() -> list[dict[str, Any]]:
-        boxes = [box(axes, 0, columns, 0, rows) for axes in found]
+    def list_cells() -> list[dict[str, Any]]:
+        boxes = [compute_box(axes, 0, columns, 0, rows) for axes in found]
         told = [(each, panel.label, panel.heat.mean) for each, panel in zip(boxes, panels, strict=True)]
-        return [cells(told, shown, _column_words(first, problems), first.status.ravel().tolist(), STATUSES)]
+        return [
+            make_cell_tooltips(told, shown, _describe_columns(first, problems), first.status.ravel().tolist(), STATUSES)
+        ]
 
-    return figure, places
+    return figure, list_cells
 
 
-def _column_words(heat: Heat, problems: Sequence[str]) -> list[str]:
+def _describe_columns(heat: Heat, problems: Sequence[str]) -> list[str]:
     """The problem of each column, or the first and the last of several."""
     order = np.argsort(heat.columns, kind="stable")
     ends = np.cumsum(heat.members)
@@ -77,7 +79,7 @@ def _draw_heat(figure: Figure, axes: Axes, panel: Panel) -> None:
     rows, columns = panel.heat.mean.shape
     image = axes.pcolormesh(
         panel.heat.mean,
-        cmap=_without_white(panel.colours),
+        cmap=_make_colormap(panel.colours),
         vmin=panel.low,
         vmax=panel.high,
         edgecolors="white",
@@ -94,7 +96,7 @@ def _draw_heat(figure: Figure, axes: Axes, panel: Panel) -> None:
     figure.colorbar(image, ax=axes, label=panel.label + panel.ends, location="top", fraction=share, aspect=40, pad=0.01)
 
 
-def _without_white(name: str) -> Any:
+def _make_colormap(name: str) -> Any:
     """A colour map whose light end cannot be mistaken for an empty cell."""
     from matplotlib import colormaps  # noqa: PLC0415
     from matplotlib.colors import ListedColormap  # noqa: PLC0415
@@ -102,30 +104,30 @@ def _without_white(name: str) -> Any:
     return ListedColormap(colormaps[name](np.linspace(0.09, 1, 256)))
 
 
-def _name_columns(axes: Axes, heat: Heat, problems: Sequence[str] | None, ticks: int) -> None:
+def _set_column_labels(axes: Axes, heat: Heat, problems: Sequence[str] | None, ticks: int) -> None:
     if problems is not None:
-        words = [clipped(problems[problem], 34) for problem in np.argsort(heat.columns, kind="stable")]
+        words = [cut_label(problems[problem], 34) for problem in np.argsort(heat.columns, kind="stable")]
         place = np.arange(len(words)) + 0.5
         axes.set_xticks(place, words, fontsize=7, rotation=50, ha="right", rotation_mode="anchor")
         return
-    _tick_work(axes, heat, ticks)
+    _set_work_ticks(axes, heat, ticks)
     few, most = int(heat.members.min()), int(heat.members.max())
     many = "" if most == 1 else f", {most} per column" if few == most else f", {few} or {most} per column"
     axes.set_xlabel(f"problems by work{many}; operations below the marks")
 
 
-def _tick_work(axes: Axes, heat: Heat, most: int) -> None:
+def _set_work_ticks(axes: Axes, heat: Heat, most: int) -> None:
     """Label some columns, evenly spaced, with their operations."""
     if np.isnan(heat.work).any():
         axes.set_xticks([])
         return
     last = len(heat.work) - 1
     columns = np.unique(np.linspace(0, last, min(most, last + 1)).round().astype(int))
-    axes.set_xticks(columns + 0.5, [operations(heat.work[column]) for column in columns], fontsize=7)
+    axes.set_xticks(columns + 0.5, [format_operations(heat.work[column]) for column in columns], fontsize=7)
     axes.tick_params(axis="x", length=3)
 
 
-def operations(count: float) -> str:
+def format_operations(count: float) -> str:
     """`1.2 GFLOP`, in powers of a thousand."""
     for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if count >= unit:

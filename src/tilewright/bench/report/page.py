@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tilewright.base.atomic_write import write_atomically
 from tilewright.base.digest import digest_value
 from tilewright.base.errors import InvalidValueError
-from tilewright.base.events import task
-from tilewright.base.whole_file import written_whole
+from tilewright.base.events import report_task
 from tilewright.bench.record import OK, STATUSES, Record
 from tilewright.bench.report import plots
-from tilewright.bench.report.columns import COUNTERS, TIME, Group, gather
-from tilewright.bench.report.facts import Facts, facts_of
-from tilewright.bench.report.figures import FAILURES, QUARANTINED, Reason, reasons
-from tilewright.bench.report.rows import MOST_ROWS, Grid, results_grid, script_json
+from tilewright.bench.report.columns import COUNTERS, TIME, ResultGroup, group_records
+from tilewright.bench.report.figures import FAILURES, QUARANTINED, Reason, collect_reasons
+from tilewright.bench.report.group_data import GroupData, collect_group_data
+from tilewright.bench.report.rows import MOST_ROWS, Grid, build_results_grid, to_script_json
 from tilewright.bench.report.sections import (
-    Plot,
-    Section,
-    decisive,
-    failure_counts,
-    place_words,
-    section,
-    summary_row,
+    ReportPlot,
+    ReportSection,
+    build_section,
+    count_failures,
+    describe_context,
+    get_decisive_values,
+    make_summary_row,
 )
 
 TEMPLATE, SCRIPTS = "sweep.html.j2", ("sortable.js", "hover.js")
@@ -37,7 +37,7 @@ _RARE = ("quarantined", "unsupported", "not recorded")
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportPage:
     """A page and its summary: the number of results, of missing values by status, and omissions."""
 
     html: str
@@ -60,75 +60,79 @@ class Report:
 
 def write_report(
     path: Path | str, records: Iterable[Record], *, source: str = "", title: str = "", notes: Sequence[str] = ()
-) -> Report:
+) -> ReportPage:
     """Write the page to a file, atomically."""
     path = Path(path)
     made = make_report(records, source=source, title=title, notes=notes)
-    with written_whole(path) as draft:
+    with write_atomically(path) as draft:
         draft.write_text(made.html, encoding="utf-8")
     return made
 
 
-def make_report(records: Iterable[Record], *, source: str = "", title: str = "", notes: Sequence[str] = ()) -> Report:
+def make_report(
+    records: Iterable[Record], *, source: str = "", title: str = "", notes: Sequence[str] = ()
+) -> ReportPage:
     """The page of a sweep's results, one record per key (`tilewright.bench.journal.merge_records`).
 
     Records are read once and not kept. `source` describes their origin; `notes` are shown at the top, such as damaged
     journal lines. The same records give the same page, in any order.
     """
-    groups = gather(records)
+    groups = group_records(records)
     if not groups:
         raise InvalidValueError("there are no results to report: the journal or table is empty")
-    places = _places(groups)
-    facts = [facts_of(group) for group in groups]
+    places = _make_group_names(groups)
+    facts = [collect_group_data(group) for group in groups]
     shown = sorted(sorted(range(len(groups)), key=lambda i: -len(groups[i]))[:MOST_SECTIONS])
     sections = []
-    with task("drawing", len(shown)) as advance:
+    with report_task("drawing", len(shown)) as advance:
         for number, i in enumerate(shown, 1):
-            sections.append(section(number, places[i], groups[i], facts[i]))
+            sections.append(build_section(number, places[i], groups[i], facts[i]))
             advance(places[i])
-    tables = _tables(groups, facts, places)
-    found = reasons(groups)
+    tables = _build_tables(groups, facts, places)
+    found = collect_reasons(groups)
     by_status = {status: sum(group.count(status) for group in groups) for status in STATUSES}
-    left_out = tuple(_left_out(groups, places, shown, tables, found))
-    summary = tuple(summary_row(place, group) for place, group in zip(places, groups, strict=True))
+    left_out = tuple(_list_omissions(groups, places, shown, tables, found))
+    summary = tuple(make_summary_row(place, group) for place, group in zip(places, groups, strict=True))
     html = _render(
-        title=title or _title(groups),
+        title=title or _make_title(groups),
         source=source,
         notes=notes,
-        kinds=_kinds(groups),
-        totals=_totals(groups, by_status),
-        summary=_filled(summary),
+        kinds=_count_by_kind(groups),
+        totals=_compute_totals(groups, by_status),
+        summary=_drop_empty_columns(summary),
         sections=sections,
-        failures=_failures_plot(places, groups),
+        failures=_plot_failures(places, groups),
         reasons=found[:MOST_REASONS],
         tables=tables,
         left_out=left_out,
     )
     right = by_status[OK]
     counts = {status: count for status, count in by_status.items() if count}
-    return Report(html, sum(len(group) for group in groups), right, counts, summary, left_out)
+    return ReportPage(html, sum(len(group) for group in groups), right, counts, summary, left_out)
 
 
-def _places(groups: Sequence[Group]) -> list[str]:
+def _make_group_names(groups: Sequence[ResultGroup]) -> list[str]:
     """The names of groups, with a mark of their software if they differ only in that."""
-    plain = [place_words(group.where) for group in groups]
+    plain = [describe_context(group.where) for group in groups]
     return [
-        place_words(group.where, software=digest_value(group.where.versions)[:8]) if plain.count(name) > 1 else name
+        describe_context(group.where, software=digest_value(group.where.versions)[:8])
+        if plain.count(name) > 1
+        else name
         for name, group in zip(plain, groups, strict=True)
     ]
 
 
-def _title(groups: Sequence[Group]) -> str:
+def _make_title(groups: Sequence[ResultGroup]) -> str:
     ops = ", ".join(sorted({group.where.op for group in groups}))
     return f"Sweep of {ops} kernels on {', '.join(sorted({group.where.arch for group in groups}))}"
 
 
-def _kinds(groups: Sequence[Group]) -> dict[str, int]:
+def _count_by_kind(groups: Sequence[ResultGroup]) -> dict[str, int]:
     """The number of results by measurement: times or counters."""
     return {kind: sum(len(g) for g in groups if g.where.kind == kind) for kind in (TIME, COUNTERS)}
 
 
-def _totals(groups: Sequence[Group], by_status: dict[str, int]) -> list[tuple[str, str, str]]:
+def _compute_totals(groups: Sequence[ResultGroup], by_status: dict[str, int]) -> list[tuple[str, str, str]]:
     """The figures at the top: name, number, and colour."""
     failed = sum(by_status[status] for status in FAILURES)
     found = [
@@ -144,36 +148,36 @@ def _totals(groups: Sequence[Group], by_status: dict[str, int]) -> list[tuple[st
     return [(name, f"{count:,}", colour) for name, count, colour in found if count or name not in _RARE]
 
 
-def _filled(rows: Sequence[dict[str, str]]) -> dict[str, Any]:
+def _drop_empty_columns(rows: Sequence[dict[str, str]]) -> dict[str, Any]:
     """The first table without columns that are 0 everywhere."""
     names = [name for name in rows[0] if name not in _RARE or any(row[name] != "0" for row in rows)]
     return {"names": names, "rows": [[row[name] for name in names] for row in rows]}
 
 
-def _tables(groups: Sequence[Group], facts: Sequence[Facts], places: Sequence[str]) -> list[Grid]:
+def _build_tables(groups: Sequence[ResultGroup], facts: Sequence[GroupData], places: Sequence[str]) -> list[Grid]:
     """Results with times and results with counters are never in one table."""
     kinds = sorted({group.where.kind for group in groups}, reverse=True)
     made = []
     for kind in kinds:
         own = [i for i, group in enumerate(groups) if group.where.kind == kind]
         mine = [groups[i] for i in own]
-        values = [decisive(group) for group in mine]
+        values = [get_decisive_values(group) for group in mine]
         name = "times" if kind == TIME else "counters"
         chosen, called = [facts[i] for i in own], [places[i] for i in own]
-        made.append(results_grid(name, mine, chosen, values, called, MOST_ROWS // len(kinds)))
+        made.append(build_results_grid(name, mine, chosen, values, called, MOST_ROWS // len(kinds)))
     return made
 
 
-def _failures_plot(places: Sequence[str], groups: Sequence[Group]) -> Plot | None:
+def _plot_failures(places: Sequence[str], groups: Sequence[ResultGroup]) -> ReportPlot | None:
     statuses = tuple(status for status in STATUSES if status != OK)
-    counts = failure_counts(list(zip(places, groups, strict=True)), statuses)
+    counts = count_failures(list(zip(places, groups, strict=True)), statuses)
     if not counts:
         return None
-    return Plot("By status", "", plots.failures(counts, (*FAILURES, QUARANTINED)))
+    return ReportPlot("By status", "", plots.plot_failures(counts, (*FAILURES, QUARANTINED)))
 
 
-def _left_out(
-    groups: Sequence[Group],
+def _list_omissions(
+    groups: Sequence[ResultGroup],
     places: Sequence[str],
     shown: Sequence[int],
     tables: Sequence[Grid],
@@ -190,12 +194,12 @@ def _left_out(
         yield f"{len(found) - MOST_REASONS:,} rarer reasons, of {rest:,} results, are not listed."
 
 
-def _render(sections: Sequence[Section], **values: Any) -> str:
+def _render(sections: Sequence[ReportSection], **values: Any) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
     from markupsafe import Markup  # noqa: PLC0415
 
     folder = Path(__file__).with_name("templates")
     environment = Environment(loader=FileSystemLoader(folder), undefined=StrictUndefined, autoescape=True)
-    environment.filters["spots"] = lambda picture: Markup(script_json(picture.spots))
+    environment.filters["spots"] = lambda picture: Markup(to_script_json(picture.spots))
     scripts = [Markup((folder / name).read_text(encoding="utf-8")) for name in SCRIPTS]  # our own files
     return environment.get_template(TEMPLATE).render(sections=sections, scripts=scripts, **values)

@@ -10,8 +10,7 @@ import numpy as np
 
 from tilewright.arch.spec import Arch
 from tilewright.bench.report.columns import Codes, Flags, Floats
-from tilewright.bench.report.figures import Axis, Regions
-from tilewright.bench.report.spots import Named, areas, box, points
+from tilewright.bench.report.figures import Regions, SizeBins
 from tilewright.bench.report.style import (
     BAD,
     BEST,
@@ -20,11 +19,12 @@ from tilewright.bench.report.style import (
     QUIET,
     SECOND,
     Places,
-    clipped,
-    new_figure,
-    picture,
-    plain_numbers,
+    create_figure,
+    cut_label,
+    render_picture,
+    set_plain_numbers,
 )
+from tilewright.bench.report.tooltips import GroupLabels, compute_box, make_area_tooltips, make_point_tooltips
 from tilewright.select.portfolio import Portfolio
 
 if TYPE_CHECKING:
@@ -45,46 +45,46 @@ class Scatter:
     best: Flags
     kernel: Codes
     problem: Codes
-    named: Named
+    named: GroupLabels
 
-    def places(self, axes: Axes, label: str) -> Places:
+    def list_tooltips(self, axes: Axes, label: str) -> Places:
         """The tooltips: of all points, of the best if there are too many, or none."""
         usable = np.isfinite(self.x) & np.isfinite(self.y)
 
-        def found() -> list[dict[str, Any]]:
+        def list_points() -> list[dict[str, Any]]:
             for which in (usable, usable & self.best):
                 if int(which.sum()) <= MOST_POINTS:
                     codes = self.kernel[which].tolist(), self.problem[which].tolist()
-                    return [points(axes, self.x[which], self.y[which], *codes, self.named, label)]
+                    return [make_point_tooltips(axes, self.x[which], self.y[which], *codes, self.named, label)]
             return []
 
-        return found
+        return list_points
 
 
-@picture
-def roofline(scatter: Scatter, arch: Arch, dtypes: Sequence[str]) -> tuple[Figure, Places]:
+@render_picture
+def plot_roofline(scatter: Scatter, arch: Arch, dtypes: Sequence[str]) -> tuple[Figure, Places]:
     """Rates of all results over operations per byte, below the roofline of the GPU's file."""
-    figure, (axes,) = new_figure(7.4, 4.6)
+    figure, (axes,) = create_figure(7.4, 4.6)
     use = np.isfinite(scatter.x) & np.isfinite(scatter.y)
     x, y, best = scatter.x, scatter.y, scatter.best & use
     low, high = float(x[use].min()) / 1.6, float(x[use].max()) * 1.6
     peaks = {name: arch.peak_tflops[name] for name in dtypes if name in arch.peak_tflops}
-    tops = [min(peak, slope(arch) * high) for peak in peaks.values()]
+    tops = [min(peak, compute_memory_slope(arch) * high) for peak in peaks.values()]
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(low, high)
     axes.set_ylim(float(y[use].min()) / 1.6, max([float(y[use].max()), *tops]) * 2.2)
-    _roofs(axes, arch, peaks, low, high)
+    _draw_rooflines(axes, arch, peaks, low, high)
     others = use & ~best
-    _cloud(figure, axes, x[others], y[others], "other kernels", OTHER)
+    _draw_points(figure, axes, x[others], y[others], "other kernels", OTHER)
     many = int(best.sum()) > MOST_POINTS // 4
     axes.plot(x[best], y[best], "o", **_MANY if many else _SOME, label="best kernel of a problem")
     axes.set_xlabel("operations per byte that must be moved, FLOP/byte")
     axes.set_ylabel("TFLOPS")
-    plain_numbers(axes.xaxis)
-    plain_numbers(axes.yaxis)
+    set_plain_numbers(axes.xaxis)
+    set_plain_numbers(axes.yaxis)
     figure.legend(loc="outside upper right", ncols=2, markerscale=2.5 if many else 1)
-    return figure, scatter.places(axes, "TFLOPS")
+    return figure, scatter.list_tooltips(axes, "TFLOPS")
 
 
 # The style of points: for few problems, and for so many that they overlap.
@@ -92,24 +92,24 @@ _SOME: dict[str, Any] = {"ms": 3.6, "color": BEST, "alpha": 0.85, "mew": 0}
 _MANY: dict[str, Any] = {"ms": 1.8, "color": BEST, "alpha": 0.4, "mew": 0}
 
 
-def slope(arch: Arch) -> float:
+def compute_memory_slope(arch: Arch) -> float:
     """The TFLOPS that the memory bandwidth allows at one operation per byte."""
     return arch.memory.bandwidth_gbs / 1e3
 
 
-def _roofs(axes: Axes, arch: Arch, peaks: Mapping[str, float], low: float, high: float) -> None:
+def _draw_rooflines(axes: Axes, arch: Arch, peaks: Mapping[str, float], low: float, high: float) -> None:
     """The memory slope, the flat peak of each data type, and the ridges where they meet."""
     line: dict[str, Any] = {"color": INK, "linewidth": 1.2}
     words: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "color": INK}
-    top = max(peaks.values(), default=slope(arch) * high)
-    end = min(high, top / slope(arch))
-    axes.plot([low, end], [slope(arch) * low, slope(arch) * end], **line)
+    top = max(peaks.values(), default=compute_memory_slope(arch) * high)
+    end = min(high, top / compute_memory_slope(arch))
+    axes.plot([low, end], [compute_memory_slope(arch) * low, compute_memory_slope(arch) * end], **line)
     if end > low:
         place = np.sqrt(low * end)
         bandwidth = f"memory, {arch.memory.bandwidth_gbs:,.0f} GB/s"
-        axes.annotate(bandwidth, (place, slope(arch) * place), (-4, 3), ha="right", **words)
+        axes.annotate(bandwidth, (place, compute_memory_slope(arch) * place), (-4, 3), ha="right", **words)
     for peak in sorted(set(peaks.values())):
-        ridge = peak / slope(arch)
+        ridge = peak / compute_memory_slope(arch)
         if ridge >= high:
             continue
         axes.plot([max(low, ridge), high], [peak, peak], **line)
@@ -121,7 +121,7 @@ def _roofs(axes: Axes, arch: Arch, peaks: Mapping[str, float], low: float, high:
             axes.annotate(text, (ridge, axes.get_ylim()[0]), (3, 4), rotation=90, **words)
 
 
-def _cloud(figure: Figure, axes: Axes, across: Floats, up: Floats, label: str, colour: str) -> None:
+def _draw_points(figure: Figure, axes: Axes, across: Floats, up: Floats, label: str, colour: str) -> None:
     """Points, or the number of points per spot if there are too many."""
     if len(across) <= MOST_POINTS:
         axes.plot(across, up, ".", ms=3, color=colour, alpha=0.6, label=label, zorder=1)
@@ -132,10 +132,10 @@ def _cloud(figure: Figure, axes: Axes, across: Floats, up: Floats, label: str, c
     figure.colorbar(found, ax=axes, label=f"{label}: results per spot", shrink=0.8, pad=0.01)
 
 
-@picture
-def traffic(scatter: Scatter, ridge: float | None) -> tuple[Figure, Places]:
+@render_picture
+def plot_traffic(scatter: Scatter, ridge: float | None) -> tuple[Figure, Places]:
     """Operations per byte that kernels requested from memory, over those that the problem allows."""
-    figure, (axes,) = new_figure(7.4, 4.6)
+    figure, (axes,) = create_figure(7.4, 4.6)
     use = np.isfinite(scatter.x) & np.isfinite(scatter.y)
     x, y = scatter.x[use], scatter.y[use]
     left, right = float(x.min()) / 1.4, float(x.max()) * 1.4
@@ -152,23 +152,23 @@ def traffic(scatter: Scatter, ridge: float | None) -> tuple[Figure, Places]:
         text = f"ridge of the GPU's roofline, {ridge:,.0f}"
         axes.annotate(text, (left, ridge), (4, 3), textcoords="offset points", fontsize=8)
     best = scatter.best[use]
-    _cloud(figure, axes, x[~best], y[~best], "other kernels", OTHER)
+    _draw_points(figure, axes, x[~best], y[~best], "other kernels", OTHER)
     axes.plot(x[best], y[best], "o", **_SOME, label="fewest lines of a problem")
     axes.set_xlabel("operations per byte that must be moved, FLOP/byte")
     axes.set_ylabel("operations per byte that lanes requested, FLOP/byte")
-    plain_numbers(axes.xaxis)
-    plain_numbers(axes.yaxis)
+    set_plain_numbers(axes.xaxis)
+    set_plain_numbers(axes.yaxis)
     figure.legend(loc="outside upper right", ncols=2)
-    return figure, scatter.places(axes, "FLOP per requested byte")
+    return figure, scatter.list_tooltips(axes, "FLOP per requested byte")
 
 
-@picture
-def region_maps(maps: Sequence[Regions], what: str, share: str) -> tuple[Figure, Places]:
+@render_picture
+def plot_region_maps(maps: Sequence[Regions], what: str, share: str) -> tuple[Figure, Places]:
     """The best tile of each region; the numbers count its problems. `share` names the reference of the mean."""
     from matplotlib.patches import Patch, Rectangle  # noqa: PLC0415
 
-    figure, panels = new_figure(11.6, 4.3, columns=len(maps)) if len(maps) > 1 else new_figure(7.4, 4.3)
-    names = _by_use(maps)
+    figure, panels = create_figure(11.6, 4.3, columns=len(maps)) if len(maps) > 1 else create_figure(7.4, 4.3)
+    names = _sort_by_use(maps)
     shown = names[: len(PALETTE)]
     colours = dict(zip(shown, PALETTE, strict=False))
     for axes, each in zip(panels, maps, strict=True):
@@ -180,20 +180,29 @@ def region_maps(maps: Sequence[Regions], what: str, share: str) -> tuple[Figure,
             cell = Rectangle(place, wide, high, facecolor=colours.get(tile, "#d0d0d0"), edgecolor="white", linewidth=1)
             axes.add_patch(cell)
             middle = np.sqrt(place[0] * (place[0] + wide)), np.sqrt(place[1] * (place[1] + high))
-            axes.text(*middle, f"{each.problems[row, column]}", fontsize=7, ha="center", va="center", color=_ink(cell))
-        _log_axes(axes, each.across, each.up)
-    handles = [Patch(facecolor=colours[name], label=clipped(name, 40)) for name in shown]
+            axes.text(
+                *middle,
+                f"{each.problems[row, column]}",
+                fontsize=7,
+                ha="center",
+                va="center",
+                color=_choose_text_colour(cell),
+            )
+        _set_log_axes(axes, each.across, each.up)
+    handles = [Patch(facecolor=colours[name], label=cut_label(name, 40)) for name in shown]
     if len(names) > len(shown):
         handles.append(Patch(facecolor="#d0d0d0", label=f"{len(names) - len(shown)} others"))
     figure.legend(handles=handles, loc="outside right upper", fontsize=8, title=what, alignment="left")
 
-    def places() -> list[dict[str, Any]]:
-        return [areas(_region_words(axes, each, share)) for axes, each in zip(panels, maps, strict=True)]
+    def list_regions() -> list[dict[str, Any]]:
+        return [
+            make_area_tooltips(_describe_regions(axes, each, share)) for axes, each in zip(panels, maps, strict=True)
+        ]
 
-    return figure, places
+    return figure, list_regions
 
 
-def _region_words(axes: Axes, found: Regions, share: str) -> Iterator[tuple[list[float], str]]:
+def _describe_regions(axes: Axes, found: Regions, share: str) -> Iterator[tuple[list[float], str]]:
     """Every region with its tooltip: its tile, the tile's efficiency, and the second-best tile."""
     for row, column in np.argwhere(found.best >= 0).tolist():
         across, up = found.across.edges[column : column + 2], found.up.edges[row : row + 2]
@@ -202,10 +211,10 @@ def _region_words(axes: Axes, found: Regions, share: str) -> Iterator[tuple[list
         lines = [best, f"{many} problem{'s' if many > 1 else ''}{', on average' if many > 1 else ''}"]
         if (then := found.next_best[row][column]) is not None:
             lines.append(f"then {then[0]}: {100 * then[1]:.3g} %")
-        yield box(axes, *across.tolist(), *up.tolist()), "\n".join(lines)
+        yield compute_box(axes, *across.tolist(), *up.tolist()), "\n".join(lines)
 
 
-def _by_use(maps: Sequence[Regions]) -> list[str]:
+def _sort_by_use(maps: Sequence[Regions]) -> list[str]:
     """The tiles of all maps, those of most regions first."""
     used: dict[str, int] = {}
     for each in maps:
@@ -214,12 +223,12 @@ def _by_use(maps: Sequence[Regions]) -> list[str]:
     return sorted(used, key=lambda name: (-used[name], name))
 
 
-def _ink(cell: Any) -> str:
+def _choose_text_colour(cell: Any) -> str:
     red, green, blue, _ = cell.get_facecolor()
     return "#222222" if 0.3 * red + 0.59 * green + 0.11 * blue > 0.55 else "#ffffff"
 
 
-def _log_axes(axes: Axes, across: Axis, up: Axis) -> None:
+def _set_log_axes(axes: Axes, across: SizeBins, up: SizeBins) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set_xlim(across.edges[0], across.edges[-1])
@@ -227,14 +236,14 @@ def _log_axes(axes: Axes, across: Axis, up: Axis) -> None:
     axes.set_xlabel(across.name)
     axes.set_ylabel(up.name)
     for axis in (axes.xaxis, axes.yaxis):
-        _short_numbers(axis)
+        _set_short_numbers(axis)
 
 
-@picture
-def failures(counts: Mapping[str, Mapping[str, int]], bad: Sequence[str]) -> Figure:
+@render_picture
+def plot_failures(counts: Mapping[str, Mapping[str, int]], bad: Sequence[str]) -> Figure:
     """Missing results by status, and within a status by group; `bad` ones in red."""
     places = list(dict.fromkeys(place for by_place in counts.values() for place in by_place))
-    figure, (axes,) = new_figure(7.4, 0.36 * len(counts) + 0.95)
+    figure, (axes,) = create_figure(7.4, 0.36 * len(counts) + 0.95)
     for row, (status, by_place) in enumerate(counts.items()):
         left = 0
         for place, count in by_place.items():
@@ -258,10 +267,10 @@ def failures(counts: Mapping[str, Mapping[str, int]], bad: Sequence[str]) -> Fig
     return figure
 
 
-@picture
-def coverage(found: Portfolio) -> Figure:
+@render_picture
+def plot_coverage(found: Portfolio) -> Figure:
     """The efficiency of the first one, two, … kernels."""
-    figure, (axes,) = new_figure(7.4, 4.6)
+    figure, (axes,) = create_figure(7.4, 4.6)
     draw_coverage(axes, found)
     return figure
 
@@ -291,16 +300,16 @@ def draw_coverage(axes: Axes, found: Portfolio) -> None:
     axes.legend(loc="lower right")
 
 
-def _short_numbers(axis: Any) -> None:
+def _set_short_numbers(axis: Any) -> None:
     """64, 4k, 1M on an axis of powers of two."""
     from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator  # noqa: PLC0415
 
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _format_short(value)))
 
 
-def _short(value: float) -> str:
+def _format_short(value: float) -> str:
     for unit, name in ((2.0**40, "T"), (2.0**30, "G"), (2.0**20, "M"), (2.0**10, "k")):
         if value >= unit:
             return f"{value / unit:g}{name}"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from tilewright.base.extras import need_packages
+from tilewright.base.extras import require_packages
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,9 +62,9 @@ class Picture:
         return base64.b64encode(self.png).decode()
 
 
-def need_plots(what: str) -> None:
+def require_plot_extra(what: str) -> None:
     """Raise if Matplotlib is missing."""
-    need_packages(what, ("numpy", "matplotlib"), "plots")
+    require_packages(what, ("numpy", "matplotlib"), "plots")
 
 
 P = ParamSpec("P")
@@ -72,11 +72,11 @@ P = ParamSpec("P")
 Places = Callable[[], Sequence[dict[str, Any]]]
 
 
-def picture(draw: Callable[P, Figure | tuple[Figure, Places]]) -> Callable[P, Picture]:
+def render_picture(draw: Callable[P, Figure | tuple[Figure, Places]]) -> Callable[P, Picture]:
     """Turn a function that draws a figure into one that returns its picture, drawn in our style."""
 
     @functools.wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> Picture:
+    def render_figure(*args: P.args, **kwargs: P.kwargs) -> Picture:
         from matplotlib import rc_context  # noqa: PLC0415
         from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
 
@@ -88,10 +88,10 @@ def picture(draw: Callable[P, Figure | tuple[Figure, Places]]) -> Callable[P, Pi
             FigureCanvasAgg(figure).print_figure(stream, format="png", dpi=DPI, metadata={"Software": None})
         return Picture(stream.getvalue(), round(figure.get_figwidth() * CSS_DPI), tuple(places()))
 
-    return drawn
+    return render_figure
 
 
-def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[Figure, list[Axes]]:
+def create_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure without a window, with its panels row by row."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
@@ -103,13 +103,13 @@ def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> 
 LABEL = 58
 
 
-def clipped(text: str, most: int = LABEL) -> str:
+def cut_label(text: str, most: int = LABEL) -> str:
     """A label that fits: if it is too long, … replaces its middle, as names differ at their ends."""
     head = most // 2
     return text if len(text) <= most else f"{text[:head]}…{text[head + 1 - most :]}"
 
 
-def plain_numbers(axis: Any) -> None:
+def set_plain_numbers(axis: Any) -> None:
     """0.1, 1, 10, 1,000 instead of powers of ten; the shorter the range of an axis, the more numbers in between."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: PLC0415
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from tilewright.base.errors import CompileError
 from tilewright.building.driver import NO_CONFIG_FILES
-from tilewright.building.pack.members import Member
-from tilewright.building.pack.text import export_list, library_file, table_source
-from tilewright.building.process import run
+from tilewright.building.pack.generated_text import library_file, render_export_list, render_table
+from tilewright.building.pack.kernels import PackMember
+from tilewright.building.process import run_command
 from tilewright.building.toolchain import Toolchain
-from tilewright.codegen.fatbin import fatbin_assembly, fatbin_symbol
+from tilewright.codegen.fatbin import fatbin_symbol, render_fatbin
 
 _TABLE_FLAGS = ("-x", "c", "-std=c11", "-O1", "-fPIC", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-c")
 # No contraction: rankings must round each operation as Python does.
@@ -34,7 +34,7 @@ class LibraryPlan:
 
     name: str  # of the pack
     gpu: str
-    members: Sequence[Member]
+    members: Sequence[PackMember]
     work: Path  # for objects; not part of the pack
     include: Path
     out: Path
@@ -50,53 +50,53 @@ def link_library(plan: LibraryPlan, toolchain: Toolchain, advance: Callable[[str
     plan.work.mkdir()
     objects = []
     for member in plan.members:
-        objects += _objects_of(member, plan, toolchain)
+        objects += _make_objects(member, plan, toolchain)
         advance(member.kernel.slug)
-    objects += [_ranking(op, source, plan, toolchain) for op, source in sorted(plan.rankings.items())]
-    objects.append(_table(plan, toolchain))
+    objects += [_compile_ranking(op, source, plan, toolchain) for op, source in sorted(plan.rankings.items())]
+    objects.append(_compile_table(plan, toolchain))
     (plan.work / "objects.rsp").write_text("".join(f"{name}\n" for name in objects))
-    (plan.work / "exports.map").write_text(export_list(member.kernel for member in plan.members))
+    (plan.work / "exports.map").write_text(render_export_list(member.kernel for member in plan.members))
     product = f"../{plan.out.relative_to(plan.work.parent)}/{plan.file}"
     words = (*_LINK_FLAGS, f"-Wl,-soname,{plan.file}", "@objects.rsp", "-o", product)
-    _compile(plan, toolchain, (*words, *toolchain.link_flags()), f"link {plan.file}")
+    _run_compiler(plan, toolchain, (*words, *toolchain.link_flags()), f"link {plan.file}")
     return plan.out / plan.file
 
 
-def _objects_of(member: Member, plan: LibraryPlan, toolchain: Toolchain) -> list[str]:
+def _make_objects(member: PackMember, plan: LibraryPlan, toolchain: Toolchain) -> list[str]:
     """Make the host object and an object with the device code. Files are copied, so that gc cannot remove them."""
     symbol = member.kernel.symbol
-    code, host = member.checked_files()
+    code, host = member.verify_files()
     shutil.copyfile(code, plan.work / f"{symbol}.co")
     shutil.copyfile(host, plan.work / f"{symbol}.host.o")
-    assembly = fatbin_assembly({plan.gpu: f"{symbol}.co"}, fatbin_symbol(member.unit))
+    assembly = render_fatbin({plan.gpu: f"{symbol}.co"}, fatbin_symbol(member.unit))
     (plan.work / f"{symbol}.fatbin.s").write_text(assembly)
     words = ("-c", f"{symbol}.fatbin.s", "-o", f"{symbol}.fatbin.o")
-    _compile(plan, toolchain, words, f"embed the device code of {member.kernel.slug}")
+    _run_compiler(plan, toolchain, words, f"embed the device code of {member.kernel.slug}")
     return [f"{symbol}.host.o", f"{symbol}.fatbin.o"]
 
 
-def _table(plan: LibraryPlan, toolchain: Toolchain) -> str:
+def _compile_table(plan: LibraryPlan, toolchain: Toolchain) -> str:
     kernels = [member.kernel for member in plan.members]
-    (plan.work / "table.c").write_text(table_source(plan.name, plan.gpu, kernels, plan.rankings))
-    words = (*_TABLE_FLAGS, _include(plan), "table.c", "-o", "table.o")
-    _compile(plan, toolchain, words, f"compile the table of {plan.file}")
+    (plan.work / "table.c").write_text(render_table(plan.name, plan.gpu, kernels, plan.rankings))
+    words = (*_TABLE_FLAGS, _include_flag(plan), "table.c", "-o", "table.o")
+    _run_compiler(plan, toolchain, words, f"compile the table of {plan.file}")
     return "table.o"
 
 
-def _ranking(op: str, source: str, plan: LibraryPlan, toolchain: Toolchain) -> str:
+def _compile_ranking(op: str, source: str, plan: LibraryPlan, toolchain: Toolchain) -> str:
     (plan.work / f"rank_{op}.c").write_text(source)
-    words = (*_RANK_FLAGS, _include(plan), f"rank_{op}.c", "-o", f"rank_{op}.o")
-    _compile(plan, toolchain, words, f"compile the ranking of {op} for {plan.file}")
+    words = (*_RANK_FLAGS, _include_flag(plan), f"rank_{op}.c", "-o", f"rank_{op}.o")
+    _run_compiler(plan, toolchain, words, f"compile the ranking of {op} for {plan.file}")
     return f"rank_{op}.o"
 
 
-def _include(plan: LibraryPlan) -> str:
+def _include_flag(plan: LibraryPlan) -> str:
     return f"-I../{plan.include.relative_to(plan.work.parent)}"
 
 
-def _compile(plan: LibraryPlan, toolchain: Toolchain, words: Sequence[str], action: str) -> None:
+def _run_compiler(plan: LibraryPlan, toolchain: Toolchain, words: Sequence[str], action: str) -> None:
     """Run the compiler in the work folder. All paths are relative, so the library contains no folder names."""
-    ran = run((str(toolchain.cxx), NO_CONFIG_FILES, *words), folder=plan.work, timeout_s=_TIMEOUT_S)
+    ran = run_command((str(toolchain.cxx), NO_CONFIG_FILES, *words), folder=plan.work, timeout_s=_TIMEOUT_S)
     if ran.timed_out:
         raise CompileError(f"cannot {action}: the compiler did not end within {_TIMEOUT_S:g} s.", ran.output)
     if ran.code != 0:

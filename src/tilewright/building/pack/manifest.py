@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tilewright.base.digest import canonical_json
-from tilewright.base.document_models import validated
-from tilewright.base.documents import parse_json, reading
+from tilewright.base.digest import to_canonical_json
+from tilewright.base.document_models import validate_document
+from tilewright.base.documents import convert_read_errors, parse_json
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, PackError, choose
-from tilewright.building.store.regular import digest_regular, read_regular
+from tilewright.building.store.regular import hash_regular, read_regular
 
 MANIFEST = "manifest.json"
 SCHEMA = 1
@@ -63,19 +63,19 @@ class Pack:
     def gpus(self) -> tuple[str, ...]:
         return tuple(self.libraries)
 
-    def library(self, gpu: str) -> Path:
+    def library_path(self, gpu: str) -> Path:
         """Return the path of the library for a GPU."""
         return self.folder / self.libraries[choose("GPU of the pack", gpu, self.libraries)].path
 
-    def text(self) -> str:
+    def to_text(self) -> str:
         """Return the manifest with one kernel per line, so that a diff of two packs is readable."""
         head = {"schema": SCHEMA, "kind": KIND, "name": self.name, "version": self.version}
         libraries = {gpu: asdict(file) for gpu, file in self.libraries.items()}
-        kernels = ",\n".join(canonical_json(asdict(kernel)) for kernel in self.kernels)
+        kernels = ",\n".join(to_canonical_json(asdict(kernel)) for kernel in self.kernels)
         return (
-            f"{canonical_json(head)[:-1]},\n"
-            f'"libraries":{canonical_json(libraries)},\n'
-            f'"files":{canonical_json([asdict(file) for file in self.files])},\n'
+            f"{to_canonical_json(head)[:-1]},\n"
+            f'"libraries":{to_canonical_json(libraries)},\n'
+            f'"files":{to_canonical_json([asdict(file) for file in self.files])},\n'
             f'"kernels":[\n{kernels}\n]}}\n'
         )
 
@@ -94,15 +94,17 @@ def gpu_order(gpu: str) -> tuple[int, str]:
     return len(gpu), gpu
 
 
-def pack_file(root: Path, path: str) -> PackFile:
+def describe_pack_file(root: Path, path: str) -> PackFile:
     """Read the current size and digest of a file. Raises `OSError` if it is not a regular file."""
-    return PackFile(path, *digest_regular(root / path))
+    return PackFile(path, *hash_regular(root / path))
 
 
 def read_pack(folder: Path) -> Pack:
     """Read a pack and compare all its files with the manifest. Raises `PackError` or `FileFormatError`."""
     pack = read_manifest(folder)
-    problems = [problem for file in (*pack.libraries.values(), *pack.files) if (problem := _damage(folder, file))]
+    problems = [
+        problem for file in (*pack.libraries.values(), *pack.files) if (problem := _describe_damage(folder, file))
+    ]
     if problems:
         lines = "\n".join(f"  {problem}" for problem in problems)
         raise PackError(f"{folder} is damaged, {len(problems)} problem(s):\n{lines}\nWrite the pack again.")
@@ -122,11 +124,11 @@ def read_manifest(folder: Path) -> Pack:
         raise PackError(f"cannot read {path}: {error.strerror}.") from error
     if len(raw) > MAX_MANIFEST_BYTES:
         raise PackError(f"{path} has over {MAX_MANIFEST_BYTES:,} bytes, which is too long for the manifest of a pack.")
-    with reading(path):
+    with convert_read_errors(path):
         value = parse_json(raw)
-    parsed = validated(path, ManifestFile, value, strict=True)
+    parsed = validate_document(path, ManifestFile, value, strict=True)
     table = parsed.model_dump()
-    with reading(path):
+    with convert_read_errors(path):
         pack = Pack(
             folder=folder,
             name=parsed.name,
@@ -135,13 +137,13 @@ def read_manifest(folder: Path) -> Pack:
             files=tuple(PackFile(**file) for file in table["files"]),
             kernels=tuple(PackKernel(**{**row, "resources": tuple(row["resources"])}) for row in table["kernels"]),
         )
-        problems = list(_contradictions(pack))
+        problems = list(_find_contradictions(pack))
     if problems:
         raise FileFormatError(path, problems)
     return pack
 
 
-def _contradictions(pack: Pack) -> Iterator[FileProblem]:
+def _find_contradictions(pack: Pack) -> Iterator[FileProblem]:
     """Find parts of a manifest that are valid on their own but contradict each other."""
     archs = {kernel.arch for kernel in pack.kernels}
     for gpu in sorted(archs ^ set(pack.libraries)):
@@ -152,10 +154,10 @@ def _contradictions(pack: Pack) -> Iterator[FileProblem]:
             yield FileProblem("kernels", f"{slug} occurs {count} times")
 
 
-def _damage(folder: Path, file: PackFile) -> str:
+def _describe_damage(folder: Path, file: PackFile) -> str:
     """Describe how a file differs from the manifest; empty if it does not."""
     try:
-        found = pack_file(folder, file.path)
+        found = describe_pack_file(folder, file.path)
     except (FileNotFoundError, NotADirectoryError):
         return f"{file.path} is missing"
     except OSError as error:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tilewright.base import events
-from tilewright.building.pack import text
+from tilewright.building.pack import generated_text
+from tilewright.building.pack.install import create_private_sibling, install_pack, require_replaceable, sync_tree
+from tilewright.building.pack.kernels import PackMember, collect_members, group_by_gpu
 from tilewright.building.pack.library import LibraryPlan, link_library
-from tilewright.building.pack.manifest import MANIFEST, Pack, PackKernel, check_name, pack_file
-from tilewright.building.pack.members import Member, gpus_of, members_of
-from tilewright.building.pack.place import private_sibling, put_in_place, require_replaceable, sync_tree
+from tilewright.building.pack.manifest import MANIFEST, Pack, PackKernel, check_name, describe_pack_file
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.toolchain import Toolchain
 from tilewright.ops.kernel import Kernel
@@ -36,13 +36,13 @@ def write_pack(
     cannot be packed, including failed builds.
     """
     check_name(name)
-    members = members_of(artifacts)
+    members = collect_members(artifacts)
     target = folder.resolve()
     require_replaceable(target)
-    with private_sibling(target) as private:
+    with create_private_sibling(target) as private:
         draft = private / "pack"
-        pack = _write(draft, name, members, toolchain, private, rankings or _no_rankings)
-        put_in_place(draft, target)
+        pack = _write_draft(draft, name, members, toolchain, private, rankings or _no_rankings)
+        install_pack(draft, target)
     return Pack(folder, pack.name, pack.version, pack.libraries, pack.files, pack.kernels)
 
 
@@ -50,27 +50,37 @@ def _no_rankings(gpu: str, kernels: Sequence[Kernel]) -> Mapping[str, str]:  # n
     return {}
 
 
-def _write(
-    draft: Path, name: str, members: tuple[Member, ...], toolchain: Toolchain, private: Path, rankings: Rankings
+def _write_draft(
+    draft: Path, name: str, members: tuple[PackMember, ...], toolchain: Toolchain, private: Path, rankings: Rankings
 ) -> Pack:
     """Write the whole pack into `draft`; objects go next to it."""
-    by_gpu = gpus_of(members)
-    written = {**text.headers(sorted({m.kernel.op for m in members})), **text.cmake_package(name, tuple(by_gpu))}
+    by_gpu = group_by_gpu(members)
+    written = {
+        **generated_text.read_headers(sorted({m.kernel.op for m in members})),
+        **generated_text.render_cmake_package(name, tuple(by_gpu)),
+    }
     _write_texts(draft, written)
     libraries = {}
-    with events.task("pack", len(members)) as advance:
+    with events.report_task("pack", len(members)) as advance:
         for gpu, own in by_gpu.items():
             ranked = rankings(gpu, [member.kernel for member in own])
             plan = LibraryPlan(name, gpu, own, private / f"work-{gpu}", draft / "include", draft / "lib", ranked)
-            libraries[gpu] = pack_file(draft, str(link_library(plan, toolchain, advance).relative_to(draft)))
-    files = tuple(pack_file(draft, path) for path in sorted(written))
-    pack = Pack(draft, name, text.version(), libraries, files, tuple(_kernel(member) for member in members))
-    _write_texts(draft, {MANIFEST: pack.text()})
+            libraries[gpu] = describe_pack_file(draft, str(link_library(plan, toolchain, advance).relative_to(draft)))
+    files = tuple(describe_pack_file(draft, path) for path in sorted(written))
+    pack = Pack(
+        draft,
+        name,
+        generated_text.get_version(),
+        libraries,
+        files,
+        tuple(_make_pack_kernel(member) for member in members),
+    )
+    _write_texts(draft, {MANIFEST: pack.to_text()})
     sync_tree(draft)
     return pack
 
 
-def _kernel(member: Member) -> PackKernel:
+def _make_pack_kernel(member: PackMember) -> PackKernel:
     kernel = member.kernel
     return PackKernel(
         slug=kernel.slug,

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.errors import CorruptError, choose
-from tilewright.building.code_object import KernelResources, op_kernels
-from tilewright.building.store.aside import Damage, inode_of, set_aside
-from tilewright.building.store.faults import DAMAGED, store_error
-from tilewright.building.store.layout import layout_of_entry
-from tilewright.building.store.regular import digest_regular
+from tilewright.building.code_object import KernelResources, select_op_kernels
+from tilewright.building.store.damaged import DamagedEntry, get_inode, move_damaged
+from tilewright.building.store.layout import get_entry_layout
+from tilewright.building.store.os_errors import DAMAGED, make_store_error
+from tilewright.building.store.regular import hash_regular
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,41 +39,41 @@ class Artifact:
         Empty if the manifest does not have them. `facts["resources"]` also contains the kernels of CK Tile's headers.
         """
         try:
-            return op_kernels([KernelResources(**row) for row in self.facts.get("resources", ())])
+            return select_op_kernels([KernelResources(**row) for row in self.facts.get("resources", ())])
         except TypeError as error:
             raise CorruptError(f"the manifest of {self.key} has resources that cannot be read: {error}") from error
 
-    def checked(self, name: str) -> Path:
+    def verify_file(self, name: str) -> Path:
         """Compare a file with the manifest and return its path.
 
         Raises `CorruptError` if it differs or is missing; the entry is then moved out of the store, to be built again.
         """
         expected = self.files[choose(f"file of {self.key}", name, self.files)]
         path = self.folder / name
-        judged = inode_of(self.folder)
+        judged = get_inode(self.folder)
         try:
-            found = FileDigest(*digest_regular(path))
+            found = FileDigest(*hash_regular(path))
         except (FileNotFoundError, NotADirectoryError) as error:
-            self._set_aside(Damage(self.key, self.folder, "missing file", f"{name} is missing", judged))
+            self._move_damaged(DamagedEntry(self.key, self.folder, "missing file", f"{name} is missing", judged))
             raise CorruptError(f"{path} no longer exists: it was removed or lost. Build it again.") from error
         except OSError as error:
             if error.errno in DAMAGED:
                 what = f"{name} cannot be read: {error.strerror}"
-                self._set_aside(Damage(self.key, self.folder, "missing file", what, judged))
+                self._move_damaged(DamagedEntry(self.key, self.folder, "missing file", what, judged))
                 raise CorruptError(f"{path} cannot be read: {error.strerror}. Build it again.") from error
-            raise store_error("read", path, error) from error
+            raise make_store_error("read", path, error) from error
         if found != expected:
             what = f"{name} has {found.size:,} bytes with blake2b {found.blake2b}"
-            self._set_aside(Damage(self.key, self.folder, "wrong digest", what, judged))
+            self._move_damaged(DamagedEntry(self.key, self.folder, "wrong digest", what, judged))
             raise CorruptError(
                 f"{self.folder}: {what}, but its manifest has {expected.size:,} bytes with {expected.blake2b}. "
                 "It is not used; build it again."
             )
         return path
 
-    def _set_aside(self, damage: Damage) -> None:
+    def _move_damaged(self, damage: DamagedEntry) -> None:
         if damage.inode is not None:
-            set_aside(layout_of_entry(self.folder), damage)
+            move_damaged(get_entry_layout(self.folder), damage)
 
 
 @dataclass(frozen=True)

@@ -69,13 +69,13 @@ class Layout:
     def corrupt(self) -> Path:
         return self.base / "corrupt"
 
-    def entry(self, key: str) -> Path:
+    def entry_folder(self, key: str) -> Path:
         return self.entries / check_key(key)[:2] / key
 
-    def lock(self, key: str) -> Path:
+    def lock_file(self, key: str) -> Path:
         return self.locks / check_key(key)[:2] / f"{key}.lock"
 
 
-def layout_of_entry(folder: Path) -> Layout:
+def get_entry_layout(folder: Path) -> Layout:
     """Return the layout that contains an entry's folder."""
     return Layout(folder.parents[3])

@@ -13,16 +13,16 @@ from typing import Any
 
 from tilewright.base import knobs
 from tilewright.base.errors import CorruptError, StoreError
-from tilewright.base.events import Noticed, emit
+from tilewright.base.events import Notice, emit
 from tilewright.base.ownership import require_own
 from tilewright.building.store.artifact import Artifact, Entry, Failure
-from tilewright.building.store.aside import Damage, remove_tree, set_aside, still_there
-from tilewright.building.store.faults import UNWRITABLE, explained, store_error
-from tilewright.building.store.flight import Flight, make_private, try_lock, wait_for_lock
+from tilewright.building.store.build_lock import BuildLock, make_private_folder, try_lock, wait_for_lock
+from tilewright.building.store.damaged import DamagedEntry, is_unchanged, move_damaged, remove_tree
 from tilewright.building.store.layout import FAN_OUT, Layout, is_key
-from tilewright.building.store.manifest import ARTIFACT, FAILURE, LOG, Kind, log_bytes, log_text
+from tilewright.building.store.manifest import ARTIFACT, FAILURE, LOG, Kind, decode_log, encode_log
+from tilewright.building.store.os_errors import UNWRITABLE, make_store_error, translate_os_errors
 from tilewright.building.store.reading import read_entry
-from tilewright.building.store.work import work_folder
+from tilewright.building.store.scratch_dirs import create_work_folder
 from tilewright.building.store.writing import Sources, write_entry
 
 # Resolution of an entry's last use: a write per use would cost more than the use.
@@ -55,7 +55,7 @@ class Store:
 
         A damaged entry is moved out of the store, and the result is None: it must be built again.
         """
-        folder = self.layout.entry(key)
+        folder = self.layout.entry_folder(key)
         for _ in range(_ROUNDS):
             found = read_entry(folder, key)
             if isinstance(found, Entry):
@@ -63,8 +63,8 @@ class Store:
                 return found.content
             if found is None:
                 return None
-            if still_there(found):
-                set_aside(self.layout, found, lambda path: isinstance(read_entry(path, key), Entry))
+            if is_unchanged(found):
+                move_damaged(self.layout, found, lambda path: isinstance(read_entry(path, key), Entry))
                 return None
         return None  # it changes faster than it can be read: build it as if it were missing
 
@@ -76,22 +76,22 @@ class Store:
 
     def put_failure(self, key: str, log: str, facts: Mapping[str, Any]) -> Failure:
         """Store the log of a build that would fail again. An artifact under this key is kept."""
-        stored = self.put_content(key, FAILURE, {LOG: log_bytes(log)}, facts)
+        stored = self.put_content(key, FAILURE, {LOG: encode_log(log)}, facts)
         if isinstance(stored, Failure):
             return stored
-        emit(Noticed(f"a build of {key} failed, but the store has an artifact, which is kept"))
+        emit(Notice(f"a build of {key} failed, but the store has an artifact, which is kept"))
         return Failure(key, log, facts)
 
     def put_content(self, key: str, kind: Kind, sources: Sources, facts: Mapping[str, Any]) -> Artifact | Failure:
         """Store an entry of either kind, with files as paths or bytes."""
-        folder = self.layout.entry(key)
-        log = "" if kind == ARTIFACT else _log(sources)
-        if (winner := self._winner(key, kind)) is not None:
+        folder = self.layout.entry_folder(key)
+        log = "" if kind == ARTIFACT else _read_log(sources)
+        if (winner := self._find_winner(key, kind)) is not None:
             return winner
-        with self.work_folder("put") as private:
+        with self.create_work_folder("put") as private:
             draft = private / "entry"
             core = write_entry(draft, key, kind, sources, facts, time.time())
-            with explained("write", folder):
+            with translate_os_errors("write", folder):
                 winner = self._install(draft, key, kind)
         if winner is not None:
             return winner
@@ -101,10 +101,10 @@ class Store:
 
     def remove(self, key: str) -> bool:
         """Remove an entry; return whether it existed. Processes that have its files open can still use them."""
-        folder = self.layout.entry(key)
+        folder = self.layout.entry_folder(key)
         if not os.path.lexists(folder):
             return False
-        with self.work_folder("remove") as private, explained("remove", folder):
+        with self.create_work_folder("remove") as private, translate_os_errors("remove", folder):
             try:
                 # Atomic: nobody sees an entry with only some of its files.
                 folder.rename(private / "entry")
@@ -113,52 +113,52 @@ class Store:
             remove_tree(private / "entry")
         return True
 
-    def keys(self) -> Iterator[str]:
+    def list_keys(self) -> Iterator[str]:
         """Yield all current keys in order."""
         entries = self.layout.entries
-        for fan in _names(entries):
+        for fan in _list_names(entries):
             if FAN_OUT.fullmatch(fan):
-                yield from (name for name in _names(entries / fan) if is_key(name) and name[:2] == fan)
+                yield from (name for name in _list_names(entries / fan) if is_key(name) and name[:2] == fan)
 
-    def entries(self) -> Iterator[Entry]:
+    def list_entries(self) -> Iterator[Entry]:
         """Yield all sound entries in key order. Damaged ones are reported and stay where they are."""
         layout = self.layout
-        for key in self.keys():
-            found = _read(layout, key)
+        for key in self.list_keys():
+            found = _read_present(layout, key)
             if isinstance(found, Entry):
                 yield found
             elif found is not None:
-                emit(Noticed(f"{found.path} is damaged ({found.what}); `tilewright cache verify` shows details"))
+                emit(Notice(f"{found.path} is damaged ({found.what}); `tilewright cache verify` shows details"))
 
-    def read(self, key: str) -> Entry | Damage | None:
+    def read(self, key: str) -> Entry | DamagedEntry | None:
         """Read an entry without marking it as used and without moving damaged entries."""
-        return _read(self.layout, key)
+        return _read_present(self.layout, key)
 
-    def flight(
+    def lock_build(
         self, key: str, *, timeout_s: float | None = None, landed: Callable[[], bool] | None = None
-    ) -> AbstractContextManager[Flight]:
+    ) -> AbstractContextManager[BuildLock]:
         """Wait until nobody else builds `key`, then build it inside the `with` block.
 
         `landed` is called while waiting; when it returns True, waiting ends with a lock that is not `held`. After
         `timeout_s` a `StoreError` is raised. If locking is impossible, the lock is not held either.
         """
-        return wait_for_lock(self.layout.lock(key), timeout_s, landed)
+        return wait_for_lock(self.layout.lock_file(key), timeout_s, landed)
 
-    def try_flight(self, key: str) -> Flight | None:
+    def try_lock_build(self, key: str) -> BuildLock | None:
         """Lock `key`; None if another process has the lock."""
-        return try_lock(self.layout.lock(key))
+        return try_lock(self.layout.lock_file(key))
 
-    def work_folder(self, prefix: str) -> AbstractContextManager[Path]:
+    def create_work_folder(self, prefix: str) -> AbstractContextManager[Path]:
         """Create a private folder on the store's file system, removed at the end or after the death of this process."""
-        return work_folder(self.layout, prefix)
+        return create_work_folder(self.layout, prefix)
 
     def _install(self, draft: Path, key: str, kind: Kind) -> Artifact | Failure | None:
         """Rename a finished draft to its final path, or return the entry that another writer stored first.
 
         The parent folder is not synced: a crash may lose a whole entry, never a part of one.
         """
-        folder = self.layout.entry(key)
-        make_private(folder.parent)
+        folder = self.layout.entry_folder(key)
+        make_private_folder(folder.parent)
         for _ in range(_ROUNDS):
             try:
                 draft.rename(folder)
@@ -166,14 +166,14 @@ class Store:
             except OSError as error:
                 if error.errno not in _OCCUPIED:
                     raise
-            if (winner := self._winner(key, kind)) is not None:
+            if (winner := self._find_winner(key, kind)) is not None:
                 return winner
         raise StoreError(
             f"{folder} was replaced and damaged {_ROUNDS} times while it was written. Check the disk, or set "
             f"{knobs.STORE.name} to a folder on another one."
         )
 
-    def _winner(self, key: str, kind: Kind) -> Artifact | Failure | None:
+    def _find_winner(self, key: str, kind: Kind) -> Artifact | Failure | None:
         """Find a sound entry under `key` that replaces one of `kind`. A failure is removed in favour of an artifact."""
         found = self.get(key)
         if isinstance(found, Failure) and kind == ARTIFACT:
@@ -182,16 +182,16 @@ class Store:
         if isinstance(found, Artifact):
             try:
                 for name in found.files:
-                    found.checked(name)
+                    found.verify_file(name)
             except CorruptError:
                 return None  # reported and moved by `verify_file`
         return found
 
 
-def _log(sources: Sources) -> str:
+def _read_log(sources: Sources) -> str:
     """Read the log of a new failure. A log that cannot be decoded is rejected before anything is written."""
     log = sources[LOG]
-    return log_text(log if isinstance(log, bytes) else log.read_bytes())
+    return decode_log(log if isinstance(log, bytes) else log.read_bytes())
 
 
 def _mark_use(entry: Entry) -> None:
@@ -206,17 +206,17 @@ def _mark_use(entry: Entry) -> None:
     except OSError as error:
         # A read-only store has no gc, so it needs no times.
         if error.errno not in UNWRITABLE:
-            raise store_error("mark the use of", entry.folder, error) from error
+            raise make_store_error("mark the use of", entry.folder, error) from error
 
 
-def _names(folder: Path) -> list[str]:
-    with explained("list", folder):
+def _list_names(folder: Path) -> list[str]:
+    with translate_os_errors("list", folder):
         try:
             return sorted(os.listdir(folder))  # noqa: PTH208  (names are enough; ten thousand paths are slow)
         except (FileNotFoundError, NotADirectoryError):
             return []
 
 
-def _read(layout: Layout, key: str) -> Entry | Damage | None:
-    found = read_entry(layout.entry(key), key)
-    return None if isinstance(found, Damage) and not still_there(found) else found
+def _read_present(layout: Layout, key: str) -> Entry | DamagedEntry | None:
+    found = read_entry(layout.entry_folder(key), key)
+    return None if isinstance(found, DamagedEntry) and not is_unchanged(found) else found

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast
 
-from tilewright.base.digest import canonical_json
+from tilewright.base.digest import to_canonical_json
 from tilewright.base.errors import InvalidValueError, TilewrightError
 from tilewright.building.store.artifact import FileDigest
 from tilewright.building.store.layout import MANIFEST, SCHEMA, is_file_name
@@ -43,7 +43,7 @@ class Core:
     files: Mapping[str, FileDigest]
     facts: Mapping[str, Any]
 
-    def json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         files = {name: {"size": file.size, "blake2b": file.blake2b} for name, file in self.files.items()}
         return {"schema": SCHEMA, "key": self.key, "kind": self.kind, "files": files, "facts": dict(self.facts)}
 
@@ -56,25 +56,25 @@ class Manifest:
     version: str
     created: float
 
-    def text(self) -> str:
-        return _bounded(canonical_json({**self.core.json(), "version": self.version, "created": self.created}))
+    def to_text(self) -> str:
+        return _check_size(to_canonical_json({**self.core.to_json(), "version": self.version, "created": self.created}))
 
 
-def core_text(core: Core) -> str:
+def format_core(core: Core) -> str:
     """Format the core as canonical JSON: the same entry gives the same text on every machine."""
-    return _bounded(canonical_json(core.json()))
+    return _check_size(to_canonical_json(core.to_json()))
 
 
-def checked_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+def check_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return facts as they will be read back. Values that JSON cannot represent are rejected."""
     try:
-        read = json.loads(canonical_json(dict(facts)))
+        read = json.loads(to_canonical_json(dict(facts)))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValueError(f"facts about an entry must be JSON: {error}") from error
     return cast(dict[str, Any], read)
 
 
-def understood(what: str, read: Callable[[], T]) -> T:
+def parse_untrusted(what: str, read: Callable[[], T]) -> T:
     """Call `read`, which parses bytes that a crash or somebody else may have written.
 
     All its exceptions become `InvalidValueError`, except our own errors and `OSError`, which is not about the bytes.
@@ -89,34 +89,34 @@ def understood(what: str, read: Callable[[], T]) -> T:
 
 def parse_manifest(raw: bytes, key: str) -> Manifest:
     """Parse the manifest of the entry `key`. Raises `InvalidValueError` with the first problem."""
-    return understood("the manifest", lambda: _manifest(_table(raw, _LOCAL), key))
+    return parse_untrusted("the manifest", lambda: _parse_manifest_table(_parse_table(raw, _LOCAL), key))
 
 
 def parse_core(raw: bytes, key: str) -> Core:
     """Parse the core of the entry `key` from a blob. Raises `InvalidValueError` like `parse_manifest`."""
-    return understood("the manifest", lambda: _core(_table(raw, _CORE), key))
+    return parse_untrusted("the manifest", lambda: _parse_core_table(_parse_table(raw, _CORE), key))
 
 
-def log_text(raw: bytes) -> str:
+def decode_log(raw: bytes) -> str:
     """Decode the log of a failure. Raises `InvalidValueError` if it is not UTF-8."""
-    return understood(LOG, lambda: raw.decode("utf-8"))
+    return parse_untrusted(LOG, lambda: raw.decode("utf-8"))
 
 
-def log_bytes(log: str) -> bytes:
+def encode_log(log: str) -> bytes:
     """Encode a log. Unpaired surrogates become question marks."""
     return log.encode("utf-8", "replace")
 
 
-def _manifest(table: dict[str, Any], key: str) -> Manifest:
+def _parse_manifest_table(table: dict[str, Any], key: str) -> Manifest:
     version, created = table["version"], table["created"]
     if type(version) is not str:
         raise InvalidValueError("'version' is not a string")
     if type(created) not in (int, float):
         raise InvalidValueError("'created' is not a number")
-    return Manifest(_core(table, key), version, float(created))
+    return Manifest(_parse_core_table(table, key), version, float(created))
 
 
-def _bounded(text: str) -> str:
+def _check_size(text: str) -> str:
     if len(text) > MAX_MANIFEST_BYTES:  # canonical JSON is ASCII
         raise InvalidValueError(
             f"the manifest would have {len(text):,} bytes, and {MAX_MANIFEST_BYTES:,} is the limit. Put large facts "
@@ -125,11 +125,11 @@ def _bounded(text: str) -> str:
     return text
 
 
-def _table(raw: bytes, keys: set[str]) -> dict[str, Any]:
+def _parse_table(raw: bytes, keys: set[str]) -> dict[str, Any]:
     if len(raw) > MAX_MANIFEST_BYTES:
         raise InvalidValueError(f"the manifest has over {MAX_MANIFEST_BYTES:,} bytes")
     try:
-        table = json.loads(raw, parse_constant=_no_constant, parse_float=_finite)
+        table = json.loads(raw, parse_constant=_reject_constant, parse_float=_parse_finite)
     except (ValueError, RecursionError) as error:
         raise InvalidValueError(f"the manifest is not JSON: {error}") from error
     if type(table) is not dict:
@@ -143,7 +143,7 @@ def _table(raw: bytes, keys: set[str]) -> dict[str, Any]:
     return table
 
 
-def _core(table: dict[str, Any], key: str) -> Core:
+def _parse_core_table(table: dict[str, Any], key: str) -> Core:
     if table["key"] != key:
         raise InvalidValueError(f"the manifest belongs to {table['key']!r}, not to {key}")
     kind, files, facts = table["kind"], table["files"], table["facts"]
@@ -153,10 +153,10 @@ def _core(table: dict[str, Any], key: str) -> Core:
         raise InvalidValueError("'files' and 'facts' of the manifest must be tables")
     if kind == FAILURE and list(files) != [LOG]:
         raise InvalidValueError(f"a failure has the files {sorted(files)} instead of {LOG} alone")
-    return Core(key, kind, {name: _file(name, files[name]) for name in sorted(files)}, facts)
+    return Core(key, kind, {name: _parse_file(name, files[name]) for name in sorted(files)}, facts)
 
 
-def _file(name: str, entry: Any) -> FileDigest:
+def _parse_file(name: str, entry: Any) -> FileDigest:
     if not is_file_name(name) or name == MANIFEST:
         raise InvalidValueError(f"the manifest lists {name!r}, which is not a plain file name")
     if type(entry) is not dict or entry.keys() != {"size", "blake2b"}:
@@ -167,11 +167,11 @@ def _file(name: str, entry: Any) -> FileDigest:
     return FileDigest(size, digest)
 
 
-def _no_constant(text: str) -> Any:
+def _reject_constant(text: str) -> Any:
     raise ValueError(f"{text} is not a JSON number")
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"{text} is out of range")

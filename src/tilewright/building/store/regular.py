@@ -19,7 +19,7 @@ def open_regular(path: Path | str, *, dir_fd: int | None = None) -> int:
     return fd
 
 
-def digest_regular(path: Path) -> tuple[int, str]:
+def hash_regular(path: Path) -> tuple[int, str]:
     """Return size and digest of a regular file, with the digest of `base.digest`."""
     with os.fdopen(open_regular(path), "rb") as stream:
         size = os.fstat(stream.fileno()).st_size

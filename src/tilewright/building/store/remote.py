@@ -33,7 +33,7 @@ class Remote(Protocol):
         """The URL without a password, for messages."""
         ...
 
-    def sizes(self, keys: Sequence[str]) -> Mapping[str, int]:
+    def get_sizes(self, keys: Sequence[str]) -> Mapping[str, int]:
         """Return the blob sizes of keys; absent keys are left out."""
         ...
 
@@ -52,7 +52,7 @@ class Remote(Protocol):
         """
         ...
 
-    def claimed(self, key: str) -> bool:
+    def is_claimed(self, key: str) -> bool:
         """Return whether any holder has a valid claim on `key`."""
         ...
 
@@ -65,14 +65,14 @@ class Remote(Protocol):
         ...
 
 
-def checked_ttl(ttl_s: float) -> float:
+def check_ttl(ttl_s: float) -> float:
     """Return `ttl_s` if it is valid."""
     if not 0 < ttl_s <= CLAIM_TTL_S:
         raise InvalidValueError(f"a claim cannot last {ttl_s:g} s: it must be above 0 and at most {CLAIM_TTL_S:g} s.")
     return ttl_s
 
 
-def remote_of(url: str) -> Remote:
+def open_remote(url: str) -> Remote:
     """Open the remote at `folder:/path`, an absolute path, or `redis://host:port/db`."""
     if url.startswith("/"):
         url = f"{FOLDER}:{url}"
@@ -84,9 +84,9 @@ def remote_of(url: str) -> Remote:
         if not path.is_absolute():
             raise StoreError(f"{REMOTE.name}: {url!r} has no absolute path. Write {FOLDER}:/path.")
         return FolderRemote(path)
-    from tilewright.building.store.remote_redis import redis_remote  # noqa: PLC0415  (only the one in use)
+    from tilewright.building.store.remote_redis import open_redis  # noqa: PLC0415  (only the one in use)
 
-    return redis_remote(url)
+    return open_redis(url)
 
 
 def read_secret(path: Path) -> bytes:

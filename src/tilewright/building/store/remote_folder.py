@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tilewright.building.store.faults import DAMAGED
 from tilewright.building.store.layout import SCHEMA, check_key
+from tilewright.building.store.os_errors import DAMAGED
 from tilewright.building.store.regular import open_regular, read_regular
-from tilewright.building.store.remote import CLAIM_TTL_S, checked_ttl
+from tilewright.building.store.remote import CLAIM_TTL_S, check_ttl
 
 # Duration of a claim whose text cannot be read (its process died while writing it).
 _UNREADABLE_TTL_S = 60.0
@@ -52,24 +52,24 @@ class FolderRemote:
     def describe(self) -> str:
         return f"folder:{self.folder}"
 
-    def sizes(self, keys: Sequence[str]) -> Mapping[str, int]:
+    def get_sizes(self, keys: Sequence[str]) -> Mapping[str, int]:
         found: dict[str, int] = {}
         for key in keys:
             try:
-                status = self._blob(key).lstat()
+                status = self._blob_path(key).lstat()
             except (FileNotFoundError, NotADirectoryError):
                 continue
             # Anything else than a file counts as empty, which is an invalid blob.
             found[key] = status.st_size if stat.S_ISREG(status.st_mode) else 0
         if not found:
-            self._must_exist()
+            self._require_folder()
         return found
 
     def fetch(self, sizes: Mapping[str, int]) -> Mapping[str, bytes]:
         found: dict[str, bytes] = {}
         for key, size in sizes.items():
             try:
-                found[key] = read_regular(self._blob(key), size + 1)
+                found[key] = read_regular(self._blob_path(key), size + 1)
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -79,23 +79,23 @@ class FolderRemote:
         return {key: blob for key, blob in found.items() if len(blob) <= sizes[key]}
 
     def push(self, key: str, blob: bytes) -> None:
-        self._must_exist()
-        target = self._blob(key)
+        self._require_folder()
+        target = self._blob_path(key)
         target.parent.mkdir(parents=True, exist_ok=True)
-        new = self._new_path(key)
+        new = self._make_new_path(key)
         try:
-            _write(new, blob)
+            _write_file(new, blob)
             new.replace(target)
         finally:
             new.unlink(missing_ok=True)
 
     def claim(self, key: str, holder: str, ttl_s: float) -> bool:
-        self._must_exist()
-        path = self._claim(key)
+        self._require_folder()
+        path = self._claim_path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = f"{checked_ttl(ttl_s):g} {holder}"
+        text = f"{check_ttl(ttl_s):g} {holder}"
         for _ in range(_ROUNDS):
-            if _create(path, text):
+            if _create_file(path, text):
                 return True
             held = _read_claim(path)
             if held is None:
@@ -103,15 +103,15 @@ class FolderRemote:
             if held.holder == holder:
                 os.utime(path, follow_symlinks=False)  # without explicit times: uses the server's clock
                 return True
-            return self._expired(held) and self._take_over(path, holder, text)
+            return self._is_expired(held) and self._take_over(path, holder, text)
         return False  # other claims come and go faster than we can read them
 
-    def claimed(self, key: str) -> bool:
-        held = _read_claim(self._claim(key))
-        return held is not None and not self._expired(held)
+    def is_claimed(self, key: str) -> bool:
+        held = _read_claim(self._claim_path(key))
+        return held is not None and not self._is_expired(held)
 
     def release(self, key: str, holder: str) -> None:
-        path = self._claim(key)
+        path = self._claim_path(key)
         held = _read_claim(path)
         if held is not None and held.holder == holder:
             path.unlink(missing_ok=True)
@@ -122,52 +122,52 @@ class FolderRemote:
     def _take_over(self, path: Path, holder: str, text: str) -> bool:
         """Replace an expired claim by ours. Only one of several competing machines succeeds."""
         right = path.with_name(f"{path.name}.takeover")
-        if not _create(right, f"{_TAKEOVER_TTL_S:g} {holder}"):
+        if not _create_file(right, f"{_TAKEOVER_TTL_S:g} {holder}"):
             other = _read_claim(right)
-            if other is not None and self._expired(other):
+            if other is not None and self._is_expired(other):
                 right.unlink(missing_ok=True)  # its process died during the takeover; the next claim may try again
             return False
         try:
             held = _read_claim(path)
-            if held is None or not self._expired(held):
+            if held is None or not self._is_expired(held):
                 return False  # another machine was faster
-            new = self._new_path("claim")
-            _write(new, text.encode())
+            new = self._make_new_path("claim")
+            _write_file(new, text.encode())
             os.utime(new)
             new.replace(path)  # atomic: nobody sees it unclaimed in between
             return True
         finally:
             right.unlink(missing_ok=True)
 
-    def _expired(self, held: _Claim) -> bool:
+    def _is_expired(self, held: _Claim) -> bool:
         """Return whether a claim has expired. Claims from the future count too: the server's clock was set back, or
         the file was given that time."""
-        return not -_CLOCK_TRUST_S <= self._server_time() - held.since <= held.ttl_s
+        return not -_CLOCK_TRUST_S <= self._read_server_time() - held.since <= held.ttl_s
 
-    def _server_time(self) -> float:
+    def _read_server_time(self) -> float:
         clock = self._clock
         with clock.lock:
             if time.monotonic() - clock.measured > _CLOCK_TRUST_S:
-                probe = self._new_path("clock")
-                _write(probe, b"")
+                probe = self._make_new_path("clock")
+                _write_file(probe, b"")
                 os.utime(probe)
                 clock.offset = probe.stat().st_mtime - time.monotonic()
                 probe.unlink(missing_ok=True)
                 clock.measured = time.monotonic()
             return time.monotonic() + clock.offset
 
-    def _must_exist(self) -> None:
+    def _require_folder(self) -> None:
         """Raise if the folder does not exist: files must not be written where a share is not mounted."""
         if not self.folder.is_dir():
             raise FileNotFoundError(2, "the folder does not exist; create it, or mount the share", str(self.folder))
 
-    def _blob(self, key: str) -> Path:
+    def _blob_path(self, key: str) -> Path:
         return self.folder / f"v{SCHEMA}" / "blobs" / check_key(key)[:2] / key
 
-    def _claim(self, key: str) -> Path:
+    def _claim_path(self, key: str) -> Path:
         return self.folder / f"v{SCHEMA}" / "claims" / check_key(key)[:2] / key
 
-    def _new_path(self, name: str) -> Path:
+    def _make_new_path(self, name: str) -> Path:
         folder = self.folder / f"v{SCHEMA}" / "new"
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{name}-{secrets.token_hex(8)}"
@@ -191,7 +191,7 @@ def _read_claim(path: Path) -> _Claim | None:
     except OSError as error:
         if error.errno not in DAMAGED:
             raise
-        return _unreadable(path)
+        return _make_unreadable_claim(path)
     try:
         ttl_s = float(ttl)
     except ValueError:
@@ -201,14 +201,14 @@ def _read_claim(path: Path) -> _Claim | None:
     return _Claim(holder, min(ttl_s, CLAIM_TTL_S), since)
 
 
-def _unreadable(path: Path) -> _Claim | None:
+def _make_unreadable_claim(path: Path) -> _Claim | None:
     try:
         return _Claim("", _UNREADABLE_TTL_S, path.lstat().st_mtime)
     except FileNotFoundError:
         return None
 
 
-def _create(path: Path, text: str) -> bool:
+def _create_file(path: Path, text: str) -> bool:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
     except FileExistsError:
@@ -221,7 +221,7 @@ def _create(path: Path, text: str) -> bool:
     return True
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write_file(path: Path, content: bytes) -> None:
     with path.open("xb") as sink:
         sink.write(content)
         sink.flush()

@@ -10,8 +10,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from tilewright.base.errors import RemoteError, StoreError, choose
 from tilewright.base.knobs import REMOTE
 from tilewright.building.store.layout import SCHEMA, check_key
-from tilewright.building.store.remote import CLAIM_TTL_S, CONNECT_TIMEOUT_S, OPERATION_TIMEOUT_S, checked_ttl
-from tilewright.building.store.resp import Command, Connections, Reply, Server
+from tilewright.building.store.remote import CLAIM_TTL_S, CONNECT_TIMEOUT_S, OPERATION_TIMEOUT_S, check_ttl
+from tilewright.building.store.resp import Connections, RedisCommand, RedisServer, Reply
 
 _PORT = 6379  # Redis' default
 _OPTIONS = ("ttl_s",)
@@ -39,60 +39,60 @@ class RedisRemote:
     def describe(self) -> str:
         return self.address
 
-    def sizes(self, keys: Sequence[str]) -> Mapping[str, int]:
-        replies = self.connections.ask([Command(("STRLEN", _blob(key))) for key in keys])
-        found = {key: _number(reply) for key, reply in zip(keys, replies, strict=True)}
+    def get_sizes(self, keys: Sequence[str]) -> Mapping[str, int]:
+        replies = self.connections.send_commands([RedisCommand(("STRLEN", _blob_key(key))) for key in keys])
+        found = {key: _require_number(reply) for key, reply in zip(keys, replies, strict=True)}
         return {key: size for key, size in found.items() if size > 0}
 
     def fetch(self, sizes: Mapping[str, int]) -> Mapping[str, bytes]:
         # A range instead of the whole value: it may have grown to Redis' limit of 512 MB since its size was read.
-        commands = [Command(("GETRANGE", _blob(key), 0, size), size + 1) for key, size in sizes.items()]
-        replies = self.connections.ask(commands)
-        found = {key: _bytes(reply) for key, reply in zip(sizes, replies, strict=True)}
+        commands = [RedisCommand(("GETRANGE", _blob_key(key), 0, size), size + 1) for key, size in sizes.items()]
+        replies = self.connections.send_commands(commands)
+        found = {key: _require_bytes(reply) for key, reply in zip(sizes, replies, strict=True)}
         return {key: blob for key, blob in found.items() if 0 < len(blob) <= sizes[key]}
 
     def push(self, key: str, blob: bytes) -> None:
         limit = ("PX", self.ttl_s * 1000) if self.ttl_s else ()
-        self.connections.ask([Command(("SET", _blob(key), blob, *limit))])
+        self.connections.send_commands([RedisCommand(("SET", _blob_key(key), blob, *limit))])
 
     def claim(self, key: str, holder: str, ttl_s: float) -> bool:
-        milliseconds = max(1, round(checked_ttl(ttl_s) * 1000))
-        return self._evaluated(_CLAIM, key, holder, milliseconds, _MOST_CLAIM_MS) == 1
+        milliseconds = max(1, round(check_ttl(ttl_s) * 1000))
+        return self._run_script(_CLAIM, key, holder, milliseconds, _MOST_CLAIM_MS) == 1
 
-    def claimed(self, key: str) -> bool:
-        (left,) = self.connections.ask([Command(("PTTL", _claim(key)))])
-        return 0 <= _number(left) <= _MOST_CLAIM_MS  # -2: no claim; -1: no expiry
+    def is_claimed(self, key: str) -> bool:
+        (left,) = self.connections.send_commands([RedisCommand(("PTTL", _claim_key(key)))])
+        return 0 <= _require_number(left) <= _MOST_CLAIM_MS  # -2: no claim; -1: no expiry
 
     def release(self, key: str, holder: str) -> None:
-        self._evaluated(_RELEASE, key, holder)
+        self._run_script(_RELEASE, key, holder)
 
     def abandon(self) -> None:
         self.connections.shut()
 
-    def _evaluated(self, script: str, key: str, *arguments: str | int) -> int:
-        (reply,) = self.connections.ask([Command(("EVAL", script, 1, _claim(key), *arguments))])
-        return _number(reply)
+    def _run_script(self, script: str, key: str, *arguments: str | int) -> int:
+        (reply,) = self.connections.send_commands([RedisCommand(("EVAL", script, 1, _claim_key(key), *arguments))])
+        return _require_number(reply)
 
 
-def _number(reply: Reply) -> int:
+def _require_number(reply: Reply) -> int:
     if type(reply) is not int:
         raise RemoteError(f"the server sent {str(reply)[:40]!r} where it should send a number")
     return reply
 
 
-def _bytes(reply: Reply) -> bytes:
+def _require_bytes(reply: Reply) -> bytes:
     if type(reply) is not bytes:
         raise RemoteError(f"the server sent {str(reply)[:40]!r} where it should send a value")
     return reply
 
 
-def redis_remote(url: str) -> RedisRemote:
+def open_redis(url: str) -> RedisRemote:
     """Open the server at `redis://[user:password@]host[:port][/db][?ttl_s=SECONDS]`, or `rediss://` with TLS."""
     parts = urlsplit(url)
-    port, database = _port(parts), parts.path.strip("/") or "0"
+    port, database = _parse_port(parts), parts.path.strip("/") or "0"
     if not parts.hostname or _WHOLE.fullmatch(database) is None:
-        raise _bad_url("it must be redis://host:port/db, with a database number")
-    server = Server(
+        raise _make_url_error("it must be redis://host:port/db, with a database number")
+    server = RedisServer(
         host=parts.hostname,
         port=port,
         database=int(database),
@@ -103,33 +103,33 @@ def redis_remote(url: str) -> RedisRemote:
         operation_s=OPERATION_TIMEOUT_S,
     )
     address = f"{parts.scheme}://{parts.hostname}:{port}/{database}"
-    return RedisRemote(address, Connections(server), _ttl(parts))
+    return RedisRemote(address, Connections(server), _parse_ttl(parts))
 
 
-def _port(parts: SplitResult) -> int:
+def _parse_port(parts: SplitResult) -> int:
     try:
         return parts.port or _PORT
     except ValueError as error:
-        raise _bad_url(str(error)) from error
+        raise _make_url_error(str(error)) from error
 
 
-def _ttl(parts: SplitResult) -> int:
+def _parse_ttl(parts: SplitResult) -> int:
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     for name in options:
         choose("option of a redis address", name, _OPTIONS)
     ttl = options.get("ttl_s", "0")
     if _WHOLE.fullmatch(ttl) is None:
-        raise _bad_url(f"ttl_s={ttl!r} is not an integer number of seconds")
+        raise _make_url_error(f"ttl_s={ttl!r} is not an integer number of seconds")
     return int(ttl)
 
 
-def _bad_url(what: str) -> StoreError:
+def _make_url_error(what: str) -> StoreError:
     return StoreError(f"{REMOTE.name} cannot be used: {what}")  # without the URL: it may contain a password
 
 
-def _blob(key: str) -> str:
+def _blob_key(key: str) -> str:
     return f"tilewright:v{SCHEMA}:blob:{check_key(key)}"
 
 
-def _claim(key: str) -> str:
+def _claim_key(key: str) -> str:
     return f"tilewright:v{SCHEMA}:claim:{check_key(key)}"

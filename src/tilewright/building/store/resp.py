@@ -29,20 +29,20 @@ _PIECE = 2**20  # each piece has its own time limit
 
 
 @dataclass(frozen=True)
-class Command:
+class RedisCommand:
     """A command and the maximum number of bytes in its reply."""
 
     words: tuple[Word, ...]
     most: int = 0
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         parts = [word if isinstance(word, bytes) else str(word).encode() for word in self.words]
         head = f"*{len(parts)}\r\n".encode()
         return head + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)
 
 
 @dataclass(frozen=True)
-class Server:
+class RedisServer:
     """Address and settings of a server, with time limits to connect and for each piece sent or received."""
 
     host: str
@@ -59,22 +59,22 @@ class Server:
 class Connections:
     """A pool of connections to one server. Each call uses one connection; forked processes do not share them."""
 
-    server: Server
+    server: RedisServer
     _idle: list[_Connection] = field(default_factory=list, repr=False)
     _busy: list[_Connection] = field(default_factory=list, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _owner: int = field(default_factory=os.getpid, repr=False)
 
-    def ask(self, commands: Sequence[Command]) -> list[Reply]:
+    def send_commands(self, commands: Sequence[RedisCommand]) -> list[Reply]:
         """Send commands together and return their replies. Raises `RemoteError` if one is an error."""
-        connection = self._take()
+        connection = self._take_connection()
         try:
             connection.prepare()
-            replies = connection.ask(commands)
+            replies = connection.send_commands(commands)
         except BaseException:
-            self._leave(connection, keep=False)
+            self._return_connection(connection, keep=False)
             raise
-        self._leave(connection, keep=True)
+        self._return_connection(connection, keep=True)
         return replies
 
     def shut(self) -> None:
@@ -83,17 +83,17 @@ class Connections:
             for connection in self._busy:
                 connection.shut()
 
-    def _take(self) -> _Connection:
+    def _take_connection(self) -> _Connection:
         with self._lock:
             if self._owner != os.getpid():
                 self._owner, self._idle, self._busy = os.getpid(), [], []  # the old ones belong to our parent
-            while self._idle and self._idle[-1].stale():
+            while self._idle and self._idle[-1].is_stale():
                 self._idle.pop().close()
             connection = self._idle.pop() if self._idle else _Connection(self.server)
             self._busy.append(connection)
             return connection
 
-    def _leave(self, connection: _Connection, *, keep: bool) -> None:
+    def _return_connection(self, connection: _Connection, *, keep: bool) -> None:
         with self._lock:
             if connection in self._busy:
                 self._busy.remove(connection)
@@ -106,7 +106,7 @@ class Connections:
 class _Connection:
     """One connection, opened on first use."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: RedisServer) -> None:
         self._server = server
         self._socket: socket.socket | None = None
         self._closed = False
@@ -126,14 +126,14 @@ class _Connection:
         if server.password is not None:
             words = ("AUTH", server.password) if server.user is None else ("AUTH", server.user, server.password)
             try:
-                self.ask([Command(words)])
+                self.send_commands([RedisCommand(words)])
             except _RefusedError:
                 # Without the server's message: a hostile server could repeat the password in it.
                 raise RemoteError("the server rejected this user and password") from None
         if server.database:
-            self.ask([Command(("SELECT", server.database))])
+            self.send_commands([RedisCommand(("SELECT", server.database))])
 
-    def stale(self) -> bool:
+    def is_stale(self) -> bool:
         """Return whether the server has closed the connection or sent unexpected data since the last use."""
         if self._socket is None or self._closed:
             return True
@@ -141,13 +141,13 @@ class _Connection:
         waiting.register(self._socket, select.POLLIN)
         return bool(waiting.poll(0))
 
-    def ask(self, commands: Sequence[Command]) -> list[Reply]:
+    def send_commands(self, commands: Sequence[RedisCommand]) -> list[Reply]:
         if self._socket is None or self._closed:
             raise RemoteError("the connection was closed")
-        sent = memoryview(b"".join(command.encoded() for command in commands))
+        sent = memoryview(b"".join(command.encode() for command in commands))
         for start in range(0, len(sent), _PIECE):
             self._socket.sendall(sent[start : start + _PIECE])
-        return [self._reply(command.most) for command in commands]
+        return [self._read_reply(command.most) for command in commands]
 
     def shut(self) -> None:
         """Close the connection, which wakes the thread that waits for it."""
@@ -161,7 +161,7 @@ class _Connection:
         if self._socket is not None:
             self._socket.close()
 
-    def _reply(self, most: int) -> Reply:
+    def _read_reply(self, most: int) -> Reply:
         line = self._stream.readline(_LONGEST_LINE)
         if not line.endswith(b"\r\n"):
             raise RemoteError("the server ended the connection" if not line else "the server sent an overlong line")
@@ -173,9 +173,9 @@ class _Connection:
         if kind not in (b":", b"$") or _NUMBER.fullmatch(rest) is None:
             raise RemoteError(f"the server sent {line[:40]!r}, which is not a valid reply")
         number = int(rest)
-        return number if kind == b":" else self._bulk(number, most)
+        return number if kind == b":" else self._read_bulk(number, most)
 
-    def _bulk(self, size: int, most: int) -> bytes | None:
+    def _read_bulk(self, size: int, most: int) -> bytes | None:
         if size == -1:
             return None
         if not 0 <= size <= most:

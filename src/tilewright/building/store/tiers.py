@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tilewright.base import knobs
-from tilewright.base.errors import RemoteError, RubbishError
-from tilewright.base.events import Noticed, emit
+from tilewright.base.errors import InvalidBlobError, RemoteError
+from tilewright.base.events import Notice, emit
 from tilewright.building.store.artifact import Artifact, Failure
-from tilewright.building.store.blob import MAX_BLOB_BYTES, pack, unpack
-from tilewright.building.store.link import Link
+from tilewright.building.store.circuit_breaker import CircuitBreaker
 from tilewright.building.store.local import Store
-from tilewright.building.store.remote import CLAIM_TTL_S, OPERATION_TIMEOUT_S, Remote, read_secret, remote_of
+from tilewright.building.store.remote import CLAIM_TTL_S, OPERATION_TIMEOUT_S, Remote, open_remote, read_secret
+from tilewright.building.store.wire_format import MAX_BLOB_BYTES, pack_entry, unpack_entry
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ _SHORTEST_NAP_S, _LONGEST_NAP_S = 0.1, 2.0
 
 
 @dataclass
-class Rubbish:
+class InvalidBlobs:
     """Keys for which the remote served invalid blobs."""
 
     keys: set[str] = field(default_factory=set)
@@ -51,8 +51,8 @@ class Tiers:
     remote: Remote | None = None
     secret: bytes | None = field(default=None, repr=False)
     writes: bool = True
-    link: Link = field(default_factory=Link, compare=False)
-    rubbish: Rubbish = field(default_factory=Rubbish, compare=False)
+    link: CircuitBreaker = field(default_factory=CircuitBreaker, compare=False)
+    rubbish: InvalidBlobs = field(default_factory=InvalidBlobs, compare=False)
     nonce: str = field(default_factory=lambda: secrets.token_hex(4), repr=False, compare=False)
 
     @property
@@ -60,7 +60,7 @@ class Tiers:
         """The holder of our claims: host, process and nonce. Not cached, since a fork is another process."""
         return f"{socket.gethostname()}:{os.getpid()}:{self.nonce}"
 
-    def lookup(self, keys: Sequence[str]) -> dict[str, Artifact | Failure]:
+    def find_entries(self, keys: Sequence[str]) -> dict[str, Artifact | Failure]:
         """Find entries in the local store, and the rest on the remote within a time limit.
 
         Entries from the remote are verified and stored locally before they are returned. Raises `StoreError` only for
@@ -72,11 +72,11 @@ class Tiers:
             return found
         budget = LOOKUP_BASE_S + LOOKUP_PER_KEY_S * len(missing)
         try:
-            for blobs, seconds in self._blobs(self.remote, missing):
-                found.update(self._keep(blobs))
+            for blobs, seconds in self._fetch_blobs(self.remote, missing):
+                found.update(self._keep_valid(blobs))
                 budget -= seconds
                 if budget < 0:
-                    self._notice_slowness(sum(key not in found for key in missing), len(missing))
+                    self._report_slowness(sum(key not in found for key in missing), len(missing))
                     break
         except RemoteError:
             return found  # reported by the circuit breaker
@@ -85,14 +85,14 @@ class Tiers:
     def publish(self, entry: Artifact | Failure) -> None:
         """Push an entry to the remote. Failures of the remote are reported, never raised."""
         remote = self.remote
-        if remote is None or not self.writes or not self.link.open:
+        if remote is None or not self.writes or not self.link.allows_calls:
             return
-        blob = pack(entry, self.secret)
+        blob = pack_entry(entry, self.secret)
         if len(blob) > MAX_BLOB_BYTES:
-            emit(Noticed(f"{entry.key} has {len(blob):,} bytes, over {MAX_BLOB_BYTES:,}: it is not shared"))
+            emit(Notice(f"{entry.key} has {len(blob):,} bytes, over {MAX_BLOB_BYTES:,}: it is not shared"))
             return
         try:
-            self._ask(lambda: remote.push(entry.key, blob), len(blob))
+            self._call_remote(lambda: remote.push(entry.key, blob), len(blob))
         except RemoteError:
             return  # reported by the circuit breaker
 
@@ -102,7 +102,7 @@ class Tiers:
         if remote is None or not self.writes:
             return True
         try:
-            return self._ask(lambda: remote.claim(key, self.holder, CLAIM_TTL_S))
+            return self._call_remote(lambda: remote.claim(key, self.holder, CLAIM_TTL_S))
         except RemoteError:
             return True  # reported by the circuit breaker; without a remote, a kernel may be built twice
 
@@ -112,7 +112,7 @@ class Tiers:
         if remote is None or not self.writes:
             return
         try:
-            self._ask(lambda: remote.release(key, self.holder))
+            self._call_remote(lambda: remote.release(key, self.holder))
         except RemoteError:
             return  # reported by the circuit breaker; the claim expires by itself
 
@@ -120,16 +120,16 @@ class Tiers:
         """Wait for an entry that another machine builds. None if its claim ends without an entry, or on time-out."""
         remote = self.remote
         if remote is None or not self.writes:  # without claims there is nobody to wait for
-            return self.lookup([key]).get(key)
+            return self.find_entries([key]).get(key)
         deadline = time.monotonic() + timeout_s
         nap = _SHORTEST_NAP_S
         while True:
             try:
                 # Checked before the look-up: a holder publishes first and then releases.
-                claimed = self._ask(lambda: remote.claimed(key))
+                claimed = self._call_remote(lambda: remote.is_claimed(key))
             except RemoteError:
                 claimed = False  # reported by the circuit breaker
-            entry = self.lookup([key]).get(key)
+            entry = self.find_entries([key]).get(key)
             left = deadline - time.monotonic()
             if entry is not None or not claimed or left <= 0:
                 return entry
@@ -137,23 +137,23 @@ class Tiers:
             time.sleep(min(left, nap * random.uniform(0.5, 1.5)))
             nap = min(nap * 1.5, _LONGEST_NAP_S)
 
-    def _blobs(self, remote: Remote, keys: Sequence[str]) -> Iterator[tuple[Mapping[str, bytes], float]]:
+    def _fetch_blobs(self, remote: Remote, keys: Sequence[str]) -> Iterator[tuple[Mapping[str, bytes], float]]:
         """Yield the existing blobs of `keys` in batches, each with the seconds that the remote took."""
         for start in range(0, len(keys), _SIZES_AT_ONCE):
             asked = keys[start : start + _SIZES_AT_ONCE]
-            sizes = self._ask(functools.partial(remote.sizes, asked))
-            for batch in self._batches([key for key in asked if key in sizes], sizes):
+            sizes = self._call_remote(functools.partial(remote.get_sizes, asked))
+            for batch in self._split_batches([key for key in asked if key in sizes], sizes):
                 started = time.monotonic()
-                blobs = self._ask(functools.partial(remote.fetch, batch), sum(batch.values()))
+                blobs = self._call_remote(functools.partial(remote.fetch, batch), sum(batch.values()))
                 yield blobs, time.monotonic() - started
 
-    def _batches(self, keys: Sequence[str], sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    def _split_batches(self, keys: Sequence[str], sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
         batch: dict[str, int] = {}
         total = 0
         for key in keys:
             size = sizes[key]
             if size > MAX_BLOB_BYTES:
-                self._notice_rubbish(key, f"it has {size:,} bytes, and {MAX_BLOB_BYTES:,} is the limit")
+                self._report_invalid(key, f"it has {size:,} bytes, and {MAX_BLOB_BYTES:,} is the limit")
                 continue
             if batch and (total + size > _BATCH_BYTES or len(batch) == _BATCH_KEYS):
                 yield batch
@@ -163,44 +163,44 @@ class Tiers:
         if batch:
             yield batch
 
-    def _keep(self, blobs: Mapping[str, bytes]) -> Mapping[str, Artifact | Failure]:
+    def _keep_valid(self, blobs: Mapping[str, bytes]) -> Mapping[str, Artifact | Failure]:
         """Store valid blobs in the local store."""
         kept: dict[str, Artifact | Failure] = {}
         for key, blob in blobs.items():
             try:
-                content = unpack(blob, key, self.secret)
-            except RubbishError as error:
-                self._notice_rubbish(key, str(error))
+                content = unpack_entry(blob, key, self.secret)
+            except InvalidBlobError as error:
+                self._report_invalid(key, str(error))
                 continue
             kept[key] = self.local.put_content(key, content.kind, content.files, content.facts)
         return kept
 
-    def _ask(self, work: Callable[[], T], size: int = 0) -> T:
+    def _call_remote(self, work: Callable[[], T], size: int = 0) -> T:
         assert self.remote is not None
         limit_s = OPERATION_TIMEOUT_S + size / SLOWEST_BYTES_PER_S
         return self.link.call(self.remote.describe(), work, limit_s, self.remote.abandon)
 
-    def _notice_rubbish(self, key: str, what: str) -> None:
+    def _report_invalid(self, key: str, what: str) -> None:
         if key in self.rubbish.keys or self.remote is None:
             return
         self.rubbish.keys.add(key)
-        emit(Noticed(f"{self.remote.describe()} serves an invalid blob for {key} ({what}); it counts as absent"))
+        emit(Notice(f"{self.remote.describe()} serves an invalid blob for {key} ({what}); it counts as absent"))
 
-    def _notice_slowness(self, rest: int, asked: int) -> None:
+    def _report_slowness(self, rest: int, asked: int) -> None:
         if self.remote is not None and rest:
-            emit(Noticed(f"{self.remote.describe()} is slow: {rest:,} of {asked:,} keys were not looked up completely"))
+            emit(Notice(f"{self.remote.describe()} is slow: {rest:,} of {asked:,} keys were not looked up completely"))
 
 
-def tiers_of_knobs() -> Tiers:
+def open_tiers() -> Tiers:
     """Open the tiers that the environment names. The remote is not contacted before it is needed."""
     url, secret_file = knobs.REMOTE.get(), knobs.REMOTE_SECRET_FILE.get()
     if url is None:
         return Tiers(Store())
     secret = None if secret_file is None else read_secret(secret_file)
-    return Tiers(Store(), remote_of(url), secret, knobs.remote_writes(), _link_of(url))
+    return Tiers(Store(), open_remote(url), secret, knobs.is_remote_writable(), _get_breaker(url))
 
 
 @functools.lru_cache(maxsize=8)
-def _link_of(url: str) -> Link:  # noqa: ARG001  (cached by this argument)
+def _get_breaker(url: str) -> CircuitBreaker:  # noqa: ARG001  (cached by this argument)
     """One circuit breaker per URL in this process: if a remote failed in one build, the next one pauses too."""
-    return Link()
+    return CircuitBreaker()

@@ -10,9 +10,9 @@ from typing import Any
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.building.store.artifact import FileDigest
-from tilewright.building.store.faults import explained
 from tilewright.building.store.layout import MANIFEST, PRIVATE_FILE, PRIVATE_FOLDER, is_file_name
-from tilewright.building.store.manifest import Core, Kind, Manifest, checked_facts
+from tilewright.building.store.manifest import Core, Kind, Manifest, check_facts
+from tilewright.building.store.os_errors import translate_os_errors
 
 _PIECE = 2**20
 
@@ -30,23 +30,23 @@ def write_entry(folder: Path, key: str, kind: Kind, sources: Sources, facts: Map
                 f"{name!r} cannot name a file of an entry: use letters, digits, '.', '_' and '-', no leading dot, "
                 f"at most 200 characters, and not {MANIFEST}."
             )
-    clean = checked_facts(facts)
+    clean = check_facts(facts)
     folder.mkdir(mode=PRIVATE_FOLDER)
-    files = {name: _write(folder / name, sources[name]) for name in sorted(sources)}
+    files = {name: _write_file(folder / name, sources[name]) for name in sorted(sources)}
     core = Core(key, kind, files, clean)
-    _write(folder / MANIFEST, Manifest(core, __version__, created).text().encode())
-    with explained("write", folder):
+    _write_file(folder / MANIFEST, Manifest(core, __version__, created).to_text().encode())
+    with translate_os_errors("write", folder):
         _sync_folder(folder)
     return core
 
 
-def _write(target: Path, source: Path | bytes) -> FileDigest:
+def _write_file(target: Path, source: Path | bytes) -> FileDigest:
     size = 0
     hasher = hashlib.blake2b(digest_size=16)
-    with explained("write", target):
+    with translate_os_errors("write", target):
         fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE_FILE)
         with os.fdopen(fd, "wb") as sink:
-            for piece in _pieces(source):
+            for piece in _read_pieces(source):
                 hasher.update(piece)
                 sink.write(piece)
                 size += len(piece)
@@ -55,11 +55,11 @@ def _write(target: Path, source: Path | bytes) -> FileDigest:
     return FileDigest(size, hasher.hexdigest())
 
 
-def _pieces(source: Path | bytes) -> Iterator[bytes]:
+def _read_pieces(source: Path | bytes) -> Iterator[bytes]:
     if isinstance(source, bytes):
         yield source
         return
-    with explained("read", source), source.open("rb") as stream:
+    with translate_os_errors("read", source), source.open("rb") as stream:
         while piece := stream.read(_PIECE):
             yield piece
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.codegen.build_files import cmake, make, ninja
-from tilewright.codegen.build_files.recipe import CompileRecipe, Library, Step
+from tilewright.codegen.build_files.recipe import BuildStep, CompileRecipe, LibraryTarget
 
-__all__ = ["BUILD_SYSTEMS", "BuildSystem", "CompileRecipe", "Library", "Step", "build_system"]
+__all__ = ["BUILD_SYSTEMS", "BuildStep", "BuildSystem", "CompileRecipe", "LibraryTarget", "find_build_system"]
 
 
 # Characters with a special meaning in dependency files that the tools do not escape: a name with one of them is split
@@ -28,12 +28,12 @@ class BuildSystem:
 
     name: str
     file: str
-    render: Callable[[Library], str]
+    render: Callable[[LibraryTarget], str]
     use: str  # the build command to show to users
     refused: frozenset[str]
     refused_folders: frozenset[str] = frozenset()
 
-    def check(self, headers: Iterable[str], folder: str) -> None:
+    def check_names(self, headers: Iterable[str], folder: str) -> None:
         """Raise `InvalidValueError` for a name that this build system does not support."""
         for what, path, refused in (
             *(("the header", header, self.refused) for header in headers),
@@ -54,7 +54,7 @@ BUILD_SYSTEMS = (
 )
 
 
-def build_system(name: str) -> BuildSystem:
+def find_build_system(name: str) -> BuildSystem:
     """Find a build system by name."""
     known = {system.name: system for system in BUILD_SYSTEMS}
     return known[choose("build system", name, known)]

@@ -10,27 +10,27 @@ from tilewright.codegen.build_files.recipe import (
     OBJECT_LIST,
     PRODUCTS,
     RECIPE,
-    Library,
+    BuildStep,
+    LibraryTarget,
     Slot,
-    Step,
     Word,
 )
-from tilewright.codegen.build_files.template import fill
+from tilewright.codegen.build_files.template import fill_template
 
 FILE = "CMakeLists.txt"
 _PLAIN = re.compile(r"[A-Za-z0-9_./=+,:-]+")
 
 
-def render(library: Library) -> str:
+def render(library: LibraryTarget) -> str:
     """Render the text of CMakeLists.txt."""
-    return fill(
+    return fill_template(
         "CMakeLists.txt.j2",
         library=library,
         steps=library.recipe.steps,
-        compiler=_literal(library.recipe.compiler),
-        product=_product,
-        command=_command,
-        link=_words(library.link_words, library.file, ""),
+        compiler=_format_literal(library.recipe.compiler),
+        product=_format_product,
+        command=_format_command,
+        link=_format_words(library.link_words, library.file, ""),
         headers=HEADERS,
         products=PRODUCTS,
         object_list=OBJECT_LIST,
@@ -38,15 +38,15 @@ def render(library: Library) -> str:
     )
 
 
-def _product(suffix: str) -> str:
+def _format_product(suffix: str) -> str:
     return f"{PRODUCTS}/${{kernel}}{suffix}"
 
 
-def _command(step: Step) -> str:
-    return _words(step.words, _product(step.product), step.source)
+def _format_command(step: BuildStep) -> str:
+    return _format_words(step.words, _format_product(step.product), step.source)
 
 
-def _words(words: Iterable[Word], product: str, source: str) -> str:
+def _format_words(words: Iterable[Word], product: str, source: str) -> str:
     """Format the arguments of a command. Product paths are relative to the build folder, where CMake runs commands."""
     slots = {
         Slot.SOURCE: f'"${{here}}/${{kernel}}{source}"',
@@ -55,10 +55,10 @@ def _words(words: Iterable[Word], product: str, source: str) -> str:
         Slot.UNIT: '"-cuid=${kernel}"',
         Slot.OBJECTS: f'"@${{here}}/{OBJECT_LIST}"',
     }
-    return " ".join(slots[word] if isinstance(word, Slot) else _literal(word) for word in words)
+    return " ".join(slots[word] if isinstance(word, Slot) else _format_literal(word) for word in words)
 
 
-def _literal(text: str) -> str:
+def _format_literal(text: str) -> str:
     """Format a text so that CMake reads it literally: as a bracket argument, unless it is plain."""
     if _PLAIN.fullmatch(text):
         return text

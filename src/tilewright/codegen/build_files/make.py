@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from tilewright.codegen.build_files.recipe import OBJECT_LIST, PRODUCTS, RECIPE, Library, Slot, Step
-from tilewright.codegen.build_files.template import escape, fill, shell_command
+from tilewright.codegen.build_files.recipe import OBJECT_LIST, PRODUCTS, RECIPE, BuildStep, LibraryTarget, Slot
+from tilewright.codegen.build_files.template import escape_dollars, fill_template, format_shell_command
 
 FILE = "Makefile"
 SLOTS = {
@@ -17,22 +17,22 @@ SLOTS = {
 }
 
 
-def render(library: Library) -> str:
+def render(library: LibraryTarget) -> str:
     """Render the text of the Makefile."""
-    return fill(
+    return fill_template(
         "Makefile.j2",
         library=library,
         steps=library.recipe.steps,
         # In the value of a variable, unlike in a recipe, # would start a comment.
-        compiler=escape(shlex.quote(library.recipe.compiler)).replace("#", "\\#"),
-        command=lambda step: shell_command(step.words, SLOTS),
-        link=shell_command(library.link_words, SLOTS),
-        prerequisites=_prerequisites,
+        compiler=escape_dollars(shlex.quote(library.recipe.compiler)).replace("#", "\\#"),
+        command=lambda step: format_shell_command(step.words, SLOTS),
+        link=format_shell_command(library.link_words, SLOTS),
+        prerequisites=_format_prerequisites,
         products=PRODUCTS,
         object_list=OBJECT_LIST,
         recipe=RECIPE,
     )
 
 
-def _prerequisites(step: Step) -> str:
+def _format_prerequisites(step: BuildStep) -> str:
     return " ".join([f"%{step.source}", *(f"{PRODUCTS}/%{need}" for need in step.needs), RECIPE])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tilewright.codegen.build_files.recipe import OBJECT_LIST, Library, Slot, Step
-from tilewright.codegen.build_files.template import escape, fill, shell_command
+from tilewright.codegen.build_files.recipe import OBJECT_LIST, BuildStep, LibraryTarget, Slot
+from tilewright.codegen.build_files.template import escape_dollars, fill_template, format_shell_command
 
 FILE = "build.ninja"
 SLOTS = {
@@ -15,25 +15,25 @@ SLOTS = {
 }
 
 
-def render(library: Library) -> str:
+def render(library: LibraryTarget) -> str:
     """Render the text of build.ninja."""
-    return fill(
+    return fill_template(
         "build.ninja.j2",
         library=library,
         steps=library.recipe.steps,
-        compiler=escape(_default_word(library.recipe.compiler)),
-        command=lambda step: shell_command(step.words, SLOTS),
-        link=shell_command(library.link_words, SLOTS),
-        edge=_edge,
+        compiler=escape_dollars(_format_default(library.recipe.compiler)),
+        command=lambda step: format_shell_command(step.words, SLOTS),
+        link=format_shell_command(library.link_words, SLOTS),
+        edge=_format_edge,
         object_list=OBJECT_LIST,
     )
 
 
-def _edge(step: Step, kernel: str) -> str:
-    needed = " ".join(["", "|", *step.needed_for(kernel)]) if step.embeds else ""
-    return f"build {step.product_of(kernel)}: {step.name} {kernel}{step.source}{needed}"
+def _format_edge(step: BuildStep, kernel: str) -> str:
+    needed = " ".join(["", "|", *step.embedded_products(kernel)]) if step.embeds else ""
+    return f"build {step.product_path(kernel)}: {step.name} {kernel}{step.source}{needed}"
 
 
-def _default_word(path: str) -> str:
+def _format_default(path: str) -> str:
     r"""Format a path as the default in `"${VARIABLE:-…}"`, where these characters need a backslash."""
     return "".join(f"\\{c}" if c in '\\"$`}' else c for c in path)

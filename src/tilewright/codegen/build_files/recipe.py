@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from tilewright.base.digest import canonical_json
+from tilewright.base.digest import to_canonical_json
 
 # Names in the folder with wrappers and build files.
 HEADERS = "headers"  # a link to the folder of kernel headers, so that commands do not contain its path
@@ -35,7 +35,7 @@ Word = str | Slot
 
 
 @dataclass(frozen=True)
-class Step:
+class BuildStep:
     """A step that makes one file per kernel. `source` and `product` are the suffixes of its file names.
 
     No suffix of a recipe may end with another one: then no two kernels share a file, whatever their names.
@@ -53,26 +53,26 @@ class Step:
     @property
     def words(self) -> tuple[Word, ...]:
         """The command after the compiler's name."""
-        return (*self.flags, *self._tracking(), Slot.SOURCE, "-o", Slot.PRODUCT)
+        return (*self.flags, *self._dependency_flags(), Slot.SOURCE, "-o", Slot.PRODUCT)
 
     @property
     def embeds(self) -> bool:
         """Whether the step embeds code objects of earlier steps."""
         return bool(self.needs)
 
-    def product_of(self, kernel: str) -> str:
+    def product_path(self, kernel: str) -> str:
         """The path of this step's product for a kernel."""
         return f"{PRODUCTS}/{kernel}{self.product}"
 
-    def needed_for(self, kernel: str) -> tuple[str, ...]:
+    def embedded_products(self, kernel: str) -> tuple[str, ...]:
         """The products of earlier steps that this step embeds for a kernel."""
         return tuple(f"{PRODUCTS}/{kernel}{need}" for need in self.needs)
 
-    def files(self) -> tuple[str, ...]:
+    def file_suffixes(self) -> tuple[str, ...]:
         """Suffixes of all files that the step may write for a kernel."""
         return (self.product, self.product + DEPFILE_SUFFIX) if self.reads_headers else (self.product,)
 
-    def _tracking(self) -> tuple[Word, ...]:
+    def _dependency_flags(self) -> tuple[Word, ...]:
         if not self.reads_headers:
             return ()
         # -MP: a removed header is not an error, but causes a rebuild.
@@ -85,19 +85,19 @@ class CompileRecipe:
 
     compiler: str
     gpus: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[BuildStep, ...]
     link_flags: tuple[str, ...]
 
-    def text(self) -> str:
+    def to_json(self) -> str:
         """Return JSON of everything that determines the objects. Build files depend on it to detect changed flags."""
         steps = {step.product: [str(word) for word in step.words] for step in self.steps}
-        return canonical_json({"compiler": self.compiler, "steps": steps, "link_flags": self.link_flags}) + "\n"
+        return to_canonical_json({"compiler": self.compiler, "steps": steps, "link_flags": self.link_flags}) + "\n"
 
     def suffixes(self) -> tuple[str, ...]:
         """Suffixes of all files that the build of a kernel may write."""
-        return tuple(suffix for step in self.steps for suffix in step.files())
+        return tuple(suffix for step in self.steps for suffix in step.file_suffixes())
 
-    def include_paths(self) -> Iterator[str]:
+    def list_include_paths(self) -> Iterator[str]:
         """List the include files and folders in the flags; their names get into dependency files."""
         for step in self.steps:
             words = [str(word) for word in step.flags]
@@ -109,7 +109,7 @@ class CompileRecipe:
 
 
 @dataclass(frozen=True)
-class Library:
+class LibraryTarget:
     """A shared library to build: its name, its kernels in order, and the recipe."""
 
     name: str
@@ -129,8 +129,8 @@ class Library:
 
     def objects(self) -> Iterator[str]:
         """All objects to link."""
-        return (step.product_of(kernel) for kernel in self.kernels for step in self.recipe.steps if step.linked)
+        return (step.product_path(kernel) for kernel in self.kernels for step in self.recipe.steps if step.linked)
 
-    def object_list(self) -> str:
+    def format_object_list(self) -> str:
         """Format the file that lists all objects for the linker."""
         return "".join(f"{name}\n" for name in self.objects())

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from tilewright.emulator.access.buffer import translate_buffer
-from tilewright.emulator.access.effects import occupy
+from tilewright.emulator.access.effects import reserve_counter
 from tilewright.emulator.access.flat import translate_flat
 from tilewright.emulator.access.global_memory import translate_global, translate_scratch
 from tilewright.emulator.access.lds import translate_lds
 from tilewright.emulator.access.operands import CACHE_POLICY, check_modifiers
 from tilewright.emulator.access.scalar import translate_scalar
-from tilewright.emulator.code import Code
-from tilewright.emulator.group import Group, Step
+from tilewright.emulator.code import LoadedCode
+from tilewright.emulator.group import Step, WaveGroup
 from tilewright.emulator.instruction import Instruction
-from tilewright.emulator.isa.names import canonical
+from tilewright.emulator.isa.names import normalize_name
 
 _FAMILIES = {
     "buffer_": translate_buffer,
@@ -29,25 +29,25 @@ _CACHE_CONTROL = frozenset(
 _COUNTED_CACHE_CONTROL = {"global_inv": "load", "global_wb": "store", "global_wbinv": "store"}
 
 
-def translate(instruction: Instruction, code: Code) -> Step | None:
+def translate(instruction: Instruction, code: LoadedCode) -> Step | None:
     """Return the step of a memory instruction; None for other instructions."""
-    name = canonical(instruction.mnemonic)
+    name = normalize_name(instruction.mnemonic)
     if name in _CACHE_CONTROL or name in _COUNTED_CACHE_CONTROL:
-        return _cache_control(name, instruction, code)
+        return _translate_cache_control(name, instruction, code)
     for prefix, build in _FAMILIES.items():
         if name.startswith(prefix):
             return build(name, instruction, code)
     return translate_scalar(name, instruction, code)
 
 
-def _cache_control(name: str, instruction: Instruction, code: Code) -> Step:
+def _translate_cache_control(name: str, instruction: Instruction, code: LoadedCode) -> Step:
     check_modifiers(instruction, code, CACHE_POLICY)
     if instruction.operands:
         raise code.unknown("this form of its operands", instruction)
     kind = _COUNTED_CACHE_CONTROL.get(name)
 
-    def step(group: Group) -> None:
+    def execute(group: WaveGroup) -> None:
         if kind is not None:
-            occupy(group, kind)
+            reserve_counter(group, kind)
 
-    return step
+    return execute

@@ -14,15 +14,15 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.emulator.access.effects import Arrival, active, deliver, occupy
-from tilewright.emulator.access.traffic import lanes
-from tilewright.emulator.code import Code
-from tilewright.emulator.faults import AlignmentFault, Place
-from tilewright.emulator.group import U32, Group
+from tilewright.emulator.access.effects import Arrival, active_lanes, reserve_counter, write_vectors
+from tilewright.emulator.access.traffic import count_lanes
+from tilewright.emulator.code import LoadedCode
+from tilewright.emulator.faults import AlignmentFault, FaultLocation
+from tilewright.emulator.group import U32, WaveGroup
 from tilewright.emulator.instruction import Instruction
-from tilewright.emulator.isa.float_functions import flushed
+from tilewright.emulator.isa.float_functions import flush_subnormals
 from tilewright.emulator.memory import Index, Mask
-from tilewright.emulator.views import Views
+from tilewright.emulator.views import MemoryViews
 
 Values = NDArray[Any]
 
@@ -56,12 +56,12 @@ def _exchange(old: Values, new: Values, compare: Values) -> Values:
     return result
 
 
-def _flushed_sum(old: Values, value: Values) -> Values:
+def _sum_flushed(old: Values, value: Values) -> Values:
     """Add with subnormal operands and results flushed to zero."""
-    return flushed(flushed(old) + flushed(value))
+    return flush_subnormals(flush_subnormals(old) + flush_subnormals(value))
 
 
-def _packed(dtype: Any) -> Callable[[Values, Values], Values]:
+def _make_packed_sum(dtype: Any) -> Callable[[Values, Values], Values]:
     """Return a function for two sums in one dword; bf16 is rounded from the exact sum in f32."""
 
     def combine(old: Values, value: Values) -> Values:
@@ -96,7 +96,7 @@ _FLOAT = ("add", "min", "max")
 _BITS = ("and", "or", "xor", "swap", "cmpswap", "cmpst", "mskor")
 
 
-def _table() -> dict[tuple[str, str], AtomicOperation]:
+def _build_table() -> dict[tuple[str, str], AtomicOperation]:
     table = {}
     for bits in (32, 64):
         for letter, names in (("u", _INTEGER), ("i", ("min", "max")), ("f", _FLOAT), ("b", _BITS)):
@@ -104,13 +104,13 @@ def _table() -> dict[tuple[str, str], AtomicOperation]:
             for name in names:
                 combine, operands, ufunc = _COMBINE[name]
                 table[name, f"{letter}{bits}"] = AtomicOperation(bits // 8, dtype, combine, operands, ufunc)
-    table["add_flushed", "f32"] = AtomicOperation(4, np.dtype(np.float32), _flushed_sum)
+    table["add_flushed", "f32"] = AtomicOperation(4, np.dtype(np.float32), _sum_flushed)
     for kind, element in (("f16", np.float16), ("bf16", ml_dtypes.bfloat16)):
-        table["pk_add", kind] = AtomicOperation(4, np.dtype(np.uint32), _packed(np.dtype(element)))
+        table["pk_add", kind] = AtomicOperation(4, np.dtype(np.uint32), _make_packed_sum(np.dtype(element)))
     return table
 
 
-OPERATIONS = _table()
+OPERATIONS = _build_table()
 
 # gfx9 omits the type of integers, or puts it into the name.
 _GFX9 = {
@@ -132,7 +132,7 @@ _RENAMED = {
 _FLUSHED_ADDS = frozenset({"gfx90a"})
 
 
-def atomic_operation(rest: str, instruction: Instruction, code: Code) -> AtomicOperation:
+def find_atomic(rest: str, instruction: Instruction, code: LoadedCode) -> AtomicOperation:
     """Return the operation for the name after …_atomic_, or after ds_ without _rtn."""
     short, wide = (rest.removesuffix("_x2"), "64") if rest.endswith("_x2") else (rest, "32")
     if short in _GFX9:
@@ -145,14 +145,14 @@ def atomic_operation(rest: str, instruction: Instruction, code: Code) -> AtomicO
     return found
 
 
-def memory_operation(rest: str, instruction: Instruction, code: Code) -> AtomicOperation:
+def find_memory_atomic(rest: str, instruction: Instruction, code: LoadedCode) -> AtomicOperation:
     """Same as `find_atomic`, for memory."""
-    found = atomic_operation(rest, instruction, code)
+    found = find_atomic(rest, instruction, code)
     flushes = found is OPERATIONS["add", "f32"] and code.arch.name in _FLUSHED_ADDS
     return OPERATIONS["add_flushed", "f32"] if flushes else found
 
 
-def operand_values(operation: AtomicOperation, registers: Sequence[U32], mask: Mask | None) -> list[Values]:
+def read_operand_values(operation: AtomicOperation, registers: Sequence[U32], mask: Mask | None) -> list[Values]:
     """Read the operands of the active lanes from vector registers, as flat arrays over lanes."""
     words = [value.reshape(-1) if mask is None else value[mask] for value in registers]
     if operation.size == 4:
@@ -161,8 +161,8 @@ def operand_values(operation: AtomicOperation, registers: Sequence[U32], mask: M
     return [np.stack(pair, axis=-1).view(operation.dtype)[..., 0] for pair in pairs]
 
 
-def perform(
-    operation: AtomicOperation, views: Views, index: Index, operands: Sequence[Values], want_old: bool
+def apply_atomic(
+    operation: AtomicOperation, views: MemoryViews, index: Index, operands: Sequence[Values], want_old: bool
 ) -> Values | None:
     """Apply an operation for a list of lanes in order. Returns the old values if `want_old` is set."""
     array = (views.u32 if operation.size == 4 else views.u64).view(operation.dtype)
@@ -171,7 +171,7 @@ def perform(
         operation.ufunc.at(array, slots, *operands)
         return None
     old = np.empty(slots.shape, operation.dtype)
-    for turn in _turns(slots):
+    for turn in _group_by_turn(slots):
         here = slots[turn]
         before = array[here]
         old[turn] = before
@@ -179,7 +179,7 @@ def perform(
     return old
 
 
-def _turns(slots: NDArray[np.int64]) -> list[NDArray[np.intp]]:
+def _group_by_turn(slots: NDArray[np.int64]) -> list[NDArray[np.intp]]:
     """Group lanes that may run together: those that are first at their address, then the second ones, and so on."""
     order = np.argsort(slots, kind="stable")
     ordered = slots[order]
@@ -192,7 +192,7 @@ def _turns(slots: NDArray[np.int64]) -> list[NDArray[np.intp]]:
     return np.split(order[by_rank], np.cumsum(np.bincount(rank))[:-1])
 
 
-def old_registers(operation: AtomicOperation, old: Values, shape: tuple[int, int], mask: Mask | None) -> list[U32]:
+def to_registers(operation: AtomicOperation, old: Values, shape: tuple[int, int], mask: Mask | None) -> list[U32]:
     """Convert old values of the active lanes to vector registers; other lanes get 0."""
     words = old.view(np.uint32).reshape(-1, operation.size // 4)
     registers = np.zeros((operation.size // 4, *shape), np.uint32)
@@ -212,27 +212,32 @@ def check_alignment(index: Index, size: int, mask: Mask | None) -> None:
     if bad.any():
         row, lane = np.unravel_index(int(bad.argmax()), bad.shape)
         what = f"an atomic access of {size} bytes at an address that is {int(index[row, lane]) % size} past a multiple"
-        raise AlignmentFault(what, Place(wave=int(row), lane=int(lane)))
+        raise AlignmentFault(what, FaultLocation(wave=int(row), lane=int(lane)))
 
 
-def memory_atomic(
-    group: Group, operation: AtomicOperation, index: Index, mask: Mask | None, register: int, destination: int | None
+def run_memory_atomic(
+    group: WaveGroup,
+    operation: AtomicOperation,
+    index: Index,
+    mask: Mask | None,
+    register: int,
+    destination: int | None,
 ) -> None:
     """Run an atomic instruction at checked memory indices: the memory changes now, the old value arrives later.
 
     `mask` are the lanes that access memory; all active lanes get a value, 0 if they made no access.
     """
     check_alignment(index, operation.size, mask)
-    count = lanes(group, mask)
+    count = count_lanes(group, mask)
     counters = group.batch.counters
     counters.atomics += count
     counters.global_write_bytes += operation.size * count
-    operands = operand_values(operation, group.v[register : register + operation.registers], mask)
+    operands = read_operand_values(operation, group.v[register : register + operation.registers], mask)
     places = index.reshape(-1) if mask is None else index[mask]
-    old = perform(operation, group.batch.memory.views, places, operands, destination is not None)
+    old = apply_atomic(operation, group.batch.memory.views, places, operands, destination is not None)
     if old is None or destination is None:
-        occupy(group, "store")
+        reserve_counter(group, "store")
         return
     counters.global_read_bytes += operation.size * count
-    registers = old_registers(operation, old, (group.waves, group.lanes), mask)
-    deliver(group, "load", Arrival(destination, tuple(registers), active(group)))
+    registers = to_registers(operation, old, (group.waves, group.lanes), mask)
+    write_vectors(group, "load", Arrival(destination, tuple(registers), active_lanes(group)))

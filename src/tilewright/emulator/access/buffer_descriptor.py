@@ -19,10 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.emulator.access.operands import pair_of
-from tilewright.emulator.code import Code
+from tilewright.emulator.access.operands import read_pair
+from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.gpus import generation
-from tilewright.emulator.group import Group
+from tilewright.emulator.group import WaveGroup
 from tilewright.emulator.instruction import Instruction
 
 _SWIZZLE_GFX9 = np.uint32(0x80000000)
@@ -47,36 +47,36 @@ class RawBuffer:
     stride: int
 
 
-def is_gfx9(code: Code) -> bool:
+def is_gfx9(code: LoadedCode) -> bool:
     return generation(code.arch.name) == "gfx9"
 
 
-def is_swizzled(group: Group, register: int, code: Code) -> bool:
+def is_swizzled(group: WaveGroup, register: int, code: LoadedCode) -> bool:
     """Whether this is the buffer through which gfx90a accesses private memory."""
     return is_gfx9(code) and bool(group.s[register + 1][0] & _SWIZZLE_GFX9)
 
 
-def buffer_base(group: Group, register: int) -> NDArray[np.uint64]:
+def read_base(group: WaveGroup, register: int) -> NDArray[np.uint64]:
     """Return the base of each wave's buffer, as a column."""
-    return (pair_of(group, register) & _BASE)[:, None]
+    return (read_pair(group, register) & _BASE)[:, None]
 
 
-def raw_buffer(group: Group, register: int, instruction: Instruction, code: Code) -> RawBuffer:
+def read_raw_buffer(group: WaveGroup, register: int, instruction: Instruction, code: LoadedCode) -> RawBuffer:
     """Read the raw buffer in four scalar registers."""
     layout, flags = group.s[register + 1], group.s[register + 3]
     records = group.sc[register + 2].astype(np.int64)
     odd = flags & _FLAGS_GFX9 if is_gfx9(code) else (flags & _FLAGS_GFX11) ^ _BY_BYTES
     stride = 0
     if ((layout & _LAYOUT) | odd).any():
-        _refuse_unknown(group, register, instruction, code)
+        _reject_unknown(group, register, instruction, code)
         stride = int(layout[0] >> np.uint32(16))
         if not is_gfx9(code):
             unbounded = ((flags & _BOUNDS) == _UNBOUNDED)[:, None]
             records = np.where(unbounded & (records > 0), _NO_BOUND, records)
-    return RawBuffer(buffer_base(group, register), records, stride)
+    return RawBuffer(read_base(group, register), records, stride)
 
 
-def _refuse_unknown(group: Group, register: int, instruction: Instruction, code: Code) -> None:
+def _reject_unknown(group: WaveGroup, register: int, instruction: Instruction, code: LoadedCode) -> None:
     """Raise for unsupported bits, or a stride that is not the same in all waves."""
     layout, flags = group.s[register + 1], group.s[register + 3]
     if is_gfx9(code):

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.emulator.access.gather import load, store
-from tilewright.emulator.group import U32, Group, Pending, Registers, Step
+from tilewright.emulator.group import U32, PendingEffect, Registers, Step, WaveGroup
 from tilewright.emulator.instruction import EXEC
 from tilewright.emulator.lds import Lds
 from tilewright.emulator.memory import Index, Mask
-from tilewright.emulator.views import Views
+from tilewright.emulator.views import MemoryViews
 
 Rows = NDArray[np.intp]
 T = TypeVar("T")
@@ -28,25 +28,25 @@ class LdsChange(Protocol):
     """A pending LDS write. Call to apply; call `make_rollback` first to get a rollback."""
 
     def __call__(self, lds: Lds) -> None: ...
-    def undo(self, lds: Lds) -> Callable[[], None]: ...
+    def make_rollback(self, lds: Lds) -> Callable[[], None]: ...
 
 
-def active(group: Group) -> Mask | None:
+def active_lanes(group: WaveGroup) -> Mask | None:
     """Return the active lanes; None if all are active."""
     return None if group.full else group.exec_mask
 
 
-def by_lanes(kind: str, act: Callable[[Group, Mask | None], None]) -> Step:
+def make_lane_step(kind: str, act: Callable[[WaveGroup, Mask | None], None]) -> Step:
     """Make a step for the active lanes. Without active lanes it only occupies the counter of `kind`."""
 
-    def step(group: Group) -> None:
-        mask = active(group)
+    def execute(group: WaveGroup) -> None:
+        mask = active_lanes(group)
         if mask is None or mask.any():
             act(group, mask)
         else:
-            occupy(group, kind)
+            reserve_counter(group, kind)
 
-    return step
+    return execute
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Arrival:
     mask: Mask | None
     keep: int = 0
 
-    def commit(self, group: Group) -> None:
+    def commit(self, group: WaveGroup) -> None:
         for k, value in enumerate(self.values):
             register = group.v[self.register + k]
             if self.keep:
@@ -69,9 +69,9 @@ class Arrival:
                 np.putmask(register, self.mask, value)  # three times as fast as copyto; the shapes are equal
 
     def take(self, rows: Rows) -> Arrival:
-        return Arrival(self.register, tuple(v[rows] for v in self.values), _rows(self.mask, rows), self.keep)
+        return Arrival(self.register, tuple(v[rows] for v in self.values), _select_rows(self.mask, rows), self.keep)
 
-    def overtaken(self, group: Group, changed: Registers) -> Arrival:
+    def merge_current(self, group: WaveGroup, changed: Registers) -> Arrival:
         """Return the arrival with the current values of active lanes in the changed registers."""
         values = (
             np.where(group.exec_mask, group.v[register], value) if ("v", register) in changed else value
@@ -87,16 +87,16 @@ class ScalarArrival:
     register: int
     values: tuple[U32, ...]
 
-    def commit(self, group: Group) -> None:
+    def commit(self, group: WaveGroup) -> None:
         for k, value in enumerate(self.values):
             group.s[self.register + k][...] = value
         if self.register + len(self.values) > EXEC:
-            group.exec_changed()
+            group.update_exec_mask()
 
     def take(self, rows: Rows) -> ScalarArrival:
         return ScalarArrival(self.register, tuple(v[rows] for v in self.values))
 
-    def overtaken(self, group: Group, changed: Registers) -> ScalarArrival:
+    def merge_current(self, group: WaveGroup, changed: Registers) -> ScalarArrival:
         """Return the arrival with the current values of the changed registers."""
         values = (
             group.s[register].copy() if ("s", register) in changed else value
@@ -117,113 +117,115 @@ class LdsWrite:
     def __call__(self, lds: Lds) -> None:
         store(lds.views, self.index, self.values, self.size, self.mask)
 
-    def commit(self, group: Group) -> None:
+    def commit(self, group: WaveGroup) -> None:
         self(group.batch.lds)
 
     def take(self, rows: Rows) -> LdsWrite:
-        return LdsWrite(self.index[rows], tuple(v[rows] for v in self.values), self.size, _rows(self.mask, rows))
+        return LdsWrite(self.index[rows], tuple(v[rows] for v in self.values), self.size, _select_rows(self.mask, rows))
 
-    def undo(self, lds: Lds) -> Callable[[], None]:
+    def make_rollback(self, lds: Lds) -> Callable[[], None]:
         """Return a function that restores the bytes that a call will change."""
-        return undo(lds, self.index, self.size, self.mask)
+        return make_element_rollback(lds, self.index, self.size, self.mask)
 
 
-def undo(lds: Lds, index: Index, size: int, mask: Mask | None) -> Callable[[], None]:
+def make_element_rollback(lds: Lds, index: Index, size: int, mask: Mask | None) -> Callable[[], None]:
     """Return a function that restores the current elements in the LDS."""
     places = index if mask is None else index[mask]
     before = load(lds.views, places, size)
     return lambda: store(lds.views, places, before, size, None)
 
 
-def _rows(mask: Mask | None, rows: Rows) -> Mask | None:
+def _select_rows(mask: Mask | None, rows: Rows) -> Mask | None:
     return None if mask is None else mask[rows]
 
 
-def deliver(group: Group, kind: str, arrival: Arrival, in_order: bool = True) -> None:
+def write_vectors(group: WaveGroup, kind: str, arrival: Arrival, in_order: bool = True) -> None:
     """Write values to vector registers, now or at a wait."""
     if group.batch.strict:
-        group.later(kind, _pending_arrival(arrival, in_order, kind == "lds"))
+        group.schedule_effect(kind, _make_pending_vectors(arrival, in_order, kind == "lds"))
     else:
         arrival.commit(group)
 
 
-def _pending_arrival(arrival: Arrival, in_order: bool, lds_read: bool) -> Pending:
+def _make_pending_vectors(arrival: Arrival, in_order: bool, lds_read: bool) -> PendingEffect:
     registers = frozenset(("v", arrival.register + k) for k in range(len(arrival.values)))
-    return Pending(
+    return PendingEffect(
         arrival.commit,
-        lambda rows: _pending_arrival(arrival.take(rows), in_order, lds_read),
+        lambda rows: _make_pending_vectors(arrival.take(rows), in_order, lds_read),
         in_order,
         registers=registers,
         lds_read=lds_read,
-        overtaken=lambda group, changed: _pending_arrival(arrival.overtaken(group, changed), in_order, lds_read),
+        overtaken=lambda group, changed: _make_pending_vectors(
+            arrival.merge_current(group, changed), in_order, lds_read
+        ),
     )
 
 
-def deliver_scalar(group: Group, arrival: ScalarArrival) -> None:
+def write_scalars(group: WaveGroup, arrival: ScalarArrival) -> None:
     """Write values to scalar registers, now or at a wait. They may arrive in any order."""
     if group.batch.strict:
-        group.later("scalar", _pending_scalar(arrival))
+        group.schedule_effect("scalar", _make_pending_scalars(arrival))
     else:
         arrival.commit(group)
 
 
-def _pending_scalar(arrival: ScalarArrival) -> Pending:
+def _make_pending_scalars(arrival: ScalarArrival) -> PendingEffect:
     registers = frozenset(("s", arrival.register + k) for k in range(len(arrival.values)))
-    return Pending(
+    return PendingEffect(
         arrival.commit,
-        lambda rows: _pending_scalar(arrival.take(rows)),
+        lambda rows: _make_pending_scalars(arrival.take(rows)),
         in_order=False,
         registers=registers,
-        overtaken=lambda group, changed: _pending_scalar(arrival.overtaken(group, changed)),
+        overtaken=lambda group, changed: _make_pending_scalars(arrival.merge_current(group, changed)),
     )
 
 
-def write_lds(group: Group, write: LdsWrite) -> None:
+def write_lds(group: WaveGroup, write: LdsWrite) -> None:
     """Write elements to the LDS. In strict mode the values must not be views of registers: see `copy_registers`."""
     if group.batch.strict:
-        group.later("lds", _pending_write(write))
+        group.schedule_effect("lds", _make_pending_write(write))
     else:
         write.commit(group)
 
 
-def _pending_write(write: LdsWrite) -> Pending:
-    return Pending(write.commit, lambda rows: _pending_write(write.take(rows)), lds_write=write)
+def _make_pending_write(write: LdsWrite) -> PendingEffect:
+    return PendingEffect(write.commit, lambda rows: _make_pending_write(write.take(rows)), lds_write=write)
 
 
-def copy_to_lds(group: Group, write: LdsWrite) -> None:
+def copy_to_lds(group: WaveGroup, write: LdsWrite) -> None:
     """Copy elements from memory to the LDS: LDS reads of the same wave may not see them before a wait for the load.
 
     They may arrive at any time up to the wait. In strict mode they arrive as late as possible, which exposes a missing
     wait; with `turned` as early as possible, which exposes reads of the bytes that they overwrite.
     """
     if group.batch.strict and not group.batch.turned:
-        group.later("load", _pending_copy(write))
+        group.schedule_effect("load", _make_pending_copy(write))
     else:
         write.commit(group)
-        occupy(group, "load")
+        reserve_counter(group, "load")
 
 
-def _pending_copy(write: LdsWrite) -> Pending:
-    return Pending(write.commit, lambda rows: _pending_copy(write.take(rows)))
+def _make_pending_copy(write: LdsWrite) -> PendingEffect:
+    return PendingEffect(write.commit, lambda rows: _make_pending_copy(write.take(rows)))
 
 
-def occupy(group: Group, kind: str, in_order: bool = True) -> None:
+def reserve_counter(group: WaveGroup, kind: str, in_order: bool = True) -> None:
     """Occupy the counter without any effect: for a store, or a load without active lanes."""
     if group.batch.strict:
-        group.later(kind, _nothing(in_order))
+        group.schedule_effect(kind, _make_no_effect(in_order))
 
 
-def _nothing(in_order: bool) -> Pending:
-    return Pending(lambda _: None, lambda _: _nothing(in_order), in_order)
+def _make_no_effect(in_order: bool) -> PendingEffect:
+    return PendingEffect(lambda _: None, lambda _: _make_no_effect(in_order), in_order)
 
 
-def held(group: Group, register: int, count: int) -> list[U32]:
+def copy_registers(group: WaveGroup, register: int, count: int) -> list[U32]:
     """Return the registers that an effect uses: copies if the effect is applied later."""
     values = group.v[register : register + count]
     return [value.copy() for value in values] if group.batch.strict else values
 
 
-def read_lds(group: Group, read: Callable[[Views], T]) -> T:
+def read_lds(group: WaveGroup, read: Callable[[MemoryViews], T]) -> T:
     """Read the LDS as this group's waves see it: with their own pending writes, which others do not see yet."""
     lds = group.batch.lds
     pending = group.pending.get(group.batch.counter_of["lds"], ()) if group.batch.strict else ()
@@ -232,7 +234,7 @@ def read_lds(group: Group, read: Callable[[Views], T]) -> T:
         if effect.lds_write is None:
             continue
         write = cast(LdsChange, effect.lds_write)
-        undone.append(write.undo(lds))
+        undone.append(write.make_rollback(lds))
         write(lds)
     try:
         return read(lds.views)

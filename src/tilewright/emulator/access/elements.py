@@ -27,7 +27,7 @@ class Element:
         """The bits of the destination that a load does not change."""
         return {"": 0, "low": 0xFFFF0000, "high": 0x0000FFFF}[self.half]
 
-    def arrived(self, values: Sequence[U32]) -> list[U32]:
+    def extend_loaded(self, values: Sequence[U32]) -> list[U32]:
         """Return the register values of a load from zero-extended elements."""
         word = values[0]
         if self.signed:
@@ -39,7 +39,7 @@ class Element:
             word = word << np.uint32(16)
         return [word, *values[1:]]
 
-    def leaving(self, values: Sequence[U32]) -> list[U32]:
+    def extract_stored(self, values: Sequence[U32]) -> list[U32]:
         """Return the part of registers that a store writes."""
         return [values[0] >> np.uint32(16)] if self.half == "high" else list(values)
 

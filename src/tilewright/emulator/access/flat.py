@@ -15,30 +15,39 @@ from numpy.typing import NDArray
 from tilewright.emulator.access import traffic
 from tilewright.emulator.access.atomics import (
     AtomicOperation,
+    apply_atomic,
     check_alignment,
-    memory_operation,
-    old_registers,
-    operand_values,
-    perform,
+    find_memory_atomic,
+    read_operand_values,
+    to_registers,
 )
 from tilewright.emulator.access.buffer_descriptor import is_gfx9
-from tilewright.emulator.access.effects import Arrival, LdsWrite, active, deliver, held, occupy, read_lds, write_lds
+from tilewright.emulator.access.effects import (
+    Arrival,
+    LdsWrite,
+    active_lanes,
+    copy_registers,
+    read_lds,
+    reserve_counter,
+    write_lds,
+    write_vectors,
+)
 from tilewright.emulator.access.elements import LOADS, STORES, Element
 from tilewright.emulator.access.gather import load, store
-from tilewright.emulator.access.global_memory import Addresses, addresses
+from tilewright.emulator.access.global_memory import Addresses, make_addresses
 from tilewright.emulator.access.lds_range import check_range
-from tilewright.emulator.access.operands import CACHE_POLICY, check_modifiers, expect, returns, vector
-from tilewright.emulator.access.private import private_index
+from tilewright.emulator.access.operands import CACHE_POLICY, check_modifiers, get_operands, get_vector, needs_old_value
+from tilewright.emulator.access.private import check_private_range
 from tilewright.emulator.apertures import PRIVATE_BASE, SHARED_BASE
-from tilewright.emulator.code import Code
-from tilewright.emulator.group import U32, Group, Step
+from tilewright.emulator.code import LoadedCode
+from tilewright.emulator.group import U32, Step, WaveGroup
 from tilewright.emulator.instruction import Instruction
 from tilewright.emulator.memory import Index, Mask
-from tilewright.emulator.views import Views
+from tilewright.emulator.views import MemoryViews
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LaneGroup:
     """Lanes of one address space, and the indices of their accesses in the views."""
 
     space: str  # "memory", "private" or "lds"
@@ -46,9 +55,9 @@ class Part:
     mask: Mask | None
 
 
-def parts(group: Group, address: NDArray[np.uint64], size: int) -> list[Part]:
+def group_lanes(group: WaveGroup, address: NDArray[np.uint64], size: int) -> list[LaneGroup]:
     """Group lanes by the address space of their addresses, with checked indices. Empty if no lane is active."""
-    mask = active(group)
+    mask = active_lanes(group)
     if mask is not None and not mask.any():
         return []
     high = address >> np.uint64(32)
@@ -56,7 +65,7 @@ def parts(group: Group, address: NDArray[np.uint64], size: int) -> list[Part]:
     special = shared | private
     memory = group.batch.memory
     if not (special.any() if mask is None else (special & mask).any()):
-        return [Part("memory", memory.check(address, size, mask), mask)]
+        return [LaneGroup("memory", memory.check_access(address, size, mask), mask)]
     found = []
     offset = (address & np.uint64(0xFFFFFFFF)).view(np.int64)
     for space, lanes in (("memory", ~special), ("private", private), ("lds", shared)):
@@ -64,128 +73,128 @@ def parts(group: Group, address: NDArray[np.uint64], size: int) -> list[Part]:
         if not these.any():
             continue
         if space == "memory":
-            found.append(Part(space, memory.check(address, size, these), these))
+            found.append(LaneGroup(space, memory.check_access(address, size, these), these))
         elif space == "private":
-            found.append(Part(space, private_index(group, offset, size, these), these))
+            found.append(LaneGroup(space, check_private_range(group, offset, size, these), these))
         else:
-            found.append(Part(space, check_range(group, offset, size, these), these))
+            found.append(LaneGroup(space, check_range(group, offset, size, these), these))
     return found
 
 
-def translate_flat(name: str, instruction: Instruction, code: Code) -> Step:
+def translate_flat(name: str, instruction: Instruction, code: LoadedCode) -> Step:
     """Return the step of a flat_… instruction."""
     check_modifiers(instruction, code, CACHE_POLICY | {"offset"})
     kind, _, rest = name.removeprefix("flat_").partition("_")
     if kind == "load" and rest in LOADS:
-        data, vaddr = expect(instruction, code, (2,))
-        register = vector(instruction, code, data, LOADS[rest].registers)
-        return _load(addresses(instruction, code, vaddr, None), LOADS[rest], register, code)
+        data, vaddr = get_operands(instruction, code, (2,))
+        register = get_vector(instruction, code, data, LOADS[rest].registers)
+        return _load(make_addresses(instruction, code, vaddr, None), LOADS[rest], register, code)
     if kind == "store" and rest in STORES:
-        vaddr, data = expect(instruction, code, (2,))
-        register = vector(instruction, code, data, STORES[rest].registers)
-        return _store(addresses(instruction, code, vaddr, None), STORES[rest], register, code)
+        vaddr, data = get_operands(instruction, code, (2,))
+        register = get_vector(instruction, code, data, STORES[rest].registers)
+        return _store(make_addresses(instruction, code, vaddr, None), STORES[rest], register, code)
     if kind == "atomic":
-        operation = memory_operation(rest, instruction, code)
-        old = returns(instruction, code)
-        operands = expect(instruction, code, (3,) if old else (2,))
-        destination = vector(instruction, code, operands[0], operation.size // 4) if old else None
-        register = vector(instruction, code, operands[-1], operation.registers)
-        address = addresses(instruction, code, operands[-2], None)
-        return _atomic(address, operation, register, destination, _are_in_order(code))
+        operation = find_memory_atomic(rest, instruction, code)
+        old = needs_old_value(instruction, code)
+        operands = get_operands(instruction, code, (3,) if old else (2,))
+        destination = get_vector(instruction, code, operands[0], operation.size // 4) if old else None
+        register = get_vector(instruction, code, operands[-1], operation.registers)
+        address = make_addresses(instruction, code, operands[-2], None)
+        return _translate_atomic(address, operation, register, destination, _is_in_order(code))
     raise code.unknown(f"instruction {name}", instruction)
 
 
-def _are_in_order(code: Code) -> bool:
+def _is_in_order(code: LoadedCode) -> bool:
     """Whether the counters of flat accesses decrease in issue order."""
     return not is_gfx9(code)
 
 
-def _fetch(group: Group, part: Part, size: int, code: Code) -> list[U32]:
+def _fetch(group: WaveGroup, part: LaneGroup, size: int, code: LoadedCode) -> list[U32]:
     if part.space == "lds":
-        traffic.lds_read(group, size, part.mask, code.arch.lds.banks, part.index)
+        traffic.count_lds_read(group, size, part.mask, code.arch.lds.banks, part.index)
         return read_lds(group, lambda views: load(views, part.index, size))
     if part.space == "memory":
-        traffic.memory_read(group, part.index, size, part.mask, code.arch.memory.line_bytes)
+        traffic.count_memory_read(group, part.index, size, part.mask, code.arch.memory.line_bytes)
     return load(group.batch.memory.views, part.index, size)
 
 
-def _load(address: Addresses, element: Element, register: int, code: Code) -> Step:
-    in_order = _are_in_order(code)
+def _load(address: Addresses, element: Element, register: int, code: LoadedCode) -> Step:
+    in_order = _is_in_order(code)
 
-    def step(group: Group) -> None:
+    def execute(group: WaveGroup) -> None:
         values: list[U32] = []
-        for part in parts(group, address(group), element.size):
+        for part in group_lanes(group, address(group), element.size):
             words = _fetch(group, part, element.size, code)
             if values and part.mask is not None:
                 words = [np.where(part.mask, new, old) for new, old in zip(words, values, strict=True)]
             values = words
         if values:
-            arrival = Arrival(register, tuple(element.arrived(values)), active(group), element.keep)
-            deliver(group, "load", arrival, in_order=in_order)
+            arrival = Arrival(register, tuple(element.extend_loaded(values)), active_lanes(group), element.keep)
+            write_vectors(group, "load", arrival, in_order=in_order)
         else:
-            occupy(group, "load", in_order=in_order)
-        occupy(group, "lds", in_order=in_order)
+            reserve_counter(group, "load", in_order=in_order)
+        reserve_counter(group, "lds", in_order=in_order)
 
-    return step
+    return execute
 
 
-def _store(address: Addresses, element: Element, register: int, code: Code) -> Step:
-    size, in_order = element.size, _are_in_order(code)
+def _store(address: Addresses, element: Element, register: int, code: LoadedCode) -> Step:
+    size, in_order = element.size, _is_in_order(code)
 
-    def step(group: Group) -> None:
+    def execute(group: WaveGroup) -> None:
         in_lds = False
-        for part in parts(group, address(group), size):
-            values = element.leaving(held(group, register, element.registers))
+        for part in group_lanes(group, address(group), size):
+            values = element.extract_stored(copy_registers(group, register, element.registers))
             if part.space == "lds":
                 in_lds = True
-                traffic.lds_write(group, size, part.mask, code.arch.lds.banks, part.index)
+                traffic.count_lds_write(group, size, part.mask, code.arch.lds.banks, part.index)
                 write_lds(group, LdsWrite(part.index, tuple(values), size, part.mask))
                 continue
             if part.space == "memory":
-                traffic.memory_write(group, part.index, size, part.mask, code.arch.memory.line_bytes)
+                traffic.count_memory_write(group, part.index, size, part.mask, code.arch.memory.line_bytes)
             store(group.batch.memory.views, part.index, values, size, part.mask)
-        occupy(group, "store", in_order=in_order)
+        reserve_counter(group, "store", in_order=in_order)
         if not in_lds:
-            occupy(group, "lds", in_order=in_order)
+            reserve_counter(group, "lds", in_order=in_order)
 
-    return step
+    return execute
 
 
-def _atomic(
+def _translate_atomic(
     address: Addresses, operation: AtomicOperation, register: int, destination: int | None, in_order: bool
 ) -> Step:
     """Run all accesses at issue, also those to LDS: memory and LDS accesses of one instruction are unordered."""
 
-    def step(group: Group) -> None:
+    def execute(group: WaveGroup) -> None:
         shape = (group.waves, group.lanes)
         values = list(np.zeros((operation.size // 4, *shape), np.uint32))
-        for part in parts(group, address(group), operation.size):
+        for part in group_lanes(group, address(group), operation.size):
             check_alignment(part.index, operation.size, part.mask)
-            views = _views(group, part)
+            views = _choose_views(group, part)
             places = part.index.reshape(-1) if part.mask is None else part.index[part.mask]
-            operands = operand_values(operation, group.v[register : register + operation.registers], part.mask)
-            old = perform(operation, views, places, operands, destination is not None)
-            _count(group, part, operation.size, destination is not None)
+            operands = read_operand_values(operation, group.v[register : register + operation.registers], part.mask)
+            old = apply_atomic(operation, views, places, operands, destination is not None)
+            _count_atomic(group, part, operation.size, destination is not None)
             if old is not None:
-                words = old_registers(operation, old, shape, part.mask)
+                words = to_registers(operation, old, shape, part.mask)
                 values = [value | word for value, word in zip(values, words, strict=True)]
         kind = "store" if destination is None else "load"
         if destination is None:
-            occupy(group, kind, in_order=in_order)
+            reserve_counter(group, kind, in_order=in_order)
         else:
-            deliver(group, kind, Arrival(destination, tuple(values), active(group)), in_order=in_order)
-        occupy(group, "lds", in_order=in_order)
+            write_vectors(group, kind, Arrival(destination, tuple(values), active_lanes(group)), in_order=in_order)
+        reserve_counter(group, "lds", in_order=in_order)
 
-    return step
+    return execute
 
 
-def _views(group: Group, part: Part) -> Views:
+def _choose_views(group: WaveGroup, part: LaneGroup) -> MemoryViews:
     return group.batch.lds.views if part.space == "lds" else group.batch.memory.views
 
 
-def _count(group: Group, part: Part, size: int, old: bool) -> None:
+def _count_atomic(group: WaveGroup, part: LaneGroup, size: int, old: bool) -> None:
     counters = group.batch.counters
-    count = traffic.lanes(group, part.mask)
+    count = traffic.count_lanes(group, part.mask)
     counters.atomics += count
     if part.space == "memory":
         counters.global_write_bytes += size * count

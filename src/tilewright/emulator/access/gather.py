@@ -14,53 +14,53 @@ from numpy.typing import NDArray
 
 from tilewright.emulator.group import U32
 from tilewright.emulator.memory import Index, Mask
-from tilewright.emulator.views import Views
+from tilewright.emulator.views import MemoryViews
 
 Item = TypeVar("Item", bound=np.generic)
 
 
-def load(views: Views, index: Index, size: int) -> list[U32]:
+def load(views: MemoryViews, index: Index, size: int) -> list[U32]:
     """Load the elements at `index` as new arrays."""
     low_bits = int(np.bitwise_or.reduce(index, axis=None))
     if size == 16 and not low_bits & 15:
-        return _dwords(views.u128[index >> 4], 4)
+        return _split_dwords(views.u128[index >> 4], 4)
     if size == 8 and not low_bits & 7:
-        return _dwords(views.u64[index >> 3], 2)
+        return _split_dwords(views.u64[index >> 3], 2)
     if size >= 4 and not low_bits & 3:
         first = index >> 2
         return [views.u32[first + k] if k else views.u32[first] for k in range(size // 4)]
     if size >= 4:
-        return [_unaligned(views, index + 4 * k, 4) for k in range(size // 4)]
+        return [_load_unaligned(views, index + 4 * k, 4) for k in range(size // 4)]
     if size == 2 and not low_bits & 1:
         return [views.u16[index >> 1].astype(np.uint32)]
-    return [_unaligned(views, index, size)]
+    return [_load_unaligned(views, index, size)]
 
 
-def _dwords(elements: NDArray[np.generic], count: int) -> list[U32]:
+def _split_dwords(elements: NDArray[np.generic], count: int) -> list[U32]:
     words = elements.view(np.uint32).reshape(*elements.shape, count)
     return [words[..., k] for k in range(count)]
 
 
-def _unaligned(views: Views, index: Index, size: int) -> U32:
+def _load_unaligned(views: MemoryViews, index: Index, size: int) -> U32:
     word = views.u8[index].astype(np.uint32)
     for k in range(1, size):
         word |= views.u8[index + k].astype(np.uint32) << np.uint32(8 * k)
     return word
 
 
-def store(views: Views, index: Index, values: Sequence[U32], size: int, mask: Mask | None) -> None:
+def store(views: MemoryViews, index: Index, values: Sequence[U32], size: int, mask: Mask | None) -> None:
     """Store elements at `index` for the lanes in `mask` (None: all). For equal indices the last lane wins."""
     if mask is not None:
         lanes = np.flatnonzero(mask)
-        index = chosen(index, lanes)
-        values = [chosen(value, lanes) for value in values]
+        index = select_lanes(index, lanes)
+        values = [select_lanes(value, lanes) for value in values]
     if not index.size:
         return
     low_bits = int(np.bitwise_or.reduce(index, axis=None))
     if size == 16 and not low_bits & 15:
-        views.u128[index >> 4] = _joined(values).view(np.complex128)[..., 0]
+        views.u128[index >> 4] = _join_dwords(values).view(np.complex128)[..., 0]
     elif size == 8 and not low_bits & 7:
-        views.u64[index >> 3] = _joined(values).view(np.uint64)[..., 0]
+        views.u64[index >> 3] = _join_dwords(values).view(np.uint64)[..., 0]
     elif size >= 4 and not low_bits & 3:
         first = index >> 2
         for k in range(size // 4):
@@ -72,12 +72,12 @@ def store(views: Views, index: Index, values: Sequence[U32], size: int, mask: Ma
             views.u8[index + k] = (values[k // 4] >> np.uint32(8 * (k % 4))).astype(np.uint8)
 
 
-def chosen(values: NDArray[Item], lanes: NDArray[np.intp]) -> NDArray[Item]:
+def select_lanes(values: NDArray[Item], lanes: NDArray[np.intp]) -> NDArray[Item]:
     """Return the values [waves, lanes, …] of lanes by their flat index over all waves: faster than a mask."""
     return values.reshape(-1, *values.shape[2:])[lanes]
 
 
-def _joined(values: Sequence[U32]) -> U32:
+def _join_dwords(values: Sequence[U32]) -> U32:
     words = np.empty((*values[0].shape, len(values)), np.uint32)
     for k, value in enumerate(values):
         words[..., k] = value

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.emulator.access import traffic
-from tilewright.emulator.access.effects import LdsWrite, active, by_lanes, copy_to_lds
+from tilewright.emulator.access.effects import LdsWrite, active_lanes, copy_to_lds, make_lane_step
 from tilewright.emulator.access.elements import LOADS, Element
 from tilewright.emulator.access.gather import load
 from tilewright.emulator.access.lds_range import check_range
-from tilewright.emulator.access.operands import number
-from tilewright.emulator.code import Code
-from tilewright.emulator.group import U32, Group, Step
+from tilewright.emulator.access.operands import get_number
+from tilewright.emulator.code import LoadedCode
+from tilewright.emulator.group import U32, Step, WaveGroup
 from tilewright.emulator.instruction import M0, Instruction
 from tilewright.emulator.memory import Index, Mask
 
@@ -27,48 +27,48 @@ _NARROW = ("ubyte", "sbyte", "ushort", "sshort", "dword")
 _WIDE = ("dwordx3", "dwordx4")
 
 
-def dma_element(kind: str, instruction: Instruction, code: Code) -> Element:
+def find_dma_element(kind: str, instruction: Instruction, code: LoadedCode) -> Element:
     """Return the element that a lane copies."""
     if kind not in _NARROW and (kind not in _WIDE or code.arch.lds.async_copy_bytes < LOADS[kind].size):
         raise code.unknown(f"a copy of {kind} to LDS", instruction)
     return LOADS[kind]
 
 
-def lds_places(group: Group, offset: int, size: int, lds_bytes: int) -> Index:
+def compute_lds_offsets(group: WaveGroup, offset: int, size: int, lds_bytes: int) -> Index:
     """Return the LDS offset of each lane's element. M0 has as many bits as the LDS size of the GPU needs."""
     bits = np.int64((1 << (lds_bytes - 1).bit_length()) - 1)
     first = (group.sc[M0].astype(np.int64) & bits) + offset
     return first + np.arange(group.lanes) * max(size, 4)
 
 
-def send_to_lds(group: Group, values: list[U32], element: Element, offset: int, code: Code) -> None:
+def send_to_lds(group: WaveGroup, values: list[U32], element: Element, offset: int, code: LoadedCode) -> None:
     """Send loaded elements to the LDS."""
-    mask = active(group)
+    mask = active_lanes(group)
     size = max(element.size, 4)
-    index = check_range(group, lds_places(group, offset, size, code.arch.lds.bytes), size, mask)
-    traffic.lds_write(group, size, mask, code.arch.lds.banks, index)
+    index = check_range(group, compute_lds_offsets(group, offset, size, code.arch.lds.bytes), size, mask)
+    traffic.count_lds_write(group, size, mask, code.arch.lds.banks, index)
     copy_to_lds(group, LdsWrite(index, tuple(values), size, mask))
 
 
 def read_elements(
-    group: Group, address: NDArray[np.uint64], element: Element, mask: Mask | None, line_bytes: int
+    group: WaveGroup, address: NDArray[np.uint64], element: Element, mask: Mask | None, line_bytes: int
 ) -> list[U32]:
     """Load the elements at addresses, as they are written to registers or LDS."""
     memory = group.batch.memory
-    index = memory.check(address, element.size, mask)
-    traffic.memory_read(group, index, element.size, mask, line_bytes)
-    return element.arrived(load(memory.views, index, element.size))
+    index = memory.check_access(address, element.size, mask)
+    traffic.count_memory_read(group, index, element.size, mask, line_bytes)
+    return element.extend_loaded(load(memory.views, index, element.size))
 
 
-def global_load_lds(
-    instruction: Instruction, code: Code, kind: str, address: Callable[[Group], NDArray[np.uint64]]
+def translate_global_load_lds(
+    instruction: Instruction, code: LoadedCode, kind: str, address: Callable[[WaveGroup], NDArray[np.uint64]]
 ) -> Step:
     """Return the step of a global_load_lds_… instruction."""
-    element = dma_element(kind, instruction, code)
-    offset = number(instruction, code, "offset")
+    element = find_dma_element(kind, instruction, code)
+    offset = get_number(instruction, code, "offset")
 
-    def act(group: Group, mask: Mask | None) -> None:
+    def execute(group: WaveGroup, mask: Mask | None) -> None:
         values = read_elements(group, address(group), element, mask, code.arch.memory.line_bytes)
         send_to_lds(group, values, element, offset, code)
 
-    return by_lanes("load", act)
+    return make_lane_step("load", execute)

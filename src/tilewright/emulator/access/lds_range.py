@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.emulator.faults import LdsFault, Place
-from tilewright.emulator.group import Group
+from tilewright.emulator.faults import FaultLocation, LdsFault
+from tilewright.emulator.group import WaveGroup
 from tilewright.emulator.memory import Index, Mask
 
 
-def lds_address(group: Group, register: int, offset: int) -> Index:
+def compute_lds_address(group: WaveGroup, register: int, offset: int) -> Index:
     """Add a register and an offset as the LDS hardware does: in 32 bits, so negative bases work."""
     total: Index = (group.v[register] + np.uint32(offset)).astype(np.int64)
     return total
 
 
-def check_range(group: Group, offset: Index, size: int, mask: Mask | None) -> Index:
+def check_range(group: WaveGroup, offset: Index, size: int, mask: Mask | None) -> Index:
     """Return the index of `size` bytes at each lane's offset in the views of the LDS.
 
     Lanes that are not in `mask` get the index of one that is; there must be one.
@@ -28,5 +28,5 @@ def check_range(group: Group, offset: Index, size: int, mask: Mask | None) -> In
         outside = (offset < 0) | (offset > available - size)
         row, lane = np.unravel_index(int((outside if mask is None else outside & mask).argmax()), outside.shape)
         what = f"{size} bytes at {int(offset[row, lane]):#x} of the LDS of the work-group, which has {available} bytes"
-        raise LdsFault(what, Place(wave=int(row), lane=int(lane)))
+        raise LdsFault(what, FaultLocation(wave=int(row), lane=int(lane)))
     return np.add(offset, base)

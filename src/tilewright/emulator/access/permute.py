@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.emulator.access.effects import Arrival, active, deliver
-from tilewright.emulator.access.operands import check_modifiers, expect, number, vector
-from tilewright.emulator.code import Code
-from tilewright.emulator.group import U32, Group, Step
+from tilewright.emulator.access.effects import Arrival, active_lanes, write_vectors
+from tilewright.emulator.access.operands import check_modifiers, get_number, get_operands, get_vector
+from tilewright.emulator.code import LoadedCode
+from tilewright.emulator.group import U32, Step, WaveGroup
 from tilewright.emulator.instruction import Instruction
 
 _FOURS = 0x8000  # ds_swizzle within four lanes
@@ -18,37 +18,39 @@ _ROTATE = 0xC000
 _FFT = 0xE000
 
 
-def translate_permute(rest: str, instruction: Instruction, code: Code) -> Step | None:
+def translate_permute(rest: str, instruction: Instruction, code: LoadedCode) -> Step | None:
     """Return the step of ds_bpermute_b32, ds_permute_b32 or ds_swizzle_b32; None for other instructions."""
     if rest == "swizzle_b32":
-        return _swizzle(instruction, code)
+        return _make_swizzle_step(instruction, code)
     if rest in ("bpermute_b32", "permute_b32"):
-        return _permute(instruction, code, _pull if rest == "bpermute_b32" else _push)
+        return _make_permute_step(instruction, code, _pull if rest == "bpermute_b32" else _push)
     return None
 
 
-def _permute(instruction: Instruction, code: Code, move: Callable[[Group, U32, NDArray[np.intp]], U32]) -> Step:
+def _make_permute_step(
+    instruction: Instruction, code: LoadedCode, move: Callable[[WaveGroup, U32, NDArray[np.intp]], U32]
+) -> Step:
     check_modifiers(instruction, code, ("offset",))
-    registers = [vector(instruction, code, operand, 1) for operand in expect(instruction, code, (3,))]
+    registers = [get_vector(instruction, code, operand, 1) for operand in get_operands(instruction, code, (3,))]
     destination, address, data = registers
-    offset = np.uint32(number(instruction, code, "offset"))
+    offset = np.uint32(get_number(instruction, code, "offset"))
 
-    def step(group: Group) -> None:
+    def execute(group: WaveGroup) -> None:
         # The address counts bytes, as if each lane had a dword; it wraps at the number of lanes.
         other = ((group.v[address] + offset) >> np.uint32(2)) & np.uint32(group.lanes - 1)
         values = group.v[data] if group.full else np.where(group.exec_mask, group.v[data], np.uint32(0))
         moved = move(group, values, other.astype(np.intp))
-        deliver(group, "lds", Arrival(destination, (moved,), active(group)))
+        write_vectors(group, "lds", Arrival(destination, (moved,), active_lanes(group)))
 
-    return step
+    return execute
 
 
-def _pull(_: Group, values: U32, other: NDArray[np.intp]) -> U32:
+def _pull(_: WaveGroup, values: U32, other: NDArray[np.intp]) -> U32:
     """Each lane reads from another one; 0 from inactive lanes."""
     return np.take_along_axis(values, other, axis=1)
 
 
-def _push(group: Group, values: U32, other: NDArray[np.intp]) -> U32:
+def _push(group: WaveGroup, values: U32, other: NDArray[np.intp]) -> U32:
     """Each lane sends to another one. The last of several senders wins; a lane without a sender gets 0."""
     moved = np.zeros_like(values)
     rows = np.broadcast_to(np.arange(group.waves)[:, None], other.shape)
@@ -57,26 +59,26 @@ def _push(group: Group, values: U32, other: NDArray[np.intp]) -> U32:
     return moved
 
 
-def _swizzle(instruction: Instruction, code: Code) -> Step:
+def _make_swizzle_step(instruction: Instruction, code: LoadedCode) -> Step:
     check_modifiers(instruction, code, ("offset",))
-    destination, data = (vector(instruction, code, operand, 1) for operand in expect(instruction, code, (2,)))
-    sources = np.array(swizzle_sources(number(instruction, code, "offset"), code.lanes))
+    destination, data = (get_vector(instruction, code, operand, 1) for operand in get_operands(instruction, code, (2,)))
+    sources = np.array(swizzle_sources(get_number(instruction, code, "offset"), code.lanes))
 
-    def step(group: Group) -> None:
+    def execute(group: WaveGroup) -> None:
         values = group.v[data] if group.full else np.where(group.exec_mask, group.v[data], np.uint32(0))
-        deliver(group, "lds", Arrival(destination, (values[:, sources],), active(group)))
+        write_vectors(group, "lds", Arrival(destination, (values[:, sources],), active_lanes(group)))
 
-    return step
+    return execute
 
 
 def swizzle_sources(pattern: int, lanes: int) -> list[int]:
     """Return the source lane of each lane. Patterns apply within 32 lanes; the upper half of 64 repeats the lower."""
-    return [_source(pattern, lane & 31) | (lane & 32) for lane in range(lanes)]
+    return [_find_source_lane(pattern, lane & 31) | (lane & 32) for lane in range(lanes)]
 
 
-def _source(pattern: int, lane: int) -> int:
+def _find_source_lane(pattern: int, lane: int) -> int:
     if pattern >= _FFT:
-        return _fft_source(pattern & 31, lane)
+        return _find_fft_lane(pattern & 31, lane)
     if pattern >= _ROTATE:
         fixed, distance = pattern & 31, pattern >> 5 & 31
         turned = lane - distance if pattern >> 10 & 1 else lane + distance
@@ -87,7 +89,7 @@ def _source(pattern: int, lane: int) -> int:
     return ((lane & and_mask) | or_mask) ^ xor_mask
 
 
-def _fft_source(fixed: int, lane: int) -> int:
+def _find_fft_lane(fixed: int, lane: int) -> int:
     """Return the lane index with reversed bits, except the fixed ones."""
     if fixed == 31:
         return lane

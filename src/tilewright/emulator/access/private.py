@@ -13,20 +13,20 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilewright.emulator.access.effects import Arrival, active, deliver, occupy
+from tilewright.emulator.access.effects import Arrival, active_lanes, reserve_counter, write_vectors
 from tilewright.emulator.access.elements import Element
 from tilewright.emulator.access.gather import load, store
-from tilewright.emulator.access.operands import number, scalar, vector
-from tilewright.emulator.code import Code
-from tilewright.emulator.faults import MemoryFault, Place
-from tilewright.emulator.group import Group, Step
+from tilewright.emulator.access.operands import get_number, get_scalar, get_vector
+from tilewright.emulator.code import LoadedCode
+from tilewright.emulator.faults import FaultLocation, MemoryFault
+from tilewright.emulator.group import Step, WaveGroup
 from tilewright.emulator.instruction import Instruction, Operand
 from tilewright.emulator.memory import Index, Mask
 
-Offsets = Callable[[Group], Index]  # of each lane, in its private memory
+Offsets = Callable[[WaveGroup], Index]  # of each lane, in its private memory
 
 
-def private_index(group: Group, offset: Index, size: int, mask: Mask | None) -> Index:
+def check_private_range(group: WaveGroup, offset: Index, size: int, mask: Mask | None) -> Index:
     """Return the index of `size` bytes at each lane's offset in memory. Raises for those outside the lane's part."""
     own = group.batch.scratch_bytes
     outside = (offset < 0) | (offset > own - size)
@@ -36,18 +36,18 @@ def private_index(group: Group, offset: Index, size: int, mask: Mask | None) -> 
     if outside.any():
         row, lane = np.unravel_index(int(outside.argmax()), outside.shape)
         what = f"{size} bytes at offset {int(offset[row, lane])} of the private memory of a lane, which has {own}"
-        raise MemoryFault(what, Place(wave=int(row), lane=int(lane)))
+        raise MemoryFault(what, FaultLocation(wave=int(row), lane=int(lane)))
     first = group.places.scratch_base - np.uint64(group.batch.memory.base)
     return first.view(np.int64)[:, None] + np.arange(group.lanes) * own + offset
 
 
-def scratch_offsets(instruction: Instruction, code: Code, vaddr: Operand, saddr: Operand) -> Offsets:
+def make_scratch_offsets(instruction: Instruction, code: LoadedCode, vaddr: Operand, saddr: Operand) -> Offsets:
     """Make a getter of scratch_… offsets: a vector register, a scalar register, both or neither, and a constant."""
-    immediate = np.int64(number(instruction, code, "offset"))
-    own = None if vaddr.kind == "none" else vector(instruction, code, vaddr, 1)
-    common = None if saddr.kind == "none" else scalar(instruction, code, saddr, 1)
+    immediate = np.int64(get_number(instruction, code, "offset"))
+    own = None if vaddr.kind == "none" else get_vector(instruction, code, vaddr, 1)
+    common = None if saddr.kind == "none" else get_scalar(instruction, code, saddr, 1)
 
-    def offsets(group: Group) -> Index:
+    def compute_offsets(group: WaveGroup) -> Index:
         total = np.full((group.waves, group.lanes), immediate)
         if own is not None:
             total += group.vi[own]
@@ -55,39 +55,41 @@ def scratch_offsets(instruction: Instruction, code: Code, vaddr: Operand, saddr:
             total += group.sci[common]
         return total
 
-    return offsets
+    return compute_offsets
 
 
-def private_load(group: Group, offset: Index, element: Element, register: int) -> None:
-    mask = active(group)
+def load_private(group: WaveGroup, offset: Index, element: Element, register: int) -> None:
+    mask = active_lanes(group)
     if mask is not None and not mask.any():
-        occupy(group, "load")
+        reserve_counter(group, "load")
         return
-    index = private_index(group, offset, element.size, mask)
-    values = element.arrived(load(group.batch.memory.views, index, element.size))
-    deliver(group, "load", Arrival(register, tuple(values), mask, element.keep))
+    index = check_private_range(group, offset, element.size, mask)
+    values = element.extend_loaded(load(group.batch.memory.views, index, element.size))
+    write_vectors(group, "load", Arrival(register, tuple(values), mask, element.keep))
 
 
-def private_store(group: Group, offset: Index, element: Element, register: int) -> None:
-    mask = active(group)
+def store_private(group: WaveGroup, offset: Index, element: Element, register: int) -> None:
+    mask = active_lanes(group)
     if mask is None or mask.any():
-        index = private_index(group, offset, element.size, mask)
-        values = element.leaving(group.v[register : register + element.registers])
+        index = check_private_range(group, offset, element.size, mask)
+        values = element.extract_stored(group.v[register : register + element.registers])
         store(group.batch.memory.views, index, values, element.size, mask)
-    occupy(group, "store")
+    reserve_counter(group, "store")
 
 
-def scratch_load(offsets: Offsets, element: Element, register: int) -> Step:
+def translate_scratch_load(offsets: Offsets, element: Element, register: int) -> Step:
     """Return the step of a scratch_load_… instruction."""
-    return lambda group: private_load(group, offsets(group), element, register)
+    return lambda group: load_private(group, offsets(group), element, register)
 
 
-def scratch_store(offsets: Offsets, element: Element, register: int) -> Step:
+def translate_scratch_store(offsets: Offsets, element: Element, register: int) -> Step:
     """Return the step of a scratch_store_… instruction."""
-    return lambda group: private_store(group, offsets(group), element, register)
+    return lambda group: store_private(group, offsets(group), element, register)
 
 
-def wave_offset(group: Group, base: Index, soffset: Index, code: Code, instruction: Instruction) -> Index:
+def compute_wave_offset(
+    group: WaveGroup, base: Index, soffset: Index, code: LoadedCode, instruction: Instruction
+) -> Index:
     """Return the lane offset that base and scalar offset of a swizzled buffer stand for, as a column."""
     own = group.places.scratch_base.astype(np.int64)[:, None]
     whole = base - own + soffset

@@ -5,23 +5,23 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.emulator.access.buffer_descriptor import RawBuffer, raw_buffer
-from tilewright.emulator.access.effects import ScalarArrival, deliver_scalar
+from tilewright.emulator.access.buffer_descriptor import RawBuffer, read_raw_buffer
+from tilewright.emulator.access.effects import ScalarArrival, write_scalars
 from tilewright.emulator.access.elements import Element
 from tilewright.emulator.access.gather import load
 from tilewright.emulator.access.operands import (
     CACHE_POLICY,
     Scalars,
     check_modifiers,
-    expect,
-    number,
-    pair_of,
-    scalar,
-    scalar_offset,
+    get_number,
+    get_operands,
+    get_scalar,
+    get_scalar_offset,
+    read_pair,
 )
-from tilewright.emulator.code import Code
-from tilewright.emulator.faults import AlignmentFault, Place
-from tilewright.emulator.group import U32, Group, Step
+from tilewright.emulator.code import LoadedCode
+from tilewright.emulator.faults import AlignmentFault, FaultLocation
+from tilewright.emulator.group import U32, Step, WaveGroup
 from tilewright.emulator.instruction import Instruction, Operand
 
 DWORDS = {"dword": 1, **{f"dwordx{n}": n for n in (2, 3, 4, 8, 16)}}
@@ -33,9 +33,9 @@ SMALL = {
 }
 
 
-def translate_scalar(name: str, instruction: Instruction, code: Code) -> Step | None:
+def translate_scalar(name: str, instruction: Instruction, code: LoadedCode) -> Step | None:
     """Return the step of s_load_… and s_buffer_load_…; None for other instructions."""
-    for prefix, build in (("s_load_", _load), ("s_buffer_load_", _buffer_load)):
+    for prefix, build in (("s_load_", _load), ("s_buffer_load_", _load_buffer)):
         kind = name.removeprefix(prefix)
         if kind == name:
             continue
@@ -46,53 +46,53 @@ def translate_scalar(name: str, instruction: Instruction, code: Code) -> Step | 
     return None
 
 
-def _operands(instruction: Instruction, code: Code, count: int) -> tuple[int, Operand, Scalars]:
+def _read_operands(instruction: Instruction, code: LoadedCode, count: int) -> tuple[int, Operand, Scalars]:
     """Return the destination, the base, and a getter of the offset of each wave."""
     check_modifiers(instruction, code, CACHE_POLICY | {"offset"})
-    destination, base, *offsets = expect(instruction, code, (2, 3))
-    register = scalar(instruction, code, destination, count)
-    immediate = number(instruction, code, "offset")
-    parts = [scalar_offset(instruction, code, part, signed_literal=True) for part in offsets]
+    destination, base, *offsets = get_operands(instruction, code, (2, 3))
+    register = get_scalar(instruction, code, destination, count)
+    immediate = get_number(instruction, code, "offset")
+    parts = [get_scalar_offset(instruction, code, part, signed_literal=True) for part in offsets]
     constant = np.array([immediate], np.int64)
     return register, base, lambda group: sum((part(group) for part in parts), constant)
 
 
-def _load(instruction: Instruction, code: Code, element: Element, count: int) -> Step:
-    register, base, offset = _operands(instruction, code, count)
-    pair = scalar(instruction, code, base, 2)
+def _load(instruction: Instruction, code: LoadedCode, element: Element, count: int) -> Step:
+    register, base, offset = _read_operands(instruction, code, count)
+    pair = get_scalar(instruction, code, base, 2)
 
-    def step(group: Group) -> None:
-        address = pair_of(group, pair) + offset(group).view(np.uint64)
+    def execute(group: WaveGroup) -> None:
+        address = read_pair(group, pair) + offset(group).view(np.uint64)
         _check_alignment(address, element.size)
         memory = group.batch.memory
-        index = memory.check(address, element.size * count, None)
+        index = memory.check_access(address, element.size * count, None)
         group.batch.counters.global_read_bytes += element.size * count * group.waves
         if element.size == 4:
             words = memory.views.u32[(index >> 2)[:, None] + np.arange(count)]
             values = tuple(words[:, k] for k in range(count))
         else:
-            values = tuple(element.arrived(load(memory.views, index, element.size)))
-        deliver_scalar(group, ScalarArrival(register, values))
+            values = tuple(element.extend_loaded(load(memory.views, index, element.size)))
+        write_scalars(group, ScalarArrival(register, values))
 
-    return step
+    return execute
 
 
-def _buffer_load(instruction: Instruction, code: Code, element: Element, count: int) -> Step:
-    register, base, offset = _operands(instruction, code, count)
-    quad = scalar(instruction, code, base, 4)
+def _load_buffer(instruction: Instruction, code: LoadedCode, element: Element, count: int) -> Step:
+    register, base, offset = _read_operands(instruction, code, count)
+    quad = get_scalar(instruction, code, base, 4)
 
-    def step(group: Group) -> None:
-        buffer = raw_buffer(group, quad, instruction, code)
+    def execute(group: WaveGroup) -> None:
+        buffer = read_raw_buffer(group, quad, instruction, code)
         if buffer.stride:
             raise code.unknown(f"a scalar load of a buffer with stride {buffer.stride}", instruction)
         offsets = np.broadcast_to(offset(group), (group.waves,))
-        deliver_scalar(group, ScalarArrival(register, _bounded(group, buffer, offsets, element, count)))
+        write_scalars(group, ScalarArrival(register, _read_bounded(group, buffer, offsets, element, count)))
 
-    return step
+    return execute
 
 
-def _bounded(
-    group: Group, buffer: RawBuffer, offset: NDArray[np.int64], element: Element, count: int
+def _read_bounded(
+    group: WaveGroup, buffer: RawBuffer, offset: NDArray[np.int64], element: Element, count: int
 ) -> tuple[U32, ...]:
     """Read elements of the buffer; 0 past its end."""
     memory = group.batch.memory
@@ -104,8 +104,8 @@ def _bounded(
         if inside.any():
             address = buffer.base[:, 0] + begin.view(np.uint64)
             _check_alignment(address, element.size)
-            index = memory.check(address, element.size, inside)
-            value = np.where(inside, element.arrived(load(memory.views, index, element.size))[0], value)
+            index = memory.check_access(address, element.size, inside)
+            value = np.where(inside, element.extend_loaded(load(memory.views, index, element.size))[0], value)
         group.batch.counters.global_read_bytes += element.size * int(np.count_nonzero(inside))
         values.append(value)
     return tuple(values)
@@ -117,4 +117,4 @@ def _check_alignment(address: NDArray[np.uint64], size: int) -> None:
     if bad.any():
         row = int(bad.argmax())
         what = f"a scalar load of {size}-byte elements at {int(address[row]):#x}, which is not a multiple of {size}"
-        raise AlignmentFault(what, Place(wave=row))
+        raise AlignmentFault(what, FaultLocation(wave=row))

@@ -15,66 +15,66 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.emulator.group import Group
+from tilewright.emulator.group import WaveGroup
 from tilewright.emulator.memory import Index, Mask
 
 
-def lanes(group: Group, mask: Mask | None) -> int:
+def count_lanes(group: WaveGroup, mask: Mask | None) -> int:
     """Return the number of lanes in the mask."""
     return group.waves * group.lanes if mask is None else int(np.count_nonzero(mask))
 
 
-def memory_read(group: Group, index: Index, size: int, mask: Mask | None, line_bytes: int) -> None:
+def count_memory_read(group: WaveGroup, index: Index, size: int, mask: Mask | None, line_bytes: int) -> None:
     """Count a load of `size` bytes per lane of `mask`."""
-    group.batch.counters.global_read_bytes += size * lanes(group, mask)
+    group.batch.counters.global_read_bytes += size * count_lanes(group, mask)
     if group.batch.detailed:
-        group.batch.counters.cache_lines += cache_lines(index, size, mask, line_bytes)
+        group.batch.counters.cache_lines += count_cache_lines(index, size, mask, line_bytes)
 
 
-def memory_write(group: Group, index: Index, size: int, mask: Mask | None, line_bytes: int) -> None:
+def count_memory_write(group: WaveGroup, index: Index, size: int, mask: Mask | None, line_bytes: int) -> None:
     """Count a store of `size` bytes per lane of `mask`."""
-    group.batch.counters.global_write_bytes += size * lanes(group, mask)
+    group.batch.counters.global_write_bytes += size * count_lanes(group, mask)
     if group.batch.detailed:
-        group.batch.counters.cache_lines += cache_lines(index, size, mask, line_bytes)
+        group.batch.counters.cache_lines += count_cache_lines(index, size, mask, line_bytes)
 
 
-def cache_lines(index: Index, size: int, mask: Mask | None, line_bytes: int) -> int:
+def count_cache_lines(index: Index, size: int, mask: Mask | None, line_bytes: int) -> int:
     """Return the sum over waves of distinct lines that each touches."""
     ends = np.concatenate([index // line_bytes, (index + (size - 1)) // line_bytes], axis=1)
     if mask is not None:
         ends = np.where(np.concatenate([mask, mask], axis=1), ends, -1)
-    return _distinct(ends)
+    return _count_distinct(ends)
 
 
-def _distinct(values: NDArray[np.int64]) -> int:
+def _count_distinct(values: NDArray[np.int64]) -> int:
     """Return the sum over rows of distinct values; -1 is ignored."""
     ordered = np.sort(values, axis=1)
     new = ordered[:, 1:] != ordered[:, :-1]
     return int(np.count_nonzero(new & (ordered[:, 1:] >= 0)) + np.count_nonzero(ordered[:, 0] >= 0))
 
 
-def lds_read(group: Group, size: int, mask: Mask | None, banks: int, *index: Index) -> None:
+def count_lds_read(group: WaveGroup, size: int, mask: Mask | None, banks: int, *index: Index) -> None:
     """Count an LDS read of `size` bytes at each index; an instruction may have several indices per lane."""
-    group.batch.counters.lds_read_bytes += size * len(index) * lanes(group, mask)
+    group.batch.counters.lds_read_bytes += size * len(index) * count_lanes(group, mask)
     _count_conflicts(group, size, mask, banks, index)
 
 
-def lds_write(group: Group, size: int, mask: Mask | None, banks: int, *index: Index) -> None:
+def count_lds_write(group: WaveGroup, size: int, mask: Mask | None, banks: int, *index: Index) -> None:
     """Count an LDS write of `size` bytes at each index; an instruction may have several indices per lane."""
-    group.batch.counters.lds_write_bytes += size * len(index) * lanes(group, mask)
+    group.batch.counters.lds_write_bytes += size * len(index) * count_lanes(group, mask)
     _count_conflicts(group, size, mask, banks, index)
 
 
-def _count_conflicts(group: Group, size: int, mask: Mask | None, banks: int, index: tuple[Index, ...]) -> None:
+def _count_conflicts(group: WaveGroup, size: int, mask: Mask | None, banks: int, index: tuple[Index, ...]) -> None:
     if group.batch.detailed:
         places = index[0] if len(index) == 1 else np.stack(index, axis=-1)
-        group.batch.counters.bank_conflict_cycles += conflict_cycles(places, size, mask, banks)
+        group.batch.counters.bank_conflict_cycles += count_conflict_cycles(places, size, mask, banks)
 
 
-def conflict_cycles(index: Index, size: int, mask: Mask | None, banks: int) -> int:
+def count_conflict_cycles(index: Index, size: int, mask: Mask | None, banks: int) -> int:
     """Return the cycles beyond one per pass, over all waves. Several indices per lane are a third axis."""
     waves, lane_count = index.shape[:2]
-    dwords = _dwords(index, size)
+    dwords = _list_dwords(index, size)
     if mask is not None:
         dwords = np.where(mask[:, :, None], dwords, -1)
     per_pass = _lanes_per_pass(size * (index.shape[2] if index.ndim == 3 else 1))
@@ -87,7 +87,7 @@ def conflict_cycles(index: Index, size: int, mask: Mask | None, banks: int) -> i
     return int(np.maximum(cycles - 1, 0).sum())
 
 
-def _dwords(index: Index, size: int) -> NDArray[np.int64]:
+def _list_dwords(index: Index, size: int) -> NDArray[np.int64]:
     """Return the dwords that each lane touches, as [waves, lanes, dwords]. A misaligned dword counts once."""
     first = (index >> 2).reshape(*index.shape[:2], -1, 1)
     return (first + np.arange(max(size // 4, 1))).reshape(*index.shape[:2], -1)

@@ -22,7 +22,7 @@ TRANSPOSES = {"b64_tr_b16": (8, 16), "b64_tr_b8": (8, 8), "b64_tr_b4": (8, 4), "
 _COLUMNS = 16
 
 
-def transposed(values: Sequence[U32], bits: int) -> list[U32]:
+def transpose_lanes(values: Sequence[U32], bits: int) -> list[U32]:
     """Transpose registers: lanes that hold pieces of rows become lanes that hold columns."""
     waves, lanes = values[0].shape
     elements = _split(np.stack(values, axis=-1), bits)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.emulator import apertures
-from tilewright.emulator.alu.site import Site
-from tilewright.emulator.group import Group
+from tilewright.emulator.alu.instruction_context import InstructionContext
+from tilewright.emulator.group import WaveGroup
 from tilewright.emulator.instruction import VCC, Operand
 from tilewright.emulator.isa.arrays import TYPES, Array
 
@@ -23,14 +23,14 @@ APERTURES = {
 }
 
 
-def constant(site: Site, operand: Operand, kind: str) -> Array:
+def make_constant(site: InstructionContext, operand: Operand, kind: str) -> Array:
     """Return a constant as the type that the instruction reads, without its modifiers."""
-    bits = constant_bits(site, operand, kind)
+    bits = encode_constant(site, operand, kind)
     dtype = TYPES[kind]
     return np.array([bits], f"u{dtype.itemsize}").view(dtype)
 
 
-def constant_bits(site: Site, operand: Operand, kind: str) -> int:
+def encode_constant(site: InstructionContext, operand: Operand, kind: str) -> int:
     size = TYPES[kind].itemsize * 8
     value = operand.value
     if isinstance(value, float):
@@ -50,13 +50,13 @@ def constant_bits(site: Site, operand: Operand, kind: str) -> int:
     return value & ((1 << size) - 1)
 
 
-def dword_constant(site: Site, operand: Operand, kind: str) -> Array:
+def make_dword_constant(site: InstructionContext, operand: Operand, kind: str) -> Array:
     """Return a constant of which an instruction selects a part: an f16 constant is the lower half, above it is 0."""
     as_half = kind == "f16" and isinstance(operand.value, float)
-    return np.array([constant_bits(site, operand, "f16" if as_half else "u32")], np.uint32)
+    return np.array([encode_constant(site, operand, "f16" if as_half else "u32")], np.uint32)
 
 
-def aperture(site: Site, operand: Operand, kind: str) -> int | None:
+def find_aperture(site: InstructionContext, operand: Operand, kind: str) -> int | None:
     """Return the 64-bit value of an aperture register; None for other operands."""
     if operand.name not in APERTURES:
         return None
@@ -65,11 +65,11 @@ def aperture(site: Site, operand: Operand, kind: str) -> int | None:
     return APERTURES[operand.name]
 
 
-def flag(group: Group, name: str) -> Array:
+def read_flag(group: WaveGroup, name: str) -> Array:
     """Return SCC, or whether vcc or exec is zero, per wave."""
     if name == "src_scc":
         return group.scc
-    mask = group.exec_mask if name == "src_execz" else group.mask(VCC)
+    mask = group.exec_mask if name == "src_execz" else group.read_mask(VCC)
     return np.logical_not(mask.any(axis=1))
 
 

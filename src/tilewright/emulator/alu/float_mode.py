@@ -9,32 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tilewright.emulator.alu.site import Site
-from tilewright.emulator.group import Group, Step
+from tilewright.emulator.alu.instruction_context import InstructionContext
+from tilewright.emulator.group import Step, WaveGroup
 
 _ROUNDING = 0xF
 _FIRST_BIT = {"f32": 4, "f16": 6, "f64": 6}
 
 
 @dataclass(frozen=True, slots=True)
-class Subnormal:
+class SubnormalMode:
     """The float types whose subnormal sources, and results, become zero."""
 
     sources: frozenset[str] = frozenset()
     results: frozenset[str] = frozenset()
 
 
-KEPT = Subnormal()
+KEPT = SubnormalMode()
 
 
-def _subnormal(mode: int) -> Subnormal:
-    return Subnormal(
+def _to_subnormal_mode(mode: int) -> SubnormalMode:
+    return SubnormalMode(
         frozenset(kind for kind, bit in _FIRST_BIT.items() if not mode >> bit & 1),
         frozenset(kind for kind, bit in _FIRST_BIT.items() if not mode >> bit & 2),
     )
 
 
-def step_by_mode(site: Site, kinds: Iterable[str], make: Callable[[Subnormal], Step]) -> Step:
+def make_mode_step(site: InstructionContext, kinds: Iterable[str], make: Callable[[SubnormalMode], Step]) -> Step:
     """Return a step that depends on the group's mode. The usual mode, which keeps subnormals, costs nothing extra."""
     floats = {kind.removeprefix("old ") for kind in kinds} & _FIRST_BIT.keys()
     kept = make(KEPT)
@@ -46,18 +46,18 @@ def step_by_mode(site: Site, kinds: Iterable[str], make: Callable[[Subnormal], S
     relevant = usual | _ROUNDING
     others: dict[int, Step] = {}
 
-    def other(mode: int) -> Step:
+    def make_other(mode: int) -> Step:
         if mode & _ROUNDING:
             raise site.unknown(f"the rounding mode {mode & _ROUNDING:#x} for {site.instruction.mnemonic}")
-        return make(_subnormal(mode | ~relevant))
+        return make(_to_subnormal_mode(mode | ~relevant))
 
-    def step(group: Group) -> None:
+    def execute(group: WaveGroup) -> None:
         mode = group.float_mode & relevant
         if mode == usual:
             kept(group)
             return
         if mode not in others:
-            others[mode] = other(mode)
+            others[mode] = make_other(mode)
         others[mode](group)
 
-    return step
+    return execute

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.emulator.alu.constants import FLAGS, aperture, constant, dword_constant, flag
-from tilewright.emulator.alu.lanes import LaneMap
-from tilewright.emulator.alu.site import Site
-from tilewright.emulator.group import Group
+from tilewright.emulator.alu.constants import FLAGS, find_aperture, make_constant, make_dword_constant, read_flag
+from tilewright.emulator.alu.dpp import LaneMap
+from tilewright.emulator.alu.instruction_context import InstructionContext
+from tilewright.emulator.group import WaveGroup
 from tilewright.emulator.instruction import VCC, Operand
 from tilewright.emulator.isa.arrays import TYPES, Array
 
-Getter = Callable[[Group], Array]
+Getter = Callable[[WaveGroup], Array]
 
 # First bit and width of an SDWA selection in a register.
 SELECTIONS = {
@@ -26,7 +26,7 @@ SIGNED_MOVES = frozenset({"v_cndmask_b32", "v_mov_b32", "v_cndmask_b16"})
 _SIGN: dict[str, Any] = {"u16": np.uint16(0x8000), "u32": np.uint32(0x80000000)}
 
 
-def applied(function: Callable[..., Array], sources: tuple[Getter, ...]) -> Callable[[Group], Array]:
+def apply_function(function: Callable[..., Array], sources: tuple[Getter, ...]) -> Callable[[WaveGroup], Array]:
     """Return a getter that applies a function to sources."""
     if len(sources) == 1:
         (only,) = sources
@@ -40,77 +40,79 @@ def applied(function: Callable[..., Array], sources: tuple[Getter, ...]) -> Call
     return lambda group: function(*[source(group) for source in sources])
 
 
-def mask_source(site: Site, operand: Operand | None) -> Getter:
+def make_mask_source(site: InstructionContext, operand: Operand | None) -> Getter:
     """Make a lane-mask source; vcc if the instruction does not name one."""
     register = VCC if operand is None else site.mask_register(operand)
-    return lambda group: group.mask(register)
+    return lambda group: group.read_mask(register)
 
 
-def vector_source(site: Site, operand: Operand, kind: str, lanes: LaneMap | None, first_bit: int | None) -> Getter:
+def make_vector_source(
+    site: InstructionContext, operand: Operand, kind: str, lanes: LaneMap | None, first_bit: int | None
+) -> Getter:
     """Make a source of a type. `first_bit` is its first bit in the register, if the instruction selects a part."""
     width = TYPES[kind].itemsize * 8
     if operand.half:
         first_bit = 16 if operand.half == "h" else 0
     if width == 64:
-        getter = _wide(site, operand, kind, lanes)
+        getter = _make_wide_source(site, operand, kind, lanes)
     elif lanes is None:
-        getter = _plain(site, operand, kind, first_bit or 0)
+        getter = _make_plain_source(site, operand, kind, first_bit or 0)
     else:
-        getter = _moved(site, operand, kind, lanes, first_bit or 0)
+        getter = _make_moved_source(site, operand, kind, lanes, first_bit or 0)
     if operand.sign_extended:
         raise site.unknown("sext() outside of SDWA")
-    return signed(site, operand, kind, getter)
+    return apply_signs(site, operand, kind, getter)
 
 
-def sdwa_source(site: Site, operand: Operand, kind: str, number: int) -> Getter:
+def make_sdwa_source(site: InstructionContext, operand: Operand, kind: str, number: int) -> Getter:
     """Make a source of which SDWA selects a byte or a half; it is zero-extended or sign-extended."""
-    name = site.word(f"src{number}_sel", "DWORD")
+    name = site.get_word(f"src{number}_sel", "DWORD")
     if name not in SELECTIONS:
         raise site.unknown(f"the selection {name}")
     if TYPES[kind].itemsize > 4:
         raise site.unknown("SDWA on 64 bits")
     first, width = SELECTIONS[name]
-    whole = _plain(site, operand, "u32", 0)
+    whole = _make_plain_source(site, operand, "u32", 0)
     if width == 32:
         select_bits = whole
     elif operand.sign_extended:
         left, right = np.uint32(32 - width - first), np.int32(32 - width)
 
-        def select_bits(group: Group) -> Array:
+        def select_bits(group: WaveGroup) -> Array:
             return ((whole(group) << left).view(np.int32) >> right).view(np.uint32)
     else:
         shift, bits = np.uint32(first), np.uint32((1 << width) - 1)
 
-        def select_bits(group: Group) -> Array:
+        def select_bits(group: WaveGroup) -> Array:
             return (whole(group) >> shift) & bits
 
-    return signed(site, operand, kind, lambda group: _part(select_bits(group), kind, 0))
+    return apply_signs(site, operand, kind, lambda group: _extract_part(select_bits(group), kind, 0))
 
 
-def signed(site: Site, operand: Operand, kind: str, getter: Getter) -> Getter:
+def apply_signs(site: InstructionContext, operand: Operand, kind: str, getter: Getter) -> Getter:
     """Apply the modifiers abs and neg to a source."""
     if not (operand.negated or operand.absolute):
         return getter
     absolute, negated = operand.absolute, operand.negated
     if kind.startswith("f"):
 
-        def float_source(group: Group) -> Array:
+        def read_float(group: WaveGroup) -> Array:
             value = np.abs(getter(group)) if absolute else getter(group)
             return np.negative(value) if negated else value
 
-        return float_source
+        return read_float
     if site.name not in SIGNED_MOVES:
         raise site.unknown(f"a sign modifier on a source of {site.instruction.mnemonic}")
     sign = _SIGN[kind]
 
-    def bits_source(group: Group) -> Array:
+    def read_bits(group: WaveGroup) -> Array:
         value = getter(group) & ~sign if absolute else getter(group)
         return value ^ sign if negated else value
 
-    return bits_source
+    return read_bits
 
 
-def _part(bits: Array, kind: str, first_bit: int) -> Array:
+def _extract_part(bits: Array, kind: str, first_bit: int) -> Array:
     """Return bits of dwords as a type of 8, 16 or 32 bits. The result is a view if the dwords are contiguous."""
     dtype = TYPES[kind]
     if dtype.itemsize == 4:
@@ -121,61 +123,61 @@ def _part(bits: Array, kind: str, first_bit: int) -> Array:
     return bits.view(dtype)[..., first_bit // (8 * dtype.itemsize) :: step]
 
 
-def _plain(site: Site, operand: Operand, kind: str, first_bit: int) -> Getter:
+def _make_plain_source(site: InstructionContext, operand: Operand, kind: str, first_bit: int) -> Getter:
     """Make a source of at most 32 bits of a register, or a constant."""
     if operand.kind == "const":
-        fixed = constant(site, operand, kind)
+        fixed = make_constant(site, operand, kind)
         if first_bit:
-            fixed = _part(dword_constant(site, operand, kind), kind, first_bit)
+            fixed = _extract_part(make_dword_constant(site, operand, kind), kind, first_bit)
         return lambda _: fixed
     if operand.kind == "special":
         if operand.name not in FLAGS:
             raise site.unknown(f"the source {operand.name}")
         name = operand.name
-        return lambda group: _part(flag(group, name).astype(np.uint32)[:, None], kind, first_bit)
+        return lambda group: _extract_part(read_flag(group, name).astype(np.uint32)[:, None], kind, first_bit)
     if operand.kind == "none" and operand.name == "null":
         nothing = np.zeros(1, TYPES[kind])
         return lambda _: nothing
     if operand.count != 1 or operand.kind not in ("v", "a", "s"):
         raise site.unknown(f"a source of {site.instruction.mnemonic}")
     if operand.kind == "s":
-        return _scalar(operand.index, kind, first_bit)
-    return _vector(site.code.register(operand), kind, first_bit)
+        return _make_scalar_getter(operand.index, kind, first_bit)
+    return _make_vector_getter(site.code.get_register(operand), kind, first_bit)
 
 
-def _vector(register: int, kind: str, first_bit: int) -> Getter:
+def _make_vector_getter(register: int, kind: str, first_bit: int) -> Getter:
     if kind == "u32":
         return lambda group: group.v[register]
     if kind == "i32":
         return lambda group: group.vi[register]
     if kind == "f32":
         return lambda group: group.vf[register]
-    return lambda group: _part(group.v[register], kind, first_bit)
+    return lambda group: _extract_part(group.v[register], kind, first_bit)
 
 
-def _scalar(register: int, kind: str, first_bit: int) -> Getter:
+def _make_scalar_getter(register: int, kind: str, first_bit: int) -> Getter:
     if kind == "u32":
         return lambda group: group.sc[register]
     if kind == "i32":
         return lambda group: group.sci[register]
     if kind == "f32":
         return lambda group: group.scf[register]
-    return lambda group: _part(group.sc[register], kind, first_bit)
+    return lambda group: _extract_part(group.sc[register], kind, first_bit)
 
 
-def _moved(site: Site, operand: Operand, kind: str, lanes: LaneMap, first_bit: int) -> Getter:
-    whole = _plain(site, operand, "u32", 0)
-    return lambda group: _part(lanes.moved(group, whole(group)), kind, first_bit)
+def _make_moved_source(site: InstructionContext, operand: Operand, kind: str, lanes: LaneMap, first_bit: int) -> Getter:
+    whole = _make_plain_source(site, operand, "u32", 0)
+    return lambda group: _extract_part(lanes.move_lanes(group, whole(group)), kind, first_bit)
 
 
-def _wide(site: Site, operand: Operand, kind: str, lanes: LaneMap | None) -> Getter:
+def _make_wide_source(site: InstructionContext, operand: Operand, kind: str, lanes: LaneMap | None) -> Getter:
     """Make a source of 64 bits: a pair of registers, or a constant."""
     dtype = TYPES[kind]
     if operand.kind == "const":
-        fixed = constant(site, operand, kind)
+        fixed = make_constant(site, operand, kind)
         return lambda _: fixed
     if operand.kind == "special":
-        value = aperture(site, operand, kind)
+        value = find_aperture(site, operand, kind)
         if value is None:
             raise site.unknown(f"the source {operand.name}")
         wide = np.array([value], np.uint64).view(dtype)
@@ -185,15 +187,15 @@ def _wide(site: Site, operand: Operand, kind: str, lanes: LaneMap | None) -> Get
         return lambda group: group.s64[register][:, None].view(dtype)
     if operand.kind not in ("v", "a") or operand.count != 2:
         raise site.unknown(f"a source of {site.instruction.mnemonic}")
-    low = site.code.register(operand)
+    low = site.code.get_register(operand)
 
-    def pair(group: Group) -> Array:
+    def join_pair(group: WaveGroup) -> Array:
         first, second = group.v[low], group.v[low + 1]
         if lanes is not None:
-            first, second = lanes.moved(group, first), lanes.moved(group, second)
+            first, second = lanes.move_lanes(group, first), lanes.move_lanes(group, second)
         both = np.empty((group.waves, group.lanes, 2), np.uint32)
         both[..., 0] = first
         both[..., 1] = second
         return both.view(dtype)[..., 0]
 
-    return pair
+    return join_pair

@@ -7,41 +7,52 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.emulator.alu import pairing
-from tilewright.emulator.alu.float_mode import KEPT, Subnormal, step_by_mode
-from tilewright.emulator.alu.lanes import LaneMap, lane_map
-from tilewright.emulator.alu.operands import Getter, applied, mask_source, sdwa_source, vector_source
-from tilewright.emulator.alu.results import Writer, finisher, mask_writer, put, register_writer
-from tilewright.emulator.alu.site import DPP_MODIFIERS, SDWA_MODIFIERS, VECTOR_MODIFIERS, Site
-from tilewright.emulator.group import Group, Step
+from tilewright.emulator.alu import source_operands
+from tilewright.emulator.alu.dpp import LaneMap, read_lane_map
+from tilewright.emulator.alu.float_mode import KEPT, SubnormalMode, make_mode_step
+from tilewright.emulator.alu.instruction_context import (
+    DPP_MODIFIERS,
+    SDWA_MODIFIERS,
+    VECTOR_MODIFIERS,
+    InstructionContext,
+)
+from tilewright.emulator.alu.operands import (
+    Getter,
+    apply_function,
+    make_mask_source,
+    make_sdwa_source,
+    make_vector_source,
+)
+from tilewright.emulator.alu.results import Writer, make_finisher, make_mask_writer, make_register_writer, write_masked
+from tilewright.emulator.group import Step, WaveGroup
 from tilewright.emulator.instruction import EXEC, VCC, Operand
 from tilewright.emulator.isa.arrays import TYPES, Array
 from tilewright.emulator.isa.bitop import bitop3
-from tilewright.emulator.isa.float_functions import flushed
-from tilewright.emulator.isa.numpy_form import direct, function_of
+from tilewright.emulator.isa.float_functions import flush_subnormals
+from tilewright.emulator.isa.numpy_form import find_direct_ufunc, make_function
 from tilewright.emulator.isa.operation import Operation
 from tilewright.emulator.isa.table import COMPARE, SATURATED, vector_operations
 
 
-def translate_vector(site: Site) -> Step | None:
+def translate_vector(site: InstructionContext) -> Step | None:
     """Return the step of an instruction in the tables VECTOR and COMPARE; None for other instructions."""
     if site.name == "v_nop":
-        site.check()
+        site.check_modifiers()
         return lambda _group: None
     if site.name in COMPARE:
-        return _comparison(site, COMPARE[site.name])
-    operation = vector_operation(site)
+        return _translate_comparison(site, COMPARE[site.name])
+    operation = find_vector_operation(site)
     if operation is None:
         return None
     kinds = (*operation.sources, operation.result)
-    return step_by_mode(site, kinds, lambda subnormal: _step(site, operation, subnormal))
+    return make_mode_step(site, kinds, lambda subnormal: _make_step(site, operation, subnormal))
 
 
-def vector_operation(site: Site) -> Operation | None:
+def find_vector_operation(site: InstructionContext) -> Operation | None:
     """Return the operation of an instruction, as changed by its modifiers."""
     if site.name in ("v_bitop3_b32", "v_bitop3_b16"):
-        site.check(frozenset({"bitop3", "op_sel"}))
-        return bitop3(site.number("bitop3"), "u32" if site.name.endswith("32") else "u16")
+        site.check_modifiers(frozenset({"bitop3", "op_sel"}))
+        return bitop3(site.get_number("bitop3"), "u32" if site.name.endswith("32") else "u16")
     operation = vector_operations(site.code.arch.numbers.fp8).get(site.name)
     if operation is None:
         return None
@@ -50,8 +61,8 @@ def vector_operation(site: Site) -> Operation | None:
     modifiers["e64_dpp"] = modifiers["dpp"]
     if site.instruction.encoding not in modifiers:
         raise site.unknown(f"the encoding {site.instruction.encoding}")
-    site.check(modifiers[site.instruction.encoding])
-    if site.clamps() and not operation.result.startswith("f"):
+    site.check_modifiers(modifiers[site.instruction.encoding])
+    if site.has_clamp() and not operation.result.startswith("f"):
         if site.name not in SATURATED:
             raise site.unknown(f"clamp of {site.instruction.mnemonic}")
         return SATURATED[site.name]
@@ -59,89 +70,91 @@ def vector_operation(site: Site) -> Operation | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class VectorOperation:
     """An instruction in two parts: computing the result and writing it."""
 
-    compute: Callable[[Group], Array]
+    compute: Callable[[WaveGroup], Array]
     write: Writer
 
 
-def plan(site: Site, operation: Operation, subnormal: Subnormal = KEPT) -> Plan:
+def plan_operation(site: InstructionContext, operation: Operation, subnormal: SubnormalMode = KEPT) -> VectorOperation:
     """Return the two parts of an instruction without a second destination."""
-    lanes = lane_map(site)
-    sources = sources_of(site, operation, site.instruction.operands[1:], lanes, subnormal)
-    return Plan(_computation(site, operation, sources, subnormal), register_writer(site, operation.result, lanes))
+    lanes = read_lane_map(site)
+    sources = make_sources(site, operation, site.instruction.operands[1:], lanes, subnormal)
+    return VectorOperation(
+        _make_computation(site, operation, sources, subnormal), make_register_writer(site, operation.result, lanes)
+    )
 
 
-def _computation(
-    site: Site, operation: Operation, sources: tuple[Getter, ...], subnormal: Subnormal
-) -> Callable[[Group], Array]:
-    function = function_of(operation.expression, len(sources))
-    integer_clamp = site.clamps() and not operation.result.startswith("f")
-    finish = None if integer_clamp else finisher(site, operation.result)
+def _make_computation(
+    site: InstructionContext, operation: Operation, sources: tuple[Getter, ...], subnormal: SubnormalMode
+) -> Callable[[WaveGroup], Array]:
+    function = make_function(operation.expression, len(sources))
+    integer_clamp = site.has_clamp() and not operation.result.startswith("f")
+    finish = None if integer_clamp else make_finisher(site, operation.result)
     flush = operation.result in subnormal.results
-    compute = applied(function, sources)
+    compute = apply_function(function, sources)
     if finish is None and not flush:
         return compute
 
-    def finished(group: Group) -> Array:
+    def compute_result(group: WaveGroup) -> Array:
         values = compute(group)
         if finish is not None:
             values = finish(values)
-        return flushed(values) if flush else values
+        return flush_subnormals(values) if flush else values
 
-    return finished
+    return compute_result
 
 
-def sources_of(
-    site: Site,
+def make_sources(
+    site: InstructionContext,
     operation: Operation,
     operands: tuple[Operand, ...],
     lanes: LaneMap | None = None,
-    subnormal: Subnormal = KEPT,
+    subnormal: SubnormalMode = KEPT,
 ) -> tuple[Getter, ...]:
     """Make the sources of an operation from the operands after the destinations."""
     getters = []
-    for source in pairing.sources_of(site, operation, operands):
+    for source in source_operands.match_sources(site, operation, operands):
         if source.kind == "mask":
-            getters.append(mask_source(site, source.operand))
+            getters.append(make_mask_source(site, source.operand))
             continue
-        getter = _source(site, source.given, source.kind, source.number, lanes)
-        getters.append(_flushing(getter) if source.kind in subnormal.sources else getter)
+        getter = _make_source(site, source.required_operand, source.kind, source.number, lanes)
+        getters.append(_flush_source(getter) if source.kind in subnormal.sources else getter)
     return tuple(getters)
 
 
-def _flushing(getter: Getter) -> Getter:
-    return lambda group: flushed(getter(group))
+def _flush_source(getter: Getter) -> Getter:
+    return lambda group: flush_subnormals(getter(group))
 
 
-def _source(site: Site, operand: Operand, kind: str, number: int, lanes: LaneMap | None) -> Getter:
+def _make_source(site: InstructionContext, operand: Operand, kind: str, number: int, lanes: LaneMap | None) -> Getter:
     """Make source `number`; -1 is the old value of the destination."""
     if number >= 0 and site.instruction.encoding == "sdwa" and number < 2:
         if TYPES[kind].itemsize == 1:  # conversions of 8-bit floats select a byte
-            return vector_source(site, operand, kind, None, _byte(site))
-        return sdwa_source(site, operand, kind, number)
+            return make_vector_source(site, operand, kind, None, _find_byte_offset(site))
+        return make_sdwa_source(site, operand, kind, number)
     moved = lanes if number == 0 else None
-    return vector_source(site, operand, kind, moved, first_bit_of(site, kind, number))
+    return make_vector_source(site, operand, kind, moved, find_first_bit(site, kind, number))
 
 
-def _byte(site: Site) -> int:
-    name = site.word("src0_sel", "BYTE_0")
+def _find_byte_offset(site: InstructionContext) -> int:
+    name = site.get_word("src0_sel", "BYTE_0")
     if not name.startswith("BYTE_"):
         raise site.unknown(f"the selection {name} of a byte")
     return 8 * int(name[5:])
 
 
-def first_bit_of(site: Site, kind: str, number: int) -> int | None:
+def find_first_bit(site: InstructionContext, kind: str, number: int) -> int | None:
     """Return the first bit that op_sel or byte_sel selects; None if they do not apply."""
     size = TYPES[kind].itemsize
-    picks = site.bits("op_sel", 4)
+    picks = site.get_bits("op_sel", 4)
     if number < 0:
         return None
     if size == 1:
         if any(picks):
             raise site.unknown(f"op_sel of {site.instruction.mnemonic}")
-        return 8 * site.number("byte_sel")
+        return 8 * site.get_number("byte_sel")
     if size == 2:
         return 16 * picks[number]
     if picks[number] and not site.name.startswith("v_cvt_sr"):
@@ -149,109 +162,109 @@ def first_bit_of(site: Site, kind: str, number: int) -> int | None:
     return None
 
 
-def _step(site: Site, operation: Operation, subnormal: Subnormal) -> Step:
+def _make_step(site: InstructionContext, operation: Operation, subnormal: SubnormalMode) -> Step:
     if operation.second:
-        return _with_second(site, operation, subnormal)
-    if (quick := _direct_step(site, operation, subnormal)) is not None:
+        return _make_two_result_step(site, operation, subnormal)
+    if (quick := _make_direct_step(site, operation, subnormal)) is not None:
         return quick
-    both = plan(site, operation, subnormal)
+    both = plan_operation(site, operation, subnormal)
     compute, write = both.compute, both.write
 
-    def step(group: Group) -> None:
+    def execute(group: WaveGroup) -> None:
         write(group, compute(group))
 
-    return step
+    return execute
 
 
-def _direct_step(site: Site, operation: Operation, subnormal: Subnormal) -> Step | None:
+def _make_direct_step(site: InstructionContext, operation: Operation, subnormal: SubnormalMode) -> Step | None:
     """Make a step of one ufunc that writes directly to the destination, if that is possible."""
-    single = direct(operation)
+    single = find_direct_ufunc(operation)
     kind = operation.result
     if single is None or len(single.order) != 2 or kind not in ("u32", "i32", "f32") or subnormal != KEPT:
         return None
     if site.instruction.modifiers or site.instruction.encoding not in ("", "e32", "e64"):
         return None
     register = site.vector_destination()
-    sources = sources_of(site, operation, site.instruction.operands[1:])
+    sources = make_sources(site, operation, site.instruction.operands[1:])
     ufunc = single.ufunc
     first, second = (sources[number] for number in single.order)
     if kind == "f32":
 
-        def float_step(group: Group) -> None:
+        def execute_float(group: WaveGroup) -> None:
             if group.full:
                 ufunc(first(group), second(group), out=group.vf[register])
             else:
-                put(group.vf[register], ufunc(first(group), second(group)), group.exec_mask)
+                write_masked(group.vf[register], ufunc(first(group), second(group)), group.exec_mask)
 
-        return float_step
+        return execute_float
     if kind == "i32":
 
-        def signed_step(group: Group) -> None:
+        def execute_signed(group: WaveGroup) -> None:
             if group.full:
                 ufunc(first(group), second(group), out=group.vi[register])
             else:
-                put(group.vi[register], ufunc(first(group), second(group)), group.exec_mask)
+                write_masked(group.vi[register], ufunc(first(group), second(group)), group.exec_mask)
 
-        return signed_step
+        return execute_signed
 
-    def step(group: Group) -> None:
+    def execute(group: WaveGroup) -> None:
         if group.full:
             ufunc(first(group), second(group), out=group.v[register])
         else:
-            put(group.v[register], ufunc(first(group), second(group)), group.exec_mask)
+            write_masked(group.v[register], ufunc(first(group), second(group)), group.exec_mask)
 
-    return step
+    return execute
 
 
-def _with_second(site: Site, operation: Operation, subnormal: Subnormal) -> Step:
+def _make_two_result_step(site: InstructionContext, operation: Operation, subnormal: SubnormalMode) -> Step:
     """Make a step that also writes a lane mask: a carry, or whether v_div_scale scaled."""
     operands = site.instruction.operands
     if len(operands) < 3:
         raise site.unknown(f"too few operands of {site.instruction.mnemonic}")
-    lanes = lane_map(site)
+    lanes = read_lane_map(site)
     if lanes is not None and not (lanes.zero and lanes.enabled.all()):
         raise site.unknown(f"lanes of {site.instruction.mnemonic} that are not written")
-    if site.clamps() or "mul" in site.instruction.modifiers or "div" in site.instruction.modifiers:
+    if site.has_clamp() or "mul" in site.instruction.modifiers or "div" in site.instruction.modifiers:
         raise site.unknown(f"an output modifier of {site.instruction.mnemonic}")
-    sources = sources_of(site, operation, operands[2:], lanes, subnormal)
-    write, write_mask = register_writer(site, operation.result, lanes), mask_writer(site, operands[1])
-    function = function_of(operation.expression, len(sources))
-    second = function_of(operation.second, len(sources), "r")
+    sources = make_sources(site, operation, operands[2:], lanes, subnormal)
+    write, write_mask = make_register_writer(site, operation.result, lanes), make_mask_writer(site, operands[1])
+    function = make_function(operation.expression, len(sources))
+    second = make_function(operation.second, len(sources), "r")
     flush = operation.result in subnormal.results
     kind = TYPES[operation.result]
 
-    def step(group: Group) -> None:
+    def execute(group: WaveGroup) -> None:
         values = [source(group) for source in sources]
         result = function(*values).astype(kind, copy=False)
         mask = second(*values, result)
-        write(group, flushed(result) if flush else result)
+        write(group, flush_subnormals(result) if flush else result)
         write_mask(group, mask)
 
-    return step
+    return execute
 
 
-def _comparison(site: Site, operation: Operation) -> Step:
-    site.check(DPP_MODIFIERS, SDWA_MODIFIERS, frozenset({"op_sel", "clamp"}))
-    return step_by_mode(site, operation.sources, lambda subnormal: _compare_step(site, operation, subnormal))
+def _translate_comparison(site: InstructionContext, operation: Operation) -> Step:
+    site.check_modifiers(DPP_MODIFIERS, SDWA_MODIFIERS, frozenset({"op_sel", "clamp"}))
+    return make_mode_step(site, operation.sources, lambda subnormal: _make_compare_step(site, operation, subnormal))
 
 
-def _compare_step(site: Site, operation: Operation, subnormal: Subnormal) -> Step:
+def _make_compare_step(site: InstructionContext, operation: Operation, subnormal: SubnormalMode) -> Step:
     operands = site.instruction.operands
     changes_exec = site.name.startswith("v_cmpx")
     # On gfx10 and later v_cmpx writes only exec and has no destination operand.
     destination = operands[0] if len(operands) == 3 else None
     if destination is None and not changes_exec:
         destination = Operand("s", VCC, site.code.lanes // 32)
-    lanes = lane_map(site)
+    lanes = read_lane_map(site)
     if lanes is not None and not (lanes.zero and lanes.enabled.all()):
         raise site.unknown(f"lanes of {site.instruction.mnemonic} that are not written")
     if "_class_" in site.name:
         subnormal = KEPT  # class tests distinguish subnormal numbers in every mode
-    sources = sources_of(site, operation, operands[-2:], lanes, subnormal)
-    compute = applied(function_of(operation.expression, len(sources)), sources)
-    write = mask_writer(site, destination) if destination is not None else None
+    sources = make_sources(site, operation, operands[-2:], lanes, subnormal)
+    compute = apply_function(make_function(operation.expression, len(sources)), sources)
+    write = make_mask_writer(site, destination) if destination is not None else None
 
-    def step(group: Group) -> None:
+    def execute(group: WaveGroup) -> None:
         mask = compute(group)
         if mask.shape != group.exec_mask.shape:
             mask = np.broadcast_to(mask, group.exec_mask.shape)
@@ -259,6 +272,6 @@ def _compare_step(site: Site, operation: Operation, subnormal: Subnormal) -> Ste
             write(group, mask)
         if changes_exec and not (destination is not None and destination.index == EXEC):
             group.set_mask(EXEC, mask & group.exec_mask)
-            group.exec_changed()
+            group.update_exec_mask()
 
-    return step
+    return execute

@@ -27,6 +27,6 @@ def view(values: Array, kind: np.dtype[Any]) -> Array:
     return values.view(kind)
 
 
-def bits_of(values: Array) -> Array:
+def to_bits(values: Array) -> Array:
     """Return the bits of floats."""
     return values.view(f"u{values.dtype.itemsize}")

@@ -19,10 +19,10 @@ def bitop3(table: int, kind: str) -> Operation:
     """Bit 4·a + 2·b + c of the table is the result for bits a, b, c."""
     without = sum((table >> (2 * pair) & 1) << pair for pair in range(4))  # c is 0
     having = sum((table >> (2 * pair + 1) & 1) << pair for pair in range(4))
-    return Operation(kind, (kind, kind, kind), _joined(without, having))
+    return Operation(kind, (kind, kind, kind), _join_forms(without, having))
 
 
-def _joined(without: int, having: int) -> str:
+def _join_forms(without: int, having: int) -> str:
     """Return a short expression for (c ? having : without)."""
     if without == having:
         constant = {_ZERO: "a ^ a", _ONES: "~(a ^ a)"}

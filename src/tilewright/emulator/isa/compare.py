@@ -35,7 +35,7 @@ _INTEGERS = ("i16", "u16", "i32", "u32", "i64", "u64")
 _FLOATS = ("f16", "f32", "f64")
 
 
-def _vector() -> dict[str, Op]:
+def _build_vector_table() -> dict[str, Op]:
     table = {}
     for start in ("v_cmp", "v_cmpx"):
         for kind in _INTEGERS:
@@ -48,7 +48,7 @@ def _vector() -> dict[str, Op]:
     return table
 
 
-def _scalar() -> dict[str, Op]:
+def _build_scalar_table() -> dict[str, Op]:
     table = {}
     for condition in ("eq", "lg", "gt", "ge", "lt", "le"):
         test = _INTEGER[condition]
@@ -64,5 +64,5 @@ def _scalar() -> dict[str, Op]:
     return table
 
 
-VECTOR_COMPARE: dict[str, Op] = _vector()
-SCALAR_COMPARE: dict[str, Op] = _scalar()
+VECTOR_COMPARE: dict[str, Op] = _build_vector_table()
+SCALAR_COMPARE: dict[str, Op] = _build_scalar_table()

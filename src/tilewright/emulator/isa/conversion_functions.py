@@ -11,26 +11,26 @@ import numpy as np
 from tilewright.emulator.isa.arrays import Array
 
 
-def _whole(x: Array, low: int, high: int, kind: type[Any]) -> Array:
+def _to_integer(x: Array, low: int, high: int, kind: type[Any]) -> Array:
     """Round towards zero; out of range becomes the nearest limit, NaN becomes 0."""
     inside = np.clip(np.trunc(x), low, high)
     return np.where(np.isnan(x), 0, inside).astype(np.int64).astype(kind)
 
 
 def f64_to_u32(x: Array) -> Array:
-    return _whole(x, 0, 0xFFFFFFFF, np.uint32)
+    return _to_integer(x, 0, 0xFFFFFFFF, np.uint32)
 
 
 def f64_to_i32(x: Array) -> Array:
-    return _whole(x, -0x80000000, 0x7FFFFFFF, np.int32)
+    return _to_integer(x, -0x80000000, 0x7FFFFFFF, np.int32)
 
 
 def f64_to_u16(x: Array) -> Array:
-    return _whole(x, 0, 0xFFFF, np.uint16)
+    return _to_integer(x, 0, 0xFFFF, np.uint16)
 
 
 def f64_to_i16(x: Array) -> Array:
-    return _whole(x, -0x8000, 0x7FFF, np.int16)
+    return _to_integer(x, -0x8000, 0x7FFF, np.int16)
 
 
 def norm_f64(x: Array, scale: float) -> Array:
@@ -56,24 +56,24 @@ def f32_of_bf16(bits: Array) -> Array:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def _halves(x: Array) -> tuple[Array, Array]:
+def _split_halves(x: Array) -> tuple[Array, Array]:
     return x.astype(np.uint16), (x >> 16).astype(np.uint16)
 
 
 def dot2_f32_f16(a: Array, b: Array, c: Array) -> Array:
     """Both products are exact in f64, and so is their sum except for the last bits."""
-    (a0, a1), (b0, b1) = _halves(a), _halves(b)
+    (a0, a1), (b0, b1) = _split_halves(a), _split_halves(b)
     first = a0.view(np.float16).astype(np.float64) * b0.view(np.float16)
     return (first + a1.view(np.float16).astype(np.float64) * b1.view(np.float16) + c).astype(np.float32)
 
 
 def dot2_f32_bf16(a: Array, b: Array, c: Array) -> Array:
-    (a0, a1), (b0, b1) = _halves(a), _halves(b)
+    (a0, a1), (b0, b1) = _split_halves(a), _split_halves(b)
     first = f32_of_bf16(a0).astype(np.float64) * f32_of_bf16(b0)
     return (first + f32_of_bf16(a1).astype(np.float64) * f32_of_bf16(b1) + c).astype(np.float32)
 
 
-def _small(kind: type[Any], fraction: int) -> tuple[Callable[..., Array], ...]:
+def _make_small_float(kind: type[Any], fraction: int) -> tuple[Callable[..., Array], ...]:
     """Return functions for an 8-bit float with that many fraction bits: encode (ties to even), decode, and encode with
     stochastic rounding. Too large numbers become infinity, or NaN if the format has no infinity: nothing saturates,
     because MODE.FP16_OVFL is not set."""
@@ -102,7 +102,7 @@ def _small(kind: type[Any], fraction: int) -> tuple[Callable[..., Array], ...]:
     return encode, decode, encode_random
 
 
-def _small_functions() -> dict[str, Callable[..., Array]]:
+def _build_small_functions() -> dict[str, Callable[..., Array]]:
     kinds: dict[str, tuple[type[Any], int]] = {
         "fp8_fnuz": (ml_dtypes.float8_e4m3fnuz, 3),
         "bf8_fnuz": (ml_dtypes.float8_e5m2fnuz, 2),
@@ -111,9 +111,9 @@ def _small_functions() -> dict[str, Callable[..., Array]]:
     }
     functions: dict[str, Callable[..., Array]] = {}
     for name, (kind, fraction) in kinds.items():
-        encode, decode, encode_random = _small(kind, fraction)
+        encode, decode, encode_random = _make_small_float(kind, fraction)
         functions |= {f"{name}_of_f32": encode, f"f32_of_{name}": decode, f"{name}_random": encode_random}
     return functions
 
 
-SMALL_FUNCTIONS: dict[str, Callable[..., Array]] = _small_functions()
+SMALL_FUNCTIONS: dict[str, Callable[..., Array]] = _build_small_functions()

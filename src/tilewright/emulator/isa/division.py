@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.emulator.isa.arrays import Array, bits_of
+from tilewright.emulator.isa.arrays import Array, to_bits
 from tilewright.emulator.isa.fused import exact_fma, fma_f64, odd_fma_f32
 
 
@@ -34,24 +34,24 @@ _FORMATS = {
 
 
 def _exponent(x: Array, f: _Format) -> Array:
-    return np.asarray((bits_of(x) >> f.fraction) & f.top, np.int64)
+    return np.asarray((to_bits(x) >> f.fraction) & f.top, np.int64)
 
 
-def _subnormal(x: Array, f: _Format) -> Array:
+def _is_subnormal(x: Array, f: _Format) -> Array:
     values: Array = (_exponent(x, f) == 0) & (x != 0)
     return values
 
 
-def _cases(d: Array, n: Array, f: _Format) -> list[Array]:
+def _list_cases(d: Array, n: Array, f: _Format) -> list[Array]:
     """Return the cases that v_div_scale distinguishes; the first that holds applies."""
     inverse, quotient = f.kind(1) / d, n / d
     return [
         (n == 0) | (d == 0),
         _exponent(n, f) - _exponent(d, f) >= f.far,
-        _subnormal(d, f),
-        _subnormal(inverse, f) & _subnormal(quotient, f),
-        _subnormal(inverse, f),
-        _subnormal(quotient, f),
+        _is_subnormal(d, f),
+        _is_subnormal(inverse, f) & _is_subnormal(quotient, f),
+        _is_subnormal(inverse, f),
+        _is_subnormal(quotient, f),
         _exponent(n, f) <= f.tiny,
     ]
 
@@ -69,13 +69,13 @@ def _scale(x: Array, d: Array, n: Array, f: _Format) -> Array:
         np.where(is_n, up, x),
         up,
     ]
-    return np.select(_cases(d, n, f), values, x)
+    return np.select(_list_cases(d, n, f), values, x)
 
 
-def _scaled(d: Array, n: Array, f: _Format) -> Array:
+def _needs_scaling(d: Array, n: Array, f: _Format) -> Array:
     """Whether v_div_fmas has to scale the quotient."""
     d, n = np.broadcast_arrays(d, n)
-    return np.select(_cases(d, n, f), [False, True, False, True, False, True, False], False)
+    return np.select(_list_cases(d, n, f), [False, True, False, True, False, True, False], False)
 
 
 def div_scale_f32(x: Array, d: Array, n: Array) -> Array:
@@ -87,11 +87,11 @@ def div_scale_f64(x: Array, d: Array, n: Array) -> Array:
 
 
 def div_scaled_f32(_x: Array, d: Array, n: Array) -> Array:
-    return _scaled(d, n, _FORMATS["f32"])
+    return _needs_scaling(d, n, _FORMATS["f32"])
 
 
 def div_scaled_f64(_x: Array, d: Array, n: Array) -> Array:
-    return _scaled(d, n, _FORMATS["f64"])
+    return _needs_scaling(d, n, _FORMATS["f64"])
 
 
 def div_fmas_f32(a: Array, b: Array, c: Array, scaled: Array) -> Array:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilewright.emulator.isa.arrays import Array, bits_of
+from tilewright.emulator.isa.arrays import Array, to_bits
 
 Function = Callable[..., Array]
 _SMALLEST_NORMAL = {2: np.float16(2.0**-14), 4: np.float32(2.0**-126), 8: np.float64(2.0**-1022)}  # by size in bytes
@@ -15,14 +15,14 @@ _SMALLEST_NORMAL = {2: np.float16(2.0**-14), 4: np.float32(2.0**-126), 8: np.flo
 _QUIET = {"f16": np.uint16(0x0200), "f32": np.uint32(0x00400000), "f64": np.uint64(0x0008000000000000)}
 
 
-def _quieted(result: Array, source: Array, kind: str) -> Array:
+def _make_quiet(result: Array, source: Array, kind: str) -> Array:
     """Replace the result by the quiet NaN where the source is a signalling NaN."""
-    bits = bits_of(source)
+    bits = to_bits(source)
     signalling = np.isnan(source) & ((bits & _QUIET[kind]) == 0)
     return np.where(signalling, (bits | _QUIET[kind]).view(source.dtype), result)
 
 
-def _extreme(kind: str, least: bool, ieee: bool) -> Function:
+def _make_extreme(kind: str, least: bool, ieee: bool) -> Function:
     """v_min and v_max: NaN operands are ignored; -0 is less than +0. In IEEE mode, which the runtime sets, a
     signalling NaN is returned as a quiet NaN; the …_num instructions of gfx12 have no such mode."""
     ufunc = np.fmin if least else np.fmax
@@ -34,27 +34,27 @@ def _extreme(kind: str, least: bool, ieee: bool) -> Function:
         result = ufunc(a, b)
         if ((a < b) | (a > b)).all():
             return result
-        both = bits_of(a) | bits_of(b) if least else bits_of(a) & bits_of(b)
+        both = to_bits(a) | to_bits(b) if least else to_bits(a) & to_bits(b)
         result = np.where(a == b, both.view(a.dtype), result)
         if ieee:
-            return _quieted(_quieted(result, b, kind), a, kind)
-        return _quieted(result, result, kind)
+            return _make_quiet(_make_quiet(result, b, kind), a, kind)
+        return _make_quiet(result, result, kind)
 
     return extreme
 
 
-def _strict_extreme(least: bool) -> Function:
+def _make_strict_extreme(least: bool) -> Function:
     """v_minimum and v_maximum: NaN if an operand is NaN; -0 is less than +0."""
     ufunc = np.minimum if least else np.maximum
 
     def extreme(a: Array, b: Array) -> Array:
-        both = bits_of(a) | bits_of(b) if least else bits_of(a) & bits_of(b)
+        both = to_bits(a) | to_bits(b) if least else to_bits(a) & to_bits(b)
         return np.where(a == b, both.view(a.dtype), ufunc(a, b))
 
     return extreme
 
 
-def _median(low: Function, high: Function) -> Function:
+def _make_median(low: Function, high: Function) -> Function:
     def median(a: Array, b: Array, c: Array) -> Array:
         middle = np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
         numbers = ~np.isnan(middle)  # false if an operand is NaN
@@ -65,12 +65,12 @@ def _median(low: Function, high: Function) -> Function:
     return median
 
 
-def _class(kind: str) -> Function:
+def _make_class_test(kind: str) -> Function:
     """Return a test whether the class of a number is in the mask (bits 0 to 9)."""
     size = {"f16": (5, 10), "f32": (8, 23), "f64": (11, 52)}[kind]
 
-    def is_of(x: Array, mask: Array) -> Array:
-        bits = bits_of(x)
+    def is_in_class(x: Array, mask: Array) -> Array:
+        bits = to_bits(x)
         top = (1 << size[0]) - 1
         exponent, fraction = (bits >> size[1]) & top, bits & ((1 << size[1]) - 1)
         negative = (bits >> (size[0] + size[1])) != 0
@@ -82,7 +82,7 @@ def _class(kind: str) -> Function:
         values: Array = np.not_equal((mask >> bit) & 1, 0)
         return values
 
-    return is_of
+    return is_in_class
 
 
 def _ldexp(x: Array, exponent: Array) -> Array:
@@ -107,16 +107,16 @@ def _fract(x: Array) -> Array:
     return values
 
 
-def _rounded(function: Callable[[Array], Array]) -> Function:
+def _round_once(function: Callable[[Array], Array]) -> Function:
     """Wrap a function: compute in f64 and round once."""
 
-    def rounded(x: Array) -> Array:
+    def compute_rounded(x: Array) -> Array:
         return np.asarray(function(x.astype(np.float64)), x.dtype)
 
-    return rounded
+    return compute_rounded
 
 
-def flushed(x: Array) -> Array:
+def flush_subnormals(x: Array) -> Array:
     """Replace subnormal numbers by zero of the same sign."""
     size = np.abs(x)
     subnormal = size < _SMALLEST_NORMAL[x.dtype.itemsize]
@@ -125,17 +125,17 @@ def flushed(x: Array) -> Array:
     return np.where(subnormal, np.copysign(x.dtype.type(0), x), x)
 
 
-def _flushing(function: Function) -> Function:
+def _wrap_flush(function: Function) -> Function:
     """Wrap an elementary function of f32, which flushes subnormal operands and results (AMD's ISA manuals; LLVM's
     lowering scales operands for this reason)."""
 
-    def on_normal(x: Array) -> Array:
-        return flushed(function(flushed(x)))
+    def compute_normal(x: Array) -> Array:
+        return flush_subnormals(function(flush_subnormals(x)))
 
-    return on_normal
+    return compute_normal
 
 
-def _turns(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+def _convert_turns(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
     return lambda x: function((x - np.rint(x)) * (2 * np.pi))
 
 
@@ -145,26 +145,26 @@ _ELEMENTARY: dict[str, Callable[[Array], Array]] = {
     "sqrt": np.sqrt,
     "exp": np.exp2,
     "log": np.log2,
-    "sin": _turns(np.sin),
-    "cos": _turns(np.cos),
+    "sin": _convert_turns(np.sin),
+    "cos": _convert_turns(np.cos),
 }
 
 
-def _functions(kind: str) -> dict[str, Function]:
+def _build_functions(kind: str) -> dict[str, Function]:
     names: dict[str, Function] = {
         "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint, "fract": _fract,
-        "ldexp": _ldexp, "frexp_exp": _frexp_exp, "frexp_mant": _frexp_mant, "class": _class(kind),
-        "minimum": _strict_extreme(True), "maximum": _strict_extreme(False),
+        "ldexp": _ldexp, "frexp_exp": _frexp_exp, "frexp_mant": _frexp_mant, "class": _make_class_test(kind),
+        "minimum": _make_strict_extreme(True), "maximum": _make_strict_extreme(False),
     }  # fmt: skip
     for ending, ieee in (("", True), ("_num", False)):
-        low, high = _extreme(kind, True, ieee), _extreme(kind, False, ieee)
-        names |= {f"min{ending}": low, f"max{ending}": high, f"med3{ending}": _median(low, high)}
+        low, high = _make_extreme(kind, True, ieee), _make_extreme(kind, False, ieee)
+        names |= {f"min{ending}": low, f"max{ending}": high, f"med3{ending}": _make_median(low, high)}
     for name, function in _ELEMENTARY.items():
-        rounded = _rounded(function)
-        names[name] = _flushing(rounded) if kind == "f32" else rounded
+        rounded = _round_once(function)
+        names[name] = _wrap_flush(rounded) if kind == "f32" else rounded
     return {f"{name}_{kind}": function for name, function in names.items()}
 
 
 FLOAT_FUNCTIONS: dict[str, Function] = {
-    name: function for kind in ("f16", "f32", "f64") for name, function in _functions(kind).items()
+    name: function for kind in ("f16", "f32", "f64") for name, function in _build_functions(kind).items()
 }

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from tilewright.emulator.isa import conversion_functions, division, fused, integer_functions
-from tilewright.emulator.isa.arrays import TYPES, Array, bits_of
+from tilewright.emulator.isa.arrays import TYPES, Array, to_bits
 from tilewright.emulator.isa.conversion_functions import SMALL_FUNCTIONS
 from tilewright.emulator.isa.float_functions import FLOAT_FUNCTIONS
 
 Function = Callable[..., Array]
 
 
-def _conversion(kind: np.dtype[Any]) -> Function:
+def _make_conversion(kind: np.dtype[Any]) -> Function:
     """Return a cast. Integers keep their lowest bits; floats are rounded to nearest, ties to even."""
 
     def convert(x: Any) -> Array:
@@ -25,14 +25,14 @@ def _conversion(kind: np.dtype[Any]) -> Function:
     return convert
 
 
-def _float_of(kind: np.dtype[Any]) -> Function:
-    def float_of(bits: Array) -> Array:
+def _make_float_view(kind: np.dtype[Any]) -> Function:
+    def to_float(bits: Array) -> Array:
         return bits.view(kind)
 
-    return float_of
+    return to_float
 
 
-def _public(module: Any) -> dict[str, Function]:
+def _list_public(module: Any) -> dict[str, Function]:
     return {
         name: value
         for name, value in vars(module).items()
@@ -41,21 +41,21 @@ def _public(module: Any) -> dict[str, Function]:
 
 
 FUNCTIONS: dict[str, Function] = {
-    **{name: _conversion(kind) for name, kind in TYPES.items()},
-    **_public(integer_functions),
-    **_public(fused),
-    **_public(division),
-    **_public(conversion_functions),
+    **{name: _make_conversion(kind) for name, kind in TYPES.items()},
+    **_list_public(integer_functions),
+    **_list_public(fused),
+    **_list_public(division),
+    **_list_public(conversion_functions),
     **SMALL_FUNCTIONS,
     **FLOAT_FUNCTIONS,
     "select": np.where,
     "minimum": np.minimum,
     "maximum": np.maximum,
     "negation": np.logical_not,
-    "bits16": bits_of,
-    "bits32": bits_of,
-    "bits64": bits_of,
-    "float16": _float_of(TYPES["f16"]),
-    "float32": _float_of(TYPES["f32"]),
-    "float64": _float_of(TYPES["f64"]),
+    "bits16": to_bits,
+    "bits32": to_bits,
+    "bits64": to_bits,
+    "float16": _make_float_view(TYPES["f16"]),
+    "float32": _make_float_view(TYPES["f32"]),
+    "float64": _make_float_view(TYPES["f64"]),
 }

@@ -36,7 +36,7 @@ def odd_fma_f32(a: Array, b: Array, c: Array) -> Array:
     """Return the sum in f64, rounded to odd: rounding it again to fewer bits gives the same as rounding once."""
     product = np.multiply(a, b, dtype=np.float64)
     wide = np.asarray(c, np.float64)
-    return _odd_sum(product, wide, product + wide)
+    return _sum_to_odd(product, wide, product + wide)
 
 
 def fma_f16(a: Array, b: Array, c: Array) -> Array:
@@ -46,19 +46,19 @@ def fma_f16(a: Array, b: Array, c: Array) -> Array:
 
 def fma_f64(a: Array, b: Array, c: Array) -> Array:
     a, b, c = np.broadcast_arrays(a, b, c)
-    product, lost = _product(a, b)
+    product, lost = _two_product(a, b)
     # Boldo and Melquiond: adding the parts with rounding to odd makes the last rounding correct.
     inner, inner_lost = _two_sum(c, lost)
     outer, outer_lost = _two_sum(product, inner)
     result = np.asarray(outer + _to_odd(inner_lost, outer_lost))
-    extreme = ~(_ordinary(a) & _ordinary(b) & (_ordinary(c) | (c == 0)) & _ordinary(result))
+    extreme = ~(_is_ordinary(a) & _is_ordinary(b) & (_is_ordinary(c) | (c == 0)) & _is_ordinary(result))
     if extreme.any():
         result = result.copy()
         result[extreme] = [exact_fma(*lane) for lane in zip(a[extreme], b[extreme], c[extreme], strict=True)]
     return result
 
 
-def _ordinary(x: Array) -> Array:
+def _is_ordinary(x: Array) -> Array:
     size = np.abs(x)
     return (size < _LARGE) & (size > _SMALL)
 
@@ -89,7 +89,7 @@ def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     return total, (a - (total - part)) + (b - part)
 
 
-def _product(a: Array, b: Array) -> tuple[Array, Array]:
+def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
     """Return the product and its rounding error (Dekker)."""
     total = a * b
     high_a, high_b = a * _SPLITTER, b * _SPLITTER
@@ -100,16 +100,16 @@ def _product(a: Array, b: Array) -> tuple[Array, Array]:
 
 def _to_odd(a: Array, b: Array) -> Array:
     total, lost = _two_sum(a, b)
-    return _odd(total, lost)
+    return _round_to_odd(total, lost)
 
 
-def _odd_sum(a: Array, b: Array, total: Array) -> Array:
+def _sum_to_odd(a: Array, b: Array, total: Array) -> Array:
     """Return a + b rounded to odd: the neighbour of an inexact sum whose last bit is set."""
     part = total - a
-    return _odd(total, (a - (total - part)) + (b - part))
+    return _round_to_odd(total, (a - (total - part)) + (b - part))
 
 
-def _odd(total: Array, lost: Array) -> Array:
+def _round_to_odd(total: Array, lost: Array) -> Array:
     """Move an even inexact sum one step towards the rounding error."""
     bits = total.view(np.int64)
     away = np.where((lost > 0) == (total > 0), 1, -1)

@@ -16,19 +16,19 @@ def popcount32(x: Array) -> Array:
 popcount64 = popcount32
 
 
-def _swapped(x: Array, shift: int, mask: int) -> Array:
+def _swap_bits(x: Array, shift: int, mask: int) -> Array:
     return ((x >> shift) & mask) | ((x & mask) << shift)
 
 
 def reverse32(x: Array) -> Array:
     for shift, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F)):
-        x = _swapped(x, shift, mask)
+        x = _swap_bits(x, shift, mask)
     return np.asarray(x).byteswap()
 
 
 def reverse64(x: Array) -> Array:
     for shift, mask in ((1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F)):
-        x = _swapped(x, shift, mask)
+        x = _swap_bits(x, shift, mask)
     return np.asarray(x).byteswap()
 
 
@@ -67,7 +67,7 @@ def bfe_u32(x: Array, offset: Array, width: Array) -> Array:
 
 
 def bfe_i32(x: Array, offset: Array, width: Array) -> Array:
-    return _signed(x.astype(np.int64) >> offset.astype(np.int64), width).astype(np.int32)
+    return _extend_sign(x.astype(np.int64) >> offset.astype(np.int64), width).astype(np.int32)
 
 
 def bfe_u64(x: Array, offset: Array, width: Array) -> Array:
@@ -77,10 +77,10 @@ def bfe_u64(x: Array, offset: Array, width: Array) -> Array:
 
 
 def bfe_i64(x: Array, offset: Array, width: Array) -> Array:
-    return _signed(x >> offset.astype(np.int64), width)
+    return _extend_sign(x >> offset.astype(np.int64), width)
 
 
-def _signed(x: Array, width: Array) -> Array:
+def _extend_sign(x: Array, width: Array) -> Array:
     """Return the lowest `width` bits as a signed number."""
     shift = 64 - np.clip(width, 1, 64).astype(np.int64)
     return np.where(width == 0, 0, (x << shift) >> shift)
@@ -147,15 +147,15 @@ def overflow_i64(a: Array, b: Array, total: Array) -> Array:
 
 
 def sad_u16(a: Array, b: Array, c: Array) -> Array:
-    return c + _difference(a, b, 0, 0xFFFF) + _difference(a, b, 16, 0xFFFF)
+    return c + _compute_difference(a, b, 0, 0xFFFF) + _compute_difference(a, b, 16, 0xFFFF)
 
 
 def sad_u8(a: Array, b: Array, c: Array) -> Array:
     """Return the sum of c and the absolute differences of the four bytes."""
-    return c + sum(_difference(a, b, place, 0xFF) for place in (0, 8, 16, 24))
+    return c + sum(_compute_difference(a, b, place, 0xFF) for place in (0, 8, 16, 24))
 
 
-def _difference(a: Array, b: Array, place: int, mask: int) -> Array:
+def _compute_difference(a: Array, b: Array, place: int, mask: int) -> Array:
     x, y = (a >> place) & mask, (b >> place) & mask
     values: Array = np.maximum(x, y) - np.minimum(x, y)
     return values
@@ -173,11 +173,11 @@ def lerp_u8(a: Array, b: Array, c: Array) -> Array:
 def _dot(a: Array, b: Array, size: int, signs: str) -> Array:
     total: Array = np.zeros(np.broadcast_shapes(a.shape, b.shape), np.int64)
     for place in range(0, 32, size):
-        total = total + _element(a, place, size, signs[0]) * _element(b, place, size, signs[1])
+        total = total + _extract_element(a, place, size, signs[0]) * _extract_element(b, place, size, signs[1])
     return total
 
 
-def _element(x: Array, place: int, size: int, sign: str) -> Array:
+def _extract_element(x: Array, place: int, size: int, sign: str) -> Array:
     element = ((x >> place) & ((1 << size) - 1)).astype(np.int64)
     half = 1 << (size - 1)
     return (element ^ half) - half if sign == "i" else element

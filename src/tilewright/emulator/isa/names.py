@@ -75,7 +75,7 @@ _KINDS = {"load": _LOADS, "store": _STORES, "atomic": _ATOMICS}
 
 
 @cache
-def canonical(mnemonic: str) -> str:
+def normalize_name(mnemonic: str) -> str:
     """Return the name of an instruction in the tables: gfx9's name if later GPUs only renamed it."""
     known = _VECTOR.get(mnemonic) or _SCALAR.get(mnemonic)
     if known is not None:
@@ -90,12 +90,12 @@ def canonical(mnemonic: str) -> str:
         small = found["space"] in ("s", "s_buffer") and found["what"] not in _DWORDS
         return mnemonic if small else f"{found['space']}_{found['kind']}_{what}"
     if found := _LDS.fullmatch(mnemonic):
-        return _lds(found["kind"], bool(found["two"]), bool(found["far"]), found["what"])
+        return _normalize_lds_name(found["kind"], bool(found["two"]), bool(found["far"]), found["what"])
     if mnemonic.startswith("ds_storexchg"):
         return mnemonic.replace("storexchg", "wrxchg")
     return mnemonic
 
 
-def _lds(kind: str, two: bool, far: bool, what: str) -> str:
+def _normalize_lds_name(kind: str, two: bool, far: bool, what: str) -> str:
     old = "read" if kind == "load" else "write"
     return f"ds_{old}{'2' if two else ''}{'st64' if far else ''}_{what}"

@@ -16,21 +16,21 @@ _SAME_NAME = (
 )  # fmt: skip
 
 
-def _elements(table: Mapping[str, Op]) -> dict[str, Op]:
+def _build_packed(table: Mapping[str, Op]) -> dict[str, Op]:
     return {f"v_pk_{name}": table[f"v_{name}"] for name in _SAME_NAME if f"v_{name}" in table}
 
 
 # v_pk_…: the operation of each element. Elements are 16 bits of a register, or the registers of a pair.
 PACKED: dict[str, Op] = {
-    **_elements(VECTOR_HALF),
+    **_build_packed(VECTOR_HALF),
     "v_pk_fmac_f16": VECTOR_HALF["v_fmac_f16"],
     **{f"v_pk_{name}_f32": VECTOR_FLOAT[f"v_{name}_f32"] for name in ("add", "mul", "fma")},
     "v_pk_mov_b32": Op("u32", ("u32",), "a"),
 }
-SATURATED_PACKED: dict[str, Op] = _elements(SATURATED_HALF)
+SATURATED_PACKED: dict[str, Op] = _build_packed(SATURATED_HALF)
 
 
-def _dots() -> dict[str, Op]:
+def _build_dots() -> dict[str, Op]:
     """Build dot products of the 16, 8 or 4-bit elements of a and b, plus c."""
     table = {
         f"v_dot2_{result}_{element}": Op(result, ("u32", "u32", result), f"dot2_{result}_{element}(a, b, c)")
@@ -53,10 +53,10 @@ def _dots() -> dict[str, Op]:
     return table
 
 
-DOT: dict[str, Op] = _dots()
+DOT: dict[str, Op] = _build_dots()
 
 
-def dot_signed(name: str, first: bool, second: bool) -> Op | None:
+def find_signed_dot(name: str, first: bool, second: bool) -> Op | None:
     """Return v_dot4_i32_iu8 or v_dot8_i32_iu4, whose modifier neg_lo selects which of a and b are signed."""
     size = {"v_dot4_i32_iu8": 8, "v_dot8_i32_iu4": 4}.get(name)
     if size is None:

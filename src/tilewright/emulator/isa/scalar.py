@@ -113,7 +113,7 @@ _MOVES = {
 }
 
 
-def _logic() -> dict[str, Op]:
+def _build_logic() -> dict[str, Op]:
     return {
         f"s_{name}_{suffix}": Op(kind, (kind, kind), expression, scc=_NOT_ZERO)
         for name, expression in _LOGIC.items()
@@ -121,7 +121,7 @@ def _logic() -> dict[str, Op]:
     }
 
 
-def _exec_logic(ending: str, names: Mapping[str, str]) -> dict[str, Op]:
+def _build_exec_logic(ending: str, names: Mapping[str, str]) -> dict[str, Op]:
     return {
         f"s_{name}_{ending}_{suffix}": Op(kind, (kind, kind), expression, scc=_NOT_ZERO)
         for name, expression in names.items()
@@ -129,7 +129,7 @@ def _exec_logic(ending: str, names: Mapping[str, str]) -> dict[str, Op]:
     }
 
 
-def _floats(kind: str) -> dict[str, Op]:
+def _build_floats(kind: str) -> dict[str, Op]:
     """Scalar floating point: gfx1150 and later."""
     one, two, three = (kind,), (kind, kind), (kind, kind, kind)
     return {
@@ -162,8 +162,8 @@ _CONVERSIONS = {
     "s_cvt_pk_rtz_f16_f32": Op("u32", ("f32", "f32"), "pack16(f16_toward_zero(a), f16_toward_zero(b))"),
 }
 
-SAVE_EXEC: dict[str, Op] = _exec_logic("saveexec", _EXEC_LOGIC)
-WRITE_EXEC: dict[str, Op] = _exec_logic("wrexec", {name: _EXEC_LOGIC[name] for name in ("andn1", "andn2")})
+SAVE_EXEC: dict[str, Op] = _build_exec_logic("saveexec", _EXEC_LOGIC)
+WRITE_EXEC: dict[str, Op] = _build_exec_logic("wrexec", {name: _EXEC_LOGIC[name] for name in ("andn1", "andn2")})
 SCALAR: dict[str, Op] = {
-    **_ARITHMETIC, **_BITS, **_MOVES, **_logic(), **_floats("f32"), **_floats("f16"), **_CONVERSIONS,
+    **_ARITHMETIC, **_BITS, **_MOVES, **_build_logic(), **_build_floats("f32"), **_build_floats("f16"), **_CONVERSIONS,
 }  # fmt: skip

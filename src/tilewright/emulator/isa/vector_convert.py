@@ -46,7 +46,7 @@ CONVERT: dict[str, Op] = {
 }
 
 
-def _small(encoding: str) -> dict[str, Op]:
+def _build_small_conversions(encoding: str) -> dict[str, Op]:
     """Build conversions of 8-bit floats: fp8 has 4 exponent bits, bf8 has 5. `encoding` is "fnuz" or "ocp"."""
     table: dict[str, Op] = {}
     for kind in ("fp8", "bf8"):
@@ -63,4 +63,4 @@ def _small(encoding: str) -> dict[str, Op]:
 
 
 # By the GPU's encoding of 8-bit floats.
-CONVERT_SMALL: dict[str, dict[str, Op]] = {encoding: _small(encoding) for encoding in ("fnuz", "ocp")}
+CONVERT_SMALL: dict[str, dict[str, Op]] = {encoding: _build_small_conversions(encoding) for encoding in ("fnuz", "ocp")}

@@ -9,7 +9,7 @@ _ONE = ("floor", "ceil", "trunc", "rcp", "rsq", "sqrt", "frexp_mant", "fract")
 _ONE_SHORT = ("exp", "log", "sin", "cos")  # not for f64
 
 
-def float_operations(kind: str) -> dict[str, Op]:
+def build_float_operations(kind: str) -> dict[str, Op]:
     """Build the operations that every float type has."""
     one, two, three = (kind,), (kind, kind), (kind, kind, kind)
     table = {
@@ -30,7 +30,7 @@ def float_operations(kind: str) -> dict[str, Op]:
     return table | {f"v_{name}_{kind}": Op(kind, one, f"{name}_{kind}(a)") for name in names}
 
 
-def short_float_operations(kind: str) -> dict[str, Op]:
+def build_short_float_operations(kind: str) -> dict[str, Op]:
     """Build the operations that f32 and f16 have, but f64 does not."""
     two, three = (kind, kind), (kind, kind, kind)
     table = {
@@ -82,5 +82,5 @@ _DOUBLE = {
 }
 
 VECTOR_FLOAT: dict[str, Op] = {
-    **float_operations("f32"), **short_float_operations("f32"), **float_operations("f64"), **_SINGLE, **_DOUBLE,
+    **build_float_operations("f32"), **build_short_float_operations("f32"), **build_float_operations("f64"), **_SINGLE, **_DOUBLE,
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.emulator.isa.operation import Operation as Op
-from tilewright.emulator.isa.vector_float import float_operations, short_float_operations
+from tilewright.emulator.isa.vector_float import build_float_operations, build_short_float_operations
 
 _UU, _UUU, _II, _III = ("u16", "u16"), ("u16", "u16", "u16"), ("i16", "i16"), ("i16", "i16", "i16")
 
@@ -36,7 +36,7 @@ _INTEGER = {
 }
 
 
-def _orders() -> dict[str, Op]:
+def _build_min_max() -> dict[str, Op]:
     table: dict[str, Op] = {}
     for kind, two, three in (("u16", _UU, _UUU), ("i16", _II, _III)):
         table |= {
@@ -50,7 +50,7 @@ def _orders() -> dict[str, Op]:
 
 
 VECTOR_HALF: dict[str, Op] = {
-    **float_operations("f16"), **short_float_operations("f16"), **_FLOAT, **_INTEGER, **_orders(),
+    **build_float_operations("f16"), **build_short_float_operations("f16"), **_FLOAT, **_INTEGER, **_build_min_max(),
 }  # fmt: skip
 
 SATURATED_HALF: dict[str, Op] = {

@@ -91,7 +91,7 @@ _BITS = {
 }
 
 
-def _orders() -> dict[str, Op]:
+def _build_min_max() -> dict[str, Op]:
     table: dict[str, Op] = {}
     for kind, two, three in (("u32", _UU, _UUU), ("i32", _II, _III)):
         table |= {
@@ -106,7 +106,7 @@ def _orders() -> dict[str, Op]:
     return table
 
 
-VECTOR_INTEGER: dict[str, Op] = {**_MOVES, **_SUMS, **_PRODUCTS, **_BITS, **_orders()}
+VECTOR_INTEGER: dict[str, Op] = {**_MOVES, **_SUMS, **_PRODUCTS, **_BITS, **_build_min_max()}
 
 # Integer operations with the modifier clamp: results out of range become the nearest limit of the type.
 SATURATED_INTEGER: dict[str, Op] = {

@@ -9,34 +9,34 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.emulator.code import Code
-from tilewright.emulator.group import Group, Step
+from tilewright.emulator.code import LoadedCode
+from tilewright.emulator.group import Step, WaveGroup
 from tilewright.emulator.instruction import Instruction, Operand
-from tilewright.emulator.matrix.accumulate import accumulator
-from tilewright.emulator.matrix.modifiers import formats_of, read_modifiers
-from tilewright.emulator.matrix.multiply import flushes, halves_agree, multiplier, scaled_multiplier
-from tilewright.emulator.matrix.shapes import MatrixShape, shapes
+from tilewright.emulator.matrix.accumulate import make_accumulator
+from tilewright.emulator.matrix.modifiers import choose_formats, read_modifiers
+from tilewright.emulator.matrix.multiply import has_equal_halves, is_flushing, make_multiplier, make_scaled_multiplier
+from tilewright.emulator.matrix.shapes import MatrixShape, list_shapes
 
 _PREFIXES = ("v_mfma_", "v_wmma_", "v_smfmac_", "v_swmmac_")
 
 
-def translate(instruction: Instruction, code: Code) -> Step | None:
+def translate(instruction: Instruction, code: LoadedCode) -> Step | None:
     """Return the step of a matrix instruction; None for other instructions."""
     if not instruction.mnemonic.startswith(_PREFIXES):
         return None
-    known = shapes(code.arch.family).get(instruction.mnemonic)
+    known = list_shapes(code.arch.family).get(instruction.mnemonic)
     if known is None:
         raise code.unknown(f"the matrix instruction {instruction.mnemonic}", instruction)
     if known.lanes != code.lanes:
         raise code.unknown(f"{instruction.mnemonic} with {code.lanes} lanes", instruction)
-    shape = formats_of(known, instruction, code)
+    shape = choose_formats(known, instruction, code)
     _check_operands(shape, instruction, code)
-    return _scaled_step(shape, instruction, code) if shape.scaled else _step(shape, instruction, code)
+    return _make_scaled_step(shape, instruction, code) if shape.scaled else _make_step(shape, instruction, code)
 
 
-def _check_operands(shape: MatrixShape, instruction: Instruction, code: Code) -> None:
+def _check_operands(shape: MatrixShape, instruction: Instruction, code: LoadedCode) -> None:
     """Check the operands: D, A, B, C and the scales of A and B, if any."""
-    names, counts = ["D", "A", "B", "C"], [shape.registers(operand) for operand in ("d", "a", "b", "d")]
+    names, counts = ["D", "A", "B", "C"], [shape.count_registers(operand) for operand in ("d", "a", "b", "d")]
     if shape.scaled:
         names, counts = [*names, "A's scales", "B's scales"], [*counts, 1, 1]
     if len(instruction.operands) != len(names):
@@ -49,7 +49,9 @@ def _check_operands(shape: MatrixShape, instruction: Instruction, code: Code) ->
             raise code.unknown(f"operand {name}, which should be {count} vector registers,", instruction)
 
 
-def _constant(operand: Operand, shape: MatrixShape, instruction: Instruction, code: Code) -> NDArray[np.generic]:
+def _make_constant(
+    operand: Operand, shape: MatrixShape, instruction: Instruction, code: LoadedCode
+) -> NDArray[np.generic]:
     """Return a constant C as an array without axes. Integers are bits; numbers with a decimal point are floats."""
     value = operand.value
     if shape.result == "f64":
@@ -62,51 +64,51 @@ def _constant(operand: Operand, shape: MatrixShape, instruction: Instruction, co
     return np.array(bits, np.uint32).view(np.int32 if shape.result == "i32" else np.float32)
 
 
-def _slice(operand: Operand, code: Code) -> slice:
-    first = code.register(operand)
+def _make_slice(operand: Operand, code: LoadedCode) -> slice:
+    first = code.get_register(operand)
     return slice(first, first + operand.count)
 
 
-def _step(shape: MatrixShape, instruction: Instruction, code: Code) -> Step:
+def _make_step(shape: MatrixShape, instruction: Instruction, code: LoadedCode) -> Step:
     modifiers = read_modifiers(shape, instruction, code)
-    multiply = multiplier(shape, modifiers, code.arch)
-    add = accumulator(shape, modifiers, flushes(shape, code.arch))
-    to, left, right = (_slice(operand, code) for operand in instruction.operands[:3])
-    addend = _addend(shape, instruction, code)
+    multiply = make_multiplier(shape, modifiers, code.arch)
+    add = make_accumulator(shape, modifiers, is_flushing(shape, code.arch))
+    to, left, right = (_make_slice(operand, code) for operand in instruction.operands[:3])
+    addend = _read_addend(shape, instruction, code)
     doubled = shape.layout == "wmma11"
 
-    def step(group: Group) -> None:
+    def execute(group: WaveGroup) -> None:
         registers = group.vgprs
         a, b = registers[left], registers[right]
-        if doubled and not (halves_agree(a) and halves_agree(b)):
+        if doubled and not (has_equal_halves(a) and has_equal_halves(b)):
             raise code.unknown("A or B that differs between lanes 0 to 15 and lanes 16 to 31", instruction)
         values = multiply(a, b)
         add(values, registers[addend] if isinstance(addend, slice) else addend, registers[to])
         group.batch.counters.matrix_flops += shape.flops * group.waves
 
-    return step
+    return execute
 
 
-def _scaled_step(shape: MatrixShape, instruction: Instruction, code: Code) -> Step:
+def _make_scaled_step(shape: MatrixShape, instruction: Instruction, code: LoadedCode) -> Step:
     modifiers = read_modifiers(shape, instruction, code)
-    multiply = scaled_multiplier(shape, modifiers, code.arch)
-    add = accumulator(shape, modifiers, flushes(shape, code.arch))
-    to, left, right = (_slice(operand, code) for operand in instruction.operands[:3])
-    a_scales, b_scales = (_slice(operand, code) for operand in instruction.operands[4:])
-    addend = _addend(shape, instruction, code)
+    multiply = make_scaled_multiplier(shape, modifiers, code.arch)
+    add = make_accumulator(shape, modifiers, is_flushing(shape, code.arch))
+    to, left, right = (_make_slice(operand, code) for operand in instruction.operands[:3])
+    a_scales, b_scales = (_make_slice(operand, code) for operand in instruction.operands[4:])
+    addend = _read_addend(shape, instruction, code)
 
-    def step(group: Group) -> None:
+    def execute(group: WaveGroup) -> None:
         registers = group.vgprs
         values = multiply(registers[left], registers[right], registers[a_scales], registers[b_scales])
         add(values, registers[addend] if isinstance(addend, slice) else addend, registers[to])
         group.batch.counters.matrix_flops += shape.flops * group.waves
 
-    return step
+    return execute
 
 
-def _addend(shape: MatrixShape, instruction: Instruction, code: Code) -> slice | NDArray[np.generic]:
+def _read_addend(shape: MatrixShape, instruction: Instruction, code: LoadedCode) -> slice | NDArray[np.generic]:
     operand = instruction.operands[3]
-    return _constant(operand, shape, instruction, code) if operand.kind == "const" else _slice(operand, code)
+    return _make_constant(operand, shape, instruction, code) if operand.kind == "const" else _make_slice(operand, code)
 
 
 __all__ = ["translate"]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.emulator.matrix.layout import input_place, output_place
+from tilewright.emulator.matrix.layout import find_input, find_output
 from tilewright.emulator.matrix.shapes import MatrixShape
 
 Positions = NDArray[np.intp]
@@ -30,16 +30,16 @@ class Arrangement:
     sizes: tuple[tuple[int, ...], ...]  # sizes of the parts of the first axis, and of the others
     shape: tuple[int, ...]
 
-    def matrices(self, flat: NDArray[Any]) -> NDArray[Any]:
+    def to_matrices(self, flat: NDArray[Any]) -> NDArray[Any]:
         """Convert [waves, n] to [waves, *shape]; a view if the parts of each axis are contiguous."""
         waves = flat.shape[0]
         return flat.reshape(waves, *self.split).transpose(self.order).reshape(waves, *self.shape)
 
-    def registers(self, flat: NDArray[Any]) -> NDArray[Any]:
+    def to_registers(self, flat: NDArray[Any]) -> NDArray[Any]:
         """View [waves, n] in the shape that `split_registers` gives to an array [elements, waves, lanes]."""
         return flat.reshape(flat.shape[0], *self.split).transpose(self.beside)
 
-    def parts_of(self, registers: NDArray[Any]) -> NDArray[Any]:
+    def split_registers(self, registers: NDArray[Any]) -> NDArray[Any]:
         """View registers [elements, waves, lanes] in the shape of `to_registers`; never a copy."""
         first, others = self.sizes
         return registers.reshape((*first, registers.shape[1], *others), copy=False)
@@ -71,17 +71,17 @@ def arrange(positions: Positions) -> Arrangement:
     return Arrangement(split, (0, *parts), (*first, 0, *others), sizes, positions.shape)
 
 
-def _grid(elements: int, lanes: int) -> tuple[Positions, Positions]:
+def _make_grid(elements: int, lanes: int) -> tuple[Positions, Positions]:
     flat = np.arange(elements * lanes)
     return flat // lanes, flat % lanes
 
 
-def input_positions(shape: MatrixShape, operand: str) -> Positions:
+def find_input_positions(shape: MatrixShape, operand: str) -> Positions:
     """Map [block, k, row or column] to the flat index in an array [elements, lanes] of the operand's registers."""
     outer = shape.m if operand == "a" else shape.n
     lanes = 16 if shape.layout == "wmma11" else shape.lanes  # the other half of the wave repeats them
-    element, lane = _grid(shape.elements(operand), lanes)
-    block, row, k = input_place(shape, operand, element, lane)
+    element, lane = _make_grid(shape.count_elements(operand), lanes)
+    block, row, k = find_input(shape, operand, element, lane)
     positions = np.empty((shape.blocks, shape.k, outer), dtype=np.intp)
     positions[block, k, row] = np.arange(element.size)
     return positions
@@ -94,7 +94,7 @@ def arrange_inputs(shape: MatrixShape) -> tuple[Arrangement, Arrangement]:
     No sum depends on the order along k as long as both have the same, and this order makes A a view. Scales belong to
     neighbours along k, so with scales k stays in order.
     """
-    a, b = input_positions(shape, "a"), input_positions(shape, "b")
+    a, b = find_input_positions(shape, "a"), find_input_positions(shape, "b")
     order = np.arange(shape.k) if shape.scaled else np.argsort(a[0, :, 0])
     return arrange(a[:, order]), arrange(b[:, order])
 
@@ -102,7 +102,7 @@ def arrange_inputs(shape: MatrixShape) -> tuple[Arrangement, Arrangement]:
 @cache
 def arrange_output(shape: MatrixShape) -> Arrangement:
     """Arrange D: from an array [block, row, column] to elements and lanes."""
-    elements = shape.elements("d")
-    element, lane = _grid(elements, shape.lanes)
-    block, row, column = output_place(shape, element, lane)
+    elements = shape.count_elements("d")
+    element, lane = _make_grid(elements, shape.lanes)
+    block, row, column = find_output(shape, element, lane)
     return arrange(((block * shape.m + row) * shape.n + column).reshape(elements, shape.lanes))

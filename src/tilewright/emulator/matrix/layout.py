@@ -28,7 +28,7 @@ def mfma_input(outer: int, k: int, blocks: int, element: Index, lane: Index) -> 
     return lane // outer % blocks, lane % outer, lane // (outer * blocks) * per_lane + element
 
 
-def mfma_input_of_bytes(outer: int, k: int, element: Index, lane: Index) -> tuple[Index, Index, Index]:
+def mfma_byte_input(outer: int, k: int, element: Index, lane: Index) -> tuple[Index, Index, Index]:
     """The 8-bit operands of f8f6f4: 16 elements from the first half of k, then 16 from the second.
 
     CK's test/mx_mfma_op/mx_mfma_op.hpp and AMD's blog "Matrix Core Programming on CDNA 3 and CDNA 4", section 5.4.
@@ -81,7 +81,7 @@ def wmma12_output(element: Index, lane: Index) -> tuple[Index, Index, Index]:
     return lane * 0, lane // 16 * 8 + element, lane % 16
 
 
-def input_place(shape: MatrixShape, operand: str, element: Index, lane: Index) -> tuple[Index, Index, Index]:
+def find_input(shape: MatrixShape, operand: str, element: Index, lane: Index) -> tuple[Index, Index, Index]:
     """Return block, row (of A) or column (of B), and k of an element of operand "a" or "b"."""
     outer, kind = (shape.m, shape.a) if operand == "a" else (shape.n, shape.b)
     if shape.layout == "wmma11":
@@ -89,11 +89,11 @@ def input_place(shape: MatrixShape, operand: str, element: Index, lane: Index) -
     if shape.layout == "wmma12":
         return wmma12_input(shape.k, element, lane)
     if shape.layout == "f8f6f4" and BITS[kind] == 8:
-        return mfma_input_of_bytes(outer, shape.k, element, lane)
+        return mfma_byte_input(outer, shape.k, element, lane)
     return mfma_input(outer, shape.k, shape.blocks, element, lane)
 
 
-def output_place(shape: MatrixShape, element: Index, lane: Index) -> tuple[Index, Index, Index]:
+def find_output(shape: MatrixShape, element: Index, lane: Index) -> tuple[Index, Index, Index]:
     """Return block, row and column of an element of C and D."""
     if shape.layout == "wmma11":
         return wmma11_output(element, lane)
@@ -102,7 +102,7 @@ def output_place(shape: MatrixShape, element: Index, lane: Index) -> tuple[Index
     return mfma_output(shape, element, lane)
 
 
-def scale_place(outer: int, lane: Index) -> tuple[Index, Index]:
+def find_scale(outer: int, lane: Index) -> tuple[Index, Index]:
     """Return row (of A) or column (of B), and index of the group of 32 elements along k, of a lane's scale.
 
     CK's mx_mfma_op.hpp. For 8-bit operands these are not the elements of that lane.

@@ -49,7 +49,7 @@ class MatrixShape:
         """Lanes of a wave that the instruction requires."""
         return 32 if self.layout in ("wmma11", "wmma12") else 64
 
-    def elements(self, operand: str) -> int:
+    def count_elements(self, operand: str) -> int:
         """Return the number of elements of "a", "b" or "d" that a lane holds."""
         if operand == "d":
             return self.m * self.n * self.blocks // self.lanes
@@ -58,20 +58,20 @@ class MatrixShape:
         copies = 2 if self.layout == "wmma11" else 1
         return outer * self.k * self.blocks * copies // self.lanes
 
-    def registers(self, operand: str) -> int:
+    def count_registers(self, operand: str) -> int:
         """Return the number of registers of "a", "b" or "d" (also C)."""
         kind = {"a": self.a, "b": self.b, "d": self.result}[operand]
         if operand == "d" and self.layout == "wmma11":
-            return self.elements("d")  # 16-bit results fill half of each register
-        return self.elements(operand) * BITS[kind] // 32
+            return self.count_elements("d")  # 16-bit results fill half of each register
+        return self.count_elements(operand) * BITS[kind] // 32
 
-    def of_formats(self, a: str, b: str) -> MatrixShape:
+    def replace_formats(self, a: str, b: str) -> MatrixShape:
         """Return an f8f6f4 shape with the formats that its modifiers select."""
         return replace(self, a=a, b=b)
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _MfmaRow:
     """MFMA of one element type: sizes are "m x n x k" or "m x n x k _ blocks b"."""
 
     families: tuple[str, ...]
@@ -81,31 +81,31 @@ class _Row:
 
 
 _MFMA = (
-    _Row(CDNA, "f32", "f32", ("32x32x1_2b", "16x16x1_4b", "4x4x1_16b", "32x32x2", "16x16x4")),
-    _Row(CDNA, "f32", "f16", ("32x32x4_2b", "16x16x4_4b", "4x4x4_16b", "32x32x8", "16x16x16")),
-    _Row(CDNA[:2], "f32", "bf16", ("32x32x2_2b", "16x16x2_4b", "4x4x2_16b", "32x32x4", "16x16x8")),
-    _Row(CDNA[1:], "f32", "bf16_1k", ("32x32x4_2b", "16x16x4_4b", "4x4x4_16b", "32x32x8", "16x16x16")),
-    _Row(CDNA, "i32", "i8", ("32x32x4_2b", "16x16x4_4b", "4x4x4_16b")),
-    _Row(CDNA[:2], "i32", "i8", ("32x32x8", "16x16x16")),
-    _Row(CDNA[2:], "i32", "i8", ("32x32x16", "16x16x32")),
-    _Row(CDNA[1:], "f64", "f64", ("16x16x4", "4x4x4_4b")),
-    _Row(CDNA[2:3], "f32", "xf32", ("32x32x4", "16x16x8")),
-    *(_Row(CDNA[2:], "f32", f"{a}_{b}", ("32x32x16", "16x16x32")) for a in ("fp8", "bf8") for b in ("fp8", "bf8")),
-    _Row(CDNA[3:], "f32", "f16", ("32x32x16", "16x16x32")),
-    _Row(CDNA[3:], "f32", "bf16", ("32x32x16", "16x16x32")),
-    _Row(CDNA[3:], "i32", "i8", ("32x32x32", "16x16x64")),
-    _Row(CDNA[3:], "f32", "f8f6f4", ("32x32x64", "16x16x128")),
+    _MfmaRow(CDNA, "f32", "f32", ("32x32x1_2b", "16x16x1_4b", "4x4x1_16b", "32x32x2", "16x16x4")),
+    _MfmaRow(CDNA, "f32", "f16", ("32x32x4_2b", "16x16x4_4b", "4x4x4_16b", "32x32x8", "16x16x16")),
+    _MfmaRow(CDNA[:2], "f32", "bf16", ("32x32x2_2b", "16x16x2_4b", "4x4x2_16b", "32x32x4", "16x16x8")),
+    _MfmaRow(CDNA[1:], "f32", "bf16_1k", ("32x32x4_2b", "16x16x4_4b", "4x4x4_16b", "32x32x8", "16x16x16")),
+    _MfmaRow(CDNA, "i32", "i8", ("32x32x4_2b", "16x16x4_4b", "4x4x4_16b")),
+    _MfmaRow(CDNA[:2], "i32", "i8", ("32x32x8", "16x16x16")),
+    _MfmaRow(CDNA[2:], "i32", "i8", ("32x32x16", "16x16x32")),
+    _MfmaRow(CDNA[1:], "f64", "f64", ("16x16x4", "4x4x4_4b")),
+    _MfmaRow(CDNA[2:3], "f32", "xf32", ("32x32x4", "16x16x8")),
+    *(_MfmaRow(CDNA[2:], "f32", f"{a}_{b}", ("32x32x16", "16x16x32")) for a in ("fp8", "bf8") for b in ("fp8", "bf8")),
+    _MfmaRow(CDNA[3:], "f32", "f16", ("32x32x16", "16x16x32")),
+    _MfmaRow(CDNA[3:], "f32", "bf16", ("32x32x16", "16x16x32")),
+    _MfmaRow(CDNA[3:], "i32", "i8", ("32x32x32", "16x16x64")),
+    _MfmaRow(CDNA[3:], "f32", "f8f6f4", ("32x32x64", "16x16x128")),
 )
 
 
-def _size(text: str) -> tuple[int, int, int, int]:
+def _parse_size(text: str) -> tuple[int, int, int, int]:
     sizes, _, blocks = text.partition("_")
     m, n, k = (int(part) for part in sizes.split("x"))
     return m, n, k, int(blocks.rstrip("b") or 1)
 
 
-def _mfma_shape(row: _Row, size: str) -> MatrixShape:
-    m, n, k, blocks = _size(size)
+def _make_mfma_shape(row: _MfmaRow, size: str) -> MatrixShape:
+    m, n, k, blocks = _parse_size(size)
     kind = row.kind.removesuffix("_1k")
     a, _, b = kind.partition("_")
     # AMD's matrix instruction calculator: every MFMA of CDNA 1 and 2 but the f64 ones has blgp, and those of several
@@ -117,7 +117,7 @@ def _mfma_shape(row: _Row, size: str) -> MatrixShape:
     )  # fmt: skip
 
 
-def _mfma_names(row: _Row, size: str, family: str) -> Iterator[str]:
+def _list_mfma_names(row: _MfmaRow, size: str, family: str) -> Iterator[str]:
     """List all spellings of an instruction. The disassembler prints the first."""
     plain = size.partition("_")[0]
     start = f"v_mfma_{row.result}_"
@@ -132,19 +132,19 @@ def _mfma_names(row: _Row, size: str, family: str) -> Iterator[str]:
         yield f"{start}{plain}{row.kind}"
 
 
-def _mfma(family: str) -> Iterator[tuple[str, MatrixShape]]:
+def _list_mfma(family: str) -> Iterator[tuple[str, MatrixShape]]:
     for row in _MFMA:
         if family not in row.families:
             continue
         for size in row.sizes:
-            shape = _mfma_shape(row, size)
-            for name in _mfma_names(row, size, family):
+            shape = _make_mfma_shape(row, size)
+            for name in _list_mfma_names(row, size, family):
                 yield name, shape
             if row.kind == "f8f6f4":
                 yield f"v_mfma_scale_f32_{size}_f8f6f4", replace(shape, scaled=True)
 
 
-def _wmma(layout: str) -> Iterator[tuple[str, MatrixShape]]:
+def _list_wmma(layout: str) -> Iterator[tuple[str, MatrixShape]]:
     types = [("f32", "f16"), ("f32", "bf16"), ("f16", "f16"), ("bf16", "bf16"), ("i32", "iu8"), ("i32", "iu4")]
     if layout == "wmma12":
         types += [("f32", f"{a}_{b}") for a in ("fp8", "bf8") for b in ("fp8", "bf8")]
@@ -155,8 +155,8 @@ def _wmma(layout: str) -> Iterator[tuple[str, MatrixShape]]:
 
 
 @cache
-def shapes(family: str) -> Mapping[str, MatrixShape]:
+def list_shapes(family: str) -> Mapping[str, MatrixShape]:
     """Return the supported matrix instructions of a GPU family. Sparse ones (SMFMAC, SWMMAC) are not supported."""
     if family in CDNA:
-        return dict(_mfma(family))
-    return dict(_wmma("wmma11" if family == "rdna3" else "wmma12"))
+        return dict(_list_mfma(family))
+    return dict(_list_wmma("wmma11" if family == "rdna3" else "wmma12"))

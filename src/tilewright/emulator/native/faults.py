@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from tilewright.base.errors import DeviceError
-from tilewright.emulator.code import Code
+from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.faults import (
     AlignmentFault,
     BarrierFault,
     CodeFault,
     EndlessLoopFault,
     Fault,
+    FaultLocation,
     LdsFault,
     MemoryFault,
-    Place,
     TrapFault,
 )
 from tilewright.emulator.memory import Memory
 from tilewright.emulator.native import layout
-from tilewright.emulator.native.layout import Launch
-from tilewright.emulator.native.lower import Lowered
+from tilewright.emulator.native.layout import NativeLaunch
+from tilewright.emulator.native.lower import LoweredKernel
 
 # In the order of the enumeration in types.h.
 _CODES = (
@@ -27,32 +27,34 @@ _CODES = (
 )  # fmt: skip
 
 
-def fault_of(launch: Launch, lowered: Lowered, code: Code, memory: Memory) -> Exception:
+def make_fault(launch: NativeLaunch, lowered: LoweredKernel, code: LoadedCode, memory: Memory) -> Exception:
     """Return the exception for the fault of a launch."""
     found = launch.fault
     name = _CODES[found.code]
     if name == "no room":
         return DeviceError(f"the engine has no memory for a work-group, which needs {found.size} bytes")
     instruction = lowered.instructions[found.instruction]
-    fault = _meaning(name, launch, lowered, code, memory)
+    fault = _translate_fault(name, launch, lowered, code, memory)
     nowhere = isinstance(fault, CodeFault) and fault.place.address is not None
     known: dict[str, object] = {"kernel": code.kernel, "block": found.block, "wave": found.wave}
     if found.lane >= 0:
         known["lane"] = found.lane
     if not nowhere:
         known |= {"address": instruction.address, "instruction": instruction.text}
-    return fault.at(**known)
+    return fault.add_location(**known)
 
 
-def _meaning(name: str, launch: Launch, lowered: Lowered, code: Code, memory: Memory) -> Fault:
-    found: layout.Fault = launch.fault
+def _translate_fault(
+    name: str, launch: NativeLaunch, lowered: LoweredKernel, code: LoadedCode, memory: Memory
+) -> Fault:
+    found: layout.FaultRecord = launch.fault
     size, address = found.size, found.address
     offset = address - 2**64 if address >> 63 else address
     available, own = launch.lds_bytes, launch.scratch_bytes
     if name == "memory":
-        return MemoryFault(f"{size} bytes at {address:#x}: {memory.nearest(address, size)}")
+        return MemoryFault(f"{size} bytes at {address:#x}: {memory.describe_address(address, size)}")
     if name == "jump":
-        return _jump(offset, found.instruction, lowered, code)
+        return _make_jump_fault(offset, found.instruction, lowered, code)
     endless = "wait at a barrier that never completes: not all waves of their work-groups signal it"
     kinds: dict[str, tuple[type[Fault], str]] = {
         "lds": (LdsFault, f"{size} bytes at {offset:#x} of the LDS of the work-group, which has {available} bytes"),
@@ -74,18 +76,18 @@ def _meaning(name: str, launch: Launch, lowered: Lowered, code: Code, memory: Me
     if name in kinds:
         kind, what = kinds[name]
         return kind(what)
-    return _unknown(name, found, lowered, code)
+    return _make_unknown_fault(name, found, lowered, code)
 
 
-def _jump(offset: int, index: int, lowered: Lowered, code: Code) -> Fault:
+def _make_jump_fault(offset: int, index: int, lowered: LoweredKernel, code: LoadedCode) -> Fault:
     if index in lowered.faults:
         return lowered.faults[index]
     if 0 <= offset < 1 << 32:
-        return CodeFault(f"there is no instruction at {offset:#x}", Place(address=offset))
+        return CodeFault(f"there is no instruction at {offset:#x}", FaultLocation(address=offset))
     return CodeFault(f"a jump to {(offset + code.base) % 2**64:#x}, which is outside the code object")
 
 
-def _unknown(name: str, found: layout.Fault, lowered: Lowered, code: Code) -> Fault:
+def _make_unknown_fault(name: str, found: layout.FaultRecord, lowered: LoweredKernel, code: LoadedCode) -> Fault:
     """Return the fault for something that the emulated device does not support."""
     instruction = lowered.instructions[found.instruction]
     if name == "unknown":

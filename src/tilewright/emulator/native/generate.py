@@ -21,18 +21,18 @@ _C_TYPES = {
 _NAMES = "abcd"
 
 
-def bits_of(kind: str) -> int:
+def bit_width(kind: str) -> int:
     """Return the size of a type of the table in bits."""
     return int(kind[1:])
 
 
 @cache
-def numbers() -> tuple[dict[Operation, int], dict[Operation, int]]:
+def handler_numbers() -> tuple[dict[Operation, int], dict[Operation, int]]:
     """Return the handler numbers of vector and of scalar operations. Equal operations have one number."""
     vector: dict[Operation, int] = {}
     scalar: dict[Operation, int] = {}
     count = len(HANDLERS)
-    for table, operations in ((scalar, SCALAR.values()), (vector, _vectors())):
+    for table, operations in ((scalar, SCALAR.values()), (vector, _list_vectors())):
         for operation in operations:
             if operation not in table:
                 table[operation] = count
@@ -40,31 +40,31 @@ def numbers() -> tuple[dict[Operation, int], dict[Operation, int]]:
     return vector, scalar
 
 
-def _vectors() -> list[Operation]:
+def _list_vectors() -> list[Operation]:
     # Operations that change exec have handwritten handlers.
     scalars = {*SCALAR, *SAVE_EXEC, *WRITE_EXEC}
     return [*(op for name, op in all_operations().items() if name not in scalars), *COMPARE.values(), *SIGNED_DOTS]
 
 
-def source_text() -> str:
+def generate_source() -> str:
     """Return the generated functions of the engine."""
-    vector, scalar = numbers()
-    functions = [_scalar(number, operation) for operation, number in scalar.items()]
-    functions += [_vector(number, operation) for operation, number in vector.items()]
+    vector, scalar = handler_numbers()
+    functions = [_generate_scalar(number, operation) for operation, number in scalar.items()]
+    functions += [_generate_vector(number, operation) for operation, number in vector.items()]
     return "\n".join(functions)
 
 
-def handlers_text() -> str:
+def generate_handler_table() -> str:
     """Return the handler table, as the contents of a C array."""
-    vector, scalar = numbers()
+    vector, scalar = handler_numbers()
     generated = [f"op_{number}" for number in sorted((*vector.values(), *scalar.values()))]
     return ",\n".join([*HANDLERS.values(), *generated, ""])
 
 
-def _scalar(number: int, operation: Operation) -> str:
+def _generate_scalar(number: int, operation: Operation) -> str:
     lines = [f"static int op_{number}(Wave *w, const Instruction *i) {{"]
     for k, (name, source) in enumerate(zip(_NAMES, operation.sources, strict=False)):
-        lines.append(f"    const {_scalar_source(name, source, k)};")
+        lines.append(f"    const {_generate_scalar_source(name, source, k)};")
     if operation.expression:
         kind = _C_TYPES[operation.result]
         result = f"({kind})({operation.expression})"
@@ -77,7 +77,7 @@ def _scalar(number: int, operation: Operation) -> str:
     return "\n".join([*lines, "    return NEXT;", "}"])
 
 
-def _scalar_source(name: str, source: str, k: int) -> str:
+def _generate_scalar_source(name: str, source: str, k: int) -> str:
     kind = source.removeprefix("old ")
     if kind == "scc":
         return f"uint32_t {name} = w->scc"
@@ -87,54 +87,54 @@ def _scalar_source(name: str, source: str, k: int) -> str:
     return f"{_C_TYPES[kind]} {name} = {value}"
 
 
-def _vector(number: int, operation: Operation) -> str:
+def _generate_vector(number: int, operation: Operation) -> str:
     lines = [f"static int op_{number}(Wave *w, const Instruction *i) {{"]
     loads = []
     for k, (name, source) in enumerate(zip(_NAMES, operation.sources, strict=False)):
         kind = source.removeprefix("old ")
         # Class tests distinguish subnormal numbers in every mode.
-        lines.append(_declared(name, kind, k, flushes="class_" not in operation.expression))
-        loads.append(f"        const {_loaded(name, kind)};")
-    lines += _results(operation)
-    lines += ["    EACH_LANE(w, l) {", *loads, *_computed(operation), "    }"]
-    return "\n".join([*lines, _finished(operation), "}"])
+        lines.append(_generate_declaration(name, kind, k, flushes="class_" not in operation.expression))
+        loads.append(f"        const {_generate_load(name, kind)};")
+    lines += _generate_results(operation)
+    lines += ["    EACH_LANE(w, l) {", *loads, *_generate_computation(operation), "    }"]
+    return "\n".join([*lines, _generate_finish(operation), "}"])
 
 
-def _declared(name: str, kind: str, k: int, flushes: bool) -> str:
+def _generate_declaration(name: str, kind: str, k: int, flushes: bool) -> str:
     if kind == "mask":
         return f"    const uint64_t mask_{name} = mask_in(w, i->in[{k}].index);"
-    sign = "0x8000u" if bits_of(kind) == 16 else "0x80000000u"
-    if bits_of(kind) == 64:
+    sign = "0x8000u" if bit_width(kind) == 16 else "0x80000000u"
+    if bit_width(kind) == 64:
         return f"    SOURCE_64({name}, {k}, {int(kind == 'f64')}, {int(flushes)})"
     flush = f"_{kind}" if kind in ("f32", "f16") and flushes else ""
     return f"    SOURCE{flush}({name}, {k}, {sign})"
 
 
-def _loaded(name: str, kind: str) -> str:
+def _generate_load(name: str, kind: str) -> str:
     if kind == "mask":
         return f"bool {name} = mask_{name} >> l & 1"
-    if bits_of(kind) == 64:
+    if bit_width(kind) == 64:
         return f"{_C_TYPES[kind]} {name} = as_{kind}((uint64_t)high_{name}[l] << 32 | low_{name}[l])"
     return f"{_C_TYPES[kind]} {name} = as_{kind}(lanes_{name}[l])"
 
 
-def _results(operation: Operation) -> list[str]:
+def _generate_results(operation: Operation) -> list[str]:
     lines = []
     if operation.result == "mask" or operation.second:
         lines.append("    _Alignas(64) uint8_t flags[LANES] = {0};")
     if operation.result != "mask":
         lines.append("    _Alignas(64) uint32_t out[LANES];")
-        if bits_of(operation.result) == 64:
+        if bit_width(operation.result) == 64:
             lines.append("    _Alignas(64) uint32_t out_high[LANES];")
     return lines
 
 
-def _computed(operation: Operation) -> list[str]:
+def _generate_computation(operation: Operation) -> list[str]:
     if operation.result == "mask":
         return [f"        flags[l] = ({operation.expression}) != 0;"]
     kind = _C_TYPES[operation.result]
     lines = [f"        const {kind} r = ({kind})({operation.expression});"]
-    if bits_of(operation.result) == 64:
+    if bit_width(operation.result) == 64:
         lines += [f"        const uint64_t bits = bits_{operation.result}(r);"]
         lines += ["        out[l] = (uint32_t)bits;", "        out_high[l] = (uint32_t)(bits >> 32);"]
     else:
@@ -144,11 +144,11 @@ def _computed(operation: Operation) -> list[str]:
     return lines
 
 
-def _finished(operation: Operation) -> str:
+def _generate_finish(operation: Operation) -> str:
     if operation.result == "mask":
         return "    return finish_mask(w, i, flags);"
     second = "    finish_second(w, i, flags);\n" if operation.second else ""
-    if bits_of(operation.result) == 64:
+    if bit_width(operation.result) == 64:
         return f"{second}    return finish_64(w, i, out, out_high, {int(operation.result == 'f64')});"
-    kind = {"f32": "F32", "f16": "F16"}.get(operation.result, f"BITS_{bits_of(operation.result)}")
-    return f"{second}    return finish_{32 if bits_of(operation.result) == 32 else 16}(w, i, out, {kind});"
+    kind = {"f32": "F32", "f16": "F16"}.get(operation.result, f"BITS_{bit_width(operation.result)}")
+    return f"{second}    return finish_{32 if bit_width(operation.result) == 32 else 16}(w, i, out, {kind});"

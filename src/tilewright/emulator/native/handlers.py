@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.emulator.isa.operation import Operation
-from tilewright.emulator.isa.packed import dot_signed
+from tilewright.emulator.isa.packed import find_signed_dot
 
 HANDLERS = {
     # control.h
@@ -76,10 +76,10 @@ HANDLERS = {
 NUMBERS = {name: number for number, name in enumerate(HANDLERS)}
 
 
-def _signed_dots() -> list[Operation]:
+def _list_signed_dots() -> list[Operation]:
     """Return v_dot4_i32_iu8 and v_dot8_i32_iu4 with every combination of signs."""
     every = (
-        dot_signed(name, first, second)
+        find_signed_dot(name, first, second)
         for name in ("v_dot4_i32_iu8", "v_dot8_i32_iu4")
         for first in (False, True)
         for second in (False, True)
@@ -87,4 +87,4 @@ def _signed_dots() -> list[Operation]:
     return [operation for operation in every if operation is not None]
 
 
-SIGNED_DOTS = _signed_dots()
+SIGNED_DOTS = _list_signed_dots()

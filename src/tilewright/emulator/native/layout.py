@@ -21,7 +21,7 @@ ANY_NUMBER = 255  # in `wait`: ignore the counter
 NO_INSTRUCTION = 0xFFFFFFFF  # in the address map
 
 
-class Operand(c.Structure):
+class OperandRecord(c.Structure):
     _fields_ = (
         ("kind", c.c_uint8),
         ("flags", c.c_uint8),
@@ -32,19 +32,19 @@ class Operand(c.Structure):
     )
 
 
-class Written(c.Structure):
+class WrittenRange(c.Structure):
     _fields_ = (("kind", c.c_uint8), ("count", c.c_uint8), ("first", c.c_int16))
 
 
-class Record(c.Structure):
+class InstructionRecord(c.Structure):
     """`Instruction` in types.h."""
 
     _fields_ = (
         ("op", c.c_uint32),
         ("flags", c.c_uint32),
-        ("out", Operand),
-        ("second", Operand),
-        ("sources", Operand * 4),
+        ("out", OperandRecord),
+        ("second", OperandRecord),
+        ("sources", OperandRecord * 4),
         ("offset", c.c_int64),
         ("offset1", c.c_int64),
         ("size", c.c_uint32),
@@ -54,7 +54,7 @@ class Record(c.Structure):
         ("queue", c.c_uint8),
         ("unused", c.c_uint8),
         ("wait", c.c_uint8 * QUEUES),
-        ("written", Written * MOST_WRITTEN),
+        ("written", WrittenRange * MOST_WRITTEN),
     )
 
 
@@ -68,21 +68,21 @@ class Permutation(c.Structure):
     )
 
 
-class Run(c.Structure):
+class MatrixRun(c.Structure):
     _fields_ = (("element", c.c_uint8), ("lane", c.c_uint8))
 
 
-class Matrix(c.Structure):
+class MatrixRecord(c.Structure):
     _fields_ = (
         *((name, c.c_uint32) for name in ("m", "n", "k", "blocks", "a_kind", "b_kind", "c_kind")),
         *((name, c.c_uint32) for name in ("a_count", "b_count", "c_count", "high")),
-        *((name, Run * MOST_RUNS) for name in ("a", "b", "c")),
+        *((name, MatrixRun * MOST_RUNS) for name in ("a", "b", "c")),
         ("fp8", c.c_float * 256),
         ("bf8", c.c_float * 256),
     )
 
 
-class Fault(c.Structure):
+class FaultRecord(c.Structure):
     _fields_ = (
         ("code", c.c_uint32),
         ("instruction", c.c_uint32),
@@ -95,22 +95,22 @@ class Fault(c.Structure):
     )
 
 
-class Range(c.Structure):
+class AddressRange(c.Structure):
     _fields_ = (("start", c.c_uint64), ("end", c.c_uint64))
 
 
-class Launch(c.Structure):
+class NativeLaunch(c.Structure):
     _fields_ = (
-        ("code", c.POINTER(Record)),
+        ("code", c.POINTER(InstructionRecord)),
         ("code_count", c.c_uint32),
         ("registers", c.c_uint32),
         ("at", c.c_void_p),
         ("at_count", c.c_uint64),
         ("code_base", c.c_uint64),
-        ("ranges", c.POINTER(Range)),
+        ("ranges", c.POINTER(AddressRange)),
         ("range_count", c.c_uint64),
         ("permutations", c.POINTER(Permutation)),
-        ("matrices", c.POINTER(Matrix)),
+        ("matrices", c.POINTER(MatrixRecord)),
         ("scalars", c.c_void_p),
         ("vectors", c.c_void_p),
         ("first_vectors", c.c_uint32),
@@ -131,25 +131,27 @@ class Launch(c.Structure):
         ("atomics", c.c_uint64),
         ("cache_lines", c.c_uint64),
         ("conflict_cycles", c.c_uint64),
-        ("fault", Fault),
+        ("fault", FaultRecord),
     )
 
 
-STRUCTURES = (Operand, Record, Permutation, Launch, Matrix)
+STRUCTURES = (OperandRecord, InstructionRecord, Permutation, NativeLaunch, MatrixRecord)
 
 
-def operand(kind: int, index: int = 0, value: int = 0, flags: int = 0, shift: int = 0, width: int = 32) -> Operand:
+def make_operand(
+    kind: int, index: int = 0, value: int = 0, flags: int = 0, shift: int = 0, width: int = 32
+) -> OperandRecord:
     """Make an operand; by default the whole register."""
-    return Operand(kind, flags, shift, width, index, value & (2**64 - 1))
+    return OperandRecord(kind, flags, shift, width, index, value & (2**64 - 1))
 
 
-def vector(index: int) -> Operand:
-    return operand(VECTOR, index)
+def make_vector(index: int) -> OperandRecord:
+    return make_operand(VECTOR, index)
 
 
-def scalar(index: int) -> Operand:
-    return operand(SCALAR, index)
+def make_scalar(index: int) -> OperandRecord:
+    return make_operand(SCALAR, index)
 
 
-def constant(value: int) -> Operand:
-    return operand(CONSTANT, value=value)
+def make_constant(value: int) -> OperandRecord:
+    return make_operand(CONSTANT, value=value)

@@ -19,12 +19,12 @@ from tilewright.base.digest import digest_value
 from tilewright.base.errors import DeviceError
 from tilewright.building.discover import discover
 from tilewright.building.driver import NO_CONFIG_FILES
-from tilewright.building.own_library import own_library
-from tilewright.building.process import run
+from tilewright.building.own_library import build_own_library
+from tilewright.building.process import run_command
 from tilewright.building.store.local import Store
 from tilewright.emulator import isa
 from tilewright.emulator.native import generate
-from tilewright.emulator.native.layout import STRUCTURES, Launch
+from tilewright.emulator.native.layout import STRUCTURES, NativeLaunch
 
 _FOLDER = Path(__file__).parent
 _SOURCES = ("engine.c",)
@@ -39,18 +39,18 @@ _TIMEOUT_S = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class EngineLibrary:
     """The loaded library."""
 
     path: Path
     handle: ctypes.CDLL
 
-    def run(self, launch: Launch) -> int:
+    def run(self, launch: NativeLaunch) -> int:
         """Run a launch; return the code of its fault, or 0."""
         return int(self.handle.tilewright_run(ctypes.byref(launch)))
 
 
-def compiler() -> Path | None:
+def find_compiler() -> Path | None:
     """Return the clang that compiles the library; None if there is none."""
     for part in discover().parts:
         if part.name == "compiler" and part.ok and part.path is not None:
@@ -59,57 +59,59 @@ def compiler() -> Path | None:
 
 
 @cache
-def library() -> Library | None:
+def load_engine() -> EngineLibrary | None:
     """Load the library, compiled if necessary; None if there is no compiler."""
-    cxx = compiler()
+    cxx = find_compiler()
     if cxx is None:
         return None
-    texts = sources()
+    texts = read_sources()
     store = Store(knobs.cache_dir() / "emulator", knobs.CACHE_DIR.name)
-    return _load(own_library(store, _digest(texts, cxx), _NAME, lambda folder: _compile(texts, cxx, folder)))
+    return _load(
+        build_own_library(store, _compute_digest(texts, cxx), _NAME, lambda folder: _compile(texts, cxx, folder))
+    )
 
 
-def sources() -> dict[str, str]:
+def read_sources() -> dict[str, str]:
     """Return all source files of the library, by name."""
     texts = {path.name: path.read_text("utf-8") for path in sorted(_FOLDER.glob("*.[ch]"))}
     texts["functions.h"] = (Path(isa.__path__[0]) / "functions.h").read_text("utf-8")
-    texts["operations.inc"] = generate.source_text()
-    texts["handlers.inc"] = generate.handlers_text()
+    texts["operations.inc"] = generate.generate_source()
+    texts["handlers.inc"] = generate.generate_handler_table()
     return texts
 
 
-def _digest(texts: dict[str, str], cxx: Path) -> str:
+def _compute_digest(texts: dict[str, str], cxx: Path) -> str:
     cpu = next((line for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines() if line.startswith("flags")), "")
     stamp = cxx.resolve().stat()
     return digest_value(["engine", texts, str(cxx.resolve()), stamp.st_size, stamp.st_mtime_ns, FLAGS, cpu])
 
 
 def _compile(texts: dict[str, str], cxx: Path, folder: Path) -> Mapping[str, Any]:
-    with events.task("compile the emulator's engine", 1) as advance:
+    with events.report_task("compile the emulator's engine", 1) as advance:
         for name, text in texts.items():
             (folder / name).write_text(text, "utf-8")
         command = [str(cxx), "-x", "c", *FLAGS, *_SOURCES, "-o", _NAME, "-lm"]
-        ran = run(command, folder=folder, timeout_s=_TIMEOUT_S)
+        ran = run_command(command, folder=folder, timeout_s=_TIMEOUT_S)
         if ran.code != 0 or ran.timed_out:
             raise DeviceError(f"the emulator's engine does not compile with {cxx} (code {ran.code}):\n{ran.output}")
         advance(_NAME)
     return {"slug": "the emulator's engine", "cost": {"cpu_s": round(ran.cpu_s, 2)}}
 
 
-def _load(path: Path) -> Library:
+def _load(path: Path) -> EngineLibrary:
     try:
         handle = ctypes.CDLL(os.fspath(path))
     except OSError as error:
         raise DeviceError(f"the emulator's engine, {path}, cannot be loaded: {error}") from error
     sizes = (ctypes.c_uint32 * (len(STRUCTURES) + 1))()
     handle.tilewright_sizes(sizes)
-    expected = [*(ctypes.sizeof(structure) for structure in STRUCTURES), handler_count()]
+    expected = [*(ctypes.sizeof(structure) for structure in STRUCTURES), count_handlers()]
     if list(sizes) != expected:
         raise DeviceError(f"{path} has structures of {list(sizes)} bytes; expected are {expected}. Delete it.")
-    return Library(path, handle)
+    return EngineLibrary(path, handle)
 
 
-def handler_count() -> int:
+def count_handlers() -> int:
     """Return the number of handlers."""
-    vector, scalar = generate.numbers()
+    vector, scalar = generate.handler_numbers()
     return max((*vector.values(), *scalar.values())) + 1

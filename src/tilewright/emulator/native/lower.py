@@ -11,29 +11,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.building.instruction_mix import classify
-from tilewright.emulator.code import Code
-from tilewright.emulator.faults import CodeFault, Fault, Place
+from tilewright.emulator.code import LoadedCode
+from tilewright.emulator.faults import CodeFault, Fault, FaultLocation
 from tilewright.emulator.instruction import Instruction
-from tilewright.emulator.matrix.shapes import shapes
+from tilewright.emulator.matrix.shapes import list_shapes
 from tilewright.emulator.native.handlers import NUMBERS
 from tilewright.emulator.native.layout import (
     NO_INSTRUCTION,
     SCALAR,
     VECTOR,
-    Matrix,
+    InstructionRecord,
+    MatrixRecord,
     Permutation,
-    Record,
-    Written,
+    WrittenRange,
 )
 from tilewright.emulator.native.lower_alu import lower_alu
-from tilewright.emulator.native.lower_control import INDIRECT, JUMPS, lower_control, queues_of
+from tilewright.emulator.native.lower_control import INDIRECT, JUMPS, list_queue_numbers, lower_control
 from tilewright.emulator.native.lower_matrix import lower_matrix
 from tilewright.emulator.native.lower_memory import lower_memory
-from tilewright.emulator.native.record import Tables, record
-from tilewright.emulator.overwrites import written
-from tilewright.emulator.program import Program, Raising
+from tilewright.emulator.native.record import LoweringTables, make_record
+from tilewright.emulator.program import FaultStep, Program
+from tilewright.emulator.write_hazards import find_written_registers
 
-_LOWERERS: tuple[Callable[[Instruction, Code, Tables], Record | None], ...] = (
+_LOWERERS: tuple[Callable[[Instruction, LoadedCode, LoweringTables], InstructionRecord | None], ...] = (
     lower_control, lower_memory, lower_matrix, lower_alu,
 )  # fmt: skip
 SPARE_REGISTERS = 2  # of the engine, after those of the kernel
@@ -43,13 +43,13 @@ _BARRIERS = frozenset(NUMBERS[name] for name in ("barrier", "barrier_signal", "b
 
 
 @dataclass(frozen=True, slots=True)
-class Lowered:
+class LoweredKernel:
     """Records in the order of their addresses, with details of each."""
 
-    records: ctypes.Array[Record]
+    records: ctypes.Array[InstructionRecord]
     count: int  # records that are instructions; the rest are parts of them
     permutations: ctypes.Array[Permutation]
-    matrices: ctypes.Array[Matrix]
+    matrices: ctypes.Array[MatrixRecord]
     instructions: tuple[Instruction, ...]
     faults: Mapping[int, Fault]  # of unknown instructions, by index
     index: NDArray[np.uint32]  # by address / 4
@@ -59,77 +59,79 @@ class Lowered:
     barriers: NDArray[np.bool_]
     has_atomics: bool  # on memory
 
-    def entry(self, address: int) -> int:
+    def find_entry(self, address: int) -> int:
         return int(self.index[address // 4])
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class UnsupportedInstruction:
     """An instruction that only the NumPy engine supports."""
 
     instruction: Instruction
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _LoweredLine:
     instruction: Instruction
-    record: Record
+    record: InstructionRecord
     fault: Fault | None = None
 
 
-def lower(program: Program, code: Code, entry: int, vgprs: int) -> Lowered | Refusal:
+def lower(program: Program, code: LoadedCode, entry: int, vgprs: int) -> LoweredKernel | UnsupportedInstruction:
     """Lower all instructions that are reachable from `entry`."""
-    tables = Tables(queues_of(code.arch.name), vgprs)
-    found: dict[int, _Line] = {}
+    tables = LoweringTables(list_queue_numbers(code.arch.name), vgprs)
+    found: dict[int, _LoweredLine] = {}
     ahead = [entry]
     while ahead:
         address = ahead.pop()
         if address in found:
             continue
         line = _lower_line(program, code, address, tables)
-        if isinstance(line, Refusal):
+        if isinstance(line, UnsupportedInstruction):
             return line
         found[address] = line
-        ahead += _following(line, program)
-    return _joined(found, tables, code)
+        ahead += _list_successors(line, program)
+    return _build_lowered(found, tables, code)
 
 
-def _lower_line(program: Program, code: Code, address: int, tables: Tables) -> _Line | Refusal:
+def _lower_line(
+    program: Program, code: LoadedCode, address: int, tables: LoweringTables
+) -> _LoweredLine | UnsupportedInstruction:
     if address not in program.lines:
-        fault = CodeFault(f"there is no instruction at {address:#x}", Place(address=address))
+        fault = CodeFault(f"there is no instruction at {address:#x}", FaultLocation(address=address))
         nowhere = Instruction(address, 4, "", (), "")
-        return _Line(nowhere, record("nowhere", offset=address), fault)
-    made: Record | None = None
+        return _LoweredLine(nowhere, make_record("nowhere", offset=address), fault)
+    made: InstructionRecord | None = None
     try:
-        instruction = program.instruction(address)
+        instruction = program.read_instruction(address)
         program.check_registers(instruction)
-        made = _lowered(instruction, code, tables)
+        made = _lower_instruction(instruction, code, tables)
     except Fault:
         made = None
     if made is not None:
-        _note_written(made, instruction, code)
-        return _Line(instruction, made)
-    instruction, _, step = program.read(address)
-    if isinstance(step, Raising):
-        return _Line(instruction, record("unknown"), step.fault)
-    return Refusal(instruction)
+        _record_written(made, instruction, code)
+        return _LoweredLine(instruction, made)
+    instruction, _, step = program.translate_at(address)
+    if isinstance(step, FaultStep):
+        return _LoweredLine(instruction, make_record("unknown"), step.fault)
+    return UnsupportedInstruction(instruction)
 
 
-def _note_written(made: Record, instruction: Instruction, code: Code) -> None:
+def _record_written(made: InstructionRecord, instruction: Instruction, code: LoadedCode) -> None:
     """Record the registers that an instruction writes at once, as ranges."""
-    ranges: list[Written] = []
-    for kind, number in sorted(written(instruction, code)):
+    ranges: list[WrittenRange] = []
+    for kind, number in sorted(find_written_registers(instruction, code)):
         known = VECTOR if kind == "v" else SCALAR
         last = ranges[-1] if ranges else None
         if last is not None and last.kind == known and last.first + last.count == number:
             last.count += 1
         else:
-            ranges.append(Written(known, 1, number))
+            ranges.append(WrittenRange(known, 1, number))
     for number, each in enumerate(ranges):
         made.written[number] = each
 
 
-def _lowered(instruction: Instruction, code: Code, tables: Tables) -> Record | None:
+def _lower_instruction(instruction: Instruction, code: LoadedCode, tables: LoweringTables) -> InstructionRecord | None:
     for lower_kind in _LOWERERS:
         made = lower_kind(instruction, code, tables)
         if made is not None:
@@ -137,9 +139,9 @@ def _lowered(instruction: Instruction, code: Code, tables: Tables) -> Record | N
     return None
 
 
-def _following(line: _Line, program: Program) -> Sequence[int]:
+def _list_successors(line: _LoweredLine, program: Program) -> Sequence[int]:
     """Return the addresses where a wave may continue."""
-    number, after = line.record.op, line.instruction.following
+    number, after = line.record.op, line.instruction.next_address
     if number in INDIRECT:
         return [after, *program.lines]
     if number in JUMPS:
@@ -149,7 +151,7 @@ def _following(line: _Line, program: Program) -> Sequence[int]:
     return [after]
 
 
-def _joined(found: Mapping[int, _Line], tables: Tables, code: Code) -> Lowered:
+def _build_lowered(found: Mapping[int, _LoweredLine], tables: LoweringTables, code: LoadedCode) -> LoweredKernel:
     addresses = sorted(found)
     lines = [found[address] for address in addresses]
     index = np.full(addresses[-1] // 4 + 1, NO_INSTRUCTION, np.uint32)
@@ -160,23 +162,23 @@ def _joined(found: Mapping[int, _Line], tables: Tables, code: Code) -> Lowered:
         elif line.record.op in _PARTS:
             line.record.target += len(lines)
     operations = [line.record.op for line in lines]
-    return Lowered(
-        records=_array(Record, [*(line.record for line in lines), *tables.parts]),
+    return LoweredKernel(
+        records=_make_array(InstructionRecord, [*(line.record for line in lines), *tables.parts]),
         count=len(lines),
-        permutations=_array(Permutation, tables.permutations),
-        matrices=_array(Matrix, tables.matrices),
+        permutations=_make_array(Permutation, tables.permutations),
+        matrices=_make_array(MatrixRecord, tables.matrices),
         instructions=tuple(line.instruction for line in lines),
         faults={number: line.fault for number, line in enumerate(lines) if line.fault is not None},
         index=index,
         addresses=np.array(addresses, np.int64),
-        classes=_classes([line.instruction for line in lines]),
-        flops=np.array([_flops(line.instruction, code) for line in lines], np.int64),
+        classes=_group_classes([line.instruction for line in lines]),
+        flops=np.array([_count_flops(line.instruction, code) for line in lines], np.int64),
         barriers=np.array([number in _BARRIERS for number in operations]),
         has_atomics=any(number in _ATOMICS for number in operations),
     )
 
 
-def _array(kind: Any, items: Sequence[Any]) -> Any:
+def _make_array(kind: Any, items: Sequence[Any]) -> Any:
     # At least one element, because an empty array has no address.
     made = (kind * max(len(items), 1))()
     for number, item in enumerate(items):
@@ -184,7 +186,7 @@ def _array(kind: Any, items: Sequence[Any]) -> Any:
     return made
 
 
-def _classes(instructions: Sequence[Instruction]) -> dict[str, NDArray[np.intp]]:
+def _group_classes(instructions: Sequence[Instruction]) -> dict[str, NDArray[np.intp]]:
     """Return the indices of the instructions in each class. A dual instruction may be in a class twice."""
     found: dict[str, list[int]] = {}
     for number, instruction in enumerate(instructions):
@@ -194,6 +196,6 @@ def _classes(instructions: Sequence[Instruction]) -> dict[str, NDArray[np.intp]]
     return {name: np.array(numbers, np.intp) for name, numbers in found.items()}
 
 
-def _flops(instruction: Instruction, code: Code) -> int:
-    shape = shapes(code.arch.family).get(instruction.mnemonic)
+def _count_flops(instruction: Instruction, code: LoadedCode) -> int:
+    shape = list_shapes(code.arch.family).get(instruction.mnemonic)
     return shape.flops if shape is not None else 0

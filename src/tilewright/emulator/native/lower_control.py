@@ -6,13 +6,21 @@ import ctypes
 import re
 from typing import Any
 
-from tilewright.emulator import control, waits
-from tilewright.emulator.code import Code
+from tilewright.emulator import control, waitcnt
+from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.control import Barrier, Call, End, Jump
 from tilewright.emulator.instruction import Instruction
 from tilewright.emulator.native.handlers import NUMBERS
-from tilewright.emulator.native.layout import ANY_NUMBER, QUEUES, Operand, Record, constant, operand, scalar
-from tilewright.emulator.native.record import Tables, record
+from tilewright.emulator.native.layout import (
+    ANY_NUMBER,
+    QUEUES,
+    InstructionRecord,
+    OperandRecord,
+    make_constant,
+    make_operand,
+    make_scalar,
+)
+from tilewright.emulator.native.record import LoweringTables, make_record
 
 # Records whose `target` is an address until all addresses have indices.
 JUMPS = frozenset(number for name, number in NUMBERS.items() if name.startswith("branch") or name == "call")
@@ -23,100 +31,102 @@ _BARRIERS = {"both": "barrier", "wait": "barrier_wait"}
 _MODE = re.compile(r"hwreg\(HW_REG_MODE(?:, ?(\d+), ?(\d+))?\)")
 
 
-def lower_control(instruction: Instruction, code: Code, tables: Tables) -> Record | None:
+def lower_control(instruction: Instruction, code: LoadedCode, tables: LoweringTables) -> InstructionRecord | None:
     """Return the record of a control instruction; None for others and for those that only NumPy supports."""
-    ending = control.ending(instruction, code)
+    ending = control.find_ending(instruction, code)
     if ending is not None:
-        return _ending(ending, instruction, code)
+        return _lower_ending(ending, instruction, code)
     step = control.translate(instruction, code)
     if step is None:
         return None
-    if step is control.nothing:
-        return record("nothing")
-    if isinstance(step, waits.Wait):
-        return _wait(step, code)
-    return _other(instruction, code, tables)
+    if step is control.do_nothing:
+        return make_record("nothing")
+    if isinstance(step, waitcnt.Wait):
+        return _lower_wait(step, code)
+    return _lower_other(instruction, code, tables)
 
 
-def _ending(ending: control.Ending, instruction: Instruction, code: Code) -> Record | None:
+def _lower_ending(ending: control.Ending, instruction: Instruction, code: LoadedCode) -> InstructionRecord | None:
     if isinstance(ending, End):
-        return record("end")
+        return make_record("end")
     if isinstance(ending, Barrier):
         signal = "barrier_first" if ending.first else "barrier_signal"
-        return record(_BARRIERS.get(ending.kind, signal))
+        return make_record(_BARRIERS.get(ending.kind, signal))
     if isinstance(ending, Jump):
         if ending.condition is None:
-            return record("branch", target=ending.target)
+            return make_record("branch", target=ending.target)
         condition = instruction.mnemonic.removeprefix("s_cbranch_")
-        return record(f"branch_{condition}", target=ending.target) if condition in _CONDITIONS else None
-    return _call(ending, code.base + instruction.following)
+        return make_record(f"branch_{condition}", target=ending.target) if condition in _CONDITIONS else None
+    return _lower_call(ending, code.base + instruction.next_address)
 
 
-def _call(call: Call, back: int) -> Record:
-    link = None if call.link is None else scalar(call.link)
+def _lower_call(call: Call, back: int) -> InstructionRecord:
+    link = None if call.link is None else make_scalar(call.link)
     if call.register is None:
-        return record("call", link, offset=back, target=call.target)
-    return record("set_pc" if link is None else "swap_pc", link, [scalar(call.register)], offset=back)
+        return make_record("call", link, offset=back, target=call.target)
+    return make_record("set_pc" if link is None else "swap_pc", link, [make_scalar(call.register)], offset=back)
 
 
-def _wait(wait: waits.Wait, code: Code) -> Record:
-    made = record("wait")
+def _lower_wait(wait: waitcnt.Wait, code: LoadedCode) -> InstructionRecord:
+    made = make_record("wait")
     for counter, count in wait.counts.items():
-        number = counters_of(code.arch.name)[counter]
+        number = list_counter_numbers(code.arch.name)[counter]
         made.wait[number] = min(count, made.wait[number], ANY_NUMBER)
     return made
 
 
-def counters_of(arch: str) -> dict[str, int]:
+def list_counter_numbers(arch: str) -> dict[str, int]:
     """Return the number of each counter of a GPU."""
-    names = sorted(set(waits.counter_of(arch).values()))
+    names = sorted(set(waitcnt.find_counters(arch).values()))
     if len(names) > QUEUES:
         raise AssertionError(f"{arch} has {len(names)} counters, but the engine has {QUEUES}")
     return {name: number for number, name in enumerate(names)}
 
 
-def queues_of(arch: str) -> dict[str, int]:
+def list_queue_numbers(arch: str) -> dict[str, int]:
     """Return the counter number of each kind of access."""
-    numbers = counters_of(arch)
-    return {kind: numbers[counter] for kind, counter in waits.counter_of(arch).items()}
+    numbers = list_counter_numbers(arch)
+    return {kind: numbers[counter] for kind, counter in waitcnt.find_counters(arch).items()}
 
 
-def capacities(arch: str) -> Any:
+def make_capacities(arch: str) -> Any:
     """Return the largest value of each counter, by counter number."""
-    numbers = counters_of(arch)
+    numbers = list_counter_numbers(arch)
     made = (ctypes.c_uint8 * QUEUES)()
-    for counter, most in waits.capacity_of(arch).items():
+    for counter, most in waitcnt.find_capacities(arch).items():
         made[numbers[counter]] = most
     return made
 
 
-def _other(instruction: Instruction, code: Code, tables: Tables) -> Record | None:
+def _lower_other(instruction: Instruction, code: LoadedCode, tables: LoweringTables) -> InstructionRecord | None:
     name, operands = instruction.mnemonic, instruction.operands
     if name == "s_trap":
-        return record("trap", detail=int(operands[0].value))
+        return make_record("trap", detail=int(operands[0].value))
     if name == "s_getpc_b64":
-        return record("get_pc", scalar(operands[0].index), offset=code.base + instruction.following)
+        return make_record("get_pc", make_scalar(operands[0].index), offset=code.base + instruction.next_address)
     if name in ("s_memtime", "s_memrealtime"):
-        return record("time", scalar(operands[0].index), queue=tables.queues["scalar"])
-    return _mode_register(instruction)
+        return make_record("time", make_scalar(operands[0].index), queue=tables.queues["scalar"])
+    return _lower_mode_register(instruction)
 
 
-def _mode_register(instruction: Instruction) -> Record | None:
+def _lower_mode_register(instruction: Instruction) -> InstructionRecord | None:
     name, operands = instruction.mnemonic, instruction.operands
     if name == "s_getreg_b32":
-        return _mode("get_mode", operands[1].name, scalar(operands[0].index), [])
+        return _make_mode_record("get_mode", operands[1].name, make_scalar(operands[0].index), [])
     if name in ("s_setreg_b32", "s_setreg_imm32_b32"):
         source = operands[1]
-        given = scalar(source.index) if source.kind == "s" else constant(int(source.value))
-        return _mode("set_mode", operands[0].name, None, [given])
+        given = make_scalar(source.index) if source.kind == "s" else make_constant(int(source.value))
+        return _make_mode_record("set_mode", operands[0].name, None, [given])
     if name in ("s_round_mode", "s_denorm_mode"):
         first = 0 if name == "s_round_mode" else 4
-        return record("set_mode", None, [constant(int(operands[0].value))], detail=first, size=4)
+        return make_record("set_mode", None, [make_constant(int(operands[0].value))], detail=first, size=4)
     return None
 
 
-def _mode(handler: str, register: str, out: Operand | None, sources: list[Operand]) -> Record | None:
+def _make_mode_record(
+    handler: str, register: str, out: OperandRecord | None, sources: list[OperandRecord]
+) -> InstructionRecord | None:
     match = _MODE.fullmatch(register)
     if match is None:
         return None
-    return record(handler, out or operand(0), sources, detail=int(match[1] or 0), size=int(match[2] or 32))
+    return make_record(handler, out or make_operand(0), sources, detail=int(match[1] or 0), size=int(match[2] or 32))

@@ -6,15 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.emulator import matrix
-from tilewright.emulator.code import Code
-from tilewright.emulator.formats import format_of, table
+from tilewright.emulator.code import LoadedCode
+from tilewright.emulator.formats import find_format, make_value_table
 from tilewright.emulator.instruction import Instruction, Operand
-from tilewright.emulator.matrix.layout import broadcast_block, input_place, output_place
-from tilewright.emulator.matrix.modifiers import Modifiers, formats_of, read_modifiers
-from tilewright.emulator.matrix.shapes import MatrixShape, shapes
+from tilewright.emulator.matrix.layout import broadcast_block, find_input, find_output
+from tilewright.emulator.matrix.modifiers import MatrixModifiers, choose_formats, read_modifiers
+from tilewright.emulator.matrix.shapes import MatrixShape, list_shapes
 from tilewright.emulator.native import layout
-from tilewright.emulator.native.layout import MOST_RUNS, Matrix, Record
-from tilewright.emulator.native.record import Tables, record
+from tilewright.emulator.native.layout import MOST_RUNS, InstructionRecord, MatrixRecord
+from tilewright.emulator.native.record import LoweringTables, make_record
 
 # In the order of the kinds in matrix.h.
 _KINDS = ("f32", "f16", "bf16", "fp8", "bf8", "i8", "u8", "i4", "u4", "i32", "f64", "f16 half", "bf16 half")
@@ -22,102 +22,104 @@ _WIDTHS = {"matrix_float": (32, 16, 4), "matrix_int": (32, 16, 4), "matrix_doubl
 _Runs = list[tuple[int, int]]
 
 
-def lower_matrix(instruction: Instruction, code: Code, tables: Tables) -> Record | None:
+def lower_matrix(instruction: Instruction, code: LoadedCode, tables: LoweringTables) -> InstructionRecord | None:
     """Return the record of a matrix instruction; None for others and for those that only NumPy supports."""
     if not instruction.mnemonic.startswith(("v_mfma_", "v_wmma_")):
         return None
     matrix.translate(instruction, code)  # raises for unknown forms
-    shape = formats_of(shapes(code.arch.family)[instruction.mnemonic], instruction, code)
+    shape = choose_formats(list_shapes(code.arch.family)[instruction.mnemonic], instruction, code)
     modifiers = read_modifiers(shape, instruction, code)
-    if shape.scaled or not _plain(modifiers):
+    if shape.scaled or not _is_plain(modifiers):
         return None
-    number = _number(shape, modifiers, code, tables)
+    number = _find_matrix_index(shape, modifiers, code, tables)
     if number is None:
         return None
-    registers = [layout.vector(code.register(operand)) for operand in instruction.operands[:3]]
-    sources = [*registers[1:], _addend(instruction.operands[3], shape, code)]
+    registers = [layout.make_vector(code.get_register(operand)) for operand in instruction.operands[:3]]
+    sources = [*registers[1:], _make_addend(instruction.operands[3], shape, code)]
     doubled = int(shape.layout == "wmma11")
-    return record(_handler(shape), registers[0], sources, target=number, detail=doubled)
+    return make_record(_choose_handler(shape), registers[0], sources, target=number, detail=doubled)
 
 
-def _number(shape: MatrixShape, modifiers: Modifiers, code: Code, tables: Tables) -> int | None:
+def _find_matrix_index(
+    shape: MatrixShape, modifiers: MatrixModifiers, code: LoadedCode, tables: LoweringTables
+) -> int | None:
     """Return the index of the side table, which instructions of one form share; None if only NumPy supports it."""
     key = (shape, modifiers)
     if key not in tables.matrix_numbers:
-        made = _matrix(shape, modifiers, code)
+        made = _make_matrix(shape, modifiers, code)
         tables.matrix_numbers[key] = None if made is None else len(tables.matrices)
         tables.matrices += [] if made is None else [made]
     return tables.matrix_numbers[key]
 
 
-def _plain(modifiers: Modifiers) -> bool:
+def _is_plain(modifiers: MatrixModifiers) -> bool:
     changed = modifiers.a_negated + modifiers.b_negated
     return not (any(changed) or modifiers.c_negated or modifiers.c_absolute or modifiers.clamp or modifiers.blgp)
 
 
-def _handler(shape: MatrixShape) -> str:
+def _choose_handler(shape: MatrixShape) -> str:
     return {"i32": "matrix_int", "f64": "matrix_double"}.get(shape.result, "matrix_float")
 
 
-def _addend(operand: Operand, shape: MatrixShape, code: Code) -> layout.Operand:
+def _make_addend(operand: Operand, shape: MatrixShape, code: LoadedCode) -> layout.OperandRecord:
     if operand.kind != "const":
-        return layout.vector(code.register(operand))
+        return layout.make_vector(code.get_register(operand))
     value = operand.value
     if isinstance(value, float):
         kind, bits = (np.float64, np.uint64) if shape.result == "f64" else (np.float32, np.uint32)
         value = int(np.array(value, kind).view(bits))
-    return layout.constant(value if shape.result == "f64" else value & 0xFFFFFFFF)
+    return layout.make_constant(value if shape.result == "f64" else value & 0xFFFFFFFF)
 
 
-def _kind(name: str, signed: bool) -> int | None:
+def _find_kind(name: str, signed: bool) -> int | None:
     if name in ("iu8", "iu4"):
         name = f"{'i' if signed else 'u'}{name[2:]}"
     return _KINDS.index(name) if name in _KINDS else None
 
 
-def _matrix(shape: MatrixShape, modifiers: Modifiers, code: Code) -> Matrix | None:
-    a, b = _kind(shape.a, modifiers.a_signed), _kind(shape.b, modifiers.b_signed)
+def _make_matrix(shape: MatrixShape, modifiers: MatrixModifiers, code: LoadedCode) -> MatrixRecord | None:
+    a, b = _find_kind(shape.a, modifiers.a_signed), _find_kind(shape.b, modifiers.b_signed)
     half = shape.layout == "wmma11" and shape.result in ("f16", "bf16")
-    c = _kind(f"{shape.result} half" if half else shape.result, True)
-    runs = _all_runs(shape, modifiers)
-    if a is None or b is None or c is None or runs is None or shape.n not in _WIDTHS[_handler(shape)]:
+    c = _find_kind(f"{shape.result} half" if half else shape.result, True)
+    runs = _find_all_runs(shape, modifiers)
+    if a is None or b is None or c is None or runs is None or shape.n not in _WIDTHS[_choose_handler(shape)]:
         return None
-    made = Matrix(shape.m, shape.n, shape.k, shape.blocks, a, b, c)
-    made.a_count, made.b_count, made.c_count = (shape.elements(operand) for operand in ("a", "b", "d"))
+    made = MatrixRecord(shape.m, shape.n, shape.k, shape.blocks, a, b, c)
+    made.a_count, made.b_count, made.c_count = (shape.count_elements(operand) for operand in ("a", "b", "d"))
     made.high = int(modifiers.high)
     for name, found in zip("abc", runs, strict=True):
         for to, (element, lane) in zip(getattr(made, name), found, strict=False):
             to.element, to.lane = element, lane
     for name in {shape.a, shape.b} & {"fp8", "bf8"}:
-        getattr(made, name)[:] = [float(value) for value in table(format_of(name, code.arch).name)]
+        getattr(made, name)[:] = [float(value) for value in make_value_table(find_format(name, code.arch).name)]
     return made
 
 
-def _all_runs(shape: MatrixShape, modifiers: Modifiers) -> tuple[_Runs, _Runs, _Runs] | None:
+def _find_all_runs(shape: MatrixShape, modifiers: MatrixModifiers) -> tuple[_Runs, _Runs, _Runs] | None:
     """Find the rows of A (for each block and k), and the columns of B (likewise) and of C (for each row)."""
     lanes = np.arange(shape.lanes)
     found: list[_Runs] = []
     for operand, outer in (("a", shape.m), ("b", shape.n), ("c", shape.n)):
         lines = shape.m if operand == "c" else shape.k
         places: NDArray[np.int64] = np.full((shape.blocks, lines, outer, 2), -1)
-        for element in range(shape.elements("d" if operand == "c" else operand)):
+        for element in range(shape.count_elements("d" if operand == "c" else operand)):
             number = np.full_like(lanes, element)
             if operand == "c":
-                block, line, place = output_place(shape, number, lanes)
+                block, line, place = find_output(shape, number, lanes)
             else:
-                block, place, line = input_place(shape, operand, number, lanes)
+                block, place, line = find_input(shape, operand, number, lanes)
             # From the last lane to the first, so that the first of several copies stays.
             places[block[::-1], line[::-1], place[::-1]] = np.stack([number, lanes], axis=-1)[::-1]
         if operand == "a" and modifiers.cbsz:
             places = places[broadcast_block(modifiers.cbsz, modifiers.abid, np.arange(shape.blocks))]
-        runs = _runs(places.reshape(-1, outer, 2))
+        runs = _find_runs(places.reshape(-1, outer, 2))
         if runs is None:
             return None
         found.append(runs)
     return found[0], found[1], found[2]
 
 
-def _runs(places: NDArray[np.int64]) -> _Runs | None:
+def _find_runs(places: NDArray[np.int64]) -> _Runs | None:
     """Return element and first lane of each line; None if a line is not in neighbouring lanes of one element."""
     neighbours = np.arange(places.shape[1])
     element, lane = places[:, :1, 0], places[:, :1, 1]

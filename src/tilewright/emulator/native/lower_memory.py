@@ -5,18 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from tilewright.emulator.access.atomics import OPERATIONS, AtomicOperation, memory_operation
+from tilewright.emulator.access.atomics import OPERATIONS, AtomicOperation, find_memory_atomic
 from tilewright.emulator.access.elements import LOADS, STORES, Element
-from tilewright.emulator.access.lds_dma import dma_element
-from tilewright.emulator.access.operands import CACHE_POLICY, check_modifiers, expect, number, returns, scalar, vector
+from tilewright.emulator.access.lds_dma import find_dma_element
+from tilewright.emulator.access.operands import (
+    CACHE_POLICY,
+    check_modifiers,
+    get_number,
+    get_operands,
+    get_scalar,
+    get_vector,
+    needs_old_value,
+)
 from tilewright.emulator.access.scalar import DWORDS, SMALL
-from tilewright.emulator.code import Code
+from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.instruction import Instruction, Operand
-from tilewright.emulator.isa.names import canonical
+from tilewright.emulator.isa.names import normalize_name
 from tilewright.emulator.native import layout
-from tilewright.emulator.native.layout import Record
+from tilewright.emulator.native.layout import InstructionRecord
 from tilewright.emulator.native.lower_lds import lower_lds
-from tilewright.emulator.native.record import Tables, record
+from tilewright.emulator.native.record import LoweringTables, make_record
 
 _POLICY = CACHE_POLICY | {"offset"}
 _BUFFER = _POLICY | {"offen", "idxen", "lds"}
@@ -30,36 +38,40 @@ _ATOMICS = (
 _ATOMIC_TYPES = ("u32", "u64", "i32", "i64", "f32", "f64", "f16", "bf16")
 
 
-def lower_memory(instruction: Instruction, code: Code, tables: Tables) -> Record | None:
+def lower_memory(instruction: Instruction, code: LoadedCode, tables: LoweringTables) -> InstructionRecord | None:
     """Return the record of a memory instruction; None for others and for those that only NumPy supports."""
-    name = canonical(instruction.mnemonic)
+    name = normalize_name(instruction.mnemonic)
     if _CACHE_CONTROL.fullmatch(name):
-        return _cache_control(name, instruction, code, tables)
-    lower_kind = _FAMILIES.get(name.partition("_")[0], _scalar)
+        return _lower_cache_control(name, instruction, code, tables)
+    lower_kind = _FAMILIES.get(name.partition("_")[0], _lower_scalar)
     return lower_kind(name, instruction, code, tables)
 
 
-def element_flags(element: Element) -> int:
+def make_element_flags(element: Element) -> int:
     """Return the flags of a load or store of an element."""
     half = {"": 0, "low": layout.D16, "high": layout.D16_HIGH}[element.half]
     return half | (layout.SIGNED if element.signed else 0)
 
 
-def atomic_detail(operation: AtomicOperation) -> int:
+def encode_atomic(operation: AtomicOperation) -> int:
     """Encode operation and type as in atomics.h."""
     name, kind = next(key for key, value in OPERATIONS.items() if value == operation)
     letter = kind if name == "pk_add" else {"b": "u"}.get(kind[0], kind[0]) + kind[1:]
     return _ATOMICS.index(name) | _ATOMIC_TYPES.index(letter) << 8
 
 
-def _cache_control(name: str, instruction: Instruction, code: Code, tables: Tables) -> Record:
+def _lower_cache_control(
+    name: str, instruction: Instruction, code: LoadedCode, tables: LoweringTables
+) -> InstructionRecord:
     check_modifiers(instruction, code, CACHE_POLICY)
     if not name.startswith("global_"):
-        return record("nothing")
-    return record("occupy", queue=tables.queues["load" if name == "global_inv" else "store"])
+        return make_record("nothing")
+    return make_record("occupy", queue=tables.queues["load" if name == "global_inv" else "store"])
 
 
-def _scalar(name: str, instruction: Instruction, code: Code, tables: Tables) -> Record | None:
+def _lower_scalar(
+    name: str, instruction: Instruction, code: LoadedCode, tables: LoweringTables
+) -> InstructionRecord | None:
     handler, kind = "scalar_load", name.removeprefix("s_load_")
     if name.startswith("s_buffer_load_"):
         handler, kind = "scalar_buffer_load", name.removeprefix("s_buffer_load_")
@@ -67,214 +79,252 @@ def _scalar(name: str, instruction: Instruction, code: Code, tables: Tables) -> 
         return None
     check_modifiers(instruction, code, _POLICY)
     element, count = SMALL.get(kind, Element(4)), DWORDS.get(kind, 1)
-    destination, base, *offsets = expect(instruction, code, (2, 3))
-    out = layout.scalar(scalar(instruction, code, destination, count))
-    sources = [layout.scalar(scalar(instruction, code, base, 2 if handler == "scalar_load" else 4))]
-    immediate = number(instruction, code, "offset")
+    destination, base, *offsets = get_operands(instruction, code, (2, 3))
+    out = layout.make_scalar(get_scalar(instruction, code, destination, count))
+    sources = [layout.make_scalar(get_scalar(instruction, code, base, 2 if handler == "scalar_load" else 4))]
+    immediate = get_number(instruction, code, "offset")
     for part in offsets:
         if part.kind == "s" and part.count == 1:
-            sources.append(layout.scalar(part.index))
+            sources.append(layout.make_scalar(part.index))
         elif part.kind == "const" and isinstance(part.value, int):
             immediate += part.value
         elif part.kind != "none":
             return None
-    fields = {"size": element.size, "detail": count, "flags": element_flags(element)}
-    return record(handler, out, sources, offset=immediate, queue=tables.queues["scalar"], **fields)
+    fields = {"size": element.size, "detail": count, "flags": make_element_flags(element)}
+    return make_record(handler, out, sources, offset=immediate, queue=tables.queues["scalar"], **fields)
 
 
-def _vector_address(
-    instruction: Instruction, code: Code, vaddr: Operand, saddr: Operand | None
-) -> list[layout.Operand]:
+def _make_vector_address(
+    instruction: Instruction, code: LoadedCode, vaddr: Operand, saddr: Operand | None
+) -> list[layout.OperandRecord]:
     if saddr is not None and saddr.kind != "none":
-        pair = layout.scalar(scalar(instruction, code, saddr, 2))
-        return [layout.vector(vector(instruction, code, vaddr, 1)), pair]
-    return [layout.vector(vector(instruction, code, vaddr, 2)), layout.operand(layout.NOTHING)]
+        pair = layout.make_scalar(get_scalar(instruction, code, saddr, 2))
+        return [layout.make_vector(get_vector(instruction, code, vaddr, 1)), pair]
+    return [layout.make_vector(get_vector(instruction, code, vaddr, 2)), layout.make_operand(layout.NOTHING)]
 
 
-def _global(name: str, instruction: Instruction, code: Code, tables: Tables) -> Record | None:
+def _lower_global(
+    name: str, instruction: Instruction, code: LoadedCode, tables: LoweringTables
+) -> InstructionRecord | None:
     check_modifiers(instruction, code, _POLICY)
     kind, _, rest = name.removeprefix("global_").partition("_")
-    offset, queues = number(instruction, code, "offset"), tables.queues
+    offset, queues = get_number(instruction, code, "offset"), tables.queues
     if kind == "load" and rest.startswith("lds_"):
-        vaddr, saddr = expect(instruction, code, (2,))
-        element = dma_element(rest.removeprefix("lds_"), instruction, code)
-        flags = element_flags(element) | layout.LDS_DMA
-        where = _vector_address(instruction, code, vaddr, saddr)
-        return record("global_load", None, where, offset=offset, size=element.size, flags=flags, queue=queues["load"])
+        vaddr, saddr = get_operands(instruction, code, (2,))
+        element = find_dma_element(rest.removeprefix("lds_"), instruction, code)
+        flags = make_element_flags(element) | layout.LDS_DMA
+        where = _make_vector_address(instruction, code, vaddr, saddr)
+        return make_record(
+            "global_load", None, where, offset=offset, size=element.size, flags=flags, queue=queues["load"]
+        )
     if kind == "load" and rest in LOADS:
-        data, vaddr, saddr = expect(instruction, code, (3,))
-        out = layout.vector(vector(instruction, code, data, LOADS[rest].registers))
-        where = _vector_address(instruction, code, vaddr, saddr)
-        return _load("global_load", out, where, LOADS[rest], offset, tables)
+        data, vaddr, saddr = get_operands(instruction, code, (3,))
+        out = layout.make_vector(get_vector(instruction, code, data, LOADS[rest].registers))
+        where = _make_vector_address(instruction, code, vaddr, saddr)
+        return _lower_load("global_load", out, where, LOADS[rest], offset, tables)
     if kind == "store" and rest in STORES:
-        vaddr, data, saddr = expect(instruction, code, (3,))
-        from_ = layout.vector(vector(instruction, code, data, STORES[rest].registers))
-        where = [*_vector_address(instruction, code, vaddr, saddr), layout.operand(layout.NOTHING), from_]
-        return _store("global_store", where, STORES[rest], offset, tables)
-    return _global_atomic(rest, instruction, code, tables) if kind == "atomic" else None
+        vaddr, data, saddr = get_operands(instruction, code, (3,))
+        from_ = layout.make_vector(get_vector(instruction, code, data, STORES[rest].registers))
+        where = [*_make_vector_address(instruction, code, vaddr, saddr), layout.make_operand(layout.NOTHING), from_]
+        return _lower_store("global_store", where, STORES[rest], offset, tables)
+    return _lower_global_atomic(rest, instruction, code, tables) if kind == "atomic" else None
 
 
-def _load(
-    handler: str, out: layout.Operand, where: list[layout.Operand], element: Element, offset: int, tables: Tables
-) -> Record:
-    flags = element_flags(element)
-    return record(handler, out, where, offset=offset, size=element.size, flags=flags, queue=tables.queues["load"])
+def _lower_load(
+    handler: str,
+    out: layout.OperandRecord,
+    where: list[layout.OperandRecord],
+    element: Element,
+    offset: int,
+    tables: LoweringTables,
+) -> InstructionRecord:
+    flags = make_element_flags(element)
+    return make_record(handler, out, where, offset=offset, size=element.size, flags=flags, queue=tables.queues["load"])
 
 
-def _store(handler: str, sources: list[layout.Operand], element: Element, offset: int, tables: Tables) -> Record:
-    flags = element_flags(element)
-    return record(handler, None, sources, offset=offset, size=element.size, flags=flags, queue=tables.queues["store"])
+def _lower_store(
+    handler: str, sources: list[layout.OperandRecord], element: Element, offset: int, tables: LoweringTables
+) -> InstructionRecord:
+    flags = make_element_flags(element)
+    return make_record(
+        handler, None, sources, offset=offset, size=element.size, flags=flags, queue=tables.queues["store"]
+    )
 
 
-def _global_atomic(rest: str, instruction: Instruction, code: Code, tables: Tables) -> Record:
-    operands = expect(instruction, code, (4,) if returns(instruction, code) else (3,))
+def _lower_global_atomic(
+    rest: str, instruction: Instruction, code: LoadedCode, tables: LoweringTables
+) -> InstructionRecord:
+    operands = get_operands(instruction, code, (4,) if needs_old_value(instruction, code) else (3,))
     vaddr, data, saddr = operands[-3:]
-    return _atomic("global_atomic", rest, (operands[0], vaddr, saddr, data), instruction, code, tables)
+    return _lower_atomic("global_atomic", rest, (operands[0], vaddr, saddr, data), instruction, code, tables)
 
 
-def _atomic(
+def _lower_atomic(
     handler: str,
     rest: str,
     places: tuple[Operand, Operand, Operand | None, Operand],
     instruction: Instruction,
-    code: Code,
-    tables: Tables,
-) -> Record:
+    code: LoadedCode,
+    tables: LoweringTables,
+) -> InstructionRecord:
     """Lower an atomic. `places` are the destination, if any, both parts of the address, and the data."""
-    operation, old = memory_operation(rest, instruction, code), returns(instruction, code)
+    operation, old = find_memory_atomic(rest, instruction, code), needs_old_value(instruction, code)
     destination, vaddr, saddr, data = places
-    out = layout.vector(vector(instruction, code, destination, operation.size // 4)) if old else None
-    sources = _vector_address(instruction, code, vaddr, saddr)
-    sources += [layout.operand(layout.NOTHING), layout.vector(vector(instruction, code, data, operation.registers))]
-    return record(
-        handler, out, sources, offset=number(instruction, code, "offset"), size=operation.size,
-        detail=atomic_detail(operation), flags=layout.RETURNS if old else 0,
+    out = layout.make_vector(get_vector(instruction, code, destination, operation.size // 4)) if old else None
+    sources = _make_vector_address(instruction, code, vaddr, saddr)
+    sources += [
+        layout.make_operand(layout.NOTHING),
+        layout.make_vector(get_vector(instruction, code, data, operation.registers)),
+    ]
+    return make_record(
+        handler, out, sources, offset=get_number(instruction, code, "offset"), size=operation.size,
+        detail=encode_atomic(operation), flags=layout.RETURNS if old else 0,
         queue=tables.queues["load" if old else "store"],
     )  # fmt: skip
 
 
-def _flat(name: str, instruction: Instruction, code: Code, tables: Tables) -> Record | None:
+def _lower_flat(
+    name: str, instruction: Instruction, code: LoadedCode, tables: LoweringTables
+) -> InstructionRecord | None:
     """Lower a flat access. `target` is the queue of LDS accesses, which a flat access also occupies."""
     check_modifiers(instruction, code, _POLICY)
     kind, _, rest = name.removeprefix("flat_").partition("_")
-    offset, nothing = number(instruction, code, "offset"), layout.operand(layout.NOTHING)
-    made: Record | None = None
+    offset, nothing = get_number(instruction, code, "offset"), layout.make_operand(layout.NOTHING)
+    made: InstructionRecord | None = None
     if kind == "load" and rest in LOADS:
-        data, vaddr = expect(instruction, code, (2,))
-        out = layout.vector(vector(instruction, code, data, LOADS[rest].registers))
-        made = _load("flat_load", out, _vector_address(instruction, code, vaddr, None), LOADS[rest], offset, tables)
+        data, vaddr = get_operands(instruction, code, (2,))
+        out = layout.make_vector(get_vector(instruction, code, data, LOADS[rest].registers))
+        made = _lower_load(
+            "flat_load", out, _make_vector_address(instruction, code, vaddr, None), LOADS[rest], offset, tables
+        )
     elif kind == "store" and rest in STORES:
-        vaddr, data = expect(instruction, code, (2,))
-        from_ = layout.vector(vector(instruction, code, data, STORES[rest].registers))
-        where = [*_vector_address(instruction, code, vaddr, None), nothing, from_]
-        made = _store("flat_store", where, STORES[rest], offset, tables)
+        vaddr, data = get_operands(instruction, code, (2,))
+        from_ = layout.make_vector(get_vector(instruction, code, data, STORES[rest].registers))
+        where = [*_make_vector_address(instruction, code, vaddr, None), nothing, from_]
+        made = _lower_store("flat_store", where, STORES[rest], offset, tables)
     elif kind == "atomic":
-        made = _flat_atomic(rest, instruction, code, tables)
+        made = _lower_flat_atomic(rest, instruction, code, tables)
     if made is not None:
         made.target = tables.queues["lds"]
     return made
 
 
-def _flat_atomic(rest: str, instruction: Instruction, code: Code, tables: Tables) -> Record:
-    operands = expect(instruction, code, (3,) if returns(instruction, code) else (2,))
+def _lower_flat_atomic(
+    rest: str, instruction: Instruction, code: LoadedCode, tables: LoweringTables
+) -> InstructionRecord:
+    operands = get_operands(instruction, code, (3,) if needs_old_value(instruction, code) else (2,))
     vaddr, data = operands[-2:]
-    return _atomic("flat_atomic", rest, (operands[0], vaddr, None, data), instruction, code, tables)
+    return _lower_atomic("flat_atomic", rest, (operands[0], vaddr, None, data), instruction, code, tables)
 
 
-def _scratch(name: str, instruction: Instruction, code: Code, tables: Tables) -> Record | None:
+def _lower_scratch(
+    name: str, instruction: Instruction, code: LoadedCode, tables: LoweringTables
+) -> InstructionRecord | None:
     check_modifiers(instruction, code, _POLICY)
     kind, _, rest = name.removeprefix("scratch_").partition("_")
-    offset = number(instruction, code, "offset")
+    offset = get_number(instruction, code, "offset")
     if kind == "load" and rest in LOADS:
-        data, vaddr, saddr = expect(instruction, code, (3,))
-        out = layout.vector(vector(instruction, code, data, LOADS[rest].registers))
-        return _load("scratch_load", out, _scratch_place(instruction, code, vaddr, saddr), LOADS[rest], offset, tables)
+        data, vaddr, saddr = get_operands(instruction, code, (3,))
+        out = layout.make_vector(get_vector(instruction, code, data, LOADS[rest].registers))
+        return _lower_load(
+            "scratch_load", out, _make_scratch_address(instruction, code, vaddr, saddr), LOADS[rest], offset, tables
+        )
     if kind == "store" and rest in STORES:
-        vaddr, data, saddr = expect(instruction, code, (3,))
-        from_ = layout.vector(vector(instruction, code, data, STORES[rest].registers))
-        where = [*_scratch_place(instruction, code, vaddr, saddr), layout.operand(layout.NOTHING), from_]
-        return _store("scratch_store", where, STORES[rest], offset, tables)
+        vaddr, data, saddr = get_operands(instruction, code, (3,))
+        from_ = layout.make_vector(get_vector(instruction, code, data, STORES[rest].registers))
+        where = [*_make_scratch_address(instruction, code, vaddr, saddr), layout.make_operand(layout.NOTHING), from_]
+        return _lower_store("scratch_store", where, STORES[rest], offset, tables)
     return None
 
 
-def _scratch_place(instruction: Instruction, code: Code, vaddr: Operand, saddr: Operand) -> list[layout.Operand]:
-    nothing = layout.operand(layout.NOTHING)
-    own = nothing if vaddr.kind == "none" else layout.vector(vector(instruction, code, vaddr, 1))
-    common = nothing if saddr.kind == "none" else layout.scalar(scalar(instruction, code, saddr, 1))
+def _make_scratch_address(
+    instruction: Instruction, code: LoadedCode, vaddr: Operand, saddr: Operand
+) -> list[layout.OperandRecord]:
+    nothing = layout.make_operand(layout.NOTHING)
+    own = nothing if vaddr.kind == "none" else layout.make_vector(get_vector(instruction, code, vaddr, 1))
+    common = nothing if saddr.kind == "none" else layout.make_scalar(get_scalar(instruction, code, saddr, 1))
     return [own, common]
 
 
-def _buffer(name: str, instruction: Instruction, code: Code, tables: Tables) -> Record | None:
+def _lower_buffer(
+    name: str, instruction: Instruction, code: LoadedCode, tables: LoweringTables
+) -> InstructionRecord | None:
     check_modifiers(instruction, code, _BUFFER)
     kind, _, rest = name.removeprefix("buffer_").partition("_")
     if rest.startswith("lds_") or instruction.modifiers.get("lds"):
         if kind != "load":
             return None
-        element = dma_element(rest.removeprefix("lds_"), instruction, code)
-        made = _buffer_place(instruction, code, expect(instruction, code, (3,)))
-        return _filled(made, "buffer_load", element, layout.LDS_DMA, tables.queues["load"])
+        element = find_dma_element(rest.removeprefix("lds_"), instruction, code)
+        made = _make_buffer_record(instruction, code, get_operands(instruction, code, (3,)))
+        return _fill_record(made, "buffer_load", element, layout.LDS_DMA, tables.queues["load"])
     if kind == "atomic":
-        return _buffer_atomic(rest, instruction, code, tables)
+        return _lower_buffer_atomic(rest, instruction, code, tables)
     table = {"load": LOADS, "store": STORES}.get(kind, {})
     if rest not in table:
         return None
-    data, *others = expect(instruction, code, (4,))
-    made = _buffer_place(instruction, code, tuple(others))
-    register = layout.vector(vector(instruction, code, data, table[rest].registers))
+    data, *others = get_operands(instruction, code, (4,))
+    made = _make_buffer_record(instruction, code, tuple(others))
+    register = layout.make_vector(get_vector(instruction, code, data, table[rest].registers))
     if made is not None:
         made.out = register
         made.sources[3] = register
-    return _filled(made, f"buffer_{kind}", table[rest], 0, tables.queues[kind])
+    return _fill_record(made, f"buffer_{kind}", table[rest], 0, tables.queues[kind])
 
 
-def _filled(made: Record | None, handler: str, element: Element, flags: int, queue: int) -> Record | None:
+def _fill_record(
+    made: InstructionRecord | None, handler: str, element: Element, flags: int, queue: int
+) -> InstructionRecord | None:
     if made is None:
         return None
-    made.op = record(handler).op
+    made.op = make_record(handler).op
     made.size = element.size
-    made.flags |= flags | element_flags(element)
+    made.flags |= flags | make_element_flags(element)
     made.queue = queue
     return made
 
 
-def _buffer_place(instruction: Instruction, code: Code, operands: tuple[Operand, ...]) -> Record | None:
+def _make_buffer_record(
+    instruction: Instruction, code: LoadedCode, operands: tuple[Operand, ...]
+) -> InstructionRecord | None:
     """Make a record with the address of a buffer instruction."""
     vaddr, descriptor, soffset = operands
     offen, idxen = bool(instruction.modifiers.get("offen")), bool(instruction.modifiers.get("idxen"))
     if not offen and not idxen and vaddr.kind != "none":
         return None
-    first = layout.operand(layout.NOTHING)
+    first = layout.make_operand(layout.NOTHING)
     if offen or idxen:
-        first = layout.vector(vector(instruction, code, vaddr, int(offen) + int(idxen)))
+        first = layout.make_vector(get_vector(instruction, code, vaddr, int(offen) + int(idxen)))
     if soffset.kind == "s" and soffset.count == 1:
-        more = layout.scalar(soffset.index)
+        more = layout.make_scalar(soffset.index)
     elif soffset.kind == "none" or (soffset.kind == "const" and isinstance(soffset.value, int)):
-        more = layout.constant(int(soffset.value) & 0xFFFFFFFF if soffset.kind == "const" else 0)
+        more = layout.make_constant(int(soffset.value) & 0xFFFFFFFF if soffset.kind == "const" else 0)
     else:
         return None
-    sources = [first, layout.scalar(scalar(instruction, code, descriptor, 4)), more]
+    sources = [first, layout.make_scalar(get_scalar(instruction, code, descriptor, 4)), more]
     flags = (layout.OFFEN if offen else 0) | (layout.IDXEN if idxen else 0)
-    return record("nothing", None, sources, offset=number(instruction, code, "offset"), flags=flags)
+    return make_record("nothing", None, sources, offset=get_number(instruction, code, "offset"), flags=flags)
 
 
-def _buffer_atomic(rest: str, instruction: Instruction, code: Code, tables: Tables) -> Record | None:
-    operation, old = memory_operation(rest, instruction, code), returns(instruction, code)
-    data, *others = expect(instruction, code, (4,))
-    made = _buffer_place(instruction, code, tuple(others))
+def _lower_buffer_atomic(
+    rest: str, instruction: Instruction, code: LoadedCode, tables: LoweringTables
+) -> InstructionRecord | None:
+    operation, old = find_memory_atomic(rest, instruction, code), needs_old_value(instruction, code)
+    data, *others = get_operands(instruction, code, (4,))
+    made = _make_buffer_record(instruction, code, tuple(others))
     if made is None:
         return None
-    made.op = record("buffer_atomic").op
-    made.out = made.sources[3] = layout.vector(vector(instruction, code, data, operation.registers))
-    made.size, made.detail = operation.size, atomic_detail(operation)
+    made.op = make_record("buffer_atomic").op
+    made.out = made.sources[3] = layout.make_vector(get_vector(instruction, code, data, operation.registers))
+    made.size, made.detail = operation.size, encode_atomic(operation)
     made.flags |= layout.RETURNS if old else 0
     made.queue = tables.queues["load" if old else "store"]
     return made
 
 
-_FAMILIES: dict[str, Callable[[str, Instruction, Code, Tables], Record | None]] = {
-    "buffer": _buffer,
-    "global": _global,
-    "flat": _flat,
-    "scratch": _scratch,
+_FAMILIES: dict[str, Callable[[str, Instruction, LoadedCode, LoweringTables], InstructionRecord | None]] = {
+    "buffer": _lower_buffer,
+    "global": _lower_global,
+    "flat": _lower_flat,
+    "scratch": _lower_scratch,
     "ds": lower_lds,
 }

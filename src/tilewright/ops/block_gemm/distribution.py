@@ -8,7 +8,7 @@ repeats must divide the extent.
 from __future__ import annotations
 
 
-def coverage_fault(*, threads: int, wave: int, y: int, x: int, vector: int, groups: int = 1) -> str | None:
+def check_coverage(*, threads: int, wave: int, y: int, x: int, vector: int, groups: int = 1) -> str | None:
     """Why a y×x tile, x contiguous, cannot be distributed over the threads; None if it can."""
     if x % vector:
         return f"its contiguous extent {x} is not a multiple of the vector width {vector}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.resources import block_threads
 
@@ -38,13 +38,13 @@ def prefetched_steps(config: Any, arch: Arch) -> int:
     """Steps that the pipeline mem prefetches (PrefetchStages)."""
     block = config.block
     groups = max(4 * arch.wave_size // block_threads(config, arch), 1)
-    a, b = dtype(config.dtype_a), dtype(config.dtype_b)
+    a, b = find_dtype(config.dtype_a), find_dtype(config.dtype_b)
     step = (block.m * a.storage_bytes // a.packed + block.n * b.storage_bytes // b.packed) * block.k
     stages = -(-(_BYTES_UNDER_WAY // groups) // step)
     return int(min(max(stages, _FEWEST_STAGES), _MOST_STAGES))
 
 
-def loop_forms(config: Any, arch: Arch) -> tuple[tuple[int, ...], ...]:
+def list_loop_forms(config: Any, arch: Arch) -> tuple[tuple[int, ...], ...]:
     """For each compiled loop form its step counts, the most sensitive first. Forms with a loop come first."""
     if config.pipeline != "mem":
         return _FORMS[config.pipeline]

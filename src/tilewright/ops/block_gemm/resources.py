@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 
 # Pipelines with two LDS buffers that compute from one while they fill the other. The kernel declares GetSmemSize()
@@ -26,7 +26,7 @@ def block_threads(config: Any, arch: Arch) -> int:
 def global_vector(name: str, elements_per_thread: int, contiguous: int) -> int:
     """Elements per global load that CK Tile chooses: the widest that divides both the tile's contiguous extent and
     a thread's share (GetGlobalVectorLoadSize in gemm/pipeline/gemm_universal_pipeline_ag_bg_cr_policy.hpp)."""
-    kind = dtype(name)
+    kind = find_dtype(name)
     packed, size = kind.packed, kind.storage_bytes
     widths = [32, 16, 8] if packed == 2 else [16, 8]
     widths += [width for width in (4, 2) if size >= packed * width]
@@ -69,7 +69,7 @@ def vector_d(config: Any) -> int:
     """Elements of a D tensor that a lane loads at once. A fixed vector width does not apply to D tensors."""
     if config.epilogue == "default":
         return 1
-    width = MAX_ACCESS_BYTES // dtype(config.dtype_c).storage_bytes
+    width = MAX_ACCESS_BYTES // find_dtype(config.dtype_c).storage_bytes
     return int(min(config.waves.n * config.mma.n, width))
 
 
@@ -95,13 +95,13 @@ def shuffle_tile(config: Any, arch: Arch) -> tuple[int, int]:
 def pipeline_lds_bytes(config: Any) -> int:
     """Bytes of one LDS buffer of the pipeline: the A tile and the B tile, each rounded up to 16 bytes."""
     block = config.block
-    a = _round_up(dtype(config.dtype_a).storage_bytes * block.m * block.k, 16)
-    b = _round_up(dtype(config.dtype_b).storage_bytes * block.n * block.k, 16)
+    a = _round_up(find_dtype(config.dtype_a).storage_bytes * block.m * block.k, 16)
+    b = _round_up(find_dtype(config.dtype_b).storage_bytes * block.n * block.k, 16)
     if config.pipeline == "preshufflev2":
         return a  # B is loaded from memory to registers
     if config.pipeline == "compv5":
         # The wave groups add up their halves of C in LDS (comp_v5_default_policy.hpp, GetSmemSizeC).
-        return int(max(a + b, dtype(config.dtype_acc).storage_bytes * block.m * block.n))
+        return int(max(a + b, find_dtype(config.dtype_acc).storage_bytes * block.m * block.n))
     return a + b
 
 
@@ -110,7 +110,7 @@ def epilogue_lds_bytes(config: Any, arch: Arch) -> int:
     if config.epilogue == "default":
         return 0
     rows, columns = shuffle_tile(config, arch)
-    return rows * columns * dtype(config.dtype_c).storage_bytes
+    return rows * columns * find_dtype(config.dtype_c).storage_bytes
 
 
 def lds_bytes(config: Any, arch: Arch) -> int:
@@ -138,7 +138,7 @@ def least_steps(config: Any) -> int:
     return 2 if config.pipeline == "compv6" else 1
 
 
-def unbounded_add(config: Any) -> bool:
+def has_unbounded_add(config: Any) -> bool:
     """Whether CK Tile adds to C without checking its bounds: bf16 is added by a compare-and-swap loop."""
     return bool(config.split_k and config.dtype_c == "bf16")
 
@@ -147,7 +147,7 @@ def add_bytes(config: Any) -> int:
     """Bytes of C per atomic add. Its address must be a multiple of them. fp16 is added in pairs: by an instruction, or
     on RDNA 3 by a compare-and-swap of 4 bytes. Other types of less than 4 bytes are swapped in units of up to 8 bytes
     (core/arch/generic_memory_space_atomic.hpp)."""
-    size = dtype(config.dtype_c).storage_bytes
+    size = find_dtype(config.dtype_c).storage_bytes
     if size >= 4:
         return size
     return 4 if config.dtype_c == "fp16" else min(8, vector_c(config) * size)

@@ -45,7 +45,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.arch.number_formats import Floats, format_of, is_integer, spacing
+from tilewright.arch.number_formats import Floats, compute_spacing, find_format, is_integer
 from tilewright.arch.spec import Arch
 from tilewright.ops.tolerance import Tolerance
 
@@ -59,49 +59,51 @@ STORE_ULPS = {"bf16": 1.0}
 FLUSHED = ("fp16", "bf16")
 
 
-class Sizes(NamedTuple):
+class ProductMagnitudes(NamedTuple):
     """Magnitudes of sums of products, for each element: Σ|a||b|, and √Σ(a·b)², the magnitude if signs are random."""
 
     magnitude: Floats
     norm: Floats
 
 
-def wide(values: NDArray[Any]) -> Floats:
+def to_float64(values: NDArray[Any]) -> Floats:
     """The values in float64, which represents every type exactly."""
     return np.asarray(values).astype(np.float64)
 
 
-def all_whole(*arrays: Floats) -> bool:
+def has_only_integers(*arrays: Floats) -> bool:
     """Whether all values of all arrays are integers."""
     return all(bool(np.all(array == np.rint(array))) for array in arrays)
 
 
-def exactly(like: Floats) -> Tolerance:
+def make_exact_tolerance(like: Floats) -> Tolerance:
     """A tolerance of zero with an array's shape."""
     return Tolerance(np.zeros_like(like), np.zeros_like(like))
 
 
-def sizes_of(product: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]], a: Floats, b: Floats, terms: int) -> Sizes:
+def compute_magnitudes(
+    product: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]], a: Floats, b: Floats, terms: int
+) -> ProductMagnitudes:
     """Magnitudes of sums of products, where `product(a, b)` sums `terms` of them for each element.
 
     Computed in fp32, which is twice as fast. The magnitude is still an upper bound.
     """
     narrow_a, narrow_b = np.abs(a).astype(np.float32), np.abs(b).astype(np.float32)
-    magnitude = wide(product(narrow_a, narrow_b)) * (1 + terms * 2.0**-24)
-    norm = np.sqrt(wide(product(narrow_a * narrow_a, narrow_b * narrow_b)))
+    magnitude = to_float64(product(narrow_a, narrow_b)) * (1 + terms * 2.0**-24)
+    norm = np.sqrt(to_float64(product(narrow_a * narrow_a, narrow_b * narrow_b)))
     # Squares may be too small for fp32; and Σ|a||b| is at most √terms · N.
-    return Sizes(magnitude, np.maximum(norm, magnitude / max(1, terms) ** 0.5))
+    return ProductMagnitudes(magnitude, np.maximum(norm, magnitude / max(1, terms) ** 0.5))
 
 
-def summed(sizes: Sizes, terms: int, accumulator: str, arch: Arch, *, whole: bool) -> Tolerance:
+def compute_sum_error(sizes: ProductMagnitudes, terms: int, accumulator: str, arch: Arch, *, whole: bool) -> Tolerance:
     """The error of sums of `terms` products of random signs; of integers if `whole` is set."""
     magnitude = sizes.magnitude
     if is_integer(accumulator):
-        return exactly(magnitude)
-    step, kind = STEP[accumulator], format_of(accumulator, arch)
+        return make_exact_tolerance(magnitude)
+    step, kind = STEP[accumulator], find_format(accumulator, arch)
     inexact = magnitude > kind.integers
     if whole and not inexact.any():
-        return exactly(magnitude)
+        return make_exact_tolerance(magnitude)
     worst = terms * step / (1 - terms * step) * magnitude
     deviation = np.minimum((terms + 1) / 4 * step * sizes.norm, worst)
     lost = terms * kind.smallest_normal
@@ -111,22 +113,22 @@ def summed(sizes: Sizes, terms: int, accumulator: str, arch: Arch, *, whole: boo
     return Tolerance(np.where(inexact, limit, 0.0), np.where(inexact, deviation, 0.0))
 
 
-def tightened(off: Tolerance) -> Tolerance:
+def reduce_limit(off: Tolerance) -> Tolerance:
     """Errors of random signs with the limit reduced to at most SIGMAS deviations."""
     return Tolerance(np.minimum(off.limit, SIGMAS * off.deviation), off.deviation)
 
 
-def flushes(dtype_a: str, arch: Arch) -> bool:
+def is_flushed(dtype_a: str, arch: Arch) -> bool:
     """Whether the GPU treats subnormal inputs of this type as zero."""
     return arch.numbers.halves_flushed and dtype_a in FLUSHED
 
 
-def without_subnormals(values: Floats, name: str, arch: Arch) -> Floats:
+def drop_subnormals(values: Floats, name: str, arch: Arch) -> Floats:
     """The values with subnormals flushed to zero, as some GPUs do."""
-    return np.where(np.abs(values) < format_of(name, arch).smallest_normal, 0.0, values)
+    return np.where(np.abs(values) < find_format(name, arch).smallest_normal, 0.0, values)
 
 
-def flushed(
+def compute_flush_error(
     product: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]],
     operands: tuple[Floats, Floats],
     names: tuple[str, str],
@@ -135,21 +137,21 @@ def flushed(
     """The error of treating all subnormal operands of a sum of products as zero, if the GPU does."""
     a, b = (np.abs(each) for each in operands)
     lost = np.zeros(())
-    if flushes(names[0], arch):
-        kept_a, kept_b = (without_subnormals(each, name, arch) for each, name in zip((a, b), names, strict=True))
+    if is_flushed(names[0], arch):
+        kept_a, kept_b = (drop_subnormals(each, name, arch) for each, name in zip((a, b), names, strict=True))
         if not (np.array_equal(kept_a, a) and np.array_equal(kept_b, b)):
             single = np.float32
-            lost = wide(product((a - kept_a).astype(single), b.astype(single)))
-            lost += wide(product(kept_a.astype(single), (b - kept_b).astype(single)))
+            lost = to_float64(product((a - kept_a).astype(single), b.astype(single)))
+            lost += to_float64(product(kept_a.astype(single), (b - kept_b).astype(single)))
     return Tolerance(lost, lost)
 
 
-def stored(values: Floats, off: Tolerance, name: str, computed: str, arch: Arch) -> Tolerance:
+def compute_store_error(values: Floats, off: Tolerance, name: str, computed: str, arch: Arch) -> Tolerance:
     """The error of storing values in a type, if their own error is `off` and they were computed in `computed`."""
     if name == computed:
-        return exactly(off.limit)
-    lost = _ulps(name) * spacing(np.abs(values) + off.limit, name, arch)
-    ulp = spacing(values, name, arch)
+        return make_exact_tolerance(off.limit)
+    lost = _ulps(name) * compute_spacing(np.abs(values) + off.limit, name, arch)
+    ulp = compute_spacing(values, name, arch)
     steps = values / ulp
     # The distance of truncated values to the next value towards zero. Rounding, which is also correct, has no larger
     # error.
@@ -164,26 +166,26 @@ def stored(values: Floats, off: Tolerance, name: str, computed: str, arch: Arch)
     return Tolerance(lost, deviation)
 
 
-def rounded(reach: Floats, name: str, arch: Arch, *, exact: NDArray[np.bool_]) -> Tolerance:
+def compute_rounding_error(reach: Floats, name: str, arch: Arch, *, exact: NDArray[np.bool_]) -> Tolerance:
     """The error of one rounding to a floating-point type, of values up to `reach` in magnitude.
 
     `exact` marks integers without error: they are not rounded while the type represents all integers of their size.
     """
-    held = exact & (reach <= format_of(name, arch).integers)
-    lost = np.where(held, 0.0, _ulps(name) * spacing(reach, name, arch))
+    held = exact & (reach <= find_format(name, arch).integers)
+    lost = np.where(held, 0.0, _ulps(name) * compute_spacing(reach, name, arch))
     return Tolerance(lost, lost / 2**0.5)
 
 
-def repeated(each: Tolerance, count: int, name: str) -> Tolerance:
+def repeat_error(each: Tolerance, count: int, name: str) -> Tolerance:
     """The error of `count` roundings to a type. Errors of truncation add up, others are independent."""
     return Tolerance(count * each.limit, (count if _is_cut_off(name) else count**0.5) * each.deviation)
 
 
-def added(reach: Floats, parts: int, name: str, arch: Arch, *, exact: NDArray[np.bool_]) -> Tolerance:
+def compute_add_error(reach: Floats, parts: int, name: str, arch: Arch, *, exact: NDArray[np.bool_]) -> Tolerance:
     """The error of adding parts in a type, if the sum of their absolute values is `reach`; `exact` as above."""
     if is_integer(name):
-        return exactly(reach)
-    return repeated(rounded(reach, name, arch, exact=exact), parts - 1, name)
+        return make_exact_tolerance(reach)
+    return repeat_error(compute_rounding_error(reach, name, arch, exact=exact), parts - 1, name)
 
 
 def _is_cut_off(name: str) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tilewright.arch.dtypes import accumulator
-from tilewright.arch.dtypes import dtype as dtype_named
+from tilewright.arch.dtypes import find_accumulator
+from tilewright.arch.dtypes import find_dtype as dtype_named
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.op import Shorthand
 
@@ -12,16 +12,16 @@ DTYPE_FIELDS = ("dtype_a", "dtype_b", "dtype_acc", "dtype_c")
 OUTPUTS = {"fp8": "fp16", "bf8": "fp16", "pk_fp4": "fp16", "int8": "int32"}
 
 
-def dtype_fields(dtype: str) -> dict[str, str]:
+def expand_dtype(dtype: str) -> dict[str, str]:
     """`fp16` or `fp8*bf8` → the four type fields, with the usual accumulator and output."""
     a, _, b = dtype.partition("*")
     b = b or a
-    return dict(zip(DTYPE_FIELDS, (a, b, accumulator(a, b), OUTPUTS.get(a, a)), strict=True))
+    return dict(zip(DTYPE_FIELDS, (a, b, find_accumulator(a, b), OUTPUTS.get(a, a)), strict=True))
 
 
-def problem_types(dtype: str | None, **given: str) -> dict[str, str]:
+def fill_problem_types(dtype: str | None, **given: str) -> dict[str, str]:
     """The types of a problem's matrices: those given by name, the others from `dtype`."""
-    usual = dtype_fields(dtype) if isinstance(dtype, str) else {}
+    usual = expand_dtype(dtype) if isinstance(dtype, str) else {}
     types = {name: value or usual.get(name, "") for name, value in given.items()}
     for name, value in types.items():
         if not value:
@@ -31,4 +31,4 @@ def problem_types(dtype: str | None, **given: str) -> dict[str, str]:
 
 
 # For the `shorthands` of an op.
-DTYPE = Shorthand(DTYPE_FIELDS, lambda dtype: tuple(dtype_fields(dtype).values()))
+DTYPE = Shorthand(DTYPE_FIELDS, lambda dtype: tuple(expand_dtype(dtype).values()))

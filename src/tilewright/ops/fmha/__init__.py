@@ -7,25 +7,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from tilewright.arch.spec import Arch
+from tilewright.ops.builtin_sets import load_sets
 from tilewright.ops.fields import read_config
 from tilewright.ops.fmha import source
-from tilewright.ops.fmha.arch_table import TILE_FIELDS, read_tile, tile_texts, tiles, values_of
+from tilewright.ops.fmha.arch_table import TILE_FIELDS, list_tile_texts, list_tile_values, list_tiles, read_tile
 from tilewright.ops.fmha.config import MODES, Config
 from tilewright.ops.fmha.estimate import COST
 from tilewright.ops.fmha.execution import EXECUTION
 from tilewright.ops.fmha.families import FAMILIES, PIPELINES
 from tilewright.ops.fmha.fit import FIT_RULES
-from tilewright.ops.fmha.pads import PAD_FIELDS, pads
+from tilewright.ops.fmha.padding_presets import PAD_FIELDS, get_padding_preset
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.profiles import PROFILES
 from tilewright.ops.fmha.resources import is_small, lds_bytes, matrix_instructions
 from tilewright.ops.fmha.rules import RULES
 from tilewright.ops.op import Op, Shorthand
-from tilewright.ops.shipped_sets import sets_in
 from tilewright.ops.space import Space
 
 if TYPE_CHECKING:
-    from tilewright.ops.fmha.keywords import ConfigKeywords, SpaceKeywords
+    from tilewright.ops.fmha.keywords import FmhaConfigKeywords, FmhaSpaceKeywords
 
 _HERE = Path(__file__).parent
 
@@ -41,8 +41,8 @@ _STARS: dict[str, tuple[Any, ...]] = {
 }
 
 
-def _strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
-    dtypes = dict.fromkeys(tile.dtype for tile in tiles(arch))
+def _list_strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
+    dtypes = dict.fromkeys(tile.dtype for tile in list_tiles(arch))
     return {
         ("family",): [(name,) for name in FAMILIES],
         ("mode",): [(name,) for name in MODES],
@@ -51,7 +51,7 @@ def _strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
     }
 
 
-def _listed(values: tuple[Any, ...], _: Arch) -> tuple[Any, ...]:
+def _get_values(values: tuple[Any, ...], _: Arch) -> tuple[Any, ...]:
     return values
 
 
@@ -75,8 +75,8 @@ OP = Op(
     rules=RULES,
     fit_rules=FIT_RULES,
     stars={
-        **{name: functools.partial(values_of, name) for name in TILE_FIELDS},
-        **{name: functools.partial(_listed, values) for name, values in _STARS.items()},
+        **{name: functools.partial(list_tile_values, name) for name in TILE_FIELDS},
+        **{name: functools.partial(_get_values, values) for name, values in _STARS.items()},
     },
     oddities={
         "block": (
@@ -91,37 +91,40 @@ OP = Op(
         "max_seqlen_q": (24,),
     },
     kinds=("family", "pipeline"),
-    strata=_strata,
-    shorthands={"tile": Shorthand(TILE_FIELDS, read_tile, tile_texts), "pads": Shorthand(PAD_FIELDS, pads)},
+    strata=_list_strata,
+    shorthands={
+        "tile": Shorthand(TILE_FIELDS, read_tile, list_tile_texts),
+        "pads": Shorthand(PAD_FIELDS, get_padding_preset),
+    },
     profiles=PROFILES,
     filters={"variant": "family", "layout": "v_layout", "hdim_q": "hdim_q", "hdim_v": "hdim_v"},
     template=_HERE / "kernel.hip.j2",
-    context=source.context,
+    context=source.make_context,
     headers=source.HEADERS,
     support=source.SUPPORT,
     launchers=source.LAUNCHERS,
-    launchers_of=source.launchers_of,
+    launchers_of=source.list_launchers,
     lds_bytes=lds_bytes,
     matrix_instructions=matrix_instructions,
     is_small=is_small,
-    sets=functools.partial(sets_in, _HERE / "preselected"),
-    spaces=functools.partial(sets_in, _HERE / "spaces"),
+    sets=functools.partial(load_sets, _HERE / "preselected"),
+    spaces=functools.partial(load_sets, _HERE / "spaces"),
     importers={},
     execution=EXECUTION,
     cost=COST,
 )
 
 
-@OP.gives_keywords
-def space(**declared: Unpack[SpaceKeywords]) -> Space:
+@OP.add_keywords
+def space(**declared: Unpack[FmhaSpaceKeywords]) -> Space:
     """Return a lazy set of attention kernels: each field is a value, a list of values or "*"."""
     return Space(OP, declared)
 
 
-@OP.gives_keywords
-def config(**values: Unpack[ConfigKeywords]) -> Config:
+@OP.add_keywords
+def config(**values: Unpack[FmhaConfigKeywords]) -> Config:
     """Return an attention config; `tile` stands for block, waves and mma, `pads` for the four pads."""
-    return read_config(Config, OP.written_out(values))
+    return read_config(Config, OP.expand_shorthands(values))
 
 
 __all__ = ["OP", "Config", "Problem", "config", "space"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tilewright.ops.fmha.config import BIASES, ROTARIES
 from tilewright.ops.fmha.problem import MASKS, Problem
-from tilewright.ops.fmha.tensors import struct_strides, tensors
+from tilewright.ops.fmha.tensors import get_struct_strides, list_tensors
 
 # Tensors with strides, in the order of abi.h. All others are plain pointers.
 STRIDED = (
@@ -43,7 +43,7 @@ class TensorArgs(ctypes.Structure):
     )
 
 
-class Args(ctypes.Structure):
+class FmhaArgs(ctypes.Structure):
     """tw_fmha_args, field by field."""
 
     _fields_ = (
@@ -59,18 +59,18 @@ class Args(ctypes.Structure):
     )
 
 
-def arguments(problem: Problem) -> Args:
+def make_arguments(problem: Problem) -> FmhaArgs:
     """Return the struct for a problem, without addresses."""
-    args = Args(size=ctypes.sizeof(Args), **{name: getattr(problem, name) for name in _SAME})
+    args = FmhaArgs(size=ctypes.sizeof(FmhaArgs), **{name: getattr(problem, name) for name in _SAME})
     args.group_mode = problem.mode == "group"
     args.mask = MASKS.index(problem.mask)
     args.bias_kind = BIASES.index(problem.bias)
     args.rotary = ROTARIES.index(problem.rotary)
     args.rotary_dim = problem.rotary_size
     args.wants_lse, args.wants_randval = problem.lse, problem.store_randval
-    for tensor in tensors(problem):
+    for tensor in list_tensors(problem):
         if tensor.name in STRIDED:
-            strides = struct_strides(problem, tensor)
+            strides = get_struct_strides(problem, tensor)
             place = getattr(args, tensor.name)
             place.part, place.batch, place.head, place.row = strides
         elif tensor.name == "page_table":
@@ -80,15 +80,15 @@ def arguments(problem: Problem) -> Args:
     return args
 
 
-def point(problem: Problem) -> Callable[[Args, Sequence[int]], None]:
+def make_address_setter(problem: Problem) -> Callable[[FmhaArgs, Sequence[int]], None]:
     """Return a function that writes the addresses of a problem's tensors, in order, into the struct."""
-    names = [tensor.name for tensor in tensors(problem)]
+    names = [tensor.name for tensor in list_tensors(problem)]
 
-    def put(args: Args, addresses: Sequence[int]) -> None:
+    def set_addresses(args: FmhaArgs, addresses: Sequence[int]) -> None:
         for name, address in zip(names, addresses, strict=True):
             if name in STRIDED:
                 getattr(args, name).data = address
             else:
                 setattr(args, name, address)
 
-    return put
+    return set_addresses

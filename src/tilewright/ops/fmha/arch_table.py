@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, choose
-from tilewright.ops.fields import fields_of
+from tilewright.ops.fields import list_fields
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import FAMILIES
 from tilewright.ops.fmha.types import DTYPES
@@ -19,7 +19,7 @@ TILE_FIELDS = ("block", "waves", "mma")
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class TileShape:
     """A block with its waves and matrix instructions, for one family and one type."""
 
     family: str
@@ -31,10 +31,10 @@ class Tile:
     @property
     def text(self) -> str:
         """The notation of GPU files and of the shorthand `tile`."""
-        return tile_text((self.block, self.waves, self.mma))
+        return format_tile((self.block, self.waves, self.mma))
 
 
-def tile_text(values: tuple[tuple[int, ...], ...]) -> str:
+def format_tile(values: tuple[tuple[int, ...], ...]) -> str:
     """`128x64x32x64x32x64/4x1x1x4x1x1/16x16x16x16x16x16`: block, waves, mma; only the block without a GEMM."""
     return "/".join("x".join(map(str, numbers)) for numbers in values if numbers)
 
@@ -44,41 +44,41 @@ def read_tile(text: str) -> tuple[tuple[int, ...], ...]:
     parts = text.split("/")
     if len(parts) not in (1, len(TILE_FIELDS)):
         raise InvalidValueError(f"a tile must be block/waves/mma or only a block, got {text!r}")
-    fields = fields_of(Config)
+    fields = list_fields(Config)
     whole = parts if len(parts) > 1 else (*parts, "none", "none")
     return tuple(fields[name].kind.read(name, part) for name, part in zip(TILE_FIELDS, whole, strict=True))
 
 
 @functools.cache
-def tiles(arch: Arch) -> tuple[Tile, ...]:
+def list_tiles(arch: Arch) -> tuple[TileShape, ...]:
     """Return the tiles of a GPU; empty if its file has no table."""
     problems: list[FileProblem] = []
-    found: dict[Tile, None] = {}
+    found: dict[TileShape, None] = {}
     for index, table in enumerate(arch.op_tables.get("fmha", {}).get("tiles", ())):
         for key in table:
-            _try(problems, f"op.fmha.tiles.{index}", choose, "key", key, KEYS)
-        found.update(dict.fromkeys(_rows(table, f"op.fmha.tiles.{index}", problems)))
+            _try_call(problems, f"op.fmha.tiles.{index}", choose, "key", key, KEYS)
+        found.update(dict.fromkeys(_read_rows(table, f"op.fmha.tiles.{index}", problems)))
     if problems:
         raise FileFormatError(arch.source, problems)
     return tuple(found)
 
 
-def _rows(table: Mapping[str, Any], where: str, problems: list[FileProblem]) -> Iterator[Tile]:
+def _read_rows(table: Mapping[str, Any], where: str, problems: list[FileProblem]) -> Iterator[TileShape]:
     families, dtypes = table.get("families", ()), table.get("dtypes", ())
     before = len(problems)
     for family in families:
-        _try(problems, f"{where}.families", choose, "family", family, FAMILIES)
+        _try_call(problems, f"{where}.families", choose, "family", family, FAMILIES)
     for dtype in dtypes:
-        _try(problems, f"{where}.dtypes", choose, "dtype", dtype, DTYPES)
+        _try_call(problems, f"{where}.dtypes", choose, "dtype", dtype, DTYPES)
     if len(problems) > before:
         return
     for text in table.get("tiles", ()):
-        values = _try(problems, f"{where}.tiles", read_tile, text)
+        values = _try_call(problems, f"{where}.tiles", read_tile, text)
         if values is not None:
-            yield from (Tile(family, dtype, *values) for family in families for dtype in dtypes)
+            yield from (TileShape(family, dtype, *values) for family in families for dtype in dtypes)
 
 
-def _try(problems: list[FileProblem], where: str, function: Any, *arguments: Any) -> Any:
+def _try_call(problems: list[FileProblem], where: str, function: Any, *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except InvalidValueError as error:
@@ -86,11 +86,11 @@ def _try(problems: list[FileProblem], where: str, function: Any, *arguments: Any
         return None
 
 
-def values_of(field: str, arch: Arch) -> tuple[Any, ...]:
+def list_tile_values(field: str, arch: Arch) -> tuple[Any, ...]:
     """Return all values of block, waves or mma in a GPU's table."""
-    return tuple(dict.fromkeys(getattr(tile, field) for tile in tiles(arch)))
+    return tuple(dict.fromkeys(getattr(tile, field) for tile in list_tiles(arch)))
 
 
-def tile_texts(arch: Arch) -> tuple[str, ...]:
+def list_tile_texts(arch: Arch) -> tuple[str, ...]:
     """Return all tiles of a GPU's table as texts: the values of the shorthand `tile` given as "*"."""
-    return tuple(dict.fromkeys(tile.text for tile in tiles(arch)))
+    return tuple(dict.fromkeys(tile.text for tile in list_tiles(arch)))

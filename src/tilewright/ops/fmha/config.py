@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.ops.fields import Choice, ConfigBase, Count, Flag, Numbers, config_field
+from tilewright.ops.fields import ChoiceType, ConfigBase, CountType, FlagType, IntegerListType, config_field
 from tilewright.ops.fmha.families import FAMILIES, PIPELINES
 from tilewright.ops.fmha.types import DTYPES
 
@@ -21,73 +21,81 @@ MASK_FORMS = ("none", "any", "causal", "window")
 class Config(ConfigBase):
     """The compile-time fields of one kernel. Fields that a family does not use keep their default."""
 
-    family: str = config_field(Choice(tuple(FAMILIES)), "the computation of the kernel")
+    family: str = config_field(ChoiceType(tuple(FAMILIES)), "the computation of the kernel")
     mode: str = config_field(
-        Choice(MODES), "batch: sequences of one length; group: sequences of any lengths, packed"
+        ChoiceType(MODES), "batch: sequences of one length; group: sequences of any lengths, packed"
     )
-    dtype: str = config_field(Choice(tuple(DTYPES)), "types of the operands and the result")
-    pipeline: str = config_field(Choice(PIPELINES), "CK Tile's pipeline")
+    dtype: str = config_field(ChoiceType(tuple(DTYPES)), "types of the operands and the result")
+    pipeline: str = config_field(ChoiceType(PIPELINES), "CK Tile's pipeline")
     block: tuple[int, ...] = config_field(
-        Numbers(2, 9), "tile of one work-group: six integers, nine for dq_dk_dv, fewer without a GEMM", tag="b"
+        IntegerListType(2, 9), "tile of one work-group: six integers, nine for dq_dk_dv, fewer without a GEMM", tag="b"
     )
-    waves: tuple[int, ...] = config_field(Numbers(0, 9), "waves along m, n, k of each GEMM", tag="w", default=())
+    waves: tuple[int, ...] = config_field(
+        IntegerListType(0, 9), "waves along m, n, k of each GEMM", tag="w", default=()
+    )
     mma: tuple[int, ...] = config_field(
-        Numbers(0, 9), "matrix-instruction tile m, n, k of each GEMM", tag="mma", default=()
+        IntegerListType(0, 9), "matrix-instruction tile m, n, k of each GEMM", tag="mma", default=()
     )
-    pad_q: bool = config_field(Flag(), "queries need not be a multiple of m0", tag="padq", default=False)
-    pad_k: bool = config_field(Flag(), "keys need not be a multiple of n0", tag="padk", default=False)
+    pad_q: bool = config_field(FlagType(), "queries need not be a multiple of m0", tag="padq", default=False)
+    pad_k: bool = config_field(FlagType(), "keys need not be a multiple of n0", tag="padk", default=False)
     pad_hdim_q: int = config_field(
-        Count(0, 8), "a problem's hdim_q may be smaller: 1 any size, 8 a multiple of 8", tag="padhq", default=0
+        CountType(0, 8), "a problem's hdim_q may be smaller: 1 any size, 8 a multiple of 8", tag="padhq", default=0
     )
     pad_hdim_v: int = config_field(
-        Count(0, 8), "a problem's hdim_v may be smaller: 1 any size, 8 a multiple of 8", tag="padhv", default=0
+        CountType(0, 8), "a problem's hdim_v may be smaller: 1 any size, 8 a multiple of 8", tag="padhv", default=0
     )
     mask_form: str = config_field(
-        Choice(MASK_FORMS), "the compiled-in mask; any takes its window at run time", tag="mask_", default="none"
+        ChoiceType(MASK_FORMS), "the compiled-in mask; any takes its window at run time", tag="mask_", default="none"
     )
-    sink: int = config_field(Count(0, 4096), "first keys that a window never masks", tag="sink", default=0)
-    bias: str = config_field(Choice(BIASES), "the bias that is added to the scores", tag="bias_", default="none")
-    lse: bool = config_field(Flag(), "store the log of the sum of exponentials", tag="lse", default=False)
-    soft_cap: bool = config_field(Flag(), "cap scores with a tanh", tag="cap", default=False)
-    dropout: bool = config_field(Flag(), "drop probabilities at random", tag="drop", default=False)
+    sink: int = config_field(CountType(0, 4096), "first keys that a window never masks", tag="sink", default=0)
+    bias: str = config_field(ChoiceType(BIASES), "the bias that is added to the scores", tag="bias_", default="none")
+    lse: bool = config_field(FlagType(), "store the log of the sum of exponentials", tag="lse", default=False)
+    soft_cap: bool = config_field(FlagType(), "cap scores with a tanh", tag="cap", default=False)
+    dropout: bool = config_field(FlagType(), "drop probabilities at random", tag="drop", default=False)
     store_randval: bool = config_field(
-        Flag(),
+        FlagType(),
         "backward: store the random numbers (a run-time argument of forward kernels)",
         tag="rand",
         default=False,
     )
-    static_quant: bool = config_field(Flag(), "8-bit results with scales from the caller", tag="quant", default=False)
-    v_layout: str = config_field(
-        Choice(V_LAYOUTS), "row: values are laid out like keys; col: transposed", tag="v", default="row"
+    static_quant: bool = config_field(
+        FlagType(), "8-bit results with scales from the caller", tag="quant", default=False
     )
-    paged: bool = config_field(Flag(), "keys and values are in pages, with a page table", tag="paged", default=False)
+    v_layout: str = config_field(
+        ChoiceType(V_LAYOUTS), "row: values are laid out like keys; col: transposed", tag="v", default="row"
+    )
+    paged: bool = config_field(
+        FlagType(), "keys and values are in pages, with a page table", tag="paged", default=False
+    )
     uneven_splits: bool = config_field(
-        Flag(), "splitkv: parts need not be multiples of n0", tag="uneven", default=False
+        FlagType(), "splitkv: parts need not be multiples of n0", tag="uneven", default=False
     )
     merge_heads: bool = config_field(
-        Flag(), "splitkv: query heads that share keys are computed together", tag="merge", default=False
+        FlagType(), "splitkv: query heads that share keys are computed together", tag="merge", default=False
     )
     log_max_splits: int = config_field(
-        Count(0, 10), "combine: log2 of the largest number of parts", tag="splits", default=0
+        CountType(0, 10), "combine: log2 of the largest number of parts", tag="splits", default=0
     )
     rotary: str = config_field(
-        Choice(ROTARIES), "appendkv: the rotary embedding of queries and new keys", tag="rope_", default="none"
+        ChoiceType(ROTARIES), "appendkv: the rotary embedding of queries and new keys", tag="rope_", default="none"
     )
-    bias_gradient: bool = config_field(Flag(), "backward: compute the gradient of the bias", tag="dbias", default=False)
+    bias_gradient: bool = config_field(
+        FlagType(), "backward: compute the gradient of the bias", tag="dbias", default=False
+    )
     deterministic: bool = config_field(
-        Flag(),
+        FlagType(),
         "backward: sum query gradients in a fixed order, not with atomic adds",
         tag="det",
         default=False,
     )
     max_seqlen_q: int = config_field(
-        Count(0, 4096), "backward: the largest number of queries; 0: no limit", tag="maxq", default=0
+        CountType(0, 4096), "backward: the largest number of queries; 0: no limit", tag="maxq", default=0
     )
     skip_min_seqlen_q: bool = config_field(
-        Flag(), "skip sequences that have at most a run-time number of queries", tag="skip", default=False
+        FlagType(), "skip sequences that have at most a run-time number of queries", tag="skip", default=False
     )
     blocks_per_cu: int = config_field(
-        Count(0, 16),
+        CountType(0, 16),
         "target work-groups per compute unit (a launch bound, which limits registers); 0: CK Tile's own choice",
         tag="o",
         default=0,

@@ -33,7 +33,7 @@ _RESULTS = 64  # of one square
 _LOW = np.uint64(0xFFFFFFFF)
 
 
-def philox(seed: int, low: NDArray[np.uint64], high: NDArray[np.uint64]) -> Words:
+def compute_philox(seed: int, low: NDArray[np.uint64], high: NDArray[np.uint64]) -> Words:
     """Return the four words of each counter, along a new last dimension."""
     words = [low & _LOW, low >> np.uint64(32), high & _LOW, high >> np.uint64(32)]
     key = [seed & 0xFFFFFFFF, seed >> 32]
@@ -49,14 +49,14 @@ def philox(seed: int, low: NDArray[np.uint64], high: NDArray[np.uint64]) -> Word
     return np.stack(words, axis=-1).astype(np.uint32)
 
 
-def random_bytes(problem: Problem, sequence: int, queries: int, keys: int) -> NDArray[np.uint8]:
+def draw_random_bytes(problem: Problem, sequence: int, queries: int, keys: int) -> NDArray[np.uint8]:
     """Return the random bytes of one sequence: (heads, queries, keys)."""
     down, across = -(-queries // _SQUARE), -(-keys // _SQUARE)
     shape = (problem.heads, down, across, _RESULTS)
     head, row, column, result = (axis.astype(np.uint64) for axis in np.indices(shape))
     heads_before = np.uint64(sequence * problem.heads) + head
     low = np.uint64(problem.drop_offset) + np.uint64(_RESULTS) * heads_before + result
-    words = philox(problem.drop_seed, low, row | column << np.uint64(32))
+    words = compute_philox(problem.drop_seed, low, row | column << np.uint64(32))
     little_endian = words.astype("<u4").view(np.uint8)
     # The index of a result is (half of 8 rows, column), its bytes are (half of 16 rows, row within 8).
     split = little_endian.reshape(problem.heads, down, across, 2, _SQUARE, 2, 8)
@@ -65,17 +65,17 @@ def random_bytes(problem: Problem, sequence: int, queries: int, keys: int) -> ND
     return np.ascontiguousarray(whole[:, :queries, :keys])
 
 
-def kept_share(problem: Problem) -> float:
+def keep_probability(problem: Problem) -> float:
     """1 - p_drop, in fp32 as in kernels."""
     return float(np.float32(1.0 - float(np.float32(problem.p_drop))))
 
 
-def kept(problem: Problem, sequence: int, queries: int, keys: int) -> NDArray[np.bool_]:
+def draw_keep_mask(problem: Problem, sequence: int, queries: int, keys: int) -> NDArray[np.bool_]:
     """Return which probabilities of a sequence are kept: their byte is at most 255 times the share, rounded down."""
-    largest = math.floor(np.float32(kept_share(problem)) * np.float32(255))
-    return random_bytes(problem, sequence, queries, keys) <= largest
+    largest = math.floor(np.float32(keep_probability(problem)) * np.float32(255))
+    return draw_random_bytes(problem, sequence, queries, keys) <= largest
 
 
-def factor(problem: Problem) -> float:
+def dropout_scale(problem: Problem) -> float:
     """The factor of the probabilities that are kept, in fp32 as in kernels."""
-    return float(np.float32(1.0 / kept_share(problem)))
+    return float(np.float32(1.0 / keep_probability(problem)))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.c_numbers import C_NUMBERS
-from tilewright.ops.fmha.features import FEATURES_VERSION, features
-from tilewright.ops.fmha.pace import kernel_numbers
-from tilewright.ops.fmha.workload import problem_numbers
-from tilewright.ops.machine.cost import CostModel, Estimate, Facts
-from tilewright.ops.machine.numbers import Number, ceil_div, maximum, minimum, where
-from tilewright.ops.machine.tiled import Work, laid_out
+from tilewright.ops.cost_model.arithmetic import Number, ceil_div, maximum, minimum, where
+from tilewright.ops.cost_model.cost import CostModel, Estimate, Facts
+from tilewright.ops.cost_model.tiled import TileCounts, estimate_tiles
+from tilewright.ops.fmha.features import FEATURES_VERSION, compute_features
+from tilewright.ops.fmha.model_inputs import C_NUMBERS
+from tilewright.ops.fmha.step_cost import compute_kernel_inputs
+from tilewright.ops.fmha.workload import compute_problem_inputs
 
 
 def estimate(p: Facts, k: Facts, arch: Arch) -> Estimate:
@@ -25,8 +25,8 @@ def estimate(p: Facts, k: Facts, arch: Arch) -> Estimate:
     tiles_m = where(p.uneven > 0, maximum(1.0, rows / k.block_m + 0.5), ceil_div(rows, k.block_m))
     tiles_n = ceil_div(p.columns, k.block_n)
     tiles = tiles_m * tiles_n * p.sequences * p.heads / shared * p.splits
-    steps, longest = _steps(p, k, by_keys, shared)
-    work = Work(
+    steps, longest = _count_steps(p, k, by_keys, shared)
+    work = TileCounts(
         tiles=tiles,
         steps=steps,
         longest=longest,
@@ -36,10 +36,10 @@ def estimate(p: Facts, k: Facts, arch: Arch) -> Estimate:
         use_n=p.columns / (tiles_n * k.block_n),
         use_k=where(by_keys, p.queries, p.keys) / (p.splits * maximum(1.0, longest) * k.block_k),
     )
-    return laid_out(work, k, arch)
+    return estimate_tiles(work, k, arch)
 
 
-def _steps(p: Facts, k: Facts, by_keys: Number, shared: Number) -> tuple[Number, Number]:
+def _count_steps(p: Facts, k: Facts, by_keys: Number, shared: Number) -> tuple[Number, Number]:
     """Return the steps of a work-group: the mean and the largest number.
 
     The visible range of a work-group is the union over its rows: where an end of the range moves from row to row, the
@@ -60,10 +60,10 @@ def _steps(p: Facts, k: Facts, by_keys: Number, shared: Number) -> tuple[Number,
 
 
 COST = CostModel(
-    problem_numbers=problem_numbers,
-    kernel_numbers=kernel_numbers,
+    problem_numbers=compute_problem_inputs,
+    kernel_numbers=compute_kernel_inputs,
     estimate=estimate,
-    features=features,
+    features=compute_features,
     features_version=FEATURES_VERSION,
     in_c=C_NUMBERS,
 )

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from tilewright.ops.execution import Execution, imported_when_called
-from tilewright.ops.fmha.abi import arguments, point
-from tilewright.ops.fmha.stages import next_stage
-from tilewright.ops.fmha.tensors import tensors, with_strides
-from tilewright.ops.fmha.trials import trials
+from tilewright.ops.execution import Execution, import_on_call
+from tilewright.ops.fmha.abi import make_address_setter, make_arguments
+from tilewright.ops.fmha.stages import plan_next_stage
+from tilewright.ops.fmha.tensors import apply_strides, list_tensors
+from tilewright.ops.fmha.trials import list_trials
 
 EXECUTION = Execution(
-    tensors=tensors,
-    with_strides=with_strides,
-    arguments=arguments,
-    point=point,
-    next_stage=next_stage,
-    inputs=imported_when_called("tilewright.ops.fmha.inputs", "inputs"),
-    reference=imported_when_called("tilewright.ops.fmha.reference", "reference"),
-    tolerance=imported_when_called("tilewright.ops.fmha.tolerance", "tolerance"),
-    tolerance_basis=imported_when_called("tilewright.ops.fmha.tolerance", "tolerance_basis"),
-    trials=trials,
+    tensors=list_tensors,
+    with_strides=apply_strides,
+    arguments=make_arguments,
+    point=make_address_setter,
+    next_stage=plan_next_stage,
+    inputs=import_on_call("tilewright.ops.fmha.inputs", "make_inputs"),
+    reference=import_on_call("tilewright.ops.fmha.reference", "compute_reference"),
+    tolerance=import_on_call("tilewright.ops.fmha.tolerance", "compute_tolerance"),
+    tolerance_basis=import_on_call("tilewright.ops.fmha.tolerance", "tolerance_basis"),
+    trials=list_trials,
 )

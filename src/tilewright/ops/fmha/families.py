@@ -64,7 +64,7 @@ FAMILIES: dict[str, Family] = {
 PIPELINES = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in family.pipelines))
 
 
-def tile_of(config: Any) -> dict[str, int]:
+def get_tile(config: Any) -> dict[str, int]:
     """Return the numbers of a config's block by name; empty if their count is not the family's (rule T207)."""
     labels = FAMILIES[config.family].block
     return dict(zip(labels, config.block, strict=True)) if len(labels) == len(config.block) else {}

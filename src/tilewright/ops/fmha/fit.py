@@ -9,7 +9,7 @@ import functools
 import sys
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha import fit_caches, fit_forward
 from tilewright.ops.fmha.abi import STRIDED
@@ -24,10 +24,10 @@ from tilewright.ops.fmha.families import (
     SCORING,
 )
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.tensors import struct_strides, tensors
+from tilewright.ops.fmha.tensors import get_struct_strides, list_tensors
 from tilewright.ops.fmha.types import DTYPES
-from tilewright.ops.fmha.uses import USED
-from tilewright.ops.rule import Fault, Rule, rule, rules_in
+from tilewright.ops.fmha.used_fields import USED
+from tilewright.ops.rule import Rejection, Rule, collect_rules, rule
 
 # Fields that kernels and problems share, and that are compiled in.
 _SAME = ("bias", "lse", "sink", "v_layout", "rotary", "bias_gradient", "deterministic", "static_quant")
@@ -45,7 +45,7 @@ _KEYS_PADDED = (FORWARD, APPENDKV)
     good={},
     bad={"problem": {"dtype": "bf16"}},
 )
-def other_problem(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_family(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """The family, mode and types of problem and kernel must be equal.
 
     Why: they are compiled in. A problem that takes several kernels is computed by a launch plan.
@@ -55,7 +55,7 @@ def other_problem(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     for name in ("family", "mode", "dtype"):
         mine, wanted = getattr(config, name), getattr(problem, name)
         if mine != wanted:
-            return Fault(f"the kernel has {name} {mine}, the problem {wanted}", name, wanted)
+            return Rejection(f"the kernel has {name} {mine}, the problem {wanted}", name, wanted)
     return None
 
 
@@ -67,7 +67,7 @@ def other_problem(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     good={"lse": True, "problem": {"lse": True}},
     bad={"problem": {"lse": True}},
 )
-def other_features(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_features(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """Bias, LSE, sinks, the layout of the values and all other compiled-in features must match the problem.
 
     Why: a kernel has the code for them or not. Storing random numbers is a run-time argument of forward kernels with
@@ -78,7 +78,7 @@ def other_features(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     for name in (*_SAME, "store_randval"):
         mine, wanted = getattr(config, name), getattr(problem, name)
         if name in USED[config.family] and mine != wanted:
-            return Fault(f"the kernel has {name} {mine}, the problem {wanted}", name, wanted)
+            return Rejection(f"the kernel has {name} {mine}, the problem {wanted}", name, wanted)
     return None
 
 
@@ -90,7 +90,7 @@ def other_features(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     good={"pad_hdim_q": 8, "pad_hdim_v": 8, "problem": {"hdim_q": 72}},
     bad={"pad_hdim_q": 8, "pad_hdim_v": 8, "problem": {"hdim_q": 68}},
 )
-def head_size(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_head_size(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """The head sizes must equal those of the tiles, or be smaller where the kernel pads them.
 
     Why: a kernel without pads loads whole tiles. One that pads by 8 loads vectors of 8 elements, or of 16 for 8-bit
@@ -103,12 +103,12 @@ def head_size(config: Any, problem: Problem, arch: Arch) -> Fault | None:
         if not tile:
             continue
         if size > tile:
-            return Fault(f"{name} is {size}, but the kernel's tiles hold {tile}", "block")
+            return Rejection(f"{name} is {size}, but the kernel's tiles hold {tile}", "block")
         if size < tile and not pad:
-            return Fault(f"{name} is {size}, but the kernel has no pads and supports only {tile}", f"pad_{name}")
-        step = 16 if pad == 8 and dtype(DTYPES[config.dtype].qkv).bits == 8 else pad
+            return Rejection(f"{name} is {size}, but the kernel has no pads and supports only {tile}", f"pad_{name}")
+        step = 16 if pad == 8 and find_dtype(DTYPES[config.dtype].qkv).bits == 8 else pad
         if step and size % step:
-            return Fault(f"{name} is {size}, which is not a multiple of the kernel's pad of {step}", f"pad_{name}")
+            return Rejection(f"{name} is {size}, which is not a multiple of the kernel's pad of {step}", f"pad_{name}")
     return None
 
 
@@ -120,7 +120,7 @@ def head_size(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     good={"problem": {"seqlen_q": 100}},
     bad={"pad_q": False, "problem": {"seqlen_q": 100, "seqlen_k": 128}},
 )
-def queries_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_query_count(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """Without pad_q the number of queries must be a multiple of the tile.
 
     Why: such a kernel does not check where the queries end. With merged heads, the rows of all heads count as queries.
@@ -132,18 +132,18 @@ def queries_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None
         return None
     if config.family == APPENDKV and config.rotary == "none":
         return None
-    rows, step = query_rows(config, problem), query_step(config)
+    rows, step = count_query_rows(config, problem), query_tile_rows(config)
     if rows % step == 0:
         return None
-    return Fault(f"{rows} rows of queries are not a multiple of {step}, and the kernel has no pad_q", "pad_q", True)
+    return Rejection(f"{rows} rows of queries are not a multiple of {step}, and the kernel has no pad_q", "pad_q", True)
 
 
-def query_rows(config: Any, problem: Problem) -> int:
+def count_query_rows(config: Any, problem: Problem) -> int:
     """Return the query rows of one sequence in one of the kernel's heads."""
     return problem.seqlen_q * (problem.heads // problem.kv_heads if config.merge_heads else 1)
 
 
-def query_step(config: Any) -> int:
+def query_tile_rows(config: Any) -> int:
     """The number of queries in one tile."""
     tile = config.tile
     if config.family == COMBINE:
@@ -161,7 +161,7 @@ def query_step(config: Any) -> int:
     good={"problem": {"seqlen_k": 100}},
     bad={"pad_k": False, "problem": {"seqlen_k": 100}},
 )
-def keys_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_key_count(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """Without pad_k the number of keys must be a multiple of the tile.
 
     Why: such a kernel does not check where the keys end. Kernels over caches read the sequence lengths on the device.
@@ -174,7 +174,7 @@ def keys_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     columns = config.tile["n0"]
     if keys % columns == 0:
         return None
-    return Fault(f"{keys} keys are not a multiple of {columns}, and the kernel has no pad_k", "pad_k", True)
+    return Rejection(f"{keys} keys are not a multiple of {columns}, and the kernel has no pad_k", "pad_k", True)
 
 
 @rule(
@@ -185,7 +185,7 @@ def keys_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     good={"mask_form": "any", "problem": {"mask": "top_left"}},
     bad={"problem": {"mask": "top_left"}},
 )
-def other_mask(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_mask(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """The kernel's mask form must support the problem's mask.
 
     Why: `any` takes the window at run time. `causal` has no limit on the left, and `window` has both limits.
@@ -196,13 +196,15 @@ def other_mask(config: Any, problem: Problem, arch: Arch) -> Fault | None:
         return None
     if (problem.mask == "none") != (config.mask_form == "none"):
         nearest = "none" if problem.mask == "none" else "any"
-        return Fault(f"mask is {problem.mask}, but the kernel has mask_form {config.mask_form}", "mask_form", nearest)
+        return Rejection(
+            f"mask is {problem.mask}, but the kernel has mask_form {config.mask_form}", "mask_form", nearest
+        )
     if config.mask_form == "causal" and problem.window_left >= 0:
         left = problem.window_left
-        return Fault(f"window_left is {left}, but a causal kernel has no limit on the left", "mask_form", "any")
+        return Rejection(f"window_left is {left}, but a causal kernel has no limit on the left", "mask_form", "any")
     widest = max(problem.window_left, problem.window_right)
     if widest > _WIDEST:
-        return Fault(f"the window has {widest} keys, the maximum is {_WIDEST}", "mask_form")
+        return Rejection(f"the window has {widest} keys, the maximum is {_WIDEST}", "mask_form")
     return None
 
 
@@ -217,7 +219,7 @@ _WIDEST = (_BEYOND - 1) // 4
     good={"soft_cap": True, "problem": {"logits_cap": 30.0}},
     bad={"problem": {"logits_cap": 30.0}},
 )
-def other_cap(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_soft_cap(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """A problem with logits_cap needs a kernel with soft_cap, and one without needs a kernel without.
 
     Why: the tanh is compiled in. CK Tile has no gradient for it.
@@ -226,7 +228,7 @@ def other_cap(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """
     if config.family not in SCORING or config.soft_cap == (problem.logits_cap > 0):
         return None
-    return Fault(f"logits_cap is {problem.logits_cap:g}, but the kernel has soft_cap {config.soft_cap}", "soft_cap")
+    return Rejection(f"logits_cap is {problem.logits_cap:g}, but the kernel has soft_cap {config.soft_cap}", "soft_cap")
 
 
 @rule(
@@ -237,7 +239,7 @@ def other_cap(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     good={"dropout": True, "problem": {"p_drop": 0.1}},
     bad={"problem": {"p_drop": 0.1}},
 )
-def other_dropout(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_dropout(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """Dropout and stored random numbers need a kernel with dropout.
 
     Why: the random number generator is compiled in. A kernel with dropout also supports p_drop = 0.
@@ -246,7 +248,7 @@ def other_dropout(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """
     if config.family not in SCORING or config.dropout or not (problem.p_drop or problem.store_randval):
         return None
-    return Fault(f"p_drop is {problem.p_drop:g}, but the kernel was built without dropout", "dropout", True)
+    return Rejection(f"p_drop is {problem.p_drop:g}, but the kernel was built without dropout", "dropout", True)
 
 
 @rule(
@@ -257,7 +259,7 @@ def other_dropout(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     good={},
     bad={"max_seqlen_q": 64},
 )
-def too_many_queries(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_max_queries(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """A kernel with max_seqlen_q does not support longer sequences.
 
     Why: it has no loop over query tiles.
@@ -266,7 +268,9 @@ def too_many_queries(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """
     if not config.max_seqlen_q or problem.seqlen_q <= config.max_seqlen_q:
         return None
-    return Fault(f"seqlen_q is {problem.seqlen_q}, the kernel's maximum is {config.max_seqlen_q}", "max_seqlen_q", 0)
+    return Rejection(
+        f"seqlen_q is {problem.seqlen_q}, the kernel's maximum is {config.max_seqlen_q}", "max_seqlen_q", 0
+    )
 
 
 @rule(
@@ -277,7 +281,7 @@ def too_many_queries(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     good={},
     bad={"problem": {"min_seqlen_q": 2}},
 )
-def no_skipping(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_skipping(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """Skipping short sequences needs a kernel with skip_min_seqlen_q.
 
     Why: the check is compiled in.
@@ -286,7 +290,7 @@ def no_skipping(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """
     if config.skip_min_seqlen_q or not problem.min_seqlen_q or config.family not in SCORING[:-1]:
         return None
-    return Fault(f"min_seqlen_q is {problem.min_seqlen_q}, but the kernel skips nothing", "skip_min_seqlen_q", True)
+    return Rejection(f"min_seqlen_q is {problem.min_seqlen_q}, but the kernel skips nothing", "skip_min_seqlen_q", True)
 
 
 @rule(
@@ -297,28 +301,28 @@ def no_skipping(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     good={},
     bad={"problem": {"heads": 2**24}},
 )
-def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_sizes(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """All strides must be below 2³¹ elements.
 
     Why: they are 32-bit integers in CK Tile's kernels.
 
     Fix: split the batch.
     """
-    beyond = _stride_beyond(problem)
+    beyond = _find_large_stride(problem)
     if beyond:
-        return Fault(f"a stride of {beyond[0]} is {beyond[1]:,}, must be below {_BEYOND:,}", "family")
-    rows = query_rows(config, problem) * max(problem.num_splits, 1)
+        return Rejection(f"a stride of {beyond[0]} is {beyond[1]:,}, must be below {_BEYOND:,}", "family")
+    rows = count_query_rows(config, problem) * max(problem.num_splits, 1)
     tokens = problem.batch * problem.seqlen_k if config.family == BATCH_PREFILL else 0
     if max(rows, tokens) >= _BEYOND - 1024:
-        return Fault(f"{max(rows, tokens):,} rows, must be below {_BEYOND:,}", "family")
+        return Rejection(f"{max(rows, tokens):,} rows, must be below {_BEYOND:,}", "family")
     return None
 
 
 @functools.lru_cache(maxsize=256)
-def _stride_beyond(problem: Problem) -> tuple[str, int] | None:
+def _find_large_stride(problem: Problem) -> tuple[str, int] | None:
     """Return the first tensor with a too large stride, and that stride; cached, since every kernel needs it."""
-    for tensor in tensors(problem):
-        largest = max(struct_strides(problem, tensor)) if tensor.name in STRIDED else 0
+    for tensor in list_tensors(problem):
+        largest = max(get_struct_strides(problem, tensor)) if tensor.name in STRIDED else 0
         if largest >= _BEYOND:
             return tensor.name, largest
     return None
@@ -336,7 +340,7 @@ def _stride_beyond(problem: Problem) -> tuple[str, int] | None:
         "problem": {"family": DQ_DK_DV, "dq_parts": 2},
     },
 )
-def other_parts(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_dq_parts(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """The problem must have as many partial sums of dq as the kernel.
 
     Why: a deterministic kernel has one for each key tile, and others have one, to which they add. A pipeline that goes
@@ -350,7 +354,7 @@ def other_parts(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     wanted = -(-problem.seqlen_k // config.tile["n0"]) if parted else 1
     if problem.dq_parts == wanted:
         return None
-    return Fault(f"the problem has {problem.dq_parts} partial sums of dq, the kernel {wanted}", "block")
+    return Rejection(f"the problem has {problem.dq_parts} partial sums of dq, the kernel {wanted}", "block")
 
 
-FIT_RULES: tuple[Rule, ...] = rules_in(sys.modules[__name__], fit_caches, fit_forward)
+FIT_RULES: tuple[Rule, ...] = collect_rules(sys.modules[__name__], fit_caches, fit_forward)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.resources import MAX_ACCESS_BYTES
 from tilewright.ops.fmha.families import APPENDKV, BATCH_PREFILL, COMBINE, FORWARD, PAGEDKV, SCORING, SPLITKV
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.types import DTYPES
-from tilewright.ops.rule import Fault, rule
+from tilewright.ops.rule import Rejection, rule
 
 
 @rule(
@@ -21,7 +21,7 @@ from tilewright.ops.rule import Fault, rule
     good={},
     bad={"problem": {"page_size": 64}},
 )
-def other_pages(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_page_size(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """Pages need a kernel with a page table, and a page size that suits its tiles.
 
     Why: a kernel without a page table would treat the pages as one long sequence. One with a table looks up a page
@@ -33,14 +33,14 @@ def other_pages(config: Any, problem: Problem, arch: Arch) -> Fault | None:
         return None
     size = problem.page_size
     if config.paged != problem.paged:
-        return Fault(f"page_size is {size}, but the kernel has paged {config.paged}", "paged", problem.paged)
+        return Rejection(f"page_size is {size}, but the kernel has paged {config.paged}", "paged", problem.paged)
     if not config.paged:
         return None
-    message = _page_fault(config.family, size, config.tile["n0"])
-    return Fault(message, "block") if message else None
+    message = _describe_page_mismatch(config.family, size, config.tile["n0"])
+    return Rejection(message, "block") if message else None
 
 
-def _page_fault(family: str, size: int, n0: int) -> str:
+def _describe_page_mismatch(family: str, size: int, n0: int) -> str:
     """Return why a page size is not supported; empty if it is."""
     if family == BATCH_PREFILL:
         return f"a page has {size} tokens, but the kernel supports only pages of 1" if size != 1 else ""
@@ -57,7 +57,7 @@ def _page_fault(family: str, size: int, n0: int) -> str:
     good={},
     bad={"problem": {"num_splits": 2}},
 )
-def other_splits(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_split_count(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """Only splitkv and combine support splits, and only the number that they were built for.
 
     Why: the lengths of parts are known only on the device, so a part may end inside a tile, which a kernel without
@@ -67,13 +67,15 @@ def other_splits(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """
     count = problem.num_splits
     if config.family in (SPLITKV, COMBINE) and count < 1:
-        return Fault(f"num_splits is {count}, must be at least 1", "family")
+        return Rejection(f"num_splits is {count}, must be at least 1", "family")
     if config.family == SPLITKV and count > 1 and not (config.uneven_splits or config.mode == "group"):
-        return Fault(f"{count} parts may end inside a tile, but the kernel has no uneven_splits", "uneven_splits", True)
+        return Rejection(
+            f"{count} parts may end inside a tile, but the kernel has no uneven_splits", "uneven_splits", True
+        )
     if config.family == COMBINE and count > 2**config.log_max_splits:
-        return Fault(f"{count} parts, but the kernel merges at most {2**config.log_max_splits}", "log_max_splits")
+        return Rejection(f"{count} parts, but the kernel merges at most {2**config.log_max_splits}", "log_max_splits")
     if config.family in (FORWARD, PAGEDKV, BATCH_PREFILL) and count:
-        return Fault(f"num_splits is {count}, but {config.family} does not split the keys", "family", SPLITKV)
+        return Rejection(f"num_splits is {count}, but {config.family} does not split the keys", "family", SPLITKV)
     return None
 
 
@@ -88,7 +90,7 @@ def other_splits(config: Any, problem: Problem, arch: Arch) -> Fault | None:
         "problem": {"family": APPENDKV, "rotary": "half", "rotary_dim": 24, "seqlen_new": 64},
     },
 )
-def rotary_size(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_rotary_size(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """The rotated size must be a multiple of a thread's vector, and appendkv needs at least one new token.
 
     Why: a thread rotates all elements that it holds or none. With rotary half, the elements of a thread must be in the
@@ -99,12 +101,12 @@ def rotary_size(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     if config.family != APPENDKV:
         return None
     if problem.seqlen_new < 1:
-        return Fault("seqlen_new is 0, must be at least 1", "family")
+        return Rejection("seqlen_new is 0, must be at least 1", "family")
     if config.rotary == "none":
         return None
-    held = MAX_ACCESS_BYTES // dtype(DTYPES[config.dtype].qkv).storage_bytes
+    held = MAX_ACCESS_BYTES // find_dtype(DTYPES[config.dtype].qkv).storage_bytes
     step = 2 * held if config.rotary == "half" else held
     size = problem.rotary_size
     if size % step == 0 and size <= problem.hdim_q:
         return None
-    return Fault(f"the rotated size is {size}, must be a multiple of {step} and at most {problem.hdim_q}", "rotary")
+    return Rejection(f"the rotated size is {size}, must be a multiple of {step} and at most {problem.hdim_q}", "rotary")

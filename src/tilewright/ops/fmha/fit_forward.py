@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.families import FORWARD, tile_of
+from tilewright.ops.fmha.families import FORWARD, get_tile
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.rule import Fault, rule
+from tilewright.ops.rule import Rejection, rule
 
 _V3 = {
     **{"pipeline": "v3", "block": (256, 32, 128, 128, 32, 128)},
@@ -24,7 +24,7 @@ _V3 = {
     bad={**_V3, "problem": {"seqlen_q": 256, "seqlen_k": 64}},
     arch="gfx950",
 )
-def two_tiles_of_keys(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_key_tile_count(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """v3 supports one key tile, or at least three.
 
     Why: with two it reads the second one from LDS before the copy has finished (the wait is inside
@@ -32,7 +32,7 @@ def two_tiles_of_keys(config: Any, problem: Problem, arch: Arch) -> Fault | None
 
     Fix: use a kernel with another pipeline.
     """
-    width = tile_of(config).get("n0", 0) if config.family == FORWARD and config.pipeline == "v3" else 0
+    width = get_tile(config).get("n0", 0) if config.family == FORWARD and config.pipeline == "v3" else 0
     if not width < problem.seqlen_k <= 2 * width:
         return None
-    return Fault(f"{problem.seqlen_k} keys take exactly two tiles of {width}", "pipeline", "qr_async")
+    return Rejection(f"{problem.seqlen_k} keys take exactly two tiles of {width}", "pipeline", "qr_async")

@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.arch.number_formats import Floats, numpy_dtype
+from tilewright.arch.number_formats import Floats, to_numpy_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.draw import APART, WHOLE_NUMBERS, wide_numbers
-from tilewright.ops.block_gemm.rounding import wide
+from tilewright.ops.block_gemm.random_values import APART, WHOLE_NUMBERS, draw_wide_numbers
+from tilewright.ops.block_gemm.rounding import to_float64
 from tilewright.ops.execution import Tensor
-from tilewright.ops.fmha.dropout import kept_share
+from tilewright.ops.fmha.dropout import keep_probability
 from tilewright.ops.fmha.families import (
     APPENDKV,
     BACKWARD,
@@ -42,11 +42,11 @@ from tilewright.ops.fmha.families import (
     PAGEDKV,
     SPLITKV,
 )
-from tilewright.ops.fmha.lengths import tables
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.reference_forward import attended, scores
-from tilewright.ops.fmha.sequences import heads_first, pages_of, rows, sequences, shared
-from tilewright.ops.fmha.tensors import lengths_given, tensors
+from tilewright.ops.fmha.random_lengths import generate_tables
+from tilewright.ops.fmha.reference_forward import compute_attention, compute_scores
+from tilewright.ops.fmha.sequences import iterate_sequences, list_pages, move_heads_first, repeat_kv_heads, select_rows
+from tilewright.ops.fmha.tensors import has_key_lengths, list_tensors
 
 _UNUSED = 96.0  # representable in fp8 of all encodings, and far from all drawn values
 _QUERY_SIZE = 2.0
@@ -63,41 +63,41 @@ _WIDE_SHARE = 1 / 16
 _ROTARY_BASE = 10000.0  # of the angles, as in Su et al., RoFormer (arXiv 2104.09864), section 3.2.2
 
 
-def inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
+def make_inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
     """Return inputs and old contents of updated tensors by name, in the GPU's encoding; equal for equal seeds."""
     families = (*FAMILIES, BACKWARD)
     generator = np.random.default_rng([seed, families.index(problem.family), problem.seqlen_q, problem.seqlen_k])
-    wanted = [tensor for tensor in tensors(problem) if not tensor.output or tensor.updated]
-    made = tables(problem, generator)
+    wanted = [tensor for tensor in list_tensors(problem) if not tensor.output or tensor.updated]
+    made = generate_tables(problem, generator)
     for tensor in wanted:
-        if tensor.name not in made and not _computed(problem, tensor):
-            values = _values(problem, tensor, seed, generator)
+        if tensor.name not in made and not _is_computed(problem, tensor):
+            values = _generate_values(problem, tensor, seed, generator)
             if seed == WHOLE_NUMBERS and tensor.name in _WIDE.get(problem.family, ("v",)):
-                _put_wide_numbers(problem, values, tensor, generator, arch)
+                _insert_wide_numbers(problem, values, tensor, generator, arch)
             if tensor.name in ("k", "v"):
                 _mark_unused(problem, made, tensor.name, values)
-            made[tensor.name] = values.astype(numpy_dtype(tensor.dtype, arch))
+            made[tensor.name] = values.astype(to_numpy_dtype(tensor.dtype, arch))
     if problem.family in _GRADIENTS:
-        made = _with_forward(problem, made, arch)
+        made = _add_forward_results(problem, made, arch)
     if problem.family in _ATTENDING and seed != WHOLE_NUMBERS:
-        _point_some(problem, made, generator)
+        _add_dominant_keys(problem, made, generator)
     if problem.family == COMBINE:
-        _empty_some(made, generator)
+        _clear_some_parts(made, generator)
     return {tensor.name: made[tensor.name] for tensor in wanted}
 
 
-def _computed(problem: Problem, tensor: Tensor) -> bool:
+def _is_computed(problem: Problem, tensor: Tensor) -> bool:
     """Whether an input of a gradient is a result of the forward pass."""
     return problem.family in _GRADIENTS and tensor.name in ("o", "lse", "d")
 
 
-def _values(problem: Problem, tensor: Tensor, seed: int, generator: np.random.Generator) -> Floats:
+def _generate_values(problem: Problem, tensor: Tensor, seed: int, generator: np.random.Generator) -> Floats:
     """Return the values of a tensor before they are rounded to its type."""
     special = seed == WHOLE_NUMBERS
     if tensor.name in ("rotary_cos", "rotary_sin"):
-        return _turns(tensor, special=special)
+        return _compute_rotations(tensor, special=special)
     if tensor.name == "bias" and problem.bias == "alibi":
-        return _slopes(tensor, generator, special=special)
+        return _generate_slopes(tensor, generator, special=special)
     if not special:
         size = _QUERY_SIZE if tensor.name in ("q", "lse_acc") else 1.0
         return np.asarray(generator.standard_normal(tensor.shape) * size)
@@ -110,16 +110,16 @@ def _values(problem: Problem, tensor: Tensor, seed: int, generator: np.random.Ge
     return np.broadcast_to(whole[..., :1], tensor.shape).copy() if tensor.name == "bias" else whole
 
 
-def _put_wide_numbers(
+def _insert_wide_numbers(
     problem: Problem, values: Floats, tensor: Tensor, generator: np.random.Generator, arch: Arch
 ) -> None:
     """Put numbers that use all bits of their type into every APART-th column; one or two in a sum over all keys."""
     columns = values[..., ::APART]
     some = generator.random(columns.shape) < min(_WIDE_SHARE, 1.5 / max(1, problem.seqlen_k))
-    columns[some] = wide_numbers(generator, (int(np.count_nonzero(some)),), tensor.dtype, arch)
+    columns[some] = draw_wide_numbers(generator, (int(np.count_nonzero(some)),), tensor.dtype, arch)
 
 
-def _turns(tensor: Tensor, *, special: bool) -> Floats:
+def _compute_rotations(tensor: Tensor, *, special: bool) -> Floats:
     """Return cosines or sines for each position and each pair of elements."""
     position, pair = np.indices(tensor.shape)
     if special:
@@ -130,7 +130,7 @@ def _turns(tensor: Tensor, *, special: bool) -> Floats:
     return np.asarray(np.cos(angles) if tensor.name == "rotary_cos" else np.sin(angles))
 
 
-def _slopes(tensor: Tensor, generator: np.random.Generator, *, special: bool) -> Floats:
+def _generate_slopes(tensor: Tensor, generator: np.random.Generator, *, special: bool) -> Floats:
     """Return ALiBi slopes, a different one for each head of each sequence; powers of two for exact sums."""
     if special:
         return np.asarray(2.0 ** -(1.0 + np.arange(np.prod(tensor.shape)) % 5)).reshape(tensor.shape)
@@ -139,14 +139,14 @@ def _slopes(tensor: Tensor, generator: np.random.Generator, *, special: bool) ->
 
 def _mark_unused(problem: Problem, given: dict[str, NDArray[Any]], name: str, values: Floats) -> None:
     """Put large numbers into the unused tokens of a cache."""
-    cached = problem.paged or lengths_given(problem) or problem.family == BATCH_PREFILL
+    cached = problem.paged or has_key_lengths(problem) or problem.family == BATCH_PREFILL
     if not cached or problem.family == APPENDKV:
         return
-    by_head = heads_first(problem, values, name)
+    by_head = move_heads_first(problem, values, name)
     used = np.zeros((by_head.shape[0], by_head.shape[2]), dtype=np.bool_)
-    for sequence in sequences(problem, given):
+    for sequence in iterate_sequences(problem, given):
         if problem.paged:
-            mine = pages_of(problem, given, sequence, sequence.keys)
+            mine = list_pages(problem, given, sequence, sequence.keys)
             token = np.arange(sequence.keys)
             used[mine[token // problem.page_size], token % problem.page_size] = True
         else:
@@ -155,16 +155,16 @@ def _mark_unused(problem: Problem, given: dict[str, NDArray[Any]], name: str, va
         by_head[i][:, ~tokens] = _UNUSED
 
 
-def _point_some(problem: Problem, given: dict[str, NDArray[Any]], generator: np.random.Generator) -> None:
+def _add_dominant_keys(problem: Problem, given: dict[str, NDArray[Any]], generator: np.random.Generator) -> None:
     """Change some queries so that the score of one key is large, or far below 0.
 
     It is a random key, or the one on the diagonal, which no mask hides and which is the only visible one in some rows.
     """
-    for sequence in sequences(problem, given):
+    for sequence in iterate_sequences(problem, given):
         if not sequence.keys or not sequence.queries:
             continue
-        q = rows(problem, given, "q", sequence)
-        k = shared(problem, wide(rows(problem, given, "k", sequence)))
+        q = select_rows(problem, given, "q", sequence)
+        k = repeat_kv_heads(problem, to_float64(select_rows(problem, given, "k", sequence)))
         head, query = np.indices(q.shape[:2])
         diagonal = query + (sequence.keys - sequence.queries if problem.mask == "bottom_right" else 0)
         any_key = generator.integers(0, sequence.keys, query.shape)
@@ -172,10 +172,10 @@ def _point_some(problem: Problem, given: dict[str, NDArray[Any]], generator: np.
         towards = k[head, np.where(kind < 2, any_key, diagonal.clip(0, sequence.keys - 1))]
         factor = np.where(kind < 3, _POINTED, -_POINTED) / problem.scale / (towards * towards).sum(axis=-1)
         factor *= generator.random(query.shape) < _POINTING_SHARE
-        q[...] = (wide(q) + factor[..., None] * towards).astype(q.dtype)
+        q[...] = (to_float64(q) + factor[..., None] * towards).astype(q.dtype)
 
 
-def _empty_some(given: dict[str, NDArray[Any]], generator: np.random.Generator) -> None:
+def _clear_some_parts(given: dict[str, NDArray[Any]], generator: np.random.Generator) -> None:
     """Clear some parts as if they had no keys: LSE minus infinity and result 0; all parts of one row are cleared."""
     o, lse = given["o_acc"], given["lse_acc"]
     empty = generator.random(lse.shape) < 1 / (2 * lse.shape[0])
@@ -184,23 +184,23 @@ def _empty_some(given: dict[str, NDArray[Any]], generator: np.random.Generator) 
     o[empty] = 0
 
 
-def _with_forward(problem: Problem, given: dict[str, NDArray[Any]], arch: Arch) -> dict[str, NDArray[Any]]:
+def _add_forward_results(problem: Problem, given: dict[str, NDArray[Any]], arch: Arch) -> dict[str, NDArray[Any]]:
     """Add the forward results that a gradient needs, rounded to their types."""
-    kinds = {tensor.name: numpy_dtype(tensor.dtype, arch) for tensor in tensors(problem)}
-    o = np.zeros_like(wide(given["d_o"]))
-    lse = np.zeros(next(t.shape for t in tensors(problem) if t.name == "lse"))
+    kinds = {tensor.name: to_numpy_dtype(tensor.dtype, arch) for tensor in list_tensors(problem)}
+    o = np.zeros_like(to_float64(given["d_o"]))
+    lse = np.zeros(next(t.shape for t in list_tensors(problem) if t.name == "lse"))
     made: dict[str, NDArray[Any]] = {**given, "o": o, "lse": lse}
-    for sequence in sequences(problem, given):
-        of_sequence = scores(problem, given, sequence)
-        v = shared(problem, wide(rows(problem, given, "v", sequence)))
-        rows(problem, made, "o", sequence)[...] = attended(problem, of_sequence, v, sequence)
-        rows(problem, made, "lse", sequence)[...] = of_sequence.lse
+    for sequence in iterate_sequences(problem, given):
+        of_sequence = compute_scores(problem, given, sequence)
+        v = repeat_kv_heads(problem, to_float64(select_rows(problem, given, "v", sequence)))
+        select_rows(problem, made, "o", sequence)[...] = compute_attention(problem, of_sequence, v, sequence)
+        select_rows(problem, made, "lse", sequence)[...] = of_sequence.lse
     stored = {"o": o.astype(kinds["d_o"]), "lse": lse.astype(np.float32)}
-    d = dot_do_o(problem, wide(stored["o"]), wide(given["d_o"])).astype(np.float32)
+    d = compute_d(problem, to_float64(stored["o"]), to_float64(given["d_o"])).astype(np.float32)
     return {**made, **stored, "d": d}
 
 
-def dot_do_o(problem: Problem, o: Floats, d_o: Floats) -> Floats:
+def compute_d(problem: Problem, o: Floats, d_o: Floats) -> Floats:
     """Return the sum of the result times its gradient for each head and query, times dropout's keep probability."""
-    sums = (o * d_o).sum(axis=-1) * kept_share(problem)
+    sums = (o * d_o).sum(axis=-1) * keep_probability(problem)
     return np.ascontiguousarray(sums.swapaxes(-1, -2)) if problem.layout == "bshd" else np.asarray(sums)

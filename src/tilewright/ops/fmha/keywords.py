@@ -52,7 +52,7 @@ VLayoutName: TypeAlias = Literal["row", "col"] | str
 RotaryName: TypeAlias = Literal["none", "interleaved", "half"] | str
 
 
-class ConfigKeywords(TypedDict, total=False):
+class FmhaConfigKeywords(TypedDict, total=False):
     """One config: a value for each field."""
 
     family: FamilyName
@@ -89,7 +89,7 @@ class ConfigKeywords(TypedDict, total=False):
     pads: str
 
 
-class SpaceKeywords(TypedDict, total=False):
+class FmhaSpaceKeywords(TypedDict, total=False):
     """A space: a value, several or all for each field."""
 
     family: Several[FamilyName]

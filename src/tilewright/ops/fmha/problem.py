@@ -72,7 +72,7 @@ class Problem:
         choose("family", self.family, (*FAMILIES, BACKWARD))
         for name, known in _CHOICES.items():
             choose(name, getattr(self, name), known)
-        self._fill_in()
+        self._fill_defaults()
         for name in ("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim_q", "hdim_v", "dq_parts"):
             check_count(name, getattr(self, name), 1)
         for name in ("num_splits", "page_size", "pages", "seqlen_new", "rotary_dim", "sink", "min_seqlen_q"):
@@ -81,9 +81,9 @@ class Problem:
             check_count(name, getattr(self, name), _NO_LIMIT)
         for name in ("drop_seed", "drop_offset"):
             check_count(name, getattr(self, name), 0, 2**64 - 1)
-        self._check()
+        self._check_values()
 
-    def _fill_in(self) -> None:
+    def _fill_defaults(self) -> None:
         stand_ins = {
             "kv_heads": self.heads,
             "seqlen_k": self.seqlen_q,
@@ -96,11 +96,9 @@ class Problem:
         for name in _FLOATS:
             object.__setattr__(self, name, expect_number(name, getattr(self, name)))
 
-    def _check(self) -> None:
+    def _check_values(self) -> None:
         if self.heads % self.kv_heads:
-            raise InvalidValueError(
-                f"heads = {self.heads} must be a multiple of kv_heads = {self.kv_heads}"
-            )
+            raise InvalidValueError(f"heads = {self.heads} must be a multiple of kv_heads = {self.kv_heads}")
         if not 0 <= self.p_drop < 1:
             raise InvalidValueError(f"p_drop is {self.p_drop}, must be at least 0 and below 1")
         if self.mask == "none" and (self.window_left, self.window_right, self.sink) != (_NO_LIMIT, 0, 0):

@@ -16,19 +16,19 @@ from tilewright.ops.fmha.problem import Problem
 
 _Reference = Callable[[Problem, Mapping[str, NDArray[Any]], Arch], dict[str, NDArray[Any]]]
 _FAMILIES: dict[str, _Reference] = {
-    families.FORWARD: reference_forward.forward,
-    families.PAGEDKV: reference_forward.forward,
-    families.BATCH_PREFILL: reference_forward.forward,
-    families.SPLITKV: reference_forward.splitkv,
-    families.COMBINE: reference_forward.combine,
-    families.APPENDKV: reference_caches.appendkv,
-    families.DOT_DO_O: reference_backward.dot_do_o,
-    families.DQ_DK_DV: reference_backward.dq_dk_dv,
+    families.FORWARD: reference_forward.compute_forward,
+    families.PAGEDKV: reference_forward.compute_forward,
+    families.BATCH_PREFILL: reference_forward.compute_forward,
+    families.SPLITKV: reference_forward.compute_splitkv,
+    families.COMBINE: reference_forward.compute_combine,
+    families.APPENDKV: reference_caches.compute_appendkv,
+    families.DOT_DO_O: reference_backward.compute_dot_do_o,
+    families.DQ_DK_DV: reference_backward.compute_dq_dk_dv,
     families.CONVERT_DQ: reference_backward.convert_dq,
-    families.BACKWARD: reference_backward.backward,
+    families.BACKWARD: reference_backward.compute_backward,
 }
 
 
-def reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -> dict[str, NDArray[Any]]:
+def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -> dict[str, NDArray[Any]]:
     """Return outputs by name from inputs by name. Outputs are not rounded to their types."""
     return _FAMILIES[problem.family](problem, given, arch)

@@ -22,17 +22,24 @@ from numpy.typing import NDArray
 from tilewright.arch.number_formats import Floats
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
-from tilewright.ops.block_gemm.rounding import wide
+from tilewright.ops.block_gemm.rounding import to_float64
 from tilewright.ops.fmha import inputs
-from tilewright.ops.fmha.dropout import factor, kept, random_bytes
+from tilewright.ops.fmha.dropout import draw_keep_mask, draw_random_bytes, dropout_scale
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.reference_forward import Scores, outputs, scores
-from tilewright.ops.fmha.sequences import Arrays, Sequence, rows, sequences, shared, unshared
-from tilewright.ops.fmha.stages import keys_of_a_part
+from tilewright.ops.fmha.reference_forward import Scores, allocate_outputs, compute_scores
+from tilewright.ops.fmha.sequences import (
+    Arrays,
+    TokenSequence,
+    iterate_sequences,
+    repeat_kv_heads,
+    select_rows,
+    sum_shared_heads,
+)
+from tilewright.ops.fmha.stages import get_keys_per_part
 
 
 @dataclass(frozen=True, slots=True)
-class Operands:
+class GradientOperands:
     """The operands of a sequence's gradients: (head, token, element), and (head, query, key) for pairs."""
 
     q: Floats
@@ -61,79 +68,83 @@ class Operands:
         return self.probabilities * (np.where(self.keep, self.by_weight, 0.0) - self.d[..., None])
 
 
-def operands(problem: Problem, given: Arrays, sequence: Sequence) -> Operands:
+def compute_operands(problem: Problem, given: Arrays, sequence: TokenSequence) -> GradientOperands:
     """Return the operands of one sequence. Probabilities are computed from the scores and the given LSE."""
     if problem.logits_cap > 0:
         raise InvalidValueError(f"logits_cap is {problem.logits_cap:g}, but CK Tile has no gradients for capped scores")
-    of_scores = scores(problem, given, sequence)
-    lse = wide(rows(problem, given, "lse", sequence))
+    of_scores = compute_scores(problem, given, sequence)
+    lse = to_float64(select_rows(problem, given, "lse", sequence))
     base = np.where(np.isfinite(lse), lse, 0.0)[..., None]
     probabilities = np.where(np.isfinite(of_scores.final), np.exp(of_scores.final - base), 0.0)
     keep = np.ones(probabilities.shape, dtype=np.bool_)
     if problem.p_drop > 0:
-        keep = kept(problem, sequence.number, sequence.queries, sequence.keys)
-    return Operands(
-        wide(rows(problem, given, "q", sequence)),
-        shared(problem, wide(rows(problem, given, "k", sequence))),
-        shared(problem, wide(rows(problem, given, "v", sequence))),
-        wide(rows(problem, given, "d_o", sequence)),
-        wide(rows(problem, given, "d", sequence)),
+        keep = draw_keep_mask(problem, sequence.number, sequence.queries, sequence.keys)
+    return GradientOperands(
+        to_float64(select_rows(problem, given, "q", sequence)),
+        repeat_kv_heads(problem, to_float64(select_rows(problem, given, "k", sequence))),
+        repeat_kv_heads(problem, to_float64(select_rows(problem, given, "v", sequence))),
+        to_float64(select_rows(problem, given, "d_o", sequence)),
+        to_float64(select_rows(problem, given, "d", sequence)),
         of_scores,
         probabilities,
         keep,
-        factor(problem) if problem.p_drop > 0 else 1.0,
+        dropout_scale(problem) if problem.p_drop > 0 else 1.0,
     )
 
 
-def dot_do_o(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
+def compute_dot_do_o(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
     """Compute d."""
-    return {"d": inputs.dot_do_o(problem, wide(given["o"]), wide(given["d_o"]))}
+    return {"d": inputs.compute_d(problem, to_float64(given["o"]), to_float64(given["d_o"]))}
 
 
-def dq_dk_dv(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
+def compute_dq_dk_dv(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
     """Compute dq_acc, dk and dv, and dbias and randval if the problem has them."""
-    made = outputs(problem)
-    keys = keys_of_a_part(problem)
-    for sequence in sequences(problem, given):
-        its = operands(problem, given, sequence)
-        _put(problem, made, sequence, its)
-        sums = rows(problem, made, "dq_acc", sequence)
+    made = allocate_outputs(problem)
+    keys = get_keys_per_part(problem)
+    for sequence in iterate_sequences(problem, given):
+        its = compute_operands(problem, given, sequence)
+        _put_gradients(problem, made, sequence, its)
+        sums = select_rows(problem, made, "dq_acc", sequence)
         for i, first in enumerate(range(0, sequence.keys, keys)):
             part = slice(first, first + keys)
             sums[i] = problem.scale * its.kept_by * (its.by_score[..., part] @ its.k[:, part])
     return made
 
 
-def _put(problem: Problem, made: dict[str, NDArray[Any]], sequence: Sequence, its: Operands) -> None:
+def _put_gradients(
+    problem: Problem, made: dict[str, NDArray[Any]], sequence: TokenSequence, its: GradientOperands
+) -> None:
     """Write a sequence's part of all gradients except dq."""
     by_score = its.kept_by * its.by_score
     dk = problem.scale * (by_score.swapaxes(1, 2) @ its.q)
     dv = its.kept_by * (its.weights.swapaxes(1, 2) @ its.d_o)
-    rows(problem, made, "dk", sequence)[...] = unshared(problem, dk)
-    rows(problem, made, "dv", sequence)[...] = unshared(problem, dv)
+    select_rows(problem, made, "dk", sequence)[...] = sum_shared_heads(problem, dk)
+    select_rows(problem, made, "dv", sequence)[...] = sum_shared_heads(problem, dv)
     if "dbias" in made:
-        rows(problem, made, "dbias", sequence)[...] = by_score
+        select_rows(problem, made, "dbias", sequence)[...] = by_score
     if "randval" in made:
-        numbers = random_bytes(problem, sequence.number, sequence.queries, sequence.keys)
-        rows(problem, made, "randval", sequence)[...] = numbers
+        numbers = draw_random_bytes(problem, sequence.number, sequence.queries, sequence.keys)
+        select_rows(problem, made, "randval", sequence)[...] = numbers
 
 
 def convert_dq(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
     """Compute dq, the sum of its parts. A deterministic problem has a part for each key tile of a sequence."""
-    made = outputs(problem)
-    keys = keys_of_a_part(problem)
-    for sequence in sequences(problem, given):
+    made = allocate_outputs(problem)
+    keys = get_keys_per_part(problem)
+    for sequence in iterate_sequences(problem, given):
         parts = -(-sequence.keys // keys) if problem.deterministic else 1
-        rows(problem, made, "dq", sequence)[...] = wide(rows(problem, given, "dq_acc", sequence))[:parts].sum(axis=0)
+        select_rows(problem, made, "dq", sequence)[...] = to_float64(select_rows(problem, given, "dq_acc", sequence))[
+            :parts
+        ].sum(axis=0)
     return made
 
 
-def backward(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
+def compute_backward(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
     """Compute dq, dk and dv, and dbias and randval if the problem has them."""
-    made = outputs(problem)
-    with_d = {**given, **dot_do_o(problem, given, arch)}
-    for sequence in sequences(problem, given):
-        its = operands(problem, with_d, sequence)
-        _put(problem, made, sequence, its)
-        rows(problem, made, "dq", sequence)[...] = problem.scale * its.kept_by * (its.by_score @ its.k)
+    made = allocate_outputs(problem)
+    with_d = {**given, **compute_dot_do_o(problem, given, arch)}
+    for sequence in iterate_sequences(problem, given):
+        its = compute_operands(problem, with_d, sequence)
+        _put_gradients(problem, made, sequence, its)
+        select_rows(problem, made, "dq", sequence)[...] = problem.scale * its.kept_by * (its.by_score @ its.k)
     return made

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.arch.number_formats import Floats, array_dtype
+from tilewright.arch.number_formats import Floats, find_array_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.rounding import wide
-from tilewright.ops.fmha.dropout import factor, kept, random_bytes
+from tilewright.ops.block_gemm.rounding import to_float64
+from tilewright.ops.fmha.dropout import draw_keep_mask, draw_random_bytes, dropout_scale
 from tilewright.ops.fmha.families import FORWARD
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.sequences import Arrays, Sequence, rows, sequences, shared
-from tilewright.ops.fmha.tensors import tensors
+from tilewright.ops.fmha.sequences import Arrays, TokenSequence, iterate_sequences, repeat_kv_heads, select_rows
+from tilewright.ops.fmha.tensors import list_tensors
 from tilewright.ops.fmha.types import DTYPES
 
 
@@ -62,7 +62,7 @@ class Scores:
         return self.exponentials / self.total[..., None]
 
 
-def visible(problem: Problem, queries: int, keys: int) -> NDArray[np.bool_]:
+def build_visibility_mask(problem: Problem, queries: int, keys: int) -> NDArray[np.bool_]:
     """Return which keys are visible to each query: (query, key).
 
     A mask has a diagonal, through the top left or the bottom right corner. A window limits the distance of a key from
@@ -78,7 +78,7 @@ def visible(problem: Problem, queries: int, keys: int) -> NDArray[np.bool_]:
     return np.asarray(right & (left | (key < problem.sink)))
 
 
-def distances(problem: Problem, queries: int, keys: int) -> Floats:
+def compute_alibi_distances(problem: Problem, queries: int, keys: int) -> Floats:
     """Return the distances that ALiBi multiplies by slopes: (query, key).
 
     Without a mask, and with a mask that is not causal, it is minus the distance of a key from the diagonal. With a
@@ -91,35 +91,35 @@ def distances(problem: Problem, queries: int, keys: int) -> Floats:
     return np.asarray(-np.abs(key - (np.arange(queries)[:, None] + first)), dtype=np.float64)
 
 
-def scores(problem: Problem, given: Arrays, sequence: Sequence) -> Scores:
+def compute_scores(problem: Problem, given: Arrays, sequence: TokenSequence) -> Scores:
     """Compute the scores of a sequence."""
-    q = wide(rows(problem, given, "q", sequence))
-    k = shared(problem, wide(rows(problem, given, "k", sequence)))
-    seen = visible(problem, sequence.queries, sequence.keys)
+    q = to_float64(select_rows(problem, given, "q", sequence))
+    k = repeat_kv_heads(problem, to_float64(select_rows(problem, given, "k", sequence)))
+    seen = build_visibility_mask(problem, sequence.queries, sequence.keys)
     products = problem.scale * (q @ k.swapaxes(1, 2))
     added = np.zeros_like(products)
     if problem.bias == "elementwise":
-        added = wide(rows(problem, given, "bias", sequence))
+        added = to_float64(select_rows(problem, given, "bias", sequence))
     elif problem.bias == "alibi":
-        slopes = wide(given["bias"])[sequence.number]
-        added = slopes[:, None, None] * distances(problem, sequence.queries, sequence.keys)
+        slopes = to_float64(given["bias"])[sequence.number]
+        added = slopes[:, None, None] * compute_alibi_distances(problem, sequence.queries, sequence.keys)
     final = products + added
     if problem.logits_cap > 0:
         final = problem.logits_cap * np.tanh(final / problem.logits_cap)
     return Scores(products, added, seen, np.where(seen, final, -np.inf))
 
 
-def weights(problem: Problem, probabilities: Floats, sequence: Sequence) -> Floats:
+def apply_dropout(problem: Problem, probabilities: Floats, sequence: TokenSequence) -> Floats:
     """Return probabilities, or exponentials, after dropout."""
     if problem.p_drop == 0:
         return probabilities
-    keep = kept(problem, sequence.number, *probabilities.shape[1:])
-    return np.where(keep, probabilities * factor(problem), 0.0)
+    keep = draw_keep_mask(problem, sequence.number, *probabilities.shape[1:])
+    return np.where(keep, probabilities * dropout_scale(problem), 0.0)
 
 
-def attended(problem: Problem, of_scores: Scores, v: Floats, sequence: Sequence) -> Floats:
+def compute_attention(problem: Problem, of_scores: Scores, v: Floats, sequence: TokenSequence) -> Floats:
     """Return values weighted by probabilities: (head, query, element). The division comes last, to keep sums exact."""
-    return (weights(problem, of_scores.exponentials, sequence) @ v) / of_scores.total[..., None]
+    return (apply_dropout(problem, of_scores.exponentials, sequence) @ v) / of_scores.total[..., None]
 
 
 def result_scale(problem: Problem) -> float:
@@ -127,7 +127,7 @@ def result_scale(problem: Problem) -> float:
     return problem.scale_p * problem.scale_o if problem.static_quant else 1.0
 
 
-def saturated(problem: Problem, values: Floats, arch: Arch) -> Floats:
+def saturate_results(problem: Problem, values: Floats, arch: Arch) -> Floats:
     """Clip results as quantised kernels do, to the range of fp8.
 
     The forward kernel does so only for results of type fp8, the other families for all types.
@@ -137,77 +137,77 @@ def saturated(problem: Problem, values: Floats, arch: Arch) -> Floats:
         return values
     import ml_dtypes  # noqa: PLC0415  (only where such types are used)
 
-    largest = float(ml_dtypes.finfo(array_dtype(arch.stored("fp8"))).max)  # type: ignore[no-untyped-call]
+    largest = float(ml_dtypes.finfo(find_array_dtype(arch.resolve_dtype("fp8"))).max)  # type: ignore[no-untyped-call]
     return np.clip(values, -largest, largest)
 
 
-def outputs(problem: Problem) -> dict[str, NDArray[Any]]:
+def allocate_outputs(problem: Problem) -> dict[str, NDArray[Any]]:
     """Return zeros in float64 for each output."""
-    return {tensor.name: np.zeros(tensor.shape) for tensor in tensors(problem) if tensor.output}
+    return {tensor.name: np.zeros(tensor.shape) for tensor in list_tensors(problem) if tensor.output}
 
 
-def left_out(problem: Problem, sequence: Sequence) -> bool:
+def is_left_out(problem: Problem, sequence: TokenSequence) -> bool:
     """Whether kernels write nothing for a sequence: it has no queries, or no more than `min_seqlen_q`."""
     return sequence.queries == 0 or (problem.min_seqlen_q > 0 and sequence.queries <= problem.min_seqlen_q)
 
 
-def forward(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
+def compute_forward(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
     """Compute o, and lse and randval if the problem has them."""
-    made = outputs(problem)
-    for sequence in sequences(problem, given):
-        of_sequence = scores(problem, given, sequence)
-        v = shared(problem, wide(rows(problem, given, "v", sequence)))
-        o = attended(problem, of_sequence, v, sequence)
-        rows(problem, made, "o", sequence)[...] = saturated(problem, o * result_scale(problem), arch)
+    made = allocate_outputs(problem)
+    for sequence in iterate_sequences(problem, given):
+        of_sequence = compute_scores(problem, given, sequence)
+        v = repeat_kv_heads(problem, to_float64(select_rows(problem, given, "v", sequence)))
+        o = compute_attention(problem, of_sequence, v, sequence)
+        select_rows(problem, made, "o", sequence)[...] = saturate_results(problem, o * result_scale(problem), arch)
         if "lse" in made:
-            rows(problem, made, "lse", sequence)[...] = of_sequence.lse
+            select_rows(problem, made, "lse", sequence)[...] = of_sequence.lse
         if "randval" in made:
-            numbers = random_bytes(problem, sequence.number, sequence.queries, sequence.keys)
-            rows(problem, made, "randval", sequence)[...] = numbers
+            numbers = draw_random_bytes(problem, sequence.number, sequence.queries, sequence.keys)
+            select_rows(problem, made, "randval", sequence)[...] = numbers
     return made
 
 
-def parts(problem: Problem, keys: int) -> list[slice]:
+def split_keys(problem: Problem, keys: int) -> list[slice]:
     """Return the keys of each part: equal lengths but the last, as SimplifiedGenericAttentionMask splits them."""
     length = max(1, -(-keys // problem.num_splits))
     return [slice(min(i * length, keys), min((i + 1) * length, keys)) for i in range(problem.num_splits)]
 
 
-def splitkv(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
+def compute_splitkv(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
     """Compute attention over each part of the keys alone, and the LSE of each."""
-    made = outputs(problem)
-    for sequence in sequences(problem, given):
-        of_sequence = scores(problem, given, sequence)
-        v = shared(problem, wide(rows(problem, given, "v", sequence)))
-        o, lse = rows(problem, made, "o_acc", sequence), rows(problem, made, "lse_acc", sequence)
-        for i, part in enumerate(parts(problem, sequence.keys)):
-            of_part = part_of(of_sequence, part)
+    made = allocate_outputs(problem)
+    for sequence in iterate_sequences(problem, given):
+        of_sequence = compute_scores(problem, given, sequence)
+        v = repeat_kv_heads(problem, to_float64(select_rows(problem, given, "v", sequence)))
+        o, lse = select_rows(problem, made, "o_acc", sequence), select_rows(problem, made, "lse_acc", sequence)
+        for i, part in enumerate(split_keys(problem, sequence.keys)):
+            of_part = select_keys(of_sequence, part)
             scale = problem.scale_p if problem.static_quant else 1.0
             o[i] = scale * (of_part.exponentials @ v[:, part]) / of_part.total[..., None]
             lse[i] = of_part.lse
     return made
 
 
-def part_of(whole: Scores, part: slice) -> Scores:
+def select_keys(whole: Scores, part: slice) -> Scores:
     """Return the scores of some of the keys."""
     return Scores(whole.products[..., part], whole.added[..., part], whole.visible[..., part], whole.final[..., part])
 
 
-def combine(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
+def compute_combine(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:
     """Sum the parts of splitkv, each weighted by the exponential of its LSE."""
-    made = outputs(problem)
-    for sequence in sequences(problem, given):
-        o_acc = wide(rows(problem, given, "o_acc", sequence))
-        lse, shares = joined(wide(rows(problem, given, "lse_acc", sequence)))
+    made = allocate_outputs(problem)
+    for sequence in iterate_sequences(problem, given):
+        o_acc = to_float64(select_rows(problem, given, "o_acc", sequence))
+        lse, shares = join_parts(to_float64(select_rows(problem, given, "lse_acc", sequence)))
         o = (shares[..., None] * o_acc).sum(axis=0)
         scale = problem.scale_o if problem.static_quant else 1.0
-        rows(problem, made, "o", sequence)[...] = saturated(problem, o * scale, arch)
+        select_rows(problem, made, "o", sequence)[...] = saturate_results(problem, o * scale, arch)
         if "lse" in made:
-            rows(problem, made, "lse", sequence)[...] = lse
+            select_rows(problem, made, "lse", sequence)[...] = lse
     return made
 
 
-def joined(lse_acc: Floats) -> tuple[Floats, Floats]:
+def join_parts(lse_acc: Floats) -> tuple[Floats, Floats]:
     """Return the LSE of all parts (first dimension) together, and the share of each part."""
     largest = lse_acc.max(axis=0)
     base = np.where(np.isfinite(largest), largest, 0.0)

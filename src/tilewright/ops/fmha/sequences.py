@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tilewright.ops.fmha.families import APPENDKV
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.tensors import lengths_given
+from tilewright.ops.fmha.tensors import has_key_lengths
 
 Arrays = Mapping[str, NDArray[Any]]
 # Tensors with a row of elements for each head of a query token, and of a key token; those of them that may be
@@ -26,7 +26,7 @@ _PARTS = ("o_acc", "lse_acc", "dq_acc")
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class TokenSequence:
     """One sequence of a batch: its numbers of queries and keys, and their start in group mode."""
 
     number: int
@@ -36,65 +36,65 @@ class Sequence:
     first_key: int = 0
 
 
-def sequences(problem: Problem, given: Arrays) -> Iterator[Sequence]:
+def iterate_sequences(problem: Problem, given: Arrays) -> Iterator[TokenSequence]:
     """Yield all sequences of a problem. For appendkv, `keys` does not count the new ones."""
-    queries = _starts(problem, given, "seqstart_q", problem.seqlen_q)
+    queries = _read_starts(problem, given, "seqstart_q", problem.seqlen_q)
     if "page_starts" in given:
         keys = np.asarray(given["page_starts"]).astype(int)
-    elif lengths_given(problem):
+    elif has_key_lengths(problem):
         keys = np.concatenate([[0], np.cumsum(np.asarray(given["seqlens_k"]).astype(int))])
     else:
-        keys = _starts(problem, given, "seqstart_k", problem.seqlen_k)
+        keys = _read_starts(problem, given, "seqstart_k", problem.seqlen_k)
     for i in range(problem.batch):
         lengths = int(queries[i + 1] - queries[i]), int(keys[i + 1] - keys[i])
-        yield Sequence(i, *lengths, int(queries[i]), int(keys[i]))
+        yield TokenSequence(i, *lengths, int(queries[i]), int(keys[i]))
 
 
-def _starts(problem: Problem, given: Arrays, name: str, length: int) -> NDArray[np.int_]:
+def _read_starts(problem: Problem, given: Arrays, name: str, length: int) -> NDArray[np.int_]:
     if name in given:
         return np.asarray(given[name]).astype(int)
     return np.arange(problem.batch + 1) * length
 
 
-def rows(problem: Problem, given: Arrays, name: str, sequence: Sequence) -> NDArray[Any]:
+def select_rows(problem: Problem, given: Arrays, name: str, sequence: TokenSequence) -> NDArray[Any]:
     """Return a sequence's part of a tensor: (head, token, element), (head, query, key) or (head, query).
 
     A dimension of parts comes first. Unless the tensor is in pages, the result is a view and can be written to.
     """
     array = np.asarray(given[name])
     if name in ("k", "v") and problem.paged:
-        return _paged(problem, given, name, sequence)
+        return _gather_pages(problem, given, name, sequence)
     if name in _QUERY_ROWS + _KEY_ROWS:
-        return _tokens(problem, array, name, sequence)
+        return _select_tokens(problem, array, name, sequence)
     lead = 1 if name in _PARTS else 0
     of_sequence = array if problem.mode == "group" else np.moveaxis(array, lead, 0)[sequence.number]
-    queries = _slice(problem, sequence.first_query, sequence.queries)
+    queries = _get_slice(problem, sequence.first_query, sequence.queries)
     picked = of_sequence[(slice(None),) * (lead + 1) + (queries,)]
     return picked[..., : sequence.keys] if name in ("bias", "dbias", "randval") else picked
 
 
-def _tokens(problem: Problem, array: NDArray[Any], name: str, sequence: Sequence) -> NDArray[Any]:
+def _select_tokens(problem: Problem, array: NDArray[Any], name: str, sequence: TokenSequence) -> NDArray[Any]:
     whole = array if problem.mode == "group" else array[sequence.number]
-    by_head = heads_first(problem, whole, name)
+    by_head = move_heads_first(problem, whole, name)
     if name in _QUERY_ROWS:
-        return by_head[:, _slice(problem, sequence.first_query, sequence.queries)]
+        return by_head[:, _get_slice(problem, sequence.first_query, sequence.queries)]
     if name in ("k_new", "v_new") or problem.family == APPENDKV:
         return by_head
-    return by_head[:, _slice(problem, sequence.first_key, sequence.keys)]
+    return by_head[:, _get_slice(problem, sequence.first_key, sequence.keys)]
 
 
-def heads_first(problem: Problem, array: NDArray[Any], name: str) -> NDArray[Any]:
+def move_heads_first(problem: Problem, array: NDArray[Any], name: str) -> NDArray[Any]:
     """Return a view (…, head, token, element) of a tensor."""
     if name in _TRANSPOSED and problem.v_layout == "col":
         return array.swapaxes(-1, -2)
     return array.swapaxes(-2, -3) if problem.layout == "bshd" else array
 
 
-def _slice(problem: Problem, first: int, length: int) -> slice:
+def _get_slice(problem: Problem, first: int, length: int) -> slice:
     return slice(first, first + length) if problem.mode == "group" else slice(0, length)
 
 
-def pages_of(problem: Problem, given: Arrays, sequence: Sequence, tokens: int) -> NDArray[np.int_]:
+def list_pages(problem: Problem, given: Arrays, sequence: TokenSequence, tokens: int) -> NDArray[np.int_]:
     """Return the pages that hold the first tokens of a sequence, in order."""
     count = -(-tokens // problem.page_size)
     if "page_list" in given:
@@ -103,19 +103,19 @@ def pages_of(problem: Problem, given: Arrays, sequence: Sequence, tokens: int) -
     return np.asarray(given["page_table"])[sequence.number, :count].astype(int)
 
 
-def _paged(problem: Problem, given: Arrays, name: str, sequence: Sequence) -> NDArray[Any]:
-    by_head = heads_first(problem, np.asarray(given[name]), name)
-    used = by_head[pages_of(problem, given, sequence, sequence.keys)]  # page, head, token, element
+def _gather_pages(problem: Problem, given: Arrays, name: str, sequence: TokenSequence) -> NDArray[Any]:
+    by_head = move_heads_first(problem, np.asarray(given[name]), name)
+    used = by_head[list_pages(problem, given, sequence, sequence.keys)]  # page, head, token, element
     _, heads, _, size = by_head.shape
     return np.moveaxis(used, 1, 0).reshape(heads, -1, size)[:, : sequence.keys]
 
 
-def shared(problem: Problem, by_kv_head: NDArray[Any]) -> NDArray[Any]:
+def repeat_kv_heads(problem: Problem, by_kv_head: NDArray[Any]) -> NDArray[Any]:
     """Return keys or values for each query head, repeated for heads that share them."""
     return np.repeat(by_kv_head, problem.heads // problem.kv_heads, axis=0)
 
 
-def unshared(problem: Problem, by_head: NDArray[Any]) -> NDArray[Any]:
+def sum_shared_heads(problem: Problem, by_head: NDArray[Any]) -> NDArray[Any]:
     """Return the sum over the heads that share keys and values."""
     heads, *rest = by_head.shape
     summed: NDArray[Any] = by_head.reshape(problem.kv_heads, heads // problem.kv_heads, *rest).sum(axis=1)

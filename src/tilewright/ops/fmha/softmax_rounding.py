@@ -27,9 +27,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.arch.number_formats import Floats, format_of, representable, spacing
+from tilewright.arch.number_formats import Floats, compute_spacing, find_format, is_representable
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.rounding import STEP, STORE_ULPS, all_whole, flushed, flushes, sizes_of, summed
+from tilewright.ops.block_gemm.rounding import (
+    STEP,
+    STORE_ULPS,
+    compute_flush_error,
+    compute_magnitudes,
+    compute_sum_error,
+    has_only_integers,
+    is_flushed,
+)
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.reference_forward import Scores
 from tilewright.ops.fmha.types import DTYPES
@@ -45,7 +53,7 @@ _CUT_OFF = ("qr_async",)
 
 
 @dataclass(frozen=True, slots=True)
-class Errors:
+class SoftmaxErrors:
     """Relative errors of one sequence, (head, query, key) unless noted."""
 
     exponentials: Tolerance  # the limit is after all rescaling, the deviation before
@@ -53,24 +61,26 @@ class Errors:
     flat: NDArray[np.bool_]  # (head, query): all visible scores are equal and exact
 
 
-def dot_error(a: Floats, b: Floats, name: str, arch: Arch) -> Tolerance:
+def compute_dot_error(a: Floats, b: Floats, name: str, arch: Arch) -> Tolerance:
     """Return the error of a @ bᵀ in the matrix unit, for operands of a type."""
     turned, terms = b.swapaxes(-1, -2), a.shape[-1]
-    bound = summed(sizes_of(np.matmul, a, turned, terms), terms, "fp32", arch, whole=all_whole(a, b))
-    return bound + flushed(np.matmul, (a, turned), (name, name), arch)
+    bound = compute_sum_error(
+        compute_magnitudes(np.matmul, a, turned, terms), terms, "fp32", arch, whole=has_only_integers(a, b)
+    )
+    return bound + compute_flush_error(np.matmul, (a, turned), (name, name), arch)
 
 
-def score_error(problem: Problem, of_scores: Scores, q: Floats, k: Floats, arch: Arch) -> Tolerance:
+def compute_score_error(problem: Problem, of_scores: Scores, q: Floats, k: Floats, arch: Arch) -> Tolerance:
     """Return the error of each score before m is subtracted, in units of the natural logarithm."""
     products, added = np.abs(of_scores.products), np.abs(of_scores.added)
-    dot = dot_error(q, k, DTYPES[problem.dtype].qkv, arch).times(problem.scale)
+    dot = compute_dot_error(q, k, DTYPES[problem.dtype].qkv, arch).scale(problem.scale)
     own = U * (3 * products + 3 * added + np.where(added > 0, products + added, 0.0))
     if problem.logits_cap > 0:
         own = own + problem.logits_cap * TANH
-    return (dot + Tolerance(own, own)).times(of_scores.visible)
+    return (dot + Tolerance(own, own)).scale(of_scores.visible)
 
 
-def errors(of_scores: Scores, score_errors: Tolerance, tiles: int) -> Errors:
+def compute_softmax_errors(of_scores: Scores, score_errors: Tolerance, tiles: int) -> SoftmaxErrors:
     """Return the errors of rows that are computed in the given number of key tiles."""
     size = np.where(of_scores.visible, np.abs(of_scores.final), 0.0)
     largest = size.max(axis=-1, initial=0.0)
@@ -78,8 +88,8 @@ def errors(of_scores: Scores, score_errors: Tolerance, tiles: int) -> Errors:
     step = U * 2 * 3 * largest + EXP + U
     rescaling = np.where(flat, 0.0, (tiles - 1) * step)
     exponent = U * 2 * (size + largest[..., None]) + EXP
-    own = (score_errors + Tolerance(exponent, exponent)).times(~flat[..., None])
-    return Errors(Tolerance(own.limit + rescaling[..., None], own.deviation), rescaling, flat)
+    own = (score_errors + Tolerance(exponent, exponent)).scale(~flat[..., None])
+    return SoftmaxErrors(Tolerance(own.limit + rescaling[..., None], own.deviation), rescaling, flat)
 
 
 def is_flat(of_scores: Scores) -> NDArray[np.bool_]:
@@ -90,36 +100,36 @@ def is_flat(of_scores: Scores) -> NDArray[np.bool_]:
     return np.asarray(zero & np.all(~seen | (of_scores.final == largest), axis=-1))
 
 
-def sums_error(terms: int, tiles: int) -> Tolerance:
+def compute_exponential_sum_error(terms: int, tiles: int) -> Tolerance:
     """Return the error of a sum of exponentials: one rounding to nearest for each term and for each tile."""
     return Tolerance((terms + tiles) * STEP["fp32"], (terms + tiles) ** 0.5 * STEP["fp32"])
 
 
-def ulps_of(name: str, pipeline: str = "") -> float:
+def get_rounding_ulps(name: str, pipeline: str = "") -> float:
     """Return the error in ulps of rounding probabilities to a type. Some pipelines truncate instead of rounding."""
     cut_off = name == "fp16" and pipeline in _CUT_OFF
     return 1.0 if cut_off else STORE_ULPS.get(name, 0.5)
 
 
-def bias_of(name: str, ulps: float, arch: Arch) -> float:
+def get_rounding_bias(name: str, ulps: float, arch: Arch) -> float:
     """Return the mean relative loss of rounding a number to a type: half an ulp where it is truncated, else 0."""
-    return 0.0 if ulps < 1 or name == "fp32" else float(2.0 ** -format_of(name, arch).precision)
+    return 0.0 if ulps < 1 or name == "fp32" else float(2.0 ** -find_format(name, arch).precision)
 
 
-def rounded_weights(weights: Floats, reach: Floats, name: str, ulps: float, arch: Arch) -> Floats:
+def compute_weight_rounding(weights: Floats, reach: Floats, name: str, ulps: float, arch: Arch) -> Floats:
     """Return the error of rounding weights to a type, when the row's largest weight is `reach` of the rounded value.
 
     A weight is rounded when it is up to 1 / reach times larger, relative to the largest score so far.
     """
     if name == "fp32":
         return np.zeros_like(weights)
-    kind = format_of(name, arch)
-    lost = kind.smallest_normal if flushes(name, arch) else ulps * kind.smallest
+    kind = find_format(name, arch)
+    lost = kind.smallest_normal if is_flushed(name, arch) else ulps * kind.smallest
     return ulps * 2.0 ** (1 - kind.precision) * weights + lost * reach
 
 
-def rounded_constant(value: float, name: str, ulps: float, arch: Arch) -> float:
+def compute_constant_rounding(value: float, name: str, ulps: float, arch: Arch) -> float:
     """Return the error of rounding one number to a type; 0 if the type represents it exactly."""
-    if name == "fp32" or bool(representable(np.asarray(value), name, arch)):
+    if name == "fp32" or bool(is_representable(np.asarray(value), name, arch)):
         return 0.0
-    return float(ulps * spacing(np.asarray(value), name, arch))
+    return float(ulps * compute_spacing(np.asarray(value), name, arch))

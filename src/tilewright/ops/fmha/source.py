@@ -6,11 +6,11 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.ops import c_interface, ck_shortcuts
-from tilewright.ops.c_interface import cpp_bool
+from tilewright.ops.c_interface import format_cpp_bool
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.resources import triples
+from tilewright.ops.fmha.resources import split_triples
 from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.kernel import Kernel
 
@@ -63,12 +63,12 @@ _FLAGS = (
 )
 
 
-def launchers_of(config: Config) -> tuple[str, ...]:
+def list_launchers(config: Config) -> tuple[str, ...]:
     """Return the files that a config's source includes; the launcher of its family is the last one."""
     return tuple(f"tilewright_fmha_{name}.hpp" for name in (*_SHARED.get(config.family, ()), config.family))
 
 
-def context(kernel: Kernel) -> dict[str, Any]:
+def make_context(kernel: Kernel) -> dict[str, Any]:
     """Return the variables of kernel.hip.j2."""
     config = kernel.config
     assert isinstance(config, Config)
@@ -77,18 +77,18 @@ def context(kernel: Kernel) -> dict[str, Any]:
         "slug": kernel.slug,
         "symbol": kernel.symbol,
         "launcher": _LAUNCHERS[config.family],
-        "cpp": {name: dtype(getattr(types, name)).cpp for name in ("qkv", "p", "o", "bias")},
+        "cpp": {name: find_dtype(getattr(types, name)).cpp for name in ("qkv", "p", "o", "bias")},
         "tile": config.tile,
-        "waves": triples(config.waves),
-        "mma": triples(config.mma),
+        "waves": split_triples(config.waves),
+        "mma": split_triples(config.mma),
         "pipeline": config.pipeline,
         "mask_form": config.mask_form,
         "bias": _BIASES[config.bias],
         "rotary": _ROTARIES[config.rotary],
         "numbers": {name: getattr(config, name) for name in _NUMBERS},
         "flags": {
-            "group_mode": cpp_bool(config.mode == "group"),
-            "v_row_major": cpp_bool(config.v_layout == "row"),
-            **{name: cpp_bool(getattr(config, name)) for name in _FLAGS},
+            "group_mode": format_cpp_bool(config.mode == "group"),
+            "v_row_major": format_cpp_bool(config.v_layout == "row"),
+            **{name: format_cpp_bool(getattr(config, name)) for name in _FLAGS},
         },
     }

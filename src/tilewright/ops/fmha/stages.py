@@ -52,26 +52,26 @@ _KEPT = {
 }
 
 
-def next_stage(problem: Problem, chosen: tuple[Config, ...]) -> Problem | None:
+def plan_next_stage(problem: Problem, chosen: tuple[Config, ...]) -> Problem | None:
     """Return the problem of the next kernel after those chosen so far; None after the last."""
     if problem.family == BACKWARD:
-        return _of_backward(problem, chosen)
+        return _plan_backward_stage(problem, chosen)
     if problem.family == FORWARD and problem.num_splits > 0:
-        return stage(problem, (SPLITKV, COMBINE)[len(chosen)]) if len(chosen) < 2 else None
+        return make_stage(problem, (SPLITKV, COMBINE)[len(chosen)]) if len(chosen) < 2 else None
     if chosen:
         return None
-    return stage(problem, PAGEDKV) if problem.family == FORWARD and problem.paged else problem
+    return make_stage(problem, PAGEDKV) if problem.family == FORWARD and problem.paged else problem
 
 
-def _of_backward(problem: Problem, chosen: tuple[Config, ...]) -> Problem | None:
+def _plan_backward_stage(problem: Problem, chosen: tuple[Config, ...]) -> Problem | None:
     order = (DOT_DO_O, DQ_DK_DV, CONVERT_DQ)
     if len(chosen) == len(order):
         return None
     family = order[len(chosen)]
-    return stage(problem, family, dq_parts=1 if family == DOT_DO_O else dq_parts(problem))
+    return make_stage(problem, family, dq_parts=1 if family == DOT_DO_O else count_dq_parts(problem))
 
 
-def dq_parts(problem: Problem) -> int:
+def count_dq_parts(problem: Problem) -> int:
     """Return the number of separate partial sums of dq.
 
     It is one, to which all key tiles add; in a deterministic problem one per tile. For kernels with unusual tiles, set
@@ -83,7 +83,7 @@ def dq_parts(problem: Problem) -> int:
     return -(-problem.seqlen_k // (_USUAL_KEYS if usual else _KEYS_OF_LARGE_HEADS))
 
 
-def keys_of_a_part(problem: Problem) -> int:
+def get_keys_per_part(problem: Problem) -> int:
     """Return the number of keys in one partial sum of dq: the tile size that gives the problem's number of parts."""
     if problem.dq_parts == 1:
         return problem.seqlen_k
@@ -97,7 +97,7 @@ def keys_of_a_part(problem: Problem) -> int:
     )
 
 
-def stage(problem: Problem, family: str, *, dq_parts: int = 1) -> Problem:
+def make_stage(problem: Problem, family: str, *, dq_parts: int = 1) -> Problem:
     """Return the problem of one stage, with the fields that its family uses."""
     kept = {field.name: getattr(problem, field.name) for field in fields(problem) if field.name in _KEPT[family]}
     return Problem(**{**kept, "family": family, "dq_parts": dq_parts})

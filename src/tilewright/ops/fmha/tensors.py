@@ -73,22 +73,22 @@ _TYPES = {
 _FP32 = ("lse", "d", "o_acc", "lse_acc", "dq_acc")
 
 
-def tensors(problem: Problem) -> tuple[Tensor, ...]:
+def list_tensors(problem: Problem) -> tuple[Tensor, ...]:
     """Return all tensors of a problem: inputs, then outputs."""
-    return tuple(_tensors(problem))
+    return tuple(_iterate_tensors(problem))
 
 
-def _tensors(problem: Problem) -> Iterator[Tensor]:
+def _iterate_tensors(problem: Problem) -> Iterator[Tensor]:
     updated = problem.family == APPENDKV
     for name in _INPUTS[problem.family]:
-        if _present(problem, name):
-            yield _tensor(problem, name)
+        if _has_tensor(problem, name):
+            yield _build_tensor(problem, name)
     for name in _OUTPUTS[problem.family]:
-        if _present(problem, name, output=True):
-            yield _tensor(problem, name, output=True, updated=updated)
+        if _has_tensor(problem, name, output=True):
+            yield _build_tensor(problem, name, output=True, updated=updated)
 
 
-def _present(problem: Problem, name: str, *, output: bool = False) -> bool:
+def _has_tensor(problem: Problem, name: str, *, output: bool = False) -> bool:
     """Whether a problem has an optional tensor of its family."""
     group = problem.mode == "group"
     wanted = {
@@ -98,7 +98,7 @@ def _present(problem: Problem, name: str, *, output: bool = False) -> bool:
         "dbias": problem.bias_gradient,
         "seqstart_q": group,
         "seqstart_k": group,
-        "seqlens_k": lengths_given(problem),
+        "seqlens_k": has_key_lengths(problem),
         "page_table": problem.paged,
         "rotary_cos": problem.rotary != "none",
         "rotary_sin": problem.rotary != "none",
@@ -106,19 +106,19 @@ def _present(problem: Problem, name: str, *, output: bool = False) -> bool:
     return wanted.get(name, True)
 
 
-def lengths_given(problem: Problem) -> bool:
+def has_key_lengths(problem: Problem) -> bool:
     """Whether `seqlens_k` holds the number of keys of each sequence: for a cache in batch mode."""
     whole = problem.family == FORWARD and (problem.paged or problem.num_splits > 0)
     return problem.mode == "batch" and (whole or problem.family in (PAGEDKV, SPLITKV, APPENDKV))
 
 
-def _tensor(problem: Problem, name: str, *, output: bool = False, updated: bool = False) -> Tensor:
+def _build_tensor(problem: Problem, name: str, *, output: bool = False, updated: bool = False) -> Tensor:
     like = _LIKE.get(name, name)
-    shape = _shape(problem, like)
-    return Tensor(name, _dtype(problem, like), shape, packed_strides(shape), output=output, updated=updated)
+    shape = _get_shape(problem, like)
+    return Tensor(name, _get_dtype(problem, like), shape, packed_strides(shape), output=output, updated=updated)
 
 
-def _dtype(problem: Problem, name: str) -> str:
+def _get_dtype(problem: Problem, name: str) -> str:
     if name in _FP32 or (name == "bias" and problem.bias == "alibi"):
         return "fp32"
     if name == "randval":
@@ -129,14 +129,14 @@ def _dtype(problem: Problem, name: str) -> str:
     return kind
 
 
-def _shape(problem: Problem, name: str) -> tuple[int, ...]:
+def _get_shape(problem: Problem, name: str) -> tuple[int, ...]:
     """Return the shape of a tensor that is not like another one."""
     p = problem
-    per_query = _by_head(p, p.heads, p.seqlen_q, p.total_q)
+    per_query = _get_head_shape(p, p.heads, p.seqlen_q, p.total_q)
     if name in ("k", "v") and p.paged:
-        return _paged(p, name)
+        return _get_page_shape(p, name)
     if name in ("q", "o", "k", "v", "k_new", "v_new"):
-        return _tokens(p, name)
+        return _get_token_shape(p, name)
     if name == "bias" and p.bias == "alibi":
         return (p.batch, p.heads)
     if name in ("bias", "randval"):
@@ -150,18 +150,18 @@ def _shape(problem: Problem, name: str) -> tuple[int, ...]:
         "lse_acc": (p.num_splits, *per_query),
         "seqstart_q": (p.batch + 1,),
         "seqlens_k": (p.batch,),
-        "page_table": (p.batch, _pages_of(p, p.seqlen_k)),
+        "page_table": (p.batch, _count_pages_for(p, p.seqlen_k)),
         "page_list": (p.total_k or p.batch * p.seqlen_k,),
         "rotary_cos": (p.seqlen_k + max(0, p.seqlen_q - p.seqlen_new), p.rotary_size // 2),
     }
     return shapes[name]
 
 
-def _by_head(problem: Problem, heads: int, length: int, total: int) -> tuple[int, ...]:
+def _get_head_shape(problem: Problem, heads: int, length: int, total: int) -> tuple[int, ...]:
     return (heads, total) if problem.mode == "group" else (problem.batch, heads, length)
 
 
-def _tokens(problem: Problem, name: str) -> tuple[int, ...]:
+def _get_token_shape(problem: Problem, name: str) -> tuple[int, ...]:
     """Return the shape of a tensor with a row for each head of each token."""
     heads = problem.heads if name in ("q", "o") else problem.kv_heads
     size = problem.hdim_v if name in ("v", "o", "v_new") else problem.hdim_q
@@ -176,37 +176,37 @@ def _tokens(problem: Problem, name: str) -> tuple[int, ...]:
     return (*outer, tokens, heads, size) if problem.layout == "bshd" else (*outer, heads, tokens, size)
 
 
-def _paged(problem: Problem, name: str) -> tuple[int, ...]:
+def _get_page_shape(problem: Problem, name: str) -> tuple[int, ...]:
     heads, page = problem.kv_heads, problem.page_size
     size = problem.hdim_v if name == "v" else problem.hdim_q
-    count = pages(problem)
+    count = count_pages(problem)
     if name == "v" and problem.v_layout == "col":
         return (count, heads, size, page)
     return (count, page, heads, size) if problem.layout == "bshd" else (count, heads, page, size)
 
 
-def pages(problem: Problem) -> int:
+def count_pages(problem: Problem) -> int:
     """Return the pages of the whole cache: the problem's number, or the most that its sequences can need."""
     if problem.pages:
         return problem.pages
     if problem.mode == "group":
         # Each sequence may leave all but one token of its last page empty.
         return (problem.total_k + problem.batch * (problem.page_size - 1)) // problem.page_size
-    return problem.batch * _pages_of(problem, problem.seqlen_k)
+    return problem.batch * _count_pages_for(problem, problem.seqlen_k)
 
 
-def _pages_of(problem: Problem, length: int) -> int:
+def _count_pages_for(problem: Problem, length: int) -> int:
     return -(-length // problem.page_size) if problem.paged else 0
 
 
-def struct_strides(problem: Problem, tensor: Tensor) -> tuple[int, int, int, int]:
+def get_struct_strides(problem: Problem, tensor: Tensor) -> tuple[int, int, int, int]:
     """Return a tensor's strides (part, batch, head, row) for the struct of abi.h, in elements; 0 where it has none."""
     like = _LIKE.get(tensor.name, tensor.name)
-    axes = dict(zip(_axes(problem, like), tensor.strides, strict=True))
+    axes = dict(zip(_list_axes(problem, like), tensor.strides, strict=True))
     return axes.get("part", 0), axes.get("batch", 0), axes.get("head", 0), axes.get("row", 0)
 
 
-def _axes(problem: Problem, name: str) -> tuple[str, ...]:
+def _list_axes(problem: Problem, name: str) -> tuple[str, ...]:
     """Return the names of a tensor's dimensions in abi.h. In a transposed v, `row` is the dimension of elements."""
     if name == "bias" and problem.bias == "alibi":
         return ("batch", "head")
@@ -220,12 +220,12 @@ def _axes(problem: Problem, name: str) -> tuple[str, ...]:
     return (*part, *outer, "head", "row", *element)
 
 
-def with_strides(problem: Problem, found: Mapping[str, tuple[int, ...]]) -> Problem:
+def apply_strides(problem: Problem, found: Mapping[str, tuple[int, ...]]) -> Problem:
     """Return the problem itself if its tensors, by name, may have these strides (in elements); raise otherwise.
 
     Kernels take packed tensors of the problem's layout. The stride of a dimension of extent 1 is not used, so it may
     have any value.
     """
     advice = "no gaps. Copy it into that order, or use the other layout for the problem"
-    check_strides(tensors(problem), found, f"attention of layout {problem.layout}", advice)
+    check_strides(list_tensors(problem), found, f"attention of layout {problem.layout}", advice)
     return problem

@@ -20,10 +20,10 @@ from tilewright.ops.fmha.families import (
     FORWARD,
     SPLITKV,
 )
-from tilewright.ops.fmha.fit import FIT_RULES, query_step
+from tilewright.ops.fmha.fit import FIT_RULES, query_tile_rows
 from tilewright.ops.fmha.problem import LAYOUTS, Problem
-from tilewright.ops.fmha.uses import USED
-from tilewright.ops.rule import violations
+from tilewright.ops.fmha.used_fields import USED
+from tilewright.ops.rule import find_violations
 
 _SAME = (
     *("bias", "lse", "sink", "v_layout", "rotary", "bias_gradient", "deterministic", "store_randval", "static_quant"),
@@ -47,19 +47,19 @@ _LEAST = (16, 28)  # the least trials without a mask, and with one
 _GOLDEN, _SILVER = (5**0.5 - 1) / 2, 2**0.5 - 1  # their multiples modulo 1 are far apart
 
 
-def trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
+def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
     """Return the trials that the kernel supports, those that find most errors first."""
     found: dict[Problem, None] = {}
-    for values in _tried(config):
-        problems = (Problem(**_completed(config, each)) for each in _simpler(config, values))
-        fitting = (problem for problem in problems if not violations(FIT_RULES, config, problem, arch))
+    for values in _generate_values(config):
+        problems = (Problem(**_fill_values(config, each)) for each in _list_simpler(config, values))
+        fitting = (problem for problem in problems if not find_violations(FIT_RULES, config, problem, arch))
         found |= dict.fromkeys(islice(fitting, 1))
     return tuple(found)
 
 
-def _simpler(config: Config, values: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _list_simpler(config: Config, values: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the values, then simpler ones for kernels without pads: whole tiles, and the head sizes of the tiles."""
-    rows = query_step(config)
+    rows = query_tile_rows(config)
     columns = config.tile.get("n0", rows)
     queries, keys = (-(-values[name] // tile) * tile for name, tile in (("seqlen_q", rows), ("seqlen_k", columns)))
     plain = {name: value for name, value in values.items() if not name.startswith("hdim")}
@@ -70,53 +70,53 @@ def _simpler(config: Config, values: dict[str, Any]) -> Iterator[dict[str, Any]]
         yield {**each, "seqlen_q": queries, "seqlen_k": keys}
 
 
-def _tried(config: Config) -> Iterator[dict[str, Any]]:
+def _generate_values(config: Config) -> Iterator[dict[str, Any]]:
     """Yield the values of each trial: lengths, windows, heads and layouts change, so that most pairs of them occur.
 
     Each trial has other lengths: an error in a lane's check of its row or column is found only by a length that ends
     there. Single rows and columns are cheap.
     """
-    windows = list(_windows(config))
-    shapes = [*_edges(config), *_head_sizes(config), *_others(config)]
+    windows = list(_list_windows(config))
+    shapes = [*_list_edges(config), *_list_head_sizes(config), *_list_other_values(config)]
     shapes += [{}] * (_LEAST[config.mask_form != "none"] - len(shapes))
     for number, shape in enumerate(shapes):
-        heads, kv_heads, batch, tiles = _counts(config, number)
+        heads, kv_heads, batch, tiles = _choose_counts(config, number)
         yield {
-            **_lengths(config, number, tiles),
+            **_choose_lengths(config, number, tiles),
             **windows[number % len(windows)],
             **{"heads": heads, "kv_heads": kv_heads, "layout": LAYOUTS[number // 3 % 2], "batch": batch},
             **shape,
         }
 
 
-def _counts(config: Config, number: int) -> tuple[int, int, int, int]:
+def _choose_counts(config: Config, number: int) -> tuple[int, int, int, int]:
     """Return query heads, key heads, sequences and key tiles."""
     table = _HEADS[config.mask_form != "none"]
     return table[number % len(table)]
 
 
-def _lengths(config: Config, number: int, tiles: int) -> dict[str, int]:
+def _choose_lengths(config: Config, number: int, tiles: int) -> dict[str, int]:
     """Return queries of one or two tiles, and keys of `tiles` and one more, whose ends are spread over a tile."""
-    rows = query_step(config)
+    rows = query_tile_rows(config)
     columns = config.tile.get("n0", rows)
-    queries = (rows if number % 3 == 1 else 0) + _spread(rows, number, _GOLDEN)
-    keys = tiles * columns + _spread(columns, number, _SILVER)
+    queries = (rows if number % 3 == 1 else 0) + _pick_spread_number(rows, number, _GOLDEN)
+    keys = tiles * columns + _pick_spread_number(columns, number, _SILVER)
     return {"seqlen_q": min(queries, config.max_seqlen_q or queries), "seqlen_k": keys}
 
 
-def _spread(size: int, number: int, ratio: float) -> int:
+def _pick_spread_number(size: int, number: int, ratio: float) -> int:
     """Return a number from 1 to `size`: all numbers occur before one repeats, and successive ones are far apart."""
     step = min((step for step in range(1, size + 1) if gcd(step, size) == 1), key=lambda step: abs(step - ratio * size))
     return 1 + number * step % size
 
 
-def _edges(config: Config) -> Iterator[dict[str, int]]:
+def _list_edges(config: Config) -> Iterator[dict[str, int]]:
     """Yield queries and keys: several tiles, whole and partial, and single tokens; with masks, also around a tile.
 
     Seven tiles, because a kernel that divides a work-group's index corrects a quotient with an error of one. The heads
     are so many that the square of a sequence's stride has more than 32 bits, unless these are too many for a trial.
     """
-    rows = query_step(config)
+    rows = query_tile_rows(config)
     columns = config.tile.get("n0", rows)
     most = config.max_seqlen_q or 7 * rows
     edges = [(rows + 17, 2 * columns + 5), (2 * rows, columns), (1, 1)]
@@ -142,7 +142,7 @@ def _edges(config: Config) -> Iterator[dict[str, int]]:
         yield {"seqlen_q": max(min(queries, most), 1), "seqlen_k": max(keys, 1)}
 
 
-def _windows(config: Config) -> Iterator[dict[str, Any]]:
+def _list_windows(config: Config) -> Iterator[dict[str, Any]]:
     """Yield the masks that the kernel supports; one without values if it has none."""
     if config.mask_form == "none":
         yield {}
@@ -153,14 +153,14 @@ def _windows(config: Config) -> Iterator[dict[str, Any]]:
             yield {"mask": mask, "window_left": left, "window_right": right}
 
 
-def _head_sizes(config: Config) -> Iterator[dict[str, int]]:
+def _list_head_sizes(config: Config) -> Iterator[dict[str, int]]:
     """Yield head sizes below those of the tiles."""
     q, v = config.hdim_q or config.hdim_v, config.hdim_v or config.hdim_q
     yield from ({"hdim_q": max(q - less, 8), "hdim_v": max(v - less, 8)} for less in (8, 1, 24))
     yield {"hdim_q": 8, "hdim_v": v}
 
 
-def _others(config: Config) -> Iterator[dict[str, Any]]:
+def _list_other_values(config: Config) -> Iterator[dict[str, Any]]:
     """Yield parts, pages, rotated sizes, and stored random numbers."""
     if config.family in (SPLITKV, COMBINE):
         yield from ({"num_splits": count} for count in _PARTS[1:])
@@ -175,7 +175,7 @@ def _others(config: Config) -> Iterator[dict[str, Any]]:
         yield {"p_drop": 0.0}
 
 
-def _completed(config: Config, values: dict[str, Any]) -> dict[str, Any]:
+def _fill_values(config: Config, values: dict[str, Any]) -> dict[str, Any]:
     """Add the values that the kernel is compiled for."""
     used = USED[config.family]
     made: dict[str, Any] = {
@@ -199,10 +199,10 @@ def _completed(config: Config, values: dict[str, Any]) -> dict[str, Any]:
         made.setdefault("page_size", 1 if config.family == BATCH_PREFILL else config.tile["n0"])
     if config.deterministic and config.pipeline != "trload_qr_qtr_dor":
         made["dq_parts"] = -(-made["seqlen_k"] // config.tile["n0"])
-    return _grouped(made) if config.mode == "group" else made
+    return _group_sequences(made) if config.mode == "group" else made
 
 
-def _grouped(values: dict[str, Any]) -> dict[str, Any]:
+def _group_sequences(values: dict[str, Any]) -> dict[str, Any]:
     """Add totals for sequences of different lengths.
 
     The longest is as in batch mode, one has half of that, and one a single query and no key.

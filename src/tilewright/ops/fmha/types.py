@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Types:
+class ElementTypes:
     """Element types. Sums, the softmax and LSE are always fp32."""
 
     qkv: str  # queries, keys, values and their gradients
@@ -15,13 +15,13 @@ class Types:
     bias: str
 
 
-DTYPES: dict[str, Types] = {
-    "fp16": Types("fp16", "fp16", "fp16", "fp16"),
-    "bf16": Types("bf16", "bf16", "bf16", "bf16"),
-    "fp32": Types("fp32", "fp32", "fp32", "fp32"),
-    "fp8": Types("fp8", "fp8", "fp8", "fp32"),
-    "bf8": Types("bf8", "bf8", "bf8", "fp32"),
-    "fp8fp16": Types("fp8", "fp8", "fp16", "fp32"),
-    "fp8bf16": Types("fp8", "fp8", "bf16", "fp32"),
-    "fp8fp32": Types("fp8", "fp8", "fp32", "fp32"),
+DTYPES: dict[str, ElementTypes] = {
+    "fp16": ElementTypes("fp16", "fp16", "fp16", "fp16"),
+    "bf16": ElementTypes("bf16", "bf16", "bf16", "bf16"),
+    "fp32": ElementTypes("fp32", "fp32", "fp32", "fp32"),
+    "fp8": ElementTypes("fp8", "fp8", "fp8", "fp32"),
+    "bf8": ElementTypes("bf8", "bf8", "bf8", "fp32"),
+    "fp8fp16": ElementTypes("fp8", "fp8", "fp16", "fp32"),
+    "fp8bf16": ElementTypes("fp8", "fp8", "bf16", "fp32"),
+    "fp8fp32": ElementTypes("fp8", "fp8", "fp32", "fp32"),
 }

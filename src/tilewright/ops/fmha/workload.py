@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.fmha.families import (
     APPENDKV,
@@ -27,17 +27,19 @@ _FP32 = 4  # bytes of a sum, of LSE and of d
 _SCORED = "scored"
 
 
-def problem_numbers(problem: Problem) -> dict[str, float]:
+def compute_problem_inputs(problem: Problem) -> dict[str, float]:
     """Return the model inputs of a problem for one kernel; lengths are means if sequences differ."""
     if problem.family == BACKWARD:
         raise InvalidValueError("a backward problem takes several kernels: estimate its stages one by one")
-    queries, keys = _lengths(problem)
-    by_query, by_key = _sights(problem, queries, keys)
+    queries, keys = _compute_mean_lengths(problem)
+    by_query, by_key = _compute_visible_ranges(problem, queries, keys)
     longest = (problem.seqlen_q, problem.seqlen_k)
-    longest_by_query, longest_by_key = (by_query, by_key) if longest == (queries, keys) else _sights(problem, *longest)
-    rows, inner = _extents(problem, queries, keys)
-    scored = _kind(problem) == _SCORED
-    read, written = _bytes(problem, queries, by_query.touched if scored else keys)
+    longest_by_query, longest_by_key = (
+        (by_query, by_key) if longest == (queries, keys) else _compute_visible_ranges(problem, *longest)
+    )
+    rows, inner = _get_extents(problem, queries, keys)
+    scored = _get_scoring_kind(problem) == _SCORED
+    read, written = _count_bytes(problem, queries, by_query.touched if scored else keys)
     uneven = problem.mode == "group" and problem.total_q < problem.batch * problem.seqlen_q
     numbers = {
         "sequences": problem.batch,
@@ -58,24 +60,24 @@ def problem_numbers(problem: Problem) -> dict[str, float]:
         "written_bytes": written,
         "hdim_q": problem.hdim_q,
         "hdim_v": problem.hdim_v,
-        "bits": dtype(DTYPES[problem.dtype].qkv).bits,
+        "bits": find_dtype(DTYPES[problem.dtype].qkv).bits,
     }
     return {name: float(value) for name, value in numbers.items()}
 
 
-def _kind(problem: Problem) -> str:
+def _get_scoring_kind(problem: Problem) -> str:
     """Return the family if it has no scores."""
     return problem.family if problem.family in (COMBINE, APPENDKV, DOT_DO_O, CONVERT_DQ) else _SCORED
 
 
-def _lengths(problem: Problem) -> tuple[int, int]:
+def _compute_mean_lengths(problem: Problem) -> tuple[int, int]:
     """Return the queries and keys of a sequence; means if sequences differ."""
     if problem.mode == "batch":
         return problem.seqlen_q, problem.seqlen_k
     return tuple(max(1, round(total / problem.batch)) for total in (problem.total_q, problem.total_k))  # type: ignore[return-value]
 
 
-def _extents(problem: Problem, queries: int, keys: int) -> tuple[int, int]:
+def _get_extents(problem: Problem, queries: int, keys: int) -> tuple[int, int]:
     """Return the rows of one head of a sequence, and the extent that each work-group steps along."""
     if problem.family == COMBINE:
         return queries, problem.num_splits
@@ -87,7 +89,7 @@ def _extents(problem: Problem, queries: int, keys: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sight:
+class _VisibleRange:
     """The visible range of a row (a query or a key): the number of visible columns of the other side."""
 
     mean: float  # over all rows
@@ -96,26 +98,26 @@ class _Sight:
     moving: float  # how many of the two ends of the range move from row to row: the mean over rows
 
 
-def _sights(problem: Problem, queries: int, keys: int) -> tuple[_Sight, _Sight]:
+def _compute_visible_ranges(problem: Problem, queries: int, keys: int) -> tuple[_VisibleRange, _VisibleRange]:
     """Return the visible ranges of queries and of keys: the same band, by rows and by columns."""
     if problem.mask == "none":
-        return _Sight(keys, keys, keys, 0.0), _Sight(queries, queries, queries, 0.0)
+        return _VisibleRange(keys, keys, keys, 0.0), _VisibleRange(queries, queries, queries, 0.0)
     shift = keys - queries if problem.mask == "bottom_right" else 0
     # An end without limit is beyond all rows.
     far = queries + keys
     left, right = (far if each < 0 else min(each, far) for each in (problem.window_left, problem.window_right))
-    by_query = _band(queries, keys, shift - left, shift + right, problem.sink)
-    return by_query, _band(keys, queries, -shift - right, -shift + left, 0)
+    by_query = _compute_band_range(queries, keys, shift - left, shift + right, problem.sink)
+    return by_query, _compute_band_range(keys, queries, -shift - right, -shift + left, 0)
 
 
-def _band(rows: int, columns: int, low: int, high: int, sink: int) -> _Sight:
+def _compute_band_range(rows: int, columns: int, low: int, high: int, sink: int) -> _VisibleRange:
     """Return the range where row i sees the existing columns from i + low to i + high, and the first `sink` before."""
-    first = _clamped_sum(rows, low, columns) / rows
-    last = _clamped_sum(rows, high + 1, columns) / rows
+    first = _sum_clamped(rows, low, columns) / rows
+    last = _sum_clamped(rows, high + 1, columns) / rows
     widest = min(high - low + 1 + sink, columns)
     touched = _clamp(rows - 1 + high + 1, columns) - _clamp(low, columns)
-    moving = _moving(rows, low, columns) + _moving(rows, high + 1, columns)
-    return _Sight(
+    moving = _moving_share(rows, low, columns) + _moving_share(rows, high + 1, columns)
+    return _VisibleRange(
         mean=min(last - first + min(sink, first), columns),
         most=max(1, min(widest, _clamp(rows + high, columns))),
         touched=max(1, min(touched + sink, columns)),
@@ -127,7 +129,7 @@ def _clamp(value: int, most: int) -> int:
     return max(0, min(value, most))
 
 
-def _clamped_sum(count: int, offset: int, most: int) -> int:
+def _sum_clamped(count: int, offset: int, most: int) -> int:
     """Return the sum over i below count of i + offset, each clamped to 0 and `most`."""
     start = _clamp(-offset, count)  # the first i whose term is not below 0
     stop = _clamp(most - offset, count)  # the first whose term is `most`
@@ -135,15 +137,15 @@ def _clamped_sum(count: int, offset: int, most: int) -> int:
     return ramp + (count - stop) * most
 
 
-def _moving(count: int, offset: int, most: int) -> float:
+def _moving_share(count: int, offset: int, most: int) -> float:
     """The share of the i below count for which i + offset is strictly between 0 and `most`."""
     return max(0, _clamp(most - offset, count) - _clamp(1 - offset, count)) / count
 
 
-def _bytes(problem: Problem, queries: int, keys: int) -> tuple[float, float]:
+def _count_bytes(problem: Problem, queries: int, keys: int) -> tuple[float, float]:
     """Return the bytes read from and written to memory, each counted once."""
     types = DTYPES[problem.dtype]
-    size, size_o = (dtype(name).bits / 8 for name in (types.qkv, types.o))
+    size, size_o = (find_dtype(name).bits / 8 for name in (types.qkv, types.o))
     rows = float(problem.batch * queries * problem.heads)
     q, o, per_row = rows * problem.hdim_q, rows * problem.hdim_v, rows * _FP32
     tokens = problem.batch * (problem.seqlen_new if problem.family == APPENDKV else keys)
@@ -157,7 +159,7 @@ def _bytes(problem: Problem, queries: int, keys: int) -> tuple[float, float]:
         return 2 * o * size_o, per_row
     if problem.family == CONVERT_DQ:
         return problem.dq_parts * q * _FP32, q * size
-    bias, noise = _score_bytes(problem, rows * keys)
+    bias, noise = _count_score_bytes(problem, rows * keys)
     read = q * size + kv + bias
     if problem.family == DQ_DK_DV:
         read += o * size_o + 2 * per_row
@@ -169,7 +171,7 @@ def _bytes(problem: Problem, queries: int, keys: int) -> tuple[float, float]:
     return read, written + noise
 
 
-def _score_bytes(problem: Problem, scores: float) -> tuple[float, float]:
+def _count_score_bytes(problem: Problem, scores: float) -> tuple[float, float]:
     """Return the bytes read and written for scores: bias and random numbers."""
-    size_bias = dtype(DTYPES[problem.dtype].bias).bits / 8
+    size_bias = find_dtype(DTYPES[problem.dtype].bias).bits / 8
     return scores * size_bias * (problem.bias == "elementwise"), scores * problem.store_randval

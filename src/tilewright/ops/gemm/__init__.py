@@ -10,8 +10,9 @@ from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.block_gemm.candidates import ODDITIES, STARS
 from tilewright.ops.block_gemm.config_fields import EPILOGUES
 from tilewright.ops.block_gemm.resources import is_small, lds_bytes, matrix_instructions
-from tilewright.ops.block_gemm.types import DTYPE, dtype_fields
-from tilewright.ops.execution import imported_when_called
+from tilewright.ops.block_gemm.types import DTYPE, expand_dtype
+from tilewright.ops.builtin_sets import load_sets
+from tilewright.ops.execution import import_on_call
 from tilewright.ops.fields import read_config
 from tilewright.ops.gemm import source
 from tilewright.ops.gemm.config import (
@@ -26,18 +27,17 @@ from tilewright.ops.gemm.fit import FIT_RULES
 from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.rules import RULES
 from tilewright.ops.gemm.tile_engine import read_tile_engine
-from tilewright.ops.measured import MeasurementReader
+from tilewright.ops.measurement_files import MeasurementReader
 from tilewright.ops.op import Op
-from tilewright.ops.shipped_sets import sets_in
 from tilewright.ops.space import Space
 
 if TYPE_CHECKING:
-    from tilewright.ops.gemm.keywords import ConfigKeywords, SpaceKeywords
+    from tilewright.ops.gemm.keywords import GemmConfigKeywords, GemmSpaceKeywords
 
 _HERE = Path(__file__).parent
 
 
-def _strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
+def _list_strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
     types = [DTYPE.row(f"{triple.a}*{triple.b}") for triple in arch.mma]
     return {
         ("variant",): [(name,) for name in VARIANTS],
@@ -55,7 +55,7 @@ OP = Op(
     problem_type=Problem,
     example={
         "variant": "standard",
-        **dtype_fields("fp16"),
+        **expand_dtype("fp16"),
         "layout": "rcr",
         "block": (128, 128, 32),
         "waves": (2, 2, 1),
@@ -77,22 +77,22 @@ OP = Op(
         "vector": tuple(Shape(*s) for s in ((16, 8, 8), (8, 16, 8), (4, 4, 4), (3, 8, 8))),
     },
     kinds=("variant", "pipeline", "epilogue"),
-    strata=_strata,
+    strata=_list_strata,
     shorthands={"dtype": DTYPE},
     template=_HERE / "kernel.hip.j2",
-    context=source.context,
+    context=source.make_context,
     headers=source.HEADERS,
     support=source.SUPPORT,
     lds_bytes=lds_bytes,
     matrix_instructions=matrix_instructions,
     is_small=is_small,
-    sets=functools.partial(sets_in, _HERE / "preselected"),
-    spaces=functools.partial(sets_in, _HERE / "spaces"),
+    sets=functools.partial(load_sets, _HERE / "preselected"),
+    spaces=functools.partial(load_sets, _HERE / "spaces"),
     importers={"tile_engine": read_tile_engine},
     measurement_readers={
         "tile_engine": MeasurementReader(
             "tile_engine",
-            imported_when_called("tilewright.ops.gemm.tile_engine_times", "read"),
+            import_on_call("tilewright.ops.gemm.tile_engine_times", "read_times"),
             ("arch", "elementwise", "permute_n"),
         )
     },
@@ -101,8 +101,8 @@ OP = Op(
 )
 
 
-@OP.gives_keywords
-def space(**declared: Unpack[SpaceKeywords]) -> Space:
+@OP.add_keywords
+def space(**declared: Unpack[GemmSpaceKeywords]) -> Space:
     """A lazy set of GEMM kernels: each field a value, a list of values or "*".
 
     Required fields that are not given take every value. Optional fields keep their defaults.
@@ -111,10 +111,10 @@ def space(**declared: Unpack[SpaceKeywords]) -> Space:
     return Space(OP, declared)
 
 
-@OP.gives_keywords
-def config(**values: Unpack[ConfigKeywords]) -> Config:
+@OP.add_keywords
+def config(**values: Unpack[GemmConfigKeywords]) -> Config:
     """One GEMM config; `dtype="fp16"` stands for the four type fields."""
-    return read_config(Config, OP.written_out(values))
+    return read_config(Config, OP.expand_shorthands(values))
 
 
 __all__ = ["OP", "Config", "Problem", "config", "space"]

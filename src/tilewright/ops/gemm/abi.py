@@ -12,7 +12,7 @@ from tilewright.ops.gemm.tensors import batch_strides
 _SIZES = ("m", "n", "k", "stride_a", "stride_b", "stride_c")
 
 
-class Args(ctypes.Structure):
+class GemmArgs(ctypes.Structure):
     """tw_gemm_args, field by field."""
 
     _fields_ = (
@@ -31,9 +31,9 @@ class Args(ctypes.Structure):
     )
 
 
-def arguments(problem: Problem) -> Args:
+def make_arguments(problem: Problem) -> GemmArgs:
     """The struct of a problem, without addresses."""
-    args = Args(size=ctypes.sizeof(Args), k_batch=problem.k_batch, batch=problem.batch)
+    args = GemmArgs(size=ctypes.sizeof(GemmArgs), k_batch=problem.k_batch, batch=problem.batch)
     for name in _SIZES:
         setattr(args, name, getattr(problem, name))
     for i in range(problem.num_d):
@@ -43,12 +43,12 @@ def arguments(problem: Problem) -> Args:
     return args
 
 
-def point(problem: Problem) -> Callable[[Args, Sequence[int]], None]:  # noqa: ARG001
+def make_address_setter(problem: Problem) -> Callable[[GemmArgs, Sequence[int]], None]:  # noqa: ARG001
     """The function that writes the addresses of a, b, d0 …, c into the struct."""
-    return _put
+    return _put_addresses
 
 
-def _put(args: Args, addresses: Sequence[int]) -> None:
+def _put_addresses(args: GemmArgs, addresses: Sequence[int]) -> None:
     args.a, args.b, *ds, args.c = addresses
     for i, address in enumerate(ds):
         args.d[i] = address

@@ -13,7 +13,7 @@ KEYS = ("preshuffle",)
 
 
 @functools.cache
-def preshuffle_tiles(arch: Arch) -> Mapping[Triple, frozenset[Shape]]:
+def load_preshuffle_tiles(arch: Arch) -> Mapping[Triple, frozenset[Shape]]:
     """Matrix tiles of the preshuffle pipeline on a GPU, by types. Empty if the file has no table."""
     table = arch.op_tables.get("gemm", {})
     problems = [

@@ -123,7 +123,9 @@ def apply(name: str, product: Floats, ds: Sequence[Floats]) -> Floats:
     return total if name == "MultiDAdd" else UNARY[name].apply(total)
 
 
-def error(name: str, product: Floats, ds: Sequence[Floats], product_error: Tolerance, *, integers: bool) -> Tolerance:
+def compute_error(
+    name: str, product: Floats, ds: Sequence[Floats], product_error: Tolerance, *, integers: bool
+) -> Tolerance:
     """The error of the operation if the product itself has the error `product_error`.
 
     With n D tensors, a sum or product of them has n roundings, and one more per operand if operands are integers that
@@ -136,10 +138,10 @@ def error(name: str, product: Floats, ds: Sequence[Floats], product_error: Toler
     steps = len(ds) + (len(ds) + 1 if integers else 0)
     if name == "MultiDMultiply":
         scale = math.prod(magnitudes, start=np.ones_like(product))
-        own = _roundings(steps, reach * scale, product * scale, product_error.limit)
-        return product_error.times(scale) + Tolerance(own, own)
+        own = _compute_rounding_error(steps, reach * scale, product * scale, product_error.limit)
+        return product_error.scale(scale) + Tolerance(own, own)
     reach = sum(magnitudes, start=reach)
-    own = _roundings(steps, reach, reach, product_error.limit)
+    own = _compute_rounding_error(steps, reach, reach, product_error.limit)
     summed = product_error + Tolerance(own, own)
     if name == "MultiDAdd":
         return summed
@@ -148,10 +150,10 @@ def error(name: str, product: Floats, ds: Sequence[Floats], product_error: Toler
     # The largest own error within the range of the argument's error.
     result = np.abs(function.apply(total)) + function.slope * summed.limit
     own = function.own_error(np.abs(total) + summed.limit, result)
-    return summed.times(function.slope) + Tolerance(own, own)
+    return summed.scale(function.slope) + Tolerance(own, own)
 
 
-def _roundings(steps: int, reach: Floats, exact: Floats, input_error: Floats) -> Floats:
+def _compute_rounding_error(steps: int, reach: Floats, exact: Floats, input_error: Floats) -> Floats:
     """The error of `steps` roundings of values up to `reach`; 0 if all values are integers that fp32 represents."""
     relative = steps * 0.5 * ULP / (1 - steps * 0.5 * ULP)
     whole = (input_error == 0) & (exact == np.rint(exact)) & (reach <= 2.0**24)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
+from tilewright.ops.cost_model import tiled
+from tilewright.ops.cost_model.block_gemm import ACCESS_BITS, AddressCost, compute_block_inputs
+from tilewright.ops.cost_model.cost import Estimate, Facts, ResourceUse
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.problem import Problem
-from tilewright.ops.machine import tiled
-from tilewright.ops.machine.block_gemm import ACCESS_BITS, Code, block_numbers
-from tilewright.ops.machine.cost import Estimate, Facts, Use
 
 # Counted in the loops of 69 compiled GEMMs of 16-bit types for gfx90a, gfx942 and gfx950 (clang 22; least absolute
 # deviations). Their addresses advance by a constant, so that a load needs few instructions.
-CODE = Code(step=8, load=7, transposed=0.9, block=125, address_registers=2, base_registers=32, covers=True)
+CODE = AddressCost(step=8, load=7, transposed=0.9, block=125, address_registers=2, base_registers=32, covers=True)
 
 
-def problem_numbers(problem: Problem) -> Mapping[str, float]:
+def compute_problem_inputs(problem: Problem) -> Mapping[str, float]:
     """Sizes, and the minimum of bytes that every kernel must move."""
-    bits_a, bits_b, bits_c = (dtype(name).bits for name in (problem.dtype_a, problem.dtype_b, problem.dtype_c))
+    bits_a, bits_b, bits_c = (find_dtype(name).bits for name in (problem.dtype_a, problem.dtype_b, problem.dtype_c))
     read = problem.m * problem.k * bits_a + problem.k * problem.n * bits_b
     read += problem.m * problem.n * bits_c * problem.num_d
     return {
@@ -34,9 +34,9 @@ def problem_numbers(problem: Problem) -> Mapping[str, float]:
     }
 
 
-def kernel_numbers(config: Config, arch: Arch, use: Use | None) -> Mapping[str, float]:
+def compute_kernel_inputs(config: Config, arch: Arch, use: ResourceUse | None) -> Mapping[str, float]:
     """The cost of a work-group, and fields for learned models."""
-    numbers = block_numbers(config, arch, use, CODE, _vectors(config, arch))
+    numbers = compute_block_inputs(config, arch, use, CODE, _choose_vectors(config, arch))
     # D tensors are read at the end, at the rate of loads.
     numbers["store_bytes"] *= 1 + config.num_d / arch.memory.store_cost
     return {
@@ -46,17 +46,17 @@ def kernel_numbers(config: Config, arch: Arch, use: Use | None) -> Mapping[str, 
     }
 
 
-def _vectors(config: Config, arch: Arch) -> tuple[int, int]:
+def _choose_vectors(config: Config, arch: Arch) -> tuple[int, int]:
     if config.vector is not None:
         return resources.fixed_vector(config, arch, 0), resources.fixed_vector(config, arch, 1)
     if config.variant == "preshuffle":
-        return resources.vector_a(config, arch), ACCESS_BITS // dtype(config.dtype_b).bits
+        return resources.vector_a(config, arch), ACCESS_BITS // find_dtype(config.dtype_b).bits
     return resources.vector_a(config, arch), resources.vector_b(config, arch)
 
 
 def estimate(p: Facts, k: Facts, arch: Arch) -> Estimate:
     """The time of a kernel for a problem."""
-    sizes = tiled.Sizes(
+    sizes = tiled.BatchedGemmSizes(
         m=p.m,
         n=p.n,
         k=p.k,
@@ -65,4 +65,4 @@ def estimate(p: Facts, k: Facts, arch: Arch) -> Estimate:
         read_bytes=p.read_bytes,
         written_bytes=p.written_bytes,
     )
-    return tiled.estimate(sizes, k, arch)
+    return tiled.estimate_problem(sizes, k, arch)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from tilewright.ops.execution import Execution, imported_when_called
-from tilewright.ops.gemm.abi import arguments, point
-from tilewright.ops.gemm.padding import padded
-from tilewright.ops.gemm.preshuffle import preparations
-from tilewright.ops.gemm.tensors import tensors, with_strides
-from tilewright.ops.gemm.trials import trials
+from tilewright.ops.execution import Execution, import_on_call
+from tilewright.ops.gemm.abi import make_address_setter, make_arguments
+from tilewright.ops.gemm.padding import pad_problem
+from tilewright.ops.gemm.preshuffle import list_preparations
+from tilewright.ops.gemm.tensors import apply_strides, list_tensors
+from tilewright.ops.gemm.trials import list_trials
 
 EXECUTION = Execution(
-    tensors=tensors,
-    with_strides=with_strides,
-    arguments=arguments,
-    point=point,
-    preparations=preparations,
-    padded=padded,
-    inputs=imported_when_called("tilewright.ops.gemm.reference", "inputs"),
-    reference=imported_when_called("tilewright.ops.gemm.reference", "reference"),
-    tolerance=imported_when_called("tilewright.ops.gemm.tolerance", "tolerance"),
-    tolerance_basis=imported_when_called("tilewright.ops.gemm.tolerance", "tolerance_basis"),
-    trials=trials,
+    tensors=list_tensors,
+    with_strides=apply_strides,
+    arguments=make_arguments,
+    point=make_address_setter,
+    preparations=list_preparations,
+    padded=pad_problem,
+    inputs=import_on_call("tilewright.ops.gemm.reference", "make_inputs"),
+    reference=import_on_call("tilewright.ops.gemm.reference", "compute_reference"),
+    tolerance=import_on_call("tilewright.ops.gemm.tolerance", "compute_tolerance"),
+    tolerance_basis=import_on_call("tilewright.ops.gemm.tolerance", "tolerance_basis"),
+    trials=list_trials,
 )

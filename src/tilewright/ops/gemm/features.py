@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.machine.cost import Estimate, Facts
-from tilewright.ops.machine.estimate_features import (
+from tilewright.ops.cost_model.arithmetic import Number
+from tilewright.ops.cost_model.cost import Estimate, Facts
+from tilewright.ops.cost_model.estimate_features import (
     LOOP_FLAGS,
-    block_features,
-    estimate_features,
-    hardware_features,
-    size_features,
+    compute_block_features,
+    compute_estimate_features,
+    compute_hardware_features,
+    compute_size_features,
 )
-from tilewright.ops.machine.numbers import Number
 
 FEATURES_VERSION = 1
 FLAGS = (*LOOP_FLAGS, "preshuffle", "persistent", "cshuffle")
 
 
-def features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:
+def compute_features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:
     """Sizes, the C tile, the GPU, and the estimate with its breakdown."""
-    own = {**size_features(p), **block_features(k, FLAGS)}
-    return {**own, **hardware_features(arch), **estimate_features(estimate)}
+    own = {**compute_size_features(p), **compute_block_features(k, FLAGS)}
+    return {**own, **compute_hardware_features(arch), **compute_estimate_features(estimate)}

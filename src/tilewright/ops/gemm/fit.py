@@ -8,15 +8,15 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.split import part_sizes
-from tilewright.ops.block_gemm.types import dtype_fields
+from tilewright.ops.block_gemm.types import expand_dtype
 from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.rules.examples import PRESHUFFLE
 from tilewright.ops.gemm.tensors import batch_strides
-from tilewright.ops.rule import Fault, Rule, rule, rules_in
+from tilewright.ops.rule import Rejection, Rule, collect_rules, rule
 
 MAX_INDEX = 2**31 - 1  # CK Tile's index_t is a 32-bit integer
 MAX_BYTES = 2**32 - 1  # the size of a buffer descriptor has 32 bits (make_wave_buffer_resource)
@@ -33,7 +33,7 @@ EDGE_SHIFT = 2**31
     good={},
     bad={"problem": {"dtype": "bf16"}},
 )
-def other_problem(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_problem_kind(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """Types, layouts and element-wise operation of problem and kernel must be the same.
 
     Why: they are compile-time values of the kernel.
@@ -43,9 +43,9 @@ def other_problem(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     for name in ("dtype_a", "dtype_b", "dtype_c", "layout", "elementwise", "num_d"):
         mine, wanted = getattr(config, name), getattr(problem, name)
         if mine != wanted:
-            return Fault(f"the kernel has {name} {mine}, the problem {wanted}", name)
+            return Rejection(f"the kernel has {name} {mine}, the problem {wanted}", name)
     if problem.batch > 1 and config.variant != "batched":
-        return Fault(f"batch is {problem.batch}, a {config.variant} kernel computes one product", "variant")
+        return Rejection(f"batch is {problem.batch}, a {config.variant} kernel computes one product", "variant")
     return None
 
 
@@ -57,7 +57,7 @@ def other_problem(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     good={"layout": "crr", "problem": {"layout": "crr"}},
     bad={"layout": "crr", "problem": {"layout": "crr", "m": 200}},
 )
-def m_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_m_multiple(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """With a column-major A and no padding, M must be a multiple of the block.
 
     Why: M is then the contiguous dimension, whose edge is not checked without padding.
@@ -66,7 +66,7 @@ def m_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """
     if config.layout[0] == "r" or config.pad_m or problem.m % config.block.m == 0:
         return None
-    return Fault(f"M = {problem.m} is not a multiple of block m = {config.block.m}", "pad_m", True)
+    return Rejection(f"M = {problem.m} is not a multiple of block m = {config.block.m}", "pad_m", True)
 
 
 @rule(
@@ -77,7 +77,7 @@ def m_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     good={"pad_n": True, "problem": {"n": 200}},
     bad={"problem": {"n": 200}},
 )
-def n_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_n_multiple(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """Without padding, N must be a multiple of the block.
 
     Why: N is the contiguous dimension of the row-major C, whose edge is not checked without padding.
@@ -86,7 +86,7 @@ def n_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """
     if config.pad_n or problem.n % config.block.n == 0:
         return None
-    return Fault(f"N = {problem.n} is not a multiple of block n = {config.block.n}", "pad_n", True)
+    return Rejection(f"N = {problem.n} is not a multiple of block n = {config.block.n}", "pad_n", True)
 
 
 @rule(
@@ -97,7 +97,7 @@ def n_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     good={"pad_k": True, "problem": {"k": 200}},
     bad={"problem": {"k": 200}},
 )
-def k_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_k_multiple(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """Without padding, K must be a multiple of block k × k_batch if K is a contiguous dimension.
 
     Why: the last step along K would read beyond the matrix. (With crr K is contiguous in neither operand.)
@@ -108,14 +108,14 @@ def k_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     contiguous = config.layout[0] == "r" or config.layout[1] == "c"
     if not contiguous or config.pad_k or problem.k % step == 0:
         return None
-    return Fault(
+    return Rejection(
         f"K = {problem.k} is not a multiple of block k {config.block.k} × k_batch {problem.k_batch} = {step}",
         "pad_k",
         True,
     )
 
 
-def _vectors(config: Any, arch: Arch) -> tuple[str, int, int, int, int]:
+def _vector_widths(config: Any, arch: Arch) -> tuple[str, int, int, int, int]:
     """Layout, and elements per access of A, B, C and D; 1 if there is no D."""
     vector_d = resources.vector_d(config) if config.num_d else 1
     widths = resources.vector_a(config, arch), resources.vector_b(config, arch), resources.vector_c(config)
@@ -129,16 +129,16 @@ def _vectors(config: Any, arch: Arch) -> tuple[str, int, int, int, int]:
     enforced_by="supports",
     good={"pad_k": True, "problem": {"k": 200}},
     bad={"pad_k": True, "problem": {"k": 201}},
-    tells=_vectors,
+    tells=_vector_widths,
 )
-def not_aligned(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_alignment(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """The contiguous extent of each matrix must be a multiple of its vector width.
 
     Why: a lane loads or stores complete vectors, and padding only masks complete vectors.
 
     Fix: use a kernel with narrower vectors, or a padded problem.
     """
-    layout, *vectors = _vectors(config, arch)
+    layout, *vectors = _vector_widths(config, arch)
     along = {
         "A": ("K", problem.k) if layout[0] == "r" else ("M", problem.m),
         "B": ("N", problem.n) if layout[1] == "r" else ("K", problem.k),
@@ -148,7 +148,7 @@ def not_aligned(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     extents = {matrix: (along[matrix], vector) for matrix, vector in zip(along, vectors, strict=True)}
     for matrix, ((name, extent), vector) in extents.items():
         if extent % vector:
-            return Fault(f"{name} = {extent} is not a multiple of {matrix}'s vector width {vector}", "vector")
+            return Rejection(f"{name} = {extent} is not a multiple of {matrix}'s vector width {vector}", "vector")
     return None
 
 
@@ -160,7 +160,7 @@ def not_aligned(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     good={"split_k": True, "problem": {"k_batch": 2}},
     bad={"problem": {"k_batch": 2}},
 )
-def split_k_not_built(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_split_k(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """k_batch above 1 needs a kernel with split-K, and parts of K that use the same loop.
 
     Why: only a split-K kernel contains the instances that add the parts atomically, and all parts run one compiled
@@ -171,12 +171,12 @@ def split_k_not_built(config: Any, problem: Problem, arch: Arch) -> Fault | None
     if problem.k_batch == 1:
         return None
     if not config.split_k:
-        return Fault(f"k_batch is {problem.k_batch}, the kernel was built without split-K", "split_k", True)
-    whole, last = _parts(config, problem)
+        return Rejection(f"k_batch is {problem.k_batch}, the kernel was built without split-K", "split_k", True)
+    whole, last = _part_sizes(config, problem)
     if last < 1:
-        return Fault(f"K = {problem.k} leaves nothing for the last of {problem.k_batch} parts", "split_k")
+        return Rejection(f"K = {problem.k} leaves nothing for the last of {problem.k_batch} parts", "split_k")
     if -(-whole // config.block.k) != -(-last // config.block.k):
-        return Fault(
+        return Rejection(
             f"K = {problem.k} splits into parts of {whole} and a last one of {last}, which take different "
             f"numbers of steps of {config.block.k}",
             "split_k",
@@ -192,7 +192,7 @@ def split_k_not_built(config: Any, problem: Problem, arch: Arch) -> Fault | None
     good={},
     bad={"problem": {"m": 2**31}},
 )
-def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_size_limits(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """Sizes and strides must fit into 32 bits, and matrices into CK Tile's address range.
 
     Why: CK Tile computes with 32-bit indices, and a buffer descriptor has 32 bits for the size in bytes. A store
@@ -204,8 +204,8 @@ def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     for name in ("m", "n", "k", "k_batch", "batch", "stride_a", "stride_b", "stride_c"):
         value = getattr(problem, name)
         if value > MAX_INDEX:
-            return Fault(f"{name} is {value:,}, CK Tile supports up to {MAX_INDEX:,}", name)
-    tiles_m, tiles_n = _up(problem.m, config.block.m), _up(problem.n, config.block.n)
+            return Rejection(f"{name} is {value:,}, CK Tile supports up to {MAX_INDEX:,}", name)
+    tiles_m, tiles_n = _round_up(problem.m, config.block.m), _round_up(problem.n, config.block.n)
     whole = (tiles_m, tiles_n) == (problem.m, problem.n)
     spans = {
         "a": (_extent(config.layout[0], problem.m, problem.k, problem.stride_a), MAX_BYTES),
@@ -213,12 +213,14 @@ def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
         "c": (_extent(config.layout[2], tiles_m, tiles_n, problem.stride_c), MAX_BYTES if whole else EDGE_SHIFT),
     }
     for name, (span, most_bytes) in spans.items():
-        kind = dtype(getattr(config, f"dtype_{name}"))
+        kind = find_dtype(getattr(config, f"dtype_{name}"))
         most = min(MAX_INDEX, most_bytes // kind.storage_bytes * kind.packed)
         if span > most:
             tiles = "" if name != "c" or whole else " with the tiles over its edge"
-            return Fault(f"{name}{tiles} spans {span:,} elements, CK Tile addresses up to {most:,}", f"stride_{name}")
-    return _batch_too_large(config, problem)
+            return Rejection(
+                f"{name}{tiles} spans {span:,} elements, CK Tile addresses up to {most:,}", f"stride_{name}"
+            )
+    return _check_batch_size(config, problem)
 
 
 def _extent(letter: str, rows: int, columns: int, stride: int) -> int:
@@ -227,16 +229,16 @@ def _extent(letter: str, rows: int, columns: int, stride: int) -> int:
     return (lines - 1) * stride + width
 
 
-def _up(value: int, multiple: int) -> int:
+def _round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
-def _batch_too_large(config: Any, problem: Problem) -> Fault | None:
+def _check_batch_size(config: Any, problem: Problem) -> Rejection | None:
     if config.variant != "batched":
         return None
     for name, stride in batch_strides(problem).items():
         if stride > MAX_INDEX or stride * (problem.batch - 1) > MAX_BYTES:
-            return Fault(
+            return Rejection(
                 f"the last {name} of the batch begins after {problem.batch - 1:,} × {stride:,} elements, which CK Tile "
                 "computes in 32 bits",
                 "batch",
@@ -257,7 +259,7 @@ def _steps(config: Any, arch: Arch) -> tuple[int, int, int]:
     bad={"pipeline": "compv6", "problem": {"k": 32}},
     tells=_steps,
 )
-def too_few_steps(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_step_count(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """compv6 needs at least two steps along K.
 
     Why: with a single step its tail also sums blocks beyond K, and C is wrong.
@@ -265,10 +267,10 @@ def too_few_steps(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     Fix: use a kernel with a smaller block k, or another pipeline.
     """
     needed = resources.least_steps(config)
-    fewest = min(-(-part // config.block.k) for part in _parts(config, problem))
+    fewest = min(-(-part // config.block.k) for part in _part_sizes(config, problem))
     if fewest >= needed:
         return None
-    return Fault(f"K = {problem.k} takes {fewest} step(s) of {config.block.k}, the kernel needs {needed}", "block")
+    return Rejection(f"K = {problem.k} takes {fewest} step(s) of {config.block.k}, the kernel needs {needed}", "block")
 
 
 @rule(
@@ -279,7 +281,7 @@ def too_few_steps(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     good={**PRESHUFFLE, "pad_k": True, "problem": {"k": 288}},
     bad={**PRESHUFFLE, "pad_k": True, "problem": {"k": 264}},
 )
-def preshuffle_not_whole(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_preshuffle_tiles(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """With preshuffle, B has complete mma tiles and no gaps; with permute_n, N is a multiple of the block.
 
     Why: B is reordered by complete mma tiles, and permute_n permutes the columns of complete blocks. There is no order
@@ -291,11 +293,11 @@ def preshuffle_not_whole(config: Any, problem: Problem, arch: Arch) -> Fault | N
         return None
     for name, size, step in (("N", problem.n, config.mma.n), ("K", problem.k, config.mma.k)):
         if size % step:
-            return Fault(f"{name} = {size} is not a multiple of mma {name.lower()} = {step}", "mma")
+            return Rejection(f"{name} = {size} is not a multiple of mma {name.lower()} = {step}", "mma")
     if config.permute_n and problem.n % config.block.n:
-        return Fault(f"N = {problem.n} is not a multiple of block n = {config.block.n}", "permute_n", False)
+        return Rejection(f"N = {problem.n} is not a multiple of block n = {config.block.n}", "permute_n", False)
     if problem.stride_b != problem.k:
-        return Fault(f"stride_b is {problem.stride_b}, but a reordered B has no gaps: k = {problem.k}", "variant")
+        return Rejection(f"stride_b is {problem.stride_b}, but a reordered B has no gaps: k = {problem.k}", "variant")
     return None
 
 
@@ -304,24 +306,24 @@ def preshuffle_not_whole(config: Any, problem: Problem, arch: Arch) -> Fault | N
     "unbounded-add",
     reads=("split_k", "dtype_c", "block"),
     enforced_by="device",
-    good={**dtype_fields("bf16"), "split_k": True, "problem": {"dtype": "bf16", "k_batch": 2}},
-    bad={**dtype_fields("bf16"), "split_k": True, "problem": {"dtype": "bf16", "k_batch": 2, "m": 200}},
+    good={**expand_dtype("bf16"), "split_k": True, "problem": {"dtype": "bf16", "k_batch": 2}},
+    bad={**expand_dtype("bf16"), "split_k": True, "problem": {"dtype": "bf16", "k_batch": 2, "m": 200}},
 )
-def unbounded_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_unbounded_add(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """A split K with a bf16 C needs an M that is a multiple of the block.
 
     Why: CK Tile adds bf16 by a compare-and-swap loop that does not stop at the last row of C.
 
     Fix: use k_batch 1, an fp32 C, or a padded M.
     """
-    if problem.k_batch == 1 or not resources.unbounded_add(config) or problem.m % config.block.m == 0:
+    if problem.k_batch == 1 or not resources.has_unbounded_add(config) or problem.m % config.block.m == 0:
         return None
-    return Fault(f"M = {problem.m} is not a multiple of block m = {config.block.m}", "block")
+    return Rejection(f"M = {problem.m} is not a multiple of block m = {config.block.m}", "block")
 
 
 def _add_elements(config: Any, arch: Arch) -> int:
     """Elements of C per atomic add."""
-    return resources.add_bytes(config) // dtype(config.dtype_c).storage_bytes
+    return resources.add_bytes(config) // find_dtype(config.dtype_c).storage_bytes
 
 
 @rule(
@@ -333,7 +335,7 @@ def _add_elements(config: Any, arch: Arch) -> int:
     bad={"split_k": True, "problem": {"k_batch": 2, "stride_c": 257}},
     tells=lambda config, arch: (config.variant, config.layout, _add_elements(config, arch)),
 )
-def misaligned_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_add_alignment(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """With a split K, the lines of C and the matrices of a batch must be aligned for atomic adds.
 
     Why: an atomic add has 2 elements of an fp16 C, and 4 of a bf16 C (2 if vectors have 2), and its address must be a
@@ -351,13 +353,13 @@ def misaligned_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
         strides["batch_stride_c"] = batch_strides(problem)["c"]
     for name, stride in strides.items():
         if stride % elements:
-            return Fault(f"{name} = {stride:,} is not a multiple of the {elements} elements of an atomic add", name)
+            return Rejection(f"{name} = {stride:,} is not a multiple of the {elements} elements of an atomic add", name)
     return None
 
 
-def _parts(config: Any, problem: Problem) -> tuple[int, int]:
+def _part_sizes(config: Any, problem: Problem) -> tuple[int, int]:
     """Sizes of the first and the last part of a split K."""
     return part_sizes(problem.k, problem.k_batch, config.mma.k)
 
 
-FIT_RULES: tuple[Rule, ...] = rules_in(sys.modules[__name__])
+FIT_RULES: tuple[Rule, ...] = collect_rules(sys.modules[__name__])

@@ -46,7 +46,7 @@ ElementwiseName: TypeAlias = (
 )
 
 
-class ConfigKeywords(TypedDict, total=False):
+class GemmConfigKeywords(TypedDict, total=False):
     """One config: a value for each field."""
 
     variant: VariantName
@@ -75,7 +75,7 @@ class ConfigKeywords(TypedDict, total=False):
     dtype: str
 
 
-class SpaceKeywords(TypedDict, total=False):
+class GemmSpaceKeywords(TypedDict, total=False):
     """A space: a value, several or all for each field."""
 
     variant: Several[VariantName]

@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 WAVE_SIZE = 64
 
 
-def preparations(config: Config, _: Problem) -> tuple[Preparation, ...]:
+def list_preparations(config: Config, _: Problem) -> tuple[Preparation, ...]:
     """The reordering of B for a preshuffle kernel, empty for others. The problem must be supported (S509)."""
     if config.variant != "preshuffle":
         return ()
     columns = f", with the columns of each {config.block.n} distributed to the waves" if config.permute_n else ""
     what = f"b is reordered into tiles of {config.mma.k}×{config.mma.n}, each as the lanes load it{columns}"
-    return (Preparation("b", what, lambda b: preshuffled(config, b)),)
+    return (Preparation("b", what, lambda b: shuffle_b(config, b)),)
 
 
-def preshuffled(config: Config, b: NDArray[Any]) -> NDArray[Any]:
+def shuffle_b(config: Config, b: NDArray[Any]) -> NDArray[Any]:
     """B (k × n) in the order of the kernel: an array of the same shape whose column-major memory has that order."""
     k, n = b.shape
     mma = config.mma
-    columns = _dealt_out(config, b.T) if config.permute_n else b.T  # n × k
+    columns = _order_columns(config, b.T) if config.permute_n else b.T  # n × k
     groups = WAVE_SIZE // mma.n
     tiles = columns.reshape(n // mma.n, mma.n, k // mma.k, groups, mma.k // groups)
     in_order = tiles.transpose(0, 2, 3, 1, 4).reshape(n, k)
     return in_order.T
 
 
-def _dealt_out(config: Config, columns: NDArray[Any]) -> NDArray[Any]:
+def _order_columns(config: Config, columns: NDArray[Any]) -> NDArray[Any]:
     n, k = columns.shape
     waves, width = config.waves.n, config.mma.n
     repeat = config.block.n // (waves * width)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import InitVar, dataclass
 
-from tilewright.arch.dtypes import dtype as dtype_named
+from tilewright.arch.dtypes import find_dtype as dtype_named
 from tilewright.base.errors import InvalidValueError, choose
-from tilewright.ops.block_gemm.types import problem_types
+from tilewright.ops.block_gemm.types import fill_problem_types
 from tilewright.ops.gemm.config import ELEMENTWISE, LAYOUTS, MAX_D
 from tilewright.ops.problem_values import check_count
 
@@ -35,7 +35,7 @@ class Problem:
     stride_c: int = 0
 
     def __post_init__(self, dtype: str | None) -> None:
-        types = problem_types(dtype, dtype_a=self.dtype_a, dtype_b=self.dtype_b, dtype_c=self.dtype_c)
+        types = fill_problem_types(dtype, dtype_a=self.dtype_a, dtype_b=self.dtype_b, dtype_c=self.dtype_c)
         for name, value in types.items():
             object.__setattr__(self, name, value)
         choose("layout", self.layout, LAYOUTS)

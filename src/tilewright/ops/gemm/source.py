@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.layouts import major_name
 from tilewright.ops import c_interface, ck_shortcuts
 from tilewright.ops.block_gemm import ck_names
-from tilewright.ops.block_gemm.resources import DOUBLE_LDS, add_bytes, least_steps, unbounded_add
-from tilewright.ops.c_interface import cpp_bool
+from tilewright.ops.block_gemm.resources import DOUBLE_LDS, add_bytes, has_unbounded_add, least_steps
+from tilewright.ops.c_interface import format_cpp_bool
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.kernel import Kernel
 
@@ -44,36 +44,40 @@ HEADERS = (
 )
 
 
-def context(kernel: Kernel) -> dict[str, Any]:
+def make_context(kernel: Kernel) -> dict[str, Any]:
     """The variables of kernel.hip.j2."""
     config = kernel.config
     assert isinstance(config, Config)
     return {
         "slug": kernel.slug,
         "symbol": kernel.symbol,
-        "batched": cpp_bool(config.variant == "batched"),
+        "batched": format_cpp_bool(config.variant == "batched"),
         "cpp": {
-            "a": dtype(config.dtype_a).cpp,
-            "b": dtype(config.dtype_b).cpp,
-            "acc": dtype(config.dtype_acc).cpp,
-            "c": dtype(config.dtype_c).cpp,
+            "a": find_dtype(config.dtype_a).cpp,
+            "b": find_dtype(config.dtype_b).cpp,
+            "acc": find_dtype(config.dtype_acc).cpp,
+            "c": find_dtype(config.dtype_c).cpp,
         },
         "layout": {matrix: major_name(letter) for matrix, letter in zip("abc", config.layout, strict=True)},
         "block": config.block,
         "waves": config.waves,
         "mma": config.mma,
-        "pad": {"m": cpp_bool(config.pad_m), "n": cpp_bool(config.pad_n), "k": cpp_bool(config.pad_k)},
-        "double_lds": cpp_bool(config.pipeline in DOUBLE_LDS),
-        "persistent": cpp_bool(config.persistent),
+        "pad": {
+            "m": format_cpp_bool(config.pad_m),
+            "n": format_cpp_bool(config.pad_n),
+            "k": format_cpp_bool(config.pad_k),
+        },
+        "double_lds": format_cpp_bool(config.pipeline in DOUBLE_LDS),
+        "persistent": format_cpp_bool(config.persistent),
         "wave_groups": config.wave_groups,
-        "preshuffle": cpp_bool(config.variant == "preshuffle"),
-        "permute_n": cpp_bool(config.permute_n),
+        "preshuffle": format_cpp_bool(config.variant == "preshuffle"),
+        "permute_n": format_cpp_bool(config.permute_n),
         "scheduler": SCHEDULER_NAMES[config.scheduler],
         "pipeline": PIPELINE_TYPES[config.pipeline],
         "epilogue": config.epilogue,
         "vector": config.vector,
         "kernel_template": KERNEL_TYPES[config.variant],
-        "split_k": cpp_bool(config.split_k),
+        "split_k": format_cpp_bool(config.split_k),
         "num_d": config.num_d,
         "elementwise": config.elementwise,
         "elementwise_cpp": ELEMENTWISE_TYPES.get(config.elementwise, config.elementwise),
@@ -81,6 +85,6 @@ def context(kernel: Kernel) -> dict[str, Any]:
         "blocks_per_cu": config.blocks_per_cu,
         "unlooped": ck_names.UNLOOPED.get(config.pipeline, 0),
         "least_steps": least_steps(config),
-        "unbounded_add": cpp_bool(unbounded_add(config)),
+        "unbounded_add": format_cpp_bool(has_unbounded_add(config)),
         "add_bytes": add_bytes(config),
     }

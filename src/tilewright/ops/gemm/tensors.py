@@ -11,7 +11,7 @@ from tilewright.ops.execution import Tensor
 from tilewright.ops.gemm.problem import Problem
 
 
-def tensors(problem: Problem) -> tuple[Tensor, ...]:
+def list_tensors(problem: Problem) -> tuple[Tensor, ...]:
     """All tensors in the order of the C struct's pointers: inputs first, then c.
 
     Every D has the layout of a packed row-major C, independently of the stride of C.
@@ -20,21 +20,21 @@ def tensors(problem: Problem) -> tuple[Tensor, ...]:
     layouts = dict(zip("abc", problem.layout, strict=True))
     packed = Tensor("d", problem.dtype_c, (m, n), (n, 1))
     matrices = [
-        Tensor("a", problem.dtype_a, (m, k), _strides(layouts["a"], problem.stride_a)),
-        Tensor("b", problem.dtype_b, (k, n), _strides(layouts["b"], problem.stride_b)),
+        Tensor("a", problem.dtype_a, (m, k), _matrix_strides(layouts["a"], problem.stride_a)),
+        Tensor("b", problem.dtype_b, (k, n), _matrix_strides(layouts["b"], problem.stride_b)),
         *(dataclasses.replace(packed, name=f"d{i}") for i in range(problem.num_d)),
-        Tensor("c", problem.dtype_c, (m, n), _strides(layouts["c"], problem.stride_c), output=True),
+        Tensor("c", problem.dtype_c, (m, n), _matrix_strides(layouts["c"], problem.stride_c), output=True),
     ]
     if problem.batch == 1:
         return tuple(matrices)
-    return tuple(_batched(tensor, problem) for tensor in matrices)
+    return tuple(_add_batch(tensor, problem) for tensor in matrices)
 
 
-def _strides(letter: str, stride: int) -> tuple[int, int]:
+def _matrix_strides(letter: str, stride: int) -> tuple[int, int]:
     return (stride, 1) if letter == "r" else (1, stride)
 
 
-def _batched(tensor: Tensor, problem: Problem) -> Tensor:
+def _add_batch(tensor: Tensor, problem: Problem) -> Tensor:
     # Matrices of a batch are contiguous. D tensors have no batch in the C interface.
     step = batch_strides(problem).get(tensor.name, problem.m * problem.n)
     return dataclasses.replace(tensor, shape=(problem.batch, *tensor.shape), strides=(step, *tensor.strides))
@@ -50,13 +50,13 @@ def batch_strides(problem: Problem) -> dict[str, int]:
     }
 
 
-def with_strides(problem: Problem, strides: Mapping[str, tuple[int, ...]]) -> Problem:
+def apply_strides(problem: Problem, strides: Mapping[str, tuple[int, ...]]) -> Problem:
     """The problem with the actual strides (in elements) of its tensors, by name.
 
     Raises an error if the layout does not allow them. The stride of a dimension of extent 1 is never used and may be
     anything.
     """
-    known = {tensor.name: tensor for tensor in tensors(problem)}
+    known = {tensor.name: tensor for tensor in list_tensors(problem)}
     changes: dict[str, Any] = {}
     for name, given in strides.items():
         tensor = known[choose("tensor of the problem", name, known)]
@@ -65,9 +65,9 @@ def with_strides(problem: Problem, strides: Mapping[str, tuple[int, ...]]) -> Pr
         if name in ("a", "b", "c"):
             changes[f"stride_{name}"] = _line_stride(problem, tensor, given)
     changed = dataclasses.replace(problem, **changes)
-    wanted = {tensor.name: tensor for tensor in tensors(changed)}
+    wanted = {tensor.name: tensor for tensor in list_tensors(changed)}
     for name, given in strides.items():
-        _compare(wanted[name], given)
+        _compare_strides(wanted[name], given)
     return changed
 
 
@@ -80,17 +80,17 @@ def _line_stride(problem: Problem, tensor: Tensor, given: tuple[int, ...]) -> in
     # Matrices of one line: the next line is the next matrix.
     stride = given[0] if tensor.shape[line] == 1 else given[line]
     if stride < tensor.shape[along]:
-        raise InvalidValueError(_unusable(tensor, given))
+        raise InvalidValueError(_describe_mismatch(tensor, given))
     return stride
 
 
-def _compare(tensor: Tensor, given: tuple[int, ...]) -> None:
+def _compare_strides(tensor: Tensor, given: tuple[int, ...]) -> None:
     pairs = zip(tensor.shape, tensor.strides, given, strict=True)
     if any(extent > 1 and wanted != real for extent, wanted, real in pairs):
-        raise InvalidValueError(_unusable(tensor, given))
+        raise InvalidValueError(_describe_mismatch(tensor, given))
 
 
-def _unusable(tensor: Tensor, given: tuple[int, ...]) -> str:
+def _describe_mismatch(tensor: Tensor, given: tuple[int, ...]) -> str:
     return (
         f"{tensor.name} of shape {tensor.shape} has strides {given}, the problem's layout requires {tensor.strides}: "
         "copy it, or use a problem with its layout"

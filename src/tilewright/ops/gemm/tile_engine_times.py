@@ -22,13 +22,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.base.document_values import expect_integer, expect_number, expect_table, expect_text, parse_number
-from tilewright.base.documents import Faults, Sheet, read_json
+from tilewright.base.documents import CsvTable, FileProblems, read_json
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, choose
 from tilewright.ops import gemm, kernel_of
 from tilewright.ops.gemm import Problem
-from tilewright.ops.measured import Measured, Readings, need_columns, read_sheet
+from tilewright.ops.measurement_files import ImportedTime, Readings, read_sheet, require_columns
 
 FIGURES = LATENCY, TFLOPS, BANDWIDTH = "latency(ms)", "tflops(TFlops)", "bandwidth(GB/s)"
 # Decimals of the figures of its programs: two in JSON, four in CSV (gemm_benchmark.hpp, gemm_profiler.hpp).
@@ -49,7 +49,7 @@ _NAME = re.compile(
 
 
 @dataclass(frozen=True)
-class _Row:
+class _BenchmarkRow:
     """One benchmark of any file format."""
 
     name: str
@@ -61,7 +61,7 @@ class _Row:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _ImportOptions:
     """Values that the files do not contain."""
 
     arch: str | None
@@ -69,81 +69,85 @@ class _Asked:
     permute_n: bool | None
 
 
-def read(
+def read_times(
     path: Path, *, arch: str | None = None, elementwise: str | None = None, permute_n: bool | None = None
 ) -> Readings:
     """The times of a file, or of all JSON files of a folder. Rows that cannot be imported are reported."""
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
         raise FileFormatError(path, [FileProblem("", "has no file *.json")])
-    asked = _Asked(arch, elementwise, permute_n)
-    refused = Faults()
-    tried = [refused.trying(f"{file.name}, {where}", read, asked) for file in files for where, read in _rows(file)]
+    asked = _ImportOptions(arch, elementwise, permute_n)
+    refused = FileProblems()
+    tried = [
+        refused.try_call(f"{file.name}, {where}", read, asked) for file in files for where, read in _iterate_rows(file)
+    ]
     return Readings([each for each in tried if each is not None], refused.found)
 
 
-def _rows(file: Path) -> Iterator[tuple[str, Callable[[_Asked], Measured]]]:
+def _iterate_rows(file: Path) -> Iterator[tuple[str, Callable[[_ImportOptions], ImportedTime]]]:
     """The location of each benchmark of a file, and a function that reads it."""
     if file.suffix == ".csv":
-        yield from _of_csv(file)
+        yield from _iterate_csv_rows(file)
         return
     value = read_json(file)
     results = value.get("kernel_results", [value]) if isinstance(value, dict) else value
     if not isinstance(results, list) or not all(isinstance(each, dict) for each in results):
         raise FileFormatError(file, [FileProblem("", "contains no benchmark, and no list kernel_results of them")])
     for place, each in enumerate(results):
-        yield f"result {place}", partial(_measured, partial(_nested, each))
+        yield f"result {place}", partial(_make_time, partial(_parse_nested, each))
 
 
-def _of_csv(file: Path) -> Iterator[tuple[str, Callable[[_Asked], Measured]]]:
+def _iterate_csv_rows(file: Path) -> Iterator[tuple[str, Callable[[_ImportOptions], ImportedTime]]]:
     sheet = read_sheet(file)
     nested = "perf_result" in sheet.header
     if not nested:
-        need_columns(file, sheet, ("name", "m", "n", "k", LATENCY))
+        require_columns(file, sheet, ("name", "m", "n", "k", LATENCY))
     for where, cells in sheet.lines:
-        yield where, partial(_measured, partial(_nested_cells if nested else _flat_cells, sheet, cells))
+        yield where, partial(_make_time, partial(_parse_nested_cells if nested else _parse_flat_cells, sheet, cells))
 
 
-def _nested_cells(sheet: Sheet, cells: Sequence[str]) -> _Row:
+def _parse_nested_cells(sheet: CsvTable, cells: Sequence[str]) -> _BenchmarkRow:
     """A line of tile_engine's script, which writes nested values as Python literals."""
-    return _nested({key: _literal(cell) for key, cell in sheet.row(cells).items()})
+    return _parse_nested({key: _parse_literal(cell) for key, cell in sheet.get_row(cells).items()})
 
 
-def _flat_cells(sheet: Sheet, cells: Sequence[str]) -> _Row:
-    row = sheet.row(cells)
+def _parse_flat_cells(sheet: CsvTable, cells: Sequence[str]) -> _BenchmarkRow:
+    row = sheet.get_row(cells)
     figures = {key: parse_number(key, row[key]) for key in FIGURES if row.get(key)}
-    problem = {key: _literal(cell) for key, cell in row.items()}
-    return _Row(row["name"], problem, figures, CSV_DIGITS, row.get("device_name", ""), row.get("rocm_version", ""))
+    problem = {key: _parse_literal(cell) for key, cell in row.items()}
+    return _BenchmarkRow(
+        row["name"], problem, figures, CSV_DIGITS, row.get("device_name", ""), row.get("rocm_version", "")
+    )
 
 
-def _nested(value: Mapping[str, Any]) -> _Row:
+def _parse_nested(value: Mapping[str, Any]) -> _BenchmarkRow:
     figures = expect_table("perf_result", value.get("perf_result"))
     told = {key: expect_number(key, figures[key]) for key in FIGURES if key in figures}
     problem = expect_table("problem", value.get("problem"))
-    return _Row(expect_text("name", value.get("name")), problem, told, JSON_DIGITS)
+    return _BenchmarkRow(expect_text("name", value.get("name")), problem, told, JSON_DIGITS)
 
 
-def _literal(cell: str) -> Any:
+def _parse_literal(cell: str) -> Any:
     """The value of a cell: a number, a flag or a flat table in Python syntax. Other text is returned unchanged."""
     return ast.literal_eval(cell) if _LITERAL.fullmatch(cell) else cell
 
 
-def _measured(read: Callable[[], _Row], asked: _Asked) -> Measured:
+def _make_time(read: Callable[[], _BenchmarkRow], asked: _ImportOptions) -> ImportedTime:
     row = read()
     if asked.arch and row.arch and asked.arch != row.arch:
         raise InvalidValueError(f"was measured on {row.arch}, not on {asked.arch}")
     arch = row.arch or asked.arch
     if not arch:
         raise InvalidValueError("does not state its GPU: give it with --arch")
-    fields = _config(row.name, asked)
-    problem = _problem(row.problem, fields)
+    fields = _parse_config(row.name, asked)
+    problem = _read_problem(row.problem, fields)
     fields["split_k"] = problem.k_batch > 1
     kernel = kernel_of(gemm.config(**fields), arch)
     versions = f"tile_engine, ROCm {row.rocm}" if row.rocm else "tile_engine"
-    return Measured(kernel, problem, _microseconds(row, problem), versions)
+    return ImportedTime(kernel, problem, _compute_microseconds(row, problem), versions)
 
 
-def _config(name: str, asked: _Asked) -> dict[str, Any]:
+def _parse_config(name: str, asked: _ImportOptions) -> dict[str, Any]:
     """The fields of a kernel from its name."""
     found = _NAME.fullmatch(name)
     if found is None:
@@ -157,7 +161,7 @@ def _config(name: str, asked: _Asked) -> dict[str, Any]:
         "epilogue": epilogue,
         "scheduler": scheduler,
         **{key: flag == "True" for key, flag in zip(("pad_m", "pad_n", "pad_k", "persistent"), flags, strict=True)},
-        **{key: _tile(text) for key, text in zip(("block", "waves", "mma"), found.groups()[10:], strict=True)},
+        **{key: _parse_tile(text) for key, text in zip(("block", "waves", "mma"), found.groups()[10:], strict=True)},
     }
     if fields["variant"] == "multi_d":
         if asked.elementwise is None:
@@ -170,11 +174,11 @@ def _config(name: str, asked: _Asked) -> dict[str, Any]:
     return fields
 
 
-def _tile(text: str) -> tuple[int, ...]:
+def _parse_tile(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("x"))
 
 
-def _problem(given: Mapping[str, Any], fields: Mapping[str, Any]) -> Problem:
+def _read_problem(given: Mapping[str, Any], fields: Mapping[str, Any]) -> Problem:
     layout = "".join(LAYOUTS[choose(f"layout_{x}", given[f"layout_{x}"], LAYOUTS)] for x in "abc")
     if layout != fields["layout"]:
         raise InvalidValueError(f"its problem has layout {layout}, but its name has {fields['layout']}")
@@ -189,7 +193,7 @@ def _problem(given: Mapping[str, Any], fields: Mapping[str, Any]) -> Problem:
     return Problem(**values, layout=layout, k_batch=expect_integer("split_k", given.get("split_k", 1)))
 
 
-def _microseconds(row: _Row, problem: Problem) -> float:
+def _compute_microseconds(row: _BenchmarkRow, problem: Problem) -> float:
     """The time, from the largest of the figures: all are rounded to the same decimals. The others must agree."""
     figures = row.figures
     if LATENCY not in figures:
@@ -197,7 +201,7 @@ def _microseconds(row: _Row, problem: Problem) -> float:
     if min(figures.values()) < 0 or max(figures.values()) == 0:
         raise InvalidValueError(f"{LATENCY} is {figures[LATENCY]:g}, it must be positive: the benchmark failed")
     best = max(figures, key=lambda key: figures[key])
-    work = _work(row.problem, problem)
+    work = _count_work(row.problem, problem)
     us = figures[best] * 1e3 if best == LATENCY else work[best] / figures[best]
     for key, figure in figures.items():
         wanted = us * 1e-3 if key == LATENCY else work[key] / us
@@ -209,10 +213,11 @@ def _microseconds(row: _Row, problem: Problem) -> float:
     return us
 
 
-def _work(given: Mapping[str, Any], problem: Problem) -> dict[str, float]:
+def _count_work(given: Mapping[str, Any], problem: Problem) -> dict[str, float]:
     """The numerators of tile_engine's rates. It also counts each byte of D as an operation."""
     extra = sum(
-        problem.m * problem.n * dtype(given.get(f"dtype_d{i}", problem.dtype_c)).bits // 8 for i in range(problem.num_d)
+        problem.m * problem.n * find_dtype(given.get(f"dtype_d{i}", problem.dtype_c)).bits // 8
+        for i in range(problem.num_d)
     )
     bare = replace(problem, num_d=0)
     return {TFLOPS: (bare.flops + extra) * 1e-6, BANDWIDTH: (bare.bytes_moved + extra) * 1e-3}

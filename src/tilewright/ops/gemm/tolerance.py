@@ -22,16 +22,25 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats, is_integer
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.rounding import added, all_whole, exactly, flushed, sizes_of, stored, summed, wide
+from tilewright.ops.block_gemm.rounding import (
+    compute_add_error,
+    compute_flush_error,
+    compute_magnitudes,
+    compute_store_error,
+    compute_sum_error,
+    has_only_integers,
+    make_exact_tolerance,
+    to_float64,
+)
 from tilewright.ops.block_gemm.split import part_sizes
 from tilewright.ops.gemm import elementwise
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.problem import Problem
-from tilewright.ops.gemm.reference import d_tensors
+from tilewright.ops.gemm.reference import get_d_tensors
 from tilewright.ops.tolerance import Tolerance
 
 
-def tolerance(
+def compute_tolerance(
     config: Config,
     problem: Problem,
     inputs: Mapping[str, NDArray[Any]],
@@ -39,21 +48,21 @@ def tolerance(
     arch: Arch,
 ) -> dict[str, Tolerance]:
     """The allowed error of each element of c."""
-    exact = wide(reference["c"])
+    exact = to_float64(reference["c"])
     if is_integer(config.dtype_acc) and problem.elementwise == "PassThrough":
-        return {"c": exactly(exact)}
-    a, b = wide(inputs["a"]), wide(inputs["b"])
+        return {"c": make_exact_tolerance(exact)}
+    a, b = to_float64(inputs["a"]), to_float64(inputs["b"])
     if problem.k_batch > 1:
-        return {"c": _split(config, problem, a, b, arch)}
-    off = _summation(config, a, b, arch)
+        return {"c": _compute_split_error(config, problem, a, b, arch)}
+    off = _compute_sum_error(config, a, b, arch)
     if problem.elementwise == "PassThrough":
-        return {"c": off + stored(exact, off, config.dtype_c, config.dtype_acc, arch)}
+        return {"c": off + compute_store_error(exact, off, config.dtype_c, config.dtype_acc, arch)}
     product = a @ b
     if config.epilogue == "cshuffle":
-        off = off + stored(product, off, config.dtype_c, config.dtype_acc, arch)
-    ds = d_tensors(problem, inputs)
-    off = elementwise.error(problem.elementwise, product, ds, off, integers=is_integer(config.dtype_c))
-    return {"c": off + stored(exact, off, config.dtype_c, "fp32", arch)}
+        off = off + compute_store_error(product, off, config.dtype_c, config.dtype_acc, arch)
+    ds = get_d_tensors(problem, inputs)
+    off = elementwise.compute_error(problem.elementwise, product, ds, off, integers=is_integer(config.dtype_c))
+    return {"c": off + compute_store_error(exact, off, config.dtype_c, "fp32", arch)}
 
 
 def tolerance_basis(config: Config, problem: Problem) -> Hashable:
@@ -63,30 +72,32 @@ def tolerance_basis(config: Config, problem: Problem) -> Hashable:
     return config.dtype_a, config.dtype_b, config.dtype_c, config.dtype_acc, epilogue, step
 
 
-def _summation(config: Config, a: Floats, b: Floats, arch: Arch) -> Tolerance:
+def _compute_sum_error(config: Config, a: Floats, b: Floats, arch: Arch) -> Tolerance:
     """The error of a sum of products before it is stored."""
     terms = a.shape[-1]
-    bound = summed(sizes_of(np.matmul, a, b, terms), terms, config.dtype_acc, arch, whole=all_whole(a, b))
-    return bound + flushed(np.matmul, (a, b), (config.dtype_a, config.dtype_b), arch)
+    bound = compute_sum_error(
+        compute_magnitudes(np.matmul, a, b, terms), terms, config.dtype_acc, arch, whole=has_only_integers(a, b)
+    )
+    return bound + compute_flush_error(np.matmul, (a, b), (config.dtype_a, config.dtype_b), arch)
 
 
-def _split(config: Config, problem: Problem, a: Floats, b: Floats, arch: Arch) -> Tolerance:
+def _compute_split_error(config: Config, problem: Problem, a: Floats, b: Floats, arch: Arch) -> Tolerance:
     """The error of parts of K that are added atomically in C's type."""
     name = config.dtype_c
     reach = np.zeros((*a.shape[:-1], b.shape[-1]))
-    total = exactly(reach)
+    total = make_exact_tolerance(reach)
     exact = np.ones(reach.shape, dtype=bool)
-    for part_a, part_b in _parts(config, problem, a, b):
+    for part_a, part_b in _split_operands(config, problem, a, b):
         product = part_a @ part_b
-        off = _summation(config, part_a, part_b, arch)
-        off = off + stored(product, off, name, config.dtype_acc, arch)
+        off = _compute_sum_error(config, part_a, part_b, arch)
+        off = off + compute_store_error(product, off, name, config.dtype_acc, arch)
         total = total + off
         reach += np.abs(product) + off.limit
         exact &= (off.limit == 0) & (product == np.rint(product))
-    return total + added(reach, problem.k_batch, name, arch, exact=exact)
+    return total + compute_add_error(reach, problem.k_batch, name, arch, exact=exact)
 
 
-def _parts(config: Config, problem: Problem, a: Floats, b: Floats) -> Iterator[tuple[Floats, Floats]]:
+def _split_operands(config: Config, problem: Problem, a: Floats, b: Floats) -> Iterator[tuple[Floats, Floats]]:
     first, _ = part_sizes(problem.k, problem.k_batch, config.mma.k)
     for start in range(0, problem.k, first):
         yield a[..., start : start + first], b[..., start : start + first, :]

@@ -8,12 +8,12 @@ import math
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.block_gemm.loops import COLUMN, FEW_TILES, MANY_TILES, ROW, loop_forms
+from tilewright.ops.block_gemm.loops import COLUMN, FEW_TILES, MANY_TILES, ROW, list_loop_forms
 from tilewright.ops.gemm.config import Config
-from tilewright.ops.gemm.padding import computes
+from tilewright.ops.gemm.padding import can_compute
 from tilewright.ops.gemm.problem import Problem
 
 PRIMES = (13, 17, 19)  # not a multiple of any tile or vector
@@ -26,7 +26,7 @@ MOST_PERSISTENT = 1 << 24
 _Values: TypeAlias = dict[str, Any]
 
 
-def trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
+def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
     """Trials that the kernel supports, the most sensitive first: many tiles in every form of the loop, then edges."""
     base = Problem(
         m=config.block.m,
@@ -41,34 +41,34 @@ def trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
         batch=3 if config.variant == "batched" else 1,
     )
     found: dict[Problem, None] = {}
-    for alternatives in _sizes(config, arch):
+    for alternatives in _list_sizes(config, arch):
         # A vector may be as long as the block, so that a size is 0 after subtracting it.
         whole = (sizes for sizes in alternatives if min(sizes.values(), default=1) > 0)
-        made = (_resized(base, **sizes) for sizes in whole)
-        first = next((problem for problem in made if computes(config, problem, arch)), None)
+        made = (_resize_problem(base, **sizes) for sizes in whole)
+        first = next((problem for problem in made if can_compute(config, problem, arch)), None)
         if first is not None:
             found[first] = None
     return tuple(found)
 
 
-def _resized(base: Problem, **sizes: Any) -> Problem:
+def _resize_problem(base: Problem, **sizes: Any) -> Problem:
     packed: _Values = {"stride_a": 0, "stride_b": 0, "stride_c": 0}
     return dataclasses.replace(base, **{**packed, **sizes})
 
 
-def _sizes(config: Config, arch: Arch) -> Iterator[list[_Values]]:
+def _list_sizes(config: Config, arch: Arch) -> Iterator[list[_Values]]:
     """Lists of alternatives: the first of each that the kernel supports is a trial."""
-    yield from _forms(config, arch)
-    yield from _edges(config, arch)
+    yield from _list_loop_trials(config, arch)
+    yield from _list_edges(config, arch)
     yield [{}]  # whole tiles
-    yield from _splits(config)
+    yield from _list_splits(config)
     if config.variant == "batched":
         yield [{"batch": 1}]
     if config.persistent:
-        yield [_beyond_the_gpu(config, arch)]
+        yield [_sizes_beyond_gpu(config, arch)]
 
 
-def _forms(config: Config, arch: Arch) -> Iterator[list[_Values]]:
+def _list_loop_trials(config: Config, arch: Arch) -> Iterator[list[_Values]]:
     """Every form of the loop with many tiles, with a row and with a column of tiles, complete and partial.
 
     Each form is compiled separately, including the code that finds a work-group's tile. Many tiles have few steps, and
@@ -77,16 +77,18 @@ def _forms(config: Config, arch: Arch) -> Iterator[list[_Values]]:
     several = {"batch": 2} if config.variant == "batched" else {}
     one = {"batch": 1} if several else {}
     for split in (False, True) if config.split_k else (False,):
-        for number, steps in enumerate(loop_forms(config, arch)):
+        for number, steps in enumerate(list_loop_forms(config, arch)):
             counts = [PARTS[(number + turn) % len(PARTS)] if split else 1 for turn in range(3)]
-            many = _tiled(config, arch, MANY_TILES, min(steps), counts[0], gap=1 + number % 3)
+            many = _list_tiled_sizes(config, arch, MANY_TILES, min(steps), counts[0], gap=1 + number % 3)
             yield [{**sizes, **one} for sizes in many]
             for turn, (tiles, gap) in enumerate(((FEW_TILES, 0), (ROW, 0 if number else LARGE_GAP), (COLUMN, 0))):
-                made = _tiled(config, arch, tiles, steps[turn % len(steps)], counts[turn], gap)
+                made = _list_tiled_sizes(config, arch, tiles, steps[turn % len(steps)], counts[turn], gap)
                 yield [{**sizes, **several} for sizes in made]
 
 
-def _tiled(config: Config, arch: Arch, tiles: tuple[int, int], steps: int, k_batch: int, gap: int) -> Iterator[_Values]:
+def _list_tiled_sizes(
+    config: Config, arch: Arch, tiles: tuple[int, int], steps: int, k_batch: int, gap: int
+) -> Iterator[_Values]:
     """Sizes with this many tiles and steps: the last one partial in as many dimensions as possible, then complete ones.
 
     Lines have gaps between them.
@@ -96,32 +98,32 @@ def _tiled(config: Config, arch: Arch, tiles: tuple[int, int], steps: int, k_bat
     counts = (tiles[0], tiles[1], steps * k_batch)
     extents = zip(counts, block, units, strict=True)
     # At least three quarters of the last tile, so that its parts differ.
-    sizes = [((count - 1) * tile + _part(tile, unit), count * tile) for count, tile, unit in extents]
+    sizes = [((count - 1) * tile + _partial_tile(tile, unit), count * tile) for count, tile, unit in extents]
     for m, n, k in itertools.product(*sizes):
         problem = {"m": m, "n": n, "k": k}
-        yield {**problem, "k_batch": k_batch, **(_strides(config, problem, gap) if gap else {})}
+        yield {**problem, "k_batch": k_batch, **(_choose_strides(config, problem, gap) if gap else {})}
 
 
-def _part(tile: int, unit: int) -> int:
+def _partial_tile(tile: int, unit: int) -> int:
     """An odd number of vectors that is less than a tile, if possible."""
     return max(tile * 7 // 8 // unit - 1, 0) // 2 * 2 * unit + unit
 
 
-def _strides(config: Config, problem: _Values, gap: int) -> _Values:
+def _choose_strides(config: Config, problem: _Values, gap: int) -> _Values:
     """Strides with gaps of about `gap` vectors of 16 bytes, different for each matrix. Vectors stay aligned."""
-    a, b, c = (16 // dtype(name).storage_bytes for name in (config.dtype_a, config.dtype_b, config.dtype_c))
+    a, b, c = (16 // find_dtype(name).storage_bytes for name in (config.dtype_a, config.dtype_b, config.dtype_c))
     line_a = problem["k"] if config.layout[0] == "r" else problem["m"]
     line_b = problem["n"] if config.layout[1] == "r" else problem["k"]
     # A reordered B has no lines, so it cannot have gaps.
     gap_b = 0 if config.variant == "preshuffle" else (gap + 2) * b
     return {
-        "stride_a": _up(line_a, a) + gap * a,
-        "stride_b": _up(line_b, b) + gap_b if gap_b else line_b,
-        "stride_c": _up(problem["n"], c) + (2 * gap + 1) * c,
+        "stride_a": _round_up(line_a, a) + gap * a,
+        "stride_b": _round_up(line_b, b) + gap_b if gap_b else line_b,
+        "stride_c": _round_up(problem["n"], c) + (2 * gap + 1) * c,
     }
 
 
-def _beyond_the_gpu(config: Config, arch: Arch) -> _Values:
+def _sizes_beyond_gpu(config: Config, arch: Arch) -> _Values:
     """More tiles than a GPU has work-groups at once, if the result is not too large for the host."""
     block, threads = config.block, resources.block_threads(config, arch)
     compute = arch.compute
@@ -134,7 +136,7 @@ def _beyond_the_gpu(config: Config, arch: Arch) -> _Values:
     return {"m": rows * block.m, "n": columns * block.n, "k": block.k * resources.least_steps(config)}
 
 
-def _edges(config: Config, arch: Arch) -> Iterator[list[_Values]]:
+def _list_edges(config: Config, arch: Arch) -> Iterator[list[_Values]]:
     """Sizes that differ from the tile by one element, by the smallest step that vectors allow, or by much.
 
     In all dimensions at once, or in as many as the kernel supports: if it pads, one work-group has all edges.
@@ -164,7 +166,7 @@ def _prime_multiple(unit: int, most: int) -> int:
     return next((prime * unit for prime in (19, 17, 13, 7, 5, 3) if prime * unit <= most), unit)
 
 
-def _splits(config: Config) -> Iterator[list[_Values]]:
+def _list_splits(config: Config) -> Iterator[list[_Values]]:
     """Splits whose last part is shorter than the others."""
     if not config.split_k:
         return
@@ -193,5 +195,5 @@ def _unit_k(config: Config, arch: Arch) -> int:
     return math.lcm(*vectors) if config.variant != "preshuffle" else math.lcm(*vectors, config.mma.k)
 
 
-def _up(value: int, multiple: int) -> int:
+def _round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple

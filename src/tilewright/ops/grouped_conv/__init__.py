@@ -12,8 +12,9 @@ from tilewright.base.errors import choose
 from tilewright.ops.block_gemm.candidates import ODDITIES, STARS
 from tilewright.ops.block_gemm.config_fields import EPILOGUES
 from tilewright.ops.block_gemm.resources import is_small
-from tilewright.ops.block_gemm.types import DTYPE, dtype_fields
-from tilewright.ops.execution import imported_when_called
+from tilewright.ops.block_gemm.types import DTYPE, expand_dtype
+from tilewright.ops.builtin_sets import load_sets
+from tilewright.ops.execution import import_on_call
 from tilewright.ops.fields import read_config
 from tilewright.ops.grouped_conv import source
 from tilewright.ops.grouped_conv.config import (
@@ -31,28 +32,27 @@ from tilewright.ops.grouped_conv.miopen_driver import read_miopen_driver
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.resources import lds_bytes, matrix_instructions
 from tilewright.ops.grouped_conv.rules import RULES
-from tilewright.ops.measured import MeasurementReader
+from tilewright.ops.measurement_files import MeasurementReader
 from tilewright.ops.op import Op, Shorthand
-from tilewright.ops.shipped_sets import sets_in
 from tilewright.ops.space import Space
 
 if TYPE_CHECKING:
-    from tilewright.ops.grouped_conv.keywords import ConfigKeywords, SpaceKeywords
+    from tilewright.ops.grouped_conv.keywords import ConvConfigKeywords, ConvSpaceKeywords
 
 _HERE = Path(__file__).parent
 _VECTORS = (1, 2, 4, 8, 16)
 
 
-def _ndim_of(layout: str) -> tuple[int]:
+def _parse_layout(layout: str) -> tuple[int]:
     by_name = {name: ndim for ndim, name in LAYOUTS.items()}
     return (by_name[choose("layout of grouped_conv", layout, by_name)],)
 
 
-def _direction_of(name: str) -> tuple[str]:
+def _parse_direction(name: str) -> tuple[str]:
     return (choose("variant of grouped_conv", name, DIRECTIONS),)
 
 
-def _strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
+def _list_strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
     types = [DTYPE.row(triple.a) for triple in arch.mma if triple.a == triple.b in INPUTS]
     return {
         ("direction",): [(name,) for name in DIRECTIONS],
@@ -71,7 +71,7 @@ OP = Op(
     example={
         "direction": "forward",
         "ndim": 2,
-        **dtype_fields("fp16"),
+        **expand_dtype("fp16"),
         "block": (128, 128, 32),
         "waves": (2, 2, 1),
         "mma": (32, 32, 16),
@@ -105,26 +105,26 @@ OP = Op(
         "merge_groups": (3, 5, 16),
     },
     kinds=("direction", "pipeline", "epilogue"),
-    strata=_strata,
+    strata=_list_strata,
     shorthands={
         "dtype": DTYPE,
-        "variant": Shorthand(("direction",), _direction_of),
-        "layout": Shorthand(("ndim",), _ndim_of),
+        "variant": Shorthand(("direction",), _parse_direction),
+        "layout": Shorthand(("ndim",), _parse_layout),
     },
     template=_HERE / "kernel.hip.j2",
-    context=source.context,
+    context=source.make_context,
     headers=source.HEADERS,
     support=source.SUPPORT,
     lds_bytes=lds_bytes,
     matrix_instructions=matrix_instructions,
     is_small=is_small,
-    sets=functools.partial(sets_in, _HERE / "preselected"),
-    spaces=functools.partial(sets_in, _HERE / "spaces"),
+    sets=functools.partial(load_sets, _HERE / "preselected"),
+    spaces=functools.partial(load_sets, _HERE / "spaces"),
     importers={},
     problem_readers={"miopen_driver": read_miopen_driver},
     measurement_readers={
         "conv_gfx950": MeasurementReader(
-            "ck_tile_conv_gfx950", imported_when_called("tilewright.ops.grouped_conv.gfx950_times", "read")
+            "ck_tile_conv_gfx950", import_on_call("tilewright.ops.grouped_conv.gfx950_times", "read_times")
         )
     },
     filters={"ndim_spatial": "ndim"},
@@ -133,8 +133,8 @@ OP = Op(
 )
 
 
-@OP.gives_keywords
-def space(**declared: Unpack[SpaceKeywords]) -> Space:
+@OP.add_keywords
+def space(**declared: Unpack[ConvSpaceKeywords]) -> Space:
     """A lazy set of convolution kernels: each field a value, a list of values or "*".
 
     Required fields that are not given take every value. Optional fields keep their defaults.
@@ -143,10 +143,10 @@ def space(**declared: Unpack[SpaceKeywords]) -> Space:
     return Space(OP, declared)
 
 
-@OP.gives_keywords
-def config(**values: Unpack[ConfigKeywords]) -> Config:
+@OP.add_keywords
+def config(**values: Unpack[ConvConfigKeywords]) -> Config:
     """One convolution config; `dtype="fp16"` stands for the four type fields, `layout="nhwgc"` for ndim."""
-    return read_config(Config, OP.written_out(values))
+    return read_config(Config, OP.expand_shorthands(values))
 
 
 __all__ = ["OP", "Config", "Problem", "config", "space"]

@@ -12,7 +12,7 @@ MAX_NDIM = max(NDIMS)
 _EXTENTS = ("input_size", "filter_size", "stride", "dilation", "left_pad", "right_pad")
 
 
-class Args(ctypes.Structure):
+class ConvArgs(ctypes.Structure):
     """tw_grouped_conv_args, field by field."""
 
     _fields_ = (
@@ -28,19 +28,19 @@ class Args(ctypes.Structure):
     )
 
 
-def arguments(problem: Problem) -> Args:
+def make_arguments(problem: Problem) -> ConvArgs:
     """The struct of a problem, without addresses."""
-    args = Args(size=ctypes.sizeof(Args), ndim=problem.ndim, n=problem.n, g=problem.g, k_batch=problem.k_batch)
+    args = ConvArgs(size=ctypes.sizeof(ConvArgs), ndim=problem.ndim, n=problem.n, g=problem.g, k_batch=problem.k_batch)
     args.channels_in, args.channels_out = problem.c, problem.k
     for name in _EXTENTS:
         getattr(args, name)[: problem.ndim] = getattr(problem, name)
     return args
 
 
-def point(problem: Problem) -> Callable[[Args, Sequence[int]], None]:  # noqa: ARG001
+def make_address_setter(problem: Problem) -> Callable[[ConvArgs, Sequence[int]], None]:  # noqa: ARG001
     """The function that writes the addresses of A, B and C into the struct."""
-    return _put
+    return _put_addresses
 
 
-def _put(args: Args, addresses: Sequence[int]) -> None:
+def _put_addresses(args: ConvArgs, addresses: Sequence[int]) -> None:
     args.a, args.b, args.c = addresses

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tilewright.ops.grouped_conv.c_numbers import C_NUMBERS
-from tilewright.ops.grouped_conv.estimate import estimate, kernel_numbers, problem_numbers
-from tilewright.ops.grouped_conv.features import FEATURES_VERSION, features
-from tilewright.ops.machine.cost import CostModel
+from tilewright.ops.cost_model.cost import CostModel
+from tilewright.ops.grouped_conv.estimate import compute_kernel_inputs, compute_problem_inputs, estimate
+from tilewright.ops.grouped_conv.features import FEATURES_VERSION, compute_features
+from tilewright.ops.grouped_conv.model_inputs import C_NUMBERS
 
 COST = CostModel(
-    problem_numbers=problem_numbers,
-    kernel_numbers=kernel_numbers,
+    problem_numbers=compute_problem_inputs,
+    kernel_numbers=compute_kernel_inputs,
     estimate=estimate,
-    features=features,
+    features=compute_features,
     features_version=FEATURES_VERSION,
     in_c=C_NUMBERS,
 )

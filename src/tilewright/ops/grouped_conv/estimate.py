@@ -5,37 +5,41 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
+from tilewright.ops.cost_model import tiled
+from tilewright.ops.cost_model.block_gemm import AddressCost, compute_block_inputs
+from tilewright.ops.cost_model.cost import Estimate, Facts, ResourceUse
 from tilewright.ops.gemm.estimate import CODE as PLAIN_CODE
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, DIRECTIONS, FORWARD, Config
-from tilewright.ops.grouped_conv.gemm_sizes import GemmSizes, gemm_sizes
+from tilewright.ops.grouped_conv.gemm_sizes import GemmSizes, compute_gemm_sizes
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
 from tilewright.ops.grouped_conv.problem import Problem
-from tilewright.ops.machine import tiled
-from tilewright.ops.machine.block_gemm import Code, block_numbers
-from tilewright.ops.machine.cost import Estimate, Facts, Use
 
 # Coordinates, bounds and address of every load are computed in every step. Counted in disassembled loops (clang 22,
 # 16-bit types): ten forward kernels for gfx950 have 51 + 17.3 for each load, and 126 outside of the loop; the gradients
 # are 18 and 33 kernels of all CDNA GPUs. Two buffers overlap nothing: measured compv4 kernels are not faster than
 # compv3.
 CODE = {
-    FORWARD: Code(step=50, load=17, transposed=0, block=125, address_registers=6, base_registers=24, covers=False),
-    BACKWARD_DATA: Code(step=0, load=25, transposed=6, block=600, address_registers=6, base_registers=24, covers=False),
-    BACKWARD_WEIGHT: Code(
+    FORWARD: AddressCost(
+        step=50, load=17, transposed=0, block=125, address_registers=6, base_registers=24, covers=False
+    ),
+    BACKWARD_DATA: AddressCost(
+        step=0, load=25, transposed=6, block=600, address_registers=6, base_registers=24, covers=False
+    ),
+    BACKWARD_WEIGHT: AddressCost(
         step=16, load=17, transposed=3.2, block=125, address_registers=6, base_registers=24, covers=False
     ),
 }
 
 
-def problem_numbers(problem: Problem) -> Mapping[str, float]:
+def compute_problem_inputs(problem: Problem) -> Mapping[str, float]:
     """Sizes of the GEMM of one group, and the minimum of bytes that every kernel must move."""
-    sizes, parts = _products(problem)
-    counts = problem.elements(problem.n)
+    sizes, parts = _list_products(problem)
+    counts = problem.count_elements(problem.n)
     types = (problem.dtype_a, problem.dtype_b, problem.dtype_c)
-    a, b, c = (count * dtype(name).bits / 8 for count, name in zip(counts, types, strict=True))
+    a, b, c = (count * find_dtype(name).bits / 8 for count, name in zip(counts, types, strict=True))
     return {
         "m": float(sizes.m),
         "n": float(sizes.n),
@@ -52,10 +56,10 @@ def problem_numbers(problem: Problem) -> Mapping[str, float]:
     }
 
 
-def _products(problem: Problem) -> tuple[GemmSizes, int]:
+def _list_products(problem: Problem) -> tuple[GemmSizes, int]:
     """Sizes and number of a group's products: the gradient of the input has one for each remainder of the position by
     the stride that the filter has taps for, each with its share of positions and taps."""
-    sizes = gemm_sizes(problem)
+    sizes = compute_gemm_sizes(problem)
     if problem.direction != BACKWARD_DATA:
         return sizes, 1
     strides = list(zip(problem.stride, problem.filter_size, problem.input_size, strict=True))
@@ -65,13 +69,13 @@ def _products(problem: Problem) -> tuple[GemmSizes, int]:
     return GemmSizes(problem.n * positions, sizes.n, taps * problem.group_channels[1]), parts
 
 
-def kernel_numbers(config: Config, arch: Arch, use: Use | None) -> Mapping[str, float]:
+def compute_kernel_inputs(config: Config, arch: Arch, use: ResourceUse | None) -> Mapping[str, float]:
     """The cost of a work-group, and fields for learned models."""
     view = ImplicitGemm(config)
     vectors = resources.fixed_vector(view, arch, 0), resources.fixed_vector(view, arch, 1)
     code = PLAIN_CODE if config.explicit_gemm else CODE[config.direction]
     return {
-        **block_numbers(view, arch, use, code, vectors),
+        **compute_block_inputs(view, arch, use, code, vectors),
         "merge_groups": float(config.merge_groups),
         "two_stage": float(config.two_stage),
         "split_image": float(config.split_image),
@@ -89,7 +93,7 @@ def estimate(p: Facts, k: Facts, arch: Arch) -> Estimate:
     Merged groups are computed as one product of which only the diagonal is used. With two stages, fp32 sums are written
     and added, then read and written again by another kernel. The pieces of a split image are two launches.
     """
-    sizes = tiled.Sizes(
+    sizes = tiled.BatchedGemmSizes(
         m=p.m * k.merge_groups,
         n=p.n * k.merge_groups,
         k=p.k,
@@ -99,4 +103,4 @@ def estimate(p: Facts, k: Facts, arch: Arch) -> Estimate:
         written_bytes=p.written_bytes + k.two_stage * 4 * p.written,
         launches=1 + k.two_stage + k.split_image,
     )
-    return tiled.estimate(sizes, k, arch)
+    return tiled.estimate_problem(sizes, k, arch)

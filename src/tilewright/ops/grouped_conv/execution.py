@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from tilewright.ops.execution import Execution, imported_when_called
-from tilewright.ops.grouped_conv.abi import arguments, point
-from tilewright.ops.grouped_conv.padding import padded
-from tilewright.ops.grouped_conv.tensors import tensors, with_strides
-from tilewright.ops.grouped_conv.trials import trials
+from tilewright.ops.execution import Execution, import_on_call
+from tilewright.ops.grouped_conv.abi import make_address_setter, make_arguments
+from tilewright.ops.grouped_conv.padding import pad_problem
+from tilewright.ops.grouped_conv.tensors import apply_strides, list_tensors
+from tilewright.ops.grouped_conv.trials import list_trials
 
 EXECUTION = Execution(
-    tensors=tensors,
-    with_strides=with_strides,
-    arguments=arguments,
-    point=point,
-    padded=padded,
-    inputs=imported_when_called("tilewright.ops.grouped_conv.reference", "inputs"),
-    reference=imported_when_called("tilewright.ops.grouped_conv.reference", "reference"),
-    tolerance=imported_when_called("tilewright.ops.grouped_conv.tolerance", "tolerance"),
-    tolerance_basis=imported_when_called("tilewright.ops.grouped_conv.tolerance", "tolerance_basis"),
-    trials=trials,
+    tensors=list_tensors,
+    with_strides=apply_strides,
+    arguments=make_arguments,
+    point=make_address_setter,
+    padded=pad_problem,
+    inputs=import_on_call("tilewright.ops.grouped_conv.reference", "make_inputs"),
+    reference=import_on_call("tilewright.ops.grouped_conv.reference", "compute_reference"),
+    tolerance=import_on_call("tilewright.ops.grouped_conv.tolerance", "compute_tolerance"),
+    tolerance_basis=import_on_call("tilewright.ops.grouped_conv.tolerance", "tolerance_basis"),
+    trials=list_trials,
 )

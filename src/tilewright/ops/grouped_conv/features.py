@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.machine.cost import Estimate, Facts
-from tilewright.ops.machine.estimate_features import (
+from tilewright.ops.cost_model.arithmetic import Number, log2
+from tilewright.ops.cost_model.cost import Estimate, Facts
+from tilewright.ops.cost_model.estimate_features import (
     LOOP_FLAGS,
-    block_features,
-    estimate_features,
-    hardware_features,
-    size_features,
+    compute_block_features,
+    compute_estimate_features,
+    compute_hardware_features,
+    compute_size_features,
 )
-from tilewright.ops.machine.numbers import Number, log2
 
 FEATURES_VERSION = 1
 FLAGS = (
@@ -31,15 +31,15 @@ FLAGS = (
 )
 
 
-def features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:
+def compute_features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:
     """Sizes of the convolution and of the GEMM inside it, the C tile, the GPU, and the estimate with its breakdown."""
     return {
-        **size_features(p),
+        **compute_size_features(p),
         "log_channels": log2(p.channels),
         "taps": p.taps,
         "log_image": log2(p.image),
         "stride": p.stride,
-        **block_features(k, FLAGS),
-        **hardware_features(arch),
-        **estimate_features(estimate),
+        **compute_block_features(k, FLAGS),
+        **compute_hardware_features(arch),
+        **compute_estimate_features(estimate),
     }

@@ -9,17 +9,17 @@ import math
 import sys
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.split import part_sizes
-from tilewright.ops.block_gemm.types import dtype_fields
+from tilewright.ops.block_gemm.types import expand_dtype
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT
-from tilewright.ops.grouped_conv.gemm_sizes import gemm_sizes
+from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.vectors import VECTOR_CHANNELS
-from tilewright.ops.rule import Fault, Rule, rule, rules_in
+from tilewright.ops.rule import Rejection, Rule, collect_rules, rule
 
 # CK Tile suppresses an access outside of a tensor by adding 2³¹ bytes to its offset (amd_buffer_store in
 # core/arch/amd_buffer_addressing_builtins.hpp), so that no tensor may be larger than that.
@@ -29,7 +29,7 @@ MAX_BYTES = 2**31
 MAX_GEMMS = 128
 _SPLIT = {"direction": BACKWARD_WEIGHT, "vector": (8, 8, 8), "split_k": True}
 _COMPV6 = {**_SPLIT, "pipeline": "compv6"}
-_BF16 = {**_SPLIT, **dtype_fields("bf16"), "specialization": "filter1x1_stride1_pad0", "explicit_gemm": True}
+_BF16 = {**_SPLIT, **expand_dtype("bf16"), "specialization": "filter1x1_stride1_pad0", "explicit_gemm": True}
 _POINT = {"direction": BACKWARD_WEIGHT, "filter_size": 1, "left_pad": 0, "right_pad": 0, "k_batch": 2}
 
 
@@ -41,7 +41,7 @@ _POINT = {"direction": BACKWARD_WEIGHT, "filter_size": 1, "left_pad": 0, "right_
     good={},
     bad={"problem": {"dtype": "bf16"}},
 )
-def other_problem(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_problem_kind(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """Direction, number of dimensions and types of problem and kernel must be the same.
 
     Why: they are compile-time values of the kernel.
@@ -51,7 +51,7 @@ def other_problem(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     for name in ("direction", "ndim", "dtype_a", "dtype_b", "dtype_c"):
         mine, wanted = getattr(config, name), getattr(problem, name)
         if mine != wanted:
-            return Fault(f"the kernel has {name} {mine}, the problem {wanted}", name)
+            return Rejection(f"the kernel has {name} {mine}, the problem {wanted}", name)
     return None
 
 
@@ -63,7 +63,7 @@ def other_problem(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     good={"problem": {"k": 72}},
     bad={"problem": {"k": 68}},
 )
-def not_aligned(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_alignment(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """The channels of a group must be multiples of the vectors along them.
 
     Why: a lane loads or stores complete vectors, and only a vector's first element is compared with the channels. The
@@ -79,7 +79,7 @@ def not_aligned(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     for matrix, letter, vector in zip("abc", VECTOR_CHANNELS[config.direction], config.vector, strict=True):
         name, count = channels[letter]
         if count % vector:
-            return Fault(
+            return Rejection(
                 f"the {count} {name} channels of a group are not a multiple of vector {matrix} = {vector}", "vector"
             )
     return None
@@ -93,7 +93,7 @@ def not_aligned(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     good={"direction": "backward_weight", "split_k": True, "problem": {"direction": "backward_weight", "k_batch": 2}},
     bad={"problem": {"k_batch": 2}},
 )
-def split_k_not_built(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_split_k(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """k_batch above 1 needs a kernel with split-K; a plain GEMM also needs parts that use the same loop.
 
     Why: only a split-K kernel contains the instances that add the parts atomically, and all parts of a plain GEMM run
@@ -104,12 +104,12 @@ def split_k_not_built(config: Any, problem: Problem, arch: Arch) -> Fault | None
     if problem.k_batch == 1:
         return None
     if not config.split_k:
-        return Fault(f"k_batch is {problem.k_batch}, the kernel was built without split-K", "split_k", True)
+        return Rejection(f"k_batch is {problem.k_batch}, the kernel was built without split-K", "split_k", True)
     if not config.explicit_gemm:
         return None
-    whole, last = part_sizes(gemm_sizes(problem).k, problem.k_batch, config.mma.k)
+    whole, last = part_sizes(compute_gemm_sizes(problem).k, problem.k_batch, config.mma.k)
     if last < 1 or -(-whole // config.block.k) != -(-last // config.block.k):
-        return Fault(f"the sum splits into parts of {whole} and a last one of {last}", "split_k")
+        return Rejection(f"the sum splits into parts of {whole} and a last one of {last}", "split_k")
     return None
 
 
@@ -121,7 +121,7 @@ def split_k_not_built(config: Any, problem: Problem, arch: Arch) -> Fault | None
     good={"problem": {"n": 2**20}},
     bad={"problem": {"input_size": "8192x8192"}},
 )
-def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_size_limits(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """No image and no weights may have more than 2³¹ bytes; for a weight gradient or a plain GEMM no tensor.
 
     Why: CK Tile computes with 32-bit offsets, and suppresses an access outside of a tensor by adding 2³¹ bytes to its
@@ -130,13 +130,13 @@ def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     Fix: split the problem along n.
     """
     together = config.direction == BACKWARD_WEIGHT or config.explicit_gemm
-    for name, count in zip("abc", problem.elements(problem.n if together else 1), strict=True):
+    for name, count in zip("abc", problem.count_elements(problem.n if together else 1), strict=True):
         # The sums of a weight gradient may be kept in fp32.
         wide = name == "c" and config.direction == BACKWARD_WEIGHT
-        size = 4 if wide else dtype(getattr(config, f"dtype_{name}")).storage_bytes
+        size = 4 if wide else find_dtype(getattr(config, f"dtype_{name}")).storage_bytes
         if count * size > MAX_BYTES:
             what = name if together else f"{name} of one image, or of the weights,"
-            return Fault(f"{what} has {count * size:,} bytes, CK Tile addresses up to {MAX_BYTES:,}", "n")
+            return Rejection(f"{what} has {count * size:,} bytes, CK Tile addresses up to {MAX_BYTES:,}", "n")
     return None
 
 
@@ -148,7 +148,7 @@ def too_large(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     good={**_COMPV6, "problem": {"direction": "backward_weight", "k_batch": 2, "n": 1, "input_size": "16x8"}},
     bad={**_COMPV6, "problem": {"direction": "backward_weight", "k_batch": 2, "n": 1, "input_size": "8x8"}},
 )
-def too_few_steps(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_step_count(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """compv6 needs at least two steps along K in every part of a split sum.
 
     Why: with a single step its tail also sums blocks beyond the end. Beyond the end of a sum a convolution reads
@@ -164,7 +164,7 @@ def too_few_steps(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     steps = -(-problem.n * math.prod(problem.output_size) // step)
     if steps >= needed:
         return None
-    return Fault(f"a part of the sum takes {steps} step of {config.block.k}, the kernel needs {needed}", "block")
+    return Rejection(f"a part of the sum takes {steps} step of {config.block.k}, the kernel needs {needed}", "block")
 
 
 @rule(
@@ -175,7 +175,7 @@ def too_few_steps(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     good={**_BF16, "problem": {**_POINT, "dtype": "bf16", "k": 128}},
     bad={**_BF16, "problem": {**_POINT, "dtype": "bf16", "k": 136}},
 )
-def unbounded_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_unbounded_add(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """A split sum with a bf16 result needs output channels that are a multiple of the block, in an explicit GEMM.
 
     Why: CK Tile adds bf16 by a compare-and-swap loop that does not stop at the last row of a matrix, and so adds to
@@ -183,12 +183,12 @@ def unbounded_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
 
     Fix: use k_batch 1, two stages, or padded channels.
     """
-    if problem.k_batch == 1 or not config.explicit_gemm or not resources.unbounded_add(ImplicitGemm(config)):
+    if problem.k_batch == 1 or not config.explicit_gemm or not resources.has_unbounded_add(ImplicitGemm(config)):
         return None
     rows = problem.k // problem.g
     if rows % config.block.m == 0:
         return None
-    return Fault(f"{rows} output channels are not a multiple of block m = {config.block.m}", "block")
+    return Rejection(f"{rows} output channels are not a multiple of block m = {config.block.m}", "block")
 
 
 @rule(
@@ -199,7 +199,7 @@ def unbounded_add(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     good={"specialization": "filter1x1_pad0", "problem": {"filter_size": 1, "left_pad": 0, "right_pad": 0}},
     bad={"specialization": "filter1x1_pad0"},
 )
-def not_specialized_for(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_specialization(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """A specialized kernel supports only problems that match its assumptions.
 
     Why: filter1x1 kernels omit the arithmetic of filter and padding, and with stride1 that of the stride. The filter3x3
@@ -211,22 +211,22 @@ def not_specialized_for(config: Any, problem: Problem, arch: Arch) -> Fault | No
     kind = config.specialization
     if kind.startswith("filter1x1"):
         if set(problem.filter_size) != {1} or any(problem.left_pad) or any(problem.right_pad):
-            return Fault(
-                f"a {kind} kernel computes 1x1 filters without padding, not {_filter_text(problem)}", "specialization"
+            return Rejection(
+                f"a {kind} kernel computes 1x1 filters without padding, not {_format_filter(problem)}", "specialization"
             )
         if kind == "filter1x1_stride1_pad0" and set(problem.stride) != {1}:
-            return Fault(f"a {kind} kernel has stride 1, the problem {problem.stride}", "specialization")
+            return Rejection(f"a {kind} kernel has stride 1, the problem {problem.stride}", "specialization")
     if kind == "filter3x3":
         if set(problem.filter_size) != {3}:
-            return Fault(f"a {kind} kernel computes 3x3 filters, not {_filter_text(problem)}", "specialization")
+            return Rejection(f"a {kind} kernel computes 3x3 filters, not {_format_filter(problem)}", "specialization")
         if problem.c != problem.g:
-            return Fault(
+            return Rejection(
                 f"a {kind} kernel computes one input channel per group, not {problem.c // problem.g}", "specialization"
             )
     return None
 
 
-def _filter_text(problem: Problem) -> str:
+def _format_filter(problem: Problem) -> str:
     shape = "x".join(str(size) for size in problem.filter_size)
     pads = "".join(f" {left}+{right}" for left, right in zip(problem.left_pad, problem.right_pad, strict=True))
     return f"{shape} with pads{pads}"
@@ -240,7 +240,7 @@ def _filter_text(problem: Problem) -> str:
     good={"direction": "backward_weight", "merge_groups": 2, "problem": {"direction": "backward_weight", "g": 4}},
     bad={"direction": "backward_weight", "merge_groups": 2, "problem": {"direction": "backward_weight", "g": 1}},
 )
-def groups_not_merged(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_merged_groups(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """The number of groups must be a multiple of the kernel's merge_groups.
 
     Why: every work-group computes that many groups, and never fewer.
@@ -249,7 +249,7 @@ def groups_not_merged(config: Any, problem: Problem, arch: Arch) -> Fault | None
     """
     if problem.g % config.merge_groups == 0:
         return None
-    return Fault(f"g = {problem.g} is not a multiple of merge_groups = {config.merge_groups}", "merge_groups", 1)
+    return Rejection(f"g = {problem.g} is not a multiple of merge_groups = {config.merge_groups}", "merge_groups", 1)
 
 
 @rule(
@@ -260,7 +260,7 @@ def groups_not_merged(config: Any, problem: Problem, arch: Arch) -> Fault | None
     good={"split_image": True, "problem": {"n": 1}},
     bad={"split_image": True, "problem": {"n": 2, "input_size": "15x15"}},
 )
-def pieces_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_image_pieces(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """With split_image and several images, pieces must consist of complete blocks.
 
     Why: the last tile of a piece continues into the next piece of its image, but CK Tile assumes that it continues
@@ -277,7 +277,7 @@ def pieces_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     last = first * line - piece * (pieces - 1)
     if piece % config.block.m == 0 and last % config.block.m == 0:
         return None
-    return Fault(
+    return Rejection(
         f"the pieces of an image have {piece} and {last} outputs, which are not multiples of block m = "
         f"{config.block.m}",
         "split_image",
@@ -296,7 +296,7 @@ def pieces_not_tiled(config: Any, problem: Problem, arch: Arch) -> Fault | None:
         "problem": {"direction": "backward_data", "stride": 12, "filter_size": 12, "input_size": "32x32"},
     },
 )
-def too_many_gemms(config: Any, problem: Problem, arch: Arch) -> Fault | None:
+def check_gemm_count(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """The gradient of the input has at most 128 GEMMs in one launch.
 
     Why: positions with different remainders by the stride are different GEMMs, and the kernel's arguments can hold 128
@@ -306,13 +306,13 @@ def too_many_gemms(config: Any, problem: Problem, arch: Arch) -> Fault | None:
     """
     if config.direction != BACKWARD_DATA or config.explicit_gemm:
         return None
-    count = math.prod(len(taps) for taps in sub_filters(problem))
+    count = math.prod(len(taps) for taps in count_sub_filter_taps(problem))
     if count <= MAX_GEMMS:
         return None
-    return Fault(f"the strides lead to {count} GEMMs, one launch can have {MAX_GEMMS}", "stride")
+    return Rejection(f"the strides lead to {count} GEMMs, one launch can have {MAX_GEMMS}", "stride")
 
 
-def sub_filters(problem: Problem) -> list[list[int]]:
+def count_sub_filter_taps(problem: Problem) -> list[list[int]]:
     """For each dimension: the number of filter taps for each remainder of a position by the stride, if any."""
     found = []
     for size, stride, dilation in zip(problem.filter_size, problem.stride, problem.dilation, strict=True):
@@ -321,4 +321,4 @@ def sub_filters(problem: Problem) -> list[list[int]]:
     return found
 
 
-FIT_RULES: tuple[Rule, ...] = rules_in(sys.modules[__name__])
+FIT_RULES: tuple[Rule, ...] = collect_rules(sys.modules[__name__])

@@ -17,7 +17,7 @@ class GemmSizes(NamedTuple):
     k: int
 
 
-def gemm_sizes(problem: Problem) -> GemmSizes:
+def compute_gemm_sizes(problem: Problem) -> GemmSizes:
     """The GEMM of one group, as in the table in `implicit_gemm`.
 
     The gradient of the input is computed in several GEMMs if the stride is above 1. These are the sizes of all of them

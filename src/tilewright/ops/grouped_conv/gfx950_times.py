@@ -18,12 +18,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tilewright.base.document_values import parse_digits, parse_number
-from tilewright.base.documents import Faults
+from tilewright.base.documents import FileProblems
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops import grouped_conv, kernel_of
 from tilewright.ops.grouped_conv import Problem
 from tilewright.ops.kernel import Kernel
-from tilewright.ops.measured import Measured, Readings, need_columns, read_sheet
+from tilewright.ops.measurement_files import ImportedTime, Readings, read_sheet, require_columns
 
 ARCH = "gfx950"
 # The commit of ROCm/rocm-libraries that contains the file.
@@ -56,7 +56,7 @@ PIPELINES = ("compv5", "compv3", "compv4")
 
 
 @functools.cache
-def kernel_of_label(m: int, n: int, k: int, pipeline: str) -> Kernel:
+def make_labelled_kernel(m: int, n: int, k: int, pipeline: str) -> Kernel:
     """The kernel that ran under a label."""
     block = (min(m, 64), 64, 128) if pipeline == "compv4" else (m, n, k)
     if pipeline not in PIPELINES or block not in TILES:
@@ -80,7 +80,7 @@ def kernel_of_label(m: int, n: int, k: int, pipeline: str) -> Kernel:
     return kernel_of(config, ARCH)
 
 
-def problem_of_row(row: Mapping[str, str]) -> Problem:
+def read_row_problem(row: Mapping[str, str]) -> Problem:
     """The problem that the runner computed for a row."""
     number = {name: parse_digits(name, row[name]) for name in SIZES}
     return Problem(
@@ -97,31 +97,31 @@ def problem_of_row(row: Mapping[str, str]) -> Problem:
     )
 
 
-def read(path: Path) -> Readings:
+def read_times(path: Path) -> Readings:
     """The times of the file. Labels of the same kernel are repeats."""
     sheet = read_sheet(path)
-    need_columns(path, sheet, COLUMNS)
+    require_columns(path, sheet, COLUMNS)
     problems: dict[str, Problem] = {}
     doubtful: set[str] = set()
 
-    def measured(cells: Sequence[str]) -> Measured:
-        row = sheet.row(cells)
+    def make_time(cells: Sequence[str]) -> ImportedTime:
+        row = sheet.get_row(cells)
         name = row["problem_idx"]
         if name not in problems:
-            problems[name] = problem_of_row(row)
-        kernel = kernel_of_label(*(parse_digits(key, row[key]) for key in TILE), pipeline=row["pipeline"])
+            problems[name] = read_row_problem(row)
+        kernel = make_labelled_kernel(*(parse_digits(key, row[key]) for key in TILE), pipeline=row["pipeline"])
         us = parse_number("latency_us", row["latency_us"], above=0)
         if parse_number("nz_ratio", row["nz_ratio"]) <= PLAUSIBLE:
             doubtful.add(name)
-        return Measured(kernel, problems[name], us, VERSIONS)
+        return ImportedTime(kernel, problems[name], us, VERSIONS)
 
-    refused = Faults()
-    tried = [refused.trying(place, measured, cells) for place, cells in sheet.lines]
+    refused = FileProblems()
+    tried = [refused.try_call(place, make_time, cells) for place, cells in sheet.lines]
     rows = [each for each in tried if each is not None]
-    return Readings(rows, refused.found, _notes(len(doubtful), len(problems)))
+    return Readings(rows, refused.found, _list_notes(len(doubtful), len(problems)))
 
 
-def _notes(doubtful: int, problems: int) -> tuple[str, ...]:
+def _list_notes(doubtful: int, problems: int) -> tuple[str, ...]:
     if not doubtful:
         return ()
     return (

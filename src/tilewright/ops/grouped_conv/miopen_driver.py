@@ -127,76 +127,80 @@ def parse_command(line: str) -> list[Problem]:
         raise InvalidValueError(f"has no layer. Known: {', '.join(LAYERS)}.")
     layer, *rest = words
     choose(f"layer of {PROGRAM}", layer, LAYERS)
-    given = _options(rest)
+    given = _parse_options(rest)
     _check_words(given)
-    numbers = {name: _number(given, name) for name in NUMBERS}
-    sizes = _sizes(given, numbers)
-    return [Problem(direction=direction, dtype=LAYERS[layer], **sizes) for direction in _directions(numbers["forw"])]
+    numbers = {name: _parse_number(given, name) for name in NUMBERS}
+    sizes = _read_sizes(given, numbers)
+    return [
+        Problem(direction=direction, dtype=LAYERS[layer], **sizes) for direction in _list_directions(numbers["forw"])
+    ]
 
 
-def _options(words: Sequence[str]) -> dict[str, str]:
+def _parse_options(words: Sequence[str]) -> dict[str, str]:
     """Long name → value. The driver uses the last of repeated options; here they must be equal."""
     given: dict[str, str] = {}
-    for name, value in _pairs(words):
+    for name, value in _iterate_options(words):
         if given.setdefault(name, value) != value:
-            raise InvalidValueError(f"{_shown(name)} is given twice: {given[name]} and {value}")
+            raise InvalidValueError(f"{_format_option(name)} is given twice: {given[name]} and {value}")
     return given
 
 
-def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _iterate_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     for i in range(0, len(words), 2):
         if not words[i].startswith("-"):
             raise InvalidValueError(f"{words[i]!r} is not an option, where one is expected")
-        name = _long_name(words[i])
+        name = _find_long_name(words[i])
         if i + 1 == len(words):
-            raise InvalidValueError(f"{_shown(name)} has no value")
+            raise InvalidValueError(f"{_format_option(name)} has no value")
         yield name, words[i + 1]
 
 
-def _long_name(option: str) -> str:
+def _find_long_name(option: str) -> str:
     name = option[2:] if option.startswith("--") else _SHORT.get(option[1:], "")
     if name not in _LONG:
-        raise UnknownValueError(f"option of {PROGRAM}", option, (_shown(known) for known in _LONG))
+        raise UnknownValueError(f"option of {PROGRAM}", option, (_format_option(known) for known in _LONG))
     return name
 
 
-def _shown(name: str) -> str:
+def _format_option(name: str) -> str:
     return f"--{name} -{_LONG[name]}"
 
 
 def _check_words(given: Mapping[str, str]) -> None:
     if (mode := given.get("mode", "conv")) != "conv":
         raise InvalidValueError(
-            f"{_shown('mode')} is {mode}, must be conv: a transposed convolution is the backward_data of a plain "
+            f"{_format_option('mode')} is {mode}, must be conv: a transposed convolution is the backward_data of a plain "
             "one with input and output channels swapped"
         )
-    choose(_shown("pad_mode"), given.get("pad_mode", "default"), PAD_MODES)
+    choose(_format_option("pad_mode"), given.get("pad_mode", "default"), PAD_MODES)
     for name, (_, only) in FIXED.items():
         if given.get(name, only) != only:
-            raise InvalidValueError(f"{_shown(name)} is {given[name]}: only its default {only} is supported")
+            raise InvalidValueError(f"{_format_option(name)} is {given[name]}: only its default {only} is supported")
 
 
-def _number(given: Mapping[str, str], name: str) -> int:
-    return parse_digits(_shown(name), given[name]) if name in given else NUMBERS[name][1]
+def _parse_number(given: Mapping[str, str], name: str) -> int:
+    return parse_digits(_format_option(name), given[name]) if name in given else NUMBERS[name][1]
 
 
-def _directions(forw: int) -> list[str]:
+def _list_directions(forw: int) -> list[str]:
     most = sum(BITS)
     if forw > most:
-        raise InvalidValueError(f"{_shown('forw')} is {forw}, must be 0 to {most}: a sum of 1, 2 and 4, or 0 for all")
+        raise InvalidValueError(
+            f"{_format_option('forw')} is {forw}, must be 0 to {most}: a sum of 1, 2 and 4, or 0 for all"
+        )
     return [direction for bit, direction in BITS.items() if (forw or most) & bit]
 
 
-def _sizes(given: Mapping[str, str], numbers: Mapping[str, int]) -> dict[str, Any]:
+def _read_sizes(given: Mapping[str, str], numbers: Mapping[str, int]) -> dict[str, Any]:
     """The sizes of a problem by the names of its fields."""
     ndim = numbers["spatial_dim"]
     if ndim not in _AXES:
-        raise InvalidValueError(f"{_shown('spatial_dim')} is {ndim}, must be 2 or 3")
-    deep = [_shown(name) for name in given if name.endswith("_d") and name in NUMBERS]
+        raise InvalidValueError(f"{_format_option('spatial_dim')} is {ndim}, must be 2 or 3")
+    deep = [_format_option(name) for name in given if name.endswith("_d") and name in NUMBERS]
     if ndim == 2 and deep:
         raise InvalidValueError(f"{deep[0]} is for 3-D convolutions: add --spatial_dim 3, or leave it out")
 
-    def extents(name: str) -> Extents:
+    def get_extents(name: str) -> Extents:
         return tuple(numbers[f"{name}_{axis}"] for axis in _AXES[ndim])
 
     sizes = {
@@ -204,16 +208,16 @@ def _sizes(given: Mapping[str, str], numbers: Mapping[str, int]) -> dict[str, An
         "g": numbers["group_count"],
         "c": numbers["in_channels"],
         "k": numbers["out_channels"],
-        "input_size": extents("in"),
-        "filter_size": extents("fil"),
-        "stride": extents("conv_stride"),
-        "dilation": extents("dilation"),
-        "pad": extents("pad"),
+        "input_size": get_extents("in"),
+        "filter_size": get_extents("fil"),
+        "stride": get_extents("conv_stride"),
+        "dilation": get_extents("dilation"),
+        "pad": get_extents("pad"),
     }
-    return {**sizes, "pad": _pads(given.get("pad_mode", "default"), sizes)}
+    return {**sizes, "pad": _compute_pads(given.get("pad_mode", "default"), sizes)}
 
 
-def _pads(mode: str, sizes: Mapping[str, Any]) -> Extents:
+def _compute_pads(mode: str, sizes: Mapping[str, Any]) -> Extents:
     """The pads of a pad mode. The driver uses it only for filters without dilation."""
     pads: Extents = sizes["pad"]
     filters: Extents = sizes["filter_size"]

@@ -10,34 +10,34 @@ from tilewright.ops.grouped_conv.config import BACKWARD_DATA, FORWARD, Config
 from tilewright.ops.grouped_conv.fit import FIT_RULES
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.vectors import channel_units
-from tilewright.ops.rule import violations
+from tilewright.ops.rule import find_violations
 
 
-def padded(config: Config, problem: Problem, arch: Arch) -> Problem | None:
+def pad_problem(config: Config, problem: Problem, arch: Arch) -> Problem | None:
     """The problem itself if the kernel supports it, else the supported problem with the fewest additional channels.
 
     Additional channels of zeros do not change the original part of the result. They follow the channels of each group,
     so that groups stay contiguous. Sizes, images and groups are never changed: None if that would be needed, or if the
     kernel has other types or another direction.
     """
-    if computes(config, problem, arch):
+    if can_compute(config, problem, arch):
         return problem
     c, k = problem.group_channels
-    steps_c, steps_k = _steps(config)
+    steps_c, steps_k = _list_steps(config)
     larger = sorted(
-        itertools.product(_extents(c, steps_c), _extents(k, steps_k)),
+        itertools.product(_list_extents(c, steps_c), _list_extents(k, steps_k)),
         key=lambda channels: (channels[0] * channels[1], sum(channels)),
     )
     candidates = (dataclasses.replace(problem, c=c * problem.g, k=k * problem.g) for c, k in larger)
-    return next((candidate for candidate in candidates if computes(config, candidate, arch)), None)
+    return next((candidate for candidate in candidates if can_compute(config, candidate, arch)), None)
 
 
-def computes(config: Config, problem: Problem, arch: Arch) -> bool:
+def can_compute(config: Config, problem: Problem, arch: Arch) -> bool:
     """Whether no fit rule rejects the problem."""
-    return not violations(FIT_RULES, config, problem, arch)
+    return not find_violations(FIT_RULES, config, problem, arch)
 
 
-def _steps(config: Config) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _list_steps(config: Config) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Multiples worth trying for the channels of a group, input and output: of vectors, of mma tiles, of blocks."""
     unit_c, unit_k = channel_units(config)
     block, mma = config.block, config.mma
@@ -51,5 +51,5 @@ def _steps(config: Config) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (unit_c, *along_c), (unit_k, *along_k)
 
 
-def _extents(size: int, steps: tuple[int, ...]) -> list[int]:
+def _list_extents(size: int, steps: tuple[int, ...]) -> list[int]:
     return sorted({size, *(-(-size // step) * step for step in steps)})

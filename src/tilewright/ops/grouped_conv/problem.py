@@ -7,9 +7,9 @@ from dataclasses import InitVar, dataclass
 from functools import cached_property
 from typing import Any
 
-from tilewright.arch.dtypes import dtype as dtype_named
+from tilewright.arch.dtypes import find_dtype as dtype_named
 from tilewright.base.errors import InvalidValueError, choose
-from tilewright.ops.block_gemm.types import problem_types
+from tilewright.ops.block_gemm.types import fill_problem_types
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, DIRECTIONS, FORWARD, LAYOUTS
 from tilewright.ops.problem_values import Extents, check_count, read_extents
 
@@ -43,7 +43,7 @@ class Problem:
 
     def __post_init__(self, pad: Any, dtype: str | None) -> None:
         choose("direction", self.direction, DIRECTIONS)
-        types = problem_types(dtype, dtype_a=self.dtype_a, dtype_b=self.dtype_b, dtype_c=self.dtype_c)
+        types = fill_problem_types(dtype, dtype_a=self.dtype_a, dtype_b=self.dtype_b, dtype_c=self.dtype_c)
         for name, value in types.items():
             object.__setattr__(self, name, value)
         for name in ("n", "g", "c", "k", "k_batch"):
@@ -115,7 +115,7 @@ class Problem:
         outputs = self.n * self.k * math.prod(self.output_size)
         return 2 * outputs * (self.c // self.g) * math.prod(self.filter_size)
 
-    def elements(self, images: int) -> tuple[int, int, int]:
+    def count_elements(self, images: int) -> tuple[int, int, int]:
         """The number of elements of A, B and C with this many images."""
         image = images * self.c * math.prod(self.input_size)
         weights = self.k * self.c // self.g * math.prod(self.filter_size)
@@ -129,7 +129,7 @@ class Problem:
     @property
     def bytes_moved(self) -> int:
         """The minimum of memory traffic: both operands are read once, the result is written once."""
-        sizes = zip(self.elements(self.n), (self.dtype_a, self.dtype_b, self.dtype_c), strict=True)
+        sizes = zip(self.count_elements(self.n), (self.dtype_a, self.dtype_b, self.dtype_c), strict=True)
         return sum(count * dtype_named(name).bits for count, name in sizes) // 8
 
 

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats, is_integer
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.draw import WHOLE_NUMBERS, drawn, small_numbers
-from tilewright.ops.block_gemm.rounding import wide
+from tilewright.ops.block_gemm.random_values import WHOLE_NUMBERS, choose_small_integers, draw_values
+from tilewright.ops.block_gemm.rounding import to_float64
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD
-from tilewright.ops.grouped_conv.gemm_sizes import gemm_sizes
+from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
 from tilewright.ops.grouped_conv.problem import Problem
-from tilewright.ops.grouped_conv.tensors import tensors
+from tilewright.ops.grouped_conv.tensors import list_tensors
 from tilewright.ops.grouped_conv.wide_inputs import put_wide_numbers
 
 # Elements of the windows that are copied at once: 32 MB in float64. Taps of larger problems are processed one by one.
@@ -36,74 +36,74 @@ AT_ONCE = 1 << 22
 ONE_THREAD, OF_TRIALS, DEPTH = 1 << 18, 1 << 26, 256
 
 
-def inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
+def make_inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
     """Inputs by name, as NumPy arrays in the GPU's encoding; the same for the same seed.
 
     Seed 0 gives integers: their sums are exact, so that a kernel's result is either right or wrong. Other seeds give
     normally distributed numbers.
     """
-    sizes = gemm_sizes(problem)
+    sizes = compute_gemm_sizes(problem)
     generator = np.random.default_rng([seed, problem.g, *sizes])
     types = (problem.dtype_a, problem.dtype_b, problem.dtype_c)
-    small = small_numbers(types, sizes.k, arch, problem.k_batch)
-    made = {t.name: drawn(generator, t, seed, small, arch) for t in tensors(problem) if not t.output}
+    small = choose_small_integers(types, sizes.k, arch, problem.k_batch)
+    made = {t.name: draw_values(generator, t, seed, small, arch) for t in list_tensors(problem) if not t.output}
     if seed == WHOLE_NUMBERS and not is_integer(problem.dtype_a):
         a, b = made.values()
         put_wide_numbers(generator, problem, a, b, arch)
     return made
 
 
-def reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
+def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
     """The output by name in float64, from logical arrays by name. Nothing is rounded to the output's type."""
-    first, second, output = tensors(problem)
-    return {output.name: convolved(problem, wide(given[first.name]), wide(given[second.name]))}
+    first, second, output = list_tensors(problem)
+    return {output.name: compute_convolution(problem, to_float64(given[first.name]), to_float64(given[second.name]))}
 
 
-def convolved(problem: Problem, a: NDArray[Any], b: NDArray[Any]) -> Floats:
+def compute_convolution(problem: Problem, a: NDArray[Any], b: NDArray[Any]) -> Floats:
     """The result of a problem from its A and B, in the order of `list_tensors`, computed in their type."""
     return _DIRECTIONS[problem.direction](problem, a, b)
 
 
-def _forward(problem: Problem, image: Floats, weight: Floats) -> Floats:
+def _compute_forward(problem: Problem, image: Floats, weight: Floats) -> Floats:
     c, k = problem.group_channels
     columns = weight.reshape(problem.g, k, -1, c)
-    output = np.zeros((problem.g, _positions(problem), k))
-    for taps, seen in windows(problem, image):
-        output += multiplied(seen, columns[:, :, taps].reshape(problem.g, k, -1).swapaxes(1, 2))
-    return _by_position(output, (problem.n, *problem.output_size))
+    output = np.zeros((problem.g, _count_positions(problem), k))
+    for taps, seen in iterate_windows(problem, image):
+        output += multiply_matrices(seen, columns[:, :, taps].reshape(problem.g, k, -1).swapaxes(1, 2))
+    return _join_groups(output, (problem.n, *problem.output_size))
 
 
-def _backward_data(problem: Problem, grad: Floats, weight: Floats) -> Floats:
+def _compute_backward_data(problem: Problem, grad: Floats, weight: Floats) -> Floats:
     c, k = problem.group_channels
-    rows, columns = by_group(grad), weight.reshape(problem.g, k, -1, c)
+    rows, columns = group_positions(grad), weight.reshape(problem.g, k, -1, c)
     image = np.zeros((problem.g, problem.n, *problem.padded_size, c))
-    places = _places(problem)
-    for taps in _at_once(problem, c):
-        added = multiplied(rows, columns[:, :, taps].reshape(problem.g, k, -1))
+    places = _list_tap_slices(problem)
+    for taps in _split_taps(problem, c):
+        added = multiply_matrices(rows, columns[:, :, taps].reshape(problem.g, k, -1))
         added = added.reshape(problem.g, len(rows[0]), -1, c)
         for number, place in enumerate(places[taps]):
             seen = image[place]
             seen += added[:, :, number].reshape(seen.shape)
-    return np.ascontiguousarray(np.moveaxis(image[_unpadded(problem)], 0, -2))
+    return np.ascontiguousarray(np.moveaxis(image[_unpadded_slices(problem)], 0, -2))
 
 
-def _backward_weight(problem: Problem, grad: Floats, image: Floats) -> Floats:
+def _compute_backward_weight(problem: Problem, grad: Floats, image: Floats) -> Floats:
     c, k = problem.group_channels
-    columns = by_group(grad).swapaxes(1, 2)
+    columns = group_positions(grad).swapaxes(1, 2)
     weight = np.zeros((problem.g, k, math.prod(problem.filter_size), c))
-    for taps, seen in windows(problem, image):
-        weight[:, :, taps] = multiplied(columns, seen).reshape(problem.g, k, -1, c)
+    for taps, seen in iterate_windows(problem, image):
+        weight[:, :, taps] = multiply_matrices(columns, seen).reshape(problem.g, k, -1, c)
     return weight.reshape(problem.g, k, *problem.filter_size, c)
 
 
 _DIRECTIONS: Mapping[str, Callable[[Problem, Floats, Floats], Floats]] = {
-    FORWARD: _forward,
-    BACKWARD_DATA: _backward_data,
-    BACKWARD_WEIGHT: _backward_weight,
+    FORWARD: _compute_forward,
+    BACKWARD_DATA: _compute_backward_data,
+    BACKWARD_WEIGHT: _compute_backward_weight,
 }
 
 
-def multiplied(a: Floats, b: Floats) -> Floats:
+def multiply_matrices(a: Floats, b: Floats) -> Floats:
     """a @ b of stacks of matrices; in trials in parts that BLAS computes with one thread.
 
     With several threads BLAS busy-waits for the last one: if other processes run, a product of 1 ms takes 90 ms.
@@ -126,7 +126,7 @@ def multiplied(a: Floats, b: Floats) -> Floats:
     return product
 
 
-def windows(problem: Problem, image: Floats) -> Iterator[tuple[slice, Floats]]:
+def iterate_windows(problem: Problem, image: Floats) -> Iterator[tuple[slice, Floats]]:
     """The elements that filter taps read for every output, all at once or one by one: (groups, positions, taps and
     channels).
 
@@ -134,26 +134,26 @@ def windows(problem: Problem, image: Floats) -> Iterator[tuple[slice, Floats]]:
     """
     c = problem.group_channels[0]
     padded = np.zeros((problem.g, problem.n, *problem.padded_size, c), image.dtype)
-    padded[_unpadded(problem)] = np.moveaxis(image, -2, 0)
+    padded[_unpadded_slices(problem)] = np.moveaxis(image, -2, 0)
     groups, images, *along, channels = padded.strides
     steps = [size * step for size, step in zip(along, problem.stride, strict=True)]
     apart = [size * step for size, step in zip(along, problem.dilation, strict=True)]
     shape = (problem.g, problem.n, *problem.output_size, *problem.filter_size, c)
     seen = as_strided(padded, shape, (groups, images, *steps, *apart, channels), writeable=False)
-    for taps in _at_once(problem, c):
+    for taps in _split_taps(problem, c):
         one = taps.stop - taps.start == 1
         tap = np.unravel_index(taps.start, problem.filter_size) if one else (slice(None),) * problem.ndim
-        yield taps, seen[(..., *tap, slice(None))].reshape(problem.g, _positions(problem), -1)
+        yield taps, seen[(..., *tap, slice(None))].reshape(problem.g, _count_positions(problem), -1)
 
 
-def _at_once(problem: Problem, channels: int) -> Iterator[slice]:
+def _split_taps(problem: Problem, channels: int) -> Iterator[slice]:
     """Filter taps that are computed at once: all if they are small, because few matrix products are fast."""
     taps = math.prod(problem.filter_size)
-    step = taps if taps * problem.g * _positions(problem) * channels <= AT_ONCE else 1
+    step = taps if taps * problem.g * _count_positions(problem) * channels <= AT_ONCE else 1
     return (slice(first, first + step) for first in range(0, taps, step))
 
 
-def _places(problem: Problem) -> list[tuple[slice, ...]]:
+def _list_tap_slices(problem: Problem) -> list[tuple[slice, ...]]:
     """For every filter tap the part of the padded input that it reads, after the dimensions of groups and images."""
     by_dimension = [
         [slice(i * apart, i * apart + (size - 1) * step + 1, step) for i in range(taps)]
@@ -164,23 +164,23 @@ def _places(problem: Problem) -> list[tuple[slice, ...]]:
     return [(slice(None), slice(None), *place) for place in itertools.product(*by_dimension)]
 
 
-def _unpadded(problem: Problem) -> tuple[slice, ...]:
+def _unpadded_slices(problem: Problem) -> tuple[slice, ...]:
     """The position of the input in the padded input, after the dimensions of groups and images."""
     within = [slice(left, left + size) for left, size in zip(problem.left_pad, problem.input_size, strict=True)]
     return (slice(None), slice(None), *within)
 
 
-def by_group(values: Floats) -> Floats:
+def group_positions(values: Floats) -> Floats:
     """(n, …, g, channels) as (g, positions, channels)."""
     g, channels = values.shape[-2:]
     return np.ascontiguousarray(values.reshape(-1, g, channels).swapaxes(0, 1))
 
 
-def _by_position(values: Floats, shape: tuple[int, ...]) -> Floats:
+def _join_groups(values: Floats, shape: tuple[int, ...]) -> Floats:
     """The inverse of `group_positions`."""
     g, _, channels = values.shape
     return np.ascontiguousarray(values.swapaxes(0, 1)).reshape(*shape, g, channels)
 
 
-def _positions(problem: Problem) -> int:
+def _count_positions(problem: Problem) -> int:
     return problem.n * math.prod(problem.output_size)

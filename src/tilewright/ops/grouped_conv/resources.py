@@ -13,7 +13,7 @@ from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
 RUN_TIME_LOOPS = ("mem", "compv3")
 
 
-def chooses_loop_at_run_time(config: Any) -> bool:
+def has_run_time_loop(config: Any) -> bool:
     """Whether the kernel chooses its loop over K on the device. The gradient of the input is several GEMMs with
     different K in one launch (one for each remainder of the position by the stride), so that no loop fits all."""
     return config.direction == BACKWARD_DATA and not config.explicit_gemm and config.pipeline in RUN_TIME_LOOPS

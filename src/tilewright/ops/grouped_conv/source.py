@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.layouts import major_name
 from tilewright.ops import c_interface, ck_shortcuts
 from tilewright.ops.block_gemm.ck_names import PIPELINE_TYPES, SCHEDULER_NAMES, UNLOOPED
-from tilewright.ops.block_gemm.resources import DOUBLE_LDS, add_bytes, least_steps, unbounded_add
-from tilewright.ops.c_interface import cpp_bool
+from tilewright.ops.block_gemm.resources import DOUBLE_LDS, add_bytes, has_unbounded_add, least_steps
+from tilewright.ops.c_interface import format_cpp_bool
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, LAYOUTS, Config
 from tilewright.ops.grouped_conv.implicit_gemm import LAYOUTS as GEMM_LAYOUTS
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
-from tilewright.ops.grouped_conv.resources import chooses_loop_at_run_time, ck_ndim
+from tilewright.ops.grouped_conv.resources import ck_ndim, has_run_time_loop
 from tilewright.ops.kernel import Kernel
 
 _HERE = Path(__file__).parent
@@ -53,7 +53,7 @@ HEADERS = (
 )
 
 
-def context(kernel: Kernel) -> dict[str, Any]:
+def make_context(kernel: Kernel) -> dict[str, Any]:
     """The variables of kernel.hip.j2."""
     config = kernel.config
     assert isinstance(config, Config)
@@ -65,11 +65,11 @@ def context(kernel: Kernel) -> dict[str, Any]:
         "ndim": config.ndim,
         "ck_ndim": ck_ndim(config),
         "cpp": {
-            "a": dtype(config.dtype_a).cpp,
-            "b": dtype(config.dtype_b).cpp,
-            "acc": dtype(config.dtype_acc).cpp,
-            "c": dtype(config.dtype_c).cpp,
-            "stored": dtype(ImplicitGemm(config).dtype_c).cpp,
+            "a": find_dtype(config.dtype_a).cpp,
+            "b": find_dtype(config.dtype_b).cpp,
+            "acc": find_dtype(config.dtype_acc).cpp,
+            "c": find_dtype(config.dtype_c).cpp,
+            "stored": find_dtype(ImplicitGemm(config).dtype_c).cpp,
         },
         "layout": {matrix: major_name(letter) for matrix, letter in matrices},
         "tensors": _tensor_layouts(ck_ndim(config)),
@@ -77,32 +77,32 @@ def context(kernel: Kernel) -> dict[str, Any]:
         "waves": config.waves,
         "mma": config.mma,
         "vector": config.vector,
-        "double_lds": cpp_bool(config.pipeline in DOUBLE_LDS),
+        "double_lds": format_cpp_bool(config.pipeline in DOUBLE_LDS),
         "wave_groups": config.wave_groups,
         "scheduler": SCHEDULER_NAMES[config.scheduler],
         "pipeline": PIPELINE_TYPES[config.pipeline],
-        "pipeline_adapter": _pipeline_adapter(config),
+        "pipeline_adapter": _choose_pipeline_adapter(config),
         # The first of compv5's two waves has the result.
         "first_wave": config.pipeline == "compv5",
         "epilogue": config.epilogue,
         "specialization": SPECIALIZATION_NAMES[config.specialization],
         "merge_groups": config.merge_groups,
-        "split_k": cpp_bool(config.split_k),
-        "two_stage": cpp_bool(config.two_stage),
-        "split_image": cpp_bool(config.split_image),
+        "split_k": format_cpp_bool(config.split_k),
+        "two_stage": format_cpp_bool(config.two_stage),
+        "split_image": format_cpp_bool(config.split_image),
         "explicit_gemm": config.explicit_gemm,
         "kernel_template": "BatchedGemmKernel" if config.explicit_gemm else KERNEL_TYPES[config.direction],
         "blocks_per_cu": config.blocks_per_cu,
         "unlooped": UNLOOPED.get(config.pipeline, 0),
         "least_steps": least_steps(config),
         "add_bytes": add_bytes(ImplicitGemm(config)),
-        "unbounded_add": cpp_bool(config.explicit_gemm and unbounded_add(ImplicitGemm(config))),
+        "unbounded_add": format_cpp_bool(config.explicit_gemm and has_unbounded_add(ImplicitGemm(config))),
     }
 
 
-def _pipeline_adapter(config: Config) -> str:
+def _choose_pipeline_adapter(config: Config) -> str:
     """The adapter of the pipeline that CK Tile's convolution kernels need (implicit_gemm.hpp)."""
-    if chooses_loop_at_run_time(config):
+    if has_run_time_loop(config):
         return "AnyLoop"
     # They only support operands in tuples, as batched GEMMs pass them.
     return "OfTuples" if config.pipeline in ("compv6", "comp_async") and not config.explicit_gemm else ""

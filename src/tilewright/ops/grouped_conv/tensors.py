@@ -27,9 +27,9 @@ NAMES = {
 }
 
 
-def tensors(problem: Problem) -> tuple[Tensor, ...]:
+def list_tensors(problem: Problem) -> tuple[Tensor, ...]:
     """All tensors in the order of the C struct's pointers: A, B, and C, which is the output."""
-    shapes = _shapes(problem)
+    shapes = _compute_shapes(problem)
     types = (problem.dtype_a, problem.dtype_b, problem.dtype_c)
     made = [
         Tensor(name, dtype, shapes[like], packed_strides(shapes[like]), output=i == 2)
@@ -38,7 +38,7 @@ def tensors(problem: Problem) -> tuple[Tensor, ...]:
     return tuple(made)
 
 
-def _shapes(problem: Problem) -> dict[str, tuple[int, ...]]:
+def _compute_shapes(problem: Problem) -> dict[str, tuple[int, ...]]:
     c, k = problem.group_channels
     return {
         "input": (problem.n, *problem.input_size, problem.g, c),
@@ -47,11 +47,11 @@ def _shapes(problem: Problem) -> dict[str, tuple[int, ...]]:
     }
 
 
-def with_strides(problem: Problem, strides: Mapping[str, tuple[int, ...]]) -> Problem:
+def apply_strides(problem: Problem, strides: Mapping[str, tuple[int, ...]]) -> Problem:
     """The problem itself if its tensors may have these strides (in elements), by name; else an error.
 
     Kernels support packed tensors only.
     """
     advice = "channels last and without gaps. Copy it into that order"
-    check_strides(tensors(problem), strides, "a convolution", advice)
+    check_strides(list_tensors(problem), strides, "a convolution", advice)
     return problem

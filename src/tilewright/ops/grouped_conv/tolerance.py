@@ -32,27 +32,32 @@ from tilewright.arch.number_formats import Floats, is_integer
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.block_gemm.rounding import (
-    added,
-    all_whole,
-    exactly,
-    flushed,
-    repeated,
-    rounded,
-    sizes_of,
-    stored,
-    summed,
-    wide,
+    compute_add_error,
+    compute_flush_error,
+    compute_magnitudes,
+    compute_rounding_error,
+    compute_store_error,
+    compute_sum_error,
+    has_only_integers,
+    make_exact_tolerance,
+    repeat_error,
+    to_float64,
 )
 from tilewright.ops.grouped_conv.config import BACKWARD_WEIGHT, Config
-from tilewright.ops.grouped_conv.gemm_sizes import gemm_sizes
+from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
 from tilewright.ops.grouped_conv.problem import Problem
-from tilewright.ops.grouped_conv.reference import by_group, convolved, multiplied, windows
-from tilewright.ops.grouped_conv.tensors import tensors
+from tilewright.ops.grouped_conv.reference import (
+    compute_convolution,
+    group_positions,
+    iterate_windows,
+    multiply_matrices,
+)
+from tilewright.ops.grouped_conv.tensors import list_tensors
 from tilewright.ops.tolerance import Tolerance
 
 
-def tolerance(
+def compute_tolerance(
     config: Config,
     problem: Problem,
     inputs: Mapping[str, NDArray[Any]],
@@ -60,16 +65,16 @@ def tolerance(
     arch: Arch,
 ) -> dict[str, Tolerance]:
     """The allowed error of each element of the result."""
-    first, second, output = tensors(problem)
-    exact = wide(reference[output.name])
+    first, second, output = list_tensors(problem)
+    exact = to_float64(reference[output.name])
     if is_integer(config.dtype_acc):
-        return {output.name: exactly(exact)}
-    a, b = wide(inputs[first.name]), wide(inputs[second.name])
-    off, computed = _summation(config, problem, a, b, arch), config.dtype_acc
+        return {output.name: make_exact_tolerance(exact)}
+    a, b = to_float64(inputs[first.name]), to_float64(inputs[second.name])
+    off, computed = _compute_sum_error(config, problem, a, b, arch), config.dtype_acc
     if problem.k_batch > 1:
         computed = ImplicitGemm(config).dtype_c  # the type of stored parts
-        off = off + _parts(config, problem, (a, b), off.limit, computed, arch)
-    return {output.name: off + stored(exact, off, config.dtype_c, computed, arch)}
+        off = off + _compute_parts_error(config, problem, (a, b), off.limit, computed, arch)
+    return {output.name: off + compute_store_error(exact, off, config.dtype_c, computed, arch)}
 
 
 def tolerance_basis(config: Config, problem: Problem) -> Hashable:
@@ -78,14 +83,16 @@ def tolerance_basis(config: Config, problem: Problem) -> Hashable:
     return config.dtype_a, config.dtype_b, config.dtype_c, config.dtype_acc, split
 
 
-def _summation(config: Config, problem: Problem, a: Floats, b: Floats, arch: Arch) -> Tolerance:
+def _compute_sum_error(config: Config, problem: Problem, a: Floats, b: Floats, arch: Arch) -> Tolerance:
     """The error of the sums of products, before anything is stored."""
-    terms, product = gemm_sizes(problem).k, partial(convolved, problem)
-    bound = summed(sizes_of(product, a, b, terms), terms, config.dtype_acc, arch, whole=all_whole(a, b))
-    return bound + flushed(product, (a, b), (config.dtype_a, config.dtype_b), arch)
+    terms, product = compute_gemm_sizes(problem).k, partial(compute_convolution, problem)
+    bound = compute_sum_error(
+        compute_magnitudes(product, a, b, terms), terms, config.dtype_acc, arch, whole=has_only_integers(a, b)
+    )
+    return bound + compute_flush_error(product, (a, b), (config.dtype_a, config.dtype_b), arch)
 
 
-def _parts(
+def _compute_parts_error(
     config: Config, problem: Problem, operands: tuple[Floats, Floats], off: Floats, name: str, arch: Arch
 ) -> Tolerance:
     """The error of storing and adding the parts of a split sum in a type, if their own errors are up to `off`."""
@@ -94,23 +101,27 @@ def _parts(
             f"k_batch is {problem.k_batch}, but only sums of {BACKWARD_WEIGHT} are split, not those of "
             f"{problem.direction}: use k_batch 1"
         )
-    largest, together = _reach(problem, *operands, config.mma.k)
-    whole = (off == 0) & all_whole(*operands)
+    largest, together = _compute_reach(problem, *operands, config.mma.k)
+    whole = (off == 0) & has_only_integers(*operands)
     count = problem.k_batch
-    each = exactly(off) if name == config.dtype_acc else rounded(largest + off, name, arch, exact=whole)
+    each = (
+        make_exact_tolerance(off)
+        if name == config.dtype_acc
+        else compute_rounding_error(largest + off, name, arch, exact=whole)
+    )
     reach = together + off + count * each.limit
-    growth = added(reach, count, name, arch, exact=whole).limit
-    return repeated(each, count, name) + added(reach + growth, count, name, arch, exact=whole)
+    growth = compute_add_error(reach, count, name, arch, exact=whole).limit
+    return repeat_error(each, count, name) + compute_add_error(reach + growth, count, name, arch, exact=whole)
 
 
-def _reach(problem: Problem, grad: Floats, image: Floats, step: int) -> tuple[Floats, Floats]:
+def _compute_reach(problem: Problem, grad: Floats, image: Floats, step: int) -> tuple[Floats, Floats]:
     """R and the bound for Σ|part| of each weight, see above. Parts consist of steps of `step` positions."""
-    rows = _steps(by_group(grad), step).swapaxes(-1, -2)
+    rows = _split_steps(group_positions(grad), step).swapaxes(-1, -2)
     c, k = problem.group_channels
     largest = np.zeros((problem.g, k, math.prod(problem.filter_size), c))
     together = np.zeros_like(largest)
-    for taps, seen in windows(problem, image):
-        steps = multiplied(rows, _steps(seen, step)).reshape(problem.g, -1, k, seen.shape[2])
+    for taps, seen in iterate_windows(problem, image):
+        steps = multiply_matrices(rows, _split_steps(seen, step)).reshape(problem.g, -1, k, seen.shape[2])
         sums = np.cumsum(steps, axis=1)
         spread = np.maximum(sums.max(axis=1), 0.0) - np.minimum(sums.min(axis=1), 0.0)
         reach = np.minimum(problem.k_batch * spread, np.abs(steps).sum(axis=1))
@@ -119,7 +130,7 @@ def _reach(problem: Problem, grad: Floats, image: Floats, step: int) -> tuple[Fl
     return largest.reshape(shape), together.reshape(shape)
 
 
-def _steps(values: Floats, step: int) -> Floats:
+def _split_steps(values: Floats, step: int) -> Floats:
     """(g, positions, channels) as (g · steps, positions of a step, channels), the last step padded with zeros."""
     filled = np.pad(values, [(0, 0), (0, -values.shape[1] % step), (0, 0)])
     return filled.reshape(-1, step, values.shape[2])

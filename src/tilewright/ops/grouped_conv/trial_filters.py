@@ -11,7 +11,7 @@ from tilewright.ops.grouped_conv.vectors import channel_units
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class FilterShape:
     """Filter, stride, dilation and pads of one dimension.
 
     `rest` are input elements at the far edge that no filter reaches, because the stride skips them.
@@ -24,7 +24,7 @@ class Form:
     right: int = 0
     rest: int = 0
 
-    def input_size(self, outputs: int) -> int:
+    def compute_input_size(self, outputs: int) -> int:
         """The size of the input that gives this many outputs."""
         reach = (self.filter - 1) * self.dilation + 1
         return (outputs - 1) * self.stride + reach - self.left - self.right + self.rest
@@ -32,65 +32,69 @@ class Form:
     @property
     def keeps_size(self) -> bool:
         """Whether there are as many outputs as inputs."""
-        return self.stride == 1 and self.input_size(1) == 1
+        return self.stride == 1 and self.compute_input_size(1) == 1
 
     @property
     def least_outputs(self) -> int:
         """The number of outputs of an input of one element: pads alone may give several."""
-        return next(outputs for outputs in itertools.count(1) if self.input_size(outputs) >= 1)
+        return next(outputs for outputs in itertools.count(1) if self.compute_input_size(outputs) >= 1)
 
 
 # Shapes of three dimensions, outermost first. Problems with fewer dimensions use the last ones.
-Forms: TypeAlias = tuple[Form, Form, Form]
+Forms: TypeAlias = tuple[FilterShape, FilterShape, FilterShape]
 
 
-def _everywhere(form: Form) -> Forms:
+def _repeat_shape(form: FilterShape) -> Forms:
     return (form, form, form)
 
 
-POINT = _everywhere(Form(1))
-POINT_STRIDED = (Form(1), Form(1, stride=3, rest=2), Form(1, stride=2, rest=1))
-PLAIN = _everywhere(Form(3))
-SAME = _everywhere(Form(3, left=1, right=1))
-STRIDED = _everywhere(Form(3, stride=2, left=1, right=1, rest=1))
-DILATED = _everywhere(Form(3, dilation=2, left=2, right=2))
-ONE_SIDED = _everywhere(Form(3, right=2))
+POINT = _repeat_shape(FilterShape(1))
+POINT_STRIDED = (FilterShape(1), FilterShape(1, stride=3, rest=2), FilterShape(1, stride=2, rest=1))
+PLAIN = _repeat_shape(FilterShape(3))
+SAME = _repeat_shape(FilterShape(3, left=1, right=1))
+STRIDED = _repeat_shape(FilterShape(3, stride=2, left=1, right=1, rest=1))
+DILATED = _repeat_shape(FilterShape(3, dilation=2, left=2, right=2))
+ONE_SIDED = _repeat_shape(FilterShape(3, right=2))
 # Seven taps in two dimensions at most: 343 would make the GEMM far larger than a block.
-WIDE = (Form(1, stride=2), Form(7, stride=2, left=3, right=2), Form(7, stride=2, left=3, right=2))
+WIDE = (FilterShape(1, stride=2), FilterShape(7, stride=2, left=3, right=2), FilterShape(7, stride=2, left=3, right=2))
 # Different in every dimension, so that mixed-up dimensions show.
 MIXED = (
-    Form(2, stride=3, dilation=2, right=1),
-    Form(3, stride=2, left=1, rest=1),
-    Form(4, dilation=3, left=2, right=3),
+    FilterShape(2, stride=3, dilation=2, right=1),
+    FilterShape(3, stride=2, left=1, rest=1),
+    FilterShape(4, dilation=3, left=2, right=3),
 )
 FORMS = (SAME, POINT, WIDE, DILATED, STRIDED, MIXED, POINT_STRIDED)
 # Even filters, pads on one side, strides wider than the filter, pads wider than the filter.
 ODD_ONES = (
     ONE_SIDED,
-    _everywhere(Form(2, stride=3, rest=2)),
-    _everywhere(Form(3, stride=2, dilation=2, left=1, right=3)),
-    _everywhere(Form(1, left=1, right=1)),
-    _everywhere(Form(3, left=3, right=3)),
+    _repeat_shape(FilterShape(2, stride=3, rest=2)),
+    _repeat_shape(FilterShape(3, stride=2, dilation=2, left=1, right=3)),
+    _repeat_shape(FilterShape(1, left=1, right=1)),
+    _repeat_shape(FilterShape(3, left=3, right=3)),
 )
 # Strides and dilations without a common divisor, and pads, all together. Filters with many and with few taps, so that
 # every number of steps along K is possible with some number of channels. Pads on the right are wider than the rest:
 # only then does the last filter reach into them.
 TANGLED = (
     (
-        Form(2, stride=2, dilation=3, left=1, right=2),
-        Form(3, stride=2, dilation=3, left=2, right=2, rest=1),
-        Form(3, stride=3, dilation=2, left=1, right=3, rest=2),
+        FilterShape(2, stride=2, dilation=3, left=1, right=2),
+        FilterShape(3, stride=2, dilation=3, left=2, right=2, rest=1),
+        FilterShape(3, stride=3, dilation=2, left=1, right=3, rest=2),
     ),
     (
-        Form(1, stride=2, rest=1),
-        Form(2, stride=3, dilation=2, left=1, right=3, rest=2),
-        Form(2, stride=2, dilation=3, right=2, rest=1),
+        FilterShape(1, stride=2, rest=1),
+        FilterShape(2, stride=3, dilation=2, left=1, right=3, rest=2),
+        FilterShape(2, stride=2, dilation=3, right=2, rest=1),
     ),
-    (Form(1), Form(1, stride=2, left=1, right=2, rest=1), Form(2, stride=1, dilation=3, left=1, right=2)),
+    (
+        FilterShape(1),
+        FilterShape(1, stride=2, left=1, right=2, rest=1),
+        FilterShape(2, stride=1, dilation=3, left=1, right=2),
+    ),
 )
 
 
-def _far(depth: int, rows: int, columns: int) -> Forms:
+def _make_far_filter(depth: int, rows: int, columns: int) -> Forms:
     """A filter like the first above. Its first outputs are entirely in the padding: any value except 0 is an error."""
     deep, along, across = TANGLED[0]
     return (
@@ -102,7 +106,7 @@ def _far(depth: int, rows: int, columns: int) -> Forms:
 
 # For many steps, the most sensitive first. Three or more rows show an error in advancing to the row after the next.
 FAR = tuple(
-    _far(depth, rows, columns)
+    _make_far_filter(depth, rows, columns)
     for depth in (2, 1)
     for rows, columns in ((3, 3), (4, 3), (3, 4), (5, 3), (3, 5), (2, 3), (2, 2), (1, 2))
 )
@@ -110,30 +114,38 @@ FAR = tuple(
 # stride there is one, with a known number of steps.
 UNSTRIDED = (
     (
-        Form(2, dilation=2, left=1, right=1),
-        Form(3, dilation=2, left=1, right=3),
-        Form(3, dilation=3, left=2, right=4),
+        FilterShape(2, dilation=2, left=1, right=1),
+        FilterShape(3, dilation=2, left=1, right=3),
+        FilterShape(3, dilation=3, left=2, right=4),
     ),
-    (Form(1), Form(2, left=1), Form(2, dilation=3, left=1, right=2)),
-    (Form(1), Form(1), Form(2, dilation=2, right=2)),
+    (FilterShape(1), FilterShape(2, left=1), FilterShape(2, dilation=3, left=1, right=2)),
+    (FilterShape(1), FilterShape(1), FilterShape(2, dilation=2, right=2)),
 )
 # Strides and dilations without a common divisor, and no pad on the left: no tap reads some inputs there.
 COPRIME = (
-    (Form(2, stride=3, dilation=4), Form(3, stride=2, dilation=3), Form(3, stride=3, dilation=2, right=1)),
-    (Form(3, stride=3, dilation=2), Form(3, stride=3, dilation=4, right=2), Form(4, stride=2, dilation=3, rest=1)),
+    (
+        FilterShape(2, stride=3, dilation=4),
+        FilterShape(3, stride=2, dilation=3),
+        FilterShape(3, stride=3, dilation=2, right=1),
+    ),
+    (
+        FilterShape(3, stride=3, dilation=2),
+        FilterShape(3, stride=3, dilation=4, right=2),
+        FilterShape(4, stride=2, dilation=3, rest=1),
+    ),
 )
 # A stride in one dimension only, wider than the filter: one GEMM for each remainder, some without a tap, and each
 # processes all rows or columns of the other dimension.
 ONE_STRIDE = (
-    (Form(1), Form(3, right=4), Form(3, stride=4, left=1, right=1)),
-    (Form(1), Form(3), Form(3, stride=4, dilation=2)),
-    (Form(1), Form(3, stride=4, left=1, right=1, rest=1), Form(3, dilation=2, left=1, right=2)),
+    (FilterShape(1), FilterShape(3, right=4), FilterShape(3, stride=4, left=1, right=1)),
+    (FilterShape(1), FilterShape(3), FilterShape(3, stride=4, dilation=2)),
+    (FilterShape(1), FilterShape(3, stride=4, left=1, right=1, rest=1), FilterShape(3, dilation=2, left=1, right=2)),
 )
 # Columns of a tall filter. The number of taps per step is a power of two: each step starts in a different column.
 WIDTH = 5
 
 
-def tall(config: Config, steps: int) -> Forms:
+def make_tall_filter(config: Config, steps: int) -> Forms:
     """A filter with enough taps that one vector of channels gives this many steps.
 
     Each step then advances to other columns and rows of the filter. With more channels only few steps do, and each
@@ -143,17 +155,19 @@ def tall(config: Config, steps: int) -> Forms:
     unit = channel_units(config)[1 if gradient else 0]
     taps = max((config.block.k * steps - config.block.k // 4) // unit, 1)
     if config.ndim == 1:
-        return _everywhere(_tall_form(taps, gradient))
+        return _repeat_shape(_make_tall_shape(taps, gradient))
     width = min(WIDTH, max(taps // 2, 1))
-    across = Form(width, stride=3, dilation=2, left=2 * width - 1, right=3, rest=2)  # first entirely in the padding
+    across = FilterShape(
+        width, stride=3, dilation=2, left=2 * width - 1, right=3, rest=2
+    )  # first entirely in the padding
     if gradient:
-        across = Form(width, dilation=2, left=width // 2, right=2 * (width - 1) - width // 2)
-    return (Form(1), _tall_form(max(taps // width, 1), gradient), across)
+        across = FilterShape(width, dilation=2, left=width // 2, right=2 * (width - 1) - width // 2)
+    return (FilterShape(1), _make_tall_shape(max(taps // width, 1), gradient), across)
 
 
-def _tall_form(taps: int, gradient: bool) -> Form:
+def _make_tall_shape(taps: int, gradient: bool) -> FilterShape:
     above = taps // 2
     if gradient:
-        return Form(taps, left=above, right=taps - 1 - above)
+        return FilterShape(taps, left=above, right=taps - 1 - above)
     # Small pads: with pads as wide as the filter, most taps of an image with few rows are in the padding.
-    return Form(taps, stride=2, left=min(above, 2), right=1)
+    return FilterShape(taps, stride=2, left=min(above, 2), right=1)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.loops import COLUMN, FEW_TILES, MANY_TILES, ROW, loop_forms
+from tilewright.ops.block_gemm.loops import COLUMN, FEW_TILES, MANY_TILES, ROW, list_loop_forms
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, Config
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
-from tilewright.ops.grouped_conv.padding import computes
+from tilewright.ops.grouped_conv.padding import can_compute
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.trial_filters import (
     COPRIME,
@@ -29,9 +29,9 @@ from tilewright.ops.grouped_conv.trial_filters import (
     STRIDED,
     TANGLED,
     UNSTRIDED,
-    Form,
+    FilterShape,
     Forms,
-    tall,
+    make_tall_filter,
 )
 from tilewright.ops.grouped_conv.vectors import channel_units
 from tilewright.ops.problem_values import Extents
@@ -44,10 +44,10 @@ EDGES = len(FORMS) + len(ODD_ONES)  # the number of edge trials: every filter on
 MANY_TAPS = 9  # with more taps, a few vectors of channels are several blocks
 
 
-def trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
+def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
     """Trials that the kernel supports, the most sensitive first: many tiles in every form of the loop, then edges."""
     found: dict[Problem, None] = {}
-    for values in _tried(config, arch):
+    for values in _list_trial_fields(config, arch):
         problem = Problem(
             **values,
             direction=config.direction,
@@ -55,21 +55,21 @@ def trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
             dtype_b=config.dtype_b,
             dtype_c=config.dtype_c,
         )
-        if computes(config, problem, arch):
+        if can_compute(config, problem, arch):
             found[problem] = None
     return tuple(found)
 
 
-def _tried(config: Config, arch: Arch) -> Iterator[dict[str, Any]]:
-    kinds = _kinds(config)
-    yield from _loops(config, arch, kinds)
-    yield from _edges(config, arch, kinds)
-    yield from _splits(config, kinds[0])
+def _list_trial_fields(config: Config, arch: Arch) -> Iterator[dict[str, Any]]:
+    kinds = _list_filters(config)
+    yield from _list_loop_trials(config, arch, kinds)
+    yield from _list_edges(config, arch, kinds)
+    yield from _list_splits(config, kinds[0])
     if config.split_image:  # an image has two pieces
-        yield _Trial(config, kinds[0], n=2, positions=2 * _whole(config), lines=2).fields()
+        yield _ConvTrial(config, kinds[0], n=2, positions=2 * _whole_positions(config), lines=2).to_fields()
 
 
-def _loops(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> Iterator[dict[str, Any]]:
+def _list_loop_trials(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> Iterator[dict[str, Any]]:
     """Every form of the loop with many tiles and few steps, and with few tiles and many steps.
 
     Filter, stride, dilation and pads together, and another filter for the few tiles if there is one.
@@ -79,34 +79,36 @@ def _loops(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> Iterator[dic
     if kinds is FORMS:
         kinds = (*(UNSTRIDED if config.direction == BACKWARD_DATA else TANGLED), POINT)
         long = {FORWARD: FAR, BACKWARD_DATA: UNSTRIDED, BACKWARD_WEIGHT: TANGLED[1:]}[config.direction]
-    all_steps = loop_forms(ImplicitGemm(config), arch)
+    all_steps = list_loop_forms(ImplicitGemm(config), arch)
     for k_batch in (1, *((2,) if config.split_k else ())):
         for number, steps in enumerate(all_steps):
-            made: list[_Trial] = []
+            made: list[_ConvTrial] = []
             fewest = sorted(steps)
             # Parts of a split sum are added atomically, by separate kernels.
             if number == 0 or _is_compiled_by_form(config):
-                first = (tall(config, fewest[0]),) if walked else ()
-                made += _looped(config, (*first, *kinds), fewest, MANY_TILES, k_batch)
-            if not _edges_do(config, steps, len(all_steps)):
-                for tiles in _small_tiles(config, number, k_batch * len(all_steps)):
-                    made += _looped(config, long, fewest[::-1], tiles, k_batch, groups=2)
+                first = (make_tall_filter(config, fewest[0]),) if walked else ()
+                made += _find_loop_trial(config, (*first, *kinds), fewest, MANY_TILES, k_batch)
+            if not _is_covered_by_edges(config, steps, len(all_steps)):
+                for tiles in _choose_small_tiles(config, number, k_batch * len(all_steps)):
+                    made += _find_loop_trial(config, long, fewest[::-1], tiles, k_batch, groups=2)
             if walked and len(steps) > 1:
                 # Every step of several passes advances to other rows. With the filters above, most steps do not.
                 middle = fewest[len(fewest) // 2]
-                made += _looped(config, (tall(config, middle),), (middle,), ONE_LINE[(number + 1) % 2], groups=2)
-            yield from (trial.fields() | {"k_batch": k_batch} for trial in made)
+                made += _find_loop_trial(
+                    config, (make_tall_filter(config, middle),), (middle,), ONE_LINE[(number + 1) % 2], groups=2
+                )
+            yield from (trial.to_fields() | {"k_batch": k_batch} for trial in made)
     if config.direction == BACKWARD_DATA and kinds[0] is UNSTRIDED[0]:
         # GEMMs of one launch with different numbers of steps, more than a pipeline prefetches.
         longest = config.block.k * max(all_steps[0])
         unit_c, unit_k = channel_units(config)
         for forms in (*COPRIME, *TANGLED[:2]):
-            trial = _Trial(config, forms)
-            yield replace(trial, k=max(longest // (trial.taps * unit_k), 1)).fields()
+            trial = _ConvTrial(config, forms)
+            yield replace(trial, k=max(longest // (trial.taps * unit_k), 1)).to_fields()
         for forms in ONE_STRIDE:
             # Steps that start within a tap.
-            columns, odd = max(_columns(config, 2) // unit_c, 1), max(config.block.k // (2 * unit_k), 1) + 1
-            yield _Trial(config, forms, n=3, c=columns, k=odd, positions=config.block.m // 2).fields()
+            columns, odd = max(_count_columns(config, 2) // unit_c, 1), max(config.block.k // (2 * unit_k), 1) + 1
+            yield _ConvTrial(config, forms, n=3, c=columns, k=odd, positions=config.block.m // 2).to_fields()
 
 
 def _is_compiled_by_form(config: Config) -> bool:
@@ -117,7 +119,7 @@ def _is_compiled_by_form(config: Config) -> bool:
     return config.direction != BACKWARD_DATA
 
 
-def _edges_do(config: Config, steps: Sequence[int], forms: int) -> bool:
+def _is_covered_by_edges(config: Config, steps: Sequence[int], forms: int) -> bool:
     """Whether the edge trials cover a form, so that it needs no trial with few tiles and many steps.
 
     They do for forms without a loop if there are many forms, except for a single step: many filters with one vector of
@@ -126,30 +128,30 @@ def _edges_do(config: Config, steps: Sequence[int], forms: int) -> bool:
     return config.direction == FORWARD and forms >= MANY_FORMS and len(steps) == 1 and steps[0] > 1
 
 
-def _small_tiles(config: Config, number: int, forms: int) -> tuple[tuple[int, int], ...]:
+def _choose_small_tiles(config: Config, number: int, forms: int) -> tuple[tuple[int, int], ...]:
     """Tiles along M and N of the trials with many steps: one shape for each form if there are many forms."""
     shared = forms >= MANY_FORMS or not _is_compiled_by_form(config)
     return (ONE_LINE[number % len(ONE_LINE)],) if shared else SMALL
 
 
-def _looped(
+def _find_loop_trial(
     config: Config,
     kinds: Sequence[Forms],
     steps: Sequence[int],
     tiles: tuple[int, int],
     k_batch: int = 1,
     groups: int = 1,
-) -> Iterator[_Trial]:
+) -> Iterator[_ConvTrial]:
     """A trial with one of these numbers of steps and this many tiles; none if no number of channels gives it."""
     unit_c, unit_k = channel_units(config)
     rows = tiles[0] * config.block.m - config.block.m // 4
     # Prefer channels that are not a multiple of a step: a step then starts within a tap and ends in another.
     for crossing, count, forms in itertools.product((True, False), steps, kinds):
-        trial = _Trial(config, forms, groups=groups)
+        trial = _ConvTrial(config, forms, groups=groups)
         length = config.block.k * count
         if config.direction == BACKWARD_WEIGHT:
             rows_k = max(rows // config.merge_groups // unit_k, 1)
-            columns_c = max(_columns(config, tiles[1]) // trial.taps // unit_c, 1)
+            columns_c = max(_count_columns(config, tiles[1]) // trial.taps // unit_c, 1)
             positions = (length * k_batch - config.block.k // 4) // trial.images
             yield replace(trial, k=rows_k, c=columns_c, positions=positions)
             return
@@ -160,18 +162,18 @@ def _looped(
             continue
         if crossing and vectors * summed % config.block.k == 0:
             continue
-        columns = max(_columns(config, tiles[1]) // across, 1)
+        columns = max(_count_columns(config, tiles[1]) // across, 1)
         c, k = (vectors, columns) if config.direction == FORWARD else (columns, vectors)
         yield replace(trial, c=c, k=k, positions=rows // trial.images)
         return
 
 
-def _columns(config: Config, tiles: int) -> int:
+def _count_columns(config: Config, tiles: int) -> int:
     """Columns of one group's GEMM that fill this many tiles, the last one partially."""
     return (tiles * config.block.n - config.block.n // 4) // config.merge_groups
 
 
-def _kinds(config: Config) -> tuple[Forms, ...]:
+def _list_filters(config: Config) -> tuple[Forms, ...]:
     """The filters that a kernel is intended for, the most common first."""
     if config.explicit_gemm or config.specialization == "filter1x1_stride1_pad0":
         return (POINT,)
@@ -182,41 +184,41 @@ def _kinds(config: Config) -> tuple[Forms, ...]:
     return FORMS
 
 
-def _edges(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> Iterator[dict[str, Any]]:
+def _list_edges(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> Iterator[dict[str, Any]]:
     """Every filter, and edges of images, channels and groups, in varying combinations.
 
     Numbers of steps are those that need no loop, all of them in turn.
     """
     filters = (*kinds, *ODD_ONES) if kinds is FORMS else kinds
-    whole = _whole(config)
+    whole = _whole_positions(config)
     exact, loose = [whole, whole + 1, whole - 1, 1], ((2, None), (3, whole // 3), (5, 1))
-    short = [steps[0] for steps in loop_forms(ImplicitGemm(config), arch) if len(steps) == 1] or [STEPS]
+    short = [steps[0] for steps in list_loop_forms(ImplicitGemm(config), arch) if len(steps) == 1] or [STEPS]
     for number in range(max(EDGES, len(short))):
         forms = filters[number % len(filters)]
-        trial = _Trial(config, forms, groups=2 + number % 2)
-        channels = _channels(config, trial, number, short[number % len(short)])
+        trial = _ConvTrial(config, forms, groups=2 + number % 2)
+        channels = _choose_channels(config, trial, number, short[number % len(short)])
         if exact and all(form.keeps_size for form in trial.by_dimension):
             trial = replace(trial, n=1, positions=exact.pop(0), lines=1)
         elif not config.split_image:
             n, positions = loose[number % len(loose)]
             trial = replace(trial, n=n, positions=positions)
-        yield replace(trial, c=channels[0], k=channels[1]).fields()
-    for c, k in ((1, 1), *_odd_vectors(_Trial(config, kinds[0]))):
-        yield _Trial(config, kinds[0], c=c, k=k).fields()
-    yield _Trial(config, kinds[0]).fields()
+        yield replace(trial, c=channels[0], k=channels[1]).to_fields()
+    for c, k in ((1, 1), *_odd_vectors(_ConvTrial(config, kinds[0]))):
+        yield _ConvTrial(config, kinds[0], c=c, k=k).to_fields()
+    yield _ConvTrial(config, kinds[0]).to_fields()
 
 
-def _whole(config: Config) -> int:
+def _whole_positions(config: Config) -> int:
     """A number of output positions that is a multiple of the block."""
     return config.block.k * STEPS if config.direction == BACKWARD_WEIGHT else config.block.m
 
 
-def _odd_vectors(trial: _Trial) -> tuple[tuple[int, int], ...]:
+def _odd_vectors(trial: _ConvTrial) -> tuple[tuple[int, int], ...]:
     """Channels of the input and the output that are odd multiples of vectors."""
     return ((3, 5), (5, 3)) if trial.taps <= MANY_TAPS else ((1, 3), (3, 1))
 
 
-def _channels(config: Config, trial: _Trial, number: int, steps: int) -> tuple[int | None, int | None]:
+def _choose_channels(config: Config, trial: _ConvTrial, number: int, steps: int) -> tuple[int | None, int | None]:
     """Channels in vectors: around a block if they are columns or rows, else the number that gives these steps."""
     unit_c, unit_k = channel_units(config)
     c, k = (count // unit for count, unit in zip(trial.channels, (unit_c, unit_k), strict=True))
@@ -232,19 +234,19 @@ def _channels(config: Config, trial: _Trial, number: int, steps: int) -> tuple[i
     return (summed, across) if forward else (across, summed)
 
 
-def _splits(config: Config, forms: Forms) -> Iterator[dict[str, Any]]:
+def _list_splits(config: Config, forms: Forms) -> Iterator[dict[str, Any]]:
     """Splits into parts of equal length, and with a shorter last part."""
     if not config.split_k:
         return
     for k_batch in (2, 3):
         whole = config.block.k * 2 * k_batch
-        yield {**_Trial(config, forms, n=2, positions=whole // 2, groups=2).fields(), "k_batch": k_batch}
+        yield {**_ConvTrial(config, forms, n=2, positions=whole // 2, groups=2).to_fields(), "k_batch": k_batch}
         for positions in (whole // 2, whole, whole * 3 // 2, whole - 1, whole - config.mma.k):
-            yield {**_Trial(config, forms, n=1, positions=positions, lines=1).fields(), "k_batch": k_batch}
+            yield {**_ConvTrial(config, forms, n=1, positions=positions, lines=1).to_fields(), "k_batch": k_batch}
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
+class _ConvTrial:
     """One trial of a kernel. Channels are given in vectors; by default they fill a block, or STEPS of them."""
 
     config: Config
@@ -262,7 +264,7 @@ class _Trial:
         return self.n or (1 if self.config.split_image else 2)
 
     @property
-    def by_dimension(self) -> tuple[Form, ...]:
+    def by_dimension(self) -> tuple[FilterShape, ...]:
         return self.forms[-self.config.ndim :]
 
     @property
@@ -286,7 +288,7 @@ class _Trial:
         k = max(k // unit_k, 1) if self.k is None else self.k
         return c * unit_c, k * unit_k
 
-    def fields(self) -> dict[str, Any]:
+    def to_fields(self) -> dict[str, Any]:
         """The values of a problem."""
         g = self.groups * self.config.merge_groups
         c, k = self.channels
@@ -296,7 +298,9 @@ class _Trial:
             "g": g,
             "c": c * g,
             "k": k * g,
-            "input_size": tuple(form.input_size(size) for form, size in zip(forms, self._outputs(), strict=True)),
+            "input_size": tuple(
+                form.compute_input_size(size) for form, size in zip(forms, self._choose_outputs(), strict=True)
+            ),
             "filter_size": tuple(form.filter for form in forms),
             "stride": tuple(form.stride for form in forms),
             "dilation": tuple(form.dilation for form in forms),
@@ -304,7 +308,7 @@ class _Trial:
             "right_pad": tuple(form.right for form in forms),
         }
 
-    def _outputs(self) -> Extents:
+    def _choose_outputs(self) -> Extents:
         """Output sizes, different in every dimension, so that mixed-up dimensions show."""
         ndim = self.config.ndim
         wanted = self.positions or self._usual_positions()

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.draw import APART, LEAST_TERMS, far_factor, signs, wide_numbers
+from tilewright.ops.block_gemm.random_values import APART, LEAST_TERMS, draw_signs, draw_wide_numbers, far_factor
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT
-from tilewright.ops.grouped_conv.gemm_sizes import gemm_sizes
+from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
 from tilewright.ops.grouped_conv.problem import Problem
 
 
@@ -31,34 +31,34 @@ def put_wide_numbers(
 ) -> None:
     """Put wide numbers into A and B. Does nothing if there are too few terms or channels."""
     if problem.direction == BACKWARD_WEIGHT:
-        if gemm_sizes(problem).k >= LEAST_TERMS and min(problem.group_channels) > 2:
-            _in_positions(generator, problem, a, b, arch)
+        if compute_gemm_sizes(problem).k >= LEAST_TERMS and min(problem.group_channels) > 2:
+            _put_in_positions(generator, problem, a, b, arch)
         return
     # By summed channel: (channel, n, *size, g) and (channel, g, column, *filter).
     weight = np.moveaxis(b, 1, 0) if problem.direction == BACKWARD_DATA else np.moveaxis(b, (-1, 0, 1), (0, 1, 2))
     if problem.direction == BACKWARD_DATA:  # (k, g, *filter, c)
         weight = np.moveaxis(weight, -1, 2)
     if len(weight) >= LEAST_TERMS:
-        _in_channels(generator, problem, np.moveaxis(a, -1, 0), weight, arch)
+        _put_in_channels(generator, problem, np.moveaxis(a, -1, 0), weight, arch)
 
 
-def _in_channels(
+def _put_in_channels(
     generator: np.random.Generator, problem: Problem, a: NDArray[Any], weight: NDArray[Any], arch: Arch
 ) -> None:
     of_a, of_b = generator.choice(len(weight), 2, replace=False)
     first, second = (tuple(int(generator.integers(size)) for size in problem.filter_size) for _ in range(2))
-    a[of_a] = wide_numbers(generator, a.shape[1:], problem.dtype_a, arch)
-    a[of_b] = signs(generator, a.shape[1:])
+    a[of_a] = draw_wide_numbers(generator, a.shape[1:], problem.dtype_a, arch)
+    a[of_b] = draw_signs(generator, a.shape[1:])
     weight[of_a] = weight[of_b] = 0
     met, wide = (weight[channel][:, i::APART] for i, channel in enumerate((of_a, of_b)))
-    met[(..., *first)] = signs(generator, met.shape[:2])
+    met[(..., *first)] = draw_signs(generator, met.shape[:2])
     far = far_factor(problem.dtype_a, problem.dtype_c, weight.shape[2])
     if far:
         weight[(of_a, slice(None), slice(2, None, APART), *first)] = far
-    wide[(..., *second)] = wide_numbers(generator, wide.shape[:2], problem.dtype_b, arch)
+    wide[(..., *second)] = draw_wide_numbers(generator, wide.shape[:2], problem.dtype_b, arch)
 
 
-def _in_positions(
+def _put_in_positions(
     generator: np.random.Generator, problem: Problem, grad: NDArray[Any], image: NDArray[Any], arch: Arch
 ) -> None:
     pairs = [(grad, image, problem.dtype_a, 0)]
@@ -66,8 +66,8 @@ def _in_positions(
         pairs.append((image, grad, problem.dtype_b, problem.n - 1))
     for channel, (wide, met, dtype, number) in enumerate(pairs):
         met[number] = np.sign(met[number].astype(np.float64))
-        met[..., channel] = signs(generator, met.shape[:-1])
+        met[..., channel] = draw_signs(generator, met.shape[:-1])
         wide[..., channel] = 0
         # In the middle, where taps do not read padding.
         at = (number, *(size // 2 for size in wide.shape[1:-2]))
-        wide[(*at, slice(None), channel)] = wide_numbers(generator, wide.shape[-2:-1], dtype, arch)
+        wide[(*at, slice(None), channel)] = draw_wide_numbers(generator, wide.shape[-2:-1], dtype, arch)

@@ -8,6 +8,6 @@ are relative to ck_tile/ops/.
 from __future__ import annotations
 
 from tilewright.ops.block_gemm.rules import hardware, pipeline, storage, tiles
-from tilewright.ops.rule import Rule, rules_in
+from tilewright.ops.rule import Rule, collect_rules
 
-RULES: tuple[Rule, ...] = rules_in(hardware, tiles, pipeline, storage)
+RULES: tuple[Rule, ...] = collect_rules(hardware, tiles, pipeline, storage)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.rules.examples import COMPV5
-from tilewright.ops.rule import Fault, rule
+from tilewright.ops.rule import Rejection, rule
 
 
 @rule(
@@ -20,7 +20,7 @@ from tilewright.ops.rule import Fault, rule
     good={"scheduler": "intrawave"},
     bad={"scheduler": "interwave"},
 )
-def scheduler_not_offered(config: Any, arch: Arch) -> Fault | None:
+def check_scheduler(config: Any, arch: Arch) -> Rejection | None:
     """The pipeline must implement the scheduler.
 
     Why: mem has an intrawave and an interwave implementation, all others are intrawave only. CK Tile has no code for
@@ -28,18 +28,18 @@ def scheduler_not_offered(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use a scheduler that the pipeline has.
     """
-    return scheduler_fault(config, SCHEDULERS_OF.get(config.pipeline, ("intrawave",)))
+    return check_offered_scheduler(config, SCHEDULERS_OF.get(config.pipeline, ("intrawave",)))
 
 
 SCHEDULERS_OF = {"mem": ("intrawave", "interwave")}
 
 
-def scheduler_fault(config: Any, offered: Sequence[str]) -> Fault | None:
+def check_offered_scheduler(config: Any, offered: Sequence[str]) -> Rejection | None:
     """Reject a scheduler that is not among those that the pipeline offers."""
     if config.scheduler in offered:
         return None
     listing = " or ".join(offered)
-    return Fault(f"{config.pipeline} has {listing}, not {config.scheduler}", "scheduler", offered[0])
+    return Rejection(f"{config.pipeline} has {listing}, not {config.scheduler}", "scheduler", offered[0])
 
 
 @rule(
@@ -50,7 +50,7 @@ def scheduler_fault(config: Any, offered: Sequence[str]) -> Fault | None:
     good={"wave_groups": 1},
     bad={"wave_groups": 2},
 )
-def wave_groups(config: Any, arch: Arch) -> Fault | None:
+def check_wave_groups(config: Any, arch: Arch) -> Rejection | None:
     """compv5 runs two wave groups with the default epilogue, every other pipeline one.
 
     Why: compv5 consists of a group that loads and a group that computes, and only the first stores C. The cshuffle
@@ -61,13 +61,13 @@ def wave_groups(config: Any, arch: Arch) -> Fault | None:
     """
     needed = 2 if config.pipeline == "compv5" else 1
     if config.wave_groups != needed:
-        return Fault(
+        return Rejection(
             f"{config.pipeline} works with {needed} wave group(s), not {config.wave_groups}",
             "wave_groups",
             needed,
         )
     if needed == 2 and config.epilogue != "default":
-        return Fault(f"compv5 stores with the default epilogue, not {config.epilogue}", "epilogue", "default")
+        return Rejection(f"compv5 stores with the default epilogue, not {config.epilogue}", "epilogue", "default")
     return None
 
 
@@ -79,7 +79,7 @@ def wave_groups(config: Any, arch: Arch) -> Fault | None:
     good={"pipeline": "compv3"},
     bad={"pipeline": "comp_async", "block": (128, 128, 64)},
 )
-def async_copy(config: Any, arch: Arch) -> Fault | None:
+def check_async_copy(config: Any, arch: Arch) -> Rejection | None:
     """comp_async needs a GPU that copies 16 bytes per lane from memory to LDS.
 
     Why: CK Tile issues one copy instruction per vector. gfx950 is the first GPU with 12- and 16-byte copies, others
@@ -89,7 +89,7 @@ def async_copy(config: Any, arch: Arch) -> Fault | None:
     """
     if config.pipeline != "comp_async" or arch.lds.async_copy_bytes >= resources.MAX_ACCESS_BYTES:
         return None
-    return Fault(
+    return Rejection(
         f"{arch.name} copies {arch.lds.async_copy_bytes} bytes per lane from memory to LDS, comp_async needs "
         f"{resources.MAX_ACCESS_BYTES}",
         "pipeline",
@@ -105,7 +105,7 @@ def async_copy(config: Any, arch: Arch) -> Fault | None:
     good={},
     bad={"dtype_a": "fp8", "dtype_b": "bf8", "mma": (32, 32, 16), "block": (128, 128, 64)},
 )
-def mixed_types(config: Any, arch: Arch) -> Fault | None:
+def check_mixed_types(config: Any, arch: Arch) -> Rejection | None:
     """Different types of A and B need a pipeline with a type for each.
 
     Why: mem and compv3 have one compute type for both operands. They compile, but read the bits of B as if it had
@@ -115,7 +115,7 @@ def mixed_types(config: Any, arch: Arch) -> Fault | None:
     """
     if config.dtype_a == config.dtype_b or config.pipeline not in ("mem", "compv3"):
         return None
-    return Fault(f"{config.pipeline} would read {config.dtype_b} as {config.dtype_a}", "pipeline", "compv4")
+    return Rejection(f"{config.pipeline} would read {config.dtype_b} as {config.dtype_a}", "pipeline", "compv4")
 
 
 @rule(
@@ -126,7 +126,7 @@ def mixed_types(config: Any, arch: Arch) -> Fault | None:
     good={"layout": "rrr"},
     bad={**COMPV5, "layout": "rrr"},
 )
-def compv5_layout(config: Any, arch: Arch) -> Fault | None:
+def check_compv5_layout(config: Any, arch: Arch) -> Rejection | None:
     """compv5 requires layout rcr.
 
     Why: for a column-major A or a row-major B it would transpose in registers, and CK Tile's transposition does not
@@ -136,7 +136,7 @@ def compv5_layout(config: Any, arch: Arch) -> Fault | None:
     """
     if config.pipeline != "compv5" or config.layout == "rcr":
         return None
-    return Fault(f"compv5 requires layout rcr, not {config.layout}", "layout", "rcr")
+    return Rejection(f"compv5 requires layout rcr, not {config.layout}", "layout", "rcr")
 
 
 @rule(
@@ -148,7 +148,7 @@ def compv5_layout(config: Any, arch: Arch) -> Fault | None:
     bad={"pipeline": "comp_async", "epilogue": "default", "block": (32, 128, 32), "mma": (16, 16, 32)},
     arch="gfx950",
 )
-def async_vector(config: Any, arch: Arch) -> Fault | None:
+def check_async_vector(config: Any, arch: Arch) -> Rejection | None:
     """comp_async needs tiles of A and B that a lane copies in vectors of 16 or 4 bytes.
 
     Why: the copies from memory to LDS exist for 4, 12 and 16 bytes. A vector is never wider than a thread's share of
@@ -162,10 +162,10 @@ def async_vector(config: Any, arch: Arch) -> Fault | None:
     a = resources.fixed_vector(config, arch, 0) if fixed else resources.vector_a(config, arch)
     b = resources.fixed_vector(config, arch, 1) if fixed else resources.vector_b(config, arch)
     for name, vector, kind in (("A", a, config.dtype_a), ("B", b, config.dtype_b)):
-        size = vector * dtype(kind).storage_bytes
+        size = vector * find_dtype(kind).storage_bytes
         if size not in ASYNC_VECTOR_BYTES:
             field = "vector" if fixed else "block"
-            return Fault(f"a lane would copy {name} in vectors of {size} bytes, the GPU has 4 and 16", field)
+            return Rejection(f"a lane would copy {name} in vectors of {size} bytes, the GPU has 4 and 16", field)
     return None
 
 
@@ -181,7 +181,7 @@ ASYNC_VECTOR_BYTES = (4, 16)
     bad={"pipeline": "comp_async", "block": (128, 128, 64)},
     arch="gfx950",
 )
-def async_shuffle(config: Any, arch: Arch) -> Fault | None:
+def check_async_epilogue(config: Any, arch: Arch) -> Rejection | None:
     """comp_async stores with the default epilogue.
 
     Why: after its last barrier, copies from memory to LDS are still in flight, and cshuffle stages C in the same LDS.
@@ -191,4 +191,4 @@ def async_shuffle(config: Any, arch: Arch) -> Fault | None:
     """
     if config.pipeline != "comp_async" or config.epilogue == "default":
         return None
-    return Fault(f"comp_async stores with the default epilogue, not {config.epilogue}", "epilogue", "default")
+    return Rejection(f"comp_async stores with the default epilogue, not {config.epilogue}", "epilogue", "default")

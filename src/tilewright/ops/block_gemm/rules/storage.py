@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.arch.dtypes import ACCUMULATORS, dtype
+from tilewright.arch.dtypes import ACCUMULATORS, find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.block_gemm.distribution import coverage_fault
+from tilewright.ops.block_gemm.distribution import check_coverage
 from tilewright.ops.block_gemm.rules.examples import TILES
 from tilewright.ops.block_gemm.types import OUTPUTS
-from tilewright.ops.rule import Fault, rule
+from tilewright.ops.rule import Rejection, rule
 
 
 @rule(
@@ -21,7 +21,7 @@ from tilewright.ops.rule import Fault, rule
     good={"dtype_c": "fp32"},
     bad={"dtype_c": "int8"},
 )
-def output_type(config: Any, arch: Arch) -> Fault | None:
+def check_output_type(config: Any, arch: Arch) -> Rejection | None:
     """C has the type of A, the type of the accumulator, or the usual output type of the inputs.
 
     Why: these are the conversions that CK Tile's epilogues are used with. Others round or overflow in ways that
@@ -32,7 +32,7 @@ def output_type(config: Any, arch: Arch) -> Fault | None:
     known = ACCUMULATORS.get((config.dtype_a, config.dtype_b))
     if known is None or config.dtype_acc != known:
         pair = f"{config.dtype_a}×{config.dtype_b}"
-        return Fault(f"{pair} accumulates in {known or 'nothing'}, not {config.dtype_acc}", "dtype_acc", known)
+        return Rejection(f"{pair} accumulates in {known or 'nothing'}, not {config.dtype_acc}", "dtype_acc", known)
     usual = OUTPUTS.get(config.dtype_a, config.dtype_a)
     allowed = dict.fromkeys([usual, known])
     if usual == "fp16" and config.dtype_a != "fp16":
@@ -40,7 +40,7 @@ def output_type(config: Any, arch: Arch) -> Fault | None:
     if config.dtype_c in allowed:
         return None
     listing = ", ".join(allowed)
-    return Fault(f"C of {config.dtype_a} inputs is one of {listing}, not {config.dtype_c}", "dtype_c", usual)
+    return Rejection(f"C of {config.dtype_a} inputs is one of {listing}, not {config.dtype_c}", "dtype_c", usual)
 
 
 @rule(
@@ -51,7 +51,7 @@ def output_type(config: Any, arch: Arch) -> Fault | None:
     good={"vector": (8, 8, 8)},
     bad={"vector": (3, 8, 8)},
 )
-def vector_width(config: Any, arch: Arch) -> Fault | None:
+def check_vector_width(config: Any, arch: Arch) -> Rejection | None:
     """Fixed vector widths are powers of two of at most 16 bytes.
 
     Why: a lane's load or store moves 1 to 16 bytes in powers of two. A wider vector is several accesses, and CK Tile
@@ -62,9 +62,9 @@ def vector_width(config: Any, arch: Arch) -> Fault | None:
     if config.vector is None:
         return None
     for name, width in zip("abc", config.vector, strict=True):
-        size = dtype(getattr(config, f"dtype_{name}")).storage_bytes
+        size = find_dtype(getattr(config, f"dtype_{name}")).storage_bytes
         if width & (width - 1) or width * size > resources.MAX_ACCESS_BYTES:
-            return Fault(
+            return Rejection(
                 f"vector {name} = {width} elements of {size} bytes, must be a power of two of at most "
                 f"{resources.MAX_ACCESS_BYTES} bytes",
                 "vector",
@@ -80,7 +80,7 @@ def vector_width(config: Any, arch: Arch) -> Fault | None:
     good={"block": (128, 128, 32)},
     bad={"block": (192, 128, 32), "waves": (4, 1, 1), "mma": (16, 16, 32)},
 )
-def shuffle_not_whole(config: Any, arch: Arch) -> Fault | None:
+def check_shuffle_repeats(config: Any, arch: Arch) -> Rejection | None:
     """A wave's mma tiles along m must be a multiple of those that the cshuffle epilogue stages at a time.
 
     Why: it packs several small mma tiles into one wide store. If the tiles of a wave along m are not a multiple of
@@ -93,7 +93,7 @@ def shuffle_not_whole(config: Any, arch: Arch) -> Fault | None:
     repeat = config.block.m // (config.waves.m * config.mma.m)
     taken = min(resources.staged_tiles(config, arch), repeat)
     if taken and repeat % taken:
-        return Fault(f"a wave has {repeat} mma tiles along m but the epilogue stages {taken} at a time", "block")
+        return Rejection(f"a wave has {repeat} mma tiles along m but the epilogue stages {taken} at a time", "block")
     return None
 
 
@@ -105,7 +105,7 @@ def shuffle_not_whole(config: Any, arch: Arch) -> Fault | None:
     good={"block": (128, 128, 32)},
     bad={"block": (64, 48, 32), "waves": (1, 3, 1), "mma": (16, 16, 32)},
 )
-def shuffle_not_spread(config: Any, arch: Arch) -> Fault | None:
+def check_shuffle_distribution(config: Any, arch: Arch) -> Rejection | None:
     """The threads of a work-group must share the staged tile of C evenly.
 
     Why: as for the tiles of A and B, each wave stores complete lines of it with one vector per lane.
@@ -115,7 +115,7 @@ def shuffle_not_spread(config: Any, arch: Arch) -> Fault | None:
     if config.epilogue != "cshuffle":
         return None
     rows, columns = resources.shuffle_tile(config, arch)
-    fault = coverage_fault(
+    fault = check_coverage(
         threads=config.waves.m * config.waves.n * arch.wave_size,
         wave=arch.wave_size,
         y=rows,
@@ -123,7 +123,7 @@ def shuffle_not_spread(config: Any, arch: Arch) -> Fault | None:
         vector=resources.vector_c(config),
         groups=config.wave_groups,
     )
-    return None if fault is None else Fault(f"the staged C tile of {rows}×{columns}: {fault}", "block")
+    return None if fault is None else Rejection(f"the staged C tile of {rows}×{columns}: {fault}", "block")
 
 
 @rule(
@@ -135,7 +135,7 @@ def shuffle_not_spread(config: Any, arch: Arch) -> Fault | None:
     bad={"dtype_a": "bf16", "dtype_b": "bf16", "dtype_c": "bf16", "split_k": True},
     arch="gfx950",
 )
-def no_bf16_add(config: Any, arch: Arch) -> Fault | None:
+def check_bf16_add(config: Any, arch: Arch) -> Rejection | None:
     """Split-K with a bf16 C needs a GPU for which CK Tile's atomic add of bf16 compiles.
 
     Why: if CK Tile uses the buffer instruction, it passes integer vectors to it, and the compiler has no instruction
@@ -145,7 +145,7 @@ def no_bf16_add(config: Any, arch: Arch) -> Fault | None:
     """
     if not config.split_k or config.dtype_c != "bf16" or arch.numbers.bf16_add:
         return None
-    return Fault(f"CK Tile's atomic add of bf16 does not compile for {arch.name}", "dtype_c", "fp32")
+    return Rejection(f"CK Tile's atomic add of bf16 does not compile for {arch.name}", "dtype_c", "fp32")
 
 
 @rule(
@@ -156,7 +156,7 @@ def no_bf16_add(config: Any, arch: Arch) -> Fault | None:
     good={"block": (64, 64, 256)},
     bad={"block": (64, 64, 512)},
 )
-def lds_overflow(config: Any, arch: Arch) -> Fault | None:
+def check_lds_size(config: Any, arch: Arch) -> Rejection | None:
     """The tiles of A and B, or the staged tile of C, must fit into LDS.
 
     Why: a work-group cannot have more LDS than the GPU has. Pipelines with two buffers need twice as much.
@@ -169,7 +169,7 @@ def lds_overflow(config: Any, arch: Arch) -> Fault | None:
     buffers = 2 if config.pipeline in resources.DOUBLE_LDS else 1
     tiles = resources.pipeline_lds_bytes(config)
     staged = resources.epilogue_lds_bytes(config, arch)
-    return Fault(
+    return Rejection(
         f"needs {needed:,} bytes of LDS ({buffers} × the larger of {tiles:,} for A and B and {staged:,} for C), "
         f"{arch.name} has {arch.lds.bytes:,}",
         "block",

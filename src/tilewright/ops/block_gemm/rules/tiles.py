@@ -6,9 +6,9 @@ from typing import Any
 
 from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.block_gemm.distribution import coverage_fault
+from tilewright.ops.block_gemm.distribution import check_coverage
 from tilewright.ops.block_gemm.rules.examples import COMPV5_WAVES, TILES
-from tilewright.ops.rule import Fault, rule
+from tilewright.ops.rule import Rejection, rule
 
 
 @rule(
@@ -19,7 +19,7 @@ from tilewright.ops.rule import Fault, rule
     good={"block": (128, 128, 32)},
     bad={"block": (96, 128, 32)},
 )
-def block_not_covered(config: Any, arch: Arch) -> Fault | None:
+def check_block_multiple(config: Any, arch: Arch) -> Rejection | None:
     """The block must be a multiple of waves × mma in m, n and k.
 
     Why: every wave computes the same number of matrix tiles. A remainder would not be computed.
@@ -32,7 +32,7 @@ def block_not_covered(config: Any, arch: Arch) -> Fault | None:
             below, above = block // step * step, -(-block // step) * step
             near = f"{above}" if below == 0 else f"{below} or {above}"
             fixed = Shape(**{**config.block._asdict(), name: below or above})
-            return Fault(
+            return Rejection(
                 f"block {name} = {block} is not a multiple of {waves} waves × {mma} = {step}; nearest: {near}",
                 "block",
                 fixed,
@@ -48,7 +48,7 @@ def block_not_covered(config: Any, arch: Arch) -> Fault | None:
     good={"block": (128, 128, 32)},
     bad={"block": (128, 128, 96), "mma": (32, 32, 8)},
 )
-def a_tile_not_spread(config: Any, arch: Arch) -> Fault | None:
+def check_a_tile_distribution(config: Any, arch: Arch) -> Rejection | None:
     """The threads of a work-group must share the A tile evenly.
 
     Why: each wave loads complete lines of the tile with one vector per lane. CK Tile asserts that lanes and waves
@@ -59,7 +59,7 @@ def a_tile_not_spread(config: Any, arch: Arch) -> Fault | None:
     rows = config.layout[0] == "r"
     y, x = (config.block.m, config.block.k) if rows else (config.block.k, config.block.m)
     vector = config.vector.m if config.vector else resources.vector_a(config, arch)
-    return _spread_fault("A", config, arch, y, x, vector)
+    return _check_distribution("A", config, arch, y, x, vector)
 
 
 @rule(
@@ -70,7 +70,7 @@ def a_tile_not_spread(config: Any, arch: Arch) -> Fault | None:
     good={"block": (128, 128, 32)},
     bad={"block": (128, 96, 32), "waves": (4, 1, 1), "layout": "rrr"},
 )
-def b_tile_not_spread(config: Any, arch: Arch) -> Fault | None:
+def check_b_tile_distribution(config: Any, arch: Arch) -> Rejection | None:
     """The threads of a work-group must share the B tile evenly.
 
     Why: as for A, each wave loads complete lines of it with one vector per lane.
@@ -80,11 +80,11 @@ def b_tile_not_spread(config: Any, arch: Arch) -> Fault | None:
     columns = config.layout[1] == "c"
     y, x = (config.block.n, config.block.k) if columns else (config.block.k, config.block.n)
     vector = config.vector.n if config.vector else resources.vector_b(config, arch)
-    return _spread_fault("B", config, arch, y, x, vector)
+    return _check_distribution("B", config, arch, y, x, vector)
 
 
-def _spread_fault(name: str, config: Any, arch: Arch, y: int, x: int, vector: int) -> Fault | None:
-    fault = coverage_fault(
+def _check_distribution(name: str, config: Any, arch: Arch, y: int, x: int, vector: int) -> Rejection | None:
+    fault = check_coverage(
         threads=resources.block_threads(config, arch),
         wave=arch.wave_size,
         y=y,
@@ -92,7 +92,7 @@ def _spread_fault(name: str, config: Any, arch: Arch, y: int, x: int, vector: in
         vector=vector,
         groups=config.wave_groups,
     )
-    return None if fault is None else Fault(f"the {name} tile of {y}×{x}: {fault}", "block")
+    return None if fault is None else Rejection(f"the {name} tile of {y}×{x}: {fault}", "block")
 
 
 @rule(
@@ -103,7 +103,7 @@ def _spread_fault(name: str, config: Any, arch: Arch, y: int, x: int, vector: in
     good={"waves": (2, 2, 1)},
     bad={"waves": (1, 2, 2), "block": (128, 128, 64)},
 )
-def waves_along_k(config: Any, arch: Arch) -> Fault | None:
+def check_waves_along_k(config: Any, arch: Arch) -> Rejection | None:
     """Only compv5 has waves along k, and exactly two.
 
     Why: the other pipelines number their waves along m and n only, so that further waves compute and store tiles of
@@ -114,11 +114,11 @@ def waves_along_k(config: Any, arch: Arch) -> Fault | None:
     if config.pipeline == "compv5":
         if config.waves == COMPV5_WAVES:
             return None
-        return Fault(f"compv5 requires waves {COMPV5_WAVES}, not {config.waves}", "waves", COMPV5_WAVES)
+        return Rejection(f"compv5 requires waves {COMPV5_WAVES}, not {config.waves}", "waves", COMPV5_WAVES)
     if config.waves.k == 1:
         return None
     nearest = config.waves._replace(k=1)
-    return Fault(f"{config.pipeline} requires 1 wave along k, not {config.waves.k}", "waves", nearest)
+    return Rejection(f"{config.pipeline} requires 1 wave along k, not {config.waves.k}", "waves", nearest)
 
 
 @rule(
@@ -129,7 +129,7 @@ def waves_along_k(config: Any, arch: Arch) -> Fault | None:
     good={"layout": "rrr", "vector": (4, 8, 8)},
     bad={"layout": "rrr", "vector": (4, 4, 8)},
 )
-def transposed_vector(config: Any, arch: Arch) -> Fault | None:
+def check_transposed_vector(config: Any, arch: Arch) -> Rejection | None:
     """A column-major A or a row-major B is loaded in the widest vectors that its tile allows.
 
     Why: such a tile is transposed in registers before it is written to LDS. CK Tile arranges the transposed tile for
@@ -147,5 +147,7 @@ def transposed_vector(config: Any, arch: Arch) -> Fault | None:
     for name, turned, fixed, native in operands:
         if turned and fixed != native:
             near = Shape(*(native if letter == name else n for letter, n in zip("abc", config.vector, strict=True)))
-            return Fault(f"vector {name} = {fixed}, but its tile is transposed in vectors of {native}", "vector", near)
+            return Rejection(
+                f"vector {name} = {fixed}, but its tile is transposed in vectors of {native}", "vector", near
+            )
     return None

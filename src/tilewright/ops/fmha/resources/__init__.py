@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.arch.spec import Arch, Shape
-from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, DQ_DK_DV, FAMILIES, FORWARD, tile_of
+from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, DQ_DK_DV, FAMILIES, FORWARD, get_tile
 from tilewright.ops.fmha.resources import backward, caches, forward
 from tilewright.ops.fmha.types import DTYPES
 
@@ -21,13 +21,13 @@ def lds_bytes(config: Any, arch: Arch) -> int:
     return int(_MODULES.get(config.family, caches).lds_bytes(config, arch))
 
 
-def triples(numbers: tuple[int, ...]) -> tuple[Shape, ...]:
+def split_triples(numbers: tuple[int, ...]) -> tuple[Shape, ...]:
     """Return waves or mma of each GEMM; the last triple is completed with ones."""
     whole = (*numbers, *(1,) * (-len(numbers) % 3))
     return tuple(Shape(*whole[start : start + 3]) for start in range(0, len(whole), 3))
 
 
-def gemm_types(config: Any) -> tuple[tuple[str, str], ...]:
+def list_gemm_types(config: Any) -> tuple[tuple[str, str], ...]:
     """Return the operand types of each GEMM of a family. All GEMMs of gradients have the type of q, k and v."""
     types = DTYPES[config.dtype]
     if config.family == DQ_DK_DV:
@@ -37,11 +37,11 @@ def gemm_types(config: Any) -> tuple[tuple[str, str], ...]:
 
 def matrix_instructions(config: Any, arch: Arch) -> tuple[str, ...]:
     """The matrix instruction of each GEMM; an empty string if the GPU has none."""
-    pairs = zip(gemm_types(config), triples(config.mma), strict=True)
+    pairs = zip(list_gemm_types(config), split_triples(config.mma), strict=True)
     return tuple(arch.mma_shapes(a, b, "fp32").get(mma, "") for (a, b), mma in pairs)
 
 
-def gemm_blocks(family: str, tile: Mapping[str, int]) -> list[tuple[Shape, int]]:
+def list_gemm_tiles(family: str, tile: Mapping[str, int]) -> list[tuple[Shape, int]]:
     """Return the m × n × k tile of each GEMM in a step, and the index of its waves and mma."""
     if not FAMILIES[family].gemms:
         return []
@@ -60,14 +60,14 @@ def gemm_blocks(family: str, tile: Mapping[str, int]) -> list[tuple[Shape, int]]
 
 def is_small(config: Any) -> bool:
     """Whether a wave has few matrix operations for a key tile; all steps of a GEMM are unrolled."""
-    tile, waves, mma = tile_of(config), triples(config.waves), triples(config.mma)
+    tile, waves, mma = get_tile(config), split_triples(config.waves), split_triples(config.mma)
     if not tile or len(waves) != len(mma) or len(waves) != FAMILIES[config.family].gemms:
         return True
     lengths = [tile.get("hdim_q", 0), tile.get("n0", 0)]
     if config.family == DQ_DK_DV:
         lengths = [tile["hdim_q"], tile["m0"], tile["hdim_v"], tile["m0"], tile["n0"]]
     operations = 0
-    for (block, which), length in zip(gemm_blocks(config.family, tile), lengths, strict=False):
+    for (block, which), length in zip(list_gemm_tiles(config.family, tile), lengths, strict=False):
         whole = block._replace(k=length)
         operations += math.prod(
             -(-extent // (count * size)) for extent, count, size in zip(whole, waves[which], mma[which], strict=True)

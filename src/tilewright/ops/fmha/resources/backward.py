@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.families import DQ_DK_DV, tile_of
+from tilewright.ops.fmha.families import DQ_DK_DV, get_tile
 from tilewright.ops.fmha.types import DTYPES
 
 _FP32 = 4
@@ -21,14 +21,14 @@ def lds_bytes(config: Any, arch: Arch) -> int:  # noqa: ARG001
     GetSmemSize in fmha/pipeline/block_fmha_bwd_pipeline_default_policy.hpp, and in the policy of trload, where tiles
     are stored twice instead of transposed.
     """
-    tile = tile_of(config)
+    tile = get_tile(config)
     if config.family != DQ_DK_DV or not tile:
         return 0
     types = DTYPES[config.dtype]
-    size, bias_size = dtype(types.qkv).storage_bytes, dtype(types.bias).storage_bytes
+    size, bias_size = find_dtype(types.qkv).storage_bytes, find_dtype(types.bias).storage_bytes
     m0, n0, hdim_q, hdim_v = (tile[name] for name in ("m0", "n0", "hdim_q", "hdim_v"))
     k, v, q, d_o = n0 * hdim_q * size, n0 * hdim_v * size, m0 * hdim_q * size, m0 * hdim_v * size
-    scores = m0 * n0 * max(dtype(types.p).storage_bytes, bias_size if config.bias == "elementwise" else 0)
+    scores = m0 * n0 * max(find_dtype(types.p).storage_bytes, bias_size if config.bias == "elementwise" else 0)
     if config.pipeline.startswith("trload"):
         rows = max(m0, _TRLOAD_LANES) * _FP32
         return max(k + v, 2 * (q + d_o) + 4 * rows + scores)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.families import tile_of
+from tilewright.ops.fmha.families import get_tile
 from tilewright.ops.fmha.types import DTYPES
 
 # tile_fmha_shape.hpp, ceil_to_qualified_tile_length: head sizes whose queries are loaded as a larger tile.
@@ -23,7 +23,7 @@ PREFILL_ROWS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ForwardSizes:
     """The inputs of the formulas below."""
 
     tile: Mapping[str, int]
@@ -38,7 +38,7 @@ class Facts:
 
     @property
     def waves_in_block(self) -> int:
-        return max(_product(self.waves[:3]), _product(self.waves[3:6]))
+        return max(_compute_product(self.waves[:3]), _compute_product(self.waves[3:6]))
 
     @property
     def threads(self) -> int:
@@ -50,15 +50,15 @@ class Facts:
         return _VECTOR // self.size
 
 
-def facts_of(config: Any, arch: Arch, *, dropout: bool = False) -> Facts:
+def get_sizes(config: Any, arch: Arch, *, dropout: bool = False) -> ForwardSizes:
     types = DTYPES[config.dtype]
     cdna4 = arch.name == "gfx950"
-    return Facts(
-        tile=tile_of(config),
+    return ForwardSizes(
+        tile=get_tile(config),
         waves=config.waves,
         mma=config.mma,
-        size=_bytes(types.qkv),
-        size_p=_bytes(types.p),
+        size=_element_bytes(types.qkv),
+        size_p=_element_bytes(types.p),
         wave_size=arch.wave_size,
         banks=64 if cdna4 else 32,  # core/arch/arch.hpp, get_n_lds_banks
         direct=16 if cdna4 else 4,  # GetAlignmentK of the policies with asynchronous copies
@@ -66,11 +66,11 @@ def facts_of(config: Any, arch: Arch, *, dropout: bool = False) -> Facts:
     )
 
 
-def _bytes(name: str) -> int:
-    return dtype(name).bits // 8
+def _element_bytes(name: str) -> int:
+    return find_dtype(name).bits // 8
 
 
-def _product(numbers: tuple[int, ...]) -> int:
+def _compute_product(numbers: tuple[int, ...]) -> int:
     result = 1
     for number in numbers:
         result *= number
@@ -82,30 +82,30 @@ def loaded_hdim(hdim_q: int) -> int:
     return _LOADED_AS.get(hdim_q, hdim_q)
 
 
-def v_pixels(facts: Facts) -> int:
+def v_pixels(facts: ForwardSizes) -> int:
     """Elements of a value tile that one thread loads."""
     return facts.tile["n1"] * facts.tile["k1"] // facts.threads
 
 
-def v_pack(facts: Facts) -> int:
+def v_pack(facts: ForwardSizes) -> int:
     """Elements in a pack of values in LDS (block_fmha_pipeline_qx_ks_vs_custom_policy.hpp, GetSmemKPackV)."""
     return min(v_pixels(facts), facts.pack)
 
 
-def _k_elements(facts: Facts, rows: int) -> int:
+def _count_k_elements(facts: ForwardSizes, rows: int) -> int:
     """MakeKLdsBlockDescriptor and MakeQLdsBlockDescriptor: k0 / pack columns of packs, one pack apart."""
     pack = facts.pack
     return (facts.tile["k0"] // pack - 1) * (rows + 1) * pack + rows * pack
 
 
-def _v_elements(facts: Facts) -> int:
+def _count_v_elements(facts: ForwardSizes) -> int:
     """GetSingleSmemElementSpaceSize, SingleVSize: rows across all banks, one pack apart."""
     pixels = facts.banks * 4 // facts.size
     per_row = pixels // facts.pack
     return facts.tile["k1"] // facts.pack * (facts.tile["n1"] // per_row) * (pixels + facts.pack)
 
 
-def _v_described(facts: Facts, buffers: int) -> int:
+def _count_v_buffer_elements(facts: ForwardSizes, buffers: int) -> int:
     """MakeVLdsBlockDescriptor with a number of buffers, without a gap after the last row."""
     pixels, pack = facts.banks * 4 // facts.size, v_pack(facts)
     per_row = pixels // pack
@@ -113,72 +113,75 @@ def _v_described(facts: Facts, buffers: int) -> int:
     return buffers * lines * (pixels + pack) - pack
 
 
-def direct_issues(facts: Facts) -> int:
+def count_async_loads(facts: ForwardSizes) -> int:
     """Return the asynchronous copies of one key tile: NumIssues of the policies that have them."""
     lanes_per_row = facts.tile["k1"] * facts.size // facts.direct
     groups = facts.wave_size // lanes_per_row if lanes_per_row else 0
     return facts.tile["n0"] // (groups * facts.waves_in_block) if groups else 0
 
 
-def _k_direct(facts: Facts) -> int:
+def _count_async_k_elements(facts: ForwardSizes) -> int:
     """GetSingleSmemElementSpaceSize, SingleKSize with AsyncCopy."""
     line = facts.wave_size * facts.direct // facts.size + facts.pack
-    return direct_issues(facts) * facts.waves_in_block * line
+    return count_async_loads(facts) * facts.waves_in_block * line
 
 
-def _dropout(facts: Facts) -> int:
+def _compute_dropout_lds(facts: ForwardSizes) -> int:
     """GetSmemSizeDropout: a byte for each score of one step, and one more row."""
     return (facts.waves[0] * facts.mma[0] + 1) * facts.mma[1] if facts.dropout else 0
 
 
-def _qr(facts: Facts) -> int:
+def _compute_qr_lds(facts: ForwardSizes) -> int:
     """block_fmha_pipeline_qx_ks_vs_custom_policy.hpp, GetSmemSize: keys, values and random numbers share a buffer."""
-    return max(max(_k_elements(facts, facts.tile["n0"]), _v_elements(facts)) * facts.size, _dropout(facts))
+    return max(
+        max(_count_k_elements(facts, facts.tile["n0"]), _count_v_elements(facts)) * facts.size,
+        _compute_dropout_lds(facts),
+    )
 
 
-def _qr_async(facts: Facts) -> int:
+def _compute_qr_async_lds(facts: ForwardSizes) -> int:
     """The same with AsyncCopy: three buffers, and a separate one for random numbers."""
-    return 3 * max(_k_direct(facts), _v_elements(facts)) * facts.size + _dropout(facts)
+    return 3 * max(_count_async_k_elements(facts), _count_v_elements(facts)) * facts.size + _compute_dropout_lds(facts)
 
 
-def _qs(facts: Facts) -> int:
+def _compute_qs_lds(facts: ForwardSizes) -> int:
     """block_fmha_pipeline_qs_ks_vs_default_policy.hpp: also a query tile.
 
     GetSmemSizeDropout is called there without the argument that selects one of its two forms, and returns 0.
     """
-    queries = -(-_k_elements(facts, facts.tile["m0"]) * facts.size // 16) * 16
-    keys = _k_elements(facts, facts.tile["n0"]) * facts.size
-    return max(queries + keys, _v_described(facts, 1) * facts.size)
+    queries = -(-_count_k_elements(facts, facts.tile["m0"]) * facts.size // 16) * 16
+    keys = _count_k_elements(facts, facts.tile["n0"]) * facts.size
+    return max(queries + keys, _count_v_buffer_elements(facts, 1) * facts.size)
 
 
-def _qr_whole_k(facts: Facts) -> int:
+def _compute_qr_whole_k_lds(facts: ForwardSizes) -> int:
     """block_fmha_pipeline_qr_ks_vs_whole_k_prefetch_default_policy.hpp, GetSmemSize: two tiles each."""
     tile, pack = facts.tile, 8 // facts.size
     vector = min(facts.pack, tile["n0"] * tile["k0"] // facts.threads) or 1
     buffer = tile["k0"] * tile["n0"] + tile["k0"] * pack // vector
     last = (tile["k0"] // vector - 1) * (tile["n0"] * vector + pack) + tile["n0"] * vector
-    keys, values = (buffer + last) * facts.size, _v_described(facts, 2) * facts.size
+    keys, values = (buffer + last) * facts.size, _count_v_buffer_elements(facts, 2) * facts.size
     difference = keys // 2 - values // 2
     exclusive = -(-difference // 64) * 64 if difference > 0 else 0
-    return exclusive + max(keys - exclusive, values, _dropout(facts))
+    return exclusive + max(keys - exclusive, values, _compute_dropout_lds(facts))
 
 
-def drawn_rows(facts: Facts) -> int:
+def count_drawn_rows(facts: ForwardSizes) -> int:
     """Return the score rows for which random numbers are drawn at once: MIterPerWarp of block/block_dropout.hpp."""
     rows = facts.waves[0] * facts.mma[0]
     return 2 * rows if facts.mma[0] == 16 and facts.tile["m0"] > rows else rows
 
 
-def dropout_room(facts: Facts, pipeline: str) -> tuple[int, int]:
+def get_dropout_room(facts: ForwardSizes, pipeline: str) -> tuple[int, int]:
     """Return the LDS that random numbers need (MakeRandValLdsBlockDescriptor), and the LDS reserved for them."""
-    rows, columns = drawn_rows(facts), facts.mma[1] // 8
+    rows, columns = count_drawn_rows(facts), facts.mma[1] // 8
     needed = (columns - 1) * (rows + 1) * 8 + rows * 8
     if pipeline == "qr_async":
-        return needed, _dropout(facts)
+        return needed, _compute_dropout_lds(facts)
     return needed, _BY_PIPELINE[pipeline](facts)
 
 
-def _qr_async_trload(facts: Facts) -> int:
+def _compute_qr_async_trload_lds(facts: ForwardSizes) -> int:
     """block_fmha_pipeline_qr_ks_vs_async_trload_policy.hpp, and fmha_fwd_kernel.hpp for the four arrays."""
     tile = facts.tile
     whole = loaded_hdim(tile["hdim_q"])
@@ -191,32 +194,32 @@ def _qr_async_trload(facts: Facts) -> int:
     return max(queries, keys + values + (scores if facts.waves[1] > 1 else 0))
 
 
-def _v3(facts: Facts) -> int:
+def _compute_v3_lds(facts: ForwardSizes) -> int:
     """block_fmha_fwd_v3_pipeline.hpp, GetSmemSize: four buffers of keys or values, and one of probabilities."""
-    buffers = 4 * max(_k_direct(facts), _v_elements(facts)) * facts.size
+    buffers = 4 * max(_count_async_k_elements(facts), _count_v_elements(facts)) * facts.size
     rows = facts.tile["m0"] * facts.size_p
     return max(rows * facts.tile["n1"], buffers + rows * facts.tile["n0"])
 
 
-_BY_PIPELINE: Mapping[str, Callable[[Facts], int]] = {
-    "qr": _qr,
-    "qr_async": _qr_async,
-    "qr_async_trload": _qr_async_trload,
-    "qr_whole_k": _qr_whole_k,
-    "qs": _qs,
-    "v3": _v3,
+_BY_PIPELINE: Mapping[str, Callable[[ForwardSizes], int]] = {
+    "qr": _compute_qr_lds,
+    "qr_async": _compute_qr_async_lds,
+    "qr_async_trload": _compute_qr_async_trload_lds,
+    "qr_whole_k": _compute_qr_whole_k_lds,
+    "qs": _compute_qs_lds,
+    "v3": _compute_v3_lds,
 }
 
 
 def lds_bytes(config: Any, arch: Arch) -> int:
     """The LDS of one work-group; 0 for a config with an invalid tile."""
-    facts = facts_of(config, arch, dropout=config.dropout)
+    facts = get_sizes(config, arch, dropout=config.dropout)
     formula = _BY_PIPELINE.get(config.pipeline)
-    if formula is None or not facts.tile or len(facts.waves) != 6 or len(facts.mma) != 6 or not _whole(facts):
+    if formula is None or not facts.tile or len(facts.waves) != 6 or len(facts.mma) != 6 or not _has_loads(facts):
         return 0
     return formula(facts)
 
 
-def _whole(facts: Facts) -> bool:
+def _has_loads(facts: ForwardSizes) -> bool:
     """Whether each thread loads at least one element; if not, CK Tile divides by zero, and a rule rejects it."""
     return facts.threads > 0 and v_pixels(facts) > 0

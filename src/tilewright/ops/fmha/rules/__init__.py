@@ -12,14 +12,14 @@ from tilewright.ops.fmha.rules import (
     backward_tiles,
     cache_stages,
     caches,
-    fields,
+    common,
     forward,
     forward_gfx950,
     forward_tiles,
     forward_whole_k,
 )
-from tilewright.ops.rule import Rule, rules_in
+from tilewright.ops.rule import Rule, collect_rules
 
-RULES: tuple[Rule, ...] = rules_in(
-    fields, forward, forward_tiles, forward_gfx950, forward_whole_k, caches, cache_stages, backward, backward_tiles
+RULES: tuple[Rule, ...] = collect_rules(
+    common, forward, forward_tiles, forward_gfx950, forward_whole_k, caches, cache_stages, backward, backward_tiles
 )

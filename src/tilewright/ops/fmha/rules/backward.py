@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, DQ_DK_DV, FAMILIES, tile_of
-from tilewright.ops.fmha.resources import triples
-from tilewright.ops.fmha.rules.fields import DQ_DK_DV_EXAMPLE
-from tilewright.ops.rule import Fault, rule
+from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, DQ_DK_DV, FAMILIES, get_tile
+from tilewright.ops.fmha.resources import split_triples
+from tilewright.ops.fmha.rules.common import DQ_DK_DV_EXAMPLE
+from tilewright.ops.rule import Rejection, rule
 
 GRADIENTS = (DOT_DO_O, DQ_DK_DV, CONVERT_DQ)
 _TILES = ("family", "block", "waves", "mma")
@@ -27,16 +27,16 @@ DECODE: Mapping[str, Any] = {
 }
 
 
-def tile_of_gradients(config: Any) -> dict[str, int]:
+def get_gradient_tile(config: Any) -> dict[str, int]:
     """Return the block of a dq_dk_dv kernel by name; empty for other families and for lists of other lengths."""
     if config.family != DQ_DK_DV or len(config.waves) != 9 or len(config.mma) != 9:  # three GEMMs with three integers
         return {}
-    return tile_of(config)
+    return get_tile(config)
 
 
-def changed(config: Any, **numbers: int) -> tuple[int, ...]:
+def replace_numbers(config: Any, **numbers: int) -> tuple[int, ...]:
     """Return the block with some integers replaced."""
-    return tuple({**tile_of(config), **numbers}[label] for label in FAMILIES[config.family].block)
+    return tuple({**get_tile(config), **numbers}[label] for label in FAMILIES[config.family].block)
 
 
 @rule(
@@ -47,7 +47,7 @@ def changed(config: Any, **numbers: int) -> tuple[int, ...]:
     good={**DQ_DK_DV_EXAMPLE, "dtype": "bf16"},
     bad={**DQ_DK_DV_EXAMPLE, "dtype": "fp8"},
 )
-def gradient_types(config: Any, arch: Arch) -> Fault | None:
+def check_gradient_types(config: Any, arch: Arch) -> Rejection | None:
     """Gradients support fp16, bf16 and fp32; trload pipelines support only the former two.
 
     Why: scores stay in registers between matrix instructions, four per lane (PTFromGemm0CToGemm1A in
@@ -60,7 +60,7 @@ def gradient_types(config: Any, arch: Arch) -> Fault | None:
     known = _DTYPES[:2] if config.pipeline in _TRLOAD else _DTYPES
     if config.family != DQ_DK_DV or config.dtype in known:
         return None
-    return Fault(f"{config.pipeline} supports {', '.join(known)}, not {config.dtype}", "dtype", "fp16")
+    return Rejection(f"{config.pipeline} supports {', '.join(known)}, not {config.dtype}", "dtype", "fp16")
 
 
 @rule(
@@ -71,7 +71,7 @@ def gradient_types(config: Any, arch: Arch) -> Fault | None:
     good=DQ_DK_DV_EXAMPLE,
     bad={**DQ_DK_DV_EXAMPLE, "block": (32, 128, 32, 32, 64, 32, 32, 64, 64)},
 )
-def head_in_steps(config: Any, arch: Arch) -> Fault | None:
+def check_head_steps(config: Any, arch: Arch) -> Rejection | None:
     """k0 must be hdim_q, and k2 must be hdim_v.
 
     Why: the pipelines multiply queries with keys, and gradients with values, in one step each. They assert that a step
@@ -79,13 +79,13 @@ def head_in_steps(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use the head sizes for k0 and k2.
     """
-    tile = tile_of_gradients(config)
+    tile = get_gradient_tile(config)
     if not tile or (tile["k0"], tile["k2"]) == (tile["hdim_q"], tile["hdim_v"]):
         return None
-    return Fault(
+    return Rejection(
         f"k0 = {tile['k0']} and k2 = {tile['k2']} must be the head sizes {tile['hdim_q']} and {tile['hdim_v']}",
         "block",
-        changed(config, k0=tile["hdim_q"], k2=tile["hdim_v"]),
+        replace_numbers(config, k0=tile["hdim_q"], k2=tile["hdim_v"]),
     )
 
 
@@ -97,7 +97,7 @@ def head_in_steps(config: Any, arch: Arch) -> Fault | None:
     good=DQ_DK_DV_EXAMPLE,
     bad={**DQ_DK_DV_EXAMPLE, "block": (32, 128, 64, 16, 64, 16, 32, 64, 64)},
 )
-def queries_in_steps(config: Any, arch: Arch) -> Fault | None:
+def check_query_steps(config: Any, arch: Arch) -> Rejection | None:
     """k1 and k3 must be m0.
 
     Why: the gradients of values and of keys are summed over all queries of a tile in one step (the pipelines assert
@@ -105,13 +105,13 @@ def queries_in_steps(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use m0 for k1 and k3.
     """
-    tile = tile_of_gradients(config)
+    tile = get_gradient_tile(config)
     if not tile or tile["k1"] == tile["k3"] == tile["m0"]:
         return None
-    return Fault(
+    return Rejection(
         f"k1 = {tile['k1']} and k3 = {tile['k3']} must be m0 = {tile['m0']}",
         "block",
-        changed(config, k1=tile["m0"], k3=tile["m0"]),
+        replace_numbers(config, k1=tile["m0"], k3=tile["m0"]),
     )
 
 
@@ -126,7 +126,7 @@ def queries_in_steps(config: Any, arch: Arch) -> Fault | None:
         "mma": (16, 16, 32, 16, 16, 16, 16, 16, 16),
     },
 )
-def keys_in_steps(config: Any, arch: Arch) -> Fault | None:
+def check_key_steps(config: Any, arch: Arch) -> Rejection | None:
     """n0 must be a multiple of k4.
 
     Why: the query gradient is summed in n0 / k4 equal steps over the keys of a tile, each of which is a slice of the
@@ -134,11 +134,11 @@ def keys_in_steps(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use a divisor of n0 for k4.
     """
-    tile = tile_of_gradients(config)
+    tile = get_gradient_tile(config)
     if not tile or tile["n0"] % tile["k4"] == 0:
         return None
-    return Fault(
-        f"n0 = {tile['n0']} is not a multiple of k4 = {tile['k4']}", "block", changed(config, k4=tile["n0"])
+    return Rejection(
+        f"n0 = {tile['n0']} is not a multiple of k4 = {tile['k4']}", "block", replace_numbers(config, k4=tile["n0"])
     )
 
 
@@ -153,7 +153,7 @@ def keys_in_steps(config: Any, arch: Arch) -> Fault | None:
     },
     bad={**DQ_DK_DV_EXAMPLE, "waves": (2, 2, 1, 2, 2, 1, 2, 2, 1)},
 )
-def scores_change_waves(config: Any, arch: Arch) -> Fault | None:
+def check_score_waves(config: Any, arch: Arch) -> Rejection | None:
     """All waves must be along the keys: 1 x n for the first GEMM, n x 1 for the second.
 
     Why: the first GEMM computes scores as queries x keys, the second takes them as keys x queries. They stay in the
@@ -161,13 +161,13 @@ def scores_change_waves(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use all waves along n in the first GEMM and along m in the second. The third can have any.
     """
-    if not tile_of_gradients(config):
+    if not get_gradient_tile(config):
         return None
-    first, second, _ = triples(config.waves)
+    first, second, _ = split_triples(config.waves)
     if first.m == second.n == 1 and first.n == second.m:
         return None
     count = first.m * first.n
-    return Fault(
+    return Rejection(
         f"waves are {first.m} x {first.n}, then {second.m} x {second.n}: scores would have to move between waves",
         "waves",
         (1, count, 1, count, 1, 1, *config.waves[6:]),
@@ -188,7 +188,7 @@ _TRLOAD_TAKES = {16: ((16, 16, 16), (16, 16, 32))}
     good=DQ_DK_DV_EXAMPLE,
     bad={**DQ_DK_DV_EXAMPLE, "mma": (16, 16, 32, 16, 16, 32, 16, 16, 32)},
 )
-def scores_change_registers(config: Any, arch: Arch) -> Fault | None:
+def check_score_registers(config: Any, arch: Arch) -> Rejection | None:
     """The operand layout of the second GEMM must be the result layout of the first: 16x16x16 after 16 x 16 tiles.
 
     Why: a lane has four scores of such a tile, which are the four elements that 16x16x16 takes from a lane
@@ -198,14 +198,14 @@ def scores_change_registers(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use 16x16x16 for the second GEMM.
     """
-    if not tile_of_gradients(config):
+    if not get_gradient_tile(config):
         return None
-    first, second, _ = triples(config.mma)
+    first, second, _ = split_triples(config.mma)
     takes = _TRLOAD_TAKES if config.pipeline in _TRLOAD else _TAKES
     taken = takes.get(first.m, ()) if first.m == first.n else ()
     if tuple(second) in taken:
         return None
-    return Fault(
+    return Rejection(
         f"scores in tiles of {first.m} x {first.n} cannot be operands of {second.m}x{second.n}x{second.k}",
         "mma",
         (16, 16, first.k, 16, 16, 16, *config.mma[6:]),
@@ -221,7 +221,7 @@ def scores_change_registers(config: Any, arch: Arch) -> Fault | None:
     bad={**DQ_DK_DV_EXAMPLE, "max_seqlen_q": 32},
     arch="gfx950",
 )
-def other_query_limit(config: Any, arch: Arch) -> Fault | None:
+def check_query_limit(config: Any, arch: Arch) -> Rejection | None:
     """max_seqlen_q must be m0 for trload_qr_qtr_dor, and 0 for the others.
 
     Why: that pipeline has one query tile and no loop; the others always have a loop over query tiles
@@ -229,13 +229,13 @@ def other_query_limit(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use max_seqlen_q = m0 with trload_qr_qtr_dor, else leave it out.
     """
-    tile = tile_of(config)
+    tile = get_tile(config)
     if config.family != DQ_DK_DV or not tile:
         return None
     wanted = tile["m0"] if config.pipeline == WHOLE_HEAD else 0
     if config.max_seqlen_q == wanted:
         return None
-    return Fault(
+    return Rejection(
         f"{config.pipeline} with m0 = {tile['m0']} needs max_seqlen_q {wanted}, not {config.max_seqlen_q}",
         "max_seqlen_q",
         wanted,
@@ -250,7 +250,7 @@ def other_query_limit(config: Any, arch: Arch) -> Fault | None:
     good=DQ_DK_DV_EXAMPLE,
     bad=TRLOAD,
 )
-def no_transposing_reads(config: Any, arch: Arch) -> Fault | None:
+def check_transposing_reads(config: Any, arch: Arch) -> Rejection | None:
     """The trload pipelines need a GPU with transposing LDS reads.
 
     Why: for another GPU they compile to a kernel that returns at once and writes nothing
@@ -260,7 +260,7 @@ def no_transposing_reads(config: Any, arch: Arch) -> Fault | None:
     """
     if config.family != DQ_DK_DV or config.pipeline not in _TRLOAD or arch.lds.transpose_read_bytes:
         return None
-    return Fault(
+    return Rejection(
         f"{arch.name} has no transposing LDS reads, which {config.pipeline} needs", "pipeline", "kr_ktr_vr_iglp"
     )
 
@@ -274,7 +274,7 @@ def no_transposing_reads(config: Any, arch: Arch) -> Fault | None:
     bad={**TRLOAD, "pad_hdim_q": 1},
     arch="gfx950",
 )
-def copied_heads(config: Any, arch: Arch) -> Fault | None:
+def check_head_padding(config: Any, arch: Arch) -> Rejection | None:
     """The trload pipelines pad heads by 8 or not at all.
 
     Why: they copy vectors asynchronously, which is not possible for a single element
@@ -286,7 +286,7 @@ def copied_heads(config: Any, arch: Arch) -> Fault | None:
         return None
     for name in ("pad_hdim_q", "pad_hdim_v"):
         if getattr(config, name) == 1:
-            return Fault(f"{config.pipeline} cannot pad {name.removeprefix('pad_')} by 1", name, 8)
+            return Rejection(f"{config.pipeline} cannot pad {name.removeprefix('pad_')} by 1", name, 8)
     return None
 
 
@@ -299,7 +299,7 @@ def copied_heads(config: Any, arch: Arch) -> Fault | None:
     bad={**DECODE, "bias": "elementwise"},
     arch="gfx950",
 )
-def bias_of_few_queries(config: Any, arch: Arch) -> Fault | None:
+def check_bias(config: Any, arch: Arch) -> Rejection | None:
     """The pipeline trload_qr_qtr_dor does not support an elementwise bias.
 
     Why: with more keys than n0 the gradients are wrong. Without a bias, and with ALiBi, they are correct.
@@ -308,7 +308,7 @@ def bias_of_few_queries(config: Any, arch: Arch) -> Fault | None:
     """
     if config.family != DQ_DK_DV or config.pipeline != "trload_qr_qtr_dor" or config.bias != "elementwise":
         return None
-    return Fault("trload_qr_qtr_dor gives wrong results with an elementwise bias", "pipeline", "trload_kr_ktr_vr")
+    return Rejection("trload_qr_qtr_dor gives wrong results with an elementwise bias", "pipeline", "trload_kr_ktr_vr")
 
 
 @rule(
@@ -319,7 +319,7 @@ def bias_of_few_queries(config: Any, arch: Arch) -> Fault | None:
     good={**DQ_DK_DV_EXAMPLE, "dropout": True, "store_randval": True},
     bad={**DQ_DK_DV_EXAMPLE, "store_randval": True},
 )
-def random_numbers_without_dropout(config: Any, arch: Arch) -> Fault | None:
+def check_stored_random_numbers(config: Any, arch: Arch) -> Rejection | None:
     """Only a kernel with dropout can store random numbers.
 
     Why: without dropout there are none, and the kernel has no argument for them.
@@ -328,7 +328,7 @@ def random_numbers_without_dropout(config: Any, arch: Arch) -> Fault | None:
     """
     if config.family != DQ_DK_DV or config.dropout or not config.store_randval:
         return None
-    return Fault(f"store_randval is {config.store_randval} without dropout", "dropout", True)
+    return Rejection(f"store_randval is {config.store_randval} without dropout", "dropout", True)
 
 
 @rule(
@@ -340,7 +340,7 @@ def random_numbers_without_dropout(config: Any, arch: Arch) -> Fault | None:
     bad={**DECODE, "waves": (1, 2, 1, 2, 1, 1, 1, 2, 1), "block": (32, 64, 64, 32, 64, 32, 32, 64, 64)},
     arch="gfx950",
 )
-def waves_without_barrier(config: Any, arch: Arch) -> Fault | None:
+def check_single_wave(config: Any, arch: Arch) -> Rejection | None:
     """trload_qr_qtr_dor supports only one wave.
 
     Why: each wave copies a part of the queries to LDS and then reads all of them, without a barrier in between
@@ -350,7 +350,7 @@ def waves_without_barrier(config: Any, arch: Arch) -> Fault | None:
     """
     if config.family != DQ_DK_DV or config.pipeline != WHOLE_HEAD or set(config.waves) <= {1}:
         return None
-    return Fault(f"{WHOLE_HEAD} does not support waves {'x'.join(map(str, config.waves))}", "waves", (1,) * 9)
+    return Rejection(f"{WHOLE_HEAD} does not support waves {'x'.join(map(str, config.waves))}", "waves", (1,) * 9)
 
 
 @rule(
@@ -362,7 +362,7 @@ def waves_without_barrier(config: Any, arch: Arch) -> Fault | None:
     bad={**DECODE, "deterministic": True},
     arch="gfx950",
 )
-def order_without_parts(config: Any, arch: Arch) -> Fault | None:
+def check_deterministic(config: Any, arch: Arch) -> Rejection | None:
     """trload_qr_qtr_dor must not set `deterministic`: it always is.
 
     Why: one work-group sums the query gradient over all keys, in one order, without atomic adds. With `deterministic`
@@ -372,4 +372,4 @@ def order_without_parts(config: Any, arch: Arch) -> Fault | None:
     """
     if config.family != DQ_DK_DV or config.pipeline != WHOLE_HEAD or not config.deterministic:
         return None
-    return Fault(f"{WHOLE_HEAD} has no partial sums", "deterministic", False)
+    return Rejection(f"{WHOLE_HEAD} has no partial sums", "deterministic", False)

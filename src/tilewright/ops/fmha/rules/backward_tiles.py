@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, tile_of
-from tilewright.ops.fmha.resources import backward_spread as spread
+from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, get_tile
+from tilewright.ops.fmha.resources import backward_distribution as spread
 from tilewright.ops.fmha.resources.backward import lds_bytes
 from tilewright.ops.fmha.rules import backward
-from tilewright.ops.fmha.rules.fields import DQ_DK_DV_EXAMPLE
+from tilewright.ops.fmha.rules.common import DQ_DK_DV_EXAMPLE
 from tilewright.ops.fmha.types import DTYPES
-from tilewright.ops.rule import Fault, rule
+from tilewright.ops.rule import Rejection, rule
 
 _READS = ("family", "dtype", "pipeline", "block", "waves", "mma", "bias")
 _VECTOR = 16  # bytes that a thread loads at once
@@ -20,9 +20,9 @@ _DOT = {"family": DOT_DO_O, "pipeline": DOT_DO_O, "block": (64, 64), "waves": ()
 _CONVERT = {**_DOT, "family": CONVERT_DQ, "pipeline": CONVERT_DQ, "block": (64, 64, 64, 64)}
 
 
-def _usable(config: Any) -> dict[str, int]:
+def _get_usable_tile(config: Any) -> dict[str, int]:
     """Return the tile; empty if it, the waves or the mma contain a 0."""
-    tile = backward.tile_of_gradients(config)
+    tile = backward.get_gradient_tile(config)
     return tile if tile and min(*config.block, *config.waves, *config.mma) > 0 else {}
 
 
@@ -34,7 +34,7 @@ def _usable(config: Any) -> dict[str, int]:
     good=DQ_DK_DV_EXAMPLE,
     bad={**DQ_DK_DV_EXAMPLE, "block": (48, 128, 64, 48, 64, 48, 32, 64, 64)},
 )
-def tile_not_shared(config: Any, arch: Arch) -> Fault | None:
+def check_tile_sharing(config: Any, arch: Arch) -> Rejection | None:
     """The threads must share each tile evenly: queries, keys, values, the output gradient and the bias.
 
     Why: CK Tile gives each thread the same number of vectors of a tile, plain and transposed, and requires divisions
@@ -43,11 +43,11 @@ def tile_not_shared(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use powers of two for m0, n0 and the head sizes, and fewer waves for small tiles.
     """
-    if not _usable(config):
+    if not _get_usable_tile(config):
         return None
     trload = config.pipeline.startswith("trload")
-    fault = (spread.trload_fault if trload else spread.gradients_fault)(config, arch)
-    return Fault(fault, "block") if fault else None
+    fault = (spread.check_trload_tiles if trload else spread.check_gradient_tiles)(config, arch)
+    return Rejection(fault, "block") if fault else None
 
 
 @rule(
@@ -59,7 +59,7 @@ def tile_not_shared(config: Any, arch: Arch) -> Fault | None:
     bad={**backward.DECODE, "block": (32, 256, 64, 32, 64, 32, 32, 64, 64)},
     arch="gfx950",
 )
-def scores_beyond_lds(config: Any, arch: Arch) -> Fault | None:
+def check_score_lds(config: Any, arch: Arch) -> Rejection | None:
     """With trload_qr_qtr_dor the keys, values and scores of a tile must fit into the LDS that CK Tile allocates.
 
     Why: the pipeline stores scores after keys and values, but GetSmemSize only counts them after queries and gradients.
@@ -67,16 +67,16 @@ def scores_beyond_lds(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use an n0 of at most twice m0.
     """
-    tile = _usable(config)
+    tile = _get_usable_tile(config)
     if not tile or config.pipeline != backward.WHOLE_HEAD:
         return None
     types = DTYPES[config.dtype]
-    rows = tile["n0"] * (tile["hdim_q"] + tile["hdim_v"]) * dtype(types.qkv).storage_bytes
-    used = rows + tile["m0"] * tile["n0"] * dtype(types.p).storage_bytes
+    rows = tile["n0"] * (tile["hdim_q"] + tile["hdim_v"]) * find_dtype(types.qkv).storage_bytes
+    used = rows + tile["m0"] * tile["n0"] * find_dtype(types.p).storage_bytes
     allocated = lds_bytes(config, arch)
     if used <= allocated:
         return None
-    return Fault(f"scores end at {used:,} bytes of LDS, but {allocated:,} are allocated", "block")
+    return Rejection(f"scores end at {used:,} bytes of LDS, but {allocated:,} are allocated", "block")
 
 
 @rule(
@@ -87,21 +87,21 @@ def scores_beyond_lds(config: Any, arch: Arch) -> Fault | None:
     good=_DOT,
     bad={**_DOT, "block": (96, 64)},
 )
-def rows_not_shared(config: Any, arch: Arch) -> Fault | None:
+def check_dot_rows(config: Any, arch: Arch) -> Rejection | None:
     """dot_do_o needs whole waves, and output rows that are a multiple of 16 bytes.
 
     Why: each thread loads one row in vectors of 16 bytes (MakePreXDramTileDistribution).
 
     Fix: use a multiple of the wave size for threads, and a multiple of 8 for hdim_v.
     """
-    tile = tile_of(config)
+    tile = get_tile(config)
     if config.family != DOT_DO_O or not tile:
         return None
     if tile["threads"] % arch.wave_size or not tile["threads"]:
-        return Fault(f"{tile['threads']} threads are not a multiple of the wave's {arch.wave_size}", "block")
-    vector = _VECTOR // dtype(DTYPES[config.dtype].o).storage_bytes
+        return Rejection(f"{tile['threads']} threads are not a multiple of the wave's {arch.wave_size}", "block")
+    vector = _VECTOR // find_dtype(DTYPES[config.dtype].o).storage_bytes
     if tile["hdim_v"] % vector or not tile["hdim_v"]:
-        return Fault(f"hdim_v = {tile['hdim_v']} is not a multiple of {vector}", "block")
+        return Rejection(f"hdim_v = {tile['hdim_v']} is not a multiple of {vector}", "block")
     return None
 
 
@@ -113,17 +113,17 @@ def rows_not_shared(config: Any, arch: Arch) -> Fault | None:
     good=_CONVERT,
     bad={**_CONVERT, "block": (256, 8, 64, 64)},
 )
-def sums_not_shared(config: Any, arch: Arch) -> Fault | None:
+def check_convert_rows(config: Any, arch: Arch) -> Rejection | None:
     """convert_dq needs whole waves, which must share a tile of m0 rows evenly.
 
     Why: lanes load vectors of 4 sums (MakePostQGradDramTileDistribution).
 
     Fix: use a larger m0, or fewer threads.
     """
-    tile = tile_of(config)
+    tile = get_tile(config)
     if config.family != CONVERT_DQ or not tile or min(config.block) < 1:
         return None
     if tile["threads"] % arch.wave_size:
-        return Fault(f"{tile['threads']} threads are not a multiple of the wave's {arch.wave_size}", "block")
-    fault = spread.convert_fault(config, arch)
-    return Fault(fault, "block") if fault else None
+        return Rejection(f"{tile['threads']} threads are not a multiple of the wave's {arch.wave_size}", "block")
+    fault = spread.check_convert_tile(config, arch)
+    return Rejection(fault, "block") if fault else None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.families import APPENDKV, BATCH_PREFILL, COMBINE, PAGEDKV, SPLITKV, tile_of
+from tilewright.ops.fmha.families import APPENDKV, BATCH_PREFILL, COMBINE, PAGEDKV, SPLITKV, get_tile
 from tilewright.ops.fmha.rules.caches import APPEND, COMBINED, PAGED, PREFILL
 from tilewright.ops.fmha.types import DTYPES
-from tilewright.ops.rule import Fault, rule
+from tilewright.ops.rule import Rejection, rule
 
 # pipeline/block_fmha_fwd_splitkv_combine_pipeline_default_policy.hpp: a wave's lanes along a row of LSE.
 _LSE_LANES = 8
@@ -29,7 +29,7 @@ _APPEND_THREADS = 256
     good={**PAGED, "pad_k": False, "mask_form": "any"},
     bad={**PAGED, "pad_k": False},
 )
-def lengths_not_cut(config: Any, arch: Arch) -> Fault | None:
+def check_key_padding(config: Any, arch: Arch) -> Rejection | None:
     """pagedkv needs pad_k or a mask, splitkv pad_k, a mask or uneven_splits; others over a cache need pad_k.
 
     Why: the number of keys in each sequence of a cache is known only on the GPU, so the last tile must always be cut:
@@ -42,12 +42,12 @@ def lengths_not_cut(config: Any, arch: Arch) -> Fault | None:
         return None
     if config.bias == "elementwise" or config.v_layout == "col":
         what = "the bias" if config.bias == "elementwise" else "transposed values"
-        return Fault(f"rows of {what} may end inside a tile, but pad_k is False", "pad_k", True)
+        return Rejection(f"rows of {what} may end inside a tile, but pad_k is False", "pad_k", True)
     masked = config.mask_form != "none" and config.family != BATCH_PREFILL
     cut = masked or (config.family == SPLITKV and config.uneven_splits)
     if cut or config.family == APPENDKV:
         return None
-    return Fault("sequences of a cache may end inside a tile, but pad_k is False", "pad_k", True)
+    return Rejection("sequences of a cache may end inside a tile, but pad_k is False", "pad_k", True)
 
 
 @rule(
@@ -58,7 +58,7 @@ def lengths_not_cut(config: Any, arch: Arch) -> Fault | None:
     good=PREFILL,
     bad={**PREFILL, "paged": False},
 )
-def no_pages(config: Any, arch: Arch) -> Fault | None:
+def check_pages(config: Any, arch: Arch) -> Rejection | None:
     """batch_prefill needs paged.
 
     Why: its only kernel finds each key in a list of one-token pages (FmhaBatchPrefillWithPagedKVCacheKernel).
@@ -67,7 +67,7 @@ def no_pages(config: Any, arch: Arch) -> Fault | None:
     """
     if config.family != BATCH_PREFILL or config.paged:
         return None
-    return Fault("paged is False, but batch_prefill supports only pages", "paged", True)
+    return Rejection("paged is False, but batch_prefill supports only pages", "paged", True)
 
 
 @rule(
@@ -78,7 +78,7 @@ def no_pages(config: Any, arch: Arch) -> Fault | None:
     good={**COMBINED, "block": (16, 128)},
     bad={**COMBINED, "block": (64, 128)},
 )
-def combine_lanes(config: Any, arch: Arch) -> Fault | None:
+def check_combine_lanes(config: Any, arch: Arch) -> Rejection | None:
     """combine needs an n1 of 8, 16 or 32, and an hdim_v that is a multiple of it.
 
     Why: a lane has 4 sums, so a wave has wave_size · 4 / n1 rows. For their LSE 8 lanes share a row
@@ -87,15 +87,15 @@ def combine_lanes(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use n1 = 32, as the usual kernels do.
     """
-    tile = tile_of(config) if config.family == COMBINE else {}
+    tile = get_tile(config) if config.family == COMBINE else {}
     if not tile:
         return None
     least, most = _SUMS_OF_A_LANE * _LSE_LANES // _COMBINE_WAVES, _SUMS_OF_A_LANE * _LSE_LANES
     n1, hdim = tile["n1"], tile["hdim_v"]
     if n1 not in (least, 2 * least, most):
-        return Fault(f"n1 is {n1}, must be {least}, {2 * least} or {most}", "block", (most, hdim))
+        return Rejection(f"n1 is {n1}, must be {least}, {2 * least} or {most}", "block", (most, hdim))
     if hdim % n1:
-        return Fault(f"hdim_v = {hdim} is not a multiple of n1 = {n1}", "block")
+        return Rejection(f"hdim_v = {hdim} is not a multiple of n1 = {n1}", "block")
     return None
 
 
@@ -107,7 +107,7 @@ def combine_lanes(config: Any, arch: Arch) -> Fault | None:
     good={**COMBINED, "log_max_splits": 8, "blocks_per_cu": 1},
     bad={**COMBINED, "log_max_splits": 8},
 )
-def combine_size_unknown(config: Any, arch: Arch) -> Fault | None:
+def check_combine_size(config: Any, arch: Arch) -> Rejection | None:
     """combine needs log_max_splits of at least 3, and blocks_per_cu above 128 parts or with hdim_v above 256.
 
     Why: BlockFmhaSplitKVCombinePipelineProblem asserts at least 8 parts. CK Tile's own choice of work-groups per
@@ -116,20 +116,22 @@ def combine_size_unknown(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use log_max_splits 3 to 7, or set blocks_per_cu to 1.
     """
-    tile = tile_of(config) if config.family == COMBINE else {}
+    tile = get_tile(config) if config.family == COMBINE else {}
     if not tile:
         return None
     log = config.log_max_splits
     if log < _LEAST_LOG_SPLITS:
-        return Fault(
+        return Rejection(
             f"log_max_splits is {log}, must be at least {_LEAST_LOG_SPLITS}", "log_max_splits", _LEAST_LOG_SPLITS
         )
     if config.blocks_per_cu:
         return None
     if log > _KNOWN_LOG_SPLITS:
-        return Fault(f"2^{log} parts are more than 128, but blocks_per_cu is 0", "blocks_per_cu", 1)
+        return Rejection(f"2^{log} parts are more than 128, but blocks_per_cu is 0", "blocks_per_cu", 1)
     if tile["hdim_v"] > _KNOWN_HDIM_V:
-        return Fault(f"hdim_v = {tile['hdim_v']} is above {_KNOWN_HDIM_V}, but blocks_per_cu is 0", "blocks_per_cu", 1)
+        return Rejection(
+            f"hdim_v = {tile['hdim_v']} is above {_KNOWN_HDIM_V}, but blocks_per_cu is 0", "blocks_per_cu", 1
+        )
     return None
 
 
@@ -141,7 +143,7 @@ def combine_size_unknown(config: Any, arch: Arch) -> Fault | None:
     good=APPEND,
     bad={**APPEND, "mode": "group"},
 )
-def append_group(config: Any, arch: Arch) -> Fault | None:
+def check_append_mode(config: Any, arch: Arch) -> Rejection | None:
     """appendkv supports only batch mode.
 
     Why: FmhaFwdAppendKVKernel has no other mode; the launcher asserts it.
@@ -150,7 +152,7 @@ def append_group(config: Any, arch: Arch) -> Fault | None:
     """
     if config.family != APPENDKV or config.mode == "batch":
         return None
-    return Fault("appendkv has no group mode", "mode", "batch")
+    return Rejection("appendkv has no group mode", "mode", "batch")
 
 
 @rule(
@@ -161,7 +163,7 @@ def append_group(config: Any, arch: Arch) -> Fault | None:
     good={**APPEND, "block": (16, 16, 128, 128)},
     bad={**APPEND, "block": (16, 24, 128, 128)},
 )
-def append_tile(config: Any, arch: Arch) -> Fault | None:
+def check_append_tile(config: Any, arch: Arch) -> Rejection | None:
     """The 256 threads of appendkv must share each tile evenly, 16 bytes of a row at a time.
 
     Why: other elements are not written: the rows after the last whole pass, and those of the lanes after the last whole
@@ -170,10 +172,10 @@ def append_tile(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use powers of two for all four integers of the block.
     """
-    tile = tile_of(config) if config.family == APPENDKV else {}
+    tile = get_tile(config) if config.family == APPENDKV else {}
     if not tile:
         return None
-    vector = 16 * 8 // dtype(DTYPES[config.dtype].qkv).bits
+    vector = 16 * 8 // find_dtype(DTYPES[config.dtype].qkv).bits
     shared = [("n0 x hdim_q", tile["n0"], tile["hdim_q"])]
     values = ("n0 x hdim_v", tile["n0"], tile["hdim_v"])
     shared.append(values if config.v_layout == "row" else ("hdim_v x n0", tile["hdim_v"], tile["n0"]))
@@ -183,5 +185,5 @@ def append_tile(config: Any, arch: Arch) -> Fault | None:
         lanes = width // vector
         whole = lanes and width % vector == 0 and arch.wave_size % lanes == 0
         if not whole or rows % (_APPEND_THREADS // lanes):
-            return Fault(f"{name} = {rows} x {width} cannot be shared evenly by {_APPEND_THREADS} threads", "block")
+            return Rejection(f"{name} = {rows} x {width} cannot be shared evenly by {_APPEND_THREADS} threads", "block")
     return None

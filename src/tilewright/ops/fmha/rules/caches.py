@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.families import APPENDKV, BATCH_PREFILL, COMBINE, FORWARD, PAGEDKV, SPLITKV, tile_of
+from tilewright.ops.fmha.families import APPENDKV, BATCH_PREFILL, COMBINE, FORWARD, PAGEDKV, SPLITKV, get_tile
 from tilewright.ops.fmha.resources.forward import loaded_hdim
 from tilewright.ops.fmha.rules import forward, forward_tiles
 from tilewright.ops.fmha.types import DTYPES
-from tilewright.ops.rule import Fault, Rule, rule
+from tilewright.ops.rule import Rejection, Rule, rule
 
 _TILES = ("family", "pipeline", "block", "waves", "mma")
 NWARP = "qr_nwarp_sshuffle"
@@ -47,7 +47,7 @@ APPEND: Mapping[str, Any] = {
 }
 
 
-def _as_forward(config: Any, arch: Arch, reads: Sequence[str], rules: Sequence[Rule]) -> Fault | None:
+def _check_as_forward(config: Any, arch: Arch, reads: Sequence[str], rules: Sequence[Rule]) -> Rejection | None:
     """Apply forward rules to a kernel that uses a forward pipeline's policy. `reads` are all fields that they read."""
     pipeline = _SEEN_AS.get((config.family, config.pipeline))
     if pipeline is None:
@@ -58,7 +58,7 @@ def _as_forward(config: Any, arch: Arch, reads: Sequence[str], rules: Sequence[R
         fault = each.check(seen, arch)
         if fault is not None:
             nearest = None if fault.field in ("family", "pipeline") else fault.nearest
-            return Fault(f"by the rule {each.code} of forward kernels, {fault.message}", fault.field, nearest)
+            return Rejection(f"by the rule {each.code} of forward kernels, {fault.message}", fault.field, nearest)
     return None
 
 
@@ -73,7 +73,7 @@ _READS_TILES = ("dtype", "v_layout", *_TILES)
     good={**SPLIT, "block": (128, 128, 64, 128, 32, 128)},
     bad={**SPLIT, "block": (128, 128, 128, 128, 32, 128)},
 )
-def tile_of_no_forward(config: Any, arch: Arch) -> Fault | None:
+def check_forward_tile(config: Any, arch: Arch) -> Rejection | None:
     """splitkv, pagedkv and batch_prefill support only the tiles of the forward pipelines qr and qr_async.
 
     Why: their policies derive from the same one (pipeline/block_fmha_pipeline_qx_ks_vs_custom_policy.hpp), and their
@@ -83,10 +83,16 @@ def tile_of_no_forward(config: Any, arch: Arch) -> Fault | None:
     """
     tiles = forward_tiles
     rules = [
-        *(tiles.head_size_unknown, tiles.head_not_stepped, tiles.keys_not_stepped, tiles.few_steps),
-        *(tiles.eight_bit_mma, tiles.keys_not_spread, tiles.copies_split, tiles.other_steps, tiles.values_not_spread),
+        *(tiles.check_head_size, tiles.check_head_steps, tiles.check_key_steps, tiles.check_step_count),
+        *(
+            tiles.check_eight_bit_mma,
+            tiles.check_key_sharing,
+            tiles.check_async_copies,
+            tiles.check_buffer_order,
+            tiles.check_value_sharing,
+        ),
     ]
-    return _as_forward(config, arch, _READS_TILES, rules)
+    return _check_as_forward(config, arch, _READS_TILES, rules)
 
 
 _READS_LAYOUT = ("dtype", "family", "pipeline", "waves", "mma")
@@ -100,7 +106,7 @@ _READS_LAYOUT = ("dtype", "family", "pipeline", "waves", "mma")
     good={**PAGED, "mma": (32, 32, 8, 32, 32, 16)},
     bad={**PAGED, "mma": (32, 32, 16, 32, 32, 8)},
 )
-def layout_of_no_forward(config: Any, arch: Arch) -> Fault | None:
+def check_forward_layout(config: Any, arch: Arch) -> Rejection | None:
     """As in a forward kernel, the result layout of the first GEMM must be the operand layout of the second.
 
     Why: probabilities stay in registers. Only qr_nwarp_sshuffle sends scores through LDS.
@@ -109,7 +115,9 @@ def layout_of_no_forward(config: Any, arch: Arch) -> Fault | None:
     """
     if config.pipeline == NWARP:
         return None
-    return _as_forward(config, arch, _READS_LAYOUT, [forward_tiles.waves_along_n, forward_tiles.other_layout])
+    return _check_as_forward(
+        config, arch, _READS_LAYOUT, [forward_tiles.check_waves_along_n, forward_tiles.check_register_layout]
+    )
 
 
 @rule(
@@ -121,7 +129,7 @@ def layout_of_no_forward(config: Any, arch: Arch) -> Fault | None:
     bad={**PAGED, "mma": (16, 16, 16, 16, 16, 16)},
     arch="gfx1100",
 )
-def gpu_of_no_forward(config: Any, arch: Arch) -> Fault | None:
+def check_forward_gpu(config: Any, arch: Arch) -> Rejection | None:
     """The GPU must support a forward kernel with the same policy.
 
     Why: both need the same instructions and the same operand layout.
@@ -130,7 +138,9 @@ def gpu_of_no_forward(config: Any, arch: Arch) -> Fault | None:
     """
     if config.pipeline == NWARP:  # P446
         return None
-    return _as_forward(config, arch, ("family", "pipeline"), [forward.no_async_copy, forward.one_lane_layout])
+    return _check_as_forward(
+        config, arch, ("family", "pipeline"), [forward.check_async_copy, forward.check_lane_layout]
+    )
 
 
 _READS_FEATURES = ("family", "pipeline", "pad_q", "pad_hdim_q", "pad_hdim_v", "bias", "soft_cap")
@@ -144,7 +154,7 @@ _READS_FEATURES = ("family", "pipeline", "pad_q", "pad_hdim_q", "pad_hdim_v", "b
     good={**SPLIT, "soft_cap": True},
     bad={**SPLIT, "soft_cap": True, "bias": "alibi"},
 )
-def feature_of_no_forward(config: Any, arch: Arch) -> Fault | None:
+def check_forward_features(config: Any, arch: Arch) -> Rejection | None:
     """The combinations of pads, bias and cap are limited as in a forward kernel.
 
     Why: the pipelines have the same assertions: batch_prefill always pads queries and heads, and no pipeline caps
@@ -152,7 +162,7 @@ def feature_of_no_forward(config: Any, arch: Arch) -> Fault | None:
 
     Fix: follow the fix of the forward rule that the message names.
     """
-    return _as_forward(config, arch, _READS_FEATURES, [forward.pads_missing, forward.capped_bias])
+    return _check_as_forward(config, arch, _READS_FEATURES, [forward.check_required_pads, forward.check_capped_bias])
 
 
 _READS_OURS = ("family", "pipeline", "pad_hdim_q", "pad_hdim_v", "mask_form", "sink")
@@ -166,14 +176,14 @@ _READS_OURS = ("family", "pipeline", "pad_hdim_q", "pad_hdim_v", "mask_form", "s
     good={**PAGED, "pad_hdim_q": 1},
     bad={**PAGED, "pad_hdim_q": 8},
 )
-def words_of_no_forward(config: Any, arch: Arch) -> Fault | None:
+def check_forward_fields(config: Any, arch: Arch) -> Rejection | None:
     """Head pads and sinks have the same values as in a forward kernel, so that each kernel has one name.
 
     Why: CK Tile only distinguishes padded and not padded heads; the allowed head sizes follow from the pipeline.
 
     Fix: follow the fix of the forward rule that the message names.
     """
-    return _as_forward(config, arch, _READS_OURS, [forward.pad_by_another, forward.sink_without_window])
+    return _check_as_forward(config, arch, _READS_OURS, [forward.check_head_padding, forward.check_sink_window])
 
 
 _READS_UNSEEN = ("mode", "dtype", "skip_min_seqlen_q", "dropout", *_TILES)
@@ -187,7 +197,7 @@ _READS_UNSEEN = ("mode", "dtype", "skip_min_seqlen_q", "dropout", *_TILES)
     good={**PAGED, "mode": "group", "skip_min_seqlen_q": True},
     bad={**PAGED, "skip_min_seqlen_q": True},
 )
-def unseen_as_in_forward(config: Any, arch: Arch) -> Fault | None:
+def check_forward_skip_and_dropout(config: Any, arch: Arch) -> Rejection | None:
     """As in a forward kernel, sequences can be skipped only in group mode, and dropout needs enough LDS.
 
     Why: in batch mode the kernel does not get the limit (kernel/fmha_fwd_pagedkv_kernel.hpp), and random numbers use
@@ -195,7 +205,7 @@ def unseen_as_in_forward(config: Any, arch: Arch) -> Fault | None:
 
     Fix: follow the fix of the forward rule that the message names.
     """
-    return _as_forward(config, arch, _READS_UNSEEN, [forward.skip_in_batches, forward.dropout_overflow])
+    return _check_as_forward(config, arch, _READS_UNSEEN, [forward.check_skip_mode, forward.check_dropout_lds])
 
 
 @rule(
@@ -206,7 +216,7 @@ def unseen_as_in_forward(config: Any, arch: Arch) -> Fault | None:
     good={**SPLIT, "mask_form": "any"},
     bad={**SPLIT, "mask_form": "causal"},
 )
-def mask_without_parts(config: Any, arch: Arch) -> Fault | None:
+def check_split_mask(config: Any, arch: Arch) -> Rejection | None:
     """splitkv supports only the mask forms any and none.
 
     Why: the mask must compute the visible tiles of a part. Only SimplifiedGenericAttentionMask in
@@ -216,7 +226,7 @@ def mask_without_parts(config: Any, arch: Arch) -> Fault | None:
     """
     if config.family != SPLITKV or config.mask_form in ("none", "any"):
         return None
-    return Fault(f"mask_form {config.mask_form} does not support split keys", "mask_form", "any")
+    return Rejection(f"mask_form {config.mask_form} does not support split keys", "mask_form", "any")
 
 
 @rule(
@@ -227,7 +237,7 @@ def mask_without_parts(config: Any, arch: Arch) -> Fault | None:
     good={**SPLIT, "merge_heads": True},
     bad={**SPLIT, "merge_heads": True, "mask_form": "any"},
 )
-def merged_rows(config: Any, arch: Arch) -> Fault | None:
+def check_merged_heads(config: Any, arch: Arch) -> Rejection | None:
     """merge_heads does not support masks and biases.
 
     Why: the index of a row is then not the index of its query (FmhaFwdSplitKVKernel asserts it).
@@ -236,7 +246,9 @@ def merged_rows(config: Any, arch: Arch) -> Fault | None:
     """
     if config.family != SPLITKV or not config.merge_heads or (config.mask_form, config.bias) == ("none", "none"):
         return None
-    return Fault(f"merge_heads is set with mask_form {config.mask_form} and bias {config.bias}", "merge_heads", False)
+    return Rejection(
+        f"merge_heads is set with mask_form {config.mask_form} and bias {config.bias}", "merge_heads", False
+    )
 
 
 @rule(
@@ -247,7 +259,7 @@ def merged_rows(config: Any, arch: Arch) -> Fault | None:
     good=SPLIT_NWARP,
     bad={**SPLIT_NWARP, "waves": (4, 1, 1, 4, 1, 1), "block": (64, 64, 32, 128, 32, 128)},
 )
-def shuffle_waves(config: Any, arch: Arch) -> Fault | None:
+def check_shuffle_waves(config: Any, arch: Arch) -> Rejection | None:
     """With qr_nwarp_sshuffle the second GEMM must have all its waves along n.
 
     Why: each wave reads all scores of a row back from LDS (MakeSRegTileDistribution in
@@ -258,7 +270,7 @@ def shuffle_waves(config: Any, arch: Arch) -> Fault | None:
     if config.family != SPLITKV or config.pipeline != NWARP or len(config.waves) != 6 or config.waves[3] == 1:
         return None
     count = config.waves[3] * config.waves[4]
-    return Fault(f"the second GEMM has {config.waves[3]} waves along m", "waves", (1, count, 1, 1, count, 1))
+    return Rejection(f"the second GEMM has {config.waves[3]} waves along m", "waves", (1, count, 1, 1, count, 1))
 
 
 @rule(
@@ -269,26 +281,26 @@ def shuffle_waves(config: Any, arch: Arch) -> Fault | None:
     good=SPLIT_NWARP,
     bad={**SPLIT_NWARP, "block": (16, 64, 16, 64, 32, 48)},
 )
-def queries_not_spread(config: Any, arch: Arch) -> Fault | None:
+def check_query_sharing(config: Any, arch: Arch) -> Rejection | None:
     """The threads of qr_nwarp_sshuffle must share a query tile evenly, in vectors.
 
     Why: queries go to LDS first, one vector per thread (MakeQDramTileDistribution of the pipeline's policy).
 
     Fix: use another hdim_q, such as 64 with pad_hdim_q, a larger m0, or fewer waves.
     """
-    tile = tile_of(config)
+    tile = get_tile(config)
     if config.family != SPLITKV or config.pipeline != NWARP or not tile or len(config.waves) != 6:
         return None
     waves, width = config.waves[0] * config.waves[1], loaded_hdim(tile["hdim_q"])
     elements = tile["m0"] * width // (waves * arch.wave_size) if waves else 0
-    vector = min(elements, 16 * 8 // dtype(DTYPES[config.dtype].qkv).bits)
+    vector = min(elements, 16 * 8 // find_dtype(DTYPES[config.dtype].qkv).bits)
     lanes = width // vector if vector else 0
     # Some lanes may load nothing: heads of 192 use 24 lanes of 32.
     if lanes and width % vector == 0 and vector & (vector - 1) == 0 and lanes <= arch.wave_size:
         rows = arch.wave_size // lanes * waves
         if tile["m0"] % rows == 0:
             return None
-    return Fault(f"{waves} waves cannot share a query tile of {tile['m0']} x {width} elements evenly", "block")
+    return Rejection(f"{waves} waves cannot share a query tile of {tile['m0']} x {width} elements evenly", "block")
 
 
 @rule(
@@ -300,7 +312,7 @@ def queries_not_spread(config: Any, arch: Arch) -> Fault | None:
     bad=SPLIT_NWARP,
     arch="gfx1100",
 )
-def scores_of_half_a_wave(config: Any, arch: Arch) -> Fault | None:
+def check_shuffle_gpu(config: Any, arch: Arch) -> Rejection | None:
     """qr_nwarp_sshuffle does not support RDNA 3.
 
     Why: a matrix instruction of RDNA 3 needs each operand in both halves of a wave. MakeSRegTileDistribution of the
@@ -310,4 +322,4 @@ def scores_of_half_a_wave(config: Any, arch: Arch) -> Fault | None:
     """
     if config.family != SPLITKV or config.pipeline != NWARP or not arch.name.startswith("gfx11"):
         return None
-    return Fault(f"on {arch.name} only 16 lanes of a wave read scores, the others read beyond them", "pipeline")
+    return Rejection(f"on {arch.name} only 16 lanes of a wave read scores, the others read beyond them", "pipeline")

@@ -10,12 +10,12 @@ from typing import Any
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.families import BATCH_PREFILL, FORWARD
-from tilewright.ops.fmha.resources.forward import drawn_rows, dropout_room, v_pixels
+from tilewright.ops.fmha.resources.forward import count_drawn_rows, get_dropout_room, v_pixels
 from tilewright.ops.fmha.rules import forward_tiles
-from tilewright.ops.fmha.rules.fields import COMBINE_EXAMPLE
+from tilewright.ops.fmha.rules.common import COMBINE_EXAMPLE
 from tilewright.ops.fmha.rules.forward_gfx950 import TRLOAD
 from tilewright.ops.fmha.types import DTYPES
-from tilewright.ops.rule import Fault, rule
+from tilewright.ops.rule import Rejection, rule
 
 # An example: a kernel that copies keys to LDS asynchronously.
 ASYNC: Mapping[str, Any] = {"pipeline": "qr_async", "pad_hdim_q": 8, "pad_hdim_v": 8}
@@ -35,7 +35,7 @@ _SHORT_OF_FEATURES = ("qr_async_trload", "v3")
     good={"pipeline": "qr"},
     bad=TRLOAD,
 )
-def no_transposing_reads(config: Any, arch: Arch) -> Fault | None:
+def check_transposing_reads(config: Any, arch: Arch) -> Rejection | None:
     """The pipelines qr_async_trload and v3 need a GPU with transposing LDS reads.
 
     Why: they read values with them. For another GPU the former compiles to a kernel that returns at once and writes
@@ -45,7 +45,7 @@ def no_transposing_reads(config: Any, arch: Arch) -> Fault | None:
     """
     if config.family != FORWARD or config.pipeline not in _SHORT_OF_FEATURES or arch.lds.transpose_read_bytes:
         return None
-    return Fault(f"{arch.name} has no transposing LDS reads, which {config.pipeline} needs", "pipeline", "qr")
+    return Rejection(f"{arch.name} has no transposing LDS reads, which {config.pipeline} needs", "pipeline", "qr")
 
 
 @rule(
@@ -57,7 +57,7 @@ def no_transposing_reads(config: Any, arch: Arch) -> Fault | None:
     bad={**ASYNC, "mma": (16, 16, 16, 16, 16, 16)},
     arch="gfx1201",
 )
-def no_async_copy(config: Any, arch: Arch) -> Fault | None:
+def check_async_copy(config: Any, arch: Arch) -> Rejection | None:
     """The pipeline qr_async needs a GPU with asynchronous copies from memory to LDS.
 
     Why: it loads keys with them, by an instruction in inline assembly.
@@ -66,7 +66,7 @@ def no_async_copy(config: Any, arch: Arch) -> Fault | None:
     """
     if config.family != FORWARD or config.pipeline != "qr_async" or arch.lds.async_copy_bytes:
         return None
-    return Fault(f"{arch.name} has no asynchronous copies to LDS, which qr_async needs", "pipeline", "qr")
+    return Rejection(f"{arch.name} has no asynchronous copies to LDS, which qr_async needs", "pipeline", "qr")
 
 
 @rule(
@@ -78,7 +78,7 @@ def no_async_copy(config: Any, arch: Arch) -> Fault | None:
     bad={"mma": (16, 16, 16, 16, 16, 16)},
     arch="gfx1100",
 )
-def one_lane_layout(config: Any, arch: Arch) -> Fault | None:
+def check_lane_layout(config: Any, arch: Arch) -> Rejection | None:
     """RDNA 3 does not support attention with these headers.
 
     Why: probabilities stay in the registers of the first GEMM's result and are the second GEMM's operand. A matrix
@@ -89,7 +89,7 @@ def one_lane_layout(config: Any, arch: Arch) -> Fault | None:
     """
     if config.family != FORWARD or not arch.name.startswith("gfx11"):
         return None
-    return Fault(f"{arch.name} needs operands of matrix instructions in both halves of a wave", "family")
+    return Rejection(f"{arch.name} needs operands of matrix instructions in both halves of a wave", "family")
 
 
 @rule(
@@ -100,7 +100,7 @@ def one_lane_layout(config: Any, arch: Arch) -> Fault | None:
     good=ASYNC,
     bad={**ASYNC, "pad_q": False},
 )
-def pads_missing(config: Any, arch: Arch) -> Fault | None:
+def check_required_pads(config: Any, arch: Arch) -> Rejection | None:
     """The pipeline qr_async must pad queries and both head sizes.
 
     Why: its loads always check where a tensor ends (block_fmha_pipeline_qr_ks_vs_async.hpp asserts the three).
@@ -111,7 +111,7 @@ def pads_missing(config: Any, arch: Arch) -> Fault | None:
         return None
     for name, wanted in (("pad_q", True), ("pad_hdim_q", 8), ("pad_hdim_v", 8)):
         if not getattr(config, name):
-            return Fault(f"qr_async always pads, but {name} is {getattr(config, name)}", name, wanted)
+            return Rejection(f"qr_async always pads, but {name} is {getattr(config, name)}", name, wanted)
     return None
 
 
@@ -123,7 +123,7 @@ def pads_missing(config: Any, arch: Arch) -> Fault | None:
     good={"pad_hdim_q": 1},
     bad={"pad_hdim_q": 8},
 )
-def pad_by_another(config: Any, arch: Arch) -> Fault | None:
+def check_head_padding(config: Any, arch: Arch) -> Rejection | None:
     """The pad of a head size must be the width of the pipeline's loads: 8 if it loads vectors, else 1.
 
     Why: CK Tile only distinguishes padded and not padded. Most pipelines load single elements of a padded head
@@ -137,7 +137,7 @@ def pad_by_another(config: Any, arch: Arch) -> Fault | None:
     wanted = 8 if config.pipeline in ("qr_async", "qr_async_trload") else 1
     for name in ("pad_hdim_q", "pad_hdim_v"):
         if getattr(config, name) not in (0, wanted):
-            return Fault(f"{name} is {getattr(config, name)}, but {config.pipeline} pads by {wanted}", name, wanted)
+            return Rejection(f"{name} is {getattr(config, name)}, but {config.pipeline} pads by {wanted}", name, wanted)
     return None
 
 
@@ -149,7 +149,7 @@ def pad_by_another(config: Any, arch: Arch) -> Fault | None:
     good={"soft_cap": True},
     bad={"soft_cap": True, "bias": "elementwise"},
 )
-def capped_bias(config: Any, arch: Arch) -> Fault | None:
+def check_capped_bias(config: Any, arch: Arch) -> Rejection | None:
     """A kernel can have soft_cap or a bias, but not both.
 
     Why: the pipelines assert it (pipeline/block_fmha_pipeline_qr_ks_vs.hpp and others).
@@ -158,7 +158,7 @@ def capped_bias(config: Any, arch: Arch) -> Fault | None:
     """
     if config.family != FORWARD or not config.soft_cap or config.bias == "none":
         return None
-    return Fault(f"scores with bias {config.bias} cannot be capped", "soft_cap", False)
+    return Rejection(f"scores with bias {config.bias} cannot be capped", "soft_cap", False)
 
 
 @rule(
@@ -170,7 +170,7 @@ def capped_bias(config: Any, arch: Arch) -> Fault | None:
     bad={**TRLOAD, "bias": "elementwise"},
     arch="gfx950",
 )
-def feature_missing(config: Any, arch: Arch) -> Fault | None:
+def check_missing_features(config: Any, arch: Arch) -> Rejection | None:
     """The pipelines qr_async_trload and v3 have no bias, cap, dropout, quantisation, skipping or transposed values.
 
     Why: the former gets the bias and ignores it, and neither gets the others. Kernels compile and compute as if the
@@ -183,7 +183,7 @@ def feature_missing(config: Any, arch: Arch) -> Fault | None:
     absent = {"dropout": False, "soft_cap": False} if config.pipeline == "qs" else _ABSENT
     for name, without in absent.items():
         if getattr(config, name) != without:
-            return Fault(f"{config.pipeline} does not support {name} = {getattr(config, name)}", name, without)
+            return Rejection(f"{config.pipeline} does not support {name} = {getattr(config, name)}", name, without)
     return None
 
 
@@ -195,7 +195,7 @@ def feature_missing(config: Any, arch: Arch) -> Fault | None:
     good={"mask_form": "any", "sink": 4},
     bad={"mask_form": "causal", "sink": 4},
 )
-def sink_without_window(config: Any, arch: Arch) -> Fault | None:
+def check_sink_window(config: Any, arch: Arch) -> Rejection | None:
     """Sinks need a mask form with a window.
 
     Why: sinks are first keys that a window would hide. A causal mask hides none of the first keys.
@@ -204,7 +204,7 @@ def sink_without_window(config: Any, arch: Arch) -> Fault | None:
     """
     if config.family != FORWARD or not config.sink or config.mask_form in ("any", "window"):
         return None
-    return Fault(f"{config.sink} sinks, but mask_form {config.mask_form} has no left limit", "mask_form", "any")
+    return Rejection(f"{config.sink} sinks, but mask_form {config.mask_form} has no left limit", "mask_form", "any")
 
 
 @rule(
@@ -215,7 +215,7 @@ def sink_without_window(config: Any, arch: Arch) -> Fault | None:
     good={"mode": "group", "skip_min_seqlen_q": True},
     bad={"skip_min_seqlen_q": True},
 )
-def skip_in_batches(config: Any, arch: Arch) -> Fault | None:
+def check_skip_mode(config: Any, arch: Arch) -> Rejection | None:
     """Short sequences can be skipped only in group mode.
 
     Why: in batch mode all have the same length, and the kernel does not get the limit (FmhaFwdBatchModeKargs in
@@ -225,7 +225,7 @@ def skip_in_batches(config: Any, arch: Arch) -> Fault | None:
     """
     if config.family != FORWARD or not config.skip_min_seqlen_q or config.mode == "group":
         return None
-    return Fault(f"all sequences have the same length in mode {config.mode}", "skip_min_seqlen_q", False)
+    return Rejection(f"all sequences have the same length in mode {config.mode}", "skip_min_seqlen_q", False)
 
 
 @rule(
@@ -236,7 +236,7 @@ def skip_in_batches(config: Any, arch: Arch) -> Fault | None:
     good={**ASYNC, "dropout": True},
     bad={**ASYNC, "dropout": True, "mma": (16, 16, 16, 16, 16, 16)},
 )
-def dropout_overflow(config: Any, arch: Arch) -> Fault | None:
+def check_dropout_lds(config: Any, arch: Arch) -> Rejection | None:
     """The random numbers of dropout must fit into LDS, and m0 must be a multiple of the rows drawn at once.
 
     Why: a wave with several rows of 16 × 16 matrix tiles draws two of them at once, but LDS is reserved for one
@@ -247,14 +247,14 @@ def dropout_overflow(config: Any, arch: Arch) -> Fault | None:
     """
     if config.family != FORWARD or not config.dropout or config.pipeline not in ("qr", "qr_async", "qr_whole_k"):
         return None
-    facts = forward_tiles.facts_for(config, arch, config.pipeline, dropout=True)
+    facts = forward_tiles.get_forward_sizes(config, arch, config.pipeline, dropout=True)
     if facts is None or 0 in (facts.threads, v_pixels(facts)):
         return None
-    rows, tall = drawn_rows(facts), facts.tile["m0"]
+    rows, tall = count_drawn_rows(facts), facts.tile["m0"]
     if tall % rows:
-        return Fault(f"m0 = {tall} is not a multiple of the {rows} rows that are drawn at once", "block")
-    needed, room = dropout_room(facts, config.pipeline)
-    return None if needed <= room else Fault(f"random numbers need {needed} bytes of LDS but have {room}", "block")
+        return Rejection(f"m0 = {tall} is not a multiple of the {rows} rows that are drawn at once", "block")
+    needed, room = get_dropout_room(facts, config.pipeline)
+    return None if needed <= room else Rejection(f"random numbers need {needed} bytes of LDS but have {room}", "block")
 
 
 @rule(
@@ -265,7 +265,7 @@ def dropout_overflow(config: Any, arch: Arch) -> Fault | None:
     good={"dropout": True},
     bad={"dtype": "fp8bf16", "dropout": True, "mma": (32, 32, 32, 32, 32, 32)},
 )
-def eight_bit_dropout(config: Any, arch: Arch) -> Fault | None:
+def check_eight_bit_dropout(config: Any, arch: Arch) -> Rejection | None:
     """8-bit types do not support dropout.
 
     Why: block/block_dropout.hpp distributes random numbers with an 8-bit matrix operation that does not exist
@@ -277,4 +277,4 @@ def eight_bit_dropout(config: Any, arch: Arch) -> Fault | None:
         return None
     if DTYPES[config.dtype].qkv not in ("fp8", "bf8"):
         return None
-    return Fault(f"{config.dtype} does not support dropout", "dropout", False)
+    return Rejection(f"{config.dtype} does not support dropout", "dropout", False)

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.families import FORWARD, tile_of
-from tilewright.ops.fmha.resources.forward import PREFILL_ROWS, facts_of, loaded_hdim
-from tilewright.ops.fmha.resources.spread import copied_fault, spread_fault
-from tilewright.ops.fmha.rules.forward_tiles import TILES, by, facts_for, tile_for
-from tilewright.ops.rule import Fault, rule
+from tilewright.ops.fmha.families import FORWARD, get_tile
+from tilewright.ops.fmha.resources.forward import PREFILL_ROWS, get_sizes, loaded_hdim
+from tilewright.ops.fmha.resources.tile_distribution import check_copied_tile, check_row_tile
+from tilewright.ops.fmha.rules.forward_tiles import TILES, format_numbers, get_forward_sizes, get_forward_tile
+from tilewright.ops.rule import Rejection, rule
 
 V3: Mapping[str, Any] = {
     **{"pipeline": "v3", "block": (256, 32, 128, 128, 32, 128)},
@@ -35,7 +35,7 @@ _READS_WAITED_FOR = 15  # core/arch/arch.hpp, WaitcntLayoutLegacy::LGKM_MASK
     bad={**V3, "lse": True},
     arch="gfx950",
 )
-def v3_lse(config: Any, arch: Arch) -> Fault | None:
+def check_v3_lse(config: Any, arch: Arch) -> Rejection | None:
     """v3 cannot store the LSE.
 
     Why: it adds a row's largest product to the log of the sum without the scale of the scores: `lse(i_idx)` in
@@ -45,7 +45,7 @@ def v3_lse(config: Any, arch: Arch) -> Fault | None:
     """
     if config.family != FORWARD or config.pipeline != "v3" or not config.lse:
         return None
-    return Fault("v3 computes the LSE without the scale", "lse", False)
+    return Rejection("v3 computes the LSE without the scale", "lse", False)
 
 
 @rule(
@@ -57,7 +57,7 @@ def v3_lse(config: Any, arch: Arch) -> Fault | None:
     bad={**TRLOAD, "block": (64, 64, 64, 32, 32, 64)},
     arch="gfx950",
 )
-def trload_heads(config: Any, arch: Arch) -> Fault | None:
+def check_trload_heads(config: Any, arch: Arch) -> Rejection | None:
     """With qr_async_trload, n1 and hdim_q must both be 64 or both be 128.
 
     Why: pieces of a row are permuted by an exclusive or with the row's index, and for values the kernel uses the pieces
@@ -65,10 +65,10 @@ def trload_heads(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use 64 or 128 for both, with pads.
     """
-    tile = tile_of(config) if config.family == FORWARD and config.pipeline == "qr_async_trload" else {}
+    tile = get_tile(config) if config.family == FORWARD and config.pipeline == "qr_async_trload" else {}
     if not tile or (tile["n1"] == tile["hdim_q"] and tile["n1"] in (64, 128)):
         return None
-    return Fault(f"hdim_q = {tile['hdim_q']} and n1 = {tile['n1']} are not both 64 or both 128", "block")
+    return Rejection(f"hdim_q = {tile['hdim_q']} and n1 = {tile['n1']} are not both 64 or both 128", "block")
 
 
 @rule(
@@ -80,7 +80,7 @@ def trload_heads(config: Any, arch: Arch) -> Fault | None:
     bad={**V3, "block": (256, 64, 128, 128, 32, 128)},
     arch="gfx950",
 )
-def v3_tiles(config: Any, arch: Arch) -> Fault | None:
+def check_v3_tiles(config: Any, arch: Arch) -> Rejection | None:
     """v3 needs 8 waves along m with 32 rows each, one step for a head and for a tile's keys, and 16-bit types.
 
     Why: two groups of four waves alternate, a lane has the sum of one row, and the steps are written out
@@ -88,20 +88,26 @@ def v3_tiles(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use block 256 x n0 x hdim_q x hdim_v x n0 x hdim_q, waves 8x1x1x8x1x1, mma 32x32x16x32x32x16.
     """
-    tile = tile_for(config)
+    tile = get_forward_tile(config)
     if not tile or config.pipeline != "v3":
         return None
     if config.dtype not in ("fp16", "bf16"):
-        return Fault(f"v3 does not support {config.dtype}", "dtype", "fp16")
+        return Rejection(f"v3 does not support {config.dtype}", "dtype", "fp16")
     if config.waves != (8, 1, 1, 8, 1, 1) or tile["m0"] != 256:
-        return Fault(f"v3 needs m0 = 256 and 8 waves along m, not {tile['m0']} and {by(config.waves)}", "waves")
+        return Rejection(
+            f"v3 needs m0 = 256 and 8 waves along m, not {tile['m0']} and {format_numbers(config.waves)}", "waves"
+        )
     if config.mma != (32, 32, 16, 32, 32, 16):
-        return Fault(f"v3 needs mma 32x32x16x32x32x16, not {by(config.mma)}", "mma", (32, 32, 16, 32, 32, 16))
+        return Rejection(
+            f"v3 needs mma 32x32x16x32x32x16, not {format_numbers(config.mma)}", "mma", (32, 32, 16, 32, 32, 16)
+        )
     if tile["k0"] != tile["hdim_q"] or tile["k1"] != tile["n0"]:
-        return Fault(f"v3 needs one step: k0 must be {tile['hdim_q']} and k1 {tile['n0']}", "block")
-    facts = facts_of(config, arch)
-    fault = copied_fault(facts, "keys", tile["n0"], tile["k0"]) or copied_fault(facts, "values", tile["k1"], tile["n1"])
-    return None if fault is None else Fault(fault, "block")
+        return Rejection(f"v3 needs one step: k0 must be {tile['hdim_q']} and k1 {tile['n0']}", "block")
+    facts = get_sizes(config, arch)
+    fault = check_copied_tile(facts, "keys", tile["n0"], tile["k0"]) or check_copied_tile(
+        facts, "values", tile["k1"], tile["n1"]
+    )
+    return None if fault is None else Rejection(fault, "block")
 
 
 @rule(
@@ -113,7 +119,7 @@ def v3_tiles(config: Any, arch: Arch) -> Fault | None:
     bad={**V3, "mask_form": "any"},
     arch="gfx950",
 )
-def v3_two_tiles(config: Any, arch: Arch) -> Fault | None:
+def check_v3_mode_and_mask(config: Any, arch: Arch) -> Rejection | None:
     """v3 supports only batch mode without a mask.
 
     Why: where queries see exactly two key tiles, it reads the second one from LDS before the copy has finished (the
@@ -125,10 +131,10 @@ def v3_two_tiles(config: Any, arch: Arch) -> Fault | None:
     if config.family != FORWARD or config.pipeline != "v3":
         return None
     if config.mode != "batch":
-        return Fault("a sequence of a group may have exactly 2 key tiles", "mode", "batch")
+        return Rejection("a sequence of a group may have exactly 2 key tiles", "mode", "batch")
     if config.mask_form == "none":
         return None
-    return Fault(f"with mask_form {config.mask_form} some queries see exactly 2 key tiles", "mask_form", "none")
+    return Rejection(f"with mask_form {config.mask_form} some queries see exactly 2 key tiles", "mask_form", "none")
 
 
 @rule(
@@ -140,7 +146,7 @@ def v3_two_tiles(config: Any, arch: Arch) -> Fault | None:
     bad={**TRLOAD, "mma": (16, 16, 16, 16, 16, 16)},
     arch="gfx950",
 )
-def trload_mma(config: Any, arch: Arch) -> Fault | None:
+def check_trload_mma(config: Any, arch: Arch) -> Rejection | None:
     """qr_async_trload supports fp16 and bf16, mma 16x16x32 or 32x32x16 for both GEMMs, and waves along m.
 
     Why: LDS is read transposed in pieces of four 16-bit elements, two of which are the operand of one of these two
@@ -151,12 +157,16 @@ def trload_mma(config: Any, arch: Arch) -> Fault | None:
     if config.family != FORWARD or config.pipeline != "qr_async_trload":
         return None
     if config.dtype not in ("fp16", "bf16"):
-        return Fault(f"qr_async_trload does not support {config.dtype}", "dtype", "fp16")
+        return Rejection(f"qr_async_trload does not support {config.dtype}", "dtype", "fp16")
     if config.mma not in ((16, 16, 32, 16, 16, 32), (32, 32, 16, 32, 32, 16)):
-        return Fault(f"qr_async_trload does not support mma {by(config.mma)}", "mma", (16, 16, 32, 16, 16, 32))
+        return Rejection(
+            f"qr_async_trload does not support mma {format_numbers(config.mma)}", "mma", (16, 16, 32, 16, 16, 32)
+        )
     rows = config.waves[0] if config.waves else 0
     if config.waves != (rows, 1, 1, rows, 1, 1):
-        return Fault(f"qr_async_trload does not support waves {by(config.waves)}", "waves", (rows, 1, 1, rows, 1, 1))
+        return Rejection(
+            f"qr_async_trload does not support waves {format_numbers(config.waves)}", "waves", (rows, 1, 1, rows, 1, 1)
+        )
     return None
 
 
@@ -169,7 +179,7 @@ def trload_mma(config: Any, arch: Arch) -> Fault | None:
     bad={**TRLOAD, "block": (64, 64, 32, 64, 32, 64)},
     arch="gfx950",
 )
-def trload_head_in_steps(config: Any, arch: Arch) -> Fault | None:
+def check_trload_head_steps(config: Any, arch: Arch) -> Rejection | None:
     """With qr_async_trload and m0 from 64 to 127, k0 must be hdim_q.
 
     Why: the kernel arranges keys for tiles of a whole head from m0 = 64 on (kKLoadOnce), but reads such tiles only from
@@ -177,10 +187,10 @@ def trload_head_in_steps(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use k0 = hdim_q, or another m0.
     """
-    tile = tile_of(config) if config.family == FORWARD and config.pipeline == "qr_async_trload" else {}
+    tile = get_tile(config) if config.family == FORWARD and config.pipeline == "qr_async_trload" else {}
     if not tile or not _WHOLE_HEAD_FROM <= tile["m0"] < PREFILL_ROWS or tile["k0"] == tile["hdim_q"]:
         return None
-    return Fault(f"m0 is {tile['m0']}, so k0 = {tile['k0']} must be hdim_q = {tile['hdim_q']}", "block")
+    return Rejection(f"m0 is {tile['m0']}, so k0 = {tile['k0']} must be hdim_q = {tile['hdim_q']}", "block")
 
 
 @rule(
@@ -192,7 +202,7 @@ def trload_head_in_steps(config: Any, arch: Arch) -> Fault | None:
     bad={**TRLOAD, "block": (128, 64, 64, 64, 64, 64), "mma": (32, 32, 16, 32, 32, 16)},
     arch="gfx950",
 )
-def trload_tiles(config: Any, arch: Arch) -> Fault | None:
+def check_trload_tiles(config: Any, arch: Arch) -> Rejection | None:
     """The threads of qr_async_trload must share its tiles evenly and, from m0 = 128 on, wait for at most 15 LDS reads.
 
     Why: tiles are copied asynchronously to LDS, 16 bytes per lane; and a wait counts up to 15 LDS reads
@@ -201,20 +211,20 @@ def trload_tiles(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use a smaller k1 or n0.
     """
-    facts = facts_for(config, arch, "qr_async_trload")
+    facts = get_forward_sizes(config, arch, "qr_async_trload")
     if facts is None:
         return None
     tile = facts.tile
     head = loaded_hdim(tile["hdim_q"])
     prefill = tile["m0"] >= PREFILL_ROWS
     fault = (
-        spread_fault(facts, "the query", tile["m0"], head)
-        or spread_fault(facts, "the key", tile["n0"], head if prefill else tile["k0"])
-        or spread_fault(facts, "the value", tile["n0"], tile["n1"])
+        check_row_tile(facts, "the query", tile["m0"], head)
+        or check_row_tile(facts, "the key", tile["n0"], head if prefill else tile["k0"])
+        or check_row_tile(facts, "the value", tile["n0"], tile["n1"])
     )
     if fault is not None:
-        return Fault(fault, "block")
+        return Rejection(fault, "block")
     reads = max(tile["n0"] * tile["k0"] // (64 * 8), tile["k1"] * tile["n1"] // (64 * 4))
     if prefill and reads > _READS_WAITED_FOR:
-        return Fault(f"a lane has {reads} LDS reads in flight, but a wait counts only {_READS_WAITED_FOR}", "block")
+        return Rejection(f"a lane has {reads} LDS reads in flight, but a wait counts only {_READS_WAITED_FOR}", "block")
     return None

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.families import FORWARD, tile_of
-from tilewright.ops.fmha.resources.forward import Facts, facts_of
-from tilewright.ops.fmha.resources.spread import buffers, direct_fault, spread_fault, values_fault
+from tilewright.ops.fmha.families import FORWARD, get_tile
+from tilewright.ops.fmha.resources.forward import ForwardSizes, get_sizes
+from tilewright.ops.fmha.resources.tile_distribution import (
+    check_async_keys,
+    check_row_tile,
+    check_value_tile,
+    list_buffer_order,
+)
 from tilewright.ops.fmha.types import DTYPES
-from tilewright.ops.rule import Fault, rule
+from tilewright.ops.rule import Rejection, rule
 
 TILES = ("family", "pipeline", "block", "waves", "mma")
 # Pipelines with the policy of block_fmha_pipeline_qx_ks_vs_custom_policy.hpp, or one derived from it.
@@ -25,16 +30,18 @@ _ASYNC: Mapping[str, Any] = {"pipeline": "qr_async", "pad_hdim_q": 8, "pad_hdim_
 _SMALL: Mapping[str, Any] = {"block": (64, 64, 16, 32, 16, 32), "mma": (16, 16, 16, 16, 16, 16)}
 
 
-def tile_for(config: Any) -> dict[str, int]:
+def get_forward_tile(config: Any) -> dict[str, int]:
     """Return the block of a forward config by name; empty for other families, lists of other lengths, and zeros."""
     if config.family != FORWARD or len(config.waves) != 6 or len(config.mma) != 6:
         return {}
-    return {} if 0 in (*config.block, *config.waves, *config.mma) else tile_of(config)
+    return {} if 0 in (*config.block, *config.waves, *config.mma) else get_tile(config)
 
 
-def facts_for(config: Any, arch: Arch, *pipelines: str, dropout: bool = False) -> Facts | None:
+def get_forward_sizes(config: Any, arch: Arch, *pipelines: str, dropout: bool = False) -> ForwardSizes | None:
     """Return the inputs of the LDS formulas; None for other pipelines and invalid tiles."""
-    return facts_of(config, arch, dropout=dropout) if tile_for(config) and config.pipeline in pipelines else None
+    return (
+        get_sizes(config, arch, dropout=dropout) if get_forward_tile(config) and config.pipeline in pipelines else None
+    )
 
 
 @rule(
@@ -45,18 +52,18 @@ def facts_for(config: Any, arch: Arch, *pipelines: str, dropout: bool = False) -
     good={"block": (128, 128, 32, 128, 32, 96)},
     bad={"block": (128, 128, 16, 128, 32, 80)},
 )
-def head_size_unknown(config: Any, arch: Arch) -> Fault | None:
+def check_head_size(config: Any, arch: Arch) -> Rejection | None:
     """The tile's hdim_q must be a power of two up to 256, or 48, 96, 160 or 192.
 
     Why: ceil_to_qualified_tile_length in tile_fmha_shape.hpp supports no others, and pipelines assert the limit of 256.
 
     Fix: use the next larger size, with pad_hdim_q.
     """
-    hdim = tile_of(config).get("hdim_q", 0) if config.family == FORWARD else 0
+    hdim = get_tile(config).get("hdim_q", 0) if config.family == FORWARD else 0
     known = hdim in _ODD_HEADS or hdim & (hdim - 1) == 0
     if known and hdim <= _LARGEST_HEAD:
         return None
-    return Fault(f"hdim_q = {hdim} is not a power of two up to {_LARGEST_HEAD}, or 48, 96, 160 or 192", "block")
+    return Rejection(f"hdim_q = {hdim} is not a power of two up to {_LARGEST_HEAD}, or 48, 96, 160 or 192", "block")
 
 
 @rule(
@@ -67,17 +74,17 @@ def head_size_unknown(config: Any, arch: Arch) -> Fault | None:
     good={"block": (128, 128, 32, 128, 32, 96)},
     bad={"block": (128, 128, 64, 128, 32, 160)},
 )
-def head_not_stepped(config: Any, arch: Arch) -> Fault | None:
+def check_head_steps(config: Any, arch: Arch) -> Rejection | None:
     """hdim_q must be a multiple of k0.
 
     Why: the first GEMM goes over the head in steps of k0 (tile_fmha_shape.hpp asserts it).
 
     Fix: use a k0 that divides hdim_q.
     """
-    tile = tile_of(config) if config.family == FORWARD else {}
+    tile = get_tile(config) if config.family == FORWARD else {}
     if not tile or not tile["k0"] or tile["hdim_q"] % tile["k0"] == 0:
         return None
-    return Fault(f"hdim_q = {tile['hdim_q']} is not a multiple of k0 = {tile['k0']}", "block")
+    return Rejection(f"hdim_q = {tile['hdim_q']} is not a multiple of k0 = {tile['k0']}", "block")
 
 
 @rule(
@@ -88,17 +95,17 @@ def head_not_stepped(config: Any, arch: Arch) -> Fault | None:
     good={"block": (128, 128, 32, 128, 64, 128)},
     bad={"block": (128, 64, 32, 128, 128, 128)},
 )
-def keys_not_stepped(config: Any, arch: Arch) -> Fault | None:
+def check_key_steps(config: Any, arch: Arch) -> Rejection | None:
     """n0 must be a multiple of k1.
 
     Why: the second GEMM goes over a tile's keys in steps of k1; each pipeline asserts at least one step.
 
     Fix: use a k1 that divides n0.
     """
-    tile = tile_of(config) if config.family == FORWARD else {}
+    tile = get_tile(config) if config.family == FORWARD else {}
     if not tile or not tile["k1"] or tile["n0"] % tile["k1"] == 0:
         return None
-    return Fault(f"n0 = {tile['n0']} is not a multiple of k1 = {tile['k1']}", "block")
+    return Rejection(f"n0 = {tile['n0']} is not a multiple of k1 = {tile['k1']}", "block")
 
 
 @rule(
@@ -109,20 +116,22 @@ def keys_not_stepped(config: Any, arch: Arch) -> Fault | None:
     good={"block": (128, 128, 64, 128, 32, 128)},
     bad={"block": (128, 128, 128, 128, 32, 128)},
 )
-def few_steps(config: Any, arch: Arch) -> Fault | None:
+def check_step_count(config: Any, arch: Arch) -> Rejection | None:
     """The pipelines qr, qs and qr_whole_k need at least two steps over a head, qr_whole_k also over a tile's keys.
 
     Why: they load the next step while they compute one, and have no code for a single step (they assert it).
 
     Fix: use a smaller k0 or k1.
     """
-    tile = tile_of(config) if config.family == FORWARD and config.pipeline in ("qr", "qs", "qr_whole_k") else {}
+    tile = get_tile(config) if config.family == FORWARD and config.pipeline in ("qr", "qs", "qr_whole_k") else {}
     if not tile or not tile["k0"] or not tile["k1"]:
         return None
     if tile["hdim_q"] // tile["k0"] < 2:
-        return Fault(f"{config.pipeline} needs two steps over hdim_q = {tile['hdim_q']}, k0 is {tile['k0']}", "block")
+        return Rejection(
+            f"{config.pipeline} needs two steps over hdim_q = {tile['hdim_q']}, k0 is {tile['k0']}", "block"
+        )
     if config.pipeline == "qr_whole_k" and tile["n0"] // tile["k1"] < 2:
-        return Fault(f"qr_whole_k needs two steps over n0 = {tile['n0']}, k1 is {tile['k1']}", "block")
+        return Rejection(f"qr_whole_k needs two steps over n0 = {tile['n0']}, k1 is {tile['k1']}", "block")
     return None
 
 
@@ -134,7 +143,7 @@ def few_steps(config: Any, arch: Arch) -> Fault | None:
     good={"block": (128, 128, 32, 256, 32, 256)},
     bad={"block": (128, 64, 16, 256, 32, 256)},
 )
-def schedule_not_whole(config: Any, arch: Arch) -> Fault | None:
+def check_schedule(config: Any, arch: Arch) -> Rejection | None:
     """With hdim_q 256, the matrix instructions of a qr wave in one step must be a multiple of 8.
 
     Why: the pipeline schedules them in groups of 8 for such heads (schedule_gemm0 in block_fmha_pipeline_qr_ks_vs.hpp
@@ -142,19 +151,19 @@ def schedule_not_whole(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use a larger n0 or k0.
     """
-    tile = tile_for(config)
+    tile = get_forward_tile(config)
     if not tile or config.pipeline != "qr" or tile["hdim_q"] != _LARGEST_HEAD or arch.wave_size != 64:
         return None
-    count = _instructions(config, tile, arch)
+    count = _count_instructions(config, tile, arch)
     if count % 8 == 0:
         return None
-    return Fault(f"a wave has {count} matrix instructions in one step over k0, not a multiple of 8", "block")
+    return Rejection(f"a wave has {count} matrix instructions in one step over k0, not a multiple of 8", "block")
 
 
-def _instructions(config: Any, tile: Mapping[str, int], arch: Arch) -> int:
+def _count_instructions(config: Any, tile: Mapping[str, int], arch: Arch) -> int:
     """Return a wave's matrix instructions in one step: CK Tile's matrix tile may consist of several along k."""
     m, n, k = config.mma[:3]
-    size = dtype(DTYPES[config.dtype].qkv).bits
+    size = find_dtype(DTYPES[config.dtype].qkv).bits
     single = _HARDWARE_K.get((size, m), k)
     if size == 16 and arch.lds.transpose_read_bytes:  # gfx950, whose instructions are twice as long
         single = k
@@ -171,7 +180,7 @@ def _instructions(config: Any, tile: Mapping[str, int], arch: Arch) -> int:
     good={},
     bad={"waves": (1, 4, 1, 4, 1, 1)},
 )
-def waves_along_n(config: Any, arch: Arch) -> Fault | None:
+def check_waves_along_n(config: Any, arch: Arch) -> Rejection | None:
     """Both GEMMs must have all their waves along m, the same number.
 
     Why: the maximum and the sum of a row are computed within one wave (block_tile_reduce_sync), and a wave uses its own
@@ -185,7 +194,9 @@ def waves_along_n(config: Any, arch: Arch) -> Fault | None:
     m0, n0, _, m1, n1, _ = config.waves
     if (n0, n1) == (1, 1) and m0 == m1:
         return None
-    return Fault(f"the GEMMs have {n0} and {n1} waves along n, {m0} and {m1} along m", "waves", (m0, 1, 1, m0, 1, 1))
+    return Rejection(
+        f"the GEMMs have {n0} and {n1} waves along n, {m0} and {m1} along m", "waves", (m0, 1, 1, m0, 1, 1)
+    )
 
 
 @rule(
@@ -196,7 +207,7 @@ def waves_along_n(config: Any, arch: Arch) -> Fault | None:
     good={"mma": (32, 32, 8, 32, 32, 16)},
     bad={"mma": (32, 32, 16, 32, 32, 8)},
 )
-def other_layout(config: Any, arch: Arch) -> Fault | None:
+def check_register_layout(config: Any, arch: Arch) -> Rejection | None:
     """The operand layout of the second GEMM's matrix tile must equal the result layout of the first one's.
 
     Why: probabilities stay in their registers. A lane has 4 neighbouring scores of a row with 16 × 16 tiles, 8 with
@@ -209,16 +220,18 @@ def other_layout(config: Any, arch: Arch) -> Fault | None:
         return None
     first, second = config.mma[:3], config.mma[3:]
     if first[:2] != second[:2]:
-        return Fault(f"mma {by(first)} and {by(second)} must have the same m and n", "mma")
+        return Rejection(f"mma {format_numbers(first)} and {format_numbers(second)} must have the same m and n", "mma")
     eight = DTYPES[config.dtype].qkv in ("fp8", "bf8")
     wanted = 32 if eight and arch.wave_size == 64 and first[0] == 32 else 16
     if second[2] == wanted:
         return None
     fixed = (*first, first[0], first[1], wanted)
-    return Fault(f"the second mma has k = {second[2]}, but the layout of the scores needs k = {wanted}", "mma", fixed)
+    return Rejection(
+        f"the second mma has k = {second[2]}, but the layout of the scores needs k = {wanted}", "mma", fixed
+    )
 
 
-def by(numbers: tuple[int, ...]) -> str:
+def format_numbers(numbers: tuple[int, ...]) -> str:
     """Format integers as `16 x 16 x 32`."""
     return " x ".join(map(str, numbers))
 
@@ -231,7 +244,7 @@ def by(numbers: tuple[int, ...]) -> str:
     good={"dtype": "fp8bf16", "mma": (32, 32, 32, 32, 32, 32)},
     bad={"dtype": "fp8bf16", "mma": (32, 32, 16, 32, 32, 32)},
 )
-def eight_bit_mma(config: Any, arch: Arch) -> Fault | None:
+def check_eight_bit_mma(config: Any, arch: Arch) -> Rejection | None:
     """With waves of 64 lanes, fp8 needs the matrix tile 32 × 32 × 32, and bf8 has none.
 
     Why: GetQKBlockGemm and GetKVBlockGemm in block_fmha_pipeline_qx_ks_vs_custom_policy.hpp are written for this one,
@@ -243,10 +256,10 @@ def eight_bit_mma(config: Any, arch: Arch) -> Fault | None:
     if config.family != FORWARD or config.pipeline not in _CLASSIC or arch.wave_size != 64:
         return None
     if qkv == "bf8":
-        return Fault(f"{arch.name} has no matrix tile for attention with bf8", "dtype", "fp8")
+        return Rejection(f"{arch.name} has no matrix tile for attention with bf8", "dtype", "fp8")
     if qkv != "fp8" or config.mma == (32,) * 6:
         return None
-    return Fault(f"mma is {by(config.mma)}, but fp8 needs 32 x 32 x 32 twice", "mma", (32,) * 6)
+    return Rejection(f"mma is {format_numbers(config.mma)}, but fp8 needs 32 x 32 x 32 twice", "mma", (32,) * 6)
 
 
 @rule(
@@ -257,23 +270,23 @@ def eight_bit_mma(config: Any, arch: Arch) -> Fault | None:
     good=_SMALL,
     bad={**_SMALL, "block": (64, 48, 16, 32, 16, 32)},
 )
-def keys_not_spread(config: Any, arch: Arch) -> Fault | None:
+def check_key_sharing(config: Any, arch: Arch) -> Rejection | None:
     """The threads of a work-group must share a key tile (with qs, also a query tile) evenly, in whole vectors.
 
     Why: each thread loads the same number of elements of a row at once (MakeKDramTileDistribution in the policies).
 
     Fix: use powers of two for n0 and k0, a larger k0, or fewer waves.
     """
-    facts = facts_for(config, arch, "qr", "qs", "qr_whole_k")
+    facts = get_forward_sizes(config, arch, "qr", "qs", "qr_whole_k")
     if facts is None:
         return None
-    fault = spread_fault(facts, "the key", facts.tile["n0"], facts.tile["k0"])
+    fault = check_row_tile(facts, "the key", facts.tile["n0"], facts.tile["k0"])
     if fault is None and config.pipeline == "qs":
-        fault = spread_fault(facts, "the query", facts.tile["m0"], facts.tile["k0"])
+        fault = check_row_tile(facts, "the query", facts.tile["m0"], facts.tile["k0"])
     each = facts.tile["n0"] * facts.tile["k0"] // facts.threads
     if fault is None and config.pipeline == "qr_whole_k" and min(facts.pack, each) % (8 // facts.size):
         fault = f"each thread loads {each} elements of the key tile, fewer than the {8 // facts.size} of a pack in LDS"
-    return None if fault is None else Fault(fault, "block")
+    return None if fault is None else Rejection(fault, "block")
 
 
 @rule(
@@ -284,7 +297,7 @@ def keys_not_spread(config: Any, arch: Arch) -> Fault | None:
     good=_ASYNC,
     bad={**_ASYNC, "block": (64, 16, 16, 128, 16, 128), "mma": (16, 16, 16, 16, 16, 16)},
 )
-def copies_split(config: Any, arch: Arch) -> Fault | None:
+def check_async_copies(config: Any, arch: Arch) -> Rejection | None:
     """The waves of qr_async must copy a key tile, n0 × k1, in whole copies of whole rows.
 
     Why: in an asynchronous copy, each lane writes 4 bytes (16 on gfx950) to the address after its neighbour's
@@ -292,9 +305,9 @@ def copies_split(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use a larger n0 or k1, or fewer waves.
     """
-    facts = facts_for(config, arch, "qr_async")
-    fault = None if facts is None else direct_fault(facts)
-    return None if fault is None else Fault(fault, "block")
+    facts = get_forward_sizes(config, arch, "qr_async")
+    fault = None if facts is None else check_async_keys(facts)
+    return None if fault is None else Rejection(fault, "block")
 
 
 @rule(
@@ -305,7 +318,7 @@ def copies_split(config: Any, arch: Arch) -> Fault | None:
     good=_ASYNC,
     bad={**_ASYNC, "block": (128, 128, 32, 128, 32, 96)},
 )
-def other_steps(config: Any, arch: Arch) -> Fault | None:
+def check_buffer_order(config: Any, arch: Arch) -> Rejection | None:
     """With qr_async, k0 must be at most k1, and the first values need another LDS buffer than the last keys.
 
     Why: keys and values share three buffers of width k1, while the loop over a head has steps of k0. The pipeline does
@@ -315,16 +328,16 @@ def other_steps(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use a k0 of at most k1, or another n0, such as 64 for heads of 96.
     """
-    tile = tile_of(config) if config.family == FORWARD and config.pipeline == "qr_async" else {}
+    tile = get_tile(config) if config.family == FORWARD and config.pipeline == "qr_async" else {}
     if not tile or not tile["k0"] or not tile["k1"]:
         return None
     if tile["k0"] > tile["k1"]:
-        return Fault(f"k0 = {tile['k0']} is above k1 = {tile['k1']}, the buffer width of qr_async", "block")
+        return Rejection(f"k0 = {tile['k0']} is above k1 = {tile['k1']}, the buffer width of qr_async", "block")
     over_head, over_keys = tile["hdim_q"] // tile["k0"], tile["n0"] // tile["k1"]
-    order = buffers(over_head, over_keys)
+    order = list_buffer_order(over_head, over_keys)
     if not over_head or not over_keys or order[over_head - 1] != order[over_head]:
         return None
-    return Fault(
+    return Rejection(
         f"with {over_head} steps over a head and {over_keys} over keys, the last keys are overwritten", "block"
     )
 
@@ -337,7 +350,7 @@ def other_steps(config: Any, arch: Arch) -> Fault | None:
     good={"block": (128, 128, 32, 160, 32, 128)},
     bad={"block": (128, 128, 32, 96, 32, 96)},
 )
-def values_not_spread(config: Any, arch: Arch) -> Fault | None:
+def check_value_sharing(config: Any, arch: Arch) -> Rejection | None:
     """The threads of a work-group must share a value tile, n1 × k1, evenly, in whole LDS rows.
 
     Why: threads load vectors of a row and write packs of a column to rows across all LDS banks
@@ -345,9 +358,9 @@ def values_not_spread(config: Any, arch: Arch) -> Fault | None:
 
     Fix: use a power of two for n1 with pad_hdim_v, another k1, or fewer waves.
     """
-    facts = facts_for(config, arch, *_CLASSIC)
+    facts = get_forward_sizes(config, arch, *_CLASSIC)
     if facts is None:
         return None
     whole_k = config.pipeline == "qr_whole_k"
-    fault = values_fault(facts, row_major=config.v_layout == "row", other_orders=not whole_k)
-    return None if fault is None else Fault(fault, "block")
+    fault = check_value_tile(facts, row_major=config.v_layout == "row", other_orders=not whole_k)
+    return None if fault is None else Rejection(fault, "block")

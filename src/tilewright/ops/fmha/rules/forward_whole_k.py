@@ -7,7 +7,7 @@ from typing import Any
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.families import FORWARD
-from tilewright.ops.rule import Fault, rule
+from tilewright.ops.rule import Rejection, rule
 
 # Tested on the emulated gfx942 with masks, bias, ALiBi and dropout. Seven other tiles were all wrong.
 _TILE: Mapping[str, Any] = {
@@ -27,7 +27,7 @@ _TYPES = ("fp16", "bf16")
     good={"pipeline": "qr_whole_k", **_TILE},
     bad={"pipeline": "qr_whole_k", **_TILE, "block": (64, 64, 32, 64, 32, 64)},
 )
-def whole_k_form(config: Any, arch: Arch) -> Fault | None:
+def check_whole_k_form(config: Any, arch: Arch) -> Rejection | None:
     """The pipeline qr_whole_k supports one tile, 16-bit types, v_layout row, no cap, and waves of 64 lanes.
 
     Why: kernels with other tiles or types, or with a cap, compile and compute wrong results. The cause is not known
@@ -39,7 +39,9 @@ def whole_k_form(config: Any, arch: Arch) -> Fault | None:
         return None
     for name, value in _FORM.items():
         if getattr(config, name) != value:
-            return Fault(f"qr_whole_k is correct only with {name} = {value}, not {getattr(config, name)}", name, value)
+            return Rejection(
+                f"qr_whole_k is correct only with {name} = {value}, not {getattr(config, name)}", name, value
+            )
     if config.dtype not in _TYPES or arch.wave_size != 64:
-        return Fault(f"qr_whole_k gives wrong results with {config.dtype} on {arch.name}", "pipeline", "qr")
+        return Rejection(f"qr_whole_k gives wrong results with {config.dtype} on {arch.name}", "pipeline", "qr")
     return None

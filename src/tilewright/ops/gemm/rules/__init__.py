@@ -6,9 +6,9 @@ to ck_tile/ops/. Each rule declares what enforces it; `make truth` compares the 
 
 from __future__ import annotations
 
-from tilewright.ops.block_gemm.lift import joined
+from tilewright.ops.block_gemm.rule_reuse import merge_rules
 from tilewright.ops.block_gemm.rules import RULES as SHARED
 from tilewright.ops.gemm.rules import epilogue, pipeline, preshuffle
-from tilewright.ops.rule import Rule, rules_in
+from tilewright.ops.rule import Rule, collect_rules
 
-RULES: tuple[Rule, ...] = joined(SHARED, rules_in(preshuffle, pipeline, epilogue))
+RULES: tuple[Rule, ...] = merge_rules(SHARED, collect_rules(preshuffle, pipeline, epilogue))

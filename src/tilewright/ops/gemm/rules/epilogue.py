@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.lift import unless
+from tilewright.ops.block_gemm.rule_reuse import rule_except
 from tilewright.ops.block_gemm.rules import storage
 from tilewright.ops.block_gemm.rules.examples import TILES
-from tilewright.ops.rule import Fault, rule
+from tilewright.ops.rule import Rejection, rule
 
 
 @rule(
@@ -20,7 +20,7 @@ from tilewright.ops.rule import Fault, rule
     good={"variant": "multi_d", "elementwise": "MultiDAdd", "num_d": 1},
     bad={"elementwise": "Relu"},
 )
-def elementwise_without_d(config: Any, arch: Arch) -> Fault | None:
+def check_elementwise(config: Any, arch: Arch) -> Rejection | None:
     """multi_d has at least one D tensor. The other variants have no D tensors and no element-wise operation.
 
     Why: CK Tile's multi-D kernel rejects an empty list of D tensors, and the other kernels have no argument for them.
@@ -28,11 +28,11 @@ def elementwise_without_d(config: Any, arch: Arch) -> Fault | None:
     Fix: use multi_d with num_d of 1 or more, or PassThrough without D tensors.
     """
     if config.variant == "multi_d":
-        return None if config.num_d else Fault("multi_d needs at least 1 D tensor, num_d is 0", "num_d", 1)
+        return None if config.num_d else Rejection("multi_d needs at least 1 D tensor, num_d is 0", "num_d", 1)
     if config.num_d:
-        return Fault(f"{config.variant} does not support D tensors, num_d is {config.num_d}", "num_d", 0)
+        return Rejection(f"{config.variant} does not support D tensors, num_d is {config.num_d}", "num_d", 0)
     if config.elementwise != "PassThrough":
-        return Fault(f"{config.variant} cannot apply {config.elementwise}", "elementwise", "PassThrough")
+        return Rejection(f"{config.variant} cannot apply {config.elementwise}", "elementwise", "PassThrough")
     return None
 
 
@@ -44,7 +44,7 @@ def elementwise_without_d(config: Any, arch: Arch) -> Fault | None:
     good={"split_k": True},
     bad={"split_k": True, "epilogue": "default"},
 )
-def split_k_not_possible(config: Any, arch: Arch) -> Fault | None:
+def check_split_k(config: Any, arch: Arch) -> Rejection | None:
     """Split-K needs an atomic add to C that CK Tile implements.
 
     Why: 16-bit values are added in pairs, but the default epilogue, and a fixed vector width of 1 for C, store single
@@ -56,11 +56,11 @@ def split_k_not_possible(config: Any, arch: Arch) -> Fault | None:
     if not config.split_k:
         return None
     if config.variant == "multi_d":
-        return Fault("multi_d cannot split K", "split_k", False)
-    if config.epilogue == "default" and dtype(config.dtype_c).bits == 16:
-        return Fault(f"the default epilogue cannot add {config.dtype_c} atomically", "epilogue", "cshuffle")
-    if config.vector is not None and config.vector[2] % 2 and dtype(config.dtype_c).bits == 16:
-        return Fault(f"vectors of {config.vector[2]} cannot add {config.dtype_c} atomically", "vector")
+        return Rejection("multi_d cannot split K", "split_k", False)
+    if config.epilogue == "default" and find_dtype(config.dtype_c).bits == 16:
+        return Rejection(f"the default epilogue cannot add {config.dtype_c} atomically", "epilogue", "cshuffle")
+    if config.vector is not None and config.vector[2] % 2 and find_dtype(config.dtype_c).bits == 16:
+        return Rejection(f"vectors of {config.vector[2]} cannot add {config.dtype_c} atomically", "vector")
     return None
 
 
@@ -72,7 +72,7 @@ def split_k_not_possible(config: Any, arch: Arch) -> Fault | None:
     good={"vector": (8, 8, 1), "epilogue": "default"},
     bad={"vector": (8, 8, 8), "epilogue": "default"},
 )
-def vector_unused(config: Any, arch: Arch) -> Fault | None:
+def check_vector_effect(config: Any, arch: Arch) -> Rejection | None:
     """A fixed vector width must have an effect.
 
     Why: the default epilogue stores single elements, and preshufflev2 ignores the widths. Other values would only give
@@ -83,9 +83,9 @@ def vector_unused(config: Any, arch: Arch) -> Fault | None:
     if config.vector is None:
         return None
     if config.pipeline == "preshufflev2":
-        return Fault("preshufflev2 does not support fixed vector widths", "vector")
+        return Rejection("preshufflev2 does not support fixed vector widths", "vector")
     if config.epilogue == "default" and config.vector[2] != 1:
-        return Fault(f"the default epilogue stores 1 element, vector c is {config.vector[2]}", "vector")
+        return Rejection(f"the default epilogue stores 1 element, vector c is {config.vector[2]}", "vector")
     return None
 
 
@@ -97,7 +97,7 @@ def vector_unused(config: Any, arch: Arch) -> Fault | None:
     good={"permute_n": False},
     bad={"permute_n": True},
 )
-def permute_n(config: Any, arch: Arch) -> Fault | None:
+def check_permute_n(config: Any, arch: Arch) -> Rejection | None:
     """permute_n requires preshuffle with cshuffle and an even number of mma tiles per wave along n.
 
     Why: it changes the order of the reordered B and how C is stored from registers. The other variants do not
@@ -108,24 +108,26 @@ def permute_n(config: Any, arch: Arch) -> Fault | None:
     if not config.permute_n:
         return None
     if config.variant != "preshuffle" or config.epilogue != "cshuffle":
-        return Fault(f"{config.variant} with the {config.epilogue} epilogue has no permute_n", "permute_n", False)
+        return Rejection(f"{config.variant} with the {config.epilogue} epilogue has no permute_n", "permute_n", False)
     repeat = config.block.n // (config.waves.n * config.mma.n)
     if repeat % 2:
-        return Fault(f"permute_n needs an even number of mma tiles per wave along n, not {repeat}", "permute_n", False)
+        return Rejection(
+            f"permute_n needs an even number of mma tiles per wave along n, not {repeat}", "permute_n", False
+        )
     return None
 
 
-def _stored_from_registers(config: Any) -> bool:
+def _is_stored_from_registers(config: Any) -> bool:
     return bool(config.permute_n)
 
 
-shuffle_not_whole = unless(
-    storage.shuffle_not_whole,
-    _stored_from_registers,
+shuffle_not_whole = rule_except(
+    storage.check_shuffle_repeats,
+    _is_stored_from_registers,
     reads=("epilogue", "dtype_c", "vector", "permute_n", *TILES),
 )
-shuffle_not_spread = unless(
-    storage.shuffle_not_spread,
-    _stored_from_registers,
+shuffle_not_spread = rule_except(
+    storage.check_shuffle_distribution,
+    _is_stored_from_registers,
     reads=("epilogue", "dtype_c", "vector", "permute_n", "wave_groups", *TILES),
 )

@@ -9,7 +9,7 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.rules import pipeline as shared
 from tilewright.ops.block_gemm.rules.examples import COMPV5
-from tilewright.ops.rule import Fault, rule
+from tilewright.ops.rule import Rejection, rule
 
 
 @rule(
@@ -20,7 +20,7 @@ from tilewright.ops.rule import Fault, rule
     good={"variant": "batched"},
     bad={"variant": "batched", "pipeline": "compv4"},
 )
-def batched_buffers(config: Any, arch: Arch) -> Fault | None:
+def check_batched_buffers(config: Any, arch: Arch) -> Rejection | None:
     """A batched kernel has one LDS buffer.
 
     Why: CK Tile's batched kernel passes a single buffer, which the pipelines with two do not accept.
@@ -29,18 +29,18 @@ def batched_buffers(config: Any, arch: Arch) -> Fault | None:
     """
     if config.variant != "batched" or config.pipeline not in resources.DOUBLE_LDS:
         return None
-    return Fault(f"{config.pipeline} needs two LDS buffers, a batched kernel has one", "pipeline", "compv3")
+    return Rejection(f"{config.pipeline} needs two LDS buffers, a batched kernel has one", "pipeline", "compv3")
 
 
-def _wave_groups_fault(config: Any, arch: Arch) -> Fault | None:
-    fault = shared.wave_groups.check(config, arch)
+def _check_wave_groups(config: Any, arch: Arch) -> Rejection | None:
+    fault = shared.check_wave_groups.check(config, arch)
     if fault is None and config.pipeline == "compv5" and config.persistent:
-        return Fault("compv5 has no persistent form", "persistent", False)
+        return Rejection("compv5 has no persistent form", "persistent", False)
     return fault
 
 
 wave_groups = dataclasses.replace(
-    shared.wave_groups, reads=("pipeline", "wave_groups", "epilogue", "persistent"), check=_wave_groups_fault
+    shared.check_wave_groups, reads=("pipeline", "wave_groups", "epilogue", "persistent"), check=_check_wave_groups
 )
 
 
@@ -52,7 +52,7 @@ wave_groups = dataclasses.replace(
     good={"persistent": True},
     bad={"persistent": True, "variant": "batched"},
 )
-def persistent_not_offered(config: Any, arch: Arch) -> Fault | None:
+def check_persistent(config: Any, arch: Arch) -> Rejection | None:
     """Persistent kernels exist for standard, preshuffle and multi_d, in the pipelines that have the flag.
 
     Why: CK Tile's batched kernel has no loop over tiles. compv5, compv6 and comp_async do not pass the flag to the
@@ -63,9 +63,9 @@ def persistent_not_offered(config: Any, arch: Arch) -> Fault | None:
     if not config.persistent:
         return None
     if config.variant == "batched":
-        return Fault("a batched kernel cannot be persistent", "persistent", False)
+        return Rejection("a batched kernel cannot be persistent", "persistent", False)
     if config.pipeline in ("compv5", "compv6", "comp_async"):
-        return Fault(f"{config.pipeline} has no persistent form", "persistent", False)
+        return Rejection(f"{config.pipeline} has no persistent form", "persistent", False)
     return None
 
 
@@ -77,7 +77,7 @@ def persistent_not_offered(config: Any, arch: Arch) -> Fault | None:
     good={**COMPV5, "block": (64, 64, 32)},
     bad={**COMPV5, "block": (64, 64, 32), "variant": "batched"},
 )
-def compv5_batched(config: Any, arch: Arch) -> Fault | None:
+def check_compv5_batched(config: Any, arch: Arch) -> Rejection | None:
     """compv5 has no batched form.
 
     Why: only the first of its two waves may store C. CK Tile's batched kernel does not pass this to the product
@@ -88,4 +88,4 @@ def compv5_batched(config: Any, arch: Arch) -> Fault | None:
     """
     if config.pipeline != "compv5" or config.variant != "batched":
         return None
-    return Fault("both waves of a batched compv5 kernel store C", "pipeline", "compv3")
+    return Rejection("both waves of a batched compv5 kernel store C", "pipeline", "compv3")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tilewright.arch.dtypes import dtype
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch, Triple
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.block_gemm.lift import unless
+from tilewright.ops.block_gemm.rule_reuse import rule_except
 from tilewright.ops.block_gemm.rules import hardware, pipeline, tiles
 from tilewright.ops.block_gemm.rules.examples import TILES, TYPES
-from tilewright.ops.gemm.arch_table import preshuffle_tiles
+from tilewright.ops.gemm.arch_table import load_preshuffle_tiles
 from tilewright.ops.gemm.rules.examples import PRESHUFFLE
-from tilewright.ops.rule import Fault, rule
+from tilewright.ops.rule import Rejection, rule
 
 
 @rule(
@@ -24,7 +24,7 @@ from tilewright.ops.rule import Fault, rule
     good={"variant": "standard"},
     bad={**PRESHUFFLE, "variant": "standard"},
 )
-def preshuffle_pipeline(config: Any, arch: Arch) -> Fault | None:
+def check_preshuffle_pipeline(config: Any, arch: Arch) -> Rejection | None:
     """The variant preshuffle requires the pipeline preshufflev2, and the reverse.
 
     Why: preshufflev2 reads B in the order that only the preshuffle variant passes. The other pipelines do not support
@@ -35,7 +35,7 @@ def preshuffle_pipeline(config: Any, arch: Arch) -> Fault | None:
     if (config.pipeline == "preshufflev2") == (config.variant == "preshuffle"):
         return None
     nearest = "preshufflev2" if config.variant == "preshuffle" else "compv3"
-    return Fault(f"variant {config.variant} does not work with {config.pipeline}", "pipeline", nearest)
+    return Rejection(f"variant {config.variant} does not work with {config.pipeline}", "pipeline", nearest)
 
 
 @rule(
@@ -46,7 +46,7 @@ def preshuffle_pipeline(config: Any, arch: Arch) -> Fault | None:
     good={"layout": "rrr"},
     bad={"variant": "preshuffle", "pipeline": "preshufflev2", "scheduler": "default", "layout": "rrr"},
 )
-def preshuffle_layout(config: Any, arch: Arch) -> Fault | None:
+def check_preshuffle_layout(config: Any, arch: Arch) -> Rejection | None:
     """preshuffle requires layout rcr.
 
     Why: the reordering of B is defined for a column-major B, and its kernel loads A row by row.
@@ -55,7 +55,7 @@ def preshuffle_layout(config: Any, arch: Arch) -> Fault | None:
     """
     if config.variant != "preshuffle" or config.layout == "rcr":
         return None
-    return Fault(f"preshuffle requires layout rcr, not {config.layout}", "layout", "rcr")
+    return Rejection(f"preshuffle requires layout rcr, not {config.layout}", "layout", "rcr")
 
 
 @rule(
@@ -73,7 +73,7 @@ def preshuffle_layout(config: Any, arch: Arch) -> Fault | None:
         "block": (128, 64, 64),
     },
 )
-def preshuffle_tile(config: Any, arch: Arch) -> Fault | None:
+def check_preshuffle_tile(config: Any, arch: Arch) -> Rejection | None:
     """preshuffle needs an mma that its pipeline has, and LDS reads of A in complete 16-byte vectors.
 
     Why: the flat load of B is implemented for mma tiles of 16 and 32 columns, and the kernel asserts that a wave's
@@ -84,15 +84,15 @@ def preshuffle_tile(config: Any, arch: Arch) -> Fault | None:
     if config.variant != "preshuffle":
         return None
     types = Triple(config.dtype_a, config.dtype_b, config.dtype_acc)
-    offered = preshuffle_tiles(arch).get(types, frozenset())
+    offered = load_preshuffle_tiles(arch).get(types, frozenset())
     if config.mma not in offered:
         listing = ", ".join(sorted(str(tile) for tile in offered)) or "none"
-        return Fault(f"{arch.name} has no preshuffle tile {config.mma} for {types}; it has {listing}", "mma")
+        return Rejection(f"{arch.name} has no preshuffle tile {config.mma} for {types}; it has {listing}", "mma")
     repeat = config.block.m // (config.waves.m * config.mma.m)
-    size = dtype(config.dtype_a).storage_bytes
+    size = find_dtype(config.dtype_a).storage_bytes
     share = config.mma.m * config.mma.k * size * repeat // arch.wave_size
     if repeat == 0 or share % resources.MAX_ACCESS_BYTES:
-        return Fault(
+        return Rejection(
             f"a lane reads {share} bytes of A per step of k, not a multiple of {resources.MAX_ACCESS_BYTES}",
             "block",
         )
@@ -107,7 +107,7 @@ def preshuffle_tile(config: Any, arch: Arch) -> Fault | None:
     good={"split_k": True},
     bad={**PRESHUFFLE, "split_k": True},
 )
-def split_k_preshuffled(config: Any, arch: Arch) -> Fault | None:
+def check_preshuffle_split_k(config: Any, arch: Arch) -> Rejection | None:
     """preshuffle cannot split K.
 
     Why: CK Tile computes the offsets of A's parts correctly, but those of the reordered B wrongly: every k_batch above
@@ -117,47 +117,49 @@ def split_k_preshuffled(config: Any, arch: Arch) -> Fault | None:
     """
     if not (config.split_k and config.variant == "preshuffle"):
         return None
-    return Fault("preshuffle cannot split K", "split_k", False)
+    return Rejection("preshuffle cannot split K", "split_k", False)
 
 
 def _is_preshuffled(config: Any) -> bool:
     return bool(config.pipeline == "preshufflev2")
 
 
-transposed_read = unless(hardware.transposed_read, _is_preshuffled, reads=(*TYPES, "layout", "mma", "pipeline"))
+transposed_read = rule_except(
+    hardware.check_transposed_read, _is_preshuffled, reads=(*TYPES, "layout", "mma", "pipeline")
+)
 
 
-def _a_tile_fault(config: Any, arch: Arch) -> Fault | None:
+def _check_a_tile(config: Any, arch: Arch) -> Rejection | None:
     if _is_preshuffled(config):
-        return _preshuffle_a_fault(config, arch)
-    return tiles.a_tile_not_spread.check(config, arch)
+        return _check_preshuffled_a(config, arch)
+    return tiles.check_a_tile_distribution.check(config, arch)
 
 
-def _preshuffle_a_fault(config: Any, arch: Arch) -> Fault | None:
+def _check_preshuffled_a(config: Any, arch: Arch) -> Rejection | None:
     """The distribution of a row-major A in the preshuffle pipeline (MakeADramTileDistribution in
     gemm/pipeline/wp_pipeline_agmem_bgmem_creg_base_policy.hpp)."""
-    vector = resources.MAX_ACCESS_BYTES // dtype(config.dtype_a).storage_bytes
+    vector = resources.MAX_ACCESS_BYTES // find_dtype(config.dtype_a).storage_bytes
     lanes_k = config.block.k // vector
     if config.block.k % vector or lanes_k == 0 or arch.wave_size % lanes_k:
-        return Fault(
+        return Rejection(
             f"block k = {config.block.k} is {lanes_k} vectors of {vector}, which do not divide a wave of "
             f"{arch.wave_size}",
             "block",
         )
     rows = arch.wave_size // lanes_k * resources.block_threads(config, arch) // arch.wave_size
     if config.block.m % rows:
-        return Fault(f"block m = {config.block.m} is not a multiple of the {rows} rows loaded at once", "block")
+        return Rejection(f"block m = {config.block.m} is not a multiple of the {rows} rows loaded at once", "block")
     return None
 
 
 a_tile_not_spread = dataclasses.replace(
-    tiles.a_tile_not_spread,
+    tiles.check_a_tile_distribution,
     reads=("dtype_a", "layout", "pipeline", "block", "waves", "vector", "wave_groups"),
-    check=_a_tile_fault,
+    check=_check_a_tile,
 )
 b_tile_not_spread = dataclasses.replace(
-    unless(
-        tiles.b_tile_not_spread,
+    rule_except(
+        tiles.check_b_tile_distribution,
         _is_preshuffled,
         reads=("dtype_b", "layout", "pipeline", "block", "waves", "vector", "wave_groups"),
     ),
@@ -165,16 +167,16 @@ b_tile_not_spread = dataclasses.replace(
 )
 
 
-def _scheduler_fault(config: Any, arch: Arch) -> Fault | None:
+def _check_scheduler(config: Any, arch: Arch) -> Rejection | None:
     if _is_preshuffled(config):
-        return pipeline.scheduler_fault(config, ("default",))
-    return pipeline.scheduler_not_offered.check(config, arch)
+        return pipeline.check_offered_scheduler(config, ("default",))
+    return pipeline.check_scheduler.check(config, arch)
 
 
 scheduler_not_offered = dataclasses.replace(
-    pipeline.scheduler_not_offered,
-    check=_scheduler_fault,
+    pipeline.check_scheduler,
+    check=_check_scheduler,
     why="mem has an intrawave and an interwave implementation, preshufflev2 has its own (default), all others are "
     "intrawave only. CK Tile has no code for other combinations.",
 )
-mixed_types = dataclasses.replace(pipeline.mixed_types, fix="use compv4, compv6, comp_async or preshufflev2.")
+mixed_types = dataclasses.replace(pipeline.check_mixed_types, fix="use compv4, compv6, comp_async or preshufflev2.")

@@ -7,9 +7,9 @@ enforces it; `make truth` compares the rules with the compiler.
 
 from __future__ import annotations
 
-from tilewright.ops.block_gemm.lift import joined
-from tilewright.ops.grouped_conv.rules import forms
+from tilewright.ops.block_gemm.rule_reuse import merge_rules
+from tilewright.ops.grouped_conv.rules import features
 from tilewright.ops.grouped_conv.rules.shared import SHARED
-from tilewright.ops.rule import Rule, rules_in
+from tilewright.ops.rule import Rule, collect_rules
 
-RULES: tuple[Rule, ...] = joined(SHARED, rules_in(forms))
+RULES: tuple[Rule, ...] = merge_rules(SHARED, collect_rules(features))

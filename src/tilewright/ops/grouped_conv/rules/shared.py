@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.ops.block_gemm.lift import lifted
+from tilewright.ops.block_gemm.rule_reuse import rule_through_view
 from tilewright.ops.block_gemm.rules import RULES
 from tilewright.ops.block_gemm.rules.examples import COMPV5, FP8
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT
@@ -49,10 +49,10 @@ FIXES = {
 }
 
 
-def _taken_over(rule: Rule) -> Rule:
+def _adapt_rule(rule: Rule) -> Rule:
     reads = dict.fromkeys(field for name in rule.reads for field in _READS.get(name, (name,)))
-    mine = lifted(rule, ImplicitGemm, reads=tuple(reads), **EXAMPLES.get(rule.code, {}))
+    mine = rule_through_view(rule, ImplicitGemm, reads=tuple(reads), **EXAMPLES.get(rule.code, {}))
     return dataclasses.replace(mine, fix=FIXES.get(rule.code, rule.fix))
 
 
-SHARED: tuple[Rule, ...] = tuple(_taken_over(rule) for rule in RULES)
+SHARED: tuple[Rule, ...] = tuple(_adapt_rule(rule) for rule in RULES)

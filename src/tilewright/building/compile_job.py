@@ -1,0 +1,130 @@
+"""A compile job: the source, commands and build key of one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tilewright import arch as archs
+from tilewright.base.digest import digest_text, digest_value
+from tilewright.building.compile import SOURCE, unit_flag
+from tilewright.building.flags import COMPAT_COPY
+from tilewright.building.header_set import HeaderSet, PchFlags
+from tilewright.building.toolchain import Toolchain
+from tilewright.codegen.fatbin import fatbin_symbol, render_fatbin
+from tilewright.codegen.render import KernelSource, list_headers, render
+from tilewright.ops.kernel import Kernel
+
+# Part of every key. Increase it when the steps below change in a way that sources and flags do not show.
+RECIPE = 1
+
+CODE_OBJECT = "kernel.co"
+HOST_OBJECT = "host.o"
+LIBRARY = "kernel.so"
+FATBIN = "fatbin.s"
+# The files of a built kernel: the library to load, and the two objects that a pack is linked from.
+PRODUCTS = (LIBRARY, CODE_OBJECT, HOST_OBJECT)
+
+
+@dataclass(frozen=True)
+class CompileJob:
+    """A kernel to build with a toolchain."""
+
+    source: KernelSource
+    toolchain: Toolchain
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.source.kernel
+
+    @cached_property
+    def key(self) -> str:
+        """The build key: a digest of all inputs of the build, without folders, times and users."""
+        arch = archs.load(self.kernel.arch)
+        return digest_value(
+            {
+                "recipe": RECIPE,
+                "source": digest_text(self.source.text),
+                "files": {name: digest_text(text) for name, text in self.source.files.items()},
+                "arch": arch.name,
+                "device": self.toolchain.key_flags(arch),
+                "host": self.toolchain.host_key_flags(),
+                "link": self.toolchain.link_key_flags(),
+                "toolchain": self.toolchain.identity(),
+                "ck": self.toolchain.ck_digest,
+            }
+        )
+
+    @property
+    def name(self) -> str:
+        """The name of the translation unit, the same in both passes."""
+        return unit_flag(self.source.text).removeprefix("-cuid=")
+
+    @property
+    def device_headers(self) -> HeaderSet:
+        """The headers to precompile for the device pass."""
+        name = f"device-{self.kernel.arch}"
+        return HeaderSet(name, self._device_flags(), list_headers(self.kernel), self._files(), self.toolchain)
+
+    @property
+    def host_headers(self) -> HeaderSet:
+        """The headers to precompile for the host pass. The same for all GPUs."""
+        return HeaderSet("host", self._host_flags(), list_headers(self.kernel), self._files(), self.toolchain)
+
+    def texts(self) -> Mapping[str, str]:
+        """The files that the commands need in their folder."""
+        symbol = fatbin_symbol(self.name)
+        return {SOURCE: self.source.text, FATBIN: render_fatbin({self.kernel.arch: CODE_OBJECT}, symbol)}
+
+    def device_command(self, roof: PchFlags) -> tuple[str, ...]:
+        """The command of the device pass, which compiles the source to a code object."""
+        flags = (*self._device_flags(), *roof.flags, unit_flag(self.source.text))
+        return (str(self.toolchain.cxx), *flags, "-o", CODE_OBJECT, SOURCE)
+
+    def host_command(self, roof: PchFlags) -> tuple[str, ...]:
+        """The command of the host pass: checks and launcher; the symbol of the code object stays undefined."""
+        flags = (*self._host_flags(), *roof.flags, unit_flag(self.source.text))
+        return (str(self.toolchain.cxx), *flags, "-c", "-o", HOST_OBJECT, SOURCE)
+
+    def link_command(self) -> tuple[str, ...]:
+        """The command that links host object and code object to the shared library."""
+        shared = ("-shared", "-fPIC", "-o", LIBRARY, HOST_OBJECT, FATBIN)
+        return (str(self.toolchain.cxx), *shared, *self.toolchain.link_flags())
+
+    def _device_flags(self) -> tuple[str, ...]:
+        return self.toolchain.device_flags(archs.load(self.kernel.arch), COMPAT_COPY)
+
+    def _host_flags(self) -> tuple[str, ...]:
+        return self.toolchain.host_flags(COMPAT_COPY)
+
+    def _files(self) -> Mapping[str, str]:
+        """Our own headers; both passes use the same folder."""
+        return {**self.source.files, **self.toolchain.compat_files()}
+
+    def facts(self) -> dict[str, Any]:
+        """The facts to store with the files, without the results of the build."""
+        kernel = self.kernel
+        return {
+            "slug": kernel.slug,
+            "op": kernel.op,
+            "arch": kernel.arch,
+            "symbol": kernel.symbol,
+            "unit": self.name,
+            "kernel": kernel.facts,
+            "compiler": self.toolchain.compiler,
+        }
+
+
+def make_compile_job(kernel: Kernel, toolchain: Toolchain) -> CompileJob:
+    """Make the compile job of a legal kernel. Raises `IllegalConfigError` for an illegal one."""
+    return CompileJob(render(kernel), toolchain)
+
+
+def write_texts(texts: Mapping[str, str], folder: Path) -> None:
+    """Write texts as files into a new folder."""
+    folder.mkdir(mode=0o700)
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")

@@ -1,0 +1,123 @@
+"""Move a finished pack to its folder: atomically, and never over anything that is not a pack."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tilewright.base.errors import FileFormatError, PackError
+from tilewright.building.pack.manifest import MANIFEST, read_manifest
+from tilewright.building.store.damaged import get_inode
+
+_OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
+# An attempt fails only if another writer of the same pack interferes at that very moment.
+_ROUNDS = 50
+_SHOWN = 5
+
+
+@contextmanager
+def create_private_sibling(folder: Path) -> Iterator[Path]:
+    """Create a private folder on the file system of `folder`, so that a rename is atomic. Removed at the end."""
+    with translate_os_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        private = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    with translate_os_errors(private):
+        try:
+            yield private
+        finally:
+            shutil.rmtree(private)
+
+
+@contextmanager
+def translate_os_errors(path: Path) -> Iterator[None]:
+    """Translate an `OSError` of the `with` block into a `PackError` with path, cause and advice."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or path
+        raise PackError(
+            f"cannot write a pack, {where}: {error.strerror or error}. Name a folder that this user can write, "
+            "on a disk with free space."
+        ) from error
+
+
+def require_replaceable(folder: Path) -> None:
+    """Raise `PackError` unless `folder` does not exist, is empty, or holds a pack and nothing else."""
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir():
+        raise PackError(f"{folder} is in the way: it is not a folder. Name another one, or move it away.")
+    present = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()}
+    if not present:
+        return
+    try:
+        pack = read_manifest(folder)
+    except (PackError, FileFormatError) as error:
+        raise PackError(
+            f"{folder} is not overwritten: it has {len(present)} file(s), and it is not a pack that this version of "
+            f"Tilewright supports. Name another folder, or remove it. ({error})"
+        ) from error
+    ours = {MANIFEST, *(file.path for file in (*pack.libraries.values(), *pack.files))}
+    if foreign := sorted(present - ours):
+        more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
+        raise PackError(
+            f"{folder} is not overwritten: {len(foreign)} file(s) in it do not belong to the pack: "
+            f"{', '.join(foreign[:_SHOWN])}{more}. Move them away."
+        )
+
+
+def install_pack(draft: Path, folder: Path) -> None:
+    """Rename a finished pack to `folder`; an existing pack is moved next to the draft, and moved back on failure.
+
+    Of several concurrent writers the last one wins. Nobody ever sees a part of a pack; while one replaces another, the
+    folder may be missing for a moment.
+    """
+    for number in range(_ROUNDS):
+        if not _is_still_replaceable(folder):
+            continue
+        aside = draft.with_name(f"replaced-{number}")
+        try:
+            draft.rename(folder)  # also over an empty folder
+            return
+        except OSError as error:
+            if error.errno not in _OCCUPIED:
+                raise
+        try:
+            folder.rename(aside)
+        except FileNotFoundError:
+            continue  # another writer has just moved it
+        try:
+            draft.rename(folder)
+            return
+        except OSError as error:
+            if error.errno not in _OCCUPIED:
+                aside.rename(folder)
+                raise
+    raise PackError(f"{folder} was replaced by other writers in each of {_ROUNDS} attempts. Try again.")
+
+
+def _is_still_replaceable(folder: Path) -> bool:
+    """Return True, or raise `PackError`. Return False if another writer changed the folder during the check."""
+    judged = get_inode(folder)
+    try:
+        require_replaceable(folder)
+    except FileNotFoundError:
+        return False  # it was removed during the check, and its inode may be in use again
+    except (PackError, OSError):
+        if get_inode(folder) == judged:
+            raise
+        return False
+    return True
+
+
+def sync_tree(root: Path) -> None:
+    """Sync every file below `root` to disk, so that a crash after the rename leaves no empty files."""
+    for path in sorted(root.rglob("*")):
+        if path.is_file():
+            with path.open("rb") as stream:
+                os.fsync(stream.fileno())

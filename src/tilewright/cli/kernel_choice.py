@@ -1,0 +1,214 @@
+"""The kernels that a command works on: preselected sets, kernel-set files, tile_engine files."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilewright.base.errors import InvalidValueError, choose
+from tilewright.cli.settings import make_declared_space, read_settings, read_values
+
+DEFAULT = "default"  # the space of an op that is used if none is named
+DECLARED = "declared"  # the name of a set that settings declare
+MOST_DECLARED = 1000  # kernels of such a set that are built or written without a limit
+
+if TYPE_CHECKING:
+    from tilewright.arch.spec import Arch
+    from tilewright.ops.kernel import Kernel
+    from tilewright.ops.kernel_set import KernelSet
+    from tilewright.ops.op import Op, Profile
+    from tilewright.ops.space import Space
+
+
+def find_set(op: Op, name_or_file: str) -> KernelSet:
+    """A preselected set or built-in space by its name, or a kernel-set file by its path."""
+    if name_or_file.endswith(".toml") or "/" in name_or_file:
+        return load_set(op, Path(name_or_file))
+    known = {**op.sets(), **op.spaces()}
+    found: KernelSet = known[choose(f"set or space of {op.name}", name_or_file, known)]
+    return found
+
+
+def load_set(op: Op, path: Path) -> KernelSet:
+    """The set in a file. It must be of this op."""
+    from tilewright.ops.kernel_set import load_kernel_set
+
+    found = load_kernel_set(path)
+    if found.op != op.name:
+        raise InvalidValueError(f"{path} is a set of {found.op}, not of {op.name}")
+    return found
+
+
+def apply_settings(op: Op, kernel_set: KernelSet, texts: Iterable[str]) -> KernelSet:
+    """The set with other values for the fields that settings name."""
+    from tilewright.ops.space import Space
+
+    changes = read_values(op, texts)
+    if not changes:
+        return kernel_set
+    spaces = tuple(Space(op, {**space.declared, **changes}) for space in kernel_set.spaces)
+    return dataclasses.replace(kernel_set, spaces=spaces)
+
+
+def make_set(op: Op, name: str, space: Space) -> KernelSet:
+    """A set of one space: commands work on sets."""
+    from tilewright.ops.kernel_set import KernelSet
+
+    return KernelSet(name, "", op.name, (), (space,))
+
+
+def read_tile_engine_space(op: Op, path: Path, texts: Iterable[str]) -> Space:
+    """The space of a tile_engine file. Settings give the fields that such a file lacks."""
+    if "tile_engine" not in op.importers:
+        raise InvalidValueError(f"tile_engine has no files for {op.name}")
+    read = op.importers["tile_engine"]
+    parameters = inspect.signature(read).parameters.values()
+    keywords = {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+    given: dict[str, Any] = {}
+    for name, text in read_settings(texts).items():
+        choose("setting for --tile-engine", name, keywords)
+        given[name] = _read_value(op, name, text)
+    missing = [n for n, p in keywords.items() if p.default is p.empty and n not in given]
+    if missing:
+        needed = " ".join(f"-s {name}=…" for name in missing)
+        raise InvalidValueError(f"a tile_engine file does not give {', '.join(missing)}: add {needed}")
+    space: Space = read(path, **given)
+    return space
+
+
+def _read_value(op: Op, name: str, text: str) -> Any:
+    from tilewright.ops.fields import list_fields
+
+    fields = list_fields(op.config_type)
+    return fields[name].kind.read(name, text) if name in fields else text
+
+
+def make_field_filter(op: Op, name: str, texts: Sequence[str]) -> Callable[[Kernel], bool]:
+    """A test whether a kernel has one of the values of a field, shorthand or filter; without values all kernels match.
+
+    A filter may also name a property of the config.
+    """
+    if not texts:
+        return lambda _: True
+    if isinstance(getattr(op.config_type, name, None), property):
+        return lambda kernel: str(getattr(kernel.config, name)) in texts
+    fields, rows = _read_rows(op, op.filters.get(name, name), texts)
+
+    def match_kernel(kernel: Kernel) -> bool:
+        return tuple(getattr(kernel.config, field) for field in fields) in rows
+
+    return match_kernel
+
+
+def _read_rows(op: Op, name: str, texts: Sequence[str]) -> tuple[tuple[str, ...], set[tuple[Any, ...]]]:
+    if name in op.shorthands:
+        short = op.shorthands[name]
+        return short.fields, {short.row(text) for text in texts}
+    choose(f"field of {op.name}", name, (*op.field_names, *op.shorthands))
+    return (name,), {(_read_value(op, name, text),) for text in texts}
+
+
+def find_profile(op: Op, name: str | None) -> Profile | None:
+    """The profile of that name."""
+    if name is None:
+        return None
+    if not op.profiles:
+        raise InvalidValueError(f"{op.name} has no profiles: omit --profile")
+    return op.profiles[choose(f"profile of {op.name}", name, op.profiles)]
+
+
+def find_sets(
+    op: Op,
+    arch: str,
+    preselected: str | None,
+    kernel_set: Path | None,
+    profile: Profile | None,
+    settings: Sequence[str] = (),
+) -> Sequence[KernelSet]:
+    """The named set, or all preselected sets of the op for the GPU, with the changes of settings.
+
+    With a profile and no named set it is the op's space `default`. Settings alone declare a space.
+    """
+    if preselected is not None and kernel_set is not None:
+        raise InvalidValueError("--preselected and --kernel-set exclude each other: give one of them")
+    if settings and preselected is None and kernel_set is None and profile is None:
+        return [make_set(op, DECLARED, make_declared_space(op, settings))]
+    sets = _find_unchanged_sets(op, arch, preselected, kernel_set, profile)
+    return [apply_settings(op, found, settings) for found in sets]
+
+
+def _find_unchanged_sets(
+    op: Op, arch: str, preselected: str | None, kernel_set: Path | None, profile: Profile | None
+) -> Sequence[KernelSet]:
+    if preselected is not None:
+        return [find_set(op, preselected)]
+    if kernel_set is not None:
+        return [load_set(op, kernel_set)]
+    if profile is not None and DEFAULT in op.spaces():
+        return [op.spaces()[DEFAULT]]
+    sets = [found for found in op.sets().values() if arch in found.archs]
+    if not sets:
+        raise InvalidValueError(f"{op.name} has no preselected set for {arch}: give --preselected or --kernel-set")
+    return sets
+
+
+def choose_kernels(
+    op: Op,
+    arch: str,
+    sets: Sequence[KernelSet],
+    wanted: Mapping[str, tuple[str, ...]],
+    limit: int | None,
+    profile: Profile | None = None,
+) -> dict[Kernel, str]:
+    """The matching kernels, each with the first set that has it."""
+    from tilewright import arch as archs
+
+    spec = archs.load(arch)
+    filters = [make_field_filter(op, name, texts) for name, texts in wanted.items()]
+    keep = None if profile is None else functools.partial(_is_wanted, profile, spec)
+    members = ((kernel, found.name) for found in sets for kernel in found.kernels(arch, keep))
+    chosen: dict[Kernel, str] = {}
+    for kernel, name in members:
+        if limit is not None and len(chosen) == limit:
+            break
+        if all(matches(kernel) for matches in filters):
+            chosen.setdefault(kernel, name)
+    return chosen
+
+
+def choose_bounded_kernels(
+    op: Op,
+    arch: str,
+    sets: Sequence[KernelSet],
+    wanted: Mapping[str, tuple[str, ...]],
+    limit: int | None,
+    profile: Profile | None = None,
+) -> dict[Kernel, str]:
+    """Like `choose_kernels`, for commands that write a file per kernel.
+
+    An error if a declared space has so many kernels that a field was probably forgotten, and there is no limit.
+    """
+    if limit is not None or [(found.name, found.archs) for found in sets] != [(DECLARED, ())]:
+        return choose_kernels(op, arch, sets, wanted, limit, profile)
+    chosen = choose_kernels(op, arch, sets, wanted, MOST_DECLARED + 1, profile)
+    if len(chosen) > MOST_DECLARED:
+        raise InvalidValueError(f"-s declares more than {MOST_DECLARED:,} kernels: set more fields, or give --limit N")
+    return chosen
+
+
+def _is_wanted(profile: Profile, arch: Arch, config: Any) -> bool:
+    return profile.wants(config, arch)
+
+
+def explain_no_kernels(op: Op, arch: str, wanted: Mapping[str, tuple[str, ...]], profile: str | None) -> str:
+    """The message if no kernel is left."""
+    wanted = {**wanted, "profile": (profile,) if profile else ()}
+    asked = ", ".join(f"{name} {' or '.join(texts)}" for name, texts in wanted.items() if texts)
+    return (
+        f"none of these {op.name} kernels is legal on {arch}{' with ' if asked else ''}{asked}. "
+        "`tilewright sets` lists the sets; --kernel-set reads your own."
+    )

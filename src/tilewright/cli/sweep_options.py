@@ -1,0 +1,145 @@
+"""The options that `sweep` and `tune` share, and running a sweep here or on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from tilewright.base.errors import InvalidValueError
+from tilewright.base.events import report_task
+from tilewright.cli.command import Option
+from tilewright.cli.measure_options import FILE, MeasureArguments, add_measure_options
+
+if TYPE_CHECKING:
+    from tilewright.bench.executor import Executor
+    from tilewright.bench.plan import SweepPlan
+    from tilewright.bench.quarantine import Quarantine
+    from tilewright.bench.sweep import SweepOptions, SweepSummary
+
+F = TypeVar("F", bound=Callable[..., Any])
+INTERRUPTED = 130
+
+
+def add_problem_options(command: F) -> F:
+    """Add the options that name problems."""
+    for decorate in reversed(
+        (
+            click.option(
+                "--problems",
+                "file",
+                type=FILE,
+                metavar="FILE",
+                help="Use the problems of a file, as `tilewright problems` lists them.",
+            ),
+            click.option(
+                "--format",
+                "file_format",
+                cls=Option,
+                metavar="NAME",
+                show_default="the suffix",
+                help="Format of the file of --problems.",
+            ),
+            click.option(
+                "--problem", "texts", multiple=True, metavar="FIELD=N,…", help="Use this problem. May be repeated."
+            ),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
+def add_sweep_options(command: F) -> F:
+    """Add the options of a measurement and those of a sweep."""
+    for decorate in reversed(
+        (
+            add_measure_options,
+            click.option("--retry-failed", is_flag=True, help="Measure failed tasks again."),
+            click.option(
+                "--quarantine",
+                type=click.IntRange(0),
+                default=3,
+                show_default=True,
+                metavar="N",
+                help="Stop trying a kernel after N failures; 0 never stops.",
+            ),
+            click.option(
+                "--fsync",
+                type=click.Choice(["record", "batch", "never"]),
+                default="record",
+                show_default=True,
+                help="When to fsync results: after each record, in batches, or never.",
+            ),
+            click.option(
+                "--cluster",
+                metavar="auto|local|ADDRESS",
+                help="Run on a Ray cluster: a running one, a new one on this machine, or the one at ADDRESS.",
+            ),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
+@dataclass(frozen=True)
+class SweepArguments:
+    """The values of the sweep options, without those of `MeasureArguments`. The fields have the options' names."""
+
+    retry_failed: bool
+    quarantine: int
+    fsync: str
+    cluster: str | None
+
+    def make_sweep_options(self, plan: SweepPlan, shard: str = "1/1") -> SweepOptions:
+        """The options for `run_sweep`. An error if the plan has no tasks."""
+        from tilewright.bench.plan import Shard
+        from tilewright.bench.sweep import SweepOptions
+
+        if not plan.count:
+            raise InvalidValueError(
+                "no problem matches these kernels: they differ in type, layout or another field that the kernels fix"
+            )
+        part = Shard.parse_text(shard)
+        return SweepOptions(shard=part, retry_failed=self.retry_failed, quarantine=self.quarantine, fsync=self.fsync)
+
+    @staticmethod
+    def take_from(options: dict[str, Any]) -> SweepArguments:
+        """Take them out of a command's options; those of `MeasureArguments` remain."""
+        return SweepArguments(**{name: options.pop(name) for name in SweepArguments.__dataclass_fields__})
+
+
+def run_sweep(
+    plan: SweepPlan, folder: Path, asked: MeasureArguments, how: SweepArguments, part: SweepOptions
+) -> SweepSummary:
+    """Measure the tasks that a journal does not have yet. Ctrl-C waits for running tasks and stops."""
+    from tilewright.bench.quarantine import Quarantine
+    from tilewright.bench.stopping import stop_on_signals
+    from tilewright.bench.sweep import sweep
+
+    kept_away = Quarantine(how.quarantine)
+    executor = _make_executor(plan, asked, kept_away, how.cluster)
+    with stop_on_signals(executor) as stopping:
+        return sweep(plan, folder, executor, part, quarantine=kept_away, stopping=stopping)
+
+
+def _make_executor(plan: SweepPlan, asked: MeasureArguments, kept_away: Quarantine, cluster: str | None) -> Executor:
+    if cluster is None:
+        from tilewright.bench.local import LocalExecutor
+
+        return LocalExecutor(
+            asked.list_slots(plan.devices), asked.make_worker_config(), jobs=asked.jobs, refuse=kept_away.reject_task
+        )
+    for option, given in (("--workers", asked.workers), ("--jobs", asked.jobs)):
+        if given is not None:
+            raise InvalidValueError(
+                f"{option} is for this machine only: on a cluster each node has processors for devices and builds "
+                "(ray start --num-cpus N; TILEWRIGHT_JOBS for --cluster local)"
+            )
+    from tilewright.bench.cluster.executor import ClusterExecutor
+    from tilewright.bench.cluster.session import LOCAL
+
+    with report_task("starting a cluster" if cluster == LOCAL else "joining the cluster"):
+        return ClusterExecutor(plan.devices, asked.make_worker_config(), address=cluster, quarantine=kept_away)

@@ -1,0 +1,159 @@
+"""The Python side of the HIP shim: its callbacks, and the HIP status of exceptions."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from tilewright.base.errors import DeviceError, InvalidValueError
+from tilewright.emulator.faults import CodeObjectError, Fault, LaunchFault, MemoryFault
+from tilewright.emulator.hip_shim import deferred_errors
+from tilewright.emulator.hip_shim.gpu import EmulatedGpu, NoCodeForGpuError, UnknownKernelError
+from tilewright.emulator.hip_shim.settings import get_label
+
+# Values of hipError_t, hip_runtime_api.h.
+INVALID_VALUE = 1
+OUT_OF_MEMORY = 2
+INVALID_CONFIGURATION = 9
+INVALID_DIRECTION = 21
+INVALID_IMAGE = 200
+NO_BINARY = 209
+NOT_FOUND = 500
+ILLEGAL_ADDRESS = 700
+LAUNCH_FAILURE = 719
+UNKNOWN = 999
+
+# The first matching line decides.
+_OF_CODE: Sequence[tuple[type[BaseException], int]] = (
+    (UnknownKernelError, NOT_FOUND),
+    (LaunchFault, INVALID_CONFIGURATION),
+    (NoCodeForGpuError, NO_BINARY),
+    (CodeObjectError, INVALID_IMAGE),
+    (MemoryFault, ILLEGAL_ADDRESS),
+    (InvalidValueError, INVALID_VALUE),
+)
+# hipMemcpyKind: kind of memory of target and source; hipMemcpyDefault (4) infers it from the addresses.
+_DIRECTIONS = {0: ("host", "host"), 1: ("device", "host"), 2: ("host", "device"), 3: ("device", "device")}
+_BY_ADDRESS = 4
+
+
+class DirectionError(DeviceError):
+    """A copy whose direction contradicts its addresses."""
+
+
+class HipCallbacks:
+    """The callbacks in `interface.CALLBACKS`. They return a status; `deferred_errors` keeps the exception behind it."""
+
+    def __init__(self, gpus: Sequence[EmulatedGpu]) -> None:
+        self._gpus = gpus
+
+    def launch(self, request: Any) -> int:
+        asked = request.contents
+        return self._run_with_status(asked.device, self._find_code_status, lambda gpu: gpu.launch(asked))
+
+    def occupancy(self, request: Any, blocks: Any) -> int:
+        asked = request.contents
+
+        def execute(gpu: EmulatedGpu) -> None:
+            blocks[0] = gpu.count_resident_blocks(asked)
+
+        return self._run_with_status(asked.device, self._find_code_status, execute)
+
+    def load(self, device: int, image: int, data: int) -> int:
+        return self._run_with_status(device, self._find_code_status, lambda gpu: gpu.keep_image(image, data))
+
+    def find(self, device: int, image: int, kernel: bytes) -> int:
+        def execute(gpu: EmulatedGpu) -> None:
+            with gpu.lock_gpu():
+                gpu.find_kernel(image, None, kernel.decode())
+
+        return self._run_with_status(device, self._find_code_status, execute)
+
+    def unload(self, image: int) -> int:
+        for gpu in self._gpus:
+            gpu.drop_image(image)
+        return 0
+
+    def allocate(self, device: int, size: int, address: Any) -> int:
+        def execute(gpu: EmulatedGpu) -> None:
+            with gpu.lock_gpu():
+                address[0] = gpu.memory.allocate(size, get_label())
+
+        return self._run_with_status(device, self._find_memory_status, execute)
+
+    def release(self, device: int, address: int) -> int:
+        def execute(_: EmulatedGpu) -> None:
+            owner = self._find_owner(address)
+            if owner is None:
+                raise MemoryFault(f"{address:#x} is freed, but it is not in the memory of an emulated device")
+            owner.release(address)
+
+        return self._run_with_status(device, self._find_memory_status, execute)
+
+    def copy(self, device: int, target: int | None, source: int | None, size: int, direction: int) -> int:
+        return self._run_with_status(
+            device, self._find_memory_status, lambda _: self._copy(target or 0, source or 0, size, direction)
+        )
+
+    def fill(self, device: int, target: int | None, pitch: int, value: int, width: int, height: int) -> int:
+        def execute(_: EmulatedGpu) -> None:
+            owner = self._find_owner(target or 0)
+            if owner is None:
+                raise MemoryFault(f"{target or 0:#x} is filled, but it is not in the memory of an emulated device")
+            if height > 1 and pitch < width:
+                raise InvalidValueError(f"a pitch of {pitch} bytes is less than the width of {width}")
+            with owner.lock_gpu():
+                owner.memory.view(target or 0, pitch * (height - 1) + width)  # all rows must be in one allocation
+                for row in range(height):
+                    owner.memory.fill((target or 0) + row * pitch, value & 0xFF, width)
+
+        return self._run_with_status(device, self._find_memory_status, execute)
+
+    def _copy(self, target: int, source: int, size: int, direction: int) -> None:
+        owners = [self._find_owner(address) for address in (target, source)]
+        found = tuple("host" if owner is None else "device" for owner in owners)
+        wanted = found if direction == _BY_ADDRESS else _DIRECTIONS.get(direction)
+        if wanted is None:
+            raise InvalidValueError(f"{direction} is not a copy direction; known are 0 to {_BY_ADDRESS}")
+        if found != wanted:
+            raise DirectionError(
+                f"a copy to {wanted[0]} from {wanted[1]} has a target on the {found[0]} ({target:#x}) "
+                f"and a source on the {found[1]} ({source:#x})"
+            )
+        if 0 in (target, source):
+            raise InvalidValueError(f"a copy of {size} bytes has a null address")
+        with ExitStack() as stack:
+            for owner in sorted({owner.index: owner for owner in owners if owner is not None}.items()):
+                stack.enter_context(owner[1].lock_gpu())
+            for owner_of, address in zip(owners, (target, source), strict=True):
+                if owner_of is not None:
+                    owner_of.memory.view(address, size)  # must be in one allocation
+            ctypes.memmove(target, source, size)
+
+    def _find_owner(self, address: int) -> EmulatedGpu | None:
+        return next((gpu for gpu in self._gpus if gpu.has_address(address)), None)
+
+    def _run_with_status(
+        self, device: int, status_of: Callable[[BaseException], int], act: Callable[[EmulatedGpu], None]
+    ) -> int:
+        """Return the status of `act`: 0, or the status for its exception, which is kept."""
+        try:
+            act(self._gpus[device])
+        except BaseException as error:  # also Ctrl-C: the caller is C code, which cannot propagate it
+            deferred_errors.keep_error(device, error)
+            return status_of(error)
+        return 0
+
+    @staticmethod
+    def _find_code_status(error: BaseException) -> int:
+        return next((status for kind, status in _OF_CODE if isinstance(error, kind)), LAUNCH_FAILURE)
+
+    @staticmethod
+    def _find_memory_status(error: BaseException) -> int:
+        if isinstance(error, DirectionError):
+            return INVALID_DIRECTION
+        if isinstance(error, (Fault, InvalidValueError)):
+            return INVALID_VALUE
+        return OUT_OF_MEMORY if isinstance(error, DeviceError) else UNKNOWN

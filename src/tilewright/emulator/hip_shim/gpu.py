@@ -1,0 +1,178 @@
+"""One emulated GPU behind the HIP shim: memory, loaded code, launches."""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+from tilewright.arch import load
+from tilewright.arch.occupancy import compute_occupancy
+from tilewright.base.errors import InvalidValueError
+from tilewright.building.code_object import KernelResources, read_resources
+from tilewright.building.toolchain import Toolchain
+from tilewright.emulator.bundle import find_code_object, read_bundle
+from tilewright.emulator.device import DeviceKernel, EmulatedDevice, Module
+from tilewright.emulator.faults import CodeObjectError, LaunchFault
+from tilewright.emulator.hip_shim.code_images import ELF, read_image
+from tilewright.emulator.hip_shim.interface import LaunchRequest
+from tilewright.emulator.hip_shim.settings import LaunchRecord, get_settings, record_launch
+from tilewright.emulator.kernel_metadata import KernelMetadata
+from tilewright.emulator.launch import Extent, Launch
+from tilewright.emulator.memory import Memory
+from tilewright.emulator.numpy_engine import LIMIT
+
+
+class UnknownKernelError(LaunchFault):
+    """A kernel that the code object does not have."""
+
+
+class NoCodeForGpuError(CodeObjectError):
+    """A library without code for the GPU that it should run on."""
+
+
+class EmulatedGpu:
+    """An emulated GPU. It runs one call at a time, each to its end."""
+
+    def __init__(self, index: int, name: str, toolchain: Toolchain) -> None:
+        self.index = index
+        self.arch = load(name)
+        self._toolchain = toolchain
+        self.lock = threading.RLock()
+        self._depth = 0
+        self._released: list[int] = []
+        self._images: dict[int, bytes] = {}  # code objects by image number
+        self._modules: dict[int, Module] = {}
+        self._resources: dict[int, Mapping[str, KernelResources]] = {}
+
+    @cached_property
+    def memory(self) -> Memory:
+        return Memory()
+
+    @cached_property
+    def _device(self) -> EmulatedDevice:
+        return EmulatedDevice(self.arch, self.memory)
+
+    @contextmanager
+    def lock_gpu(self) -> Iterator[None]:
+        """Lock this GPU inside the `with` block."""
+        with self.lock:
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                while self._depth == 0 and self._released:
+                    self.memory.free(self._released.pop(0))
+
+    def has_address(self, address: int) -> bool:
+        """Whether an address is in this GPU's memory, allocated or not."""
+        memory = self.__dict__.get("memory")  # not created before it is needed
+        return memory is not None and memory.base <= address < memory.base + memory.capacity
+
+    def release(self, address: int) -> None:
+        """Free an allocation. If Python collects a buffer during another call, it is freed after that call."""
+        with self.lock_gpu():
+            if self._depth > 1:
+                self._released.append(address)
+            else:
+                self.memory.free(address)
+
+    def keep_image(self, image: int, address: int) -> None:
+        """Keep a copy of the code for this GPU in the image at an address, which its owner may free afterwards."""
+        data = read_image(address)
+        if not data.startswith(ELF) and self.arch.name not in (archs := _list_archs(data)):
+            there = ", ".join(archs) or "no GPU"
+            raise NoCodeForGpuError(f"there is no code for {self.arch.name}, only for {there}. Build it for this GPU.")
+        self._images[image] = find_code_object(data, self.arch.name)
+
+    def drop_image(self, image: int) -> None:
+        """Drop an image that was unloaded."""
+        with self.lock_gpu():
+            self._images.pop(image, None)
+            self._resources.pop(image, None)
+            module = self._modules.pop(image, None)
+            if module is not None:
+                self._device.unload(module)
+
+    def find_kernel(self, image: int, address: int | None, name: str) -> DeviceKernel:
+        """Return a kernel of an image, whose code is loaded at first use."""
+        if image not in self._modules:
+            if image not in self._images and address is not None:
+                self.keep_image(image, address)
+            self._modules[image] = self._device.load(self._images[image])
+        kernels = self._modules[image].kernels
+        if name not in kernels:
+            raise UnknownKernelError(f"there is no kernel '{name}'; the code object has {', '.join(kernels) or 'none'}")
+        return kernels[name]
+
+    def launch(self, request: LaunchRequest) -> None:
+        """Run a launch to its end."""
+        settings = get_settings(self.index)
+        with self.lock_gpu():
+            kernel = self.find_kernel(request.image, request.data, request.kernel.decode())
+            grid, block = Extent(*request.grid), Extent(*request.block)
+            launch = Launch(grid, block, pack_arguments(kernel.metadata, request), request.dynamic_lds)
+            if settings.exchange is not None:
+                kernel = settings.exchange(kernel)
+            counters = self._device.launch(
+                kernel,
+                launch,
+                settings.mode,
+                detailed=settings.detailed,
+                limit=LIMIT if settings.limit is None else settings.limit,
+                engine=settings.engine,
+                turned=settings.turned,
+            )
+        record_launch(self.index, LaunchRecord(kernel.name, grid, block, counters, settings.mode))
+
+    def count_resident_blocks(self, request: LaunchRequest) -> int:
+        """Return the number of work-groups of a kernel that are resident on one compute unit."""
+        name = request.kernel.decode()
+        with self.lock_gpu():
+            self.find_kernel(request.image, request.data, name)
+            if request.image not in self._resources:
+                self._resources[request.image] = self._read_resources(self._images[request.image])
+            used = self._resources[request.image][name]
+        threads = request.block[0]
+        if threads > used.max_block_threads:
+            raise InvalidValueError(f"{threads} threads in a work-group; kernel {name} allows {used.max_block_threads}")
+        return compute_occupancy(
+            self.arch,
+            vgprs=used.vgprs,
+            agprs=used.agprs,
+            sgprs=used.sgprs,
+            lds_bytes=used.lds_bytes + request.dynamic_lds,
+            block_threads=threads,
+        ).blocks_per_unit
+
+    def _read_resources(self, code: bytes) -> Mapping[str, KernelResources]:
+        with tempfile.NamedTemporaryFile(suffix=".co") as file:
+            file.write(code)
+            file.flush()
+            listed = read_resources(Path(file.name), self.arch, self._toolchain)
+        return {kernel.name: kernel for kernel in listed}
+
+
+def pack_arguments(kernel: KernelMetadata, request: LaunchRequest) -> bytes:
+    """Return the arguments of a launch in memory layout, from one pointer per argument or the caller's bytes."""
+    if request.packed:
+        return ctypes.string_at(request.packed, request.packed_bytes)
+    explicit = [argument for argument in kernel.arguments if not argument.hidden]
+    room = bytearray(kernel.explicit_bytes)
+    for number, argument in enumerate(explicit):
+        source = request.arguments[number] if request.arguments else None
+        if source is None:
+            raise LaunchFault(f"argument {number} of {len(explicit)} is missing: its pointer is null")
+        room[argument.offset : argument.offset + argument.size] = ctypes.string_at(source, argument.size)
+    return bytes(room)
+
+
+def _list_archs(bundle: bytes) -> list[str]:
+    """Return the GPUs that a bundle has code for. Targets look like hipv4-amdgcn-amd-amdhsa--gfx942:xnack-."""
+    targets = [target for target in read_bundle(bundle) if target.startswith("hip")]
+    return [target.rpartition("--")[2].partition(":")[0] for target in targets]

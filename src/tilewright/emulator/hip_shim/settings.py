@@ -1,0 +1,110 @@
+"""Settings and records of launches on emulated devices. Both belong to the launching thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from tilewright.base.errors import InvalidValueError, choose
+from tilewright.emulator.counters import Counters
+from tilewright.emulator.launch import AUTO, ENGINES, Extent, Mode
+
+if TYPE_CHECKING:
+    from tilewright.emulator.device import DeviceKernel
+
+
+@dataclass(frozen=True, slots=True)
+class ShimSettings:
+    """Settings of launches. `detailed` also counts cache lines and bank conflicts; `limit` is the maximum number of
+    instructions of a launch (None: the device's limit); with `dry` launches do nothing and return at once, to measure
+    the host; `engine` and `turned` are those of `EmulatedDevice.launch`; `exchange` returns the kernel to launch
+    instead of the loaded one, to test whether an error in a kernel is detected."""
+
+    mode: Mode = Mode.FAST
+    detailed: bool = False
+    limit: int | None = None
+    dry: bool = False
+    engine: str = AUTO
+    turned: bool = False
+    exchange: Callable[[DeviceKernel], DeviceKernel] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRecord:
+    """One successful launch."""
+
+    kernel: str
+    grid: Extent
+    block: Extent
+    counters: Counters
+    mode: Mode
+
+
+DEFAULT = ShimSettings()
+_settings: ContextVar[Mapping[int, ShimSettings]] = ContextVar("tilewright_emulation", default=MappingProxyType({}))
+_records: ContextVar[tuple[tuple[int, list[LaunchRecord]], ...]] = ContextVar("tilewright_records", default=())
+_label: ContextVar[str] = ContextVar("tilewright_label", default="")
+
+
+def get_settings(device: int) -> ShimSettings:
+    """Return the current settings for launches of this thread on a device."""
+    return _settings.get().get(device, DEFAULT)
+
+
+def update_settings(old: ShimSettings, **given: Any) -> ShimSettings:
+    """Return the settings with the given values; None keeps the old value."""
+    wanted = {name: value for name, value in given.items() if value is not None}
+    if wanted.get("limit", 1) < 1:
+        raise InvalidValueError(f"the limit must be at least 1 instruction, got {given['limit']}")
+    if not isinstance(wanted.get("mode", old.mode), Mode):
+        known = ", ".join(str(mode) for mode in Mode)
+        raise InvalidValueError(f"{given['mode']!r} is not a Mode of tilewright.emulator.launch; known are {known}")
+    choose("engine", wanted.get("engine", old.engine), ENGINES)
+    return replace(old, **wanted)
+
+
+@contextmanager
+def use_settings(device: int, settings: ShimSettings) -> Iterator[None]:
+    """Use settings for launches of this thread on a device inside the `with` block."""
+    token = _settings.set({**_settings.get(), device: settings})
+    try:
+        yield
+    finally:
+        _settings.reset(token)
+
+
+@contextmanager
+def record_launches(device: int) -> Iterator[list[LaunchRecord]]:
+    """Yield a list that gets a record of each launch of this thread on a device."""
+    launches: list[LaunchRecord] = []
+    token = _records.set((*_records.get(), (device, launches)))
+    try:
+        yield launches
+    finally:
+        _records.reset(token)
+
+
+def record_launch(device: int, launch: LaunchRecord) -> None:
+    """Add a launch to all lists that record its device."""
+    for wanted, launches in _records.get():
+        if wanted == device:
+            launches.append(launch)
+
+
+@contextmanager
+def use_label(label: str) -> Iterator[None]:
+    """Label this thread's allocations inside the `with` block; faults show the label."""
+    token = _label.set(label)
+    try:
+        yield
+    finally:
+        _label.reset(token)
+
+
+def get_label() -> str:
+    """Return the label of new allocations; empty if there is none."""
+    return _label.get()

@@ -1,0 +1,106 @@
+"""The HIP shim of this process: built, loaded and connected to Python. There is at most one."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tilewright.base.errors import DeviceError
+from tilewright.building.toolchain import find_toolchain
+from tilewright.emulator.gpus import EMULATED
+from tilewright.emulator.hip_shim.build import build_shim
+from tilewright.emulator.hip_shim.callbacks import HipCallbacks
+from tilewright.emulator.hip_shim.deferred_errors import keep_uncaught_errors
+from tilewright.emulator.hip_shim.gpu import EmulatedGpu
+from tilewright.emulator.hip_shim.interface import DeviceFacts, describe_device, make_callbacks
+from tilewright.emulator.memory import CAPACITY
+
+
+class HipShim:
+    """The loaded library and the emulated GPUs behind it."""
+
+    def __init__(self) -> None:
+        toolchain = find_toolchain()
+        self.path = build_shim(toolchain)
+        self.gpus = tuple(EmulatedGpu(index, name, toolchain) for index, name in enumerate(EMULATED))
+        self.library = _load_library(self.path)
+        # C code calls these as long as the process lives, so they must not be collected.
+        self._callbacks, entries = make_callbacks(HipCallbacks(self.gpus))
+        keep_uncaught_errors(entries)
+        facts = (DeviceFacts * len(EMULATED))(*(describe_device(gpu.arch, CAPACITY) for gpu in self.gpus))
+        self.library.tilewright_open(facts, len(EMULATED), ctypes.byref(self._callbacks))
+        atexit.register(self.library.tilewright_close)
+        os.register_at_fork(
+            before=self._lock_gpus, after_in_parent=self._release_gpus, after_in_child=self._reset_locks
+        )
+
+    def set_dry_run(self, device: int, on: bool) -> None:
+        """Set whether this thread's launches on a device do nothing."""
+        self.library.tilewright_dry(device, int(on))
+
+    def set_launch_times(self, device: int, launches_us: Sequence[float], other_us: float) -> None:
+        """Set simulated times for this thread's next launches on a device, and one for each fill and copy."""
+        times = (ctypes.c_double * len(launches_us))(*launches_us)
+        self.library.tilewright_script(device, times, ctypes.c_size_t(len(times)), ctypes.c_double(other_us))
+
+    def count_remaining_times(self, device: int) -> int:
+        """Return the number of simulated launch times that are not used yet."""
+        self.library.tilewright_script_left.restype = ctypes.c_size_t
+        return int(self.library.tilewright_script_left(device))
+
+    def clear_launch_times(self, device: int) -> None:
+        """Stop simulating times on a device."""
+        self.library.tilewright_unscript(device)
+
+    def _lock_gpus(self) -> None:
+        """Lock all GPUs before a fork: the child gets complete launches, never a part of one."""
+        for gpu in self.gpus:
+            gpu.lock.acquire()
+
+    def _release_gpus(self) -> None:
+        for gpu in self.gpus:
+            gpu.lock.release()
+
+    def _reset_locks(self) -> None:
+        """Replace the locks in the child, which has its own copy of the memory and no thread that could hold a lock."""
+        for gpu in self.gpus:
+            gpu.lock = threading.RLock()
+
+
+_lock = threading.Lock()
+_opened: HipShim | None = None
+
+
+def open_shim() -> HipShim:
+    """Return the HIP shim of this process, opened at first use. No other HIP library may be loaded before."""
+    global _opened  # noqa: PLW0603 - one per process, as a library is
+    if _opened is None:
+        with _lock:
+            if _opened is None:
+                _opened = HipShim()
+    return _opened
+
+
+@contextmanager
+def use_dry_run(device: int, on: bool, before: bool) -> Iterator[None]:
+    """Inside the `with` block, launches of this thread on a device do nothing (or run, if `on` is false)."""
+    open_shim().set_dry_run(device, on)
+    try:
+        yield
+    finally:
+        open_shim().set_dry_run(device, before)
+
+
+def _load_library(path: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise DeviceError(f"the HIP shim {path} cannot be loaded: {error}") from error
+
+
+os.register_at_fork(after_in_child=lambda: globals().__setitem__("_lock", threading.Lock()))

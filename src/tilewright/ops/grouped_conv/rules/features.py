@@ -1,0 +1,350 @@
+"""Rules about the features of a kernel in each direction: P33x and P34x."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.arch.dtypes import find_dtype
+from tilewright.arch.spec import Arch, Shape
+from tilewright.ops.block_gemm import resources
+from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD
+from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
+from tilewright.ops.grouped_conv.resources import RUN_TIME_LOOPS
+from tilewright.ops.grouped_conv.vectors import VECTOR_CHANNELS, channel_units
+from tilewright.ops.rule import Rejection, rule
+
+_DATA = {"direction": BACKWARD_DATA, "vector": (8, 8, 8)}
+_WEIGHT = {"direction": BACKWARD_WEIGHT, "vector": (8, 8, 8)}
+_GEMM = {"specialization": "filter1x1_stride1_pad0", "explicit_gemm": True, "vector": (8, 8, 8)}
+
+
+@rule(
+    "P330",
+    "backward-data-buffers",
+    reads=("direction", "pipeline", "explicit_gemm"),
+    enforced_by="compiler",
+    good=_DATA,
+    bad={**_DATA, "pipeline": "compv4"},
+)
+def check_backward_data_buffers(config: Any, arch: Arch) -> Rejection | None:
+    """The gradient of the input needs a pipeline with one LDS buffer.
+
+    Why: with two buffers, CK Tile's kernel reads the length of a tile window, which windows do not provide.
+
+    Fix: use mem or compv3.
+    """
+    if config.direction != BACKWARD_DATA or config.explicit_gemm or config.pipeline not in resources.DOUBLE_LDS:
+        return None
+    return Rejection(f"{config.pipeline} does not compile for {config.direction}", "pipeline", "compv3")
+
+
+@rule(
+    "P331",
+    "backward-data-loop",
+    reads=("direction", "pipeline", "explicit_gemm"),
+    enforced_by="tilewright",
+    good={**_DATA, "pipeline": "mem"},
+    bad={**_DATA, "pipeline": "compv6"},
+)
+def check_backward_data_loop(config: Any, arch: Arch) -> Rejection | None:
+    """The gradient of the input needs a pipeline that chooses its loop on the device.
+
+    Why: positions with different remainders by the stride use different taps of the filter, so that the work-groups
+    of one launch have sums of different lengths. mem and compv3 choose the form of their loop at run time; the others
+    are compiled for one form.
+
+    Fix: use mem or compv3.
+    """
+    if config.direction != BACKWARD_DATA or config.explicit_gemm:
+        return None
+    if config.pipeline in (*RUN_TIME_LOOPS, *resources.DOUBLE_LDS):
+        return None
+    return Rejection(f"{config.pipeline} is compiled for one length of the sum", "pipeline", "compv3")
+
+
+@rule(
+    "P332",
+    "merged-groups",
+    reads=("direction", "merge_groups"),
+    enforced_by="device",
+    good={**_WEIGHT, "merge_groups": 2},
+    bad={"merge_groups": 2},
+)
+def check_merge_groups(config: Any, arch: Arch) -> Rejection | None:
+    """Groups can be merged for the gradient of the weights only, and by a power of two.
+
+    Why: CK Tile's forward kernel computes the grid and tensor offsets as if no groups were merged, and reads beyond
+    the weights. Its kernel for the gradient of the input does not support merging. The order of merged groups is
+    computed by exclusive or, which is correct for powers of two.
+
+    Fix: use merge_groups 1, or a power of two for backward_weight.
+    """
+    count = config.merge_groups
+    if count == 1:
+        return None
+    if config.direction != BACKWARD_WEIGHT:
+        return Rejection(f"{config.direction} cannot merge {count} groups", "merge_groups", 1)
+    if count & (count - 1):
+        return Rejection(f"{count} groups cannot be merged, the number must be a power of two", "merge_groups", 2)
+    return None
+
+
+@rule(
+    "P333",
+    "split-k-direction",
+    reads=("direction", "split_k"),
+    enforced_by="supports",
+    good={**_WEIGHT, "split_k": True},
+    bad={"split_k": True},
+)
+def check_split_k_direction(config: Any, arch: Arch) -> Rejection | None:
+    """The sum can be split for the gradient of the weights only.
+
+    Why: CK Tile's kernels of the other directions reject every k_batch above 1. They have short sums over a filter,
+    while a weight gradient sums over all pixels.
+
+    Fix: turn split_k off.
+    """
+    if not config.split_k or config.direction == BACKWARD_WEIGHT:
+        return None
+    return Rejection(f"{config.direction} cannot split its sum", "split_k", False)
+
+
+@rule(
+    "P334",
+    "two-stages",
+    reads=("direction", "two_stage", "dtype_c", "dtype_acc"),
+    enforced_by="tilewright",
+    good={**_WEIGHT, "two_stage": True},
+    bad={"two_stage": True},
+)
+def check_two_stage(config: Any, arch: Arch) -> Rejection | None:
+    """Two stages are for gradients of the weights that are not stored in the type of the sum.
+
+    Why: the workspace has the size of the weights, and a second kernel converts it. If the result has the type of the
+    sum, there is nothing to convert.
+
+    Fix: turn two_stage off, or use a 16-bit result with backward_weight.
+    """
+    if not config.two_stage:
+        return None
+    if config.direction != BACKWARD_WEIGHT:
+        return Rejection(f"{config.direction} has one stage", "two_stage", False)
+    if config.dtype_c == config.dtype_acc:
+        return Rejection(f"the result is {config.dtype_c} already", "two_stage", False)
+    return None
+
+
+@rule(
+    "P335",
+    "split-image-direction",
+    reads=("direction", "split_image", "explicit_gemm"),
+    enforced_by="tilewright",
+    good={"split_image": True},
+    bad={**_DATA, "split_image": True},
+)
+def check_split_image_direction(config: Any, arch: Arch) -> Rejection | None:
+    """The image can be split in forward kernels only.
+
+    Why: CK Tile's other kernels ignore it, and a plain GEMM has no image.
+
+    Fix: turn split_image off.
+    """
+    if not config.split_image:
+        return None
+    if config.direction != FORWARD or config.explicit_gemm:
+        what = "a plain GEMM" if config.explicit_gemm else config.direction
+        return Rejection(f"{what} does not split the image", "split_image", False)
+    return None
+
+
+@rule(
+    "P336",
+    "explicit-gemm-form",
+    reads=("explicit_gemm", "specialization", "merge_groups"),
+    enforced_by="tilewright",
+    good=_GEMM,
+    bad={"explicit_gemm": True},
+)
+def check_explicit_gemm(config: Any, arch: Arch) -> Rejection | None:
+    """An explicit GEMM is for 1x1 filters with stride 1 and no padding, and merges no groups.
+
+    Why: only then is the convolution a plain product of two tensors with their memory layout. Other values would give
+    one kernel two names.
+
+    Fix: set specialization to filter1x1_stride1_pad0 and merge_groups to 1.
+    """
+    if not config.explicit_gemm:
+        return None
+    needed = "filter1x1_stride1_pad0"
+    if config.specialization != needed:
+        return Rejection(
+            f"explicit_gemm does not support specialization {config.specialization}", "specialization", needed
+        )
+    if config.merge_groups != 1:
+        return Rejection(f"explicit_gemm does not support {config.merge_groups} merged groups", "merge_groups", 1)
+    return None
+
+
+@rule(
+    "P337",
+    "explicit-gemm-buffers",
+    reads=("explicit_gemm", "pipeline"),
+    enforced_by="compiler",
+    good=_GEMM,
+    bad={**_GEMM, "pipeline": "compv4"},
+)
+def check_explicit_gemm_buffers(config: Any, arch: Arch) -> Rejection | None:
+    """An explicit GEMM has one LDS buffer.
+
+    Why: CK Tile's batched kernel passes a single buffer, which the pipelines with two do not accept.
+
+    Fix: use mem, compv3, compv5 or compv6.
+    """
+    if not config.explicit_gemm or config.pipeline not in resources.DOUBLE_LDS:
+        return None
+    return Rejection(f"{config.pipeline} needs two LDS buffers, a batched GEMM has one", "pipeline", "compv3")
+
+
+@rule(
+    "P343",
+    "explicit-gemm-vectors",
+    reads=("explicit_gemm", "direction", "vector", "dtype_a", "dtype_b", "block", "waves"),
+    enforced_by="supports",
+    good=_GEMM,
+    bad={**_GEMM, "vector": (4, 4, 8)},
+)
+def check_explicit_gemm_vectors(config: Any, arch: Arch) -> Rejection | None:
+    """The vectors of an explicit GEMM are at least as wide as its tiles require.
+
+    Why: CK Tile's batched kernel rejects channels that are not a multiple of the widest vector that divides a thread's
+    share of the tile, independently of the fixed vector. With narrower vectors, Tilewright would accept channels that
+    the kernel does not support.
+
+    Fix: use that vector, or a smaller block.
+    """
+    if not config.explicit_gemm:
+        return None
+    gemm = ImplicitGemm(config)
+    native = resources.vector_a(gemm, arch), resources.vector_b(gemm, arch)
+    promised = dict(zip("ck", channel_units(config), strict=True))
+    for name, letter, widest in zip("ab", VECTOR_CHANNELS[config.direction], native, strict=False):
+        if promised[letter] % widest:
+            return Rejection(
+                f"channels {letter} in multiples of {promised[letter]}, but the kernel requires multiples of {widest} "
+                f"because of {name}",
+                "vector",
+                Shape(*native, config.vector[2]),
+            )
+    return None
+
+
+@rule(
+    "P338",
+    "odd-vector-add",
+    reads=("split_k", "vector", "dtype_c", "two_stage"),
+    enforced_by="supports",
+    good={**_WEIGHT, "split_k": True},
+    bad={**_WEIGHT, "split_k": True, "vector": (8, 8, 1)},
+)
+def check_add_vector(config: Any, arch: Arch) -> Rejection | None:
+    """Parts of a 16-bit result are added in vectors of two or more.
+
+    Why: the GPU adds 16-bit values in pairs. With a vector of one, CK Tile compiles an empty kernel and rejects every
+    k_batch above 1.
+
+    Fix: use a vector c of at least 2, an fp32 result, or two stages.
+    """
+    stored = ImplicitGemm(config).dtype_c
+    if not config.split_k or find_dtype(stored).bits != 16 or config.vector[2] % 2 == 0:
+        return None
+    return Rejection(f"vector c = {config.vector[2]} cannot add {stored} atomically", "vector")
+
+
+@rule(
+    "P339",
+    "specialization-direction",
+    reads=("direction", "specialization", "explicit_gemm"),
+    enforced_by="tilewright",
+    good={"specialization": "filter1x1_pad0"},
+    bad={**_DATA, "specialization": "filter1x1_pad0"},
+)
+def check_specialization_direction(config: Any, arch: Arch) -> Rejection | None:
+    """Only forward kernels can be specialized.
+
+    Why: CK Tile's other kernels compute the same with every specialization and only reject problems that do not match
+    it: one kernel would have two names.
+
+    Fix: use specialization default, or explicit_gemm for 1x1 filters.
+    """
+    if config.direction == FORWARD or config.specialization == "default" or config.explicit_gemm:
+        return None
+    return Rejection(f"{config.direction} has no {config.specialization} form", "specialization", "default")
+
+
+@rule(
+    "P340",
+    "filter3x3-vectors",
+    reads=("specialization", "vector"),
+    enforced_by="supports",
+    good={"specialization": "filter3x3", "vector": (1, 1, 8)},
+    bad={"specialization": "filter3x3"},
+)
+def check_filter3x3_vectors(config: Any, arch: Arch) -> Rejection | None:
+    """A filter3x3 kernel loads single elements.
+
+    Why: it computes groups of one input channel, and a vector contains channels of one group: with a wider vector it
+    would support no problem.
+
+    Fix: use vectors a = b = 1.
+    """
+    a, b, c = config.vector
+    if config.specialization != "filter3x3" or (a, b) == (1, 1):
+        return None
+    return Rejection(f"vectors of {a} and {b} elements do not fit a single channel", "vector", Shape(1, 1, c))
+
+
+@rule(
+    "P341",
+    "backward-data-type",
+    reads=("direction", "dtype_a", "dtype_b", "dtype_c", "explicit_gemm"),
+    enforced_by="compiler",
+    good=_DATA,
+    bad={**_DATA, "dtype_c": "fp32", "vector": (8, 8, 4)},
+)
+def check_backward_data_type(config: Any, arch: Arch) -> Rejection | None:
+    """The three tensors of an input gradient have the same type.
+
+    Why: CK Tile's kernel assumes that the gradient of the output has the result's type, and its pipeline rejects other
+    types.
+
+    Fix: use the same type for all three; 8-bit types, which cannot represent their sums, have no such kernel.
+    """
+    if config.direction != BACKWARD_DATA or config.explicit_gemm:
+        return None
+    if config.dtype_a == config.dtype_b == config.dtype_c:
+        return None
+    return Rejection(
+        f"{config.dtype_a}, {config.dtype_b} and {config.dtype_c} are not one type", "dtype_c", config.dtype_a
+    )
+
+
+@rule(
+    "P320",
+    "vector-unused",
+    reads=("vector", "epilogue"),
+    enforced_by="tilewright",
+    good={"vector": (4, 8, 1), "epilogue": "default"},
+    bad={"epilogue": "default"},
+)
+def check_vector_effect(config: Any, arch: Arch) -> Rejection | None:
+    """The default epilogue has a vector c of 1.
+
+    Why: it always stores single elements. Another width would give one kernel two names, and reject channels that the
+    kernel can store.
+
+    Fix: use vector c = 1, or the cshuffle epilogue.
+    """
+    if config.epilogue != "default" or config.vector[2] == 1:
+        return None
+    return Rejection(f"the default epilogue stores 1 element, vector c is {config.vector[2]}", "vector")

@@ -1,0 +1,83 @@
+"""Suggestions: legal configs that differ little from an illegal one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from tilewright.arch.spec import Arch, Shape
+from tilewright.ops.fields import ConfigBase, list_fields
+from tilewright.ops.op import Op
+from tilewright.ops.rule import find_violations, is_legal
+
+# With more than three changed fields, a suggestion is no longer similar to the given config.
+MOST_CHANGES = 3
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A legal config, the fields that differ from the given config, and their distance."""
+
+    config: ConfigBase
+    changes: Mapping[str, tuple[Any, Any]]  # field → (was, proposed)
+    distance: float
+
+
+def suggest_configs(op: Op, config: ConfigBase, arch: Arch, limit: int = 5) -> list[Suggestion]:
+    """Up to `limit` legal configs nearest to an illegal one, fewest and smallest changes first.
+
+    Changes only fields that a violated rule reads. Empty for a legal config, and if no config within three changes
+    is legal. The given config is never changed.
+    """
+    broken = {v.code for v in find_violations(op.rules, config, arch)}
+    if not broken:
+        return []
+    fields = [n for n in op.field_names if any(n in r.reads for r in op.rules if r.code in broken)]
+    choices = {name: _list_alternatives(op, name, getattr(config, name), arch) for name in fields}
+    found: list[Suggestion] = []
+    for count in range(1, min(MOST_CHANGES, len(fields)) + 1):
+        for changed in _iterate_changes(choices, count):
+            candidate = SimpleNamespace(**{**_get_values(config), **changed})
+            if is_legal(op.rules, candidate, arch):
+                found.append(_make_suggestion(op, config, changed))
+        if len(found) >= limit:
+            break
+    found.sort(key=lambda s: (len(s.changes), s.distance, str(s.changes)))
+    return found[:limit]
+
+
+def _get_values(config: ConfigBase) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in list_fields(type(config))}
+
+
+def _iterate_changes(choices: Mapping[str, list[Any]], count: int) -> Iterator[dict[str, Any]]:
+    for names in itertools.combinations(choices, count):
+        for values in itertools.product(*(choices[name] for name in names)):
+            yield dict(zip(names, values, strict=True))
+
+
+def _list_alternatives(op: Op, name: str, current: Any, arch: Arch) -> list[Any]:
+    """Other values of a field to suggest. If there are many, only the nearest."""
+    others = [v for v in op.list_candidates(name, arch) if v != current]
+    others.sort(key=lambda v: _distance(current, v))
+    return others[:24]
+
+
+def _make_suggestion(op: Op, config: ConfigBase, changed: dict[str, Any]) -> Suggestion:
+    values = {**_get_values(config), **changed}
+    changes = {name: (getattr(config, name), value) for name, value in changed.items()}
+    distance = sum(_distance(was, now) for was, now in changes.values())
+    return Suggestion(op.config_type(**values), changes, distance)
+
+
+def _distance(was: Any, now: Any) -> float:
+    """Octaves between tiles or numbers, 1 between names. Only for ranking."""
+    if isinstance(was, Shape) and isinstance(now, Shape):
+        return sum(abs(math.log2(a / b)) for a, b in zip(was, now, strict=True))
+    if type(was) is int and type(now) is int:
+        return abs(math.log2(max(was, 1) / max(now, 1)))
+    return 1.0
