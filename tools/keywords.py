@@ -60,8 +60,9 @@ def keywords_text(op: Op) -> str:
     typing = [*(["Literal", "TypeAlias"] if choices else []), "TypedDict"]
     parts = [_HEAD.format(op=op.name, typing=", ".join(typing), ours=", ".join(ours))]
     parts += ["\n".join(_literal(name, values) for name, values in choices.items()) + "\n"] if choices else []
-    parts += ["\n" + _table("ConfigKeywords", "One config: a value for each field.", config)]
-    parts += ["\n" + _table("SpaceKeywords", "A space: a value, several or all for each field.", space)]
+    prefix = "".join(word.capitalize() for word in op.name.split("_"))
+    parts += ["\n" + _table(f"{prefix}ConfigKeywords", "One config: a value for each field.", config)]
+    parts += ["\n" + _table(f"{prefix}SpaceKeywords", "A space: a value, several or all for each field.", space)]
     return "\n".join(parts)
 
 

@@ -161,7 +161,7 @@ def test_only_an_error_of_the_device_leaves_an_actor(monkeypatch) -> None:
         def fail(_: WorkItem, failure: Exception = failure) -> None:
             raise failure
 
-        monkeypatch.setattr("tilewright.bench.cluster.actor._with_place_here", fail)
+        monkeypatch.setattr("tilewright.bench.cluster.actor._resolve_artifact", fail)
         with pytest.raises(DeviceError, match=str(failure.args[-1])):
             actor.run([work("c").bind_artifact(ArtifactRef("", "0" * 32))])
 

@@ -45,13 +45,13 @@ def changed_to(mutation: Mutation) -> Iterator[None]:
 
     def exchange(kernel: Any) -> Any:
         if kernel.name not in changed:
-            program = kernel.program.changed(mutation.line.address, mutation.text)
+            program = kernel.program.replace_instruction(mutation.line.address, mutation.text)
             changed[kernel.name] = dataclasses.replace(kernel, program=program)
         return changed[kernel.name]
 
     # A changed loop may never end.
     gpu = gpu_of("gfx942")
-    with apply_settings(gpu.hip(), gpu.index, exchange=exchange, limit=LEAST_LIMIT):
+    with apply_settings(gpu.load_hip(), gpu.index, exchange=exchange, limit=LEAST_LIMIT):
         yield
 
 
@@ -69,7 +69,7 @@ def test_changed_kernels_are_timed_only_when_they_are_right(subject: tuple[Kerne
     with stand_in_as_gpu():
         seen: list[Any] = []
         with apply_settings(
-            gpu_of("gfx942").hip(), gpu_of("gfx942").index, exchange=lambda kernel: seen.append(kernel) or kernel
+            gpu_of("gfx942").load_hip(), gpu_of("gfx942").index, exchange=lambda kernel: seen.append(kernel) or kernel
         ):
             plain, launches, spent = on_gpu(subject)
         assert plain.ok and launches == spent == VERIFYING + TIMING

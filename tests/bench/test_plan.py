@@ -21,7 +21,7 @@ def test_every_kernel_meets_every_problem_of_its_kind_once() -> None:
     kernels = [*scale_kernels(2), *scale_kernels(1, dtype="fp64")]
     plan = scale_plan([*kernels, kernels[0]], [*scale_problems(5), *scale_problems(3)])
     assert plan.count == 10
-    tasks = list(plan.tasks())
+    tasks = list(plan.iterate_tasks())
     assert len({task.key for task in tasks}) == len(tasks) == 10
     assert [task.kernel for task in tasks] == [kernels[0].slug] * 5 + [kernels[1].slug] * 5  # teams of one
     assert plan.idle == (kernels[2],)
@@ -52,16 +52,16 @@ def test_nothing_to_measure_is_an_error() -> None:
 
 
 def test_the_order_of_what_was_asked_does_not_make_another_sweep() -> None:
-    one = scale_plan(scale_kernels(3), scale_problems(4)).asked()
-    assert scale_plan(scale_kernels(3)[::-1], scale_problems(4)[::-1]).asked() == one
-    assert scale_plan(scale_kernels(3), scale_problems(5)).asked() != one
-    assert scale_plan(scale_kernels(2), scale_problems(4)).asked() != one
-    assert scale_plan(scale_kernels(3), scale_problems(4), seed=2).asked() != one
+    one = scale_plan(scale_kernels(3), scale_problems(4)).describe_request()
+    assert scale_plan(scale_kernels(3)[::-1], scale_problems(4)[::-1]).describe_request() == one
+    assert scale_plan(scale_kernels(3), scale_problems(5)).describe_request() != one
+    assert scale_plan(scale_kernels(2), scale_problems(4)).describe_request() != one
+    assert scale_plan(scale_kernels(3), scale_problems(4), seed=2).describe_request() != one
 
 
 @pytest.mark.parametrize("op", [op for op in list_ops() if op.name != "scale"], ids=lambda op: op.name)
 def test_a_problem_is_made_again_from_its_text(op) -> None:  # type: ignore[no-untyped-def]
-    kernel = op.kernel(op.config(**op.example), "gfx942")
+    kernel = op.make_kernel(op.make_config(**op.example), "gfx942")
     trials = op.execution.trials(kernel.config, __import__("tilewright.arch").arch.load("gfx942"))
     assert trials
     for problem in trials:
@@ -78,22 +78,22 @@ def test_teams_grow_and_stay_with_a_problem() -> None:
 
 
 def test_equal_plans_have_equal_orders() -> None:
-    one = [task.key for task in scale_plan(scale_kernels(9), scale_problems(5)).tasks()]
-    assert [task.key for task in scale_plan(scale_kernels(9)[::-1], scale_problems(5)[::-1]).tasks()] == one
+    one = [task.key for task in scale_plan(scale_kernels(9), scale_problems(5)).iterate_tasks()]
+    assert [task.key for task in scale_plan(scale_kernels(9)[::-1], scale_problems(5)[::-1]).iterate_tasks()] == one
 
 
 @given(kernels=st.integers(1, 40), problems=st.integers(1, 9), count=st.integers(1, 40))
 def test_shards_part_all_tasks(kernels: int, problems: int, count: int) -> None:
     plan = scale_plan(scale_kernels(kernels), scale_problems(problems))
-    shards = [[task.key for task in plan.tasks(Shard(number, count))] for number in range(1, count + 1)]
-    assert [key for shard in shards for key in shard] == [task.key for task in plan.tasks()]
+    shards = [[task.key for task in plan.iterate_tasks(Shard(number, count))] for number in range(1, count + 1)]
+    assert [key for shard in shards for key in shard] == [task.key for task in plan.iterate_tasks()]
     assert max(map(len, shards)) - min(map(len, shards)) <= 1
 
 
 def test_a_shard_has_few_kernels_and_few_problems() -> None:
     """What it has to build, and to work out, is little more than its share."""
     plan = scale_plan(scale_kernels(128), scale_problems(100))
-    tasks = list(plan.tasks(Shard(7, 8)))
+    tasks = list(plan.iterate_tasks(Shard(7, 8)))
     assert len({task.kernel for task in tasks}) * len({task.problem for task in tasks}) <= 1.5 * len(tasks)
 
 

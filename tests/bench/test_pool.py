@@ -25,7 +25,10 @@ CREW = WorkerConfig(limits=QUICK, runner="faulty_runner:run")
 
 
 def works(good: int, faults: Iterable[int] = (), kernels: int = 1, device: str = NO_BUILD) -> list[WorkItem]:
-    return [WorkItem(task) for task in scale_plan(scale_kernels(kernels), scale_problems(good, faults), device).tasks()]
+    return [
+        WorkItem(task)
+        for task in scale_plan(scale_kernels(kernels), scale_problems(good, faults), device).iterate_tasks()
+    ]
 
 
 def submitted(pool: LocalPool, work: Iterable[WorkItem]) -> threading.Thread:
@@ -64,7 +67,7 @@ def test_a_worker_stays_with_its_problem() -> None:
     plan = scale_plan(scale_kernels(15), scale_problems(30), NO_BUILD)
     team = {kernel.slug for kernel in plan.blocks[-1].kernels}
     assert len(team) == 8
-    found = results(LocalPool([(NO_BUILD, "gfx942")] * 2, CREW), [WorkItem(task) for task in plan.tasks()])
+    found = results(LocalPool([(NO_BUILD, "gfx942")] * 2, CREW), [WorkItem(task) for task in plan.iterate_tasks()])
     workers: dict[str, set[str]] = defaultdict(set)
     for record in found:
         if record.task.kernel in team:

@@ -104,7 +104,7 @@ def test_a_kernel_that_fails_too_often_is_kept_away(tmp_path: Path) -> None:
 def test_the_quarantine_is_remembered(tmp_path: Path) -> None:
     """What failed before a restart counts after it."""
     plan = scale_plan(scale_kernels(1), scale_problems(40, [faulty.WRONG] * 3))
-    tasks = list(plan.tasks())
+    tasks = list(plan.iterate_tasks())
 
     class Some:
         """An executor that ends after the failures."""

@@ -36,7 +36,7 @@ class ListedClock:
         self.max_batch = max_batch
         self.asked: list[tuple[int, int]] = []
 
-    def samples(self, call: Callable[[], None], count: int, batch: int) -> list[float]:
+    def take_samples(self, call: Callable[[], None], count: int, batch: int) -> list[float]:
         self.asked.append((count, batch))
         found = []
         for _ in range(count):

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("plugin")
 def works(good: int, *faults: int, kernels: int = 1) -> list[WorkItem]:
     """By kernel, first the good problems as they are numbered, then the faults."""
     plan = scale_plan(scale_kernels(kernels), scale_problems(good, faults))
-    ordered = sorted(plan.tasks(), key=lambda task: (task.kernel, json.loads(task.problem)["n"]))
+    ordered = sorted(plan.iterate_tasks(), key=lambda task: (task.kernel, json.loads(task.problem)["n"]))
     return [WorkItem(task) for task in ordered]
 
 
@@ -167,7 +167,7 @@ from tilewright.bench.executor import Limits, WorkItem
 import faulty_runner as faulty
 plan = scale_plan(scale_kernels(1), scale_problems(1, [faulty.HANGS]))
 worker = WorkerClient("replay:tests", crew_of(plan, Limits(seconds=600)))
-good, hanging = [WorkItem(task) for task in sorted(plan.tasks(), key=lambda task: len(task.problem))]
+good, hanging = [WorkItem(task) for task in sorted(plan.iterate_tasks(), key=lambda task: len(task.problem))]
 print(worker.measure(good).worker.rpartition(":")[2], flush=True)
 worker.measure(hanging)
 """

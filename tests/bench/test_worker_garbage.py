@@ -33,7 +33,7 @@ def rambling(says: str, when: str = "before") -> WorkerConfig:
 def works(good: int) -> tuple[list[WorkItem], WorkItem]:
     """Good tasks in the order of their problems, and the one that writes garbage."""
     plan = scale_plan(scale_kernels(1), scale_problems(good, [RAMBLES]))
-    ordered = sorted(plan.tasks(), key=lambda task: int(json.loads(task.problem)["n"]))
+    ordered = sorted(plan.iterate_tasks(), key=lambda task: int(json.loads(task.problem)["n"]))
     return [WorkItem(task) for task in ordered[:-1]], WorkItem(ordered[-1])
 
 

@@ -22,10 +22,10 @@ def test_a_pack_is_read_as_it_was_written(tmp_path: Path) -> None:
 
     assert read_pack(tmp_path) == pack
     assert read_pack(tmp_path).gpus == GPUS
-    assert pack.library("gfx1201") == tmp_path / "lib/libgfx1201.so"
-    assert len(pack.text().splitlines()) == 5 + len(pack.kernels), "one kernel a line"
+    assert pack.library_path("gfx1201") == tmp_path / "lib/libgfx1201.so"
+    assert len(pack.to_text().splitlines()) == 5 + len(pack.kernels), "one kernel a line"
     with pytest.raises(UnknownValueError, match=r"GPU of the pack 'gfx950'.* Known: gfx90a, gfx1201"):
-        pack.library("gfx950")
+        pack.library_path("gfx950")
 
 
 def test_all_damaged_files_are_named(tmp_path: Path) -> None:

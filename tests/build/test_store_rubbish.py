@@ -70,7 +70,7 @@ def test_a_log_that_is_no_text_is_rubbish_and_not_installed(tmp_path: Path, stor
     "use",
     [
         lambda store: store.get(KEY),
-        lambda store: list(store.entries()),
+        lambda store: list(store.list_entries()),
         remove_unused_entries,
         lambda store: move_damaged_entries(store, verify_entries(store)),
         lambda store: put(store, KEY),

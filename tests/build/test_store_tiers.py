@@ -138,7 +138,7 @@ class HangingRemote(FolderRemote):
 
     freed: threading.Event = field(default_factory=threading.Event)
 
-    def sizes(self, keys: Sequence[str]) -> Mapping[str, int]:
+    def get_sizes(self, keys: Sequence[str]) -> Mapping[str, int]:
         with (self.folder / "fifo").open("rb"):
             self.freed.set()
         return {}

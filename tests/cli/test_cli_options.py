@@ -206,7 +206,7 @@ def test_sets_are_given_with_either_name(run_json: Callable[..., Any], tmp_path:
         for option in command.params
         if set(option.opts) & {"--set", "--preselected"}
     }
-    assert found == dict.fromkeys(("space", "generate", "build", "select", "portfolio"), ["--preselected", "--set"])
+    assert found == {key: ["--preselected", "--set"] for key in ("space", "generate", "build", "select", "portfolio")}
     folder, gpu, name = ("--out", str(tmp_path / "kernels")), ("--gpu", "gfx942"), "fp16_rcr_essential"
     generated = [run_json("generate", "gemm", *folder, *gpu, o, name, "--dry-run") for o in ("--set", "--preselected")]
     assert generated[0] == generated[1] and generated[0]["sets"] == [name]

@@ -45,7 +45,7 @@ def run_shifted(kernel: Kernel, artifact: Artifact, problem: Any, shift: int) ->
     for buffer in buffers:
         buffer.fill(0)
     addresses = [b.address + (shift if t.output else 0) for b, t in zip(buffers, tensors, strict=True)]
-    with device.selected(), device.emulating(mode=Mode.FAST):
+    with device.make_current(), device.emulating(mode=Mode.FAST):
         call(addresses, None)
         device.synchronize()
 

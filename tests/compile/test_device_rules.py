@@ -147,7 +147,7 @@ def test_bf16_is_cut_off_not_rounded() -> None:
     exact = expected.astype(np.float32)
     cut = (exact.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
     rounded = exact.astype(to_numpy_dtype("bf16", archs.load(kernel.arch))).astype(np.float32)
-    assert (c.values().astype(np.float32) == cut).all()
+    assert (c.get_values().astype(np.float32) == cut).all()
     assert (cut != rounded).any()
 
 

@@ -187,7 +187,7 @@ def launched(
         buffers = [freed.enter_context(ours.allocate(array.nbytes)) for array in arrays]
         for buffer, array in zip(buffers, arrays, strict=True):
             buffer.copy_from(array)
-        with ours.selected(), ours.emulating(mode=Mode.STRICT):
+        with ours.make_current(), ours.emulating(mode=Mode.STRICT):
             call([buffer.address for buffer in buffers], None)
             ours.synchronize()
         buffers[-1].copy_to(arrays[-1])

@@ -147,7 +147,7 @@ def test_torch_tensors() -> None:
     assert view.tensor is tensor
     with pytest.raises(TensorError, match="detach"):
         to_view(torch.zeros(3, requires_grad=True))
-    with pytest.raises(TensorError, match="kernels do not support arrays of torch.complex64"):
+    with pytest.raises(TensorError, match=r"kernels do not support arrays of torch\.complex64"):
         to_view(torch.zeros(3, dtype=torch.complex64))
     assert to_view(OnlyDlpack(torch.zeros(3, dtype=torch.bfloat16))).dtype == "bf16"
 

@@ -46,10 +46,9 @@ def launch(
     addresses = output.ctypes.data + 16 * np.arange(waves * LANES, dtype=np.uint64).reshape(waves, LANES)
     vectors[:, ADDRESS] = addresses.astype(np.uint32)
     vectors[:, ADDRESS + 1] = (addresses >> np.uint64(32)).astype(np.uint32)
-    store = make_record(
-        "global_store", None,
-        [layout.make_vector(ADDRESS), layout.make_operand(0), layout.make_operand(0), layout.make_vector(RESULT)], size=16,
-    )  # fmt: skip
+    zero = layout.make_operand(0)
+    operands = [layout.make_vector(ADDRESS), zero, zero, layout.make_vector(RESULT)]
+    store = make_record("global_store", None, operands, size=16)
     code = (InstructionRecord * (len(records) + 2))(*records, store, make_record("end"))
     executed = np.zeros(len(code), np.uint64)
     ranges = (AddressRange * 1)(AddressRange(output.ctypes.data, output.ctypes.data + output.nbytes))

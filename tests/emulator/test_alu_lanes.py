@@ -199,11 +199,11 @@ def test_comparisons_write_masks_of_active_lanes() -> None:
     for wave in range(3):
         less = [mask[wave][k] and first[wave][k] < second[wave][k] for k in range(64)]
         more = [mask[wave][k] and first[wave][k] >= second[wave][k] for k in range(64)]
-        assert list(group.mask(20)[wave]) == less
-        assert list(group.mask(106)[wave]) == more
+        assert list(group.read_mask(20)[wave]) == less
+        assert list(group.read_mask(106)[wave]) == more
     run(group, "gfx942", "v_cmpx_lt_u32_e64 s[22:23], v1, v2")
-    assert (group.exec_mask == group.mask(20)).all()
-    assert (group.mask(22) == group.mask(20)).all()
+    assert (group.exec_mask == group.read_mask(20)).all()
+    assert (group.read_mask(22) == group.read_mask(20)).all()
 
 
 def test_gfx10_comparisons_for_exec_name_no_destination() -> None:
@@ -219,11 +219,11 @@ def test_gfx10_comparisons_for_exec_name_no_destination() -> None:
 def test_exec_is_saved_and_changed(arch: str, wide: bool) -> None:
     group = waves(arch)
     before = group.exec_mask.copy()
-    other = group.mask(30).copy()
+    other = group.read_mask(30).copy()
     pair = ("s[40:41], s[30:31]", "b64") if wide else ("s40, s30", "b32")
     name = "s_andn2" if wide else "s_and_not1"
     run(group, arch, f"{name}_saveexec_{pair[1]} {pair[0]}")
-    assert (group.mask(40) == before).all()
+    assert (group.read_mask(40) == before).all()
     assert (group.exec_mask == (other & ~before)).all()
     assert list(group.scc) == [bool(row.any()) for row in other & ~before]
     assert group.full == bool(group.exec_mask.all())

@@ -189,7 +189,7 @@ def test_subnormal_numbers_follow_the_mode(mode: int, tiny: float, half: float) 
     assert float(group.vf[3][0, 0]) == np.float32(tiny)
     assert float(group.vf[4][0, 0]) == half
     assert float(group.vf[5][0, 0]) == np.float32(TINY)
-    assert bool(group.mask(106)[0, 0]) == bool(mode & 0x10)
+    assert bool(group.read_mask(106)[0, 0]) == bool(mode & 0x10)
 
 
 def test_halves_and_doubles_have_a_mode_of_their_own() -> None:

@@ -63,13 +63,13 @@ def test_sdwa_compares_and_adds_parts() -> None:
     for wave in range(3):
         for lane in range(64):
             if not mask[wave][lane]:
-                assert not group.mask(20)[wave, lane]
+                assert not group.read_mask(20)[wave, lane]
                 continue
             x, y = one[wave][lane], two[wave][lane]
-            assert group.mask(20)[wave, lane] == (signed(x >> 8, 8) > signed(y >> 16, 16))
+            assert group.read_mask(20)[wave, lane] == (signed(x >> 8, 8) > signed(y >> 16, 16))
             total = (x >> 16 & 255) + y
             assert int(group.v[4][wave, lane]) == total & 0xFFFFFFFF
-            assert group.mask(106)[wave, lane] == bool(total >> 32)
+            assert group.read_mask(106)[wave, lane] == bool(total >> 32)
             assert float(group.vf[5][wave, lane]) == signed(x >> 24, 8)
 
 
@@ -228,7 +228,7 @@ def test_both_halves_of_a_pair_read_before_either_writes(arch: str) -> None:
     for register in (1, 2, 3, 4):
         group.vf[register][...] = np.random.default_rng(register).normal(0, 3, (3, 32)).astype(np.float32)
     before = [lanes_of(group, register) for register in range(8)]
-    mask, vcc = active(group), group.mask(106).copy()
+    mask, vcc = active(group), group.read_mask(106).copy()
     run(
         group,
         arch,
@@ -271,7 +271,7 @@ def test_wide_numbers_take_two_registers() -> None:
             now = [int(group.v[k][wave, lane]) for k in range(8)]
             assert now[4] | now[5] << 32 == ((a | b << 32) * 8 + (c | d << 32)) % 2**64
             assert now[6] | now[7] << 32 == (a * b + (c | d << 32)) % 2**64
-            assert group.mask(20)[wave, lane] == bool(a * b + (c | d << 32) >> 64)
+            assert group.read_mask(20)[wave, lane] == bool(a * b + (c | d << 32) >> 64)
             assert now[0] | now[1] << 32 == signed(a | b << 32, 64) >> 9 & (2**64 - 1)
 
 

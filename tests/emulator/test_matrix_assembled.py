@@ -75,8 +75,9 @@ def test_the_assembler_wants_the_same_numbers_of_registers(arch: str) -> None:
 def test_the_assembler_wants_registers_for_the_formats(formats: tuple[int, int]) -> None:
     kinds = ("fp8", "bf8", "fp6", "bf6", "fp4")
     known = {name: shape for name, shape in list_shapes("cdna4").items() if shape.a == "f8f6f4"}
+    first, second = formats
     lines = [
-        f"{text_of(name, shape.replace_formats(kinds[formats[0]], kinds[formats[1]]))} cbsz:{formats[0]} blgp:{formats[1]}"
+        f"{text_of(name, shape.replace_formats(kinds[first], kinds[second]))} cbsz:{first} blgp:{second}"
         for name, shape in known.items()
     ]
     assert complaints("gfx950", lines) == {}

@@ -25,7 +25,7 @@ def test_what_is_written_is_read(table, tmp_path: Path) -> None:
     write_measurements(tmp_path / "t.parquet", table)
     again = read_measurements(tmp_path / "t.parquet")
     assert again.digest == table.digest
-    assert again.problem.to_list() == table.problem.texts()
+    assert again.problem.to_list() == table.problem.to_list()
     np.testing.assert_array_equal(again.us, table.us)
     assert list(again.status.values) == ["failed", "ok"]
 
@@ -49,7 +49,7 @@ def test_every_column_is_in_the_digest(table) -> None:
 
 
 def test_a_failed_run_is_a_row_without_a_time(table) -> None:
-    row = table.kept(table.status.codes == table.status.values.index("failed"))
+    row = table.select_rows(table.status.codes == table.status.values.index("failed"))
     assert len(row) == 1
     assert np.isnan(row.us[0])
 

@@ -72,7 +72,7 @@ def test_the_arch_is_in_the_digest() -> None:
 
 def test_names_do_not_change_between_runs() -> None:
     program = (
-        "from tilewright.ops import find_op as o; g = o('gemm'); print(g.kernel(g.example_config(), 'gfx942').slug)"
+        "from tilewright.ops import find_op as o; g = o('gemm'); print(g.make_kernel(g.make_example(), 'gfx942').slug)"
     )
     slugs = {
         subprocess.run(
@@ -114,8 +114,8 @@ def test_rubbish_raises_only_our_errors(text: str) -> None:
         parse_kernel(text)
 
 
-# SHA-256 of the names and digests of 3,400 kernels of each op, whose fields are drawn one by one. They are keys of stores,
-# registries and journals that users have: a change here orphans those files, so make it only on purpose.
+# SHA-256 of the names and digests of 3,400 kernels of each op, whose fields are drawn one by one. They are keys of
+# stores, registries and journals that users have: a change here orphans those files, so make it only on purpose.
 IDENTITIES = {
     "gemm": "43ff2425d4564b88a41b0085971e9161decbeee4150ce8ca99185f84a18e7a15",
     "grouped_conv": "606a3d12c2e540938c260e23784556673167f298d6448b226a0f6157a67f129a",

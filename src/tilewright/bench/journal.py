@@ -197,8 +197,8 @@ class Journal:
                 raise
         except (OSError, JournalError) as error:
             raise JournalError(
-                f"{failed}. The last {_format_count(again)} may not be on the disk, and could not be written again: {error}. "
-                "Check the disk, then resume: missing results are measured again"
+                f"{failed}. The last {_format_count(again)} may not be on the disk, and could not be written again: "
+                f"{error}. Check the disk, then resume: missing results are measured again"
             ) from error
         os.close(before[0])
         self._failed = ""

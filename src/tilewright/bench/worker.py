@@ -79,7 +79,7 @@ def prepare(device: str, crew: WorkerConfig) -> None:
     if opened.kind != REPLAY:
         import tilewright.dispatch.verify  # noqa: F401, PLC0415  (loads NumPy)
 
-        opened.hip()
+        opened.load_hip()
 
 
 @lru_cache(maxsize=4)

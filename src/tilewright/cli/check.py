@@ -140,7 +140,7 @@ def _print_suggestions(proposals: Sequence[Suggestion]) -> None:
     for index, proposal in enumerate(proposals, 1):
         fields = list_fields(type(proposal.config))
         changes = "\n".join(
-            f"{name}: {fields[name].kind.to_token(was)} → {fields[name].kind.token(now)}"
+            f"{name}: {fields[name].kind.to_token(was)} → {fields[name].kind.to_token(now)}"
             for name, (was, now) in proposal.changes.items()
         )
         options = " ".join(

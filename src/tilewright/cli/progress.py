@@ -98,7 +98,7 @@ class ProgressLines:
         now = time.monotonic()
         if now - self._printed >= self._every_s:
             self._printed = now
-            click.echo(f"{name}: {' · '.join(filter(None, (self._count(name), text)))}", err=True)
+            click.echo(f"{name}: {' · '.join(filter(None, (self._format_count(name), text)))}", err=True)
 
     def _format_count(self, name: str) -> str:
         total = self._totals.get(name)

@@ -108,7 +108,8 @@ def _print_dry_run(plan: SweepPlan, out: Path, found: DryRun, as_json: bool) -> 
         [
             (
                 "tasks",
-                f"{found.tasks:,} of {format_count(len(plan.kernels), 'kernel')} × {format_count(len(plan.problems), 'problem')}",
+                f"{found.tasks:,} of {format_count(len(plan.kernels), 'kernel')} "
+                f"× {format_count(len(plan.problems), 'problem')}",
             ),
             ("known", f"{found.known:,} in {out}"),
             ("left", f"{format_count(found.left, 'task')} of {format_count(found.kernels, 'kernel')}"),

@@ -230,7 +230,8 @@ def _read_listed_problems(kernels: Sequence[Kernel], asked: VerifyRequest) -> As
             for name, value in get_fixed_fields(kernels[0], listed.left[0]).items()
         )
         raise InvalidValueError(
-            f"{file} has {format_count(len(listed.left), 'problem')}, none for these kernels; the first kernel is for {kind}"
+            f"{file} has {format_count(len(listed.left), 'problem')}, none for these kernels; "
+            f"the first kernel is for {kind}"
         )
     return listed
 

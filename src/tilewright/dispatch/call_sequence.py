@@ -94,7 +94,8 @@ def _check_same(known: Tensor, tensor: Tensor, number: int, *, whole: bool) -> N
     same = tensor.shape == known.shape or fewer
     if not same or (known.dtype, known.strides) != (tensor.dtype, tensor.strides):
         raise InvalidValueError(
-            f"stage {number} has {_describe_tensor(tensor)}, and elsewhere {_describe_tensor(known)}: tensors of one name must be the same"
+            f"stage {number} has {_describe_tensor(tensor)}, and elsewhere {_describe_tensor(known)}: "
+            "tensors of one name must be the same"
         )
 
 

@@ -312,8 +312,8 @@ def compare_output(
         off = int(np.count_nonzero(share > 1))
         missing = int(np.count_nonzero(placed.find_untouched()))
         message = (
-            f"{_format_element(tensor, worst)} is {found[worst]:.8g}, should be {wanted[worst]:.8g} ± {limit[worst]:.3g}; "
-            f"{off:,} of {share.size:,} elements are wrong"
+            f"{_format_element(tensor, worst)} is {found[worst]:.8g}, should be {wanted[worst]:.8g} "
+            f"± {limit[worst]:.3g}; {off:,} of {share.size:,} elements are wrong"
             + (f", {missing:,} were never written" if missing else "")
             + f" (seed {seed})"
         )

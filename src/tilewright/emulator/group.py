@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 U32 = NDArray[np.uint32]
 Mask = NDArray[np.bool_]
 Registers = frozenset[tuple[str, int]]  # ("v", index) and ("s", index)
-Step = Callable[["Group"], None]  # one translated instruction
+Step = Callable[["WaveGroup"], None]  # one translated instruction
 
 POISON = 0x7FC0DEAD  # a quiet NaN as f32, NaN in its upper half as f16 and bf16, and an invalid address
 

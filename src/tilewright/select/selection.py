@@ -150,7 +150,8 @@ class Selection:
     def _describe_missing_stage(self) -> str:
         *before, last = self.parts
         after = " after " + ", ".join(part.best.kernel.slug for part in before) if before else ""
-        return f"{format_short_problem(self.problem)} lacks a kernel for stage {len(self.parts)}{after}: {last._describe_rejections()}"
+        stage = f"stage {len(self.parts)}{after}"
+        return f"{format_short_problem(self.problem)} lacks a kernel for {stage}: {last._describe_rejections()}"
 
     def _describe_rejections(self) -> str:
         count = len(self.rejected)

@@ -24,7 +24,7 @@ _DIGITS = 4  # significant digits of numbers in a table
 
 @dataclass(frozen=True)
 class Column:
-    """A column. For text, `make_text_column` are the distinct values and `values` their indices; `titles` are their tooltips.
+    """A column. For text, `texts` are the distinct values and `values` their indices; `titles` are their tooltips.
 
     A `choice` is a text that the reader can select from a list.
     """

@@ -82,5 +82,9 @@ _DOUBLE = {
 }
 
 VECTOR_FLOAT: dict[str, Op] = {
-    **build_float_operations("f32"), **build_short_float_operations("f32"), **build_float_operations("f64"), **_SINGLE, **_DOUBLE,
-}  # fmt: skip
+    **build_float_operations("f32"),
+    **build_short_float_operations("f32"),
+    **build_float_operations("f64"),
+    **_SINGLE,
+    **_DOUBLE,
+}

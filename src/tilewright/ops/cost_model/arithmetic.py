@@ -59,7 +59,7 @@ def _apply(name: str, *arguments: Number) -> Number:
         return _PLAIN[name](*arguments)
     for each in others:
         # An object that is neither a number nor an array implements the function itself: see `Expression`.
-        traced = getattr(each, "traced", None)
+        traced = getattr(each, "apply_operation", None)
         if traced is not None:
             return traced(name, arguments)
     import numpy  # noqa: PLC0415  (only if there are arrays)

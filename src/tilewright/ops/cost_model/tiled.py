@@ -1,6 +1,6 @@
 """The cost model of tiled matrix kernels: one model for all of them, on any GPU that has a file.
 
-A kernel computes its result in tiles: one work-group computes one tile in steps along k. `compute_loop_cost`
+A kernel computes its result in tiles: one work-group computes one tile in steps along k. `pace`
 computes the cost of a step for each pipe of a unit, from the kernel alone; `estimate_problem` distributes the
 work-groups of a problem to the units. Kernels of other libraries are described by a `KernelTile`, too.
 
@@ -199,7 +199,7 @@ class TileCounts:
 
 
 def estimate_problem(sizes: BatchedGemmSizes, pace: LoopCost | Facts, arch: Arch) -> Estimate:
-    """The time of a kernel for a problem. `compute_loop_cost` may also be a kernel's model inputs, which have the same names."""
+    """The time of a kernel for a problem. `pace` may also be a kernel's model inputs, which have the same names."""
     tiles_m, tiles_n = ceil_div(sizes.m, pace.block_m), ceil_div(sizes.n, pace.block_n)
     steps = ceil_div(ceil_div(sizes.k, sizes.split), pace.block_k)
     # Each part of a split sum is added to C in memory, which reads and writes C. C is cleared before.

@@ -37,7 +37,7 @@ from tilewright.ops.op import Op, Shorthand
 from tilewright.ops.space import Space
 
 if TYPE_CHECKING:
-    from tilewright.ops.grouped_conv.keywords import ConvConfigKeywords, ConvSpaceKeywords
+    from tilewright.ops.grouped_conv.keywords import GroupedConvConfigKeywords, GroupedConvSpaceKeywords
 
 _HERE = Path(__file__).parent
 _VECTORS = (1, 2, 4, 8, 16)
@@ -134,7 +134,7 @@ OP = Op(
 
 
 @OP.add_keywords
-def space(**declared: Unpack[ConvSpaceKeywords]) -> Space:
+def space(**declared: Unpack[GroupedConvSpaceKeywords]) -> Space:
     """A lazy set of convolution kernels: each field a value, a list of values or "*".
 
     Required fields that are not given take every value. Optional fields keep their defaults.
@@ -144,7 +144,7 @@ def space(**declared: Unpack[ConvSpaceKeywords]) -> Space:
 
 
 @OP.add_keywords
-def config(**values: Unpack[ConvConfigKeywords]) -> Config:
+def config(**values: Unpack[GroupedConvConfigKeywords]) -> Config:
     """One convolution config; `dtype="fp16"` stands for the four type fields, `layout="nhwgc"` for ndim."""
     return read_config(Config, OP.expand_shorthands(values))
 

@@ -19,7 +19,7 @@ EpilogueName: TypeAlias = Literal["cshuffle", "default"] | str
 SpecializationName: TypeAlias = Literal["default", "filter1x1_pad0", "filter1x1_stride1_pad0", "filter3x3"] | str
 
 
-class ConvConfigKeywords(TypedDict, total=False):
+class GroupedConvConfigKeywords(TypedDict, total=False):
     """One config: a value for each field."""
 
     direction: DirectionName
@@ -48,7 +48,7 @@ class ConvConfigKeywords(TypedDict, total=False):
     layout: str
 
 
-class ConvSpaceKeywords(TypedDict, total=False):
+class GroupedConvSpaceKeywords(TypedDict, total=False):
     """A space: a value, several or all for each field."""
 
     direction: Several[DirectionName]

@@ -169,8 +169,8 @@ def _format_option(name: str) -> str:
 def _check_words(given: Mapping[str, str]) -> None:
     if (mode := given.get("mode", "conv")) != "conv":
         raise InvalidValueError(
-            f"{_format_option('mode')} is {mode}, must be conv: a transposed convolution is the backward_data of a plain "
-            "one with input and output channels swapped"
+            f"{_format_option('mode')} is {mode}, must be conv: a transposed convolution is the backward_data of a "
+            "plain one with input and output channels swapped"
         )
     choose(_format_option("pad_mode"), given.get("pad_mode", "default"), PAD_MODES)
     for name, (_, only) in FIXED.items():
