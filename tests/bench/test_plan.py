@@ -70,11 +70,11 @@ def test_a_problem_is_made_again_from_its_text(op) -> None:  # type: ignore[no-u
 
 def test_teams_grow_and_stay_with_a_problem() -> None:
     plan = scale_plan(scale_kernels(150), scale_problems(3))
-    assert [len(block.kernels) for block in plan.blocks] == [1, 2, 4, 8, 16, 32, 64, 23]
-    largest = plan.blocks[6]
-    problems = [task.problem for task in largest.tasks()]
+    assert [len(block.kernels) for block in plan.grids] == [1, 2, 4, 8, 16, 32, 64, 23]
+    largest = plan.grids[6]
+    problems = [task.problem for task in largest.iterate_tasks()]
     assert [len(list(same)) for _, same in itertools.groupby(problems)] == [64, 64, 64]
-    assert [task.kernel for task in largest.tasks()][:64] == [kernel.slug for kernel in largest.kernels]
+    assert [task.kernel for task in largest.iterate_tasks()][:64] == [kernel.slug for kernel in largest.kernels]
 
 
 def test_equal_plans_have_equal_orders() -> None:

@@ -65,7 +65,7 @@ def test_each_piece_of_work_gives_one_record() -> None:
 def test_a_worker_stays_with_its_problem() -> None:
     """Its reference is worked out once, and not by two workers; only at an end may two be at one problem."""
     plan = scale_plan(scale_kernels(15), scale_problems(30), NO_BUILD)
-    team = {kernel.slug for kernel in plan.blocks[-1].kernels}
+    team = {kernel.slug for kernel in plan.grids[-1].kernels}
     assert len(team) == 8
     found = results(LocalPool([(NO_BUILD, "gfx942")] * 2, CREW), [WorkItem(task) for task in plan.iterate_tasks()])
     workers: dict[str, set[str]] = defaultdict(set)

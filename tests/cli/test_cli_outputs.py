@@ -54,7 +54,8 @@ def test_a_place_that_cannot_be_written_is_refused_at_once(option: click.Paramet
     assert isinstance(kind, OutputFile | OutputFolder)
     suffix = kind.suffixes[0] if isinstance(kind, OutputFile) and kind.suffixes else ""
     for place in (f"/proc/x1{suffix}", f"/proc/x1/y{suffix}"):
-        with pytest.raises(click.BadParameter, match=f"^{place} cannot be written: No such file or directory. Name a"):
+        message = f"^{place} cannot be written: No such file or directory. Use a path"
+        with pytest.raises(click.BadParameter, match=message):
             kind.convert(place, option, None)
 
 

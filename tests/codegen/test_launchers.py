@@ -61,7 +61,7 @@ def test_a_change_in_a_launcher_changes_the_keys_of_its_kernels_only(
     changed.write_text(changed.read_text() + "// more\n")
     other = replace(op, launchers={**op.launchers, ADD: changed})
     before = {step: CompileJob(render_unchecked(kernel(step)), TOOLCHAIN).key for step in ("scale", "add")}
-    monkeypatch.setattr("tilewright.codegen.render.op_named", lambda _: other)
+    monkeypatch.setattr("tilewright.codegen.render.find_op", lambda _: other)
     after = {step: CompileJob(render_unchecked(kernel(step)), TOOLCHAIN).key for step in ("scale", "add")}
     assert after["scale"] == before["scale"] and after["add"] != before["add"]
 
@@ -71,7 +71,7 @@ def test_headers_are_precompiled_for_each_kind(staged_plugin: Path, tmp_path: Pa
     scale, wide, add = (
         CompileJob(render_unchecked(each), TOOLCHAIN) for each in (kernel("scale"), kernel("scale", 256), kernel("add"))
     )
-    for prefix in ("device_prefix", "host_prefix"):
+    for prefix in ("device_headers", "host_headers"):
         keys = [getattr(unit, prefix).key(store) for unit in (scale, wide, add)]
         assert keys[0] == keys[1] != keys[2]
         assert SCALE in getattr(scale, prefix).texts and ADD not in getattr(scale, prefix).texts

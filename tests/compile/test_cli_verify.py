@@ -103,7 +103,7 @@ def test_a_wrong_result_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         return execution.reference(problem, less, arch)
 
     changed: Op = replace(GEMM, execution=replace(execution, reference=short))
-    monkeypatch.setattr("tilewright.dispatch.plan.op_named", lambda _: changed)
+    monkeypatch.setattr("tilewright.dispatch.plan.find_op", lambda _: changed)
     (check,) = checks(KERNEL, "m=64,n=64,k=64")
     assert check.verdict == "wrong" and check.share > 1 and check.error_ulps > 1
     assert f"c[{check.worst[0]}, {check.worst[1]}] is" in check.message and "elements are wrong" in check.message
@@ -119,7 +119,7 @@ def test_memory_that_is_too_short_is_a_fault(monkeypatch: pytest.MonkeyPatch) ->
         return (*inputs, replace(c, shape=(problem.m - 1, problem.n)))
 
     changed = replace(GEMM, execution=replace(execution, tensors=cut))
-    monkeypatch.setattr("tilewright.dispatch.plan.op_named", lambda _: changed)
+    monkeypatch.setattr("tilewright.dispatch.plan.find_op", lambda _: changed)
     (check,) = checks(KERNEL, "m=64,n=64,k=32")
     assert (check.verdict, check.counters) == ("fault", None)
     assert "memory-fault" in check.message

@@ -29,7 +29,7 @@ from tilewright.emulator.hip_shim.shim import open_shim
 from tilewright.ops import find_op, parse_kernel
 from tilewright.runtime import hip_library
 
-hip_library.use_for_gpus(open_shim().path)
+hip_library.use_gpu_library(open_shim().path)
 gpu = tw.Device("gpu:1")
 kernel = parse_kernel(sys.argv[1])
 registry = tw.build(kernel, jobs=1)

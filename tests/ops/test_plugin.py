@@ -49,7 +49,7 @@ def test_an_op_is_found_and_works_like_any_other() -> None:
 from tilewright.codegen.render import render
 from tilewright.ops import kernel_of, find_op, infer_op, parse_kernel
 op = find_op("scale")
-config = op.config(dtype="fp64", threads=128, factor=3)
+config = op.make_config(dtype="fp64", threads=128, factor=3)
 kernel = kernel_of(config, "gfx90a")
 assert infer_op(config) is op and parse_kernel(kernel.slug) == kernel
 source = render(kernel)

@@ -130,5 +130,5 @@ def test_an_own_rule_takes_the_place_of_the_shared_one_of_its_code() -> None:
 def test_a_code_means_one_rule() -> None:
     other = dataclasses.replace(tiles.check_block_multiple, slug="something-else")
 
-    with pytest.raises(ValueError, match="T201 used twice: for block-not-covered and for something-else"):
+    with pytest.raises(ValueError, match="T201 is used twice: for block-not-covered and for something-else"):
         merge_rules((tiles.check_block_multiple,), (other,))

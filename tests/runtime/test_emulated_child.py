@@ -52,8 +52,8 @@ with listening(seen.append):
 assert (scale.tripled(device, x) == 3 * x).all()
 (notice,) = seen
 assert isinstance(notice, Noticed) and "libamdhip64" in notice.message, notice
-assert f"pid {loaded.stand_in().pid}" in notice.message and loaded.stand_in().pid != os.getpid()
-assert len(loaded.in_memory()) == 1, loaded.in_memory()  # not the stand-in, too
+assert f"pid {hip_library.load_shim().pid}" in notice.message and hip_library.load_shim().pid != os.getpid()
+assert len(hip_library.find_mapped_libraries()) == 1, hip_library.find_mapped_libraries()  # not the stand-in, too
 try:
     Device("gpu:0").allocate(16)  # a GPU can be used beside it
 except HipError as error:
@@ -96,7 +96,7 @@ with device.allocate(x.nbytes, "x") as a, device.allocate(x.nbytes, "y") as b:
         y = np.empty_like(x)
         b.copy_to(y)
         assert (y == 3 * x).all()
-os.kill(loaded.stand_in().pid, signal.SIGKILL)
+os.kill(hip_library.load_shim().pid, signal.SIGKILL)
 print(raised(DeviceError, lambda: registry.run(problem, x, device=device, kernel=scratch)))
 assert (registry.run(problem, x, device=device, kernel=scratch) == 11 * x).all()  # with another workspace
 """
@@ -147,14 +147,14 @@ lost.copy_from(bytes(range(16)))
 back = bytearray(16)
 lost.copy_to(back)
 assert back == bytes(range(16)) and lost.alive
-first = loaded.stand_in().pid
+first = hip_library.load_shim().pid
 os.kill(first, signal.SIGKILL)
 print(raised(DeviceError, device.synchronize))
 assert not lost.alive
 assert "was lost" in raised(DeviceError, lost.copy_to, back)
 assert "was lost" in raised(DeviceError, lost.free)
 assert (scale.tripled(device, x) == 3 * x).all()
-assert loaded.stand_in().pid != first
+assert hip_library.load_shim().pid != first
 """
     said = in_own_process(beside_hip(scale, program))
     assert "ended by signal 9 (Killed)" in said and "The next use starts another process" in said
@@ -169,7 +169,7 @@ print(raised(DeviceError, library[f"{scale.symbol}_run"], ctypes.addressof(args)
 print(raised(DeviceError, lambda: library["tw_other"]))
 print(raised(DeviceError, lambda: device.library(Path("/nowhere/lib.so"))))
 print(raised(DeviceError, device.call, "hipMemcpy", 16, 16, 4, 4))
-print(raised(DeviceError, lambda: emulation.scripted(device.index, [1.0]).__enter__()))
+print(raised(DeviceError, lambda: emulation.simulate_time(device.index, [1.0]).__enter__()))
 child = os.fork()
 if child == 0:
     said = raised(DeviceError, device.allocate, 16)
@@ -189,7 +189,7 @@ assert (scale.tripled(device, x) == 3 * x).all()
 def test_ctrl_c_comes_up_in_the_caller_and_stops_the_launch(scale: ScaleLibrary) -> None:
     program = """
 n = 1 << 22
-before, last = loaded.stand_in().pid, np.ones(n, np.float32)
+before, last = hip_library.load_shim().pid, np.ones(n, np.float32)
 with device.allocate(4 * n, "x") as a, device.allocate(4 * n, "y") as b, device.emulating(engine="numpy"):
     a.fill(0)
     b.copy_from(last)
@@ -197,7 +197,7 @@ with device.allocate(4 * n, "x") as a, device.allocate(4 * n, "y") as b, device.
     raised(KeyboardInterrupt, scale.run, device, a.address, b.address, n)
     b.copy_to(last)
 assert (scale.tripled(device, x) == 3 * x).all()
-assert loaded.stand_in().pid == before
+assert hip_library.load_shim().pid == before
 print(last[0], last[-1])
 """
     assert in_own_process(beside_hip(scale, program)) == "0.0 1.0\n"
@@ -206,14 +206,14 @@ print(last[0], last[-1])
 def test_a_second_ctrl_c_ends_a_process_that_does_not_answer(scale: ScaleLibrary) -> None:
     program = """
 kept = device.allocate(16)
-stuck = loaded.stand_in().pid
+stuck = hip_library.load_shim().pid
 os.kill(stuck, signal.SIGSTOP)
 for seconds in (0.2, 0.5):
     threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
 raised(KeyboardInterrupt, device.synchronize)
 assert not kept.alive
 assert (scale.tripled(device, x) == 3 * x).all()
-print(loaded.stand_in().pid != stuck)
+print(hip_library.load_shim().pid != stuck)
 """
     assert in_own_process(beside_hip(scale, program)) == "True\n"
 
@@ -222,7 +222,7 @@ print(loaded.stand_in().pid != stuck)
 def test_no_process_is_left(scale: ScaleLibrary, end: str) -> None:
     program = f"""
 device.allocate(16)
-print(loaded.stand_in().pid, flush=True)
+print(hip_library.load_shim().pid, flush=True)
 {end}
 """
     surroundings = {**os.environ, "PYTHONPATH": str(ROOT / "src")}

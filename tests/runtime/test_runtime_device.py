@@ -55,7 +55,8 @@ def test_importing_the_runtime_loads_nothing() -> None:
 import sys, tilewright.runtime
 from tilewright.runtime import Device, devices, hip_library
 assert len(devices()) >= 5 and Device("emulated:gfx942").arch.name == "gfx942"
-print(hip_library.in_memory(), [name for name in ("numpy", "elftools", "ml_dtypes", "torch") if name in sys.modules])
+mapped = hip_library.find_mapped_libraries()
+print(mapped, [name for name in ("numpy", "elftools", "ml_dtypes", "torch") if name in sys.modules])
 """
     assert in_own_process(program) == "[] []\n"
 
@@ -223,7 +224,7 @@ from tilewright.runtime import hip_library
 op = find_op("scale")
 registry = tw.build([op.kernel(op.config(dtype="fp32", threads=64, factor=17), "gfx942")], jobs=1)
 assert len(registry.kernels) == 1 and not registry.failures, registry
-print(hip_library.in_memory())
+print(hip_library.find_mapped_libraries())
 """
     said = in_own_process(program, TILEWRIGHT_CK=str(ck), TILEWRIGHT_STORE=str(tmp_path / "store"))
     assert said == "[]\n"

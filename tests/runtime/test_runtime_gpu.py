@@ -24,7 +24,7 @@ AS_GPU = """
 from tilewright.base.errors import DeviceError
 from tilewright.emulator.hip_shim.shim import open_shim
 from tilewright.runtime import HipError, devices, hip_library
-hip_library.use_for_gpus(open_shim().path)
+hip_library.use_gpu_library(open_shim().path)
 x = np.arange(200, dtype=np.float32)
 """
 

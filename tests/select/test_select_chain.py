@@ -179,4 +179,4 @@ def test_a_bundle_corrects_the_kernels_it_knows_and_the_others_keep_their_estima
     assert {c.kernel for c in found.choices[:RERANKED]} == first
     times = [c.us or 0.0 for c in found.choices[:RERANKED]]
     assert times == sorted(times)
-    assert all(c.why.startswith(f"{bundle.name} says") == (c.kernel in known) for c in found)
+    assert all(c.why.startswith(f"{bundle.name} predicts") == (c.kernel in known) for c in found)

@@ -315,7 +315,7 @@ def build_problems_grid(name: str, group: ResultGroup, facts: GroupData, values:
         ]
     columns += [
         make_number_column(
-            "next %", next_share, "the best kernel compared with the second best: 100 if both are equally good"
+            "next %", next_share, "the best kernel compared with the next best: 100 if both are equally good"
         ),
         make_number_column("right", np.bincount(group.problem[group.ok], minlength=count), "kernels that compute it"),
     ]
