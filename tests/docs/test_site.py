@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import subprocess
 import sys
@@ -14,13 +13,9 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from fences import PAGES, ROOT, Block, blocks, check_output
-
-from built_kernels import with_store
-from tilewright.base import knobs
+from fences import PAGES, ROOT
 
 CONFIG = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-START = sorted([*ROOT.glob("docs/start/*.md"), ROOT / "docs" / "coming-from-ck.md"])
 needs_mkdocs = pytest.mark.skipif(
     importlib.util.find_spec("material") is None, reason="mkdocs-material is not installed: pip install -e '.[site]'"
 )
@@ -103,30 +98,3 @@ def test_github_runs_what_ci_runs() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     run, called = (re.findall(r"^(?: +- run: )?make ([a-z-]+)$", text, re.MULTILINE) for text in (script, workflow))
     assert [target for target in called if target != "site"] == run
-
-
-@pytest.mark.parametrize("page", START, ids=lambda page: page.stem)
-def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for knob in knobs.KNOBS:
-        monkeypatch.delenv(knob.name, raising=False)
-    run_commands(page, [block for block in blocks(page) if not block.compiles], tmp_path, dict(os.environ))
-
-
-@pytest.mark.compile
-@pytest.mark.parametrize("page", START, ids=lambda page: page.stem)
-def test_commands_that_compile_run(page: Path, tmp_path: Path) -> None:
-    run_commands(page, blocks(page), tmp_path, with_store())
-
-
-def run_commands(page: Path, found: list[Block], folder: Path, environment: dict[str, str]) -> None:
-    """Run the bash blocks of a page in order, each in its own shell, and compare their outputs."""
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    for block in found:
-        if block.language == "bash" and block.run:
-            command = ["bash", "-euo", "pipefail", "-c", block.text]
-            done = subprocess.run(
-                command, cwd=folder, env=environment, capture_output=True, text=True, encoding="utf-8", check=False
-            )
-            assert done.returncode == block.exit_code, f"{page.name}:{block.line}: {done.stdout}{done.stderr}"
-            if block.shown:
-                check_output(block.shown, done.stdout)
