@@ -34,7 +34,8 @@ TITLES = {
 LANGUAGES = {".py": "python", ".c": "c", ".h": "c", ".cpp": "cpp", ".hpp": "cpp", ".toml": "toml", ".txt": "cmake"}
 
 _LINK = re.compile(r"(?<=\]\()(?P<target>[^)\s]+)(?=\))")
-_MARK = re.compile(r"<!-- [^>]+? -->")
+_MARK = re.compile(r"^<!-- [^>]+? -->$")
+_NESTED = re.compile(r"^ {2,3}(?=(?:[-*]|\d+\.) )")
 _CODE = re.compile(r"(`+[^`]+`+)")
 
 
@@ -51,14 +52,24 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Remove the marks that tests read, and turn links that leave docs/ into links between pages."""
-    if page.file.generated_by is not None:  # these have their links already
+    if page.file.generated_by is not None:  # these were prepared by on_files
         return markdown
-    lines = [line for line in markdown.splitlines() if not _MARK.fullmatch(line)]
-    return rewrite_links("\n".join(lines) + "\n", f"docs/{page.file.src_uri}", page.file.src_uri)
+    return prepare_text(markdown, f"docs/{page.file.src_uri}", page.file.src_uri)
+
+
+def prepare_text(markdown: str, source: str, page: str) -> str:
+    """The text of the file `source` as the page `page` needs it. Both are paths with `/`.
+
+    Marks for tests are removed, nested lists get the indentation that Python-Markdown needs, and links are rewritten.
+    """
+    lines = markdown.splitlines()
+    for number in _find_prose(lines):
+        lines[number] = _NESTED.sub("    ", _MARK.sub("", lines[number]))
+    return rewrite_links("\n".join(lines) + "\n", source, page)
 
 
 def rewrite_links(markdown: str, source: str, page: str) -> str:
-    """The text of the file `source` with its links as the page `page` needs them. Both are paths with `/`."""
+    """The text of the file `source` with links to the pages of the site, relative to the page `page`."""
 
     def rewrite(link: re.Match[str]) -> str:
         target, mark, anchor = link["target"].partition("#")
@@ -122,8 +133,7 @@ def _read_root_page(name: str, page: str) -> str:
     text = (ROOT / name).read_text(encoding="utf-8")
     if not name.endswith(".md"):
         return f"# {name.capitalize()}\n\n```text\n{text}```\n"
-    lines = [line for line in text.splitlines() if not _MARK.fullmatch(line)]
-    return rewrite_links("\n".join(lines) + "\n", name, page)
+    return prepare_text(text, name, page)
 
 
 def _render_examples(name: str) -> str:
@@ -133,7 +143,7 @@ def _render_examples(name: str) -> str:
     readme = folder / "README.md"
     if readme.exists():
         text = readme.read_text(encoding="utf-8").partition("\n")[2]  # without its title
-        parts.append(rewrite_links(text, f"examples/{name}/README.md", f"examples/{name}.md"))
+        parts.append(prepare_text(text, f"examples/{name}/README.md", f"examples/{name}.md"))
     for path in sorted(folder.iterdir()):
         if path.is_file() and path != readme:
             parts.append(f"## {path.name}\n\n{_render_code(path)}")
