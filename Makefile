@@ -57,7 +57,7 @@ docs: ## write the generated documents anew
 	$(BIN)/python tools/make_docs.py
 
 site: ## the documentation as a site in build/site, with links checked
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 truth: ## compare the rules with the compiler on a large sample (about an hour)
 	$(BIN)/python tools/truth.py --accepted 400 --rejected 80 --seed 20261 --jobs $(JOBS) --out docs/truth.md

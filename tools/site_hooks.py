@@ -50,7 +50,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
     """Remove the marks that tests read, and turn links that leave docs/ into links between pages."""
     if page.file.generated_by is not None:  # these were prepared by on_files
         return markdown
@@ -144,9 +144,8 @@ def _render_examples(name: str) -> str:
     if readme.exists():
         text = readme.read_text(encoding="utf-8").partition("\n")[2]  # without its title
         parts.append(prepare_text(text, f"examples/{name}/README.md", f"examples/{name}.md"))
-    for path in sorted(folder.iterdir()):
-        if path.is_file() and path != readme:
-            parts.append(f"## {path.name}\n\n{_render_code(path)}")
+    files = [path for path in sorted(folder.iterdir()) if path.is_file() and path != readme]
+    parts += [f"## {path.name}\n\n{_render_code(path)}" for path in files]
     return "\n".join(parts)
 
 
