@@ -44,7 +44,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages = {page: _read_root_page(name, page) for name, page in ROOT_PAGES.items()}
     pages |= {f"examples/{name}.md": _render_examples(name) for name in TITLES}
     for path in _find_linked_sources(files):
-        pages[f"source/{path}.md"] = f"# {posixpath.basename(path)}\n\n`{path}`\n\n{_render_code(ROOT / path)}"
+        pages[f"source/{path}.md"] = _render_source(path)
     for page, text in pages.items():
         files.append(File.generated(config, page, content=text))
     return files
@@ -147,6 +147,12 @@ def _render_examples(name: str) -> str:
     files = [path for path in sorted(folder.iterdir()) if path.is_file() and path != readme]
     parts += [f"## {path.name}\n\n{_render_code(path)}" for path in files]
     return "\n".join(parts)
+
+
+def _render_source(path: str) -> str:
+    """A page with one source file, which the search leaves out."""
+    front = "---\nsearch:\n  exclude: true\n---\n\n"
+    return f"{front}# {posixpath.basename(path)}\n\n`{path}`\n\n{_render_code(ROOT / path)}"
 
 
 def _render_code(path: Path) -> str:
