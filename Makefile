@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc)
 
-.PHONY: help install debian setup toolchain browser fmt check test test-ci test-deep kernels docs truth verified mutations clean
+.PHONY: help install debian setup toolchain browser fmt check test test-ci test-deep kernels docs site truth verified mutations clean
 .PHONY: bench-render bench-compile bench-dispatch bench-emulator bench-journal bench-select bench-verify bench-cluster evaluate bundles
 
 help: ## list the targets
@@ -38,7 +38,7 @@ check: ## lint, format, types, layers, spelling, generated documents
 	$(BIN)/ruff format --check src tests tools examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/codespell src tests tools examples docs README.md CONTRIBUTING.md CHANGELOG.md
+	$(BIN)/codespell src tests tools examples docs README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md
 	$(BIN)/python tools/make_docs.py --check
 
 test: ## the fast tests: no compiler, no GPU, no server, no cluster (up to 3 minutes)
@@ -55,6 +55,9 @@ test-deep: ## every test and every table, in parts; goes on where it was stopped
 
 docs: ## write the generated documents anew
 	$(BIN)/python tools/make_docs.py
+
+site: ## the documentation as a site in build/site, with links checked
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 truth: ## compare the rules with the compiler on a large sample (about an hour)
 	$(BIN)/python tools/truth.py --accepted 400 --rejected 80 --seed 20261 --jobs $(JOBS) --out docs/truth.md

@@ -1,0 +1,43 @@
+"""The commands in the quick starts run from top to bottom, and print what their pages show."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fences import ROOT, Block, blocks, check_output
+
+from built_kernels import with_store
+from tilewright.base import knobs
+
+PAGES = sorted([*ROOT.glob("docs/start/*.md"), ROOT / "docs" / "coming-from-ck.md"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for knob in knobs.KNOBS:
+        monkeypatch.delenv(knob.name, raising=False)
+    run_commands(page, [block for block in blocks(page) if not block.compiles], tmp_path, dict(os.environ))
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_that_compile_run(page: Path, tmp_path: Path) -> None:
+    run_commands(page, blocks(page), tmp_path, with_store())
+
+
+def run_commands(page: Path, found: list[Block], folder: Path, environment: dict[str, str]) -> None:
+    """Run the bash blocks of a page in order, each in its own shell, and compare their outputs."""
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    for block in found:
+        if block.language == "bash" and block.run:
+            command = ["bash", "-euo", "pipefail", "-c", block.text]
+            done = subprocess.run(
+                command, cwd=folder, env=environment, capture_output=True, text=True, encoding="utf-8", check=False
+            )
+            assert done.returncode == block.exit_code, f"{page.name}:{block.line}: {done.stdout}{done.stderr}"
+            if block.shown:
+                check_output(block.shown, done.stdout)
