@@ -48,10 +48,10 @@ def describe_write_error(path: Path | str, error: OSError, after: str = "") -> s
     return f"{path} cannot be written{after and ' '}{after}: {reason}. {suggest_write_fix(error)}"
 
 
-def remove_draft(beside: Path) -> None:
+def remove_draft(draft: Path) -> None:
     """Remove a temporary file if it exists. A failure is ignored: its cause has been reported already."""
     with suppress(OSError):
-        beside.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -60,11 +60,11 @@ def write_atomically(path: Path) -> Iterator[Path]:
 
     Raises `OutputError` with the requested path if it cannot be written. No temporary file is left behind.
     """
-    beside = make_temporary_path(path)
+    draft = make_temporary_path(path)
     try:
-        yield beside
-        beside.replace(path)
+        yield draft
+        draft.replace(path)
     except OSError as error:
         raise OutputError(describe_write_error(path, error)) from error
     finally:
-        remove_draft(beside)
+        remove_draft(draft)

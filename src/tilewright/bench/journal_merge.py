@@ -121,22 +121,22 @@ def write_new_file(file: Path, lines: Iterable[bytes], total: int | None = None)
     """Write a new file next to its final path, and rename it when it is on the disk. Never replaces a file."""
     if file.suffix != SUFFIX:
         raise JournalError(f"{file}: the name of a journal file must end in {SUFFIX}")
-    beside = make_temporary_path(file)
+    draft = make_temporary_path(file)
     written = 0
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as stream, report_progress("records written", total) as count:
+        with draft.open("wb") as stream, report_progress("records written", total) as count:
             for line in count(lines):
                 written += stream.write(line)
             stream.flush()
             os.fsync(stream.fileno())
-        os.link(beside, file)
+        os.link(draft, file)
     except FileExistsError as error:
         raise JournalError(f"{file} exists already, and journals are not overwritten. Use another name") from error
     except OSError as error:
         raise JournalError(describe_write_error(file, error, f"after {written:,} bytes")) from error
     finally:
-        remove_draft(beside)
+        remove_draft(draft)
 
 
 def _pack_location(number: int, line: IntactLine) -> int:

@@ -26,14 +26,14 @@ def claim_folder(folder: Path | str, asked: Mapping[str, Any]) -> bool:
     folder = Path(folder)
     wanted = json.loads(to_canonical_json(dict(asked)))
     text = json.dumps({"schema": SCHEMA, "digest": digest_value(wanted), "asked": wanted}, indent=2) + "\n"
-    beside = make_temporary_path(folder / FILE)
+    draft = make_temporary_path(folder / FILE)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with beside.open("w") as stream:
+        with draft.open("w") as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        os.link(beside, folder / FILE)
+        os.link(draft, folder / FILE)
     except FileExistsError as error:
         if not (folder / FILE).exists():  # the folder itself is a file
             raise JournalError(describe_write_error(folder, error)) from error
@@ -42,7 +42,7 @@ def claim_folder(folder: Path | str, asked: Mapping[str, Any]) -> bool:
     except OSError as error:
         raise JournalError(describe_write_error(folder, error)) from error
     finally:
-        remove_draft(beside)
+        remove_draft(draft)
     return False
 
 

@@ -83,22 +83,22 @@ def export_table(records: Iterable[Record], path: Path | str, *, counters: Seque
         records = list(records)
         counters = sorted({name for record in records for name in record.counters})
     schema = _make_schema(counters)
-    beside = make_temporary_path(path)
+    draft = make_temporary_path(path)
     rows = 0
     try:
         with (
-            pq.ParquetWriter(beside, schema, compression="zstd") as writer,
+            pq.ParquetWriter(draft, schema, compression="zstd") as writer,
             report_progress("records exported", len(records) if isinstance(records, Sequence) else None) as count,
         ):
             batches = _iterate_batches(count(records), schema, counters)
             while group := list(islice(batches, ROWS // RECORDS)):
                 writer.write_table(pa.Table.from_batches(group), row_group_size=ROWS)
                 rows += sum(map(len, group))
-        beside.replace(path)
+        draft.replace(path)
     except OSError as error:
         raise JournalError(describe_write_error(path, error, f"after {rows:,} rows")) from error
     finally:
-        remove_draft(beside)
+        remove_draft(draft)
     return rows
 
 

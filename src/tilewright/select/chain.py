@@ -164,8 +164,8 @@ def _make_candidate(
         time, why = entry.us, f"measured {entry.us:.4g} µs for exactly this problem"
     priority = able.part.pool.get_priority(plain.kernel)
     said = f"priority {priority}, " if priority else ""
-    beside = f"; {plain.why.removeprefix(said)}" if padded else ""
-    return Candidate(plain.kernel, 1e6 / time, f"{said}{why}{beside}", plain.padded, time, terms)
+    remark = f"; {plain.why.removeprefix(said)}" if padded else ""
+    return Candidate(plain.kernel, 1e6 / time, f"{said}{why}{remark}", plain.padded, time, terms)
 
 
 def _describe_largest(terms: dict[str, float]) -> str:

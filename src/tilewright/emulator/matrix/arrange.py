@@ -26,7 +26,7 @@ class Arrangement:
 
     split: tuple[int, ...]
     order: tuple[int, ...]  # the parts in the order of the result, counted from 1; axis 0 is waves
-    beside: tuple[int, ...]  # the same with the waves after the parts of the first axis
+    side_by_side: tuple[int, ...]  # the same with the waves after the parts of the first axis
     sizes: tuple[tuple[int, ...], ...]  # sizes of the parts of the first axis, and of the others
     shape: tuple[int, ...]
 
@@ -37,7 +37,7 @@ class Arrangement:
 
     def to_registers(self, flat: NDArray[Any]) -> NDArray[Any]:
         """View [waves, n] in the shape that `split_registers` gives to an array [elements, waves, lanes]."""
-        return flat.reshape(flat.shape[0], *self.split).transpose(self.beside)
+        return flat.reshape(flat.shape[0], *self.split).transpose(self.side_by_side)
 
     def split_registers(self, registers: NDArray[Any]) -> NDArray[Any]:
         """View registers [elements, waves, lanes] in the shape of `to_registers`; never a copy."""

@@ -44,11 +44,11 @@ def mfma_output(shape: MatrixShape, element: Index, lane: Index) -> tuple[Index,
     register share its lanes. AMD's matrix instruction calculator.
     """
     rows = 1 if shape.result == "f64" else 4
-    beside = max(1, 64 * rows // (shape.m * shape.n))  # blocks that share a register
-    groups = 64 // (shape.n * beside)  # of rows of a block, in a register
+    per_register = max(1, 64 * rows // (shape.m * shape.n))  # blocks that share a register
+    groups = 64 // (shape.n * per_register)  # of rows of a block, in a register
     per_block = shape.m // groups
-    row = element % per_block // rows * rows * groups + lane // (shape.n * beside) * rows + element % rows
-    return element // per_block * beside + lane // shape.n % beside, row, lane % shape.n
+    row = element % per_block // rows * rows * groups + lane // (shape.n * per_register) * rows + element % rows
+    return element // per_block * per_register + lane // shape.n % per_register, row, lane % shape.n
 
 
 def wmma11_input(element: Index, lane: Index) -> tuple[Index, Index, Index]:

@@ -93,13 +93,13 @@ def _lower_half_exchange(
 def _lower_row_permute(site: InstructionContext, operands: tuple[Operand, ...], _: LoweringTables) -> InstructionRecord:
     site.check_modifiers(frozenset({"op_sel"}))
     fetch, zero = site.get_bits("op_sel", 4)[:2]
-    beside = 16 if site.name == "v_permlanex16_b32" else 0
+    other_row = 16 if site.name == "v_permlanex16_b32" else 0
     given = [
         layout.make_vector(_get_vector(site, operands[1])),
         *(_make_uniform_source(site, operand) for operand in operands[2:4]),
     ]
     out = layout.make_vector(site.vector_destination())
-    return make_record("permute_row", out, given, detail=beside, offset=fetch, offset1=zero)
+    return make_record("permute_row", out, given, detail=other_row, offset=fetch, offset1=zero)
 
 
 _MAKERS: dict[str, Callable[[InstructionContext, tuple[Operand, ...], LoweringTables], InstructionRecord]] = {
