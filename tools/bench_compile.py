@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 from tilewright import arch as archs
-from tilewright.building.allocator import find_fast_allocator
 from tilewright.building.builder import build_kernels
 from tilewright.building.code_object import disassemble
 from tilewright.building.compile import unit_flag
@@ -38,6 +37,7 @@ from tilewright.building.graph import GRAPH, NinjaJob, write_graph
 from tilewright.building.header_set import write_headers
 from tilewright.building.ninja_run import find_ninja
 from tilewright.building.precompiled_headers import prepare_header_set
+from tilewright.building.process import find_fast_allocator
 from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
 from tilewright.building.toolchain import Toolchain, find_toolchain

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.arch import arch_names, load
-from tilewright.arch.dtypes import ACCUMULATORS, DTYPES, find_accumulator, find_dtype
-from tilewright.arch.layouts import major_name
+from tilewright.arch.dtypes import ACCUMULATORS, DTYPES, find_accumulator, find_dtype, major_name
 from tilewright.base.errors import InvalidValueError, KnobError, UnknownValueError
 
 

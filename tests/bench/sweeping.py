@@ -23,8 +23,7 @@ from tilewright.bench.executor import Limits, WorkerConfig
 from tilewright.bench.local import LocalExecutor
 from tilewright.bench.plan import Shard, SweepPlan
 from tilewright.bench.quarantine import Quarantine
-from tilewright.bench.stopping import stop_on_signals
-from tilewright.bench.sweep import SweepOptions, SweepSummary, sweep
+from tilewright.bench.sweep import SweepOptions, SweepSummary, stop_on_signals, sweep
 from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
 from tilewright.ops import find_op

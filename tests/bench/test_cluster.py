@@ -27,8 +27,8 @@ from tilewright.base.errors import ClusterError
 from tilewright.base.events import Notice, add_listener
 from tilewright.bench.cluster import executor as cluster_engine
 from tilewright.bench.cluster.executor import ClusterExecutor
-from tilewright.bench.cluster.gpus import probe_cluster_gpu
 from tilewright.bench.cluster.ledger import ChunkSizes
+from tilewright.bench.cluster.session import probe_cluster_gpu
 from tilewright.bench.executor import ArtifactRef, WorkerConfig, WorkItem
 from tilewright.bench.journal import read_journal
 from tilewright.bench.local import LocalExecutor

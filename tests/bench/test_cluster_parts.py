@@ -7,7 +7,7 @@ import pytest
 from tilewright.base.errors import ClusterError, DeviceError, StoreError
 from tilewright.bench.cluster.actor import DeviceActor, NodeBuildResult
 from tilewright.bench.cluster.builds import TRIES, BuildQueue
-from tilewright.bench.cluster.session import RaySession
+from tilewright.bench.cluster.session import RaySession, describe_differences
 from tilewright.bench.cluster.slots import (
     CPU,
     GPU,
@@ -18,7 +18,6 @@ from tilewright.bench.cluster.slots import (
     list_slots,
     parse_nodes,
 )
-from tilewright.bench.cluster.versions import describe_differences
 from tilewright.bench.executor import ArtifactRef, WorkerConfig, WorkItem
 from tilewright.bench.record import Record, Task
 

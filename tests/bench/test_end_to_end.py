@@ -18,7 +18,7 @@ from tilewright.base import knobs
 from tilewright.bench.journal import read_journal
 from tilewright.cli.app import root
 from tilewright.ops import find_op
-from tilewright.ops.explicit_set import make_explicit_set
+from tilewright.ops.builtin_sets import make_explicit_set
 from tilewright.ops.grouped_conv.gfx950_times import make_labelled_kernel, read_row_problem
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.kernel_set import dump_kernel_set

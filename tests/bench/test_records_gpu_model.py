@@ -16,7 +16,7 @@ from scripted_gpu import stand_in_as_gpu
 import tilewright as tw
 from tilewright.base.errors import InvalidValueError
 from tilewright.bench.cluster.actor import _probe_gpu
-from tilewright.bench.cluster.versions import describe_differences
+from tilewright.bench.cluster.session import describe_differences
 from tilewright.bench.gpu_model import get_gpu_model
 from tilewright.bench.query import run_query
 from tilewright.bench.record import Task

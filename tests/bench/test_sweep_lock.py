@@ -10,7 +10,7 @@ import pytest
 
 from tilewright.base.errors import JournalError
 from tilewright.bench.plan import Shard
-from tilewright.bench.sweep_lock import COUNT, lock_shard
+from tilewright.bench.sweep_file import COUNT, lock_shard
 
 
 def test_shards_of_one_count_are_swept_at_once(tmp_path: Path) -> None:

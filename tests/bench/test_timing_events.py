@@ -10,7 +10,7 @@ from scripted_gpu import built_small, gpu_of, launches_of, small_kernel, small_p
 
 import tilewright as tw
 from tilewright.base.errors import InvalidValueError
-from tilewright.bench.event_clock import EventClock
+from tilewright.bench.gpu_time import EventClock
 from tilewright.bench.timing import ROUND, TimingSettings, compute_time_stats, time_calls
 from tilewright.building.compile_job import LIBRARY
 from tilewright.building.store.artifact import Artifact

@@ -21,7 +21,7 @@ from tilewright.bench.local import LocalExecutor
 from tilewright.bench.record import Record
 from tilewright.bench.sweep import SweepOptions, sweep
 from tilewright.bench.worker_client import WorkerClient
-from tilewright.bench.worker_messages import Alive, Begun, Done, InvalidLine, Ready, read_message
+from tilewright.bench.worker_process import Alive, Begun, Done, InvalidLine, Ready, read_message
 
 LIMITS = Limits(seconds=20.0)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tilewright.building.call_graph import find_reachable
 from tilewright.building.code_object import DisassembledInstruction, FunctionSymbol
+from tilewright.building.inspect import find_reachable
 
 
 def call(offset: int, distance: str) -> tuple[DisassembledInstruction, ...]:

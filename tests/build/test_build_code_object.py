@@ -11,10 +11,10 @@ from tilewright.base.errors import TilewrightError, ToolchainError
 from tilewright.building.code_object import (
     DisassembledInstruction,
     parse_disassembly,
+    parse_metadata,
     parse_notes,
     parse_symbols,
 )
-from tilewright.building.metadata_text import parse_metadata
 
 # `llvm-readelf-22 --notes` of a kernel with 158 VGPRs and 14 AGPRs, and of CK's flush_cache.
 NOTES = """\

@@ -12,11 +12,10 @@ import pytest
 from engine import build, heard, scale
 
 from tilewright.base import events
-from tilewright.building.build_progress import Span
+from tilewright.building.build_progress import Span, build_trace
 from tilewright.building.compile_costs import costs_file, read_costs, record_cost
 from tilewright.building.graph import DEVICE, HOST, LINK
 from tilewright.building.store.local import Store
-from tilewright.building.trace import build_trace
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 

@@ -20,7 +20,7 @@ from tilewright.cli.app import root
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.space import Space
-from tilewright.registry.library import load_library
+from tilewright.registry.resolve import load_library
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("plugin", "store")]
 

@@ -17,7 +17,7 @@ import tilewright as tw
 from host_library import TW_OK, TW_UNSUPPORTED, supports, text_of
 from tilewright.base import knobs
 from tilewright.ops import parse_kernel
-from tilewright.ops.gemm.abi import make_arguments
+from tilewright.ops.gemm.tensors import make_arguments
 
 pytestmark = pytest.mark.compile
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright.arch.number_formats import find_array_dtype
 from tilewright.base.errors import TensorError
-from tilewright.dispatch import check_tensors, dlpack
+from tilewright.dispatch.dispatcher import apply_strides, check_shapes_and_types, is_on_host, match_tensors
 from tilewright.dispatch.element_types import find_array_type, parse_dlpack_type, parse_dtype_name
 from tilewright.dispatch.host_arrays import to_tensor_bytes
-from tilewright.dispatch.tensors import View, compute_span, get_spec, to_view
+from tilewright.dispatch.tensors import View, compute_packed_strides, compute_span, get_spec, to_view
 from tilewright.ops.execution import Preparation, Tensor
 
 
@@ -72,9 +72,9 @@ def test_which_8_bit_float_a_gpu_takes() -> None:
     ]
     tensor = Tensor("a", "bf8", (4,), (1,))
     wrong = to_view(np.zeros(4, ml_dtypes.float8_e5m2))
-    check_tensors.check_shapes_and_types([tensor], [wrong], tw.load("gfx950"))
+    check_shapes_and_types([tensor], [wrong], tw.load("gfx950"))
     with pytest.raises(TensorError, match="a is of type bf8_ocp, must be bf8, which is bf8_fnuz on gfx942"):
-        check_tensors.check_shapes_and_types([tensor], [wrong], tw.load("gfx942"))
+        check_shapes_and_types([tensor], [wrong], tw.load("gfx942"))
     with pytest.raises(TensorError, match="pk_fp4 packs two values per byte"):
         find_array_type("pk_fp4", tw.load("gfx950"))
 
@@ -223,18 +223,18 @@ def test_tensors_that_do_not_fit_their_problem() -> None:
     x = to_view(np.zeros((4, 2), np.float32))
     there = View(4096, (4,), (1,), "fp32", 0, None)
 
-    assert check_tensors.match_tensors(tensors, [x], [None]) == [x, None]
+    assert match_tensors(tensors, [x], [None]) == [x, None]
     with pytest.raises(TensorError, match=r"has 1 inputs \(x\), and 2 were passed"):
-        check_tensors.match_tensors(tensors, [x, x], [None])
+        match_tensors(tensors, [x, x], [None])
     with pytest.raises(TensorError, match=r"has 1 outputs \(y\), and 2 were passed"):
-        check_tensors.match_tensors(tensors, [x], [None, None])
+        match_tensors(tensors, [x], [None, None])
     with pytest.raises(TensorError, match="x is 2×4, must be 4×2"):
-        check_tensors.check_shapes_and_types(tensors, [to_view(np.zeros((2, 4), np.float32)), None], tw.load("gfx942"))
+        check_shapes_and_types(tensors, [to_view(np.zeros((2, 4), np.float32)), None], tw.load("gfx942"))
     with pytest.raises(TensorError, match="x is of type fp64, must be fp32"):
-        check_tensors.check_shapes_and_types(tensors, [to_view(np.zeros((4, 2))), None], tw.load("gfx942"))
+        check_shapes_and_types(tensors, [to_view(np.zeros((4, 2))), None], tw.load("gfx942"))
     with pytest.raises(TensorError, match="x in host memory and y on a device"):
-        check_tensors.is_on_host(tensors, [x, there])
-    assert check_tensors.is_on_host(tensors, [x, None]) and not check_tensors.is_on_host(tensors, [None, there])
+        is_on_host(tensors, [x, there])
+    assert is_on_host(tensors, [x, None]) and not is_on_host(tensors, [None, there])
 
 
 def test_strides_of_device_tensors_enter_the_problem() -> None:
@@ -247,15 +247,15 @@ def test_strides_of_device_tensors_enter_the_problem() -> None:
         return View(4096, shape, strides, "fp16", 0, None)
 
     packed = [on_gpu((4, 1), (77, 5)), on_gpu((1, 8), (99, 1)), on_gpu((4, 8), (8, 1))]
-    assert check_tensors.apply_strides(execution, problem, tensors, packed).stride_a == 77
+    assert apply_strides(execution, problem, tensors, packed).stride_a == 77
     wide = [*packed[:2], on_gpu((4, 8), (24, 1))]
-    assert check_tensors.apply_strides(execution, problem, tensors, wide).stride_c == 24
+    assert apply_strides(execution, problem, tensors, wide).stride_c == 24
     with pytest.raises(ValueError, match="c of shape"):
-        check_tensors.apply_strides(execution, problem, tensors, [*packed[:2], on_gpu((4, 8), (1, 4))])
+        apply_strides(execution, problem, tensors, [*packed[:2], on_gpu((4, 8), (1, 4))])
 
 
 def test_forms_are_forgotten_with_their_tensors() -> None:
     form = weakref.ref(get_spec((3, 1234567), (1, 3), "fp32", None))
     gc.collect()
     assert form() is None
-    assert dlpack.compute_packed_strides((2, 3, 4)) == (12, 4, 1)
+    assert compute_packed_strides((2, 3, 4)) == (12, 4, 1)

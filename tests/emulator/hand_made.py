@@ -7,9 +7,9 @@ import numpy as np
 from tilewright.arch.load import load as load_arch
 from tilewright.emulator import access
 from tilewright.emulator.code import LoadedCode
-from tilewright.emulator.counters import Counters
 from tilewright.emulator.group import Batch, WaveGroup, WaveIndices
 from tilewright.emulator.instruction import EXEC, SCALARS, Instruction
+from tilewright.emulator.launch import Counters
 from tilewright.emulator.lds import Lds
 from tilewright.emulator.memory import Memory
 from tilewright.emulator.operand_text import parse_operand

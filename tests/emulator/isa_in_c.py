@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import tilewright.emulator.isa
-from tilewright.emulator.isa.arrays import TYPES
-from tilewright.emulator.isa.operation import Operation
+from tilewright.emulator.isa.operation import TYPES, Operation
 
 HEADER = Path(tilewright.emulator.isa.__file__).with_name("functions.h")
 

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tilewright.arch
-from tilewright.emulator.counters import Counters
 from tilewright.emulator.device import BATCH_WAVES, EmulatedDevice
-from tilewright.emulator.launch import Extent, Launch, Mode
+from tilewright.emulator.launch import Counters, Extent, Launch, Mode
 from tilewright.emulator.memory import Memory
 
 ONE = Extent(1)

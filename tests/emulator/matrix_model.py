@@ -10,9 +10,9 @@ import numpy as np
 
 from tilewright.arch.load import list_arch_files, load_file
 from tilewright.emulator.code import LoadedCode
-from tilewright.emulator.counters import Counters
 from tilewright.emulator.group import Batch, WaveGroup, WaveIndices
 from tilewright.emulator.instruction import EXEC, SCALARS, Instruction, Operand
+from tilewright.emulator.launch import Counters
 from tilewright.emulator.matrix import translate
 from tilewright.emulator.matrix.shapes import BITS, MatrixShape
 

@@ -16,9 +16,9 @@ from tilewright.emulator.native.layout import (
     MatrixRecord,
     NativeLaunch,
     Permutation,
+    make_record,
 )
 from tilewright.emulator.native.library import load_engine
-from tilewright.emulator.native.record import make_record
 
 WAVES = 16  # of a block
 REGISTERS = 16

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 import tilewright.arch
-from tilewright.emulator.counters import Counters
 from tilewright.emulator.device import EmulatedDevice
 from tilewright.emulator.faults import Fault
-from tilewright.emulator.launch import Extent, Launch, Mode
+from tilewright.emulator.launch import Counters, Extent, Launch, Mode
 from tilewright.emulator.memory import Memory
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hand_made import group_of, run, set_pair, set_scalar_pair, some_lanes
 
-from tilewright.emulator.apertures import SHARED_BASE
 from tilewright.emulator.faults import AlignmentFault, UnknownInstructionFault
 from tilewright.emulator.group import WaveGroup
+from tilewright.emulator.hardware import SHARED_BASE
 
 M32, M64 = 2**32 - 1, 2**64 - 1
 

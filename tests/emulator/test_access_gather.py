@@ -16,9 +16,9 @@ from hand_made import (
 )
 
 from tilewright.emulator import access
-from tilewright.emulator.apertures import PRIVATE_BASE, SHARED_BASE
 from tilewright.emulator.faults import AlignmentFault, MemoryFault, UnknownInstructionFault
 from tilewright.emulator.group import WaveGroup
+from tilewright.emulator.hardware import PRIVATE_BASE, SHARED_BASE
 
 SIZES = {"dword": 4, "dwordx2": 8, "dwordx3": 12, "dwordx4": 16}
 NEW_NAMES = {"dword": "b32", "dwordx2": "b64", "dwordx3": "b96", "dwordx4": "b128"}

@@ -11,8 +11,7 @@ from native_runs import Run, run
 
 import tilewright as tw
 from built_kernels import built
-from tilewright.emulator.counters import Counters
-from tilewright.emulator.launch import Mode
+from tilewright.emulator.launch import Counters, Mode
 from tilewright.registry import Registry
 
 pytestmark = pytest.mark.compile

@@ -9,11 +9,11 @@ import tilewright.arch
 from tilewright.building.code_object import DisassembledLine
 from tilewright.emulator import control, waitcnt
 from tilewright.emulator.code import LoadedCode
-from tilewright.emulator.counters import Counters
 from tilewright.emulator.disassembly import parse_line
 from tilewright.emulator.faults import UnknownInstructionFault
 from tilewright.emulator.group import Batch, PendingEffect, WaveGroup, WaveIndices
 from tilewright.emulator.instruction import SCALARS
+from tilewright.emulator.launch import Counters
 from tilewright.emulator.lds import Lds
 from tilewright.emulator.memory import Memory
 

@@ -7,8 +7,8 @@ import pytest
 from assembled import assemble
 from native_runs import Run, run
 
-from tilewright.emulator.apertures import PRIVATE_BASE, SHARED_BASE
 from tilewright.emulator.faults import AlignmentFault, Fault, LdsFault, MemoryFault
+from tilewright.emulator.hardware import PRIVATE_BASE, SHARED_BASE
 from tilewright.emulator.launch import Mode
 
 pytestmark = pytest.mark.compile

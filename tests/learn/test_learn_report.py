@@ -18,9 +18,8 @@ from learn import synthetic
 from tilewright.cli.app import root
 from tilewright.learn import evaluation
 from tilewright.learn.dataset import Dataset, build_dataset
-from tilewright.learn.labels import describe_kernels, describe_problems
 from tilewright.learn.measurements import write_measurements
-from tilewright.learn.report import find_worst_choices, write_report
+from tilewright.learn.report import describe_kernels, describe_problems, find_worst_choices, write_report
 from tilewright.learn.training_config import TrainingConfig
 from tilewright.select.bundle import read_bundle
 

@@ -15,8 +15,8 @@ from tilewright.base.events import Notice, add_listener
 from tilewright.learn import evaluation, training
 from tilewright.learn.dataset import Dataset, build_dataset
 from tilewright.learn.efficiency import evaluate_scores
-from tilewright.learn.model_text import reduce_model_text
 from tilewright.learn.splits import check_apart
+from tilewright.learn.training import reduce_model_text
 from tilewright.learn.training_config import GRID, TrainingConfig, draw_variants
 from tilewright.select.forest import read_forest
 

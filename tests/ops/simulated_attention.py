@@ -12,6 +12,7 @@ from simulated_sums import F, shares_of, stored
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.dropout import draw_keep_mask, dropout_scale, keep_probability
+from tilewright.ops.fmha.families import DTYPES
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.reference_forward import (
     allocate_outputs,
@@ -21,7 +22,6 @@ from tilewright.ops.fmha.reference_forward import (
 )
 from tilewright.ops.fmha.sequences import iterate_sequences, repeat_kv_heads, select_rows
 from tilewright.ops.fmha.tensors import list_tensors
-from tilewright.ops.fmha.types import DTYPES
 
 LOG2E = F(np.log2(np.e))
 

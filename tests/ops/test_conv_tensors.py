@@ -15,10 +15,10 @@ from tilewright.dispatch.host_arrays import to_tensor_bytes
 from tilewright.ops.block_gemm.types import expand_dtype
 from tilewright.ops.execution import Execution
 from tilewright.ops.fields import read_config
-from tilewright.ops.grouped_conv.abi import ConvArgs
 from tilewright.ops.grouped_conv.config import DIRECTIONS, Config
 from tilewright.ops.grouped_conv.execution import EXECUTION
 from tilewright.ops.grouped_conv.problem import Problem
+from tilewright.ops.grouped_conv.tensors import ConvArgs
 
 assert isinstance(EXECUTION, Execution)
 GFX942 = archs.load("gfx942")

@@ -11,10 +11,9 @@ from tilewright import arch as archs
 from tilewright.ops import find_op
 from tilewright.ops.fields import list_fields
 from tilewright.ops.fmha import resources, rules
-from tilewright.ops.fmha.families import FAMILIES
+from tilewright.ops.fmha.families import FAMILIES, USED
 from tilewright.ops.fmha.rules.common import DQ_DK_DV_EXAMPLE, list_gemms
 from tilewright.ops.fmha.source import LAUNCHERS
-from tilewright.ops.fmha.used_fields import USED
 from tilewright.ops.rule import find_violations
 
 FMHA = find_op("fmha")

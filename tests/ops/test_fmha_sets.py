@@ -10,9 +10,18 @@ from tilewright import arch as archs
 from tilewright.base.errors import FileFormatError, InvalidValueError, UnknownValueError
 from tilewright.ops import find_op
 from tilewright.ops.fmha.arch_table import format_tile, list_tiles, read_tile
-from tilewright.ops.fmha.families import COMBINE, CONVERT_DQ, DOT_DO_O, DQ_DK_DV, FAMILIES, FORWARD, SPLITKV
-from tilewright.ops.fmha.padding_presets import PAD_FIELDS, PADS
-from tilewright.ops.fmha.types import DTYPES
+from tilewright.ops.fmha.families import (
+    COMBINE,
+    CONVERT_DQ,
+    DOT_DO_O,
+    DQ_DK_DV,
+    DTYPES,
+    FAMILIES,
+    FORWARD,
+    PAD_FIELDS,
+    PADS,
+    SPLITKV,
+)
 from tilewright.ops.space import Space
 
 FMHA = find_op("fmha")

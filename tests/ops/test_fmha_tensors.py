@@ -7,12 +7,18 @@ from typing import Any
 import pytest
 
 from tilewright.base.errors import InvalidValueError, UnknownValueError
-from tilewright.ops.fmha import abi
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import BACKWARD, FAMILIES
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.stages import get_keys_per_part, plan_next_stage
-from tilewright.ops.fmha.tensors import apply_strides, get_struct_strides, list_tensors
+from tilewright.ops.fmha.tensors import (
+    STRIDED,
+    apply_strides,
+    get_struct_strides,
+    list_tensors,
+    make_address_setter,
+    make_arguments,
+)
 
 SIZES = {"batch": 2, "heads": 4, "kv_heads": 2, "seqlen_q": 5, "seqlen_k": 7, "hdim_q": 16, "hdim_v": 8}
 GROUP = {"mode": "group", "total_q": 8, "total_k": 9}
@@ -93,13 +99,13 @@ def test_types() -> None:
 @pytest.mark.parametrize("values", [{}, GROUP], ids=["batch", "group"])
 def test_every_family_fills_the_struct(family: str, values: dict[str, Any]) -> None:
     of = problem(family, num_splits=2 if family in ("splitkv", "combine") else 0, seqlen_new=1, **values)
-    args = abi.make_arguments(of)
+    args = make_arguments(of)
     names = [tensor.name for tensor in list_tensors(of)]
     assert len(set(names)) == len(names)
-    abi.make_address_setter(of)(args, range(4096, 4096 + len(names)))
+    make_address_setter(of)(args, range(4096, 4096 + len(names)))
     for address, name in enumerate(names, 4096):
         placed = getattr(args, name)
-        assert (placed.data if name in abi.STRIDED else placed) == address
+        assert (placed.data if name in STRIDED else placed) == address
     outputs = [tensor.output for tensor in list_tensors(of)]
     assert outputs == sorted(outputs)
 

@@ -22,7 +22,7 @@ from tilewright.base.errors import (
     UnknownValueError,
 )
 from tilewright.emulator.faults import Fault, FaultLocation, MemoryFault
-from tilewright.runtime.errors import HipError, HipMemoryError
+from tilewright.runtime.hip import HipError, HipMemoryError
 
 # What classes are made of whose constructor takes more than a message. Others inherit these constructors.
 ARGUMENTS: dict[type[TilewrightError], tuple[Any, ...]] = {

@@ -13,11 +13,11 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.ops import find_op
 from tilewright.ops.cost_model.cost import ResourceUse
 from tilewright.ops.kernel import Kernel
-from tilewright.select import analytical
+from tilewright.select import rank
 from tilewright.select.bundle import load_builtin_bundles
 from tilewright.select.chain import CHAIN, RERANKED, Chain
-from tilewright.select.first_fit import FIRST_FIT
 from tilewright.select.pool import CandidatePool
+from tilewright.select.rank import FIRST_FIT
 from tilewright.select.select import select_from, select_kernels
 from tilewright.select.tuned import TunedEntry, TunedTable
 
@@ -104,7 +104,7 @@ def test_padded_problems_come_last_with_their_own_time() -> None:
 
 def test_the_same_order_one_by_one_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     with_arrays = [order(asked) for asked in (LARGE, SMALL)]
-    monkeypatch.setattr(analytical, "has_numpy", lambda: False)
+    monkeypatch.setattr(rank, "has_numpy", lambda: False)
     monkeypatch.setattr("tilewright.select.chain.has_numpy", lambda: False)
     assert [order(asked) for asked in (LARGE, SMALL)] == with_arrays
     assert (

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tilewright.select.portfolio import Matrix, choose_portfolio, evaluate_portfolio
-from tilewright.select.predict_times import predict_times
+from tilewright.select.portfolio import Matrix, choose_portfolio, evaluate_portfolio, predict_times
 
 HALVES = range(10)  # seeds of the halves into which problems are divided
 

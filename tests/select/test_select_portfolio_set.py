@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops import find_op, list_ops
-from tilewright.ops.explicit_set import make_explicit_set
+from tilewright.ops.builtin_sets import make_explicit_set
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.kernel_set import dump_kernel_set, find_illegal_members, load_kernel_set
 from tilewright.ops.op import Op

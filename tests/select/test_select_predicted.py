@@ -14,7 +14,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.ops import find_op
 from tilewright.ops.cost_model.cost import Facts
 from tilewright.ops.rule import find_violations
-from tilewright.select.predict_times import predict_times
+from tilewright.select.portfolio import predict_times
 
 GEMM = find_op("gemm")
 GPU = archs.load("gfx942")

@@ -13,7 +13,7 @@ from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError, UnsupportedError
 from tilewright.dispatch.plan import build_stage
 from tilewright.ops.kernel import Kernel
-from tilewright.select.first_fit import FIRST_FIT
+from tilewright.select.rank import FIRST_FIT
 from tilewright.select.select import select_kernels
 from tilewright.select.selection import Candidate, Ranking
 

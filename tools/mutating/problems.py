@@ -12,7 +12,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.dispatch.plan import get_execution
 from tilewright.ops import fits
 from tilewright.ops.fmha.families import APPENDKV
-from tilewright.ops.grouped_conv.vectors import channel_units
+from tilewright.ops.grouped_conv.implicit_gemm import channel_units
 from tilewright.ops.kernel import Kernel
 
 COUNT = 24

@@ -6,6 +6,16 @@ from dataclasses import dataclass
 
 from tilewright.base.errors import InvalidValueError, UnknownValueError
 
+MAJOR_NAMES = {"r": "RowMajor", "c": "ColumnMajor"}
+
+
+def major_name(letter: str) -> str:
+    """The C++ name of one layout letter."""
+    found = MAJOR_NAMES.get(letter)
+    if found is None:
+        raise UnknownValueError("layout letter", letter, MAJOR_NAMES)
+    return found
+
 
 @dataclass(frozen=True, slots=True)
 class DType:

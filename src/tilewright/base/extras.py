@@ -1,4 +1,4 @@
-"""Optional packages."""
+"""Optional packages: the check that an extra is installed, with the command that installs it."""
 
 from __future__ import annotations
 
@@ -13,3 +13,13 @@ def require_packages(what: str, packages: Sequence[str], extra: str) -> None:
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
     if missing:
         raise MissingExtraError(f"{what} needs {', '.join(missing)}. Get it with: pip install 'tilewright[{extra}]'")
+
+
+def require_data_extra(what: str) -> None:
+    """Raise if packages for tables and queries are missing."""
+    require_packages(what, ("pyarrow", "duckdb"), "data")
+
+
+def require_learn_extra(what: str) -> None:
+    """Raise if packages for training and evaluation are missing."""
+    require_packages(what, ("numpy", "scipy", "pyarrow", "lightgbm", "matplotlib"), "learn")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tilewright.building.store.artifact import Artifact
     from tilewright.dispatch.reference_cache import ReferenceCache
     from tilewright.dispatch.verify import Check
-    from tilewright.emulator.counters import Counters
+    from tilewright.emulator.launch import Counters
     from tilewright.ops.kernel import Kernel
     from tilewright.runtime.device import Device
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.bench.data_extra import require_data_extra
+from tilewright.base.extras import require_data_extra
 from tilewright.bench.journal_lines import DamagedLine
 from tilewright.bench.sources import TABLE_SUFFIX, open_sources
 from tilewright.bench.table import check_table, export_table

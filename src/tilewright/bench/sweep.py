@@ -2,26 +2,67 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 import re
+import signal
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 
 from tilewright.base import events
 from tilewright.base.errors import JournalError
+from tilewright.base.events import Notice, emit
 from tilewright.bench.executor import Executor, WorkItem
 from tilewright.bench.journal import Journal, scan_lines
 from tilewright.bench.journal_lines import DamagedLine, parse_record, parse_summary
 from tilewright.bench.plan import Shard, SweepPlan
 from tilewright.bench.quarantine import FAILURES, Quarantine
 from tilewright.bench.record import OK, Record
-from tilewright.bench.sweep_file import check_folder, claim_folder
-from tilewright.bench.sweep_lock import lock_shard
+from tilewright.bench.sweep_file import check_folder, claim_folder, lock_shard
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def stop_on_signals(executor: Executor) -> Iterator[threading.Event]:
+    """Inside the `with` block the first signal stops the executor; a second one interrupts at once.
+
+    The first signal sets the event. Only for the main thread of a program, as Python delivers signals to no other.
+    """
+    stopping = threading.Event()
+
+    def stop(number: int, _: FrameType | None) -> None:
+        if stopping.is_set():
+            raise KeyboardInterrupt
+        stopping.set()
+        # In a thread: the interrupted code may hold a lock that stopping needs, or be writing to the stream that the
+        # notice goes to. Listeners belong to a context, which the thread copies.
+        context = contextvars.copy_context()
+        threading.Thread(
+            target=context.run, args=(_stop, executor, number), name="tilewright stops", daemon=True
+        ).start()
+
+    before = {number: signal.signal(number, stop) for number in SIGNALS}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(executor: Executor, number: int) -> None:
+    name = signal.Signals(number).name
+    try:
+        emit(Notice(f"{name}: running tasks are finished and kept, then the sweep ends. Repeat to end it at once."))
+    finally:
+        executor.stop()
+
 
 TASK = "sweep"
 # The rate is measured over this many seconds, as kernels differ, and so do the remaining tasks.

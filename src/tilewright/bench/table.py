@@ -15,12 +15,38 @@ from typing import Any
 
 from tilewright.base.atomic_write import describe_write_error, make_temporary_path, remove_draft
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, JournalError
-from tilewright.bench.data_extra import require_data_extra
+from tilewright.base.extras import require_data_extra
 from tilewright.bench.gpu_model import get_gpu_model
-from tilewright.bench.parquet_schema import check_columns, check_version
 from tilewright.bench.progress import report_progress
 from tilewright.bench.rates import Rates, compute_effort, compute_rates
 from tilewright.bench.record import Record, Task, TimeStats
+
+
+def check_version(path: Path | str, found: Any, key: str, wanted: str, what: str) -> None:
+    """Raise an error unless the schema's metadata has this version under the key. Other versions have other columns."""
+    version = (found.metadata or {}).get(key.encode())
+    if version is None:
+        raise FileFormatError(path, [FileProblem("", f"has no key {key!r} in its metadata: it is not {what}")])
+    if version != wanted.encode():
+        said = f"has schema {version.decode(errors='replace')!r}, this version of Tilewright reads {wanted!r}"
+        raise FileFormatError(path, [FileProblem("", said)])
+
+
+def check_columns(path: Path | str, found: Any, wanted: Any, known: Iterable[str]) -> None:
+    """Raise an error that names all columns that are missing, unknown, or of another type than wanted."""
+    types = {field.name: field.type for field in wanted}
+    own = {field.name: field.type for field in found}
+    names = ", ".join(known)
+    problems = [FileProblem(f"column {name}", "is missing") for name in types if name not in own]
+    problems += [FileProblem(f"column {name}", f"is unknown. Known: {names}.") for name in own if name not in types]
+    problems += [
+        FileProblem(f"column {name}", f"holds {own[name]}, must hold {kind}")
+        for name, kind in types.items()
+        if name in own and own[name] != kind
+    ]
+    if problems:
+        raise FileFormatError(path, problems)
+
 
 SCHEMA = "1"
 SCHEMA_KEY = "tilewright.records"

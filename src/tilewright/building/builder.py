@@ -15,7 +15,6 @@ from pathlib import Path
 
 from tilewright.base import events, knobs
 from tilewright.base.errors import InvalidValueError, StoreError
-from tilewright.building.allocator import find_fast_allocator
 from tilewright.building.build_progress import BuildProgress, Span, sort_longest_first
 from tilewright.building.compile_costs import CompileCosts, read_costs, record_cost
 from tilewright.building.compile_job import PRODUCTS, CompileJob, make_compile_job
@@ -24,6 +23,7 @@ from tilewright.building.header_set import HeaderSet
 from tilewright.building.ninja_run import StepEnded, run_graph
 from tilewright.building.outcome import collect_facts, find_misfit, read_failure
 from tilewright.building.precompiled_headers import prepare_header_sets
+from tilewright.building.process import find_fast_allocator
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.build_lock import BuildLock
 from tilewright.building.store.local import Store

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,9 +16,9 @@ from tilewright.arch.occupancy import Occupancy, compute_occupancy
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import CompileError, ToolchainError
 from tilewright.building.builder import build_compile_jobs
-from tilewright.building.call_graph import find_reachable
 from tilewright.building.code_object import (
     DisassembledInstruction,
+    FunctionSymbol,
     KernelResources,
     disassemble,
     read_functions,
@@ -31,6 +32,38 @@ from tilewright.building.store.artifact import Failure
 from tilewright.building.toolchain import Toolchain, find_toolchain
 from tilewright.codegen.render import KernelSource, render
 from tilewright.ops.kernel import Kernel
+
+# LLVM forms the address of a function from the program counter and a distance added to its lower half. gfx12 uses
+# another mnemonic for the addition.
+_GETPC = re.compile(r"s_getpc_b64 s\[(\d+):\d+\]")
+_DISTANCE = re.compile(r"s_add(?:_co)?_u32 s(\d+), s\1, (?:lit\()?(0x[0-9a-f]+|-?\d+)\)?")
+_GETPC_BYTES = 4  # it returns the address of the next instruction
+
+
+def find_reachable(
+    name: str, code: Mapping[str, Sequence[DisassembledInstruction]], functions: Mapping[str, FunctionSymbol]
+) -> tuple[str, ...]:
+    """Return a kernel and all functions that it calls directly or indirectly, each once."""
+    starts = {symbol.address: other for other, symbol in functions.items() if other in code}
+    found = [name]
+    for function in found:  # grows while it is read
+        targets = _find_addresses(code[function], functions[function].address)
+        found += dict.fromkeys(starts[at] for at in targets if at in starts and starts[at] not in found)
+    return tuple(found)
+
+
+def _find_addresses(code: Sequence[DisassembledInstruction], start: int) -> Iterator[int]:
+    """Yield the addresses that a function forms relative to its own: called functions and constants."""
+    counters: dict[str, int] = {}
+    for instruction in code:
+        if counter := _GETPC.match(instruction.text):
+            counters[counter[1]] = start + instruction.offset + _GETPC_BYTES
+        elif (distance := _DISTANCE.match(instruction.text)) and distance[1] in counters:
+            yield counters.pop(distance[1]) + _to_signed(int(distance[2], 0))
+
+
+def _to_signed(word: int) -> int:
+    return word - (1 << 32) if word >= 1 << 31 else word
 
 
 class SourceLike(Protocol):

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from tilewright.base.errors import CompileError, CorruptError, StoreError
 from tilewright.base.events import Notice, emit, report_task
-from tilewright.building.allocator import find_fast_allocator
 from tilewright.building.compile import extract_errors
 from tilewright.building.graph import GRAPH, HEADERS, write_headers_graph
 from tilewright.building.header_set import (
@@ -24,6 +23,7 @@ from tilewright.building.header_set import (
 )
 from tilewright.building.ninja_run import StepEnded, read_cpu_seconds, run_graph
 from tilewright.building.outcome import is_disk_full, read_log
+from tilewright.building.process import find_fast_allocator
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.local import Store
 from tilewright.building.store.os_errors import translate_os_errors

@@ -10,7 +10,7 @@ from tilewright.arch.spec import Arch
 from tilewright.base.errors import ToolchainError, choose
 from tilewright.building import ck_headers, flags
 from tilewright.building.discover import discover
-from tilewright.building.link_flags import HIP_LIBRARY
+from tilewright.building.flags import HIP_LIBRARY
 from tilewright.building.toolchain import GPU_LESS, ROCM, Toolchain, find_toolchain
 from tilewright.codegen.build_files.recipe import WRAPPER_SUFFIX, BuildStep, CompileRecipe, Slot
 

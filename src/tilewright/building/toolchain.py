@@ -12,7 +12,7 @@ from tilewright.base.errors import ToolchainError
 from tilewright.building import ck_headers, flags
 from tilewright.building.component import Component
 from tilewright.building.discover import DISTRIBUTION, GPU_LESS, ROCM, Discovery, discover
-from tilewright.building.link_flags import link_flags
+from tilewright.building.flags import link_flags
 from tilewright.building.tree_digest import compute_tree_digest
 
 __all__ = ["GPU_LESS", "ROCM", "Component", "Survey", "Toolchain", "find_toolchain", "survey_toolchains"]

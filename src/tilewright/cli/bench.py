@@ -102,7 +102,7 @@ def _check_order(by: str | None, plan: SweepPlan) -> None:
     """Raise an error if kernels cannot be sorted by this counter, before anything is measured."""
     from dataclasses import fields
 
-    from tilewright.emulator.counters import Counters
+    from tilewright.emulator.launch import Counters
 
     if by is None:
         return

@@ -63,9 +63,9 @@ def command(
     problem, then by clusters of similar problems. The results of the analytical model and of three
     baselines are shown next to those of the learned model.
     """
-    from tilewright.learn.extras import require_extras
+    from tilewright.base.extras import require_learn_extra
 
-    require_extras("evaluating")
+    require_learn_extra("evaluating")
     from tilewright.learn.evaluation import compute_learning_curve, evaluate_bundle, evaluate_config
     from tilewright.learn.report import find_worst_choices, write_report
     from tilewright.select.bundle import RELEVANCE, read_bundle

@@ -257,10 +257,10 @@ def make_plan(
 def _check_packages(cluster: str | None) -> None:
     """Check the packages that workers verify results with; those of other machines have their own."""
     from tilewright.bench.cluster.session import LOCAL
-    from tilewright.runtime.hip_library import require_extras
+    from tilewright.runtime.hip_library import require_learn_extra
 
     if cluster in (None, LOCAL):
-        require_extras("measuring")
+        require_learn_extra("measuring")
 
 
 def _find_devices(names: Sequence[str], cluster: str | None) -> tuple[dict[str, str], str]:
@@ -270,7 +270,7 @@ def _find_devices(names: Sequence[str], cluster: str | None) -> tuple[dict[str, 
     from tilewright.runtime.device import Device
 
     if cluster is not None and cluster != LOCAL and names[0].startswith("gpu:"):
-        from tilewright.bench.cluster.gpus import probe_cluster_gpu
+        from tilewright.bench.cluster.session import probe_cluster_gpu
 
         gpu = probe_cluster_gpu(cluster)
         return {names[0]: gpu.arch}, format_gpu_versions(gpu.versions)

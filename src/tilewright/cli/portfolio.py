@@ -171,7 +171,7 @@ def command(
 
 def _check_input(asked: PortfolioInput, plot: Path | None) -> None:
     """Raise an error if options contradict each other, before any work is done."""
-    from tilewright.learn.extras import require_extras
+    from tilewright.base.extras import require_learn_extra
     from tilewright.learn.plots import require_matplotlib
 
     if bool(asked.files) == (asked.measured is not None):
@@ -182,14 +182,14 @@ def _check_input(asked: PortfolioInput, plot: Path | None) -> None:
         raise InvalidValueError("--format applies to --problems, but --measured is given")
     require_packages("a portfolio", ("numpy",), "select")
     if asked.measured is not None:
-        require_extras("a table of measurements")
+        require_learn_extra("a table of measurements")
     if plot is not None:
         require_matplotlib("--plot")
 
 
 def _predict_times(op: Op, arch: Arch, asked: PortfolioInput, wanted: Mapping[str, tuple[str, ...]]) -> TimeTable:
     from tilewright.ops.problem_list import read_problems
-    from tilewright.select.predict_times import predict_times
+    from tilewright.select.portfolio import predict_times
 
     problems = [problem for file in asked.files for problem in read_problems(op, file, asked.file_format)]
     profile = find_profile(op, asked.profile)
@@ -202,8 +202,7 @@ def _predict_times(op: Op, arch: Arch, asked: PortfolioInput, wanted: Mapping[st
 
 
 def _read_measured_times(op: Op, arch: Arch, asked: PortfolioInput, wanted: Mapping[str, tuple[str, ...]]) -> TimeTable:
-    from tilewright.learn.measured_times import collect_measured_times
-    from tilewright.learn.read_times import read_times
+    from tilewright.learn.read_times import collect_measured_times, read_times
     from tilewright.ops import parse_kernel
 
     assert asked.measured is not None
@@ -226,7 +225,7 @@ def _choose_portfolio(times: TimeTable, keep: int) -> Portfolio:
 
 
 def _write_set(op: Op, arch: Arch, path: Path, kept: Sequence[Kernel], title: str) -> None:
-    from tilewright.ops.explicit_set import make_explicit_set
+    from tilewright.ops.builtin_sets import make_explicit_set
     from tilewright.ops.kernel_set import dump_kernel_set
 
     doc = f"The most useful kernels first. Chosen for {title}."

@@ -116,8 +116,7 @@ def run_sweep(
 ) -> SweepSummary:
     """Measure the tasks that a journal does not have yet. Ctrl-C waits for running tasks and stops."""
     from tilewright.bench.quarantine import Quarantine
-    from tilewright.bench.stopping import stop_on_signals
-    from tilewright.bench.sweep import sweep
+    from tilewright.bench.sweep import stop_on_signals, sweep
 
     kept_away = Quarantine(how.quarantine)
     executor = _make_executor(plan, asked, kept_away, how.cluster)

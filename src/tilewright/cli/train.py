@@ -51,9 +51,9 @@ def command(
     manifest has figures on problems that were not trained on, split first by problem, then by
     clusters of similar problems. The same table and options give the same bytes.
     """
-    from tilewright.learn.extras import require_extras
+    from tilewright.base.extras import require_learn_extra
 
-    require_extras("training")
+    require_learn_extra("training")
     from tilewright.learn.bundle_writer import BundleInfo, collect_problem_values, format_held_out, write_bundle
     from tilewright.learn.evaluation import evaluate_config
     from tilewright.learn.report import write_report

@@ -29,8 +29,7 @@ from tilewright.cli.settings import make_setting_option
 
 if TYPE_CHECKING:
     from tilewright.dispatch.verify import Check
-    from tilewright.emulator.counters import Counters
-    from tilewright.emulator.launch import Mode
+    from tilewright.emulator.launch import Counters, Mode
     from tilewright.ops.kernel import Kernel
     from tilewright.registry.registry import Registry
     from tilewright.runtime.device import Device
@@ -199,9 +198,9 @@ def _verify_together(kernels: Sequence[Kernel], asked: VerifyRequest, how: Verif
 
 def _find_device(name: str | None) -> Device:
     from tilewright.runtime.device import Device, current_device
-    from tilewright.runtime.hip_library import require_extras
+    from tilewright.runtime.hip_library import require_learn_extra
 
-    require_extras("verifying")  # before anything is built
+    require_learn_extra("verifying")  # before anything is built
     found = Device(name) if name is not None else current_device()
     if found is None:
         raise InvalidValueError("no device is given: use --device gpu:0, --device emulated:gfx942 or TILEWRIGHT_DEVICE")

@@ -11,13 +11,10 @@ from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError, UnsupportedError, choose
 from tilewright.building.compile_job import LIBRARY
 from tilewright.building.store.artifact import Artifact, Failure
-from tilewright.dispatch import check_tensors
-from tilewright.dispatch.binding import bind_selection
-from tilewright.dispatch.call_sequence import CallSequence
-from tilewright.dispatch.device_tensors import allocate_output, check_ready
+from tilewright.dispatch.call_sequence import CallSequence, bind_selection
 from tilewright.dispatch.devices import resolve_arch, resolve_device
 from tilewright.dispatch.fast_path import FastPath, make_fast_path
-from tilewright.dispatch.host_arrays import run_host
+from tilewright.dispatch.host_arrays import allocate_output, check_ready, run_host
 from tilewright.dispatch.launch import BoundKernel, Functions, bind_functions
 from tilewright.dispatch.overlap import DisjointPair, check_disjoint, check_outputs, list_disjoint_pairs
 from tilewright.dispatch.plan import Plan, get_execution
@@ -34,6 +31,65 @@ from tilewright.select.selection import KernelArg, Selection, Selector
 
 if TYPE_CHECKING:
     from tilewright.runtime.device import Device
+from tilewright.base.errors import TensorError
+from tilewright.dispatch.element_types import find_array_type
+from tilewright.dispatch.tensors import format_shape
+
+
+def match_tensors(
+    tensors: Sequence[Tensor], inputs: Sequence[View], outputs: Sequence[View | None]
+) -> list[View | None]:
+    """The views in the order of the problem's tensors; None for an output that must be allocated."""
+    wanted = [tensor.name for tensor in tensors if not tensor.output]
+    made = [tensor.name for tensor in tensors if tensor.output]
+    if len(wanted) != len(inputs):
+        raise TensorError(f"the problem has {len(wanted)} inputs ({', '.join(wanted)}), and {len(inputs)} were passed")
+    if len(made) != len(outputs):
+        raise TensorError(f"the problem has {len(made)} outputs ({', '.join(made)}), and {len(outputs)} were passed")
+    given, results = iter(inputs), iter(outputs)
+    return [next(results) if tensor.output else next(given) for tensor in tensors]
+
+
+def check_shapes_and_types(tensors: Sequence[Tensor], views: Sequence[View | None], arch: Arch) -> None:
+    """Require the problem's shape and, on this GPU, its type. Tensors that are updated in place must be passed."""
+    for tensor, view in zip(tensors, views, strict=True):
+        if view is None:
+            if tensor.updated:
+                raise TensorError(f"{tensor.name} is updated in place, so it must be passed as out=…")
+            continue
+        if view.shape != tensor.shape:
+            raise TensorError(f"{tensor.name} is {format_shape(view.shape)}, must be {format_shape(tensor.shape)}")
+        if tensor.output and view.read_only:
+            raise TensorError(f"{tensor.name} is an output, and the array passed for it is read-only")
+        wanted = find_array_type(tensor.dtype, arch)
+        if view.dtype != wanted:
+            detail = f", which is {wanted} on {arch.name}" if wanted != tensor.dtype else ""
+            raise TensorError(f"{tensor.name} is of type {view.dtype}, must be {tensor.dtype}{detail}")
+
+
+def is_on_host(tensors: Sequence[Tensor], views: Sequence[View | None]) -> bool:
+    """Whether the tensors are in host memory. Raises `TensorError` if only some are."""
+    placed = [(tensor.name, view.on_host) for tensor, view in zip(tensors, views, strict=True) if view is not None]
+    host = [name for name, is_host in placed if is_host]
+    if host and len(host) < len(placed):
+        rest = [name for name, is_host in placed if not is_host]
+        raise TensorError(
+            f"{', '.join(host)} in host memory and {', '.join(rest)} on a device: copy all of them to one side first"
+        )
+    return bool(host) or not placed
+
+
+def apply_strides(execution: Execution, problem: Any, tensors: Sequence[Tensor], views: Sequence[View | None]) -> Any:
+    """The problem with the strides of the device tensors. Dimensions of one element keep the problem's strides."""
+    found = {}
+    for tensor, view in zip(tensors, views, strict=True):
+        if view is not None:
+            triples = zip(tensor.shape, view.strides, tensor.strides, strict=True)
+            strides = tuple(own if extent == 1 else real for extent, real, own in triples)
+            if strides != tensor.strides:
+                found[tensor.name] = strides
+    return execution.with_strides(problem, found) if found else problem
+
 
 # Maximum number of cached plans. A server with more shapes than this creates some of them again.
 MOST_PLANS = 4096
@@ -156,10 +212,10 @@ class Dispatcher:
         execution = self._find_execution(problem)
         wanted = execution.tensors(problem)
         made = sum(tensor.output for tensor in wanted)
-        views = check_tensors.match_tensors(wanted, inputs, outputs if out is not None else [None] * made)
-        on_host = check_tensors.is_on_host(wanted, views)
+        views = match_tensors(wanted, inputs, outputs if out is not None else [None] * made)
+        on_host = is_on_host(wanted, views)
         chosen = resolve_device(device, () if on_host else [view.form.place for view in views if view is not None])
-        check_tensors.check_shapes_and_types(wanted, views, chosen.arch)
+        check_shapes_and_types(wanted, views, chosen.arch)
         check_outputs(wanted, views)
         # Host arrays are copied before the kernel writes, so only outputs must not share memory with each other.
         pairs = list_disjoint_pairs(wanted, [None if view is None else view.form for view in views], inputs=not on_host)
@@ -170,7 +226,7 @@ class Dispatcher:
                 raise InvalidValueError("prepared is for device tensors; host arrays are prepared when they are copied")
             results = run_host(call, plan, wanted, views, stream)
             return _pick_outputs(out, results)
-        real = check_tensors.apply_strides(execution, problem, wanted, views)
+        real = apply_strides(execution, problem, wanted, views)
         plan, call = self.plan(real, chosen, kernel, pad)
         check_ready(plan.stages[0], prepared)
         given = [

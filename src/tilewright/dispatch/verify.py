@@ -20,8 +20,7 @@ from tilewright.base.errors import DeviceError, DeviceMemoryError, InvalidValueE
 from tilewright.base.events import report_task
 from tilewright.building.compile_job import LIBRARY
 from tilewright.building.store.artifact import Artifact
-from tilewright.dispatch.binding import bind_selection
-from tilewright.dispatch.call_sequence import CallSequence
+from tilewright.dispatch.call_sequence import CallSequence, bind_selection
 from tilewright.dispatch.launch import BoundKernel, Functions, bind_functions
 from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.poisoned_tensor import POISON, PoisonedTensor
@@ -35,8 +34,7 @@ from tilewright.runtime.streams import get_stream_handle
 from tilewright.select.select import select_kernels
 
 if TYPE_CHECKING:
-    from tilewright.emulator.counters import Counters
-    from tilewright.emulator.launch import Mode
+    from tilewright.emulator.launch import Counters, Mode
     from tilewright.runtime.device import Device
 
 # ok: every element is within its tolerance. wrong: some are not, or there are stray writes.

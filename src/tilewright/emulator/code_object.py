@@ -12,7 +12,7 @@ from elftools.elf.elffile import ELFFile
 from tilewright.emulator import msgpack
 from tilewright.emulator.descriptor import SIZE as DESCRIPTOR_BYTES
 from tilewright.emulator.faults import CodeObjectError
-from tilewright.emulator.gpus import MACHINES
+from tilewright.emulator.hardware import MACHINES
 from tilewright.emulator.kernel_metadata import KernelMetadata, read_metadata
 
 _MACHINE = "EM_AMDGPU"

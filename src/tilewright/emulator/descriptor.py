@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 
 from tilewright.emulator.faults import CodeObjectError
-from tilewright.emulator.gpus import generation
+from tilewright.emulator.hardware import generation
 
 SIZE = 64
 _LAYOUT = struct.Struct("<IIIIq20sIIIHHI")

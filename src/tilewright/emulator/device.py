@@ -14,14 +14,13 @@ from tilewright.emulator import waitcnt
 from tilewright.emulator.bundle import find_code_object
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.code_object import CodeObject, Symbol, read_code_object
-from tilewright.emulator.counters import Counters
 from tilewright.emulator.descriptor import Descriptor, read_descriptor
 from tilewright.emulator.disassembly import disassemble
 from tilewright.emulator.entry_state import EntryState, build_argument_memory, build_dispatch_packet, make_first_group
 from tilewright.emulator.faults import CodeObjectError, FaultLocation, LaunchFault
 from tilewright.emulator.group import POISON, Batch
 from tilewright.emulator.kernel_metadata import KernelMetadata
-from tilewright.emulator.launch import AUTO, Launch, Mode
+from tilewright.emulator.launch import AUTO, Counters, Launch, Mode
 from tilewright.emulator.lds import Lds
 from tilewright.emulator.memory import Memory
 from tilewright.emulator.numpy_engine import LIMIT, Budget, NumpyEngine

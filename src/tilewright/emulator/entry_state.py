@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.emulator.apertures import PRIVATE_BASE, SHARED_BASE
 from tilewright.emulator.descriptor import Descriptor
 from tilewright.emulator.faults import CodeObjectError
-from tilewright.emulator.gpus import generation
 from tilewright.emulator.group import POISON, U32, Batch, WaveGroup, WaveIndices
+from tilewright.emulator.hardware import PRIVATE_BASE, SHARED_BASE, generation
 from tilewright.emulator.instruction import EXEC, SCALARS, TTMP
 from tilewright.emulator.kernel_metadata import KernelMetadata
 from tilewright.emulator.launch import Launch

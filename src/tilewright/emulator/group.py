@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.emulator.counters import Counters
 from tilewright.emulator.instruction import EXEC, SCALARS
+from tilewright.emulator.launch import Counters
 
 if TYPE_CHECKING:
     from tilewright.emulator.lds import Lds

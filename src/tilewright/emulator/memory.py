@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tilewright.base.errors import DeviceError, DeviceMemoryError, InvalidValueError
 from tilewright.emulator.faults import FaultLocation, MemoryFault
-from tilewright.emulator.views import MemoryViews
+from tilewright.emulator.lds import MemoryViews
 
 CAPACITY = 8 << 30
 ALIGNMENT = 256  # hipMalloc's, too

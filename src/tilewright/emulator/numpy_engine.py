@@ -9,15 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tilewright.emulator import waitcnt
-from tilewright.emulator.barriers import Barriers
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.control import Barrier, Call, End, Jump
-from tilewright.emulator.counters import Counters
 from tilewright.emulator.faults import BarrierFault, CodeFault, EndlessLoopFault, Fault, FaultLocation
 from tilewright.emulator.group import Mask, WaveGroup
 from tilewright.emulator.instruction import Instruction
+from tilewright.emulator.launch import Counters
 from tilewright.emulator.program import BasicBlock, Program
-from tilewright.emulator.scheduler import GroupScheduler, RunnableGroup, split_slots
+from tilewright.emulator.scheduler import Barriers, GroupScheduler, RunnableGroup, split_slots
 from tilewright.emulator.write_hazards import apply_pending_loads
 
 LIMIT = 2**31  # wave instructions of a launch

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.emulator.code import LoadedCode
-from tilewright.emulator.gpus import generation
 from tilewright.emulator.group import WaveGroup
+from tilewright.emulator.hardware import generation
 from tilewright.emulator.instruction import Instruction
 
 # The counter of each kind of access (ISA manuals for CDNA3, RDNA3 and RDNA4, "Data dependency resolution").

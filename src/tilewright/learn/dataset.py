@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,29 @@ from tilewright.base.documents import CONTENT_ERRORS, describe_error, parse_json
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
 from tilewright.learn.measurements import OK, Measurements, TextColumn
-from tilewright.learn.medians import compute_medians
 from tilewright.ops import find_op, parse_kernel
 from tilewright.ops.cost_model.cost import CostModel, Facts, ResourceUse
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
 from tilewright.ops.problem_values import load_problem
+
+
+class Medians(NamedTuple):
+    """The groups in the order of their numbers: number, first row, median; and the index of each row's group."""
+
+    group: NDArray[np.int64]
+    first: NDArray[np.int64]
+    median: NDArray[np.float64]
+    place: NDArray[np.int64]
+
+
+def compute_medians(group: NDArray[np.int64], values: NDArray[np.float64]) -> Medians:
+    """The median of the values of each group: the middle one, or the mean of the middle two."""
+    distinct, first, place, count = np.unique(group, return_index=True, return_inverse=True, return_counts=True)
+    ordered = values[np.lexsort((values, place))]
+    start = np.concatenate([[0], np.cumsum(count)[:-1]]).astype(np.int64)
+    return Medians(distinct, first, (ordered[start + (count - 1) // 2] + ordered[start + count // 2]) / 2, place)
+
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

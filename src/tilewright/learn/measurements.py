@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tilewright.base.digest import to_canonical_json
 from tilewright.base.documents import convert_read_errors, parse_json
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, choose
-from tilewright.bench.parquet_schema import check_columns, check_version
+from tilewright.bench.table import check_columns, check_version
 
 SCHEMA = "1"
 SCHEMA_KEY = "tilewright.measurements"

@@ -10,12 +10,44 @@ from numpy.typing import NDArray
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import Notice, emit, report_task
-from tilewright.learn.dataset import Dataset, require_cost_model
+from tilewright.learn.dataset import Dataset, compute_medians, require_cost_model
 from tilewright.learn.efficiency import evaluate_scores
-from tilewright.learn.medians import compute_medians
-from tilewright.learn.model_text import reduce_model_text
 from tilewright.learn.splits import make_folds, merge_near
 from tilewright.learn.training_config import RANKER, TrainingConfig, draw_variants
+
+# Lines of a tree that prediction reads. The others are training statistics (gains, weights, counts).
+_TREE = (
+    "num_leaves",
+    "num_cat",
+    "split_feature",
+    "threshold",
+    "decision_type",
+    "left_child",
+    "right_child",
+    "leaf_value",
+    "is_linear",
+    "shrinkage",
+)
+# Sizes in bytes of the trees' texts: wrong after shortening, and not needed to read them one by one.
+_HEAD_LESS = ("tree_sizes",)
+_END = "end of trees"
+
+
+def reduce_model_text(text: str) -> str:
+    """The same model in about half the bytes: it still loads in LightGBM and predicts the same bits.
+
+    Training parameters are left out, too: a bundle has them in its manifest, without those that depend on the machine.
+    """
+    body, _, _ = text.partition(f"\n{_END}")
+    head, *trees = body.split("\nTree=")
+    kept = [line for line in head.splitlines() if line.partition("=")[0] not in _HEAD_LESS]
+    blocks = ["\n".join(kept).rstrip()]
+    for tree in trees:
+        number, *lines = tree.splitlines()
+        wanted = [line for line in lines if line.partition("=")[0] in _TREE]
+        blocks.append("\n".join([f"Tree={number}", *wanted]))
+    return "\n\n".join([*blocks, _END]) + "\n"
+
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -16,21 +16,25 @@ from tilewright.base.errors import (
     InvalidValueError,
     choose,
 )
+from tilewright.building.build_progress import build_trace
 from tilewright.building.builder import LIMIT_S, BuildResult, build_kernels
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
-from tilewright.building.trace import build_trace
 from tilewright.dispatch.devices import resolve_device
 from tilewright.dispatch.dispatcher import Dispatcher
 from tilewright.dispatch.fast_path import FastPath
 from tilewright.dispatch.plan import Plan
 from tilewright.ops.kernel import Kernel
-from tilewright.registry.find import find_kernels
-from tilewright.registry.library import load_library
-from tilewright.registry.merging import check_side, merge_priorities, merge_results
-from tilewright.registry.resolve import Kernels, resolve_kernels
-from tilewright.registry.saved import SavedKernel, read_document, to_document
+from tilewright.registry.resolve import Kernels, find_kernels, load_library, resolve_kernels
+from tilewright.registry.saved import (
+    SavedKernel,
+    check_side,
+    merge_priorities,
+    merge_results,
+    read_document,
+    to_document,
+)
 from tilewright.select.chain import CHAIN, Chain
 from tilewright.select.selection import KernelArg, Selection, Selector
 from tilewright.select.tuned import TunedTable, read_tuned

@@ -17,12 +17,10 @@ from tilewright.arch import load
 from tilewright.arch.spec import Arch
 from tilewright.base import knobs
 from tilewright.base.errors import DeviceError, InvalidValueError, KnobError, UnknownValueError
-from tilewright.emulator import gpus
+from tilewright.emulator import hardware
 from tilewright.runtime import emulation, hip_library
 from tilewright.runtime.buffers import Buffer
-from tilewright.runtime.device_guard import DeviceGuard
 from tilewright.runtime.hip import NAME_BYTES, Hip
-from tilewright.runtime.libraries import load_kernel_library
 from tilewright.runtime.streams import Stream, StreamEvent
 
 if TYPE_CHECKING:
@@ -30,6 +28,69 @@ if TYPE_CHECKING:
     from tilewright.emulator.hip_shim.settings import LaunchRecord
     from tilewright.emulator.launch import Mode
     from tilewright.runtime.forwarded_hip import ForwardedLibrary
+
+
+# glibc's messages for a missing symbol or symbol version.
+_UNDEFINED = re.compile(r"undefined symbol: (?P<symbol>\w+)")
+_VERSION = re.compile(r"version [`'](?P<version>\S+?)' not found")
+
+_libraries: dict[Path, ctypes.CDLL] = {}
+
+
+def load_kernel_library(hip: Hip, path: Path, *, emulated: bool) -> ctypes.CDLL:
+    """The library at `path`, loaded once. Fails if it loads another HIP library into the process."""
+    known = _libraries.get(path)
+    if known is not None:
+        return known
+    hip_library.check_after_loading(hip)  # other code may have loaded one
+    try:
+        library = ctypes.CDLL(str(path))  # ctypes binds all symbols at once (RTLD_NOW), so a missing one shows here
+    except OSError as error:
+        raise DeviceError(_explain_failure(path, hip, str(error), emulated)) from error
+    # A library that was linked against another version of HIP also loads that version.
+    hip_library.check_after_loading(hip)
+    return _libraries.setdefault(path, library)
+
+
+def _explain_failure(path: Path, hip: Hip, said: str, emulated: bool) -> str:
+    symbol, version = _UNDEFINED.search(said), _VERSION.search(said)
+    if symbol is None and version is None:
+        return f"{path} cannot be loaded: {said}"
+    lacks = f"function {symbol['symbol']}" if symbol else f"version {version['version']}" if version else ""
+    if emulated:
+        return f"{path} needs the {lacks}, which the emulated device does not have ({said})"
+    return f"{path} needs the {lacks}, which {hip.path} does not have: it was linked with another HIP ({said})"
+
+
+class DeviceGuard:
+    """Sets this thread's current device inside the `with` block, and restores the previous one.
+
+    A class instead of a generator for speed: it is entered around every launch.
+    """
+
+    __slots__ = ("_before", "_hip", "_index")
+
+    def __init__(self, hip: Hip, index: int) -> None:
+        self._hip = hip
+        self._index = index
+        self._before = index
+
+    def __enter__(self) -> None:
+        self._before = self._hip.current_device()
+        if self._before != self._index:
+            self._set_device(self._index)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before != self._index:
+            self._set_device(self._before)
+
+    def _set_device(self, index: int) -> None:
+        status = self._hip.set_device(index)
+        if status:
+            raise self._hip.make_error(status, "hipSetDevice")
+
 
 GPU, EMULATED = "gpu", "emulated"
 _GPU_NAME = re.compile(r"gpu:(0|[1-9]\d{0,3})")
@@ -242,7 +303,7 @@ def devices() -> list[Device]:
 
 def list_emulated_names() -> tuple[str, ...]:
     """The names of all emulated devices."""
-    return tuple(f"{EMULATED}:{arch}" for arch in gpus.EMULATED)
+    return tuple(f"{EMULATED}:{arch}" for arch in hardware.EMULATED)
 
 
 def _check_exists(hip: Hip, index: int) -> None:

@@ -17,8 +17,7 @@ from tilewright.base.errors import DeviceError
 from tilewright.base.events import Notice, emit
 from tilewright.building.discover import DEFAULT_ROCM
 from tilewright.building.process import read_tool_output
-from tilewright.runtime.errors import NO_DEVICE
-from tilewright.runtime.hip import FORKED, FORKED_EMULATOR, Hip
+from tilewright.runtime.hip import FORKED, FORKED_EMULATOR, NO_DEVICE, Hip
 
 # The modules that the emulated device needs, and the packages they come in.
 EXTRAS = {"numpy": "numpy", "ml_dtypes": "ml-dtypes", "elftools": "pyelftools"}
@@ -145,14 +144,14 @@ def check_after_loading(hip: Hip) -> None:
             check_single(hip.path)
 
 
-def require_extras(what: str) -> None:
+def require_learn_extra(what: str) -> None:
     """Raise an error if packages that `what` needs are missing."""
     if missing := list_missing_extras():
         raise DeviceError(f"{what} needs {', '.join(missing)}. Get it with: {INSTALL}")
 
 
 def _open_shim() -> Hip:
-    require_extras("the emulated device")
+    require_learn_extra("the emulated device")
     others = find_mapped_libraries()
     if not others:
         return _load_new_shim()
@@ -164,7 +163,7 @@ def _open_shim() -> Hip:
 
 
 def _load_new_shim() -> Hip:
-    require_extras("the emulated device")
+    require_learn_extra("the emulated device")
     if others := find_mapped_libraries():
         raise _make_shim_error(others)
     from tilewright.emulator.hip_shim.shim import open_shim  # noqa: PLC0415  (loads NumPy)

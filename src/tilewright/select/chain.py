@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.op import Op
-from tilewright.select import first_fit
-from tilewright.select.analytical import compute_problem_inputs, estimate_kernel, estimate_times, has_numpy
 from tilewright.select.pool import CandidatePool, Candidates, OpCandidates
+from tilewright.select.rank import STEP, compute_problem_inputs, estimate_kernel, estimate_times, has_numpy
 from tilewright.select.selection import Candidate, LazySequence, Ranking, SelectorStep
 from tilewright.select.tuned import TunedEntry, TunedTable
 
@@ -42,9 +41,7 @@ class Chain:
         steps = [self._make_tuned_step(part, able, entry)]
         steps.append(SelectorStep("support", f"{len(able.places)} of {len(part.kernels)} kernels support it unpadded"))
         if part.op.cost is None:
-            return Ranking(
-                able, (*steps, SelectorStep(first_fit.STEP, f"{part.op.name} has no estimate: order of registration"))
-            )
+            return Ranking(able, (*steps, SelectorStep(STEP, f"{part.op.name} has no estimate: order of registration")))
         us = estimate_times(part, problem, able.places)
         steps.append(SelectorStep("estimate", f"{len(able.places)} kernels, without measurements"))
         order = _sort_by_time(us)
@@ -110,7 +107,7 @@ def _predict_learned(able: Candidates, first: Sequence[int], bundles: Sequence[B
 
 def _predict_times(bundle: Bundle, able: Candidates, places: Sequence[int]) -> list[float]:
     """Microseconds that a bundle predicts for these kernels."""
-    from tilewright.select.learned_scores import score_kernels  # noqa: PLC0415  (imports NumPy)
+    from tilewright.select.rank import score_kernels  # noqa: PLC0415  (imports NumPy)
 
     cost, arch = able.part.op.cost, able.part.pool.arch
     assert cost is not None

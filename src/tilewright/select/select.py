@@ -12,8 +12,8 @@ from typing import Any
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.kernel import Kernel
-from tilewright.select.first_fit import FIRST_FIT
 from tilewright.select.pool import CandidatePool, explain_rejection, find_candidates
+from tilewright.select.rank import FIRST_FIT
 from tilewright.select.selection import Candidate, LazySequence, Ranking, RejectedKernel, Selection, Selector
 
 

@@ -19,9 +19,8 @@ from tilewright.base.events import Notice, emit
 from tilewright.bench.cluster.actor import ChunkResult, DeviceActor, DeviceInfo, build_on_node
 from tilewright.bench.cluster.builds import BuildQueue
 from tilewright.bench.cluster.ledger import Chunk, ChunkSizes, Ledger
-from tilewright.bench.cluster.session import AUTO, RaySession, import_ray, read_shared_environment
+from tilewright.bench.cluster.session import AUTO, RaySession, describe_differences, import_ray, read_shared_environment
 from tilewright.bench.cluster.slots import CPU, GPU, DeviceSlot, Node, check_nodes, count_builders, list_slots
-from tilewright.bench.cluster.versions import describe_differences
 from tilewright.bench.executor import REPLAY, WorkerConfig, WorkItem
 from tilewright.bench.quarantine import FAILURES, Quarantine
 from tilewright.bench.record import Record

@@ -1,4 +1,7 @@
-"""A connection to Ray: to a running cluster, or to one that is started on this machine for one sweep."""
+"""A connection to Ray: to a running cluster, or to one that is started on this machine for one sweep.
+
+It also finds the GPUs of the nodes, and checks that all nodes run the same versions.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,22 @@ from typing import Any
 
 from tilewright.base import knobs
 from tilewright.base.errors import ClusterError, MissingExtraError
-from tilewright.bench.cluster.slots import Node, parse_nodes
+from tilewright.bench.cluster.actor import DeviceActor, DeviceInfo
+from tilewright.bench.cluster.slots import GPU, Node, list_slots, parse_nodes
+from tilewright.bench.executor import WorkerConfig
+from tilewright.bench.gpu_model import parse_versions
+
+
+def describe_differences(versions: str, node: Mapping[str, str]) -> str:
+    """A description of the differences; empty if there are none. `versions` are a task's, from `format_versions`.
+
+    Only names that both sides have are compared: the compiler is that of the building node, and part of the store key.
+    """
+    wanted = parse_versions(versions)
+    return ", ".join(
+        f"{name} {there} instead of {wanted[name]}" for name, there in node.items() if wanted.get(name, there) != there
+    )
+
 
 AUTO, LOCAL = "auto", "local"
 # Tasks and records are small and are sent inside messages, so Ray's object store stays empty. Ray's minimum is
@@ -82,3 +100,33 @@ def _check_reachable(address: str) -> None:
 
 def _extract_first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def probe_cluster_gpu(address: str) -> DeviceInfo:
+    """The description of the cluster's first GPU. The others are compared with it when they are used."""
+    ray = import_ray()
+    session = RaySession(address)
+    try:
+        nodes = session.list_nodes()
+        seats = sorted(list_slots(nodes.values(), [GPU], builds=False))
+        if not seats:
+            raise ClusterError(
+                f"none of the cluster's {len(nodes)} nodes has a GPU that Ray knows of. Start nodes with `ray start "
+                "--num-gpus N`, or name another device"
+            )
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415  (part of an extra)
+
+        actor = (
+            ray.remote(DeviceActor)
+            .options(num_gpus=1, scheduling_strategy=NodeAffinitySchedulingStrategy(seats[0].node, soft=False))
+            .remote(GPU, WorkerConfig(), 0, {})
+        )
+        try:
+            told: DeviceInfo = ray.get(actor.describe_device.remote())
+        except ray.exceptions.RayTaskError as error:
+            raise ClusterError(f"{seats[0]} cannot be used: {error.cause}") from error
+        finally:
+            ray.kill(actor)
+        return told
+    finally:
+        session.close()

@@ -21,8 +21,8 @@ from tilewright.emulator.faults import AlignmentFault, FaultLocation
 from tilewright.emulator.group import U32, WaveGroup
 from tilewright.emulator.instruction import Instruction
 from tilewright.emulator.isa.float_functions import flush_subnormals
+from tilewright.emulator.lds import MemoryViews
 from tilewright.emulator.memory import Index, Mask
-from tilewright.emulator.views import MemoryViews
 
 Values = NDArray[Any]
 

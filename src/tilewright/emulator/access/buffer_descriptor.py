@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from tilewright.emulator.access.operands import read_pair
 from tilewright.emulator.code import LoadedCode
-from tilewright.emulator.gpus import generation
 from tilewright.emulator.group import WaveGroup
+from tilewright.emulator.hardware import generation
 from tilewright.emulator.instruction import Instruction
 
 _SWIZZLE_GFX9 = np.uint32(0x80000000)

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from tilewright.emulator.access.gather import load, store
 from tilewright.emulator.group import U32, PendingEffect, Registers, Step, WaveGroup
 from tilewright.emulator.instruction import EXEC
-from tilewright.emulator.lds import Lds
+from tilewright.emulator.lds import Lds, MemoryViews
 from tilewright.emulator.memory import Index, Mask
-from tilewright.emulator.views import MemoryViews
 
 Rows = NDArray[np.intp]
 T = TypeVar("T")

@@ -38,12 +38,12 @@ from tilewright.emulator.access.global_memory import Addresses, make_addresses
 from tilewright.emulator.access.lds_range import check_range
 from tilewright.emulator.access.operands import CACHE_POLICY, check_modifiers, get_operands, get_vector, needs_old_value
 from tilewright.emulator.access.private import check_private_range
-from tilewright.emulator.apertures import PRIVATE_BASE, SHARED_BASE
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.group import U32, Step, WaveGroup
+from tilewright.emulator.hardware import PRIVATE_BASE, SHARED_BASE
 from tilewright.emulator.instruction import Instruction
+from tilewright.emulator.lds import MemoryViews
 from tilewright.emulator.memory import Index, Mask
-from tilewright.emulator.views import MemoryViews
 
 
 @dataclass(frozen=True, slots=True)

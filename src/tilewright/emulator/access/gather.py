@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.emulator.group import U32
+from tilewright.emulator.lds import MemoryViews
 from tilewright.emulator.memory import Index, Mask
-from tilewright.emulator.views import MemoryViews
 
 Item = TypeVar("Item", bound=np.generic)
 

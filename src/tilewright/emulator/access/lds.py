@@ -30,8 +30,8 @@ from tilewright.emulator.access.transpose import TRANSPOSES, transpose_lanes
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.group import U32, Step, WaveGroup
 from tilewright.emulator.instruction import M0, Instruction
+from tilewright.emulator.lds import MemoryViews
 from tilewright.emulator.memory import Index, Mask
-from tilewright.emulator.views import MemoryViews
 
 _PAIR = re.compile(r"(read|write)2(st64)?_(b32|b64)")
 

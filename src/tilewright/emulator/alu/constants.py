@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.emulator import apertures
+from tilewright.emulator import hardware
 from tilewright.emulator.alu.instruction_context import InstructionContext
 from tilewright.emulator.group import WaveGroup
 from tilewright.emulator.instruction import VCC, Operand
-from tilewright.emulator.isa.arrays import TYPES, Array
+from tilewright.emulator.isa.operation import TYPES, Array
 
 # Integers that fit the operand field of an instruction; others follow it as a 32-bit literal.
 _INLINE = range(-16, 65)
 
 APERTURES = {
-    "src_shared_base": apertures.SHARED_BASE,
-    "src_shared_limit": apertures.SHARED_LIMIT,
-    "src_private_base": apertures.PRIVATE_BASE,
-    "src_private_limit": apertures.PRIVATE_LIMIT,
+    "src_shared_base": hardware.SHARED_BASE,
+    "src_shared_limit": hardware.SHARED_LIMIT,
+    "src_private_base": hardware.PRIVATE_BASE,
+    "src_private_limit": hardware.PRIVATE_LIMIT,
 }
 
 

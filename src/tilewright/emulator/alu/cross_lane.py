@@ -11,7 +11,7 @@ from tilewright.emulator.alu.operands import Getter, make_vector_source
 from tilewright.emulator.alu.scalar import make_scalar_source
 from tilewright.emulator.group import Step, WaveGroup
 from tilewright.emulator.instruction import EXEC, Operand
-from tilewright.emulator.isa.arrays import Array
+from tilewright.emulator.isa.operation import Array
 
 _ROW = 16
 

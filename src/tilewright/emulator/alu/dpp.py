@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tilewright.emulator.alu.instruction_context import InstructionContext
 from tilewright.emulator.group import Mask, WaveGroup
-from tilewright.emulator.isa.arrays import Array
+from tilewright.emulator.isa.operation import Array
 
 Lanes = NDArray[np.intp]
 

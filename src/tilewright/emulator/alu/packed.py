@@ -7,17 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.emulator.alu import source_operands
 from tilewright.emulator.alu.float_mode import SubnormalMode, make_mode_step
 from tilewright.emulator.alu.instruction_context import PACKED_MODIFIERS, InstructionContext
-from tilewright.emulator.alu.operands import Getter, apply_function, make_vector_source
+from tilewright.emulator.alu.operands import Getter, apply_function, make_vector_source, match_sources
 from tilewright.emulator.alu.results import make_finisher, make_register_writer, write_masked
 from tilewright.emulator.group import Step, WaveGroup
 from tilewright.emulator.instruction import Operand
-from tilewright.emulator.isa.arrays import TYPES, Array
 from tilewright.emulator.isa.float_functions import flush_subnormals
 from tilewright.emulator.isa.numpy_form import make_function
-from tilewright.emulator.isa.operation import Operation
+from tilewright.emulator.isa.operation import TYPES, Array, Operation
 from tilewright.emulator.isa.packed import find_signed_dot
 from tilewright.emulator.isa.table import DOT, PACKED, SATURATED_PACKED, VECTOR
 
@@ -74,10 +72,7 @@ def _read_picks(site: InstructionContext, count: int, high: int = 1) -> list[_Pi
 
 
 def _list_source_operands(site: InstructionContext, operation: Operation) -> list[Operand]:
-    return [
-        source.required_operand
-        for source in source_operands.match_sources(site, operation, site.instruction.operands[1:])
-    ]
+    return [source.required_operand for source in match_sources(site, operation, site.instruction.operands[1:])]
 
 
 def _apply_negation(getter: Getter, kind: str, negate: int) -> Getter:

@@ -11,7 +11,7 @@ from tilewright.emulator.alu.instruction_context import InstructionContext
 from tilewright.emulator.alu.operands import SELECTIONS
 from tilewright.emulator.group import Mask, WaveGroup
 from tilewright.emulator.instruction import EXEC, Operand
-from tilewright.emulator.isa.arrays import TYPES, Array
+from tilewright.emulator.isa.operation import TYPES, Array
 from tilewright.emulator.isa.table import keeps_other_half
 
 Writer = Callable[[WaveGroup, Array], None]

@@ -7,17 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.emulator.alu import source_operands
 from tilewright.emulator.alu.constants import FLAGS, find_aperture, make_constant, read_flag
 from tilewright.emulator.alu.float_mode import SubnormalMode, make_mode_step
 from tilewright.emulator.alu.instruction_context import InstructionContext
-from tilewright.emulator.alu.operands import Getter, apply_function
+from tilewright.emulator.alu.operands import Getter, apply_function, match_sources
 from tilewright.emulator.group import Step, WaveGroup
 from tilewright.emulator.instruction import EXEC, Operand
-from tilewright.emulator.isa.arrays import TYPES, Array
 from tilewright.emulator.isa.float_functions import flush_subnormals
 from tilewright.emulator.isa.numpy_form import make_function
-from tilewright.emulator.isa.operation import Operation
+from tilewright.emulator.isa.operation import TYPES, Array, Operation
 from tilewright.emulator.isa.table import SAVE_EXEC, SCALAR, WRITE_EXEC
 
 Writer = Callable[[WaveGroup, Array], None]
@@ -97,7 +95,7 @@ def _make_test_step(sources: tuple[Getter, ...], scc: Callable[..., Array] | Non
 def _make_sources(site: InstructionContext, operation: Operation, subnormal: SubnormalMode) -> tuple[Getter, ...]:
     operands = site.instruction.operands[1 if operation.result else 0 :]
     getters: list[Getter] = []
-    for source in source_operands.match_sources(site, operation, operands):
+    for source in match_sources(site, operation, operands):
         if source.kind == "scc":
             getters.append(lambda group: group.scc.astype(np.uint32))
             continue

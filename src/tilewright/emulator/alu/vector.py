@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.emulator.alu import source_operands
 from tilewright.emulator.alu.dpp import LaneMap, read_lane_map
 from tilewright.emulator.alu.float_mode import KEPT, SubnormalMode, make_mode_step
 from tilewright.emulator.alu.instruction_context import (
@@ -22,15 +21,15 @@ from tilewright.emulator.alu.operands import (
     make_mask_source,
     make_sdwa_source,
     make_vector_source,
+    match_sources,
 )
 from tilewright.emulator.alu.results import Writer, make_finisher, make_mask_writer, make_register_writer, write_masked
 from tilewright.emulator.group import Step, WaveGroup
 from tilewright.emulator.instruction import EXEC, VCC, Operand
-from tilewright.emulator.isa.arrays import TYPES, Array
 from tilewright.emulator.isa.bitop import bitop3
 from tilewright.emulator.isa.float_functions import flush_subnormals
 from tilewright.emulator.isa.numpy_form import find_direct_ufunc, make_function
-from tilewright.emulator.isa.operation import Operation
+from tilewright.emulator.isa.operation import TYPES, Array, Operation
 from tilewright.emulator.isa.table import COMPARE, SATURATED, vector_operations
 
 
@@ -115,7 +114,7 @@ def make_sources(
 ) -> tuple[Getter, ...]:
     """Make the sources of an operation from the operands after the destinations."""
     getters = []
-    for source in source_operands.match_sources(site, operation, operands):
+    for source in match_sources(site, operation, operands):
         if source.kind == "mask":
             getters.append(make_mask_source(site, source.operand))
             continue

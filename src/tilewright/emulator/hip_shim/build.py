@@ -15,7 +15,7 @@ from tilewright.base.digest import digest_value
 from tilewright.base.errors import CompileError, ToolchainError
 from tilewright.building.discover import ROCM
 from tilewright.building.driver import NO_CONFIG_FILES
-from tilewright.building.link_flags import HIP_LIBRARY
+from tilewright.building.flags import HIP_LIBRARY
 from tilewright.building.own_library import build_own_library
 from tilewright.building.process import read_tool_output, run_command
 from tilewright.building.store.local import Store

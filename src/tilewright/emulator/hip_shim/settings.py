@@ -10,8 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import InvalidValueError, choose
-from tilewright.emulator.counters import Counters
-from tilewright.emulator.launch import AUTO, ENGINES, Extent, Mode
+from tilewright.emulator.launch import AUTO, ENGINES, Counters, Extent, Mode
 
 if TYPE_CHECKING:
     from tilewright.emulator.device import DeviceKernel

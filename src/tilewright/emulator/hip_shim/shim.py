@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tilewright.base.errors import DeviceError
 from tilewright.building.toolchain import find_toolchain
-from tilewright.emulator.gpus import EMULATED
+from tilewright.emulator.hardware import EMULATED
 from tilewright.emulator.hip_shim.build import build_shim
 from tilewright.emulator.hip_shim.callbacks import HipCallbacks
 from tilewright.emulator.hip_shim.deferred_errors import keep_uncaught_errors

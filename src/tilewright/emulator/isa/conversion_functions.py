@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tilewright.emulator.isa.arrays import Array
+from tilewright.emulator.isa.operation import Array
 
 
 def _to_integer(x: Array, low: int, high: int, kind: type[Any]) -> Array:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.emulator.isa.arrays import Array, to_bits
 from tilewright.emulator.isa.fused import exact_fma, fma_f64, odd_fma_f32
+from tilewright.emulator.isa.operation import Array, to_bits
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilewright.emulator.isa.arrays import Array, to_bits
+from tilewright.emulator.isa.operation import Array, to_bits
 
 Function = Callable[..., Array]
 _SMALLEST_NORMAL = {2: np.float16(2.0**-14), 4: np.float32(2.0**-126), 8: np.float64(2.0**-1022)}  # by size in bytes

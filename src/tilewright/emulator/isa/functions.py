@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from tilewright.emulator.isa import conversion_functions, division, fused, integer_functions
-from tilewright.emulator.isa.arrays import TYPES, Array, to_bits
 from tilewright.emulator.isa.conversion_functions import SMALL_FUNCTIONS
 from tilewright.emulator.isa.float_functions import FLOAT_FUNCTIONS
+from tilewright.emulator.isa.operation import TYPES, Array, to_bits
 
 Function = Callable[..., Array]
 

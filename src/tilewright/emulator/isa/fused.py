@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tilewright.emulator.isa.arrays import Array
+from tilewright.emulator.isa.operation import Array
 
 _SPLITTER = 134217729.0  # 2**27 + 1: splits the 53 bits of a double in half (Dekker)
 # Beyond these magnitudes a part of a product may overflow or lose bits; such lanes are computed one by one.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.emulator.isa.arrays import Array
+from tilewright.emulator.isa.operation import Array
 
 _NONE = np.uint32(0xFFFFFFFF)  # result of bit searches that find none
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.emulator.isa.arrays import Array
 from tilewright.emulator.isa.functions import FUNCTIONS
-from tilewright.emulator.isa.operation import Operation
+from tilewright.emulator.isa.operation import Array, Operation
 
 NAMES = "abcd"
 

@@ -21,15 +21,16 @@ from tilewright.emulator.native.layout import (
     SCALAR,
     VECTOR,
     InstructionRecord,
+    LoweringTables,
     MatrixRecord,
     Permutation,
     WrittenRange,
+    make_record,
 )
 from tilewright.emulator.native.lower_alu import lower_alu
 from tilewright.emulator.native.lower_control import INDIRECT, JUMPS, list_queue_numbers, lower_control
 from tilewright.emulator.native.lower_matrix import lower_matrix
 from tilewright.emulator.native.lower_memory import lower_memory
-from tilewright.emulator.native.record import LoweringTables, make_record
 from tilewright.emulator.program import FaultStep, Program
 from tilewright.emulator.write_hazards import find_written_registers
 

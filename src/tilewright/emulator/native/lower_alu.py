@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tilewright.emulator.alu import source_operands
 from tilewright.emulator.alu.dpp import read_lane_map
 from tilewright.emulator.alu.instruction_context import DPP_MODIFIERS, SDWA_MODIFIERS, InstructionContext
+from tilewright.emulator.alu.operands import match_sources
 from tilewright.emulator.alu.vector import find_first_bit, find_vector_operation
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.instruction import EXEC, VCC, Instruction, Operand
@@ -13,7 +13,7 @@ from tilewright.emulator.isa.operation import Operation
 from tilewright.emulator.isa.table import COMPARE, SAVE_EXEC, SCALAR, WRITE_EXEC
 from tilewright.emulator.native import layout
 from tilewright.emulator.native.generate import handler_numbers
-from tilewright.emulator.native.layout import InstructionRecord
+from tilewright.emulator.native.layout import InstructionRecord, LoweringTables, make_record
 from tilewright.emulator.native.lower_cross_lane import lower_cross_lane
 from tilewright.emulator.native.lower_packed import lower_dual, lower_packed
 from tilewright.emulator.native.lower_source import (
@@ -27,7 +27,6 @@ from tilewright.emulator.native.lower_source import (
     set_destination,
     set_output,
 )
-from tilewright.emulator.native.record import LoweringTables, make_record
 
 # In the order of the cases in run_save_exec.
 _EXEC_LOGIC = ("and", "or", "xor", "andn2", "orn2", "nand", "nor", "xnor", "andn1", "orn1")
@@ -151,7 +150,7 @@ def set_sources(
         made.target = len(tables.permutations)
         made.flags |= layout.MASKED
         tables.permutations.append(make_permutation(lanes))
-    for k, each in enumerate(source_operands.match_sources(site, operation, operands)):
+    for k, each in enumerate(match_sources(site, operation, operands)):
         if each.kind == "mask":
             made.sources[k] = make_mask_source(site, each.operand)
         else:

@@ -15,12 +15,13 @@ from tilewright.emulator.native.layout import (
     ANY_NUMBER,
     QUEUES,
     InstructionRecord,
+    LoweringTables,
     OperandRecord,
     make_constant,
     make_operand,
+    make_record,
     make_scalar,
 )
-from tilewright.emulator.native.record import LoweringTables, make_record
 
 # Records whose `target` is an address until all addresses have indices.
 JUMPS = frozenset(number for name, number in NUMBERS.items() if name.startswith("branch") or name == "call")

@@ -12,9 +12,8 @@ from tilewright.emulator.instruction import EXEC, Operand
 from tilewright.emulator.isa.table import VECTOR
 from tilewright.emulator.native import layout
 from tilewright.emulator.native.generate import handler_numbers
-from tilewright.emulator.native.layout import InstructionRecord
+from tilewright.emulator.native.layout import InstructionRecord, LoweringTables, make_record
 from tilewright.emulator.native.lower_source import make_permutation, make_source
-from tilewright.emulator.native.record import LoweringTables, make_record
 
 
 def lower_cross_lane(site: InstructionContext, tables: LoweringTables) -> InstructionRecord | None:

@@ -12,8 +12,7 @@ from tilewright.emulator.access.transpose import TRANSPOSES
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.instruction import Instruction
 from tilewright.emulator.native import layout
-from tilewright.emulator.native.layout import LANES, InstructionRecord, Permutation
-from tilewright.emulator.native.record import LoweringTables, make_record
+from tilewright.emulator.native.layout import LANES, InstructionRecord, LoweringTables, Permutation, make_record
 
 _PAIR = re.compile(r"(read|write)2(st64)?_(b32|b64)")
 

@@ -13,8 +13,7 @@ from tilewright.emulator.matrix.layout import broadcast_block, find_input, find_
 from tilewright.emulator.matrix.modifiers import MatrixModifiers, choose_formats, read_modifiers
 from tilewright.emulator.matrix.shapes import MatrixShape, list_shapes
 from tilewright.emulator.native import layout
-from tilewright.emulator.native.layout import MOST_RUNS, InstructionRecord, MatrixRecord
-from tilewright.emulator.native.record import LoweringTables, make_record
+from tilewright.emulator.native.layout import MOST_RUNS, InstructionRecord, LoweringTables, MatrixRecord, make_record
 
 # In the order of the kinds in matrix.h.
 _KINDS = ("f32", "f16", "bf16", "fp8", "bf8", "i8", "u8", "i4", "u4", "i32", "f64", "f16 half", "bf16 half")

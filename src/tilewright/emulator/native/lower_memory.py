@@ -22,9 +22,8 @@ from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.instruction import Instruction, Operand
 from tilewright.emulator.isa.names import normalize_name
 from tilewright.emulator.native import layout
-from tilewright.emulator.native.layout import InstructionRecord
+from tilewright.emulator.native.layout import InstructionRecord, LoweringTables, make_record
 from tilewright.emulator.native.lower_lds import lower_lds
-from tilewright.emulator.native.record import LoweringTables, make_record
 
 _POLICY = CACHE_POLICY | {"offset"}
 _BUFFER = _POLICY | {"offen", "idxen", "lds"}

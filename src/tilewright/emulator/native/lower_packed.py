@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tilewright.emulator.alu import source_operands
 from tilewright.emulator.alu.instruction_context import PACKED_MODIFIERS, InstructionContext
+from tilewright.emulator.alu.operands import match_sources
 from tilewright.emulator.alu.vector import find_vector_operation
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.instruction import Instruction, Operand
@@ -13,9 +13,8 @@ from tilewright.emulator.isa.packed import find_signed_dot
 from tilewright.emulator.isa.table import DOT, PACKED, SATURATED_PACKED
 from tilewright.emulator.native import layout
 from tilewright.emulator.native.generate import handler_numbers
-from tilewright.emulator.native.layout import InstructionRecord
+from tilewright.emulator.native.layout import InstructionRecord, LoweringTables, make_record
 from tilewright.emulator.native.lower_source import make_mask_source, make_source, set_output
-from tilewright.emulator.native.record import LoweringTables, make_record
 
 _MIXED = ("v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16")
 
@@ -72,9 +71,7 @@ def _lower_packed_halves(site: InstructionContext, tables: LoweringTables) -> In
 
 
 def _list_operands(site: InstructionContext, operation: Operation) -> list[Operand]:
-    return [
-        each.required_operand for each in source_operands.match_sources(site, operation, site.instruction.operands[1:])
-    ]
+    return [each.required_operand for each in match_sources(site, operation, site.instruction.operands[1:])]
 
 
 def _make_element(
@@ -173,7 +170,7 @@ def lower_dual(instruction: Instruction, code: LoadedCode, tables: LoweringTable
 
 
 def _set_dual_sources(site: InstructionContext, made: InstructionRecord, operation: Operation) -> None:
-    for k, each in enumerate(source_operands.match_sources(site, operation, site.instruction.operands[1:])):
+    for k, each in enumerate(match_sources(site, operation, site.instruction.operands[1:])):
         if each.kind == "mask":
             made.sources[k] = make_mask_source(site, each.operand)
         else:

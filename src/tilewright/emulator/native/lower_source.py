@@ -8,7 +8,7 @@ from tilewright.emulator.alu.instruction_context import InstructionContext
 from tilewright.emulator.alu.operands import SELECTIONS, SIGNED_MOVES
 from tilewright.emulator.alu.results import find_destination_part
 from tilewright.emulator.instruction import VCC, Operand
-from tilewright.emulator.isa.arrays import TYPES
+from tilewright.emulator.isa.operation import TYPES
 from tilewright.emulator.isa.table import keeps_other_half
 from tilewright.emulator.native import layout
 from tilewright.emulator.native.layout import LANES, InstructionRecord, Permutation

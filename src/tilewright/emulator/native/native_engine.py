@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from tilewright.base.knobs import job_count
 from tilewright.emulator.access.buffer_descriptor import is_gfx9
 from tilewright.emulator.code import LoadedCode
-from tilewright.emulator.counters import Counters
 from tilewright.emulator.entry_state import EntryState, compute_thread_ids, make_scalar_registers
 from tilewright.emulator.group import POISON, Batch
+from tilewright.emulator.launch import Counters
 from tilewright.emulator.native.faults import make_fault
 from tilewright.emulator.native.layout import LANES, AddressRange, NativeLaunch
 from tilewright.emulator.native.library import EngineLibrary

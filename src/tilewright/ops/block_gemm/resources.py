@@ -11,6 +11,49 @@ from typing import Any
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 
+PIPELINE_TYPES = {
+    "mem": "GemmPipelineAgBgCrMem",
+    "compv3": "GemmPipelineAgBgCrCompV3",
+    "compv4": "GemmPipelineAgBgCrCompV4",
+    "compv5": "GemmPipelineAgBgCrCompV5",
+    "compv6": "GemmPipelineAgBgCrCompV6",
+    "comp_async": "GemmPipelineAgBgCrCompAsync",
+}
+SCHEDULER_NAMES = {"intrawave": "Intrawave", "interwave": "Interwave"}
+# BlockHasHotloop is true for 3 steps, but then the loop runs 2 steps and the tail 3: 5 steps are summed
+# (gemm/pipeline/gemm_pipeline_ag_bg_cr_comp_v4.hpp and …comp_async.hpp). Without the loop the result is correct.
+UNLOOPED = {"compv4": 3, "comp_async": 3}
+
+
+def check_coverage(*, threads: int, wave: int, y: int, x: int, vector: int, groups: int = 1) -> str | None:
+    """Why a y×x tile, x contiguous, cannot be distributed over the threads; None if it can."""
+    if x % vector:
+        return f"its contiguous extent {x} is not a multiple of the vector width {vector}"
+    share = x * y // threads
+    if share == 0:
+        return f"its {y}×{x} elements are fewer than the {threads} threads"
+    lane_x = min(vector, share)
+    lanes_x = x // lane_x
+    lanes_y = wave // lanes_x
+    if lanes_x * lanes_y != wave:
+        return f"the {lanes_x} lanes of {lane_x} elements along its extent {x} do not divide a wave of {wave}"
+    waves = threads // wave // groups
+    rows = lanes_y * waves
+    if rows == 0 or y % rows:
+        return f"its extent {y} is not a multiple of the {rows} rows that {waves} waves of {lanes_y} rows load at once"
+    return None
+
+
+def part_sizes(k: int, k_batch: int, mma_k: int) -> tuple[int, int]:
+    """The number of products in the first and the last part of a sum of k. The latter is negative if k is too short.
+
+    Parts consist of whole mma tiles, the same number for all but the last (SplitKBatchOffset in
+    gemm/kernel/universal_gemm_kernel.hpp).
+    """
+    whole = -(-k // (k_batch * mma_k)) * mma_k
+    return whole, k - whole * (k_batch - 1)
+
+
 # Pipelines with two LDS buffers that compute from one while they fill the other. The kernel declares GetSmemSize()
 # twice for them (gemm/kernel/universal_gemm_kernel.hpp, DoubleSmemBuffer).
 DOUBLE_LDS = ("compv4", "comp_async", "preshufflev2")

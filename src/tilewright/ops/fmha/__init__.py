@@ -14,9 +14,8 @@ from tilewright.ops.fmha.arch_table import TILE_FIELDS, list_tile_texts, list_ti
 from tilewright.ops.fmha.config import MODES, Config
 from tilewright.ops.fmha.estimate import COST
 from tilewright.ops.fmha.execution import EXECUTION
-from tilewright.ops.fmha.families import FAMILIES, PIPELINES
+from tilewright.ops.fmha.families import FAMILIES, PAD_FIELDS, PIPELINES, get_padding_preset
 from tilewright.ops.fmha.fit import FIT_RULES
-from tilewright.ops.fmha.padding_presets import PAD_FIELDS, get_padding_preset
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.profiles import PROFILES
 from tilewright.ops.fmha.resources import is_small, lds_bytes, matrix_instructions

@@ -11,8 +11,7 @@ from tilewright.arch.spec import Arch
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, choose
 from tilewright.ops.fields import list_fields
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.families import FAMILIES
-from tilewright.ops.fmha.types import DTYPES
+from tilewright.ops.fmha.families import DTYPES, FAMILIES
 
 KEYS = ("families", "dtypes", "tiles")
 TILE_FIELDS = ("block", "waves", "mma")

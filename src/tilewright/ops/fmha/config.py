@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.ops.fields import ChoiceType, ConfigBase, CountType, FlagType, IntegerListType, config_field
-from tilewright.ops.fmha.families import FAMILIES, PIPELINES
-from tilewright.ops.fmha.types import DTYPES
+from tilewright.ops.fmha.families import DTYPES, FAMILIES, PIPELINES
 
 MODES = ("batch", "group")
 BIASES = ("none", "elementwise", "alibi")

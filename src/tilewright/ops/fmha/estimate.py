@@ -1,15 +1,59 @@
-"""The estimated time of an attention kernel."""
+"""Estimated time of an attention kernel: model inputs, features and the cost model."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
+from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.cost_model.arithmetic import Number, ceil_div, maximum, minimum, where
+from tilewright.ops.cost_model.arithmetic import Number, ceil_div, log2, maximum, minimum, where
 from tilewright.ops.cost_model.cost import CostModel, Estimate, Facts
+from tilewright.ops.cost_model.estimate_features import compute_estimate_features, compute_hardware_features
+from tilewright.ops.cost_model.model_inputs import CModelInputs
 from tilewright.ops.cost_model.tiled import TileCounts, estimate_tiles
-from tilewright.ops.fmha.features import FEATURES_VERSION, compute_features
-from tilewright.ops.fmha.model_inputs import C_NUMBERS
+from tilewright.ops.fmha.config import Config
+from tilewright.ops.fmha.families import APPENDKV, COMBINE, CONVERT_DQ, DOT_DO_O, DQ_DK_DV, DTYPES, SPLITKV
 from tilewright.ops.fmha.step_cost import compute_kernel_inputs
 from tilewright.ops.fmha.workload import compute_problem_inputs
+
+FEATURES_VERSION = 1
+_SIZES = ("sequences", "heads", "group", "queries", "keys", "splits", "hdim_q", "hdim_v")
+_BLOCK = ("block_m", "block_n", "block_k", "waves", "alone", "busiest")
+_FLAGS = ("registers", "resident", "mma_m", "by_keys", "merged", "ahead", "in_turn", "masked", "padded")
+
+
+def compute_features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:
+    """Sizes, the visible share of the keys, the tile, the GPU, and the estimate with its breakdown."""
+    return {
+        **{f"log_{name}": log2(getattr(p, name)) for name in _SIZES},
+        "bits": p.bits,
+        "seen": p.seen_keys / p.keys,
+        "uneven": p.uneven,
+        **{f"log_{name}": log2(getattr(k, name)) for name in _BLOCK},
+        "log_lds_bytes": log2(k.lds_bytes + 1),
+        **{name: getattr(k, name) for name in _FLAGS},
+        **compute_hardware_features(arch),
+        **compute_estimate_features(estimate),
+    }
+
+
+def list_kind_inputs(config: Config) -> Mapping[str, float]:
+    """Family and types, which the arguments of a call do not contain."""
+    families = (COMBINE, APPENDKV, DOT_DO_O, CONVERT_DQ, SPLITKV, DQ_DK_DV)
+    types = DTYPES[config.dtype]
+    bits = {"bits": types.qkv, "bits_o": types.o, "bits_bias": types.bias}
+    flags = {name: float(config.family == name) for name in families}
+    return {**flags, **{name: float(find_dtype(each).bits) for name, each in bits.items()}}
+
+
+# Fields that hold names (mask, bias, rotary) and those of group mode only (totals) are left out.
+_SAME = (
+    *("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim_q", "hdim_v", "window_left", "window_right", "sink"),
+    *("static_quant", "bias_gradient", "deterministic", "num_splits", "page_size", "seqlen_new", "dq_parts"),
+)
+_MEMBERS = {**{name: name for name in _SAME}, "lse": "wants_lse", "store_randval": "wants_randval"}
+C_NUMBERS = CModelInputs(Path(__file__).with_name("numbers.h"), list_kind_inputs, _MEMBERS)
 
 
 def estimate(p: Facts, k: Facts, arch: Arch) -> Estimate:

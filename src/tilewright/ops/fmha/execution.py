@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tilewright.ops.execution import Execution, import_on_call
-from tilewright.ops.fmha.abi import make_address_setter, make_arguments
 from tilewright.ops.fmha.stages import plan_next_stage
-from tilewright.ops.fmha.tensors import apply_strides, list_tensors
+from tilewright.ops.fmha.tensors import apply_strides, list_tensors, make_address_setter, make_arguments
 from tilewright.ops.fmha.trials import list_trials
 
 EXECUTION = Execution(

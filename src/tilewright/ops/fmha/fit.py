@@ -11,8 +11,7 @@ from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha import fit_caches, fit_forward
-from tilewright.ops.fmha.abi import STRIDED
+from tilewright.ops.fmha import fit_caches
 from tilewright.ops.fmha.families import (
     APPENDKV,
     BATCH_PREFILL,
@@ -20,13 +19,13 @@ from tilewright.ops.fmha.families import (
     CONVERT_DQ,
     DOT_DO_O,
     DQ_DK_DV,
+    DTYPES,
     FORWARD,
     SCORING,
+    USED,
 )
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.tensors import get_struct_strides, list_tensors
-from tilewright.ops.fmha.types import DTYPES
-from tilewright.ops.fmha.used_fields import USED
+from tilewright.ops.fmha.tensors import STRIDED, get_struct_strides, list_tensors
 from tilewright.ops.rule import Rejection, Rule, collect_rules, rule
 
 # Fields that kernels and problems share, and that are compiled in.
@@ -357,4 +356,4 @@ def check_dq_parts(config: Any, problem: Problem, arch: Arch) -> Rejection | Non
     return Rejection(f"the problem has {problem.dq_parts} partial sums of dq, the kernel {wanted}", "block")
 
 
-FIT_RULES: tuple[Rule, ...] = collect_rules(sys.modules[__name__], fit_caches, fit_forward)
+FIT_RULES: tuple[Rule, ...] = collect_rules(sys.modules[__name__], fit_caches)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from tilewright.base.document_values import expect_number
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.ops.fmha.config import BIASES, MODES, ROTARIES, V_LAYOUTS
-from tilewright.ops.fmha.families import BACKWARD, FAMILIES
-from tilewright.ops.fmha.types import DTYPES
+from tilewright.ops.fmha.families import BACKWARD, DTYPES, FAMILIES
 from tilewright.ops.problem_values import check_count
 
 MASKS = ("none", "top_left", "bottom_right")

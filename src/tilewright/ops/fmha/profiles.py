@@ -9,8 +9,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.families import BATCH_PREFILL, COMBINE, CONVERT_DQ, DOT_DO_O, DQ_DK_DV, FORWARD, SPLITKV
-from tilewright.ops.fmha.types import DTYPES
+from tilewright.ops.fmha.families import (
+    BATCH_PREFILL,
+    COMBINE,
+    CONVERT_DQ,
+    DOT_DO_O,
+    DQ_DK_DV,
+    DTYPES,
+    FORWARD,
+    SPLITKV,
+)
 from tilewright.ops.op import Profile
 
 _HALVES = ("fp16", "bf16")

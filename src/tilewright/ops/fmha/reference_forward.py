@@ -17,11 +17,10 @@ from tilewright.arch.number_formats import Floats, find_array_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.rounding import to_float64
 from tilewright.ops.fmha.dropout import draw_keep_mask, draw_random_bytes, dropout_scale
-from tilewright.ops.fmha.families import FORWARD
+from tilewright.ops.fmha.families import DTYPES, FORWARD
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.sequences import Arrays, TokenSequence, iterate_sequences, repeat_kv_heads, select_rows
 from tilewright.ops.fmha.tensors import list_tensors
-from tilewright.ops.fmha.types import DTYPES
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,9 +38,9 @@ from tilewright.ops.block_gemm.rounding import (
     has_only_integers,
     is_flushed,
 )
+from tilewright.ops.fmha.families import DTYPES
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.reference_forward import Scores
-from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.tolerance import Tolerance
 
 U = 2.0**-24

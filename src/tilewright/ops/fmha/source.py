@@ -10,8 +10,8 @@ from tilewright.arch.dtypes import find_dtype
 from tilewright.ops import c_interface, ck_shortcuts
 from tilewright.ops.c_interface import format_cpp_bool
 from tilewright.ops.fmha.config import Config
+from tilewright.ops.fmha.families import DTYPES
 from tilewright.ops.fmha.resources import split_triples
-from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.kernel import Kernel
 
 _HERE = Path(__file__).parent

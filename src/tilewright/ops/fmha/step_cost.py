@@ -26,13 +26,13 @@ from tilewright.ops.fmha.families import (
     CONVERT_DQ,
     DOT_DO_O,
     DQ_DK_DV,
+    DTYPES,
     FORWARD,
     PAGEDKV,
     SPLITKV,
 )
 from tilewright.ops.fmha.fit import query_tile_rows
 from tilewright.ops.fmha.resources import lds_bytes, list_gemm_types, matrix_instructions, split_triples
-from tilewright.ops.fmha.types import DTYPES
 
 _FP32 = 4
 _VECTOR = 16  # bytes of a lane's widest load

@@ -15,9 +15,11 @@ heads outermost in both layouts. The gradient of a tensor has its shape.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import ctypes
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tilewright.ops.execution import Tensor
+from tilewright.ops.fmha.config import BIASES, ROTARIES
 from tilewright.ops.fmha.families import (
     APPENDKV,
     BACKWARD,
@@ -26,12 +28,12 @@ from tilewright.ops.fmha.families import (
     CONVERT_DQ,
     DOT_DO_O,
     DQ_DK_DV,
+    DTYPES,
     FORWARD,
     PAGEDKV,
     SPLITKV,
 )
-from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.types import DTYPES
+from tilewright.ops.fmha.problem import MASKS, Problem
 from tilewright.ops.strides import check_strides, packed_strides
 
 # Inputs and outputs of each family, in order. `_has_tensor` decides which of them a problem has.
@@ -229,3 +231,88 @@ def apply_strides(problem: Problem, found: Mapping[str, tuple[int, ...]]) -> Pro
     advice = "no gaps. Copy it into that order, or use the other layout for the problem"
     check_strides(list_tensors(problem), found, f"attention of layout {problem.layout}", advice)
     return problem
+
+
+# Tensors with strides, in the order of abi.h. All others are plain pointers.
+STRIDED = (
+    *("q", "k", "v", "o", "lse", "bias", "randval", "o_acc", "lse_acc", "k_new", "v_new"),
+    *("d_o", "d", "dq_acc", "dq", "dk", "dv", "dbias"),
+)
+POINTERS = (
+    *("seqstart_q", "seqstart_k", "seqlens_q", "seqlens_k", "page_table", "page_starts", "page_list", "cache_index"),
+    *("rotary_cos", "rotary_sin", "drop_seed_at", "drop_offset_at"),
+)
+_NUMBERS = (
+    *("group_mode", "batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim_q", "hdim_v"),
+    *("mask", "window_left", "window_right", "sink", "bias_kind"),
+    *("wants_lse", "wants_randval", "static_quant", "bias_gradient", "deterministic"),
+    *("num_splits", "page_size", "pages", "page_table_stride", "seqlen_new", "rotary", "rotary_dim"),
+    *("dq_parts", "min_seqlen_q"),
+)
+_FLOATS = ("scale", "logits_cap", "p_drop", "scale_p", "scale_o")
+# Problem fields that the struct has under the same name.
+_SAME = (
+    *("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim_q", "hdim_v", "window_left", "window_right", "sink"),
+    *("static_quant", "bias_gradient", "deterministic", "num_splits", "page_size", "seqlen_new", "dq_parts"),
+    *("min_seqlen_q", "drop_seed", "drop_offset", *_FLOATS),
+)
+
+
+class TensorArgs(ctypes.Structure):
+    """tw_fmha_tensor."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("part", "batch", "head", "row")),
+    )
+
+
+class FmhaArgs(ctypes.Structure):
+    """tw_fmha_args, field by field."""
+
+    _fields_ = (
+        ("size", ctypes.c_uint64),
+        *((name, TensorArgs) for name in STRIDED),
+        *((name, ctypes.c_void_p) for name in POINTERS),
+        *((name, ctypes.c_int64) for name in _NUMBERS),
+        ("drop_seed", ctypes.c_uint64),
+        ("drop_offset", ctypes.c_uint64),
+        *((name, ctypes.c_double) for name in _FLOATS),
+        ("workspace", ctypes.c_void_p),
+        ("workspace_size", ctypes.c_uint64),
+    )
+
+
+def make_arguments(problem: Problem) -> FmhaArgs:
+    """Return the struct for a problem, without addresses."""
+    args = FmhaArgs(size=ctypes.sizeof(FmhaArgs), **{name: getattr(problem, name) for name in _SAME})
+    args.group_mode = problem.mode == "group"
+    args.mask = MASKS.index(problem.mask)
+    args.bias_kind = BIASES.index(problem.bias)
+    args.rotary = ROTARIES.index(problem.rotary)
+    args.rotary_dim = problem.rotary_size
+    args.wants_lse, args.wants_randval = problem.lse, problem.store_randval
+    for tensor in list_tensors(problem):
+        if tensor.name in STRIDED:
+            strides = get_struct_strides(problem, tensor)
+            place = getattr(args, tensor.name)
+            place.part, place.batch, place.head, place.row = strides
+        elif tensor.name == "page_table":
+            args.page_table_stride = tensor.strides[0]
+        if tensor.name == "k" and problem.paged:
+            args.pages = tensor.shape[0]
+    return args
+
+
+def make_address_setter(problem: Problem) -> Callable[[FmhaArgs, Sequence[int]], None]:
+    """Return a function that writes the addresses of a problem's tensors, in order, into the struct."""
+    names = [tensor.name for tensor in list_tensors(problem)]
+
+    def set_addresses(args: FmhaArgs, addresses: Sequence[int]) -> None:
+        for name, address in zip(names, addresses, strict=True):
+            if name in STRIDED:
+                getattr(args, name).data = address
+            else:
+                setattr(args, name, address)
+
+    return set_addresses

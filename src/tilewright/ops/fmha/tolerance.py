@@ -19,6 +19,7 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.rounding import compute_store_error, has_only_integers, make_exact_tolerance, to_float64
 from tilewright.ops.fmha import families
 from tilewright.ops.fmha.config import Config
+from tilewright.ops.fmha.families import DTYPES
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.reference_backward import compute_dot_do_o
 from tilewright.ops.fmha.reference_caches import append_tokens, compute_rotation_magnitude
@@ -40,7 +41,6 @@ from tilewright.ops.fmha.tolerance_forward import (
     compute_splitkv_errors,
     get_forward_rounding,
 )
-from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.tolerance import Tolerance
 
 _ATTENTION = (families.FORWARD, families.PAGEDKV, families.BATCH_PREFILL)

@@ -31,6 +31,7 @@ from tilewright.ops.block_gemm.rounding import (
     to_float64,
 )
 from tilewright.ops.fmha.dropout import keep_probability
+from tilewright.ops.fmha.families import DTYPES
 from tilewright.ops.fmha.output_tolerances import OutputTolerances, select_tolerance_rows
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.reference_backward import GradientOperands, compute_operands
@@ -46,7 +47,6 @@ from tilewright.ops.fmha.softmax_rounding import (
 )
 from tilewright.ops.fmha.stages import get_keys_per_part
 from tilewright.ops.fmha.tolerance_forward import compute_weighted_error
-from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.tolerance import Tolerance
 
 # The smallest number of keys in a tile: dq is a sum of at most one part per 16 keys.

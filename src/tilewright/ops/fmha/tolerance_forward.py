@@ -42,7 +42,7 @@ from tilewright.ops.block_gemm.rounding import (
 )
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.dropout import dropout_scale
-from tilewright.ops.fmha.families import COMBINE, SPLITKV
+from tilewright.ops.fmha.families import COMBINE, DTYPES, SPLITKV
 from tilewright.ops.fmha.output_tolerances import OutputTolerances, select_tolerance_rows
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.reference_forward import (
@@ -71,7 +71,6 @@ from tilewright.ops.fmha.softmax_rounding import (
     get_rounding_ulps,
 )
 from tilewright.ops.fmha.stages import make_stage
-from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.tolerance import Tolerance
 
 # The largest number of waves that each sum a part of the keys, in kernels that add the parts at the end: an upper bound

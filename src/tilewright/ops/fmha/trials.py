@@ -19,10 +19,10 @@ from tilewright.ops.fmha.families import (
     COMBINE,
     FORWARD,
     SPLITKV,
+    USED,
 )
 from tilewright.ops.fmha.fit import FIT_RULES, query_tile_rows
 from tilewright.ops.fmha.problem import LAYOUTS, Problem
-from tilewright.ops.fmha.used_fields import USED
 from tilewright.ops.rule import find_violations
 
 _SAME = (

@@ -18,10 +18,10 @@ from tilewright.ops.fmha.families import (
     CONVERT_DQ,
     DOT_DO_O,
     DQ_DK_DV,
+    DTYPES,
     SPLITKV,
 )
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.types import DTYPES
 
 _FP32 = 4  # bytes of a sum, of LSE and of d
 _SCORED = "scored"

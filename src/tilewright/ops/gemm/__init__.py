@@ -21,7 +21,7 @@ from tilewright.ops.gemm.config import (
     VARIANTS,
     Config,
 )
-from tilewright.ops.gemm.cost import COST
+from tilewright.ops.gemm.estimate import COST
 from tilewright.ops.gemm.execution import EXECUTION
 from tilewright.ops.gemm.fit import FIT_RULES
 from tilewright.ops.gemm.problem import Problem

@@ -1,17 +1,47 @@
-"""Estimated time of a GEMM kernel."""
+"""Estimated time of a GEMM kernel: model inputs, features and the cost model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.cost_model import tiled
+from tilewright.ops.cost_model.arithmetic import Number
 from tilewright.ops.cost_model.block_gemm import ACCESS_BITS, AddressCost, compute_block_inputs
-from tilewright.ops.cost_model.cost import Estimate, Facts, ResourceUse
+from tilewright.ops.cost_model.cost import CostModel, Estimate, Facts, ResourceUse
+from tilewright.ops.cost_model.estimate_features import (
+    LOOP_FLAGS,
+    compute_block_features,
+    compute_estimate_features,
+    compute_hardware_features,
+    compute_size_features,
+)
+from tilewright.ops.cost_model.model_inputs import CModelInputs
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.problem import Problem
+
+FEATURES_VERSION = 1
+FLAGS = (*LOOP_FLAGS, "preshuffle", "persistent", "cshuffle")
+
+
+def compute_features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:
+    """Sizes, the C tile, the GPU, and the estimate with its breakdown."""
+    own = {**compute_size_features(p), **compute_block_features(k, FLAGS)}
+    return {**own, **compute_hardware_features(arch), **compute_estimate_features(estimate)}
+
+
+def list_kind_inputs(config: Config) -> Mapping[str, float]:
+    """Types and the number of D tensors, which the arguments of a call do not contain."""
+    bits = {f"bits_{name}": float(find_dtype(getattr(config, f"dtype_{name}")).bits) for name in "abc"}
+    return {**bits, "num_d": float(config.num_d)}
+
+
+_SAME = ("m", "n", "k", "batch", "k_batch", "stride_a", "stride_b", "stride_c")
+C_NUMBERS = CModelInputs(Path(__file__).with_name("numbers.h"), list_kind_inputs, {name: name for name in _SAME})
+
 
 # Counted in the loops of 69 compiled GEMMs of 16-bit types for gfx90a, gfx942 and gfx950 (clang 22; least absolute
 # deviations). Their addresses advance by a constant, so that a load needs few instructions.
@@ -66,3 +96,13 @@ def estimate(p: Facts, k: Facts, arch: Arch) -> Estimate:
         written_bytes=p.written_bytes,
     )
     return tiled.estimate_problem(sizes, k, arch)
+
+
+COST = CostModel(
+    problem_numbers=compute_problem_inputs,
+    kernel_numbers=compute_kernel_inputs,
+    estimate=estimate,
+    features=compute_features,
+    features_version=FEATURES_VERSION,
+    in_c=C_NUMBERS,
+)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tilewright.ops.execution import Execution, import_on_call
-from tilewright.ops.gemm.abi import make_address_setter, make_arguments
 from tilewright.ops.gemm.padding import pad_problem
 from tilewright.ops.gemm.preshuffle import list_preparations
-from tilewright.ops.gemm.tensors import apply_strides, list_tensors
+from tilewright.ops.gemm.tensors import apply_strides, list_tensors, make_address_setter, make_arguments
 from tilewright.ops.gemm.trials import list_trials
 
 EXECUTION = Execution(

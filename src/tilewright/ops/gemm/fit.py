@@ -11,7 +11,7 @@ from typing import Any
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.block_gemm.split import part_sizes
+from tilewright.ops.block_gemm.resources import part_sizes
 from tilewright.ops.block_gemm.types import expand_dtype
 from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.rules.examples import PRESHUFFLE

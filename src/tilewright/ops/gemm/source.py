@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tilewright.arch.dtypes import find_dtype
-from tilewright.arch.layouts import major_name
+from tilewright.arch.dtypes import find_dtype, major_name
 from tilewright.ops import c_interface, ck_shortcuts
-from tilewright.ops.block_gemm import ck_names
+from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.resources import DOUBLE_LDS, add_bytes, has_unbounded_add, least_steps
 from tilewright.ops.c_interface import format_cpp_bool
 from tilewright.ops.gemm.config import Config
@@ -22,14 +21,14 @@ SUPPORT = {
     "tilewright_gemm_launch.hpp": Path(__file__).parent / "launch.hpp",
 }
 
-PIPELINE_TYPES = {**ck_names.PIPELINE_TYPES, "preshufflev2": "WeightPreshufflePipelineAGmemBGmemCRegV2"}
+PIPELINE_TYPES = {**resources.PIPELINE_TYPES, "preshufflev2": "WeightPreshufflePipelineAGmemBGmemCRegV2"}
 KERNEL_TYPES = {
     "standard": "GemmKernel",
     "preshuffle": "GemmKernel",
     "multi_d": "GemmKernelMultiD",
     "batched": "BatchedGemmKernel",
 }
-SCHEDULER_NAMES = {**ck_names.SCHEDULER_NAMES, "default": "Default"}
+SCHEDULER_NAMES = {**resources.SCHEDULER_NAMES, "default": "Default"}
 # Operations that take the D tensors as arguments; CK Tile's others are unary.
 TAKES_D = ("PassThrough", "MultiDAdd", "MultiDMultiply")
 ELEMENTWISE_TYPES = {"Tanh": "TanH"}
@@ -83,7 +82,7 @@ def make_context(kernel: Kernel) -> dict[str, Any]:
         "elementwise_cpp": ELEMENTWISE_TYPES.get(config.elementwise, config.elementwise),
         "sums_d": config.elementwise not in TAKES_D,
         "blocks_per_cu": config.blocks_per_cu,
-        "unlooped": ck_names.UNLOOPED.get(config.pipeline, 0),
+        "unlooped": resources.UNLOOPED.get(config.pipeline, 0),
         "least_steps": least_steps(config),
         "unbounded_add": format_cpp_bool(has_unbounded_add(config)),
         "add_bytes": add_bytes(config),

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats, is_integer
 from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.resources import part_sizes
 from tilewright.ops.block_gemm.rounding import (
     compute_add_error,
     compute_flush_error,
@@ -32,7 +33,6 @@ from tilewright.ops.block_gemm.rounding import (
     make_exact_tolerance,
     to_float64,
 )
-from tilewright.ops.block_gemm.split import part_sizes
 from tilewright.ops.gemm import elementwise
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.problem import Problem

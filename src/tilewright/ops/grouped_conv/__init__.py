@@ -25,7 +25,7 @@ from tilewright.ops.grouped_conv.config import (
     PIPELINES,
     Config,
 )
-from tilewright.ops.grouped_conv.cost import COST
+from tilewright.ops.grouped_conv.estimate import COST
 from tilewright.ops.grouped_conv.execution import EXECUTION
 from tilewright.ops.grouped_conv.fit import FIT_RULES
 from tilewright.ops.grouped_conv.miopen_driver import read_miopen_driver

@@ -4,18 +4,70 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.cost_model import tiled
+from tilewright.ops.cost_model.arithmetic import Number, log2
 from tilewright.ops.cost_model.block_gemm import AddressCost, compute_block_inputs
-from tilewright.ops.cost_model.cost import Estimate, Facts, ResourceUse
+from tilewright.ops.cost_model.cost import CostModel, Estimate, Facts, ResourceUse
+from tilewright.ops.cost_model.estimate_features import (
+    LOOP_FLAGS,
+    compute_block_features,
+    compute_estimate_features,
+    compute_hardware_features,
+    compute_size_features,
+)
+from tilewright.ops.cost_model.model_inputs import CModelInputs
 from tilewright.ops.gemm.estimate import CODE as PLAIN_CODE
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, DIRECTIONS, FORWARD, Config
 from tilewright.ops.grouped_conv.gemm_sizes import GemmSizes, compute_gemm_sizes
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
 from tilewright.ops.grouped_conv.problem import Problem
+
+FEATURES_VERSION = 1
+FLAGS = (
+    "forward",
+    "backward_data",
+    "backward_weight",
+    *LOOP_FLAGS,
+    "cshuffle",
+    "merge_groups",
+    "two_stage",
+    "explicit_gemm",
+    "vector_a",
+    "vector_b",
+    "vector_c",
+)
+
+
+def compute_features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:
+    """Sizes of the convolution and of the GEMM inside it, the C tile, the GPU, and the estimate with its breakdown."""
+    return {
+        **compute_size_features(p),
+        "log_channels": log2(p.channels),
+        "taps": p.taps,
+        "log_image": log2(p.image),
+        "stride": p.stride,
+        **compute_block_features(k, FLAGS),
+        **compute_hardware_features(arch),
+        **compute_estimate_features(estimate),
+    }
+
+
+def list_kind_inputs(config: Config) -> Mapping[str, float]:
+    """Direction and types, which the arguments of a call do not contain."""
+    flags = {name: float(config.direction == name) for name in (BACKWARD_DATA, BACKWARD_WEIGHT)}
+    return {**flags, **{f"bits_{name}": float(find_dtype(getattr(config, f"dtype_{name}")).bits) for name in "abc"}}
+
+
+_EXTENTS = ("input_size", "filter_size", "stride", "dilation", "left_pad", "right_pad")
+_SAME = ("ndim", "n", "g", "k_batch", *_EXTENTS)
+_MEMBERS = {**{name: name for name in _SAME}, "c": "channels_in", "k": "channels_out"}
+C_NUMBERS = CModelInputs(Path(__file__).with_name("numbers.h"), list_kind_inputs, _MEMBERS, length="ndim")
+
 
 # Coordinates, bounds and address of every load are computed in every step. Counted in disassembled loops (clang 22,
 # 16-bit types): ten forward kernels for gfx950 have 51 + 17.3 for each load, and 126 outside of the loop; the gradients
@@ -104,3 +156,13 @@ def estimate(p: Facts, k: Facts, arch: Arch) -> Estimate:
         launches=1 + k.two_stage + k.split_image,
     )
     return tiled.estimate_problem(sizes, k, arch)
+
+
+COST = CostModel(
+    problem_numbers=compute_problem_inputs,
+    kernel_numbers=compute_kernel_inputs,
+    estimate=estimate,
+    features=compute_features,
+    features_version=FEATURES_VERSION,
+    in_c=C_NUMBERS,
+)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tilewright.ops.execution import Execution, import_on_call
-from tilewright.ops.grouped_conv.abi import make_address_setter, make_arguments
 from tilewright.ops.grouped_conv.padding import pad_problem
-from tilewright.ops.grouped_conv.tensors import apply_strides, list_tensors
+from tilewright.ops.grouped_conv.tensors import apply_strides, list_tensors, make_address_setter, make_arguments
 from tilewright.ops.grouped_conv.trials import list_trials
 
 EXECUTION = Execution(

@@ -12,13 +12,12 @@ from typing import Any
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.block_gemm.split import part_sizes
+from tilewright.ops.block_gemm.resources import part_sizes
 from tilewright.ops.block_gemm.types import expand_dtype
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT
 from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
-from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
+from tilewright.ops.grouped_conv.implicit_gemm import VECTOR_CHANNELS, ImplicitGemm
 from tilewright.ops.grouped_conv.problem import Problem
-from tilewright.ops.grouped_conv.vectors import VECTOR_CHANNELS
 from tilewright.ops.rule import Rejection, Rule, collect_rules, rule
 
 # CK Tile suppresses an access outside of a tensor by adding 2³¹ bytes to its offset (amd_buffer_store in

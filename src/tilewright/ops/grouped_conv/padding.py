@@ -8,8 +8,8 @@ import itertools
 from tilewright.arch.spec import Arch
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, FORWARD, Config
 from tilewright.ops.grouped_conv.fit import FIT_RULES
+from tilewright.ops.grouped_conv.implicit_gemm import channel_units
 from tilewright.ops.grouped_conv.problem import Problem
-from tilewright.ops.grouped_conv.vectors import channel_units
 from tilewright.ops.rule import find_violations
 
 

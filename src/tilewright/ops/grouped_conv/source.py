@@ -5,11 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tilewright.arch.dtypes import find_dtype
-from tilewright.arch.layouts import major_name
+from tilewright.arch.dtypes import find_dtype, major_name
 from tilewright.ops import c_interface, ck_shortcuts
-from tilewright.ops.block_gemm.ck_names import PIPELINE_TYPES, SCHEDULER_NAMES, UNLOOPED
-from tilewright.ops.block_gemm.resources import DOUBLE_LDS, add_bytes, has_unbounded_add, least_steps
+from tilewright.ops.block_gemm.resources import (
+    DOUBLE_LDS,
+    PIPELINE_TYPES,
+    SCHEDULER_NAMES,
+    UNLOOPED,
+    add_bytes,
+    has_unbounded_add,
+    least_steps,
+)
 from tilewright.ops.c_interface import format_cpp_bool
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, LAYOUTS, Config
 from tilewright.ops.grouped_conv.implicit_gemm import LAYOUTS as GEMM_LAYOUTS

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, Config
-from tilewright.ops.grouped_conv.vectors import channel_units
+from tilewright.ops.grouped_conv.implicit_gemm import channel_units
 
 
 @dataclass(frozen=True, slots=True)

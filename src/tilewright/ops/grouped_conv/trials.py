@@ -11,7 +11,7 @@ from typing import Any
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.loops import COLUMN, FEW_TILES, MANY_TILES, ROW, list_loop_forms
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, Config
-from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
+from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm, channel_units
 from tilewright.ops.grouped_conv.padding import can_compute
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.trial_filters import (
@@ -33,7 +33,6 @@ from tilewright.ops.grouped_conv.trial_filters import (
     Forms,
     make_tall_filter,
 )
-from tilewright.ops.grouped_conv.vectors import channel_units
 from tilewright.ops.problem_values import Extents
 
 STEPS = 2  # steps along K of a trial that does not test steps

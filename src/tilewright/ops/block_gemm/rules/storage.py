@@ -7,7 +7,7 @@ from typing import Any
 from tilewright.arch.dtypes import ACCUMULATORS, find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.block_gemm.distribution import check_coverage
+from tilewright.ops.block_gemm.resources import check_coverage
 from tilewright.ops.block_gemm.rules.examples import TILES
 from tilewright.ops.block_gemm.types import OUTPUTS
 from tilewright.ops.rule import Rejection, rule

@@ -6,7 +6,7 @@ from typing import Any
 
 from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.block_gemm.distribution import check_coverage
+from tilewright.ops.block_gemm.resources import check_coverage
 from tilewright.ops.block_gemm.rules.examples import COMPV5_WAVES, TILES
 from tilewright.ops.rule import Rejection, rule
 

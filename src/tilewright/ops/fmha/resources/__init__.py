@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.arch.spec import Arch, Shape
-from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, DQ_DK_DV, FAMILIES, FORWARD, get_tile
+from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, DQ_DK_DV, DTYPES, FAMILIES, FORWARD, get_tile
 from tilewright.ops.fmha.resources import backward, caches, forward
-from tilewright.ops.fmha.types import DTYPES
 
 # A wave's matrix operations for one key tile, all of which are unrolled. Kernels with more compile slowly.
 SMALL_TILE = 64

@@ -6,8 +6,7 @@ from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.families import DQ_DK_DV, get_tile
-from tilewright.ops.fmha.types import DTYPES
+from tilewright.ops.fmha.families import DQ_DK_DV, DTYPES, get_tile
 
 _FP32 = 4
 # The least numbers of LSE and of d that trload pipelines keep: one for each lane of a wave (GetSmemSizeLSE).

@@ -12,8 +12,7 @@ from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.families import get_tile
-from tilewright.ops.fmha.types import DTYPES
+from tilewright.ops.fmha.families import DTYPES, get_tile
 
 _VECTOR, _WORD = 16, 4  # bytes of the widest load, and of the narrowest that is used
 _LDS_ROW = 128  # bytes in one row of all LDS banks: 32 of 4 bytes

@@ -11,8 +11,7 @@ from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.families import get_tile
-from tilewright.ops.fmha.types import DTYPES
+from tilewright.ops.fmha.families import DTYPES, get_tile
 
 # tile_fmha_shape.hpp, ceil_to_qualified_tile_length: head sizes whose queries are loaded as a larger tile.
 _LOADED_AS = {96: 128, 160: 256}

@@ -16,10 +16,9 @@ from tilewright.ops.fmha.rules import (
     forward,
     forward_gfx950,
     forward_tiles,
-    forward_whole_k,
 )
 from tilewright.ops.rule import Rule, collect_rules
 
 RULES: tuple[Rule, ...] = collect_rules(
-    common, forward, forward_tiles, forward_gfx950, forward_whole_k, caches, cache_stages, backward, backward_tiles
+    common, forward, forward_tiles, forward_gfx950, caches, cache_stages, backward, backward_tiles
 )

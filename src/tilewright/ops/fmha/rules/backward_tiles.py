@@ -6,12 +6,11 @@ from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, get_tile
+from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, DTYPES, get_tile
 from tilewright.ops.fmha.resources import backward_distribution as spread
 from tilewright.ops.fmha.resources.backward import lds_bytes
 from tilewright.ops.fmha.rules import backward
 from tilewright.ops.fmha.rules.common import DQ_DK_DV_EXAMPLE
-from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.rule import Rejection, rule
 
 _READS = ("family", "dtype", "pipeline", "block", "waves", "mma", "bias")

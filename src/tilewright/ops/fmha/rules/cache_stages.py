@@ -6,9 +6,8 @@ from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.families import APPENDKV, BATCH_PREFILL, COMBINE, PAGEDKV, SPLITKV, get_tile
+from tilewright.ops.fmha.families import APPENDKV, BATCH_PREFILL, COMBINE, DTYPES, PAGEDKV, SPLITKV, get_tile
 from tilewright.ops.fmha.rules.caches import APPEND, COMBINED, PAGED, PREFILL
-from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.rule import Rejection, rule
 
 # pipeline/block_fmha_fwd_splitkv_combine_pipeline_default_policy.hpp: a wave's lanes along a row of LSE.

@@ -12,10 +12,9 @@ from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.families import APPENDKV, BATCH_PREFILL, COMBINE, FORWARD, PAGEDKV, SPLITKV, get_tile
+from tilewright.ops.fmha.families import APPENDKV, BATCH_PREFILL, COMBINE, DTYPES, FORWARD, PAGEDKV, SPLITKV, get_tile
 from tilewright.ops.fmha.resources.forward import loaded_hdim
 from tilewright.ops.fmha.rules import forward, forward_tiles
-from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.rule import Rejection, Rule, rule
 
 _TILES = ("family", "pipeline", "block", "waves", "mma")

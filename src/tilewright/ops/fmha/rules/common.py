@@ -11,9 +11,8 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.rules import hardware, tiles
 from tilewright.ops.fields import list_fields
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.families import COMBINE, DQ_DK_DV, FAMILIES, FORWARD, get_tile
+from tilewright.ops.fmha.families import COMBINE, DQ_DK_DV, FAMILIES, FORWARD, USED, get_tile
 from tilewright.ops.fmha.resources import lds_bytes, list_gemm_tiles, list_gemm_types, split_triples
-from tilewright.ops.fmha.used_fields import USED
 from tilewright.ops.rule import Rejection, Rule, rule
 
 _TILES = ("family", "block", "waves", "mma")

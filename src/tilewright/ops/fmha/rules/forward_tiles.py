@@ -7,7 +7,7 @@ from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.families import FORWARD, get_tile
+from tilewright.ops.fmha.families import DTYPES, FORWARD, get_tile
 from tilewright.ops.fmha.resources.forward import ForwardSizes, get_sizes
 from tilewright.ops.fmha.resources.tile_distribution import (
     check_async_keys,
@@ -15,7 +15,6 @@ from tilewright.ops.fmha.resources.tile_distribution import (
     check_value_tile,
     list_buffer_order,
 )
-from tilewright.ops.fmha.types import DTYPES
 from tilewright.ops.rule import Rejection, rule
 
 TILES = ("family", "pipeline", "block", "waves", "mma")

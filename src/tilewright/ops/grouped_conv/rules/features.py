@@ -8,9 +8,8 @@ from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD
-from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
+from tilewright.ops.grouped_conv.implicit_gemm import VECTOR_CHANNELS, ImplicitGemm, channel_units
 from tilewright.ops.grouped_conv.resources import RUN_TIME_LOOPS
-from tilewright.ops.grouped_conv.vectors import VECTOR_CHANNELS, channel_units
 from tilewright.ops.rule import Rejection, rule
 
 _DATA = {"direction": BACKWARD_DATA, "vector": (8, 8, 8)}

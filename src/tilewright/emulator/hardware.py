@@ -1,4 +1,4 @@
-"""Apertures: ranges of flat addresses that mean LDS or the private memory of a lane.
+"""The emulated GPUs, and apertures: ranges of flat addresses that mean LDS or the private memory of a lane.
 
 A flat address with the upper 32 bits of an aperture is not in memory: its lower 32 bits are an offset in the LDS of
 the work-group, or in the private memory of the lane. The values are those of the Linux driver (amdkfd,
@@ -6,6 +6,16 @@ kfd_flat_memory.c: LDS at 1 << 48, private memory at 2 << 48).
 """
 
 from __future__ import annotations
+
+# EF_AMDGPU_MACH, the lowest 8 bits of e_flags (LLVM, "User Guide for AMDGPU Backend", table "AMDGPU e_flags").
+MACHINES = {"gfx90a": 0x3F, "gfx942": 0x4C, "gfx950": 0x4F, "gfx1100": 0x41, "gfx1201": 0x4E}
+EMULATED = tuple(MACHINES)
+
+
+def generation(arch: str) -> str:
+    """Return gfx9, gfx11 or gfx12: the name without its last two characters, LLVM's minor version and stepping."""
+    return arch[:-2]
+
 
 SHARED_BASE = 0x0001_0000_0000_0000  # src_shared_base
 PRIVATE_BASE = 0x0002_0000_0000_0000  # src_private_base
