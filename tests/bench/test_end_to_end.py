@@ -184,4 +184,4 @@ def test_select_asks_the_model(kernel_set: Path, bundle: Path, measured: Times) 
     asked = ("select", OP, "--gpu-target", ARCH, "--kernel-set", kernel_set, "--problem", format_problem(problem, None))
     (stage,) = command(*asked, "--bundle", bundle)["stages"]
     assert stage["steps"]["learned"] == "bundle: corrects the estimates of 13 of the first 13"
-    assert stage["choices"][0]["why"].startswith("bundle says ")
+    assert stage["choices"][0]["why"].startswith("bundle predicts ")

@@ -18,7 +18,8 @@ from tilewright.building.toolchain import find_toolchain
 from tilewright.building.compile_job import make_compile_job
 from tilewright.ops import find_op
 op = find_op("scale")
-print(make_compile_job(op.kernel(op.config(dtype="fp32", threads=64, factor=7), "gfx942"), find_toolchain()).key)
+kernel = op.make_kernel(op.make_config(dtype="fp32", threads=64, factor=7), "gfx942")
+print(make_compile_job(kernel, find_toolchain()).key)
 """
 
 

@@ -74,7 +74,7 @@ def test_two_versions_of_the_package_share_a_store(ck: Path, tmp_path: Path) -> 
     for root in roots.values():
         shutil.copytree(PACKAGE_ROOT / "tilewright", root / "tilewright", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(PLUGIN, root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    _replace(roots["recipe"] / "tilewright" / "building" / "unit.py", "RECIPE = ", "RECIPE = 1000 + ")
+    _replace(roots["recipe"] / "tilewright" / "building" / "compile_job.py", "RECIPE = ", "RECIPE = 1000 + ")
     _replace(roots["text"] / "tilewright_scale" / "abi.h", "#include", "// another\n#include")
     keys = {}
     for name, root in roots.items():

@@ -47,18 +47,18 @@ def raised(kind, function, *arguments):
 def test_it_runs_in_a_process_of_its_own_and_says_so(scale: ScaleLibrary) -> None:
     program = """
 seen = []
-with listening(seen.append):
+with add_listener(seen.append):
     assert (scale.tripled(device, x) == 3 * x).all()
 assert (scale.tripled(device, x) == 3 * x).all()
 (notice,) = seen
-assert isinstance(notice, Noticed) and "libamdhip64" in notice.message, notice
+assert isinstance(notice, Notice) and "libamdhip64" in notice.message, notice
 assert f"pid {hip_library.load_shim().pid}" in notice.message and hip_library.load_shim().pid != os.getpid()
 assert len(hip_library.find_mapped_libraries()) == 1, hip_library.find_mapped_libraries()  # not the stand-in, too
 try:
     Device("gpu:0").allocate(16)  # a GPU can be used beside it
 except HipError as error:
     assert error.hip_name == "hipErrorNoDevice", error  # if there is one
-print(device.arch.name, device.model, device.hip().runtime_version() > 0)
+print(device.arch.name, device.model, device.load_hip().runtime_version() > 0)
 """
     assert in_own_process(beside_hip(scale, program)) == "gfx942 Instinct MI300X (emulated), 304 units True\n"
 
@@ -74,8 +74,8 @@ from tilewright.cli.app import root
 from tilewright.dispatch.verify import verify
 from tilewright.ops import find_op
 op = find_op("scale")
-plain = op.kernel(op.config(dtype="fp32", threads=64, factor=3), "gfx942")
-scratch = op.kernel(op.config(dtype="fp32", threads=64, factor=11, scratch=256), "gfx942")
+plain = op.make_kernel(op.make_config(dtype="fp32", threads=64, factor=3), "gfx942")
+scratch = op.make_kernel(op.make_config(dtype="fp32", threads=64, factor=11, scratch=256), "gfx942")
 registry = tw.build([plain, scratch], jobs=1)
 assert not registry.failures, registry.failures
 problem = op.problem_type(300, "fp32")

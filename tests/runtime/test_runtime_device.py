@@ -222,7 +222,7 @@ import tilewright as tw
 from tilewright.ops import find_op
 from tilewright.runtime import hip_library
 op = find_op("scale")
-registry = tw.build([op.kernel(op.config(dtype="fp32", threads=64, factor=17), "gfx942")], jobs=1)
+registry = tw.build([op.make_kernel(op.make_config(dtype="fp32", threads=64, factor=17), "gfx942")], jobs=1)
 assert len(registry.kernels) == 1 and not registry.failures, registry
 print(hip_library.find_mapped_libraries())
 """

@@ -113,7 +113,7 @@ gpu = Device("gpu:1")
 buffer, stream = gpu.allocate(16), gpu.stream()
 def child():
     global buffer, stream
-    for attempt in (lambda: buffer.fill(1), buffer.free, gpu.synchronize, gpu.activate, gpu.selected, gpu.stream):
+    for attempt in (lambda: buffer.fill(1), buffer.free, gpu.synchronize, gpu.activate, gpu.make_current, gpu.stream):
         try:
             attempt()
         except DeviceError as error:

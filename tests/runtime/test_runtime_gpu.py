@@ -67,7 +67,7 @@ except DeviceError as error:
 def test_a_kernel_runs_through_the_code_for_gpus(scale: ScaleLibrary) -> None:
     program = """
 device = Device("gpu:1")
-assert device.arch.name == "gfx942" and device.hip().path == opened().path
+assert device.arch.name == "gfx942" and device.load_hip().path == open_shim().path
 with device as current:
     assert (scale.tripled(current, x, current.stream()) == 3 * x).all()
 buffer = device.allocate(64)

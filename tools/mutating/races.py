@@ -94,14 +94,14 @@ class Races:
     def watching(self) -> Iterator[None]:
         """While this is entered all accesses of the engine are seen, by the functions that count them."""
         places: tuple[tuple[Any, str, Callable[..., None]], ...] = (
-            (traffic, "lds_read", self._lds_read),
-            (traffic, "lds_write", self._lds_write),
+            (traffic, "count_lds_read", self._lds_read),
+            (traffic, "count_lds_write", self._lds_write),
             *((module, "write_lds", self._lds_values) for module in (lds, flat)),
             (lds_dma, "copy_to_lds", self._lds_values),
-            (traffic, "memory_read", partial(self._accessed, READ)),
-            (traffic, "memory_write", partial(self._accessed, WRITE)),
-            (buffer, "memory_atomic", self._atomic),
-            (global_memory, "memory_atomic", self._atomic),
+            (traffic, "count_memory_read", partial(self._accessed, READ)),
+            (traffic, "count_memory_write", partial(self._accessed, WRITE)),
+            (buffer, "run_memory_atomic", self._atomic),
+            (global_memory, "run_memory_atomic", self._atomic),
         )
         before = [getattr(module, name) for module, name, _ in places]
         for (module, name, seen), counted in zip(places, before, strict=True):

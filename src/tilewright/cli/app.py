@@ -111,7 +111,7 @@ def _cut_log(log: str) -> str:
 @click.group(
     cls=RootGroup,
     modules=COMMANDS,
-    context_settings={"max_content_width": COLUMNS, "help_option_names": ["-h", "--help"]},  # of all commands
+    context_settings={"max_content_width": COLUMNS},  # of all commands
     examples=(
         "tilewright doctor",
         "tilewright arch show gfx942",

@@ -55,7 +55,14 @@ class MultiValueOption(Option):
         return tuple(part for text in processed or () for part in str(text).split(",") if part)
 
 
-class Command(click.Command):
+class _ShortHelp(click.Command):
+    """`-h` is `--help`. click would take the names from a context, and keep those of the first context it sees."""
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
+        return ["-h", "--help"]
+
+
+class Command(_ShortHelp):
     """A command whose help ends with examples."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
@@ -82,7 +89,7 @@ class Command(click.Command):
         write_examples(formatter, self.examples)
 
 
-class CommandGroup(click.Group):
+class CommandGroup(_ShortHelp, click.Group):
     """A group of commands. `modules` maps commands to modules that are imported when they are used."""
 
     command_class = Command
