@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.bench import smi
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from tilewright.dispatch.reference_cache import ExpectedOutputs, ReferenceCache
     from tilewright.ops.kernel import Kernel
     from tilewright.runtime.buffers import Buffer
-    from tilewright.runtime.device import Device
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
     from tilewright.runtime.device import Device
     from tilewright.runtime.streams import Stream, StreamEvent
 

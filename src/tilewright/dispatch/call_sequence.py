@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
 from tilewright.dispatch.element_types import SIZES, find_array_type
-from tilewright.dispatch.launch import BoundKernel
-from tilewright.dispatch.plan import Intermediate
+from tilewright.dispatch.launch import BoundKernel, Functions
+from tilewright.dispatch.plan import Intermediate, Plan, build_stage, get_execution
 from tilewright.dispatch.tensors import compute_span, format_shape
 from tilewright.ops.execution import Tensor
-from tilewright.runtime.streams import get_stream_handle
-
-if TYPE_CHECKING:
-    from tilewright.runtime.buffers import Buffer
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from tilewright.dispatch.launch import Functions
-from tilewright.dispatch.plan import Plan, build_stage, get_execution
 from tilewright.ops.kernel import Kernel
+from tilewright.runtime.streams import get_stream_handle
 from tilewright.select.selection import Selection
 
 if TYPE_CHECKING:
+    from tilewright.runtime.buffers import Buffer
     from tilewright.runtime.device import Device
 
 

@@ -8,11 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.arch.spec import Arch
-from tilewright.base.errors import InvalidValueError, UnsupportedError, choose
+from tilewright.base.errors import InvalidValueError, TensorError, UnsupportedError, choose
 from tilewright.building.compile_job import LIBRARY
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.dispatch.call_sequence import CallSequence, bind_selection
 from tilewright.dispatch.devices import resolve_arch, resolve_device
+from tilewright.dispatch.element_types import find_array_type
 from tilewright.dispatch.fast_path import FastPath, make_fast_path
 from tilewright.dispatch.host_arrays import allocate_output, check_ready, run_host
 from tilewright.dispatch.launch import BoundKernel, Functions, bind_functions
@@ -20,7 +21,7 @@ from tilewright.dispatch.overlap import DisjointPair, check_disjoint, check_outp
 from tilewright.dispatch.plan import Plan, get_execution
 from tilewright.dispatch.resource_usage import read_resource_usage
 from tilewright.dispatch.select_stages import select_stages
-from tilewright.dispatch.tensors import View, to_view
+from tilewright.dispatch.tensors import View, format_shape, to_view
 from tilewright.ops import find_op
 from tilewright.ops.execution import Execution, Tensor, plan_one_kernel
 from tilewright.ops.kernel import Kernel
@@ -31,9 +32,6 @@ from tilewright.select.selection import KernelArg, Selection, Selector
 
 if TYPE_CHECKING:
     from tilewright.runtime.device import Device
-from tilewright.base.errors import TensorError
-from tilewright.dispatch.element_types import find_array_type
-from tilewright.dispatch.tensors import format_shape
 
 
 def match_tensors(

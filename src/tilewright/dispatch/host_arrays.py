@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tilewright.base.errors import InvalidValueError
+from tilewright.base.errors import InvalidValueError, TensorError
 from tilewright.dispatch.call_sequence import CallSequence, count_bytes
-from tilewright.dispatch.element_types import find_array_type, get_torch, to_torch_dtype
+from tilewright.dispatch.element_types import SIZES, find_array_type, get_torch, to_torch_dtype
 from tilewright.dispatch.launch import BoundKernel
-from tilewright.dispatch.plan import Plan, get_execution
-from tilewright.dispatch.tensors import View, compute_span, to_view
+from tilewright.dispatch.plan import Plan, Stage, get_execution
+from tilewright.dispatch.tensors import View, compute_span, to_view, view_on
 from tilewright.ops.execution import Preparation, Tensor
 
 if TYPE_CHECKING:
     from tilewright.runtime.buffers import Buffer
-from collections.abc import Collection
-from typing import TYPE_CHECKING
-
-from tilewright.base.errors import TensorError
-from tilewright.dispatch.element_types import SIZES
-from tilewright.dispatch.plan import Stage
-from tilewright.dispatch.tensors import view_on
-
-if TYPE_CHECKING:
     from tilewright.runtime.device import Device
 
 

@@ -10,16 +10,14 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.base.errors import TensorError, choose
-from tilewright.dispatch.element_types import SIZES, parse_dtype_name
+from tilewright.dispatch.element_types import SIZES, parse_dlpack_type, parse_dtype_name
 
 if TYPE_CHECKING:
     from tilewright.runtime.buffers import Buffer
-from typing import NamedTuple
 
-from tilewright.dispatch.element_types import parse_dlpack_type
 
 # DLDeviceType of dlpack.h.
 CPU, ROCM, ROCM_HOST = 1, 10, 11

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
 
 from tilewright import arch as archs
-from tilewright.base.errors import IllegalConfigError, InvalidValueError
+from tilewright.base.errors import IllegalConfigError, InvalidValueError, choose
 from tilewright.building.compile_job import LIBRARY
 from tilewright.building.store.artifact import Artifact
-from tilewright.ops import kernel_of
-from tilewright.ops.fields import ConfigBase
+from tilewright.ops import find_op, kernel_of
+from tilewright.ops.fields import ConfigBase, list_fields
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.kernel_set import KernelSet
 from tilewright.ops.space import Space
@@ -19,13 +20,7 @@ from tilewright.ops.space import Space
 if TYPE_CHECKING:
     from tilewright.runtime.device import Device
     from tilewright.runtime.forwarded_hip import ForwardedLibrary
-from collections.abc import Mapping
-from fnmatch import fnmatchcase
-from typing import Any
 
-from tilewright.base.errors import choose
-from tilewright.ops import find_op
-from tilewright.ops.fields import list_fields
 
 # Criteria in addition to the fields and shorthands of the op.
 _OWN = ("name", "op", "arch", "built")
