@@ -207,7 +207,8 @@ RDNA = {
   v_xor_b32 v3, v3, v4
 """,
     "lanes": """
-  v_permlanex16_b32 v3, v2, s8, s10
+  s_mov_b32 s13, 0x3a5c1f70
+  v_permlanex16_b32 v3, v2, s13, s10
   v_cmp_gt_u32 vcc_lo, 20, v0
   s_and_saveexec_b32 s12, vcc_lo
   v_add_nc_u32_dpp v3, v2, v3 row_xmask:3 row_mask:0xf bank_mask:0xf
