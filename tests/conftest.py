@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from tilewright import ops
 
-pytest_plugins = ["redis_server", "stand_in_first", "time_budget", "built_kernels"]
+pytest_plugins = ["redis_server", "hip_shim_first", "time_budget", "built_kernels"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -36,23 +36,23 @@ def main() -> None:
     print(f"{'m = n = k':>10} {'once, s':>9} {'each kernel, s':>15} {'of 64, each, s':>15}")
     for size in SIZES:
         problem = tw.gemm.Problem(m=size, n=size, k=size, dtype="fp16", layout="rcr")
-        remembered = ReferenceCache()
+        references = ReferenceCache()
         began = time.perf_counter()
         for seed in SEEDS:
-            remembered.get_tolerances((kernel,), problem, seed, arch)
+            references.get_tolerances((kernel,), problem, seed, arch)
         once = time.perf_counter() - began
-        each = min(_each(remembered, kernel, problem) for _ in range(ROUNDS))
+        each = min(_each(references, kernel, problem) for _ in range(ROUNDS))
         print(f"{size:>10} {once:>9.3f} {each:>15.3f} {each + once / 64:>15.3f}")
 
 
-def _each(remembered: ReferenceCache, kernel: Kernel, problem: tw.gemm.Problem) -> float:
+def _each(references: ReferenceCache, kernel: Kernel, problem: tw.gemm.Problem) -> float:
     """Seconds for one kernel that is right: its output is the reference, rounded."""
     arch = archs.load(ARCH)
-    outputs = {seed: _right(remembered, problem, seed) for seed in SEEDS}
+    outputs = {seed: _right(references, problem, seed) for seed in SEEDS}
     began = time.perf_counter()
     for seed in SEEDS:
-        expected = remembered.get_expected(kernel.op, problem, seed, arch)
-        allowed = remembered.get_tolerances((kernel,), problem, seed, arch)
+        expected = references.get_expected(kernel.op, problem, seed, arch)
+        allowed = references.get_tolerances((kernel,), problem, seed, arch)
         placed = [
             PoisonedTensor(tensor, to_numpy_dtype(tensor.dtype, arch), expected.inputs.get(tensor.name))
             for tensor in get_execution(kernel.op).tensors(problem)
@@ -62,19 +62,19 @@ def _each(remembered: ReferenceCache, kernel: Kernel, problem: tw.gemm.Problem) 
         for each in placed[:-1]:
             each.after[...] = each.memory
         damaged = [said for each in placed if (said := each.describe_stray_writes())]
-        ulps = remembered.get_ulps(kernel.op, problem, seed, arch, result.tensor)
+        ulps = references.get_ulps(kernel.op, problem, seed, arch, result.tensor)
         found = compare_output(result, expected.outputs, allowed, ulps, seed)
         assert not damaged, damaged
         assert not found.message, found.message
     return time.perf_counter() - began
 
 
-def _right(remembered: ReferenceCache, problem: tw.gemm.Problem, seed: int) -> NDArray[np.uint8]:
+def _right(references: ReferenceCache, problem: tw.gemm.Problem, seed: int) -> NDArray[np.uint8]:
     """The memory of a right result."""
     arch = archs.load(ARCH)
     tensor = get_execution("gemm").tensors(problem)[-1]
     dtype = to_numpy_dtype(tensor.dtype, arch)
-    right = remembered.get_expected("gemm", problem, seed, arch).outputs[tensor.name].astype(dtype)
+    right = references.get_expected("gemm", problem, seed, arch).outputs[tensor.name].astype(dtype)
     return PoisonedTensor(tensor, dtype, right).memory
 
 

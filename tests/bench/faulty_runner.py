@@ -20,27 +20,27 @@ from tilewright.bench.record import Record
 KILLED, HANGS, WRONG, NO_MEMORY, FAULT, RAISES, ABORTS, SILENT, PRINTS, LEAVES_CHILD, ENDLESS = range(101, 112)
 
 
-def prepare(device: str, crew: WorkerConfig) -> None:
+def prepare(device: str, worker_config: WorkerConfig) -> None:
     # The full disk of a test is that of the journal. A worker that starts meanwhile must be able to log.
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    if crew.settings.get("broken") == device:
+    if worker_config.settings.get("broken") == device:
         raise DeviceError(f"{device} is broken")
 
 
-def compute_reference(work: WorkItem, crew: WorkerConfig) -> None:
-    time.sleep(crew.settings.get("reference_s", 0))
-    if crew.settings.get("no_reference"):
+def compute_reference(work: WorkItem, worker_config: WorkerConfig) -> None:
+    time.sleep(worker_config.settings.get("reference_s", 0))
+    if worker_config.settings.get("no_reference"):
         raise MemoryError("no room for the reference")
 
 
-def run(work: WorkItem, crew: WorkerConfig) -> Record:
+def run(work: WorkItem, worker_config: WorkerConfig) -> Record:
     task = work.task
     problem = parse_problem(task.op, task.problem)
-    if log := crew.settings.get("log"):  # which tasks were really begun, for tests of what is not done again
+    if log := worker_config.settings.get("log"):  # which tasks were really begun, for tests of what is not done again
         with Path(log).open("a") as stream:
             stream.write(f"{task.key}\n")
-    time.sleep(crew.settings.get("seconds", 0))
+    time.sleep(worker_config.settings.get("seconds", 0))
     kind = problem.stride_x
     if kind == KILLED:
         os.kill(os.getpid(), signal.SIGKILL)

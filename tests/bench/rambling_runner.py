@@ -1,7 +1,7 @@
 """A runner that writes to the worker's result descriptor what no worker writes, as native code of a kernel could.
 
-`crew.settings["says"]` is what it writes (see `SAID`), for problems of the op `scale` with `stride_x` of RAMBLES.
-`when` says whether before its answer (the usual), after it, or when the next task is asked.
+`worker_config.settings["says"]` is what it writes (see `SAID`), for problems of the op `scale` with `stride_x` of
+RAMBLES. `when` says whether before its answer (the usual), after it, or when the next task is asked.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ RAMBLES = 120
 _LATE: list[bytes] = []
 
 
-def compute_reference(work: WorkItem, crew: WorkerConfig) -> None:
+def compute_reference(work: WorkItem, worker_config: WorkerConfig) -> None:
     while _LATE:  # before the next task begins
         os.write(int(sys.argv[2]), _LATE.pop())
 
 
-def run(work: WorkItem, crew: WorkerConfig) -> Record:
+def run(work: WorkItem, worker_config: WorkerConfig) -> Record:
     problem = parse_problem(work.task.op, work.task.problem)
     record = Record(task=work.task, status="ok", kind="counters", counters={"n": problem.n})
     if problem.stride_x == RAMBLES:
-        line = said(crew.settings["says"], record)
-        when = crew.settings.get("when", "before")
+        line = said(worker_config.settings["says"], record)
+        when = worker_config.settings.get("when", "before")
         if when == "before":
             _write(line)
         elif when == "after":
@@ -42,12 +42,12 @@ def run(work: WorkItem, crew: WorkerConfig) -> Record:
     return record
 
 
-def poisoned(work: WorkItem, crew: WorkerConfig) -> Record:
+def poisoned(work: WorkItem, worker_config: WorkerConfig) -> Record:
     """Answer at once, but for the problems of two numbers: one writes garbage, one takes the coordinator down."""
     number = json.loads(work.task.problem)["m"]
-    if number == crew.settings.get("garbage"):
+    if number == worker_config.settings.get("garbage"):
         _write(SAID["null"])
-    elif number == crew.settings.get("kills"):
+    elif number == worker_config.settings.get("kills"):
         os.kill(os.getppid(), signal.SIGKILL)
     return Record(task=work.task, status="ok", kind="counters", counters={"number": 1 + number})
 

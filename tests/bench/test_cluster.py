@@ -153,8 +153,8 @@ def test_one_bad_task_costs_one_record_and_no_device(cluster, monkeypatch) -> No
     monkeypatch.setattr(cluster_engine, "LOOK_S", 0.2)
     tasks = list(works(60))
     tasks[50] = Unreadable(tasks[50].task)
-    crew = WorkerConfig(settings={"garbage": 30, "kills": 40}, runner="rambling_runner:poisoned")
-    engine = ClusterExecutor(DEVICES, crew, quarantine=Quarantine(0))
+    worker_config = WorkerConfig(settings={"garbage": 30, "kills": 40}, runner="rambling_runner:poisoned")
+    engine = ClusterExecutor(DEVICES, worker_config, quarantine=Quarantine(0))
     try:
         records = list(engine.run(tasks))
     finally:

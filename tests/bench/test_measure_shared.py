@@ -28,10 +28,10 @@ def artifacts(staged_plugin: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_each_kernel_is_judged_by_itself(artifacts: dict[Kernel, Artifact]) -> None:
     device = tw.Device("emulated:gfx90a")
 
-    def found(kernel: Kernel, size: int, remembered: ReferenceCache | None) -> Any:
+    def found(kernel: Kernel, size: int, references: ReferenceCache | None) -> Any:
         problem = small_problem(size)
         task = task_of(kernel, problem, device.name)
-        record = measure(task, device, kernel, artifacts[kernel], problem, TimingSettings(), remembered)
+        record = measure(task, device, kernel, artifacts[kernel], problem, TimingSettings(), references)
         return record.status, record.message, record.counters, record.share, record.error_ulps
 
     shared = ReferenceCache()

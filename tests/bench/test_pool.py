@@ -158,11 +158,11 @@ def one_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_work_of_a_lost_device_goes_to_those_that_are_alike(one_start: None) -> None:
-    crew = WorkerConfig({"broken": "gpu:1"}, QUICK, runner="faulty_runner:run")
+    worker_config = WorkerConfig({"broken": "gpu:1"}, QUICK, runner="faulty_runner:run")
     asked = works(20, device="gpu:0")
     noticed: list[events.Event] = []
     with events.add_listener(noticed.append):
-        found = results(LocalPool([("gpu:0", "gfx942"), ("gpu:1", "gfx942")], crew), asked)
+        found = results(LocalPool([("gpu:0", "gfx942"), ("gpu:1", "gfx942")], worker_config), asked)
     assert sorted(record.key for record in found) == sorted(work.task.key for work in asked)
     assert {record.task.device for record in found} == {"gpu:0"}
     assert ["gpu:1: no worker could be started" in str(event) for event in noticed] == [True]

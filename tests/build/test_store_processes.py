@@ -44,9 +44,9 @@ def test_sixty_four_processes_put_one_key(store: Store, tmp_path: Path) -> None:
 
 def test_sixty_four_processes_build_one_key_once(store: Store, tmp_path: Path) -> None:
     def work() -> bool:
-        with store.lock_build(KEY, timeout_s=60, landed=lambda: store.get(KEY) is not None) as flight:
+        with store.lock_build(KEY, timeout_s=60, already_built=lambda: store.get(KEY) is not None) as lock:
             if store.get(KEY) is None:
-                assert flight.held
+                assert lock.held
                 (tmp_path / f"built-{os.getpid()}").touch()
                 time.sleep(0.02)
                 put(store, KEY)
@@ -74,9 +74,9 @@ def test_a_hundred_writers_killed_at_any_instant(store: Store) -> None:
         kill(pid)
         for key in keys:
             assert store.get(key) is None or whole(store, key)
-            flight = store.try_lock_build(key)
-            assert flight is not None, "the lock of a dead process must be free"
-            flight.release()
+            lock = store.try_lock_build(key)
+            assert lock is not None, "the lock of a dead process must be free"
+            lock.release()
     assert verify_entries(store) == []
     assert not store.layout.corrupt.exists()
     with store.create_work_folder("sweeps"):
@@ -126,17 +126,17 @@ def test_the_lock_of_a_killed_holder_is_free(store: Store, tmp_path: Path) -> No
     with pytest.raises(StoreError, match=r"still held after 0\.05 s"), store.lock_build(KEY, timeout_s=0.05):
         pass
     asked: list[bool] = []
-    with store.lock_build(KEY, landed=lambda: len(asked) > 2 or asked.append(True) is not None) as flight:
-        assert not flight.held
+    with store.lock_build(KEY, already_built=lambda: len(asked) > 2 or asked.append(True) is not None) as lock:
+        assert not lock.held
     kill(pid)
-    with store.lock_build(KEY, timeout_s=5) as flight:
-        assert flight.held
+    with store.lock_build(KEY, timeout_s=5) as lock:
+        assert lock.held
 
 
 def test_children_keep_the_lock_when_their_parent_is_killed(store: Store, tmp_path: Path) -> None:
     def parent() -> None:
-        with store.lock_build(KEY) as flight:
-            child = subprocess.Popen(["/bin/sleep", "600"], pass_fds=(flight.fileno(),))
+        with store.lock_build(KEY) as lock:
+            child = subprocess.Popen(["/bin/sleep", "600"], pass_fds=(lock.fileno(),))
             (tmp_path / "new").write_text(str(child.pid))
             (tmp_path / "new").rename(tmp_path / "child")
             time.sleep(600)
@@ -150,13 +150,13 @@ def test_children_keep_the_lock_when_their_parent_is_killed(store: Store, tmp_pa
         assert store.layout.lock_file(KEY).exists()
     finally:
         os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
-    with store.lock_build(KEY, timeout_s=5) as flight:
-        assert flight.held
+    with store.lock_build(KEY, timeout_s=5) as lock:
+        assert lock.held
 
 
 def test_leaving_a_flight_frees_it_although_a_child_has_it(store: Store) -> None:
-    with store.lock_build(KEY) as flight:
-        child = subprocess.Popen(["/bin/sleep", "600"], pass_fds=(flight.fileno(),))
+    with store.lock_build(KEY) as lock:
+        child = subprocess.Popen(["/bin/sleep", "600"], pass_fds=(lock.fileno(),))
     try:
         again = store.try_lock_build(KEY)
         assert again is not None
@@ -168,20 +168,20 @@ def test_leaving_a_flight_frees_it_although_a_child_has_it(store: Store) -> None
 
 
 def test_a_forked_copy_of_a_flight_frees_nothing(store: Store) -> None:
-    with store.lock_build(KEY) as flight:
-        assert exit_code(forked(flight.release)) == 0
+    with store.lock_build(KEY) as lock:
+        assert exit_code(forked(lock.release)) == 0
         assert store.try_lock_build(KEY) is None
 
 
 def test_lock_files_removed_under_waiting_processes(store: Store, tmp_path: Path) -> None:
-    """Whatever gc removes, no two processes are in one flight: each adds 1 to a number it read before."""
+    """Whatever gc removes, no two processes are in one lock: each adds 1 to a number it read before."""
     number = tmp_path / "number"
     number.write_text("0")
 
     def work() -> None:
         for _ in range(25):
-            with store.lock_build(KEY, timeout_s=60) as flight:
-                assert flight.held
+            with store.lock_build(KEY, timeout_s=60) as lock:
+                assert lock.held
                 was = int(number.read_text())
                 time.sleep(0.0005)
                 number.write_text(str(was + 1))

@@ -80,9 +80,9 @@ def test_what_is_there_need_not_be_written(read_only: Store) -> None:
 
 
 def test_a_flight_over_a_read_only_store_is_not_held_and_says_so(read_only: Store) -> None:
-    with noticed() as messages, read_only.lock_build(KEY) as flight:
-        assert not flight.held
-        os.fstat(flight.fileno())
+    with noticed() as messages, read_only.lock_build(KEY) as lock:
+        assert not lock.held
+        os.fstat(lock.fileno())
     assert "cannot be locked" in messages[0]
     with noticed() as messages:
         tried = read_only.try_lock_build(OTHER)
@@ -116,13 +116,13 @@ def test_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
 
 
 def test_a_disk_without_room_for_a_name(small_disk: Path, tmp_path: Path) -> None:
-    """Not even an empty file can be made: flights are not held, nothing remains."""
+    """Not even an empty file can be made: locks are not held, nothing remains."""
     store = Store(small_disk / "store")
     put(store, KEY, b"x")
     before = files_below(store.root)
     subprocess.run(["mount", "-o", f"remount,nr_inodes={_inodes(small_disk)}", str(small_disk)], check=True)
-    with noticed() as messages, store.lock_build(OTHER) as flight:
-        assert not flight.held
+    with noticed() as messages, store.lock_build(OTHER) as lock:
+        assert not lock.held
     assert "No space left" in messages[0]
     with pytest.raises(StoreError, match="No space left on device"):
         store.put(OTHER, {"a": SOURCE}, {})

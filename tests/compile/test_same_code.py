@@ -51,11 +51,11 @@ def test_the_code_is_that_of_the_plain_build(name: str, tmp_path: Path) -> None:
     unit = make_compile_job(Kernel("gemm", op.make_example(fields), arch), find_toolchain())
     spec = archs.load(arch)
     source = unit.source
-    roof = prepare_header_set(unit.device_headers, STORE)
+    pch = prepare_header_set(unit.device_headers, STORE)
     plain = compile_device(
         source.text, spec, unit.toolchain, tmp_path / "plain.co", files=source.files, extra_flags=PLAIN
     )
-    ours = compile_device(source.text, spec, unit.toolchain, tmp_path / "ours.co", extra_flags=roof.flags)
+    ours = compile_device(source.text, spec, unit.toolchain, tmp_path / "ours.co", extra_flags=pch.flags)
 
     assert plain.ok, plain.log
     assert ours.ok, ours.log

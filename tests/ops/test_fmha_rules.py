@@ -12,7 +12,7 @@ from tilewright.ops import find_op
 from tilewright.ops.fields import list_fields
 from tilewright.ops.fmha import resources, rules
 from tilewright.ops.fmha.families import FAMILIES, USED
-from tilewright.ops.fmha.rules.common import DQ_DK_DV_EXAMPLE, list_gemms
+from tilewright.ops.fmha.rules.all_families import DQ_DK_DV_EXAMPLE, list_gemms
 from tilewright.ops.fmha.source import LAUNCHERS
 from tilewright.ops.rule import find_violations
 

@@ -75,7 +75,7 @@ class Tried:
     problem: Any
     reached: frozenset[int]
     instructions: int
-    remembered: ReferenceCache = field(repr=False)
+    references: ReferenceCache = field(repr=False)
     result: bytes = field(default=b"", repr=False)
 
     @property
@@ -195,13 +195,13 @@ class Judge:
         """What the unchanged kernel does with a problem."""
         for loaded in self._loaded.values():
             loaded.program.clear_reached()
-        remembered = ReferenceCache()
-        check = self._verified(Tried(problem, frozenset(), 1 << 27, remembered), Mode.STRICT, self._seen)
+        references = ReferenceCache()
+        check = self._verified(Tried(problem, frozenset(), 1 << 27, references), Mode.STRICT, self._seen)
         if not check.ok:
             self.wrong.append(f"{shown(problem)}: {_short(check)}")
         reached = {line.address for loaded in self._loaded.values() for line in loaded.program.reached}
         executed = sum(check.counters.instructions.values()) if check.counters else 0
-        return Tried(problem, frozenset(reached), executed, remembered)
+        return Tried(problem, frozenset(reached), executed, references)
 
     def _seen(self, kernel: DeviceKernel) -> DeviceKernel:
         self._loaded.setdefault(kernel.name, kernel)
@@ -210,7 +210,7 @@ class Judge:
     def _verified(self, tried: Tried, mode: Mode, exchange: Exchange, engine: str = "native") -> Check:
         with self._device.emulating(exchange=exchange, limit=tried.limit, engine=engine):
             (check,) = verify(
-                self.kernel, self.artifact, self._device, [tried.problem], mode=mode, remembered=tried.remembered
+                self.kernel, self.artifact, self._device, [tried.problem], mode=mode, references=tried.references
             )
         return check
 
@@ -219,7 +219,7 @@ class Judge:
     ) -> bytes:
         """All tensors as a launch leaves them, with random inputs, bit for bit."""
         device, execution, problem = self._device, self._execution, tried.problem
-        given = dict(tried.remembered.get_expected(self.kernel.op, problem, 1, device.arch).inputs)
+        given = dict(tried.references.get_expected(self.kernel.op, problem, 1, device.arch).inputs)
         for preparation in execution.preparations(self.kernel.config, problem):
             given[preparation.tensor] = preparation.apply(given[preparation.tensor])
         placed = [

@@ -99,18 +99,18 @@ def measure_times(
     artifact: Artifact,
     problem: Any,
     settings: TimingSettings,
-    remembered: ReferenceCache,
+    references: ReferenceCache,
 ) -> tuple[TimeStats, str]:
     """The kernel's times on a problem, and a note for readers of the times. Correctness is not checked here.
 
-    `remembered` holds the inputs that the kernel was verified with.
+    `references` holds the inputs that the kernel was verified with.
     """
     execution = get_execution(kernel.op)
     call = BoundKernel(
         device, kernel, bind_functions(device, artifact.verify_file(LIBRARY), kernel), execution, problem
     )
     tensors = _prepare_tensors(
-        kernel, problem, remembered.get_expected(kernel.op, problem, settings.seed, device.arch), device.arch
+        kernel, problem, references.get_expected(kernel.op, problem, settings.seed, device.arch), device.arch
     )
     size = sum(_round_to_alignment(each.nbytes) for each in tensors)
     count = count_tensor_sets(size, device.arch) if settings.cold else 1

@@ -23,14 +23,16 @@ class LocalExecutor:
     def __init__(
         self,
         devices: Sequence[tuple[str, str]],
-        crew: WorkerConfig,
+        worker_config: WorkerConfig,
         *,
         jobs: int | None = None,
         tiers: Tiers | None = None,
         refuse: Callable[[Task], Record | None] | None = None,
         in_flight: int = IN_FLIGHT,
     ) -> None:
-        self._pool = LocalPool(devices, crew, in_flight=in_flight, **({} if refuse is None else {"refuse": refuse}))
+        self._pool = LocalPool(
+            devices, worker_config, in_flight=in_flight, **({} if refuse is None else {"refuse": refuse})
+        )
         self._jobs, self._tiers = jobs, tiers
         self._guard = threading.Lock()  # of the next two
         self._stopped = False

@@ -38,14 +38,14 @@ def measure(
     artifact: Artifact | None,
     problem: Any,
     settings: TimingSettings,
-    remembered: ReferenceCache | None = None,
+    references: ReferenceCache | None = None,
 ) -> Record:
     """Measure a task and return its record. Whatever goes wrong with the kernel is a status, never an exception.
 
     The kernel runs on poisoned outputs, and every element is compared with the reference. Only a correct kernel is
     measured: its time on a GPU, its exact counters on an emulated device. A replayed device returns recorded results;
     it needs no kernel, artifact or problem. To measure several kernels on one problem after another, pass the same
-    `remembered` each time: the problem's reference is then computed once.
+    `references` each time: the problem's reference is then computed once.
     """
     _check_request(task, device, settings)
     started, clock = time.time(), time.perf_counter()
@@ -56,7 +56,7 @@ def measure(
             raise InvalidValueError(f"{device.name} runs kernels: it needs {task.kernel} built, not only its name")
         if kernel.slug != task.kernel:
             raise InvalidValueError(f"the task is for kernel {task.kernel}, but the kernel is {kernel.slug}")
-        found = _collect_outcome(partial(_measure_kernel, device, kernel, artifact, problem, settings, remembered))
+        found = _collect_outcome(partial(_measure_kernel, device, kernel, artifact, problem, settings, references))
     found["message"] = format_message(found.get("message", ""))
     return Record(task=task, worker=get_worker_name(), started=started, took_s=time.perf_counter() - clock, **found)
 
@@ -99,15 +99,15 @@ def _measure_kernel(
     artifact: Artifact,
     problem: Any,
     settings: TimingSettings,
-    remembered: ReferenceCache | None,
+    references: ReferenceCache | None,
 ) -> dict[str, Any]:
     from tilewright.dispatch.reference_cache import ReferenceCache  # noqa: PLC0415  (loads NumPy)
     from tilewright.dispatch.verify import verify  # noqa: PLC0415  (see above)
     from tilewright.emulator.launch import Mode  # noqa: PLC0415  (needed by few)
 
     mode = None if settings.mode is None else Mode(settings.mode)
-    remembered = remembered or ReferenceCache()
-    (check,) = verify(kernel, artifact, device, [problem], settings.seed, mode, remembered)
+    references = references or ReferenceCache()
+    (check,) = verify(kernel, artifact, device, [problem], settings.seed, mode, references)
     if not check.ok:
         status = OUT_OF_MEMORY if check.memory_full else check.verdict
         return {"status": status, "message": check.message, **_extract_errors(check)}
@@ -115,7 +115,7 @@ def _measure_kernel(
         return {"status": OK, "kind": "counters", "counters": collect_counts(check.counters), **_extract_errors(check)}
     from tilewright.bench.gpu_time import measure_times  # noqa: PLC0415  (loads NumPy)
 
-    times, note = measure_times(device, kernel, artifact, problem, settings, remembered)
+    times, note = measure_times(device, kernel, artifact, problem, settings, references)
     return {"status": OK, "kind": "time", "times": times, "message": note, **_extract_errors(check)}
 
 

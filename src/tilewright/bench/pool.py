@@ -37,13 +37,13 @@ class LocalPool:
     def __init__(
         self,
         devices: Sequence[tuple[str, str]],
-        crew: WorkerConfig,
+        worker_config: WorkerConfig,
         *,
         refuse: Callable[[Task], Record | None] = _reject_nothing,
         in_flight: int = IN_FLIGHT,
     ) -> None:
         _check_devices(devices)
-        self.workers = tuple(WorkerClient(name, crew) for name, _ in devices)
+        self.workers = tuple(WorkerClient(name, worker_config) for name, _ in devices)
         self._kinds = tuple((get_device_group(name), arch) for name, arch in devices)
         self._refuse = refuse
         self._most = in_flight * len(devices)

@@ -51,8 +51,8 @@ class ReplayDevice:
     @cached_property
     def models(self) -> tuple[str, ...]:
         """The recorded GPU models, if the records have them."""
-        told = {get_gpu_model(record.task.versions) for record in self.records.values() if record.ok}
-        return tuple(sorted(model for model in told if model is not None))
+        models = {get_gpu_model(record.task.versions) for record in self.records.values() if record.ok}
+        return tuple(sorted(model for model in models if model is not None))
 
     def get_result(self, task: Task) -> dict[str, Any]:
         """The result fields of a task's record."""

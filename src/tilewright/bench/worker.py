@@ -45,12 +45,12 @@ SPENT = 75
 Runner = Callable[[WorkItem, WorkerConfig], Record]
 
 
-def run_work(work: WorkItem, crew: WorkerConfig) -> Record:
+def run_work(work: WorkItem, worker_config: WorkerConfig) -> Record:
     """Measure a task. The kernel's library is loaded from the store, once in this process."""
     from tilewright.bench.measure import TimingSettings, measure  # noqa: PLC0415  (a config may have another runner)
 
-    task, settings = work.task, TimingSettings(**crew.settings)
-    device = _open_device(task.device, crew.replay)
+    task, settings = work.task, TimingSettings(**worker_config.settings)
+    device = _open_device(task.device, worker_config.replay)
     if device.kind == REPLAY:
         return measure(task, device, None, None, None, settings)
     artifact = None if work.place is None else _load_artifact(work.place)
@@ -58,24 +58,24 @@ def run_work(work: WorkItem, crew: WorkerConfig) -> Record:
     return measure(task, device, _parse_kernel(task.kernel), artifact, problem, settings, _get_reference_cache())
 
 
-def compute_reference(work: WorkItem, crew: WorkerConfig) -> None:
+def compute_reference(work: WorkItem, worker_config: WorkerConfig) -> None:
     """Compute the problem's reference outputs on the host, outside the kernel's time limit."""
     from tilewright.bench.measure import TimingSettings  # noqa: PLC0415  (see above)
     from tilewright.dispatch import verify  # noqa: PLC0415  (loads NumPy)
 
     task = work.task
-    device = _open_device(task.device, crew.replay)
+    device = _open_device(task.device, worker_config.replay)
     if device.kind != REPLAY:
-        problem, seed = _parse_problem(task.op, task.problem), TimingSettings(**crew.settings).seed
+        problem, seed = _parse_problem(task.op, task.problem), TimingSettings(**worker_config.settings).seed
         verify.compute_reference(_parse_kernel(task.kernel), problem, seed, device.arch, _get_reference_cache())
 
 
-def prepare(device: str, crew: WorkerConfig) -> None:
+def prepare(device: str, worker_config: WorkerConfig) -> None:
     """Do the slow steps before the first measurement, outside a kernel's time limit."""
     from tilewright.bench.measure import TimingSettings  # noqa: PLC0415  (see above)
 
-    TimingSettings(**crew.settings)
-    opened = _open_device(device, crew.replay)
+    TimingSettings(**worker_config.settings)
+    opened = _open_device(device, worker_config.replay)
     if opened.kind != REPLAY:
         import tilewright.dispatch.verify  # noqa: F401, PLC0415  (loads NumPy)
 
@@ -181,11 +181,11 @@ def _load_runner(name: str) -> _RunnerFunctions:
     return _RunnerFunctions(runner, getattr(module, "prepare", None), getattr(module, "compute_reference", None))
 
 
-def _try_task(run: Runner, work: WorkItem, crew: WorkerConfig) -> tuple[Record, bool]:
+def _try_task(run: Runner, work: WorkItem, worker_config: WorkerConfig) -> tuple[Record, bool]:
     """The record of a task, and whether this process can still be trusted."""
     task = work.task
     try:
-        record = run(work, crew)
+        record = run(work, worker_config)
         return record, record.status not in ("fault", "out_of_memory")
     except MemoryError as error:
         return _make_failure(task, "out_of_memory", str(error) or "the process ran out of memory"), False
@@ -235,27 +235,27 @@ def main(device: str, descriptor: int) -> int:
     busy = threading.Event()
     asked = json.loads(sys.stdin.readline())
     sys.path[:] = asked["path"]
-    crew = parse_worker_config(asked["crew"])
-    if crew.limits.memory_bytes is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (crew.limits.memory_bytes, crew.limits.memory_bytes))
+    worker_config = parse_worker_config(asked["worker_config"])
+    if worker_config.limits.memory_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (worker_config.limits.memory_bytes, worker_config.limits.memory_bytes))
     threading.Thread(target=_wait_for_stdin_end, args=(busy,), daemon=True).start()
     threading.Thread(target=_send_heartbeats, args=(line, busy), daemon=True).start()
-    steps = _load_runner(crew.runner)
+    steps = _load_runner(worker_config.runner)
     if steps.prepare is not None:
-        steps.prepare(device, crew)
+        steps.prepare(device, worker_config)
     line.send(ready=os.getpid())
 
-    def run(work: WorkItem, crew: WorkerConfig) -> Record:
+    def run(work: WorkItem, worker_config: WorkerConfig) -> Record:
         if steps.compute_reference is not None:
-            steps.compute_reference(work, crew)
+            steps.compute_reference(work, worker_config)
         line.send(begun=work.task.key)
-        return steps.run(work, crew)
+        return steps.run(work, worker_config)
 
     while text := sys.stdin.readline():
         work = parse_work(json.loads(text))
         busy.set()
         started, begun = time.time(), time.monotonic()
-        record, sound = _try_task(run, work, crew)
+        record, sound = _try_task(run, work, worker_config)
         record = _fill_origin(record, started, time.monotonic() - begun)
         busy.clear()
         line.send(done=record.to_json(), sound=sound)

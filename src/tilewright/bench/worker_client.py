@@ -30,9 +30,9 @@ class WorkerClient:
     Only one thread may measure at a time. Any other thread may call `kill`.
     """
 
-    def __init__(self, device: str, crew: WorkerConfig) -> None:
+    def __init__(self, device: str, worker_config: WorkerConfig) -> None:
         self.device = device
-        self.crew = crew
+        self.worker_config = worker_config
         self.starts = 0
         self.kernel: str | None = None  # the last one
         self._kernels: set[str] = set()
@@ -96,7 +96,11 @@ class WorkerClient:
     def _get_process(self, kernel: str) -> WorkerProcess:
         """A living process with room for another kernel."""
         process = self._process
-        if process is not None and kernel not in self._kernels and len(self._kernels) >= self.crew.limits.kernels:
+        if (
+            process is not None
+            and kernel not in self._kernels
+            and len(self._kernels) >= self.worker_config.limits.kernels
+        ):
             self._drop(process, in_order=True)
             process = None
         if process is not None and not process.is_alive():  # it died while idle: nothing was lost
@@ -120,7 +124,9 @@ class WorkerClient:
             if self._closed or self._lost:
                 raise DeviceError(f"{self.device}: {self._lost or 'the worker is closed'}")
             try:
-                process = _get_starter_thread(os.getpid()).submit(WorkerProcess, self.device, self.crew).result()
+                process = (
+                    _get_starter_thread(os.getpid()).submit(WorkerProcess, self.device, self.worker_config).result()
+                )
             except OSError as error:  # too many processes or open files
                 raise DeviceError(f"{self.device}: no worker process can be started: {error}") from error
             with self._guard:

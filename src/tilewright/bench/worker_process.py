@@ -152,8 +152,8 @@ def _get_signal_name(number: int) -> str:
 class WorkerProcess:
     """One worker process, the leader of its own group, and the pipes to it."""
 
-    def __init__(self, device: str, crew: WorkerConfig) -> None:
-        self.limits = crew.limits
+    def __init__(self, device: str, worker_config: WorkerConfig) -> None:
+        self.limits = worker_config.limits
         self.sound = True
         self._guard = threading.Lock()  # of its pid, which may be reused after it was waited for
         results, theirs = os.pipe()
@@ -184,7 +184,7 @@ class WorkerProcess:
         self._tail = b""
         self._heard = time.monotonic()
         self._open = True
-        self._send({"path": sys.path, "crew": asdict(crew)})
+        self._send({"path": sys.path, "worker_config": asdict(worker_config)})
 
     def is_alive(self) -> bool:
         return not _poll_readable([self._gone], 0)

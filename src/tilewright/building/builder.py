@@ -210,16 +210,16 @@ class _BuildRun:
             self._take_finished(elsewhere, advance)
 
     def _take_locks(self, missing: Sequence[str], held: ExitStack) -> dict[str, BuildLock]:
-        flights = {}
+        locks = {}
         shared = self.tiers.remote is not None and self.tiers.writes
         most = min(MOST_AT_ONCE, MOST_CLAIMED_PER_JOB * self.jobs) if shared else MOST_AT_ONCE
         for key in missing:
-            flight = self.tiers.local.try_lock_build(key)
-            if flight is not None:
-                flights[key] = held.enter_context(flight)
-            if len(flights) == most:
+            lock = self.tiers.local.try_lock_build(key)
+            if lock is not None:
+                locks[key] = held.enter_context(lock)
+            if len(locks) == most:
                 break
-        return flights
+        return locks
 
     def _claim(self, keys: Sequence[str], advance: events.Advance) -> list[str]:
         """Claim keys on the remote. Return those that no other machine builds or has built."""
@@ -260,7 +260,7 @@ class _BuildRun:
         """Wait for a process on this machine, or for another machine."""
         local = self.tiers.local
         if here:
-            with local.lock_build(key, landed=lambda: self._is_usable(local.get(key))):
+            with local.lock_build(key, already_built=lambda: self._is_usable(local.get(key))):
                 self._progress_at = time.monotonic()  # this was not a wait for another machine
                 return
         try:
@@ -271,11 +271,11 @@ class _BuildRun:
         if not self._is_usable(entry):
             time.sleep(_PAUSE_S)
 
-    def _compile(self, keys: Sequence[str], flights: Mapping[str, BuildLock], advance: events.Advance) -> None:
+    def _compile(self, keys: Sequence[str], locks: Mapping[str, BuildLock], advance: events.Advance) -> None:
         """Build in the local store; kernels for which its disk has no room go to the store of this process."""
 
         def finish_key(key: str) -> None:
-            flights[key].release()
+            locks[key].release()
             self._release(key)
             advance(self.units[key].kernel.slug)
 
@@ -327,9 +327,9 @@ class _BuildRun:
             prefixes = {prefix.key(home): prefix for prefix in (unit.device_headers, unit.host_headers)}
             wanted |= prefixes
             keys[unit.key] = tuple(prefixes)
-        roofs = prepare_header_sets(wanted, home, folder / "roofs", self.jobs)
-        self.warm_cpu_s += sum(roof.cpu_s for roof in roofs.values())
-        return {unit.key: NinjaJob(unit, *(roofs[key] for key in keys[unit.key])) for unit in units}
+        pch_flags = prepare_header_sets(wanted, home, folder / "roofs", self.jobs)
+        self.warm_cpu_s += sum(flags.cpu_s for flags in pch_flags.values())
+        return {unit.key: NinjaJob(unit, *(pch_flags[key] for key in keys[unit.key])) for unit in units}
 
     def _finish(self, work: NinjaJob, folder: Path, schedule: BuildProgress, settled: Callable[[str], None]) -> None:
         """Store and publish the artifact or failure of a kernel. Does nothing if the disk is full."""

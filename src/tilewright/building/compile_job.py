@@ -79,14 +79,14 @@ class CompileJob:
         symbol = fatbin_symbol(self.name)
         return {SOURCE: self.source.text, FATBIN: render_fatbin({self.kernel.arch: CODE_OBJECT}, symbol)}
 
-    def device_command(self, roof: PchFlags) -> tuple[str, ...]:
+    def device_command(self, pch: PchFlags) -> tuple[str, ...]:
         """The command of the device pass, which compiles the source to a code object."""
-        flags = (*self._device_flags(), *roof.flags, unit_flag(self.source.text))
+        flags = (*self._device_flags(), *pch.flags, unit_flag(self.source.text))
         return (str(self.toolchain.cxx), *flags, "-o", CODE_OBJECT, SOURCE)
 
-    def host_command(self, roof: PchFlags) -> tuple[str, ...]:
+    def host_command(self, pch: PchFlags) -> tuple[str, ...]:
         """The command of the host pass: checks and launcher; the symbol of the code object stays undefined."""
-        flags = (*self._host_flags(), *roof.flags, unit_flag(self.source.text))
+        flags = (*self._host_flags(), *pch.flags, unit_flag(self.source.text))
         return (str(self.toolchain.cxx), *flags, "-c", "-o", HOST_OBJECT, SOURCE)
 
     def link_command(self) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ COMPAT_COPY = "tilewright_compat.h"
 # (llvm-dis) and compare it with 7001, 8001, 9008, 9009, 9010 and 10100 for equality and with 8000,
 # 8999, 9000 and 9006 for order, nothing else. So every comparison gives the same result for 9400 as
 # for 9402 and 9500, and for 10306 as for 11000 and 12000.
-STAND_INS = (("gfx94", "940"), ("gfx95", "940"), ("gfx11", "1036"), ("gfx12", "1036"))
+COMPATIBLE_TARGETS = (("gfx94", "940"), ("gfx95", "940"), ("gfx11", "1036"), ("gfx12", "1036"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +114,10 @@ def _find_isa_file(name: str, bitcode: Path) -> str:
     own = name.removeprefix("gfx")
     if (bitcode / f"oclc_isa_version_{own}.bc").is_file():
         return own
-    for prefix, stand_in in STAND_INS:
+    for prefix, target in COMPATIBLE_TARGETS:
         if name.startswith(prefix):
-            return stand_in
-    known = ", ".join(f"{prefix}*" for prefix, _ in STAND_INS)
+            return target
+    known = ", ".join(f"{prefix}*" for prefix, _ in COMPATIBLE_TARGETS)
     raise ToolchainError(
         f"{bitcode} has no oclc_isa_version_{own}.bc for {name}, and substitutes "
         f"are known only for {known}. Use a ROCm installation that supports {name} (set ROCM_PATH)."

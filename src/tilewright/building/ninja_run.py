@@ -133,7 +133,7 @@ class _NinjaRun:
 
     def stream_events(self, process: subprocess.Popen[bytes]) -> Iterator[StepEvent]:
         running = True
-        told = self._began
+        reported = self._began
         while running:
             running = process.poll() is None
             any_told = False
@@ -141,12 +141,12 @@ class _NinjaRun:
                 any_told = True
                 yield event
             if any_told:
-                told = time.monotonic()
+                reported = time.monotonic()
             elif running:
                 time.sleep(_POLL_S)
-                if time.monotonic() - told >= _TICK_S:
-                    told = time.monotonic()
-                    yield IdleTick(told - self._began)
+                if time.monotonic() - reported >= _TICK_S:
+                    reported = time.monotonic()
+                    yield IdleTick(reported - self._began)
 
     def stop_steps(self) -> None:
         """Stop remaining processes of stopped steps, and steps that are still running because ninja was killed."""

@@ -17,7 +17,7 @@ def build_own_library(store: Store, key: str, name: str, compile_in: Callable[[P
     `compile_in` writes the file into an empty private folder and returns the facts to store with it.
     """
     # Waits for another process that compiles it.
-    with store.lock_build(key, landed=lambda: isinstance(store.get(key), Artifact)):
+    with store.lock_build(key, already_built=lambda: isinstance(store.get(key), Artifact)):
         found = _find_verified(store, key, name)
         if found is not None:
             return found

@@ -43,21 +43,21 @@ def prepare_header_sets(
     folder.mkdir(mode=0o700)
     for prefix in prefixes.values():
         write_headers(prefix, store)
-    roofs: dict[str, PchFlags] = {}
+    pch_flags: dict[str, PchFlags] = {}
     while True:
-        missing = _take_ready(prefixes, store, folder, roofs)
+        missing = _take_ready(prefixes, store, folder, pch_flags)
         if not missing:
-            return roofs
+            return pch_flags
         with ExitStack() as held:
             tried = {key: store.try_lock_build(key) for key in missing}
-            mine = [key for key, flight in tried.items() if flight is not None and held.enter_context(flight)]
-            mine = [key for key in _take_ready(prefixes, store, folder, roofs) if key in mine]
+            mine = [key for key, lock in tried.items() if lock is not None and held.enter_context(lock)]
+            mine = [key for key in _take_ready(prefixes, store, folder, pch_flags) if key in mine]
             if mine:
                 for key in mine:
                     _remove_outdated(prefixes[key], key, store)
-                roofs |= _compile_headers({key: prefixes[key] for key in mine}, store, folder, jobs)
+                pch_flags |= _compile_headers({key: prefixes[key] for key in mine}, store, folder, jobs)
                 continue
-        _wait_for_one(missing, roofs, store)
+        _wait_for_one(missing, pch_flags, store)
 
 
 def prepare_header_set(prefix: HeaderSet, store: Store) -> PchFlags:
@@ -71,12 +71,14 @@ def prepare_header_set(prefix: HeaderSet, store: Store) -> PchFlags:
     return prefix.make_pch_flags(store, found.verify_file(PRECOMPILED), made.cpu_s)
 
 
-def _take_ready(prefixes: Mapping[str, HeaderSet], store: Store, folder: Path, roofs: dict[str, PchFlags]) -> list[str]:
-    """Add precompiled headers from the store to `roofs`; return the missing keys."""
+def _take_ready(
+    prefixes: Mapping[str, HeaderSet], store: Store, folder: Path, pch_flags: dict[str, PchFlags]
+) -> list[str]:
+    """Add precompiled headers from the store to `pch_flags`; return the missing keys."""
     for key, prefix in prefixes.items():
-        if key not in roofs and (path := _link_precompiled(store, key, folder)) is not None:
-            roofs[key] = prefix.make_pch_flags(store, path)
-    return [key for key in prefixes if key not in roofs]
+        if key not in pch_flags and (path := _link_precompiled(store, key, folder)) is not None:
+            pch_flags[key] = prefix.make_pch_flags(store, path)
+    return [key for key in prefixes if key not in pch_flags]
 
 
 def _link_precompiled(store: Store, key: str, folder: Path) -> Path | None:
@@ -120,10 +122,10 @@ def _remove_outdated(prefix: HeaderSet, key: str, store: Store) -> None:
         emit(Notice(f"system headers have changed; the headers of {prefix.name} are precompiled again"))
 
 
-def _wait_for_one(missing: list[str], roofs: Mapping[str, PchFlags], store: Store) -> None:
-    key = next((key for key in missing if key not in roofs), None)
+def _wait_for_one(missing: list[str], pch_flags: Mapping[str, PchFlags], store: Store) -> None:
+    key = next((key for key in missing if key not in pch_flags), None)
     if key is not None:
-        with store.lock_build(key, landed=lambda: _has_current(store, key)):
+        with store.lock_build(key, already_built=lambda: _has_current(store, key)):
             return
 
 

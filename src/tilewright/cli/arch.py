@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewright.cli.command import Command, CommandGroup
+from tilewright.cli.command import FILE, Command, CommandGroup
 from tilewright.cli.gpu_option import resolve_gpu
 from tilewright.cli.output import (
     add_json_option,
@@ -87,7 +87,7 @@ def print_arch(name: str, as_json: bool) -> None:
 
 
 @command.command("check", cls=Command, examples=("tilewright arch check my_gpus/gfx999.toml",))
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=FILE)
 @add_json_option
 @click.pass_context
 def check_file(ctx: click.Context, file: Path, as_json: bool) -> None:

@@ -10,8 +10,7 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
-from tilewright.cli.command import Option
-from tilewright.cli.filters import FilterCommand, add_filter_options, resolve_filters
+from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options, resolve_filters
 from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.kernel_choice import choose_bounded_kernels, explain_no_kernels, find_profile, find_sets
 from tilewright.cli.output import add_json_option, format_count, mark_bad, print_facts, print_json, print_table
@@ -41,19 +40,7 @@ MOST_FAILURES = 20
 @click.argument("op_name", metavar="OP")
 @make_gpu_option("gpu_target", "Build for these GPUs, such as gfx942,gfx950.", required=True, several=True)
 @add_filter_options
-@click.option(
-    "--preselected",
-    cls=Option,
-    aliases=("--set",),
-    metavar="NAME",
-    help="Use a preselected set; `tilewright sets` lists them.",
-)
-@click.option(
-    "--kernel-set",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Use the kernels of a kernel-set file (.toml).",
-)
+@add_set_options("Use")
 @click.option(
     "--profile", metavar="NAME", help="Keep only the kernels that an integration needs; `tilewright sets` lists them."
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,10 @@ from tilewright.base.errors import UnknownValueError
 
 if TYPE_CHECKING:
     from click.types import OptionHelpExtra
+
+
+# A file that a command reads.
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 class Option(click.Option):

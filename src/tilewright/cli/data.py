@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PATH = click.Path(exists=True, path_type=Path)
 SHAPES = ("records", "measurements")
 # Damaged lines that are printed one by one; --json has all of them.
-TOLD = 10
+MOST_DAMAGED_LINES = 10
 # Rows of a query result that are printed as a table.
 SHOWN = 200
 
@@ -218,10 +218,10 @@ def _list_damage(damaged: Sequence[DamagedLine]) -> list[dict[str, Any]]:
 
 
 def _print_damage(damaged: Sequence[DamagedLine]) -> None:
-    for each in damaged[:TOLD]:
+    for each in damaged[:MOST_DAMAGED_LINES]:
         click.echo(f"damaged: {each}", err=True)
-    if len(damaged) > TOLD:
-        click.echo(f"damaged: {format_count(len(damaged) - TOLD, 'more line')}", err=True)
+    if len(damaged) > MOST_DAMAGED_LINES:
+        click.echo(f"damaged: {format_count(len(damaged) - MOST_DAMAGED_LINES, 'more line')}", err=True)
 
 
 def _to_json_value(value: Any) -> Any:

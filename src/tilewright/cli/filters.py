@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tilewright.base.errors import choose
-from tilewright.cli.command import Command, MultiValueOption, list_main_names
+from tilewright.cli.command import FILE, Command, MultiValueOption, Option, list_main_names
 
 if TYPE_CHECKING:
     from tilewright.ops.op import Op
@@ -50,6 +50,24 @@ def add_filter_options(command: F) -> F:
     ):
         command = decorate(command)
     return command
+
+
+def add_set_options(verb: str) -> Callable[[F], F]:
+    """Add --preselected and --kernel-set. Their help begins with `verb`: "Use", "Choose from"."""
+
+    def decorate(command: F) -> F:
+        command = click.option(
+            "--kernel-set", type=FILE, metavar="FILE", help=f"{verb} the kernels of a kernel-set file (.toml)."
+        )(command)
+        return click.option(
+            "--preselected",
+            cls=Option,
+            aliases=("--set",),
+            metavar="NAME",
+            help=f"{verb} a preselected set or built-in space; `tilewright sets` lists them.",
+        )(command)
+
+    return decorate
 
 
 class FilterCommand(Command):

@@ -11,7 +11,7 @@ import click
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
 from tilewright.cli.command import Option
-from tilewright.cli.filters import FilterCommand, add_filter_options, resolve_filters
+from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options, resolve_filters
 from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.kernel_choice import choose_bounded_kernels, explain_no_kernels, find_profile, find_sets
 from tilewright.cli.output import add_json_option, format_count, print_facts, print_json
@@ -22,8 +22,6 @@ from tilewright.cli.settings import make_setting_option
 if TYPE_CHECKING:
     from tilewright.codegen.folder import GenerationResult
     from tilewright.ops.kernel import Kernel
-
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command(
@@ -54,14 +52,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "gpu_target", "Generate for this GPU (gfx942, MI300X); `tilewright arch list` lists them.", required=True
 )
 @add_filter_options
-@click.option(
-    "--preselected",
-    cls=Option,
-    aliases=("--set",),
-    metavar="NAME",
-    help="Use a preselected set; `tilewright sets` lists them.",
-)
-@click.option("--kernel-set", type=FILE, metavar="FILE", help="Use the kernels of a kernel-set file (.toml).")
+@add_set_options("Use")
 @click.option(
     "--profile", metavar="NAME", help="Keep only the kernels that an integration needs; `tilewright sets` lists them."
 )

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tilewright.ops.kernel import Kernel
 
 F = TypeVar("F", bound=Callable[..., Any])
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 PATH = click.Path(exists=True, path_type=Path)
 
 

@@ -12,8 +12,8 @@ import click
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
 from tilewright.base.extras import require_packages
-from tilewright.cli.command import Option
-from tilewright.cli.filters import FilterCommand, add_filter_options, resolve_filters
+from tilewright.cli.command import FILE, Option
+from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options, resolve_filters
 from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.kernel_choice import choose_kernels, explain_no_kernels, find_profile, find_sets, make_field_filter
 from tilewright.cli.output import add_json_option, format_count, print_facts, print_json, print_table
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tilewright.ops.op import Op
     from tilewright.select.portfolio import Matrix, Portfolio
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 PATH = click.Path(exists=True, path_type=Path)
 NUMBERS = ("kernels", "mean %", "P10 %", "computed")
 PREDICTED, MEASURED = "predicted", "measured"
@@ -93,14 +92,7 @@ class TimeTable:
     "--measured", type=PATH, metavar="FILE", help="Use measured times (.parquet, or a journal), not predicted ones."
 )
 @add_filter_options
-@click.option(
-    "--preselected",
-    cls=Option,
-    aliases=("--set",),
-    metavar="NAME",
-    help="Choose from a preselected set or a built-in space.",
-)
-@click.option("--kernel-set", type=FILE, metavar="FILE", help="Choose from a kernel-set file (.toml).")
+@add_set_options("Choose from")
 @click.option("--profile", metavar="NAME", help="Choose from the kernels that an integration needs.")
 @make_setting_option("VALUES", "Choose from the space with these field values, or change fields of the set.")
 @click.option(

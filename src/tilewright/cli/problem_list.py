@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.cli.command import Command, Option
+from tilewright.cli.command import FILE, Command, Option
 from tilewright.cli.output import add_json_option, format_count, print_json, print_table
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ NUMBERS = ("GFLOP", "MB", "FLOP/B")
     ),
 )
 @click.argument("op_name", metavar="OP")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=FILE)
 @click.option(
     "--format",
     "file_format",

@@ -10,8 +10,8 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
-from tilewright.cli.command import Option
-from tilewright.cli.filters import FilterCommand, add_filter_options, resolve_filters
+from tilewright.cli.command import FILE
+from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options, resolve_filters
 from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.kernel_choice import choose_kernels, explain_no_kernels, find_sets
 from tilewright.cli.output import add_json_option, format_count, print_facts, print_heading, print_json, print_table
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tilewright.registry.registry import Registry
     from tilewright.select.selection import Candidate, Selection
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 # Rejected kernels that --explain names.
 NAMED = 3
@@ -42,14 +41,7 @@ NAMED = 3
 @make_gpu_option("gpu_target", "Select for this GPU, such as gfx942.", required=True)
 @click.option("--problem", "text", required=True, metavar="FIELD=N,…", help="The problem with all its fields.")
 @add_filter_options
-@click.option(
-    "--preselected",
-    cls=Option,
-    aliases=("--set",),
-    metavar="NAME",
-    help="Choose from a preselected set; `tilewright sets` lists them.",
-)
-@click.option("--kernel-set", type=FILE, metavar="FILE", help="Choose from a kernel-set file (.toml).")
+@add_set_options("Choose from")
 @make_setting_option("VALUES", "Change a field of the set, or declare a space without one. May be repeated.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Choose from the first N kernels.")
 @click.option("--build", is_flag=True, help="Build the kernels and use their actual registers and LDS.")

@@ -12,7 +12,7 @@ import click
 
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.base.events import report_task
-from tilewright.cli.command import Command, Option
+from tilewright.cli.command import FILE, Command, Option
 from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.kernel_choice import DECLARED, DEFAULT, apply_settings, find_set, make_set, read_tile_engine_space
 from tilewright.cli.output import add_json_option, format_count, print_heading, print_json, print_table
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--tile-engine",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="Use a configuration file of CK's tile_engine; -s sets types and layout.",
 )
 @click.option(

@@ -11,8 +11,8 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
-from tilewright.cli.command import Option
-from tilewright.cli.measure_options import FILE, MeasureArguments, add_measure_options
+from tilewright.cli.command import FILE, Option
+from tilewright.cli.measure_options import MeasureArguments, add_measure_options
 
 if TYPE_CHECKING:
     from tilewright.bench.executor import Executor

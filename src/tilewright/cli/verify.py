@@ -12,7 +12,7 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
-from tilewright.cli.command import Command, Option
+from tilewright.cli.command import FILE, Command, Option
 from tilewright.cli.named_kernels import find_named_kernels
 from tilewright.cli.output import (
     add_json_option,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from tilewright.registry.registry import Registry
     from tilewright.runtime.device import Device
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 NUMBERS = ("ulps", "of limit", "instr.", "MFLOP", "KB read", "written", "lines", "conflicts")
 
 

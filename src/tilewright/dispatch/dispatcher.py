@@ -105,7 +105,7 @@ class _CachedCall(NamedTuple):
 class Dispatcher:
     """Selects and runs the kernels of one registry, which never changes. Any number of threads may use it at once.
 
-    `ways` has the fast path of a problem by the id of the problem; a fast path keeps its problem alive, so no other
+    `fast_paths` has the fast path of a problem by the problem's id; a fast path keeps its problem alive, so no other
     object can have that id. `_calls` has the bound calls by tensor specs, `plans` the plans of equal problems.
     """
 
@@ -120,7 +120,7 @@ class Dispatcher:
         self._results = results
         self._priorities = priorities
         self._selector = selector
-        self.ways: dict[int, FastPath] = {}
+        self.fast_paths: dict[int, FastPath] = {}
         self._calls: dict[Any, _CachedCall] = {}
         self.plans: dict[Any, tuple[Plan, BoundKernel | CallSequence]] = {}
         self._functions: dict[tuple[Device, Kernel], Functions] = {}
@@ -243,18 +243,18 @@ class Dispatcher:
         """Cache the call, for tensors in the order inputs, then outputs."""
         forms = [view.form for view in views]
         call, problem = known.call, known.problem
-        way = None
+        path = None
         if isinstance(call, BoundKernel) and sum(tensor.output for tensor in known.tensors) == 1:
-            way = make_fast_path(
+            path = make_fast_path(
                 call, forms, known.pairs, (*options[:3], prepared), functools.partial(self.run, problem)
             )
         with self._making:
             if len(self._calls) >= MOST_PLANS:
                 self._calls.clear()
-                self.ways.clear()
+                self.fast_paths.clear()
             self._calls[id(problem), options, *forms] = known
-            if way is not None:
-                self.ways[id(problem)] = way
+            if path is not None:
+                self.fast_paths[id(problem)] = path
 
     def _get_pool(self, arch: Arch, built: bool, only: Sequence[Kernel]) -> CandidatePool:
         """The pool of kernels for a GPU, cached; with `only`, a new pool of these kernels."""

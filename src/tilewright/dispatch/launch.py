@@ -100,15 +100,15 @@ class BoundKernel:
     def fail(self, status: int) -> NoReturn:
         """Raise the error for a status, with the library's message for this thread."""
         said = (self.functions.message() or b"").decode(errors="replace") or "it returned no message"
-        told = f"{self.kernel.slug} on {self.device.name}: {said}"
+        message = f"{self.kernel.slug} on {self.device.name}: {said}"
         if status == BAD_ARGS:
-            raise InvalidValueError(told)
+            raise InvalidValueError(message)
         if status == UNSUPPORTED:
-            raise UnsupportedError(told)
+            raise UnsupportedError(message)
         if status == HIP_ERROR:
-            self.device.raise_pending(told)
+            self.device.raise_pending(message)
         what = "status 3, the workspace" if status == WORKSPACE else f"status {status}, which abi.h does not define"
-        raise DeviceError(f"{told} ({what})")
+        raise DeviceError(f"{message} ({what})")
 
     def _read_workspace_size(self) -> int:
         bytes_ = ctypes.c_uint64()

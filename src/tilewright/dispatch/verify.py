@@ -103,7 +103,7 @@ class _Subject:
     device: Device
     mode: Mode | None
     bind: Callable[[], BoundKernel | CallSequence] = field(repr=False)
-    remembered: ReferenceCache | None = None
+    references: ReferenceCache | None = None
 
     def make_check(self, problem: Any, verdict: Verdict, message: str = "", **found: Any) -> Check:
         return Check(self.kernels[0], problem, verdict, message, later=self.kernels[1:], **found)
@@ -116,11 +116,11 @@ def verify(
     problems: Sequence[Any],
     seed: int = 1,
     mode: Mode | None = None,
-    remembered: ReferenceCache | None = None,
+    references: ReferenceCache | None = None,
 ) -> list[Check]:
     """Run a built kernel on problems and check each. `mode` is the mode of an emulated device (None: its setting).
 
-    Pass the same `remembered` for several kernels to compute a problem's reference only once.
+    Pass the same `references` for several kernels to compute a problem's reference only once.
 
     Each problem is computed twice: with the op's special inputs (seed 0) and with random ones. The second time waves
     run in reverse order, in strict mode. Outputs, and the gaps between lines of outputs and inputs, are poisoned
@@ -134,17 +134,17 @@ def verify(
         if refused:
             return Check(kernel, problem, "unsupported", str(refused[0]))
         call = partial(BoundKernel, device, kernel, functions, execution, problem)
-        subject = _Subject((kernel,), device, mode, call, remembered)
+        subject = _Subject((kernel,), device, mode, call, references)
         return _check_problem(subject, problem, seed)
 
     return _check_each(f"verifying {kernel.slug}", check, problems)
 
 
-def compute_reference(kernel: Kernel, problem: Any, seed: int, arch: Arch, remembered: ReferenceCache) -> None:
+def compute_reference(kernel: Kernel, problem: Any, seed: int, arch: Arch, references: ReferenceCache) -> None:
     """Compute the reference and tolerances of a later `verify` in advance, if the kernel supports the problem."""
     if not fits(kernel.config, problem, kernel.arch):
         for each in _list_seeds(seed):
-            remembered.get_tolerances((kernel,), problem, each, arch)
+            references.get_tolerances((kernel,), problem, each, arch)
 
 
 def verify_plan(
@@ -231,9 +231,9 @@ def _run_problem(
     first, device = subject.kernels[0], subject.device
     execution, arch = get_execution(first.op), device.arch
     # Nothing is cached between runs unless the caller passes a cache: a problem may fill half the memory.
-    remembered = subject.remembered or ReferenceCache()
-    expected = remembered.get_expected(first.op, problem, seed, arch)
-    allowed = remembered.get_tolerances(subject.kernels, problem, seed, arch)
+    references = subject.references or ReferenceCache()
+    expected = references.get_expected(first.op, problem, seed, arch)
+    allowed = references.get_tolerances(subject.kernels, problem, seed, arch)
     prepared = dict(expected.inputs)
     if len(subject.kernels) == 1:  # several kernels use unprepared tensors
         for preparation in execution.preparations(first.config, problem):
@@ -257,7 +257,7 @@ def _run_problem(
     ]
     for each in placed:
         if each.tensor.output:
-            ulps = remembered.get_ulps(first.op, problem, seed, arch, each.tensor)
+            ulps = references.get_ulps(first.op, problem, seed, arch, each.tensor)
             found.append(compare_output(each, expected.outputs, allowed, ulps, seed))
     return found, counters
 

@@ -50,7 +50,7 @@ class Violation:
 class Rule:
     """One rule. `good` and `bad` are field overrides of the op's example config that pass and fail it.
 
-    `tells`, if given, returns a key: the rule has the same verdict for all configs with equal keys. One check then
+    `group_key`, if given, returns a key: the rule has the same verdict for all configs with equal keys. One check then
     serves many kernels whose fields differ.
     """
 
@@ -65,7 +65,7 @@ class Rule:
     what: str
     why: str
     fix: str
-    tells: Callable[[Any, Arch], Hashable] | None = None
+    group_key: Callable[[Any, Arch], Hashable] | None = None
 
     def find_violation(self, *subjects: Any) -> Violation | None:
         """The violation, or None if the rule passes."""
@@ -96,13 +96,13 @@ def rule(
     good: Mapping[str, Any],
     bad: Mapping[str, Any],
     arch: str = "gfx942",
-    tells: Callable[[Any, Arch], Hashable] | None = None,
+    group_key: Callable[[Any, Arch], Hashable] | None = None,
 ) -> Callable[[Callable[..., Rejection | None]], Rule]:
     """Make a check function a rule. `arch` is the GPU of the examples."""
 
     def make_rule(check: Callable[..., Rejection | None]) -> Rule:
         what, why, fix = _parse_sections(check)
-        return Rule(code, slug, tuple(reads), enforced_by, check, good, bad, arch, what, why, fix, tells)
+        return Rule(code, slug, tuple(reads), enforced_by, check, good, bad, arch, what, why, fix, group_key)
 
     return make_rule
 

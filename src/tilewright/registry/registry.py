@@ -59,13 +59,13 @@ class Registry:
     selector: Selector = field(default=CHAIN, compare=False, repr=False)
     # Plans and loaded libraries: caches that are derived from the other fields.
     _dispatcher: Dispatcher = field(init=False, compare=False, repr=False)
-    _ways: dict[int, FastPath] = field(init=False, compare=False, repr=False)  # shared with the dispatcher
+    _fast_paths: dict[int, FastPath] = field(init=False, compare=False, repr=False)  # shared with the dispatcher
     _plans: dict[Any, tuple[Plan, Any]] = field(init=False, compare=False, repr=False)  # likewise
 
     def __post_init__(self) -> None:
         made = Dispatcher(self.kernels, self.results, self.priorities, self.selector)
         object.__setattr__(self, "_dispatcher", made)
-        object.__setattr__(self, "_ways", made.ways)
+        object.__setattr__(self, "_fast_paths", made.fast_paths)
         object.__setattr__(self, "_plans", made.plans)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -251,9 +251,9 @@ class Registry:
         The device is the argument's, else that of the tensors, else the current one. `kernel` overrides selection.
         `pad` allows a larger problem whose result is cut. `prepared` names device tensors that are already prepared.
         """
-        way = self._ways.get(id(problem))
-        if way is not None:
-            return way(tensors, out, stream, device, kernel, pad, prepared)
+        path = self._fast_paths.get(id(problem))
+        if path is not None:
+            return path(tensors, out, stream, device, kernel, pad, prepared)
         return self._dispatcher.run(problem, tensors, out, stream, device, kernel, pad, prepared)
 
     def to_json(self) -> dict[str, Any]:

@@ -54,9 +54,9 @@ def simulate_time(device: int, launches_us: Sequence[float], other_us: float = 0
         if not value >= 0:
             raise InvalidValueError(f"times must be at least 0 µs, got {value}")
     hip_library.load_shim_here()
-    stand_in = open_shim()
-    stand_in.set_launch_times(device, launches_us, other_us)
+    shim = open_shim()
+    shim.set_launch_times(device, launches_us, other_us)
     try:
-        yield lambda: stand_in.count_remaining_times(device)
+        yield lambda: shim.count_remaining_times(device)
     finally:
-        stand_in.clear_launch_times(device)
+        shim.clear_launch_times(device)

@@ -37,7 +37,7 @@ class _Process:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.real: Hip | None = None
-        self.stand_in: Hip | None = None
+        self.shim: Hip | None = None
         self.gpu_library: Path | None = None  # replaces the search for a library
 
 
@@ -46,12 +46,12 @@ _process = _Process()
 
 def load_shim() -> Hip:
     """The HIP shim of the emulated devices: in this process, or in another if this one has a HIP library."""
-    found = _process.stand_in
+    found = _process.shim
     if found is None or found.gone:
         with _process.lock:
-            found = _process.stand_in
+            found = _process.shim
             if found is None or found.gone:
-                found = _process.stand_in = _open_shim()
+                found = _process.shim = _open_shim()
     if found.forked:
         raise DeviceError(FORKED_EMULATOR)
     return found
@@ -60,11 +60,11 @@ def load_shim() -> Hip:
 def load_shim_here() -> Hip:
     """The HIP shim in this process; an error if another HIP library is loaded."""
     with _process.lock:
-        if _process.stand_in is None:
-            _process.stand_in = _load_new_shim()
-        if _process.stand_in.own_process:
+        if _process.shim is None:
+            _process.shim = _load_new_shim()
+        if _process.shim.own_process:
             raise _make_shim_error(find_mapped_libraries())
-        return _process.stand_in
+        return _process.shim
 
 
 def load_hip() -> Hip:
@@ -181,7 +181,7 @@ def _make_shim_error(others: list[Path]) -> DeviceError:
 
 def _open_hip() -> Hip:
     path = _process.gpu_library
-    if path is None and _process.stand_in is not None and not _process.stand_in.own_process:
+    if path is None and _process.shim is not None and not _process.shim.own_process:
         raise DeviceError(
             "this process has used an emulated device, so it cannot use a GPU: kernel libraries would find the wrong "
             "HIP library. Use the GPU first: then emulated devices run in a separate process."

@@ -1,7 +1,7 @@
 """Fast lookup of the kernels that support a problem.
 
-Kernels with equal fields that a rule reads, or with equal keys (`Rule.tells`), get the same verdict, so each rule is
-checked once per group. A set of kernels is an integer with one bit per kernel: removing a group is one operation.
+Kernels with equal fields that a rule reads, or with equal keys (`Rule.group_key`), get the same verdict, so each rule
+is checked once per group. A set of kernels is an integer with one bit per kernel: removing a group is one operation.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def list_set_bits(bits: int) -> list[int]:
 
 
 def _group_kernels(rule: Rule, kernels: Sequence[Kernel], arch: Arch) -> tuple[tuple[Any, int], ...]:
-    read, tells = operator.attrgetter(*rule.reads), rule.tells
+    read, group_key = operator.attrgetter(*rule.reads), rule.group_key
     found: dict[Any, tuple[Any, int]] = {}
     for place, kernel in enumerate(kernels):
-        values = read(kernel.config) if tells is None else tells(kernel.config, arch)
+        values = read(kernel.config) if group_key is None else group_key(kernel.config, arch)
         config, members = found.get(values, (kernel.config, 0))
         found[values] = (config, members | 1 << place)
     return tuple(found.values())

@@ -69,10 +69,10 @@ class NodeBuildResult:
 class DeviceActor:
     """One device of a node. It measures in a child process, which may die; the actor itself should not."""
 
-    def __init__(self, kind: str, crew: WorkerConfig, quarantine: int, environment: Mapping[str, str]) -> None:
+    def __init__(self, kind: str, worker_config: WorkerConfig, quarantine: int, environment: Mapping[str, str]) -> None:
         knobs.set_variables(environment)  # the worker process and this node's stores read it
         self._kind = kind
-        self._crew = crew
+        self._worker_config = worker_config
         self._quarantine = Quarantine(quarantine)
         self._workers: dict[str, WorkerClient] = {}
 
@@ -132,7 +132,7 @@ class DeviceActor:
     def _get_worker(self, device: str) -> WorkerClient:
         name = OWN_GPU if self._kind == GPU else device
         if name not in self._workers:
-            self._workers[name] = WorkerClient(name, self._crew)
+            self._workers[name] = WorkerClient(name, self._worker_config)
         return self._workers[name]
 
 

@@ -81,14 +81,14 @@ class ClusterExecutor:
     def __init__(
         self,
         devices: Mapping[str, str],
-        crew: WorkerConfig,
+        worker_config: WorkerConfig,
         *,
         address: str = AUTO,
         quarantine: Quarantine | None = None,
         sizes: ChunkSizes | None = None,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        self._crew = crew
+        self._worker_config = worker_config
         self._sizes = sizes or ChunkSizes()
         self._quarantine = quarantine or Quarantine(FAILURES)
         self._patience_s = patience_s
@@ -178,7 +178,7 @@ class ClusterExecutor:
             num_cpus=1 if seat.kind == CPU else 0,
             max_restarts=0,  # a lost device is replaced here, as its chunks are known here
             scheduling_strategy=NodeAffinitySchedulingStrategy(seat.node, soft=False),
-        ).remote(seat.kind, self._crew, self._quarantine.limit, dict(self._environment))
+        ).remote(seat.kind, self._worker_config, self._quarantine.limit, dict(self._environment))
         device = state.devices[seat] = _ActorState(seat, actor)
         state.owners[actor.describe_device.remote()] = device
 
@@ -205,7 +205,7 @@ class ClusterExecutor:
 
     def _compute_chunk_limit(self, device: _ActorState) -> float:
         """The time limit for a device's current chunk: twice the time it takes if every task is killed at its limit."""
-        limits = self._crew.limits
+        limits = self._worker_config.limits
         first = next(iter(device.sent.values()))
         each = limits.seconds + limits.start_s
         return 2 * (limits.start_s + limits.silence_s + limits.reference_s + len(first.chunk.work) * each)

@@ -82,12 +82,12 @@ def try_lock(path: Path) -> BuildLock | None:
         os.close(fd)  # gc removed the file before we locked it: others will lock a new one
 
 
-def wait_for_lock(path: Path, timeout_s: float | None, landed: Callable[[], bool] | None) -> BuildLock:
-    """Wait for the lock on `path`. Returns early, with an unheld lock, when `landed` returns True."""
+def wait_for_lock(path: Path, timeout_s: float | None, already_built: Callable[[], bool] | None) -> BuildLock:
+    """Wait for the lock on `path`. Returns early, with an unheld lock, when `already_built` returns True."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     nap = _SHORTEST_NAP_S
-    while (flight := try_lock(path)) is None:
-        if landed is not None and landed():
+    while (lock := try_lock(path)) is None:
+        if already_built is not None and already_built():
             return BuildLock(_open_placeholder(), held=False)
         if deadline is not None and time.monotonic() >= deadline:
             raise StoreError(
@@ -96,7 +96,7 @@ def wait_for_lock(path: Path, timeout_s: float | None, landed: Callable[[], bool
             )
         time.sleep(nap)
         nap = min(nap * 2, _LONGEST_NAP_S)
-    return flight
+    return lock
 
 
 def remove_unused_lock(path: Path, *, really: bool = True) -> bool:

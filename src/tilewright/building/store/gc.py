@@ -129,10 +129,10 @@ def _remove_due(
 
 def _remove_idle(store: Store, found: Entry | DamagedEntry) -> bool:
     """Remove an entry unless it is being built or has changed."""
-    flight = store.try_lock_build(found.key)
-    if flight is None:
+    lock = store.try_lock_build(found.key)
+    if lock is None:
         return False
-    with flight:
+    with lock:
         again = store.read(found.key)
         if isinstance(found, Entry) and (not isinstance(again, Entry) or again.last_use != found.last_use):
             return False

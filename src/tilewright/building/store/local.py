@@ -211,14 +211,14 @@ class Store:
         return _read_present(self.layout, key)
 
     def lock_build(
-        self, key: str, *, timeout_s: float | None = None, landed: Callable[[], bool] | None = None
+        self, key: str, *, timeout_s: float | None = None, already_built: Callable[[], bool] | None = None
     ) -> AbstractContextManager[BuildLock]:
         """Wait until nobody else builds `key`, then build it inside the `with` block.
 
-        `landed` is called while waiting; when it returns True, waiting ends with a lock that is not `held`. After
-        `timeout_s` a `StoreError` is raised. If locking is impossible, the lock is not held either.
+        `already_built` is called while waiting; when it returns True, waiting ends with a lock that is not `held`.
+        After `timeout_s` a `StoreError` is raised. If locking is impossible, the lock is not held either.
         """
-        return wait_for_lock(self.layout.lock_file(key), timeout_s, landed)
+        return wait_for_lock(self.layout.lock_file(key), timeout_s, already_built)
 
     def try_lock_build(self, key: str) -> BuildLock | None:
         """Lock `key`; None if another process has the lock."""

@@ -129,7 +129,7 @@ def _vector_widths(config: Any, arch: Arch) -> tuple[str, int, int, int, int]:
     enforced_by="supports",
     good={"pad_k": True, "problem": {"k": 200}},
     bad={"pad_k": True, "problem": {"k": 201}},
-    tells=_vector_widths,
+    group_key=_vector_widths,
 )
 def check_alignment(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """The contiguous extent of each matrix must be a multiple of its vector width.
@@ -257,7 +257,7 @@ def _steps(config: Any, arch: Arch) -> tuple[int, int, int]:
     enforced_by="device",
     good={"pipeline": "compv6", "problem": {"k": 64}},
     bad={"pipeline": "compv6", "problem": {"k": 32}},
-    tells=_steps,
+    group_key=_steps,
 )
 def check_step_count(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """compv6 needs at least two steps along K.
@@ -333,7 +333,7 @@ def _add_elements(config: Any, arch: Arch) -> int:
     enforced_by="device",
     good={"split_k": True, "problem": {"k_batch": 2, "stride_c": 258}},
     bad={"split_k": True, "problem": {"k_batch": 2, "stride_c": 257}},
-    tells=lambda config, arch: (config.variant, config.layout, _add_elements(config, arch)),
+    group_key=lambda config, arch: (config.variant, config.layout, _add_elements(config, arch)),
 )
 def check_add_alignment(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     """With a split K, the lines of C and the matrices of a batch must be aligned for atomic adds.

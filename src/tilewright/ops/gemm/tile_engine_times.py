@@ -122,9 +122,9 @@ def _parse_flat_cells(sheet: CsvTable, cells: Sequence[str]) -> _BenchmarkRow:
 
 def _parse_nested(value: Mapping[str, Any]) -> _BenchmarkRow:
     figures = expect_table("perf_result", value.get("perf_result"))
-    told = {key: expect_number(key, figures[key]) for key in FIGURES if key in figures}
+    numbers = {key: expect_number(key, figures[key]) for key in FIGURES if key in figures}
     problem = expect_table("problem", value.get("problem"))
-    return _BenchmarkRow(expect_text("name", value.get("name")), problem, told, JSON_DIGITS)
+    return _BenchmarkRow(expect_text("name", value.get("name")), problem, numbers, JSON_DIGITS)
 
 
 def _parse_literal(cell: str) -> Any:

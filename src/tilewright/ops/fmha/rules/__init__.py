@@ -8,17 +8,26 @@ ck_tile/ops/. Each rule has a field `enforced_by`; `make truth` compares the rul
 from __future__ import annotations
 
 from tilewright.ops.fmha.rules import (
+    all_families,
     backward,
     backward_tiles,
     cache_stages,
     caches,
-    common,
     forward,
     forward_gfx950,
     forward_tiles,
+    unused_fields,
 )
 from tilewright.ops.rule import Rule, collect_rules
 
 RULES: tuple[Rule, ...] = collect_rules(
-    common, forward, forward_tiles, forward_gfx950, caches, cache_stages, backward, backward_tiles
+    all_families,
+    unused_fields,
+    forward,
+    forward_tiles,
+    forward_gfx950,
+    caches,
+    cache_stages,
+    backward,
+    backward_tiles,
 )

@@ -10,7 +10,7 @@ from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, DTYPES, get_tile
 from tilewright.ops.fmha.resources import backward_distribution as spread
 from tilewright.ops.fmha.resources.backward import lds_bytes
 from tilewright.ops.fmha.rules import backward
-from tilewright.ops.fmha.rules.common import DQ_DK_DV_EXAMPLE
+from tilewright.ops.fmha.rules.all_families import DQ_DK_DV_EXAMPLE
 from tilewright.ops.rule import Rejection, rule
 
 _READS = ("family", "dtype", "pipeline", "block", "waves", "mma", "bias")

@@ -12,7 +12,7 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.families import BATCH_PREFILL, DTYPES, FORWARD
 from tilewright.ops.fmha.resources.forward import count_drawn_rows, get_dropout_room, v_pixels
 from tilewright.ops.fmha.rules import forward_tiles
-from tilewright.ops.fmha.rules.common import COMBINE_EXAMPLE
+from tilewright.ops.fmha.rules.all_families import COMBINE_EXAMPLE
 from tilewright.ops.fmha.rules.forward_gfx950 import TRLOAD
 from tilewright.ops.rule import Rejection, rule
 

@@ -79,13 +79,13 @@ def test_the_short_way_is_taken_and_left(registry: tw.Registry, device: tw.Devic
         return found[5]
 
     registry.run(problem, x, out=out)
-    way = registry._ways[id(problem)]
+    way = registry._fast_paths[id(problem)]
     assert result(registry.run(problem, x, out=out)) == 10
     other.activate()  # the thread's device is another one: the launch must not go there
     assert result(registry.run(problem, x, out=out)) == 10
-    assert registry._ways[id(problem)] is way, "still the short way"
+    assert registry._fast_paths[id(problem)] is way, "still the same fast path"
     assert result(registry.run(problem, elsewhere)) == 65
-    assert registry._ways[id(problem)] is not way, "the last forms have it"
+    assert registry._fast_paths[id(problem)] is not way, "the last forms have it"
     assert result(registry.run(problem, x, out=out)) == 10
     assert result(registry.run(problem, x, out=out, kernel=registry.kernels[0])) == 10
     np.testing.assert_array_equal(registry.run(problem, np.ones(32, np.float32), device=device), np.full(32, 2))

@@ -9,14 +9,11 @@ from typing import Any
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.rules import hardware, tiles
-from tilewright.ops.fields import list_fields
-from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import COMBINE, DQ_DK_DV, FAMILIES, FORWARD, USED, get_tile
 from tilewright.ops.fmha.resources import lds_bytes, list_gemm_tiles, list_gemm_types, split_triples
 from tilewright.ops.rule import Rejection, Rule, rule
 
 _TILES = ("family", "block", "waves", "mma")
-_OPTIONAL = {name: field.default for name, field in list_fields(Config).items() if not field.required}
 COMBINE_EXAMPLE: Mapping[str, Any] = {
     **{"family": COMBINE, "pipeline": "combine", "block": (32, 128), "waves": (), "mma": ()},
     **{"pad_k": False, "log_max_splits": 3},
@@ -54,13 +51,13 @@ def _apply_to_each_gemm(shared: Rule, *, reads: Sequence[str], good: Mapping[str
     return dataclasses.replace(shared, reads=tuple(reads), check=check, good=good, bad=bad)
 
 
-no_matrix_instruction = _apply_to_each_gemm(
+check_matrix_instruction = _apply_to_each_gemm(
     hardware.check_matrix_instruction,
     reads=("dtype", *_TILES),
     good={"mma": (32, 32, 8, 32, 32, 8)},
     bad={"mma": (32, 32, 16, 32, 32, 4)},
 )
-block_not_covered = _apply_to_each_gemm(
+check_block_coverage = _apply_to_each_gemm(
     tiles.check_block_multiple,
     reads=("dtype", *_TILES),
     good={"block": (128, 64, 32, 128, 32, 128)},
@@ -275,77 +272,6 @@ def check_bias_gradient(config: Any, arch: Arch) -> Rejection | None:
     if not config.bias_gradient or config.bias == "elementwise":
         return None
     return Rejection(f"bias_gradient is set with bias {config.bias}", "bias", "elementwise")
-
-
-def _check_unused(names: Sequence[str], config: Any) -> Rejection | None:
-    for name in names:
-        value = getattr(config, name)
-        if value != _OPTIONAL[name] and name not in USED[config.family]:
-            return Rejection(f"{config.family} does not use {name} = {value}", name, _OPTIONAL[name])
-    return None
-
-
-_PADS = ("pad_q", "pad_k", "pad_hdim_q", "pad_hdim_v")
-
-
-@rule(
-    "T214",
-    "unused-pad",
-    reads=("family", *_PADS),
-    enforced_by="tilewright",
-    good={},
-    bad={**COMBINE_EXAMPLE, "pad_k": True},
-)
-def check_unused_pads(config: Any, arch: Arch) -> Rejection | None:
-    """A pad that the family does not use must not be set.
-
-    Why: two configs that differ only in this field would be the same kernel under two names.
-
-    Fix: leave the field out.
-    """
-    return _check_unused(_PADS, config)
-
-
-_FEATURES = ("mask_form", "sink", "bias", "lse", "soft_cap", "dropout", "store_randval", "static_quant", "v_layout")
-
-
-@rule(
-    "T215",
-    "unused-feature",
-    reads=("family", *_FEATURES),
-    enforced_by="tilewright",
-    good={"dropout": True},
-    bad={"store_randval": True},
-)
-def check_unused_features(config: Any, arch: Arch) -> Rejection | None:
-    """A feature of the scores or the result that the family does not use must keep its default.
-
-    Why: as for pads, each kernel must have one name.
-
-    Fix: leave the field out.
-    """
-    return _check_unused(_FEATURES, config)
-
-
-_OTHERS = tuple(name for name in _OPTIONAL if name not in (*_PADS, *_FEATURES, "waves", "mma"))
-
-
-@rule(
-    "T216",
-    "unused-option",
-    reads=("family", *_OTHERS),
-    enforced_by="tilewright",
-    good={"blocks_per_cu": 2},
-    bad={"rotary": "half"},
-)
-def check_unused_options(config: Any, arch: Arch) -> Rejection | None:
-    """An option of caches, gradients or scheduling that the family does not use must keep its default.
-
-    Why: as for pads, each kernel must have one name.
-
-    Fix: leave the field out.
-    """
-    return _check_unused(_OTHERS, config)
 
 
 @rule(
