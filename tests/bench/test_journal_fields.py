@@ -100,6 +100,15 @@ def test_a_summary_is_damage_where_the_record_is(record: Record, data: st.DataOb
         assert summary == (whole.key, whole.ok, float(whole.started))
 
 
+@pytest.mark.parametrize("number", [10**15, 2**53, 2**53 + 1, -(2**53) - 1, 10**17])
+def test_integers_that_a_float_rounds_are_damage_in_both(number: int) -> None:
+    body = timed(1).to_json() | {"error_ulps": number}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    line = IntactLine(FILE, 1, 0, append_checksum(text[:-1].encode())[:-1])
+    rounded = float(number) != number or abs(number) > 2**53
+    assert isinstance(parse_record(line), DamagedLine) == isinstance(parse_summary(line), DamagedLine) == rounded
+
+
 @pytest.mark.parametrize("message", ['a "text" with \\ and \n', "µs and 四", "an emoji 🙂", "x" * 5000])
 def test_lines_of_records_are_summarised(message: str) -> None:
     record = failed(1, message=message)

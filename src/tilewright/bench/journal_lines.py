@@ -21,8 +21,9 @@ from tilewright.bench.record import OK, SCHEMA, STATUSES, Record
 # Without surrogates, which may be valid pairs or errors: parsing the record decides. Possessive (`*+`), as a text
 # cannot end anywhere else.
 _TEXT = rb'"[ !#-\[\]-~]*+(?:\\(?:["\\/bfnrt]|u(?:[0-9a-ce-f][0-9a-f]|d[0-7])[0-9a-f]{2})[ !#-\[\]-~]*+)*+"'
-# At most two digits of exponent, 18 of a counter and 9 of a count: certainly finite, and in range of their columns.
-_NUMBER = rb"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,20})?(?:e[-+]?[0-9]{1,2})?"
+# At most 15 digits and two of exponent in a number, 18 digits in a counter, 9 in a count: certainly finite, integers
+# that a float holds exactly, and in range of their columns.
+_NUMBER = rb"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,20})?(?:e[-+]?[0-9]{1,2})?"
 _COUNT = rb"(?:0|[1-9][0-9]{0,8})"
 _UNBOUNDED = rb'(?:null|"inf"|"-inf"|"nan"|' + _NUMBER + rb")"
 _OPTIONAL = rb"(?:null|" + _NUMBER + rb")"
