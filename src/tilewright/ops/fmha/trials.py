@@ -17,6 +17,7 @@ from tilewright.ops.fmha.families import (
     APPENDKV,
     BATCH_PREFILL,
     COMBINE,
+    CONVERT_DQ,
     FORWARD,
     SPLITKV,
     USED,
@@ -168,6 +169,11 @@ def _list_other_values(config: Config) -> Iterator[dict[str, Any]]:
         n0 = config.tile["n0"]
         yield from ({"seqlen_new": new, "seqlen_k": 2 * new + 3} for new in (1, 3 * n0 // 4, n0, n0 + 1))
         yield {"rotary_dim": max(config.hdim_q // 2, 8)} if config.rotary != "none" else {}
+    if config.family == CONVERT_DQ:
+        # An odd head size and interleaved heads: no two rows begin at the same alignment.
+        odd = max((config.hdim_q or config.hdim_v) - 1, 7)
+        rows = query_tile_rows(config) + 12
+        yield {"hdim_q": odd, "hdim_v": odd, "layout": "bshd", "heads": 3, "kv_heads": 1, "seqlen_q": rows}
     if config.paged and config.family != BATCH_PREFILL:
         yield {"page_size": 2 * config.tile["n0"]}
     if config.dropout and config.family == FORWARD:
