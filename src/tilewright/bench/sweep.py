@@ -1,4 +1,4 @@
-"""A sweep: measure all tasks of a plan that have no result yet, and journal every result at once."""
+"""A sweep: measure all tasks of a plan that have no result yet, and journal each result immediately."""
 
 from __future__ import annotations
 
@@ -172,8 +172,8 @@ def sweep(
 ) -> SweepSummary:
     """Measure all tasks of a plan that the folder's journal does not have yet. Always ends, whatever kernels do.
 
-    A folder of the same plan is resumed; a folder of another plan is rejected. Pass the `quarantine` that the executor
-    checks before it runs a task, if it does. `stopping` is set by the code that stops the executor. Raises
+    A folder of the same plan is resumed; a folder of another plan is rejected. If the executor checks a `quarantine`
+    before each task, pass the same one here. `stopping` is set by the code that stops the executor. Raises
     `JournalError` if results cannot be kept, and errors that stop the executor; all journalled results are kept, and
     the same call resumes the sweep. The executor is closed at the end in any case.
     """

@@ -1,6 +1,6 @@
 """Everything that a result depends on except kernel and problem, as one text: the software, and on a GPU its model.
 
-Results with different texts are different results.
+Results with different versions are not comparable.
 """
 
 from __future__ import annotations

@@ -128,8 +128,8 @@ def command(
     times counts three times.
 
     Times are predicted for the problems of --problems, without a GPU, or read from a table of
-    measurements, where a pair without a time counts as unsupported. Kernels come from the same
-    options as for `build`, or from -s; with --measured they are those of the table. Problems that
+    measurements, where a pair without a time counts as unsupported. You select kernels with the
+    options of `build`, or with -s; with --measured they are those of the table. Problems that
     take several kernels, one after the other, are not counted.
 
     --out writes the kernels with the most useful first; `build --kernel-set` reads the file.

@@ -173,7 +173,7 @@ def build_results_grid(
     ]
     share = np.concatenate([100 * group.share[rows] for group, rows in zip(groups, chosen, strict=True)])
     if not np.isnan(share).all():
-        columns.append(make_number_column("tolerance %", share, "the used share of the allowed error"))
+        columns.append(make_number_column("tolerance %", share, "share of the allowed error that was used"))
     said = [g.messages[code][:MESSAGE] for g, rows in zip(groups, chosen, strict=True) for code in g.message[rows]]
     if any(said):
         columns.append(make_text_column("message", said))

@@ -18,7 +18,7 @@ from tilewright.building.store.regular import hash_regular, read_regular
 MANIFEST = "manifest.json"
 SCHEMA = 1
 KIND = "tilewright-pack"
-# A kernel takes about 1.5 KB, and the largest space has 16,000 kernels.
+# Ten times the largest space: 16,000 kernels of about 1.5 KB each.
 MAX_MANIFEST_BYTES = 256 * 2**20
 
 # A C identifier: the name becomes part of file names, CMake targets and CMake variables.

@@ -20,7 +20,7 @@ def check_row_tile(facts: ForwardSizes, name: str, rows: int, width: int) -> str
         return f"{facts.threads} threads cannot share {name} tile of {rows} x {width} elements evenly"
     vector = min(facts.pack, each)
     if vector not in _LOADS or width % vector or width % facts.pack:
-        return f"each thread loads {each} elements of {name} tile, whose vectors do not divide a row of {width}"
+        return f"each thread loads {each} elements of {name} tile, which cannot be vectors that divide a row of {width}"
     lanes = width // vector
     if facts.wave_size % lanes:
         return f"{lanes} lanes load a row of {name} tile, which does not divide the wave's {facts.wave_size}"
