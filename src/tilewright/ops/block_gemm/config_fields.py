@@ -50,5 +50,5 @@ def make_wave_groups_field() -> Any:
 
 def make_blocks_per_cu_field() -> Any:
     return config_field(
-        CountType(1, 8), "work-groups that must fit on a compute unit at the same time; limits registers", tag="bpc", default=1
+        CountType(1, 8), "work-groups that must fit on a compute unit together; limits registers", tag="bpc", default=1
     )
