@@ -6,9 +6,7 @@ import functools
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, cast
 
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import BundleError
@@ -17,6 +15,9 @@ from tilewright.ops.cost_model.cost import CostModel, Estimate, Facts
 from tilewright.select.bundle import RELEVANCE, Bundle
 from tilewright.select.pool import OpCandidates
 from tilewright.select.selection import Candidate, Ranking, SelectorStep
+
+if TYPE_CHECKING:
+    import numpy as np  # an extra: `build` and `select` work without it
 
 STEP = "first fit"
 
@@ -38,6 +39,8 @@ def score_kernels(bundle: Bundle, p: Facts, columns: Facts, estimate: Estimate, 
     `columns` has the kernels' model inputs and `estimate` their estimates, both as arrays. A bundle that predicts only
     an order assigns the estimated times to the kernels in that order.
     """
+    import numpy as np  # noqa: PLC0415
+
     logarithm = np.log(np.atleast_1d(np.asarray(estimate.us, np.float64)))
     prediction = predict_mean(bundle, p, columns, estimate, arch, len(logarithm))
     if bundle.transform != RELEVANCE:
@@ -49,6 +52,8 @@ def score_kernels(bundle: Bundle, p: Facts, columns: Facts, estimate: Estimate, 
 
 def predict_mean(bundle: Bundle, p: Facts, columns: Facts, estimate: Estimate, arch: Arch, kernels: int) -> np.ndarray:
     """The mean prediction of the bundle's models for each kernel."""
+    import numpy as np  # noqa: PLC0415
+
     cost = find_op(bundle.op).cost
     if cost is None:
         raise BundleError(f"the bundle {bundle.name} is for {bundle.op}, which now has no features")
@@ -77,7 +82,7 @@ def estimate_times(part: OpCandidates, problem: Any, places: Sequence[int]) -> S
     facts, arch = compute_problem_inputs(cost, problem), part.pool.arch
     if len(places) < FEW or not has_numpy():
         return [float(cost.estimate(facts, part.rows[place], arch).us) for place in places]
-    import numpy as np  # noqa: PLC0415  (an extra)
+    import numpy as np  # noqa: PLC0415
 
     us = cost.estimate(facts, part.gather_inputs(places), arch).us
     return cast("Sequence[float]", np.broadcast_to(us, (len(places),)))
