@@ -16,8 +16,8 @@ from tilewright.emulator.instruction import Operand
 from tilewright.emulator.isa.float_functions import flush_subnormals
 from tilewright.emulator.isa.numpy_form import make_function
 from tilewright.emulator.isa.operation import TYPES, Array, Operation
-from tilewright.emulator.isa.packed import find_signed_dot
-from tilewright.emulator.isa.table import DOT, PACKED, SATURATED_PACKED, VECTOR
+from tilewright.emulator.isa.packed import DOT, PACKED, SATURATED_PACKED, find_signed_dot
+from tilewright.emulator.isa.table import VECTOR
 
 DOTS = DOT
 _MIXED = frozenset({"v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16"})

@@ -10,7 +10,8 @@ from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.instruction import EXEC, VCC, Instruction, Operand
 from tilewright.emulator.isa.names import normalize_name
 from tilewright.emulator.isa.operation import Operation
-from tilewright.emulator.isa.table import COMPARE, SAVE_EXEC, SCALAR, WRITE_EXEC
+from tilewright.emulator.isa.scalar import SAVE_EXEC, WRITE_EXEC
+from tilewright.emulator.isa.table import COMPARE, SCALAR
 from tilewright.emulator.native import layout
 from tilewright.emulator.native.generate import handler_numbers
 from tilewright.emulator.native.layout import InstructionRecord, LoweringTables, make_record

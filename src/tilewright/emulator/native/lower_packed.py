@@ -9,8 +9,7 @@ from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.instruction import Instruction, Operand
 from tilewright.emulator.isa.names import normalize_name
 from tilewright.emulator.isa.operation import Operation
-from tilewright.emulator.isa.packed import find_signed_dot
-from tilewright.emulator.isa.table import DOT, PACKED, SATURATED_PACKED
+from tilewright.emulator.isa.packed import DOT, PACKED, SATURATED_PACKED, find_signed_dot
 from tilewright.emulator.native import layout
 from tilewright.emulator.native.generate import handler_numbers
 from tilewright.emulator.native.layout import InstructionRecord, LoweringTables, make_record
