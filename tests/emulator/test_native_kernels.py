@@ -14,9 +14,9 @@ from tilewright.base.errors import DeviceError, UnknownValueError
 from tilewright.emulator.device import EmulatedDevice
 from tilewright.emulator.launch import Extent, Launch, Mode
 from tilewright.emulator.memory import Memory
-from tilewright.emulator.native.choose import prepare_native
 from tilewright.emulator.native.layout import STRUCTURES
 from tilewright.emulator.native.library import count_handlers, load_engine
+from tilewright.emulator.native.native_engine import prepare_native
 
 pytestmark = pytest.mark.compile
 

@@ -45,7 +45,7 @@ from tilewright.emulator.instruction import M0, Instruction
 from tilewright.emulator.lds import Lds, MemoryViews
 from tilewright.emulator.memory import Index, Mask
 
-_PAIR = re.compile(r"(read|write)2(st64)?_(b32|b64)")
+PAIR = re.compile(r"(read|write)2(st64)?_(b32|b64)")
 
 
 def translate_lds(name: str, instruction: Instruction, code: LoadedCode) -> Step:
@@ -54,7 +54,7 @@ def translate_lds(name: str, instruction: Instruction, code: LoadedCode) -> Step
     permuted = translate_permute(rest, instruction, code)
     if permuted is not None:
         return permuted
-    pair = _PAIR.fullmatch(rest)
+    pair = PAIR.fullmatch(rest)
     if pair is not None:
         element = LDS_READS[pair[3]]
         unit = element.size * (64 if pair[2] else 1)

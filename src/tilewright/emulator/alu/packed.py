@@ -22,7 +22,7 @@ from tilewright.emulator.isa.operation import TYPES, Array, Operation
 from tilewright.emulator.isa.packed import DOT, PACKED, SATURATED_PACKED, find_signed_dot
 from tilewright.emulator.isa.table import VECTOR
 
-_MIXED = frozenset({"v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16"})
+MIXED = frozenset({"v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16"})
 
 
 def translate_packed(site: InstructionContext) -> Step | None:
@@ -35,7 +35,7 @@ def translate_packed(site: InstructionContext) -> Step | None:
         make = _make_pair_step if operation.result == "f32" else _make_halves_step
         kinds = (*operation.sources, operation.result)
         return make_mode_step(site, kinds, lambda subnormal: make(site, operation, subnormal))
-    if site.name in _MIXED:
+    if site.name in MIXED:
         site.check_modifiers(PACKED_MODIFIERS)
         return make_mode_step(site, ("f32", "f16"), lambda subnormal: _make_mixed_step(site, subnormal))
     dot = DOT.get(site.name) or find_signed_dot(site.name, *map(bool, site.get_bits("neg_lo", 3)[:2]))

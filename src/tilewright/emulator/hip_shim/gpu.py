@@ -16,7 +16,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.building.code_object import KernelResources, read_resources
 from tilewright.building.toolchain import Toolchain
 from tilewright.emulator.bundle import find_code_object, read_bundle
-from tilewright.emulator.device import DeviceKernel, EmulatedDevice, Module
+from tilewright.emulator.device import EmulatedDevice, Module
 from tilewright.emulator.faults import CodeObjectError, LaunchFault
 from tilewright.emulator.hip_shim.code_images import ELF, read_image
 from tilewright.emulator.hip_shim.interface import LaunchRequest
@@ -25,6 +25,7 @@ from tilewright.emulator.kernel_metadata import KernelMetadata
 from tilewright.emulator.launch import Extent, Launch
 from tilewright.emulator.memory import Memory
 from tilewright.emulator.numpy_engine import LIMIT
+from tilewright.emulator.program import DeviceKernel
 
 
 class UnknownKernelError(LaunchFault):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.emulator.alu.instruction_context import PACKED_MODIFIERS, InstructionContext
 from tilewright.emulator.alu.operands import match_sources
+from tilewright.emulator.alu.packed import MIXED
 from tilewright.emulator.alu.vector import find_vector_operation
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.instruction import Instruction, Operand
@@ -15,8 +16,6 @@ from tilewright.emulator.native.generate import handler_numbers
 from tilewright.emulator.native.layout import InstructionRecord, LoweringTables, make_record
 from tilewright.emulator.native.lower_source import make_mask_source, make_source, set_output
 
-_MIXED = ("v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16")
-
 
 def lower_packed(site: InstructionContext, tables: LoweringTables) -> InstructionRecord | None:
     """Return the record of a packed instruction; None for others and for those that only NumPy supports."""
@@ -24,7 +23,7 @@ def lower_packed(site: InstructionContext, tables: LoweringTables) -> Instructio
         return _lower_move_pair(site, tables)
     if site.name in PACKED:
         return _lower_packed_halves(site, tables)
-    if site.name in _MIXED:
+    if site.name in MIXED:
         return _lower_mixed(site)
     operation = DOT.get(site.name) or find_signed_dot(site.name, *map(bool, site.get_bits("neg_lo", 3)[:2]))
     return None if operation is None else _lower_dot(site, operation)
