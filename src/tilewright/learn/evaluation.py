@@ -12,9 +12,16 @@ from numpy.typing import NDArray
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import Notice, emit, report_task
 from tilewright.learn import training
-from tilewright.learn.baselines import score_by_mean, score_by_nearest, score_randomly
 from tilewright.learn.dataset import Dataset
-from tilewright.learn.efficiency import Efficiency, compute_efficiencies, evaluate_random, evaluate_scores
+from tilewright.learn.efficiency import (
+    Efficiency,
+    compute_efficiencies,
+    evaluate_random,
+    evaluate_scores,
+    score_by_mean,
+    score_by_nearest,
+    score_randomly,
+)
 from tilewright.learn.splits import check_apart, compute_ward_clusters, make_folds
 from tilewright.learn.training import NEAR, TrainedModel, fit_model, group_near_problems
 from tilewright.learn.training_config import TrainingConfig
