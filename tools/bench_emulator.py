@@ -28,10 +28,9 @@ from tilewright import arch as archs
 from tilewright.base.knobs import job_count
 from tilewright.building.builder import build_kernels
 from tilewright.building.compile_job import CODE_OBJECT
-from tilewright.emulator.device import EmulatedDevice
+from tilewright.emulator.device import DeviceKernel, EmulatedDevice
 from tilewright.emulator.launch import Extent, Launch, Mode
 from tilewright.emulator.memory import Memory
-from tilewright.emulator.program import DeviceKernel
 from tilewright.ops import find_op
 
 ARCH = "gfx942"

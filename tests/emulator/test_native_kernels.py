@@ -311,8 +311,9 @@ def test_what_only_numpy_runs() -> None:
     memory = Memory(1 << 24)
     device = EmulatedDevice(tilewright.arch.load("gfx942"), memory)
     (kernel,) = device.load(assemble(START + body + END, "gfx942")).kernels.values()
-    assert prepare_native(kernel, "auto") is None
+    parts = kernel.program, kernel.code, kernel.descriptor
+    assert prepare_native(*parts, "auto") is None
     with pytest.raises(DeviceError, match="ds_read_addtid_b32"):
-        prepare_native(kernel, "native")
+        prepare_native(*parts, "native")
     with pytest.raises(UnknownValueError, match="engine"):
         device.launch(kernel, Launch(Extent(1), Extent(64), bytes(16)), engine="cuda")

@@ -12,10 +12,9 @@ import tilewright.arch
 from mutating.changes import NOTHING, Mutation
 from mutating.races import Races
 from mutating.reasons import WATCHES, Watched
-from tilewright.emulator.device import EmulatedDevice
+from tilewright.emulator.device import DeviceKernel, EmulatedDevice
 from tilewright.emulator.launch import Extent, Launch, Mode
 from tilewright.emulator.memory import Memory
-from tilewright.emulator.program import DeviceKernel
 
 pytestmark = pytest.mark.compile
 

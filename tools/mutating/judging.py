@@ -39,9 +39,9 @@ from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.poisoned_tensor import PoisonedTensor
 from tilewright.dispatch.reference_cache import ReferenceCache
 from tilewright.dispatch.verify import Check, verify
+from tilewright.emulator.device import DeviceKernel
 from tilewright.emulator.group import PendingEffect
 from tilewright.emulator.launch import Mode
-from tilewright.emulator.program import DeviceKernel
 from tilewright.ops.kernel import Kernel as OpKernel
 
 NOTICED, SAME, WITHIN, MISSED = "noticed", "same", "within", "missed"

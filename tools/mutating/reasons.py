@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from mutating.changes import Mutation
 from mutating.races import Races
 from tilewright.emulator import waitcnt
+from tilewright.emulator.device import DeviceKernel
 from tilewright.emulator.disassembly import parse_line
 from tilewright.emulator.group import POISON, PendingEffect, Step, WaveGroup
-from tilewright.emulator.program import DeviceKernel
 
 IDLE = "nothing to wait for"
 COVERED = "the next one waits for it, too"

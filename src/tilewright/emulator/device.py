@@ -27,7 +27,7 @@ from tilewright.emulator.native.lower import LoweredKernel
 from tilewright.emulator.native.native_engine import BATCH_WAVES as NATIVE_BATCH_WAVES
 from tilewright.emulator.native.native_engine import NativeEngine, prepare_native
 from tilewright.emulator.numpy_engine import LIMIT, Budget, NumpyEngine
-from tilewright.emulator.program import DeviceKernel, Listing, Program, make_listing
+from tilewright.emulator.program import Listing, Program, make_listing
 
 # Waves that run together. A larger batch makes each step cheaper per wave, until the registers no longer fit the
 # caches. Work-groups of one batch may wait for each other; those of a later batch have not started.
@@ -35,6 +35,17 @@ BATCH_WAVES = 256
 # Private memory per lane for kernels whose need is known only at run time. HIP's own default is smaller.
 _DYNAMIC_STACK = 16384
 _PRIVATE_GRANULE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceKernel:
+    """A kernel of a loaded module."""
+
+    name: str
+    metadata: KernelMetadata
+    descriptor: Descriptor
+    code: LoadedCode
+    program: Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +136,7 @@ class EmulatedDevice:
         """
         self._check_launch(kernel, launch)
         with self._lock, np.errstate(all="ignore"):
-            native = prepare_native(kernel, engine)
+            native = prepare_native(kernel.program, kernel.code, kernel.descriptor, engine)
             return _LaunchRun(self, kernel, launch, mode, detailed, turned).run(Budget(limit), batch_waves, native)
 
     def _check_launch(self, kernel: DeviceKernel, launch: Launch) -> None:

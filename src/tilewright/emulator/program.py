@@ -11,12 +11,10 @@ from tilewright.building.instruction_mix import classify
 from tilewright.emulator import access, alu, control, matrix
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.control import Ending
-from tilewright.emulator.descriptor import Descriptor
 from tilewright.emulator.disassembly import find_branch_target, parse_line
 from tilewright.emulator.faults import CodeFault, CodeObjectError, Fault, FaultLocation
 from tilewright.emulator.group import Registers, Step, WaveGroup
 from tilewright.emulator.instruction import Instruction, Operand
-from tilewright.emulator.kernel_metadata import KernelMetadata
 from tilewright.emulator.write_hazards import find_written_registers
 
 Translator = Callable[[Instruction, LoadedCode], Step | None]
@@ -186,17 +184,6 @@ class Program:
 
     def _find_limit(self, operand: Operand) -> int:
         return self._vgprs if operand.kind == "a" or not self._code.accumulators else self._code.accumulators
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceKernel:
-    """A kernel of a loaded module."""
-
-    name: str
-    metadata: KernelMetadata
-    descriptor: Descriptor
-    code: LoadedCode
-    program: Program
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from tilewright.runtime.hip import NAME_BYTES, Hip
 from tilewright.runtime.streams import Stream, StreamEvent
 
 if TYPE_CHECKING:
+    from tilewright.emulator.device import DeviceKernel
     from tilewright.emulator.hip_shim.settings import LaunchRecord
     from tilewright.emulator.launch import Mode
-    from tilewright.emulator.program import DeviceKernel
     from tilewright.runtime.forwarded_hip import ForwardedLibrary
 
 

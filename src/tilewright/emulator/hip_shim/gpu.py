@@ -16,7 +16,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.building.code_object import KernelResources, read_resources
 from tilewright.building.toolchain import Toolchain
 from tilewright.emulator.bundle import ELF, find_code_object, list_archs, read_image_at
-from tilewright.emulator.device import EmulatedDevice, Module
+from tilewright.emulator.device import DeviceKernel, EmulatedDevice, Module
 from tilewright.emulator.faults import CodeObjectError, LaunchFault
 from tilewright.emulator.hip_shim.interface import LaunchRequest
 from tilewright.emulator.hip_shim.settings import LaunchRecord, get_settings, record_launch
@@ -24,7 +24,6 @@ from tilewright.emulator.kernel_metadata import KernelMetadata
 from tilewright.emulator.launch import Extent, Launch
 from tilewright.emulator.memory import Memory
 from tilewright.emulator.numpy_engine import LIMIT
-from tilewright.emulator.program import DeviceKernel
 
 
 class UnknownKernelError(LaunchFault):

@@ -13,7 +13,7 @@ from tilewright.base.errors import InvalidValueError, choose
 from tilewright.emulator.launch import AUTO, ENGINES, Counters, Extent, Mode
 
 if TYPE_CHECKING:
-    from tilewright.emulator.program import DeviceKernel
+    from tilewright.emulator.device import DeviceKernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from tilewright.base.errors import DeviceError, choose
 from tilewright.base.knobs import job_count
 from tilewright.emulator.access.buffer_descriptor import is_gfx9
 from tilewright.emulator.code import LoadedCode
+from tilewright.emulator.descriptor import Descriptor
 from tilewright.emulator.entry_state import EntryState, compute_thread_ids, make_scalar_registers
 from tilewright.emulator.faults import (
     AlignmentFault,
@@ -34,7 +35,7 @@ from tilewright.emulator.native.layout import LANES, AddressRange, FaultRecord, 
 from tilewright.emulator.native.library import EngineLibrary, load_engine
 from tilewright.emulator.native.lower import SPARE_REGISTERS, LoweredKernel, UnsupportedInstruction, lower
 from tilewright.emulator.native.lower_control import make_capacities
-from tilewright.emulator.program import DeviceKernel, Program
+from tilewright.emulator.program import Program
 
 # Waves whose first registers are created together.
 BATCH_WAVES = 16384
@@ -46,7 +47,9 @@ _CODES = (
 _lowered: WeakKeyDictionary[Program, LoweredKernel | UnsupportedInstruction] = WeakKeyDictionary()
 
 
-def prepare_native(kernel: DeviceKernel, engine: str) -> tuple[EngineLibrary, LoweredKernel] | None:
+def prepare_native(
+    program: Program, code: LoadedCode, descriptor: Descriptor, engine: str
+) -> tuple[EngineLibrary, LoweredKernel] | None:
     """Return the library and the lowered kernel for the native engine; None if the NumPy engine runs the kernel.
 
     `engine` is one of `ENGINES`.
@@ -58,23 +61,20 @@ def prepare_native(kernel: DeviceKernel, engine: str) -> tuple[EngineLibrary, Lo
         if engine == NATIVE:
             raise DeviceError("the native engine needs a clang that can compile it: see `tilewright doctor`")
         return None
-    lowered = _lower_kernel(kernel)
+    lowered = _lower_once(program, code, descriptor)
     if isinstance(lowered, UnsupportedInstruction):
         if engine == NATIVE:
             raise DeviceError(
-                f"the native engine does not support '{lowered.instruction.text}' of {kernel.name}; NumPy does"
+                f"the native engine does not support '{lowered.instruction.text}' of {code.kernel}; NumPy does"
             )
         return None
     return compiled, lowered
 
 
-def _lower_kernel(kernel: DeviceKernel) -> LoweredKernel | UnsupportedInstruction:
-    """Return the kernel's code for the native engine; it is lowered once."""
-    found = _lowered.get(kernel.program)
+def _lower_once(program: Program, code: LoadedCode, descriptor: Descriptor) -> LoweredKernel | UnsupportedInstruction:
+    found = _lowered.get(program)
     if found is None:
-        descriptor = kernel.descriptor
-        found = lower(kernel.program, kernel.code, descriptor.entry, descriptor.vgprs)
-        _lowered[kernel.program] = found
+        found = _lowered[program] = lower(program, code, descriptor.entry, descriptor.vgprs)
     return found
 
 
